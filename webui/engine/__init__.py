@@ -1,0 +1,1 @@
+"""Engines: reference samples in, sound out. Knows nothing of web, files of users, or formats."""

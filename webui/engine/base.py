@@ -1,0 +1,39 @@
+"""The seam: what every engine is, and the rules that the contract suite (tests/engine/contract.py) checks on each of them.
+
+1. Chunks are in order, numbered from 0, non-empty, the last one marked; the whole is their concatenation.
+2. Closing the iterator cancels; `cancel` is idempotent and takes effect within one step (one `next()`).
+3. Every failure is a named error of webui.errors; nothing hangs: a silent engine becomes EngineStalled.
+4. Same request + seed + version = same samples, whatever ran before it or beside it.
+5. Buffers are bounded: a step computes one chunk and nothing runs ahead of the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from ..types import Abilities, Chunk, Health, Prompt, SpeechRequest
+
+
+class Engine(Protocol):
+    def describe(self) -> Abilities: ...
+
+    def start(self) -> None:
+        """Load, and speak a warm-up sentence. Blocking; called once, in a background thread. Raises a named error."""
+
+    def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
+        """samples: float32 mono (n,), the cut reference at `rate` Hz. Thread-safe. Raises BadInput (too short, silent, not finite)."""
+
+    def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
+        """One `next()` = one step of work on `lane` (0 <= lane < describe().lanes). `request.segments` is what is spoken,
+        `request.text` when it is empty. The iterator has `close()`; it owns all state of the request."""
+
+    def cancel(self, request_id: str) -> None:
+        """Idempotent, unknown ids are fine. A running stream raises Cancelled at its next step."""
+
+    def health(self) -> Health: ...
+
+    def close(self) -> None:
+        """Free processes and memory. Idempotent."""

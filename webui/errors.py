@@ -1,0 +1,82 @@
+"""Every failure of the studio, with its HTTP status, its sentence in both languages and its string key.
+
+A sentence says what happened and what to do. Code that raises gives the values; the page and the API pick the language.
+"""
+
+from __future__ import annotations
+
+
+class KaikouError(Exception):
+    """Base of all named failures. `zh` and `en` are whole sentences; `param` names the field at fault, `code` is stable."""
+
+    status = 500
+    kind = "server_error"
+    code = "fault"
+
+    def __init__(self, en: str, zh: str, *, code: str | None = None, param: str | None = None, retry_after_s: float | None = None):
+        super().__init__(en)
+        self.en, self.zh, self.param, self.retry_after_s = en, zh, param, retry_after_s
+        self.code = code or type(self).code
+
+    def sentence(self, language: str = "en") -> str:
+        return self.zh if language.lower().startswith("zh") else self.en
+
+
+class BadInput(KaikouError):
+    status, kind, code = 422, "invalid_request_error", "bad_input"
+
+
+class TooLarge(KaikouError):
+    status, kind, code = 413, "invalid_request_error", "too_large"
+
+
+class NotAllowed(KaikouError):
+    status, kind, code = 403, "permission_error", "not_allowed"
+
+
+class LoginNeeded(NotAllowed):
+    status, kind, code = 401, "authentication_error", "login_needed"
+
+
+class NotFound(KaikouError):
+    status, kind, code = 404, "not_found_error", "not_found"
+
+
+class Busy(KaikouError):
+    """The line is full. `retry_after_s` is an estimate, sent as Retry-After."""
+
+    status, kind, code = 429, "rate_limit_error", "busy"
+
+
+class Cancelled(KaikouError):
+    """The listener left or pressed Stop. 499 is never sent: nobody is there to read it."""
+
+    status, kind, code = 499, "cancelled", "cancelled"
+
+    def __init__(self, en: str = "Stopped.", zh: str = "已停止。", **kw):
+        super().__init__(en, zh, **kw)
+
+
+class NotReady(KaikouError):
+    status, kind, code = 503, "engine_error", "notready"
+
+
+class EngineStalled(KaikouError):
+    status, kind, code = 503, "engine_error", "stalled"
+
+    def __init__(self, en: str = "The engine stopped answering and was restarted. Please try again.", zh: str = "引擎没有响应，已重启。请再试一次。", **kw):
+        super().__init__(en, zh, **kw)
+
+
+class EngineFault(KaikouError):
+    status, kind, code = 503, "engine_error", "fault"
+
+    def __init__(self, en: str = "This could not be spoken. Try another seed.", zh: str = "这一句没能合成，换个种子再试。", **kw):
+        super().__init__(en, zh, **kw)
+
+
+class StorageFull(KaikouError):
+    status, kind, code = 507, "storage_error", "storage"
+
+    def __init__(self, en: str = "The disk is full. Remove old takes and try again.", zh: str = "磁盘已满，无法保存。请清理旧记录。", **kw):
+        super().__init__(en, zh, **kw)

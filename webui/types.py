@@ -1,0 +1,141 @@
+"""The nouns everyone shares. Data only: no I/O, no web, no torch."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from .errors import BadInput
+
+MODES = ("zero_shot", "cross_lingual", "instruct", "preset")
+MAX_TEXT = 4096
+MAX_INSTRUCTION = 1000
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A saved, starter or draft voice. `id` is always ours; `fingerprint` is the content hash of its reference samples."""
+
+    id: str
+    name: str
+    language: str  # BCP 47 primary tag of the reference, "" when unknown
+    transcript: str
+    fingerprint: str
+    duration_s: float
+    created_at: float
+    owner: str = "local"
+    starter: bool = False
+    draft: bool = False
+    consent: str = ""
+    name_zh: str = ""  # starters carry a name per language; for others `name` is used
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What one engine needs to speak as a voice, made once from the reference. `data` is safetensors, opaque outside that engine."""
+
+    engine: str
+    version: str
+    fingerprint: str
+    data: bytes
+    notes: tuple[str, ...] = ()  # codes of fallbacks taken, e.g. "few_voiced_frames"
+
+
+@dataclass(frozen=True)
+class SpeechRequest:
+    """One utterance to speak. Owns all its settings; an engine keeps nothing about it outside the iterator it returns.
+
+    text: what the user typed; segments: the normalised sentences to speak, in order (filled by studio.speak).
+    speed: 0.25-4.0, pitch kept. seed: 0 .. 2**63-1. language: BCP 47 primary tag ("zh", "yue", "en"...) or "auto".
+    """
+
+    id: str
+    text: str
+    voice: str
+    mode: str = "zero_shot"
+    instruction: str = ""
+    language: str = "auto"
+    speed: float = 1.0
+    seed: int = 0
+    priority: int = 0
+    segments: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if self.mode not in MODES:
+            raise BadInput(f"Unknown mode “{self.mode[:40]}”. Use one of: {', '.join(MODES)}.", f"不认识的模式「{self.mode[:40]}」，可用：{'、'.join(MODES)}。", param="mode", code="bad_mode")
+        if any(0xD800 <= ord(c) <= 0xDFFF for c in self.text + self.instruction):
+            raise BadInput("The text holds broken characters (half of a pair). Paste it again.", "文本里有损坏的字符，请重新粘贴。", param="input", code="bad_text")
+        if not any(unicodedata.category(c)[0] in "LN" for c in self.text):
+            raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
+        if len(self.text) > MAX_TEXT:
+            raise BadInput(f"{MAX_TEXT} characters at most; this is {len(self.text)}. Split the text.", f"一次最多 {MAX_TEXT} 字，现在有 {len(self.text)} 字。请拆开再合成。", param="input", code="too_long_text")
+        if len(self.instruction) > MAX_INSTRUCTION:
+            raise BadInput(f"The instruction may be {MAX_INSTRUCTION} characters at most.", f"风格指令最多 {MAX_INSTRUCTION} 字。", param="instructions", code="too_long_instruction")
+        if not (math.isfinite(self.speed) and 0.25 <= self.speed <= 4.0):
+            raise BadInput("Speed must be between 0.25 and 4.0.", "语速须在 0.25 到 4.0 之间。", param="speed", code="bad_speed")
+        if not 0 <= self.seed < 2**63:
+            raise BadInput("The seed must be a whole number from 0 to 9223372036854775807.", "种子须是 0 到 9223372036854775807 的整数。", param="seed", code="bad_seed")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The one unit of sound from engine to loudspeaker. samples: float32 mono, (n,), n > 0, within -1..1, at the engine's rate."""
+
+    number: int
+    samples: np.ndarray
+    start: int  # index of samples[0] in the whole
+    segment: int  # index into request.segments
+    last: bool
+    timings: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # stage -> seconds
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What an engine can do. `lanes`: how many streams it can step at the same moment (its processes or devices)."""
+
+    name: str
+    version: str
+    sample_rate: int
+    modes: tuple[str, ...]
+    languages: tuple[str, ...]
+    lanes: int = 1
+    min_speed: float = 1.0  # speeds outside min..max are made by audio.tempo after the engine
+    max_speed: float = 1.0
+    rtf: float = 0.5  # expected seconds of work per second of sound and lane; measured at warm-up where possible
+    tags: tuple[str, ...] = ()  # event tags the engine can speak, e.g. "[laughter]"
+    styles: tuple[str, ...] = ()  # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
+    basic: bool = False  # a draft voice: the page says so
+
+
+@dataclass(frozen=True)
+class Health:
+    state: str  # starting, ready, busy, draining, broken
+    reason: str = ""  # a sentence, English
+    reason_zh: str = ""
+    progress: float = 0.0  # 0..1 while starting
+
+
+@dataclass(frozen=True)
+class Take:
+    """A finished (or stopped) stream: enough to play it, and to make it again. Sound lies in the store under `id`."""
+
+    id: str
+    request: SpeechRequest
+    owner: str
+    voice_name: str
+    engine: str
+    engine_version: str
+    sample_rate: int
+    n_samples: int
+    created_at: float
+    first_sound_ms: float | None = None
+    rtf: float | None = None
+    state: str = "done"  # done, cancelled, failed
+    error: str = ""
+    starred: bool = False
+    peaks: tuple[float, ...] = ()  # 160 values 0..1 for the card
