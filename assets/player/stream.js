@@ -1,0 +1,198 @@
+/* The player's machine: what the user asks, what the worker and the ring report, and the one state that follows from both.
+   Draws nothing: it says "kk:player" on the document. Sound never passes through here. */
+(() => {
+  const root = () => (window.gradio_config?.root || location.origin + location.pathname).replace(/\/$/, "");
+  const base = KK.playerBase ?? `${root()}/tts/static/${window.KK_VERSION ?? "0"}/`;
+  const worker = new Worker(base + "worker.js");
+  const P = KK.player = { state: "cold", info: {}, peaks: [], total: 0, target: 0, played: 0, meter: {}, job: null, url: null, via: "ws", limits: {}, token: "", sounding: false,
+    counters: { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, ctxTime: 0, outputLatency: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null } };
+  const LIVE = ["queued", "priming", "playing", "stalled", "slow", "paused", "locked", "draining", "reconnect"];
+  P.busy = () => P.state === "requesting" || LIVE.includes(P.state);
+
+  let F = { phase: "idle" };                            // the facts of the current stream; the state is derived from them
+  let seq = 0, turn = 0, tick = 0;
+  const out = P.output = KK.makeOutput({ base, worker, onState: update, onRing: m => { if (m.turn === turn) ringSays[m.ev]?.(m); } });
+  out.locked = () => P.state === "locked";
+  out.idle = () => F.phase !== "live" && !P.sounding;
+
+  P.show = (state, info = {}) => {
+    const words = state !== P.state || JSON.stringify(info) !== JSON.stringify(P.info);
+    P.state = state; P.info = info;
+    document.dispatchEvent(new CustomEvent("kk:player", { detail: { words } }));
+  };
+  function update() {
+    const sounding = F.phase !== "idle" && F.moving && !F.paused && !F.drained && out.running();
+    P.sounding = !!sounding; P.waiting = !!F.lead;
+    const [state, info] = derive();
+    P.show(state, info);
+    if (P.busy() || P.sounding) tick ||= setInterval(() => { out.watch(F.moving && !F.paused); update(); }, 250);
+    else { clearInterval(tick); tick = 0; }
+  }
+
+  function derive() {
+    if (F.phase === "idle") return [out.running() ? "warm" : "cold", {}];
+    if (F.phase !== "live") return [F.phase, F.info];
+    if (!F.data) return F.broken ? ["reconnect", {}] : F.begun ? ["priming", {}] : F.queued ? ["queued", F.queued] : ["requesting", {}];
+    if (!out.running()) return ["locked", {}];
+    if (F.paused) return ["paused", {}];
+    if (F.broken) return ["reconnect", {}];
+    const late = F.rtf > 1 && !F.ended && (F.lead || !F.started || F.stalled);
+    if (late) return ["slow", { x: F.rtf.toFixed(1), s: Math.ceil(F.lead?.need_s ?? F.rebuffer_s) }];
+    if (!F.started) return ["priming", {}];
+    if (F.stalled) return ["stalled", {}];
+    if (F.ended) return ["draining", {}];
+    return ["playing", sentence()];
+  }
+  function sentence() {
+    const list = F.sentences?.length ? F.sentences : [F.text], at = P.position() * F.rate;
+    let i = 0;
+    for (const m of F.marks) if (m.from <= at) i = m.sentence;
+    return { i: i + 1, n: list.length, t: list[Math.min(i, list.length - 1)] };
+  }
+
+  // ---- what the user asks ---------------------------------------------------------------------------------
+  P.start = (params = {}) => {
+    const text = params.text ?? "", voice = params.voice ?? KK.voiceId?.() ?? "";
+    if (!text.trim()) { refuse("notext"); KK.field?.("kk-text")?.focus(); return; }
+    if (!voice) { refuse("novoice"); KK.needVoice?.(); return; }
+    const seed = params.random || params.seed == null || params.seed === "" ? -1 : Number(params.seed);
+    begin({ input: text, voice, mode: params.mode || "zero_shot", instructions: params.instruct || "", language: params.language || "auto", speed: Number(params.speed) || 1,
+            seed: Number.isFinite(seed) ? seed : -1, profile: params.hop || "fast", transcript: params.transcript || "", consent: !!params.consent, ...(params.model && { model: params.model }) });
+  };
+  function refuse(phase) { if (F.phase !== "live") { F.phase = phase; F.info = {}; } update(); }
+  function begin(body) {
+    const now = performance.now(), zero = now - out.gestureAt < 1000 ? out.gestureAt : now;
+    P.hush?.();
+    out.post({ op: "cancel", turn });                   // the old voice first, then the new one
+    const guess = KK.measure?.(body.input)?.s ?? body.input.length / 4.6;
+    worker.postMessage({ op: "start", seq: ++seq, turn: ++turn, params: body, predicted_s: guess });
+    F = { phase: "live", seq, zero, body, text: body.input, marks: [], sentences: [], rate: 24000, received: 0, rebuffer_s: 0.3, at: 0, time: 0 };
+    Object.assign(P, { peaks: [], played: 0, total: guess, target: guess, job: null, url: null, meter: {} });
+    Object.assign(P.counters, { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null });
+    if (out.ctx && out.ctx.state === "suspended") out.ctx.resume();
+    update();
+  }
+  P.again = model => F.body && begin({ ...F.body, model });
+  P.stop = () => {
+    if (F.phase !== "live") return P.pause(true);
+    out.post({ op: "cancel", turn });
+    worker.postMessage({ op: "cancel", seq });
+    finish("cancelled", { s: P.kept() });
+  };
+  P.kept = () => (F.received / F.rate || 0).toFixed(1);
+  P.pause = on => {
+    if (!F.seq || !!F.paused === on || F.drained) return;
+    settle(); F.paused = on;
+    out.post({ op: "pause", on });
+    if (!on) P.hush?.();
+    update();
+  };
+  P.toggle = () => {
+    if (!F.received) return;
+    const over = F.phase !== "live" && (F.drained || !F.moving);
+    if (over) P.seek(P.played >= F.received / F.rate - 0.05 ? 0 : P.played, true); else P.pause(!F.paused);
+  };
+  P.seek = (at_s, play = false) => {
+    if (!F.received) return;
+    const at = Math.max(0, Math.min(F.received / F.rate, at_s)), rest = F.drained || F.phase !== "live" && !F.moving;
+    P.played = at; F.at = at; F.time = out.ctx?.currentTime ?? 0;
+    if (rest && !play) { F.drained = true; return update(); }        // only the head moves; play goes on from there
+    F.drained = false; F.moving = false;
+    worker.postMessage({ op: "seek", turn: ++turn, at_s: at });
+    if (rest) { F.paused = false; out.post({ op: "pause", on: false }); P.hush?.(); }
+    update();
+  };
+  P.canBuiltin = () => !!F.body && F.engine !== "builtin" && F.body.model !== "builtin" && ["notready", "stalled", "fault"].includes(F.info?.code);
+  P.wait = on => worker.postMessage({ op: "wait", on });
+  P.save = () => {
+    if (P.url) return P.download(P.url);
+    if (F.received) worker.postMessage({ op: "save", label: KK.t("takes.label") });
+  };
+  P.download = (url, name = "") => { const a = Object.assign(document.createElement("a"), { href: url, download: name }); document.body.append(a); a.click(); a.remove(); };
+
+  /* Where the ring is now, seconds, at the loudspeaker: its last word plus the context's clock, less the device's delay. */
+  P.position = () => {
+    if (!P.sounding) return F.at ?? 0;
+    const late = out.ctx.outputLatency || 0, run = out.ctx.currentTime - F.time - late;
+    return P.played = Math.max(F.floor ?? 0, Math.min(F.received / F.rate, F.at + run));
+  };
+  function settle() { F.at = F.floor = P.position(); F.time = out.ctx?.currentTime ?? 0; P.played = F.at; }
+
+  function finish(phase, info) {
+    F.phase = phase; F.info = info; F.moving = phase === "failed" && F.moving; F.ended = true;
+    if (phase === "cancelled") { F.at = P.played; F.drained = true; }
+    if (!F.reported && F.job && phase === "failed") tell(phase);
+    update();
+  }
+  /* The take list wants it once per stream: when the last sample has come and the first was heard, so both figures are true. */
+  function tell(state) {
+    if (F.reported || !F.job) return;
+    F.reported = true;
+    KK.live?.player?.trigger?.("done", { job: F.job, first: P.meter.first ?? null, rtf: P.meter.rtf ?? null, gaps: P.counters.underruns, state });
+  }
+
+  // ---- what the worker reports ------------------------------------------------------------------------------
+  const workerSays = {
+    session: m => { P.token = m.token; P.limits = m.limits ?? {}; },
+    limits: m => { P.limits = m.limits ?? P.limits; },
+    link: m => { P.via = m.via; P.linked = true; document.dispatchEvent(new CustomEvent("kk:link", { detail: m })); },
+    queued: m => { if (F.queuedAt && performance.now() - F.queuedAt < 1000 && F.queued.n === m.position) return; F.queuedAt = performance.now(); F.queued = { n: m.position, s: Math.ceil(m.eta_s ?? 0) }; },
+    begin: m => {
+      Object.assign(F, { begun: true, broken: false, job: m.job, rate: m.rate, rtf: m.rtf, sentences: m.sentences ?? [], seed: m.seed, engine: m.engine });
+      P.job = m.job; P.meter.rtf = m.rtf || null; out.rate = m.rate;
+      if (m.predicted_s) P.total = P.target = m.predicted_s;
+    },
+    resumed: () => { F.broken = false; },
+    broken: () => { F.broken = true; },
+    peaks: m => { F.data ||= m.received > 0; F.received = m.received; F.rate = m.rate; P.peaks.push(...m.list); P.target = Math.max(P.target, m.received / m.rate); },
+    info: m => { F.marks.push(m); if (m.rtf) F.rtf = P.meter.rtf = m.rtf; },
+    lead: m => { F.lead = m.on ? m : null; },
+    end: m => {
+      F.ended = true; F.lead = null; P.url = `${root()}/tts/result/${F.job}.wav`;
+      P.meter.rtf = m.rtf ?? P.meter.rtf; F.wall_s = m.wall_s ?? (performance.now() - F.zero) / 1000; P.target = F.received / F.rate;
+      const seed = m.seed ?? F.seed;
+      if (seed !== undefined && seed !== "") KK.setField?.("kk-seed", String(seed));
+      if (P.meter.first != null || !out.running()) tell("done");
+    },
+    error: m => finish("failed", { why: m.text || KK.t(m.key || "err.fault"), code: m.code, retry: m.retry }),
+    stopped: m => { F.received = m.received; F.info = { s: P.kept() }; },
+    wav: m => { const url = URL.createObjectURL(new Blob([m.wav], { type: "audio/wav" })); P.download(url, P.fileName()); setTimeout(() => URL.revokeObjectURL(url), 60e3); },
+  };
+  P.fileName = () => `${(F.text ?? "").trim().slice(0, 12).replace(/[^\p{L}\p{N}]+/gu, "-") || "kaikou"}.wav`;
+  worker.onmessage = ({ data: m }) => {
+    if (m.ev === "cancelled") { if (m.seq === F.seq) tell("cancelled"); return; }
+    if (m.seq && m.seq !== F.seq) return;
+    workerSays[m.ev]?.(m);
+    update();
+  };
+
+  // ---- what the ring reports --------------------------------------------------------------------------------
+  const mark = m => { F.at = m.pos / out.ctx.sampleRate; F.floor = F.at; F.time = m.time; };
+  const ringSays = {
+    first: m => {
+      mark(m); F.started = F.moving = true;
+      P.counters.firstRenderedMs = out.when(m.wall) - F.zero; P.counters.firstHeardMs = out.heardAt(m.frame) - F.zero;
+      P.meter.first = Math.max(1, Math.round(P.counters.firstRenderedMs));
+      if (F.ended) tell("done");
+      update();
+    },
+    audible: m => { P.counters.firstAudibleMs ??= out.when(m.wall) - F.zero; },
+    go: m => { mark(m); F.started = F.moving = true; F.stalled = false; update(); },
+    stall: m => { mark(m); F.stalled = true; F.moving = false; F.rebuffer_s = Math.min(2, 0.3 * 2 ** (m.underruns - (F.rtf > 1 ? 0 : 1))); P.counters.underruns = m.underruns; update(); },
+    drained: m => { mark(m); F.drained = true; F.moving = false; if (F.phase === "live") { finish("done", { s: P.kept(), w: (F.wall_s ?? 0).toFixed(1) }); tell("done"); } else update(); },
+    cut: m => { F.at = P.played = m.pos / out.ctx.sampleRate; },
+    counters: m => {
+      const { ev, turn: _, state, ...c } = m;
+      Object.assign(P.counters, c, { outputLatency: out.ctx?.outputLatency ?? 0 });
+      P.meter.under = c.underruns;
+      P.meter.buf = Math.max(0, (F.received || 0) / F.rate - c.played / out.ctx.sampleRate);
+      if (m.moving) { F.at = c.played / out.ctx.sampleRate; F.time = c.ctxTime; }
+    },
+  };
+
+  document.addEventListener("visibilitychange", () => worker.postMessage({ op: "hidden", on: document.hidden }));
+  document.addEventListener("kk:lang", () => worker.postMessage({ op: "locale", locale: KK.lang }));
+  worker.postMessage({ op: "open", root: root(), locale: KK.lang, age_ms: performance.now(), mobile: matchMedia("(pointer: coarse)").matches, hidden: document.hidden,
+                       via: new URLSearchParams(location.search).get("transport") === "fetch" ? "fetch" : "ws" });
+  fetch(base + "ring.js").catch(() => {});               // into the cache, so that the first gesture does not wait for it
+})();

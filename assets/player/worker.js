@@ -1,0 +1,224 @@
+/* The engine worker: socket (or fetch), framing, credit, holes and resuming; keeps the take and feeds the ring from it.
+   The page is not in this path: a blocked main thread costs no sound. Blind to the DOM and to words; errors of its own are keys. */
+"use strict";
+importScripts("take.js");
+
+const MAGIC = 0x4b01, VERSION = 1, AHEAD_S = 30;       // AHEAD_S: at most this much lies in the ring
+const OPEN_MS = 1500, RETRY_MS = [100, 250, 500, 1000, 2000, 4000, 8000, 15000];
+let home = null;                                       // what the page said when it opened us
+let via = "ws", ws = null, ready = false, token = "", failures = 0, tries = 0, retry = 0;
+let ring = null, ringRate = 24000;
+let take = null;                                       // the current stream and its samples
+let lateness = [], jitter_s = 0.06;
+
+const say = (ev, more, transfer) => postMessage({ ev, seq: take?.seq ?? 0, ...more }, transfer ?? []);
+const send = m => { if (ready) ws.send(JSON.stringify(m)); };
+
+// ---- the link ------------------------------------------------------------------------------------------
+async function open(m) {
+  home = m; via = m.via || "ws";
+  await session();
+  if (via === "ws") { connect(); setTimeout(() => { if (!ready) fallBack(); }, Math.max(0, OPEN_MS - m.age_ms)); }
+  else say("link", { via });
+}
+async function session() {
+  try {
+    const r = await fetch(home.root + "/tts/session", { method: "POST", credentials: "same-origin" }), body = await r.json();
+    if (!r.ok) throw new Error(body.error?.message || r.status);
+    token = body.token;
+    say("session", { token, limits: body.limits, version: body.version });
+  } catch { failures++; }                              // without a token the socket is refused, and that is told
+}
+function fallBack() {
+  if (via === "fetch" || take?.job) return;            // a stream that has begun is resumed over the socket it knows
+  via = "fetch"; clearTimeout(retry);
+  say("link", { via });
+  if (take?.waiting) begin();
+}
+function connect() {
+  const s = ws = new WebSocket(home.root.replace(/^http/, "ws") + "/tts/ws");
+  s.binaryType = "arraybuffer";
+  s.onopen = () => s.send(JSON.stringify({ op: "hello", v: VERSION, token, locale: home.locale }));
+  s.onmessage = e => { if (s !== ws) return; if (typeof e.data === "string") onText(JSON.parse(e.data)); else onFrame(e.data); };
+  s.onclose = () => { if (s === ws) dropped(); };
+}
+function dropped() {
+  const broke = ready ? (take && !take.over) : true;   // a quiet close of an idle socket is no error
+  ready = false; ws = null;
+  if (broke && ++failures >= 2) fallBack();
+  if (via === "fetch") return;
+  if (take && !take.over) {
+    if (tries >= RETRY_MS.length) return fail("err.net");
+    take.waiting = true;
+    say("broken", {});
+  }
+  retry = setTimeout(tries ? () => session().then(connect) : connect, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);   // a restarted server wants a new token
+}
+function lose() { const s = ws; ws = null; s?.close(); dropped(); }                // give up a socket that left something out
+function onReady() {
+  ready = true; tries = 0;
+  say("link", { via });
+  if (take?.waiting) begin();
+}
+
+// ---- one stream ------------------------------------------------------------------------------------------
+function start(m) {
+  if (take && !take.over) drop();
+  take = { seq: m.seq, turn: m.turn, params: m.params, samples: null, job: "", granted: 0, rtf: m.rtf ?? 0, predicted_s: m.predicted_s || 0,
+           over: false, ended: false, waiting: false, wait: false, played: 0, fed: 0, told: false, from: 0, keep: false, chunk: 0.2, last: 0 };
+  if (via === "fetch" || ready) begin(); else { take.waiting = true; if (!ws && home) { clearTimeout(retry); connect(); } }
+}
+function begin() {
+  take.waiting = false;
+  if (via === "fetch") return fetchStream(take);
+  const rate = take.samples?.rate || 24000;
+  take.granted = Math.max(take.granted, Math.ceil(take.played) + Math.round(lead_s() * rate));
+  const resume = take.job ? { job: take.job, from: take.samples?.length ?? 0 } : {};
+  send({ op: "start", seq: take.seq, params: take.params, rate: 24000, credit: take.granted, ...resume });
+}
+function drop() {                                      // the listener is done with this stream; its samples stay
+  take.over = true;
+  if (take.abort) { take.abort.abort(); if (take.job) { const { seq, job } = take; fetch(`${home.root}/tts/cancel/${job}`, { method: "POST", keepalive: true }).catch(() => {}).then(() => postMessage({ ev: "cancelled", seq })); } }
+  else send({ op: "cancel", seq: take.seq });
+}
+const lead_s = () => Math.max(home?.hidden ? 30 : home?.mobile ? 5 : 15, take?.wait ? Math.min(need_s() + 1, AHEAD_S) : 0);
+
+function onText(m) {
+  if (m.op === "ready") return onReady(say("limits", { limits: m.limits }));
+  if (m.op === "cancelled") return postMessage({ ev: "cancelled", seq: m.seq });   // may be of an older stream
+  if (!take || m.seq !== take.seq) return;
+  if (take.over) return m.op === "end" ? postMessage({ ev: "cancelled", seq: m.seq }) : undefined;   // the end crossed our cancel
+  if (m.op === "queued") say("queued", m);
+  else if (m.op === "begin") begun(m);
+  else if (m.op === "info") { take.rtf = m.rtf || take.rtf; pace(); say("info", m); }
+  else if (m.op === "end") end(m);
+  else if (m.op === "error") fail("", m);
+}
+function begun(m) {
+  const again = !!take.job;
+  take.job = m.job; take.rtf = m.rtf || take.rtf; take.predicted_s = m.predicted_s || take.predicted_s;
+  take.samples ??= new Samples(m.rate);
+  if (!again) seat(take.turn, 0, false);
+  say(again ? "resumed" : "begin", m);
+}
+function onFrame(buf) {
+  const v = new DataView(buf);
+  if (buf.byteLength < 16 || v.getUint16(0, true) !== MAGIC) return;
+  if (!take?.samples || take.over || v.getUint32(4, true) !== take.seq) return;
+  const at = Number(v.getBigUint64(8, true)), have = take.samples.length, pcm = new Int16Array(buf, 16, (buf.byteLength - 16) >> 1);
+  if (at > have) { say("hole", { missing: at - have }); return lose(); }      // the new socket resumes at `have`
+  if (at + pcm.length > have) push(at < have ? pcm.subarray(have - at) : pcm);
+}
+function push(pcm) {
+  const now = performance.now(), s = take.samples, len_s = pcm.length / s.rate;
+  s.append(pcm);
+  feed();
+  if (take.last && take.granted - s.length > s.rate) learn((now - take.last) / 1000 - len_s * Math.max(take.rtf, 0.01));
+  take.last = now; take.chunk = Math.max(take.chunk, Math.min(len_s, 0.5));
+  pace();
+  sharePeaks(false);
+}
+function learn(late_s) {                               // J: twice the 95th percentile of lateness, 60 to 400 ms
+  lateness.push(Math.max(0, late_s));
+  if (lateness.length > 200) lateness.shift();
+  if (lateness.length >= 20) jitter_s = Math.min(0.4, Math.max(0.06, 2 * [...lateness].sort((a, b) => a - b)[Math.floor(lateness.length * 0.95)]));
+}
+function sharePeaks(whole) {
+  const list = take.samples.peaks(whole);
+  if (list.length || whole) say("peaks", { list, received: take.samples.length, rate: take.samples.rate });
+}
+function end(m) {
+  if (take.samples && m.samples > take.samples.length) return lose();              // the tail is missing: resume
+  take.over = take.ended = true;
+  if (take.samples) { feed(); pace(); sharePeaks(true); }
+  say("end", m);
+}
+function fail(key, m = {}) {
+  take.over = take.ended = true; take.waiting = false;
+  if (take.samples) { feed(); sharePeaks(true); }      // what came is still played
+  say("error", { key, text: m.text || "", code: m.code || "", retry: m.retry ?? null });
+}
+
+// ---- fallback: the same stream as a plain response -------------------------------------------------------
+async function fetchStream(t) {
+  t.abort = new AbortController();
+  const mine = () => t === take && !t.over;
+  try {
+    const r = await fetch(home.root + "/v1/audio/speech", { method: "POST", credentials: "same-origin", signal: t.abort.signal,
+      headers: { "Content-Type": "application/json", "Accept-Language": home.locale }, body: JSON.stringify({ ...t.params, response_format: "pcm" }) });
+    if (!mine()) return;
+    if (!r.ok) { const e = (await r.json().catch(() => ({}))).error || {}; return mine() && fail(e.message ? "" : "err.net", { text: e.message, code: e.code, retry: Number(r.headers.get("Retry-After")) || null }); }
+    const head = n => r.headers.get(n) || "", rate = Number(/rate=(\d+)/.exec(head("X-Audio-Format"))?.[1]) || 24000;
+    begun({ job: head("X-Job-Id"), rate, seed: head("X-Seed"), engine: head("X-Engine"), voice: head("X-Voice"), rtf: Number(head("X-RTF")) || 0.5, sentences: [], predicted_s: 0 });
+    const reader = r.body.getReader();
+    let odd = null;
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (!mine()) return;
+      if (done) break;
+      const lead = odd === null ? 0 : 1, all = new Uint8Array((value.length + lead + 1) & ~1), n = value.length + lead;
+      if (lead) all[0] = odd;
+      all.set(value, lead);
+      odd = n & 1 ? all[n - 1] : null;                 // half a sample waits for its other half
+      if (n > 1) push(new Int16Array(all.buffer, 0, n >> 1));
+    }
+    end({ op: "end", job: t.job, samples: t.samples.length });
+  } catch (e) { if (mine() && e.name !== "AbortError") fail("err.net"); }
+}
+
+// ---- the ring ---------------------------------------------------------------------------------------------
+function seat(turn, at, keep) {                        // begin feeding at stream sample `at`
+  take.turn = turn; take.told = false; take.keep = keep;
+  take.fed = Math.round(at * ringRate / take.samples.rate); take.pos = take.fed;
+  ring?.postMessage({ op: "start", turn, at: take.fed, keep, ...tempo() });
+  feed();
+}
+function feed() {
+  if (!ring || !take?.samples) return;
+  const have = take.samples.at(ringRate, take.ended);
+  for (let n; (n = Math.min(have - take.fed, take.pos + AHEAD_S * ringRate - take.fed, ringRate / 4)) > 0; take.fed += n) {
+    const pcm = take.samples.floats(take.fed, n, ringRate);
+    ring.postMessage({ op: "data", turn: take.turn, pcm }, [pcm.buffer]);
+  }
+  if (take.ended && take.fed >= have && !take.told) { take.told = true; ring.postMessage({ op: "end", turn: take.turn }); }
+}
+function onReport([turn, pos]) {
+  if (!take?.samples || turn !== take.turn) return;
+  take.pos = pos; take.played = Math.floor(pos * take.samples.rate / ringRate);
+  feed();
+  raise();
+}
+function raise() {
+  if (!take?.samples || take.over || take.abort) return;
+  const upto = take.played + Math.round(lead_s() * take.samples.rate);
+  if (upto - take.granted >= take.samples.rate / 2) { take.granted = upto; send({ op: "credit", seq: take.seq, upto }); }
+}
+
+/* When to start and whether to hold. Fast engine: one quantum. Else a chunk's making plus what lateness taught. "Play when ready": what the whole rest needs. */
+const remaining_s = () => Math.max(take.predicted_s, take.samples.length / take.samples.rate + 0.5) - take.played / take.samples.rate;
+const need_s = () => (take?.samples && take.rtf > 1 ? remaining_s() * (1 - 1 / take.rtf) : 0);
+const tempo = () => ({ need: take.rtf < 0.7 ? 128 : Math.round((take.chunk * take.rtf + jitter_s) * ringRate), slow: take.rtf > 1, hold: take.wait && !take.ended });
+function pace() {
+  if (!take?.samples) return;
+  if (take.wait) {
+    const have = (take.samples.length - take.played) / take.samples.rate, need = Math.min(need_s(), AHEAD_S - 1);
+    if (have >= need || take.ended) take.wait = false;
+    say("lead", { have_s: have, need_s: need, on: take.wait });
+    raise();
+  }
+  const now = tempo(), was = take.tempo || {};
+  if (now.need !== was.need || now.slow !== was.slow || now.hold !== was.hold) { take.tempo = now; ring?.postMessage({ op: "pace", turn: take.turn, ...now }); }
+}
+
+const orders = {
+  open,
+  port: m => { ring = m.port; ringRate = m.rate; ring.onmessage = e => onReport(e.data); if (take?.samples) seat(take.turn, take.played, take.played > 0); },
+  start,
+  cancel: m => { if (take?.seq === m.seq && !take.over) { drop(); if (take.samples) sharePeaks(true); say("stopped", { received: take.samples?.length ?? 0 }); } },
+  seek: m => { if (take?.samples) { take.played = Math.max(0, Math.min(take.samples.length, Math.round(m.at_s * take.samples.rate))); take.ended = take.over || take.ended; seat(m.turn, take.played, true); raise(); } },
+  wait: m => { if (take?.samples && !take.over) { take.wait = m.on; pace(); if (!m.on) say("lead", { on: false }); } },
+  save: m => { if (take?.samples) { const wav = take.samples.wav(m.label); say("wav", { wav }, [wav]); } },
+  locale: m => { home.locale = m.locale; send({ op: "locale", locale: m.locale }); },
+  hidden: m => { home.hidden = m.on; raise(); },
+};
+onmessage = e => orders[e.data.op](e.data);
