@@ -1,0 +1,26 @@
+"""Fixtures shared by all tests: a running studio with the tone engine (one per test run), and the shared data when it is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def studio():
+    """The real studio with the tone engine. Tests use visits of their own, so they do not see each other."""
+    from tests.serve import running
+
+    with running(env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told:
+        yield told
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    path = ROOT.parent / "shared"
+    if not path.is_dir():
+        pytest.skip("the shared data is not here")
+    return path

@@ -1,0 +1,78 @@
+"""A tone instead of a voice: the smallest engine that keeps every rule of the seam, with faults on request.
+
+The instruction carries what to do: "rtf=1.3 jitter=0.05 seconds=20 chunk=0.2 first=0.04 fail=3 stall=2".
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import numpy as np
+
+from webui.errors import BadInput, Cancelled, EngineFault
+from webui.types import Abilities, Chunk, Health, Prompt
+
+RATE = 24000
+
+
+class FakeEngine:
+    def __init__(self, lanes: int = 2, start_s: float = 0.0, version: str = "1"):
+        self.lanes, self.start_s, self.version = lanes, start_s, version
+        self.stop, self.state = threading.Event(), "starting"
+        self.opened = self.finalised = 0
+        self.cancelled: set[str] = set()
+
+    def describe(self):
+        return Abilities("fake", self.version, RATE, ("zero_shot", "cross_lingual", "instruct", "preset"), ("zh", "en"), self.lanes,
+                         0.5, 2.0, 0.001, styles=("happy", "sad", "sichuan", "whisper"))
+
+    def start(self):
+        self.stop.wait(self.start_s)
+        self.state = "ready"
+
+    def encode(self, samples, rate, transcript, language):
+        if not np.isfinite(samples).all() or len(samples) < rate * 0.8:
+            raise BadInput("The clip is too short.", "音频太短。", code="too_short")
+        f0 = 100.0 + float(np.abs(samples).mean()) * 1000
+        return Prompt("fake", self.version, "fp", np.float32(f0).tobytes())
+
+    def stream(self, request, prompt, lane=0):
+        return self._steps(request, float(np.frombuffer(prompt.data, np.float32)[0]))
+
+    def _steps(self, request, f0):
+        told = dict(w.split("=") for w in request.instruction.split() if "=" in w)
+        opt = lambda k, d: float(told.get(k, d))  # noqa: E731
+        seconds = opt("seconds", sum(map(len, request.segments or (request.text,))) * 0.15)
+        total, done, number, rng = int(seconds * RATE), 0, 0, random.Random(request.seed)
+        self.opened += 1
+        began = time.monotonic()
+        try:
+            while done < total:
+                if request.id in self.cancelled:
+                    raise Cancelled()
+                if number == opt("fail", -1):
+                    raise EngineFault()
+                if number == opt("stall", -1):
+                    self.stop.wait(3600)
+                n = min(total - done, int((opt("first", 0.04) if number == 0 else opt("chunk", 0.2)) * RATE))
+                due = began + (done + n) / RATE * opt("rtf", 0) + rng.uniform(-1, 1) * opt("jitter", 0)
+                self.stop.wait(max(0.0, due - time.monotonic()))
+                k = np.arange(done, done + n)
+                tone = 0.5 * np.cos(2 * np.pi * (f0 + request.seed % 97) * k / RATE)
+                segment = min(len(request.segments or (1,)) - 1, int(done / total * len(request.segments or (1,))))
+                yield Chunk(number, tone.astype(np.float32), done, segment, done + n >= total)
+                done, number = done + n, number + 1
+        finally:
+            self.finalised += 1
+
+    def cancel(self, request_id):
+        self.cancelled.add(request_id)
+
+    def health(self):
+        return Health(self.state)
+
+    def close(self):
+        self.stop.set()
+        self.state = "broken"

@@ -1,0 +1,130 @@
+"""The real studio in a process of its own, on a free port, for tests that need real sockets and a real browser.
+
+    with running() as studio:            # the tone engine; studio.url, studio.owner_client()
+    with running(engine="builtin"):      # the built-in voice
+
+As a program: python -m tests.serve [--fake] [--fake-start SECONDS] <flags of run.sh>. /test/state tells what the fake engine did.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Running:
+    url: str
+    process: subprocess.Popen
+    data_dir: Path
+    log: Path
+
+    def state(self) -> dict:
+        return httpx.get(self.url + "/test/state", timeout=10).json()
+
+    def client(self, **kw) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, **kw)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextmanager
+def running(*flags: str, engine: str = "fake", fake_start_s: float = 0.0, wait: bool = True, env: dict | None = None, data_dir: Path | None = None):
+    """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}."""
+    with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
+        data = data_dir or Path(made) / "data"
+        port, log = free_port(), Path(made) / "log.txt"
+        argv = [sys.executable, "-m", "tests.serve", *(["--fake", "--fake-start", str(fake_start_s)] if engine == "fake" else ["--engine", engine]),
+                "--port", str(port), "--data-dir", str(data), *flags]
+        with log.open("wb") as out:
+            process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=out, env={**os.environ, **(env or {})})
+        try:
+            wait_for_line(process, log)
+            told = Running(f"http://127.0.0.1:{port}", process, data, log)
+            if wait:
+                wait_ready(told)
+            yield told
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(5)
+            process.stdout.close()
+
+
+def wait_for_line(process, log: Path, limit_s: float = 90) -> None:
+    """The address is printed when the page can be opened."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if select.select([process.stdout], [], [], 1.0)[0]:
+            if b"http://" in process.stdout.readline():
+                return
+        if process.poll() is not None:
+            break
+    raise RuntimeError(f"the studio did not start:\n{log.read_text('utf-8', 'replace')[-3000:]}")
+
+
+def wait_ready(told: Running, limit_s: float = 90) -> None:
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        try:
+            if httpx.get(told.url + "/health/ready", timeout=5).status_code in (200, 303, 401):
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise RuntimeError(f"the engine did not become ready:\n{told.log.read_text('utf-8', 'replace')[-3000:]}")
+
+
+def _main(argv: list[str]) -> int:
+    from tests.engine.fake import FakeEngine
+    from webui import __main__ as program
+    from webui import app as root
+    from webui.settings import load
+
+    fake = None
+    if "--fake" in argv:
+        argv.remove("--fake")
+        at = argv.index("--fake-start")
+        fake = FakeEngine(start_s=float(argv[at + 1]))
+        del argv[at:at + 2]
+    settings = load(argv)
+    listener = program.listen(settings)
+    app, studio = root.build(settings, (lambda: fake) if fake else None)
+
+    async def with_state(scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == "/test/state":
+            import threading
+            told = {"opened": fake.opened if fake else 0, "finalised": fake.finalised if fake else 0, "threads": threading.active_count(), "thread_names": sorted(t.name for t in threading.enumerate()),
+                    "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0, "pid": os.getpid(),
+                    "open": studio.speaker.n_open, "waiting": studio.speaker.admission.n_waiting, "admitted": studio.speaker.admission.n_open,
+                    "torch": "torch" in sys.modules, "encoded": studio.prompts.n_encoded}
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+            return await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+        await app(scope, receive, send)
+
+    return program.run(settings, listener, with_state, studio)
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+"""`python -m webui`: check what can be checked, open the page, start the engine. Exit code 2 with one sentence when it cannot start."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import sys
+import threading
+
+from .errors import KaikouError
+from .settings import Settings, load
+
+SAY_AT_READY = "Kaikou is ready / 开口已就绪: {url}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpcore", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        settings = load(sys.argv[1:] if argv is None else argv)
+        listener = listen(settings)
+        return serve(settings, listener)
+    except KaikouError as error:
+        print(f"{error.en}\n{error.zh}", file=sys.stderr)
+        return 2
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The listening socket, before anything slow is loaded. Raises KaikouError when the address is taken or not ours."""
+    host, port = settings.server.host, settings.server.port
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(512)
+        listener.set_inheritable(False)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise KaikouError(f"Port {port} is taken, maybe by a studio that already runs. Choose another with --port {port + 1}.",
+                              f"端口 {port} 已被占用，可能已有一个工作室在运行。请换一个：--port {port + 1}。") from None
+        raise KaikouError(f"Cannot listen on {host}:{port}: {error.strerror or error}.", f"无法监听 {host}:{port}：{error.strerror or error}。") from None
+    return listener
+
+
+def serve(settings: Settings, listener: socket.socket) -> int:
+    from . import app as root
+
+    app, studio = root.build(settings)
+    return run(settings, listener, app, studio)
+
+
+def run(settings: Settings, listener: socket.socket, app, studio) -> int:
+    """Serve until interrupted, then end streams, engines and child processes."""
+    import uvicorn
+
+    # permessage-deflate would spend a core on compressing noise-like samples; a WebSocket message of ours is at most 64 KiB
+    config = uvicorn.Config(app, log_level="warning", ws_per_message_deflate=False, ws_max_size=128 << 10, timeout_graceful_shutdown=3, proxy_headers=True,
+                            ws_ping_interval=20, ws_ping_timeout=20)
+    server = uvicorn.Server(config)
+    shown = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
+    url = f"http://{f'[{shown}]' if ':' in shown else shown}:{settings.server.port}{settings.server.root_path}"
+    print(SAY_AT_READY.format(url=url), flush=True)
+    if settings.server.share:
+        threading.Thread(target=share, args=(settings,), name="share", daemon=True).start()
+    try:
+        server.run(sockets=[listener])
+    finally:
+        studio.close()
+    return 0
+
+
+def share(settings: Settings) -> None:
+    """Gradio's own tunnel to our port; it ends with this process."""
+    import secrets
+
+    from gradio import networking
+
+    try:
+        link = networking.setup_tunnel(settings.server.host, settings.server.port, secrets.token_urlsafe(32), None, None)
+    except Exception as error:  # the tunnel is another party's program and fails in many ways
+        print(f"The public link could not be opened: {error}. The studio goes on at its local address.\n公网链接没有打开：{error}。本机地址照常可用。", file=sys.stderr)
+        return
+    print(f"Public link / 公网链接: {link}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

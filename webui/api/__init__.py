@@ -1,0 +1,26 @@
+"""HTTP and WebSocket routes: JSON <-> types, one file per resource, no decisions."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from ..settings import Settings
+from ..studio import Studio
+from . import faults, service, speech, stream, voices
+from .guard import Guard
+from .recent import Recent
+from .session import Sessions
+
+
+def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
+    """The app with all our routes, behind the guard. Gradio's page is mounted into it by app.py."""
+    app = FastAPI(title="Kaikou", version=studio.version, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
+    sessions, recent, static = Sessions(settings.paths.data_dir, settings.server), Recent(), service.Static(settings.paths.assets)
+    app.include_router(speech.routes(studio, recent))
+    app.include_router(stream.routes(studio, sessions, recent))
+    app.include_router(voices.routes(studio))
+    app.include_router(service.routes(studio, settings, sessions, static))
+    faults.install(app)
+    app.add_middleware(Guard, settings=settings, sessions=sessions)
+    app.state.recent = recent
+    return app, static

@@ -1,0 +1,107 @@
+"""The small routes: models, health, metrics, page session, takes as a zip, static files of the player, login."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import html
+from pathlib import Path
+
+from fastapi import APIRouter, Form, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+
+from ..errors import LoginNeeded, NotFound, NotReady
+from ..settings import Settings
+from ..studio import Studio
+from .guard import language_of
+from .session import Sessions
+
+TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+LOGIN_DELAY_S = 0.5  # a wrong password costs this much, so that guessing is slow
+
+
+class Static:
+    """Files of assets/player, /page and /style, read once, under an address that holds their hash. Names are looked up, never joined to a path."""
+
+    def __init__(self, assets: Path):
+        folders = [assets / name for name in ("player", "page", "style")]
+        self.files = {p.name: p.read_bytes() for f in folders if f.is_dir() for p in sorted(f.iterdir()) if p.suffix in TYPES}
+        self.version = hashlib.sha256(b"".join(n.encode() + d for n, d in self.files.items())).hexdigest()[:12]
+
+
+def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Static) -> APIRouter:
+    router = APIRouter()
+    root = settings.server.root_path
+
+    @router.get("/v1/models")
+    def models():
+        names = ["auto", *studio.engine_names()]
+        return {"object": "list", "data": [{"id": n, "object": "model", "created": 0, "owned_by": "kaikou"} for n in names]}
+
+    @router.get("/health/live")
+    def live():
+        return {"status": "live"}
+
+    @router.get("/health/ready")
+    def ready():
+        told = studio.status()
+        if not studio.is_ready():
+            raise NotReady(told["reason"] or "The engine is still starting.", told["reason_zh"] or "引擎还在启动。", retry_after_s=2)
+        return {"status": "ready", "engine": told["engine"]}
+
+    @router.get("/tts/health")
+    def health():
+        return studio.status()
+
+    @router.get("/metrics")
+    def metrics():
+        return PlainTextResponse(studio.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @router.post("/tts/session")
+    def session(request: Request):
+        owner = request.scope["kk_owner"]
+        return {"token": sessions.page_token(owner), "limits": studio.limits(), "version": static.version}
+
+    @router.get("/tts/takes.zip")
+    def takes(request: Request):
+        data = studio.takes.zip(request.scope["kk_owner"])
+        return Response(data, 200, {"Content-Disposition": 'attachment; filename="kaikou-takes.zip"', "Cache-Control": "no-store"}, "application/zip")
+
+    @router.get("/tts/static/{version}/{name}")
+    def file(version: str, name: str):
+        data = static.files.get(name)
+        if data is None:
+            raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+        age = "public, max-age=31536000, immutable" if version == static.version else "no-cache"
+        return Response(data, 200, {"Cache-Control": age}, TYPES[Path(name).suffix])
+
+    @router.get("/login")
+    def login_page(request: Request):
+        return HTMLResponse(login_form(root, language_of(dict(request.headers.raw)), ""))
+
+    @router.post("/login")
+    async def login(request: Request, user: str = Form(""), password: str = Form("")):
+        secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
+        cookie = sessions.login_cookie(user, password, root, secure)
+        if not cookie:
+            await asyncio.sleep(LOGIN_DELAY_S)
+            error = LoginNeeded("The name or the password is wrong.", "用户名或密码不对。", code="bad_login")
+            language = language_of(dict(request.headers.raw))
+            if "text/html" in request.headers.get("accept", ""):
+                return HTMLResponse(login_form(root, language, error.sentence(language)), 401)
+            return JSONResponse({"error": {"message": error.sentence(language), "type": error.kind, "param": None, "code": error.code}}, 401)
+        return RedirectResponse(f"{root}/", 303, {"Set-Cookie": cookie})
+
+    return router
+
+
+def login_form(root: str, language: str, error: str) -> str:
+    zh = language == "zh"
+    name, word, go = ("用户名", "密码", "登录") if zh else ("User name", "Password", "Log in")
+    told = f'<p role="alert">{html.escape(error)}</p>' if error else ""
+    return f"""<!doctype html><html lang="{'zh-CN' if zh else 'en'}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>开口 Kaikou</title><style>:root{{color-scheme:light dark}}body{{font:16px/1.6 -apple-system,"Segoe UI","PingFang SC","Microsoft YaHei",sans-serif;
+display:grid;place-items:center;min-height:90vh;margin:0}}form{{display:grid;gap:12px;width:min(320px,90vw)}}input,button{{font:inherit;padding:10px 12px;
+border-radius:10px;border:1px solid #918c81}}button{{background:#0a6b57;color:#fff;border:0}}p{{color:light-dark(#a8261c,#ffa297);margin:0}}</style>
+<main><form method="post" action="{root}/login"><h1>开口 Kaikou</h1>{told}<label>{name}<br><input name="user" autocomplete="username" required style="width:100%"></label>
+<label>{word}<br><input name="password" type="password" autocomplete="current-password" required style="width:100%"></label><button>{go}</button></form></main></html>"""

@@ -1,0 +1,121 @@
+"""POST /v1/audio/speech and the fields it shares with the WebSocket; cancel and result files. JSON <-> jobs, no decisions."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import BadInput, NotFound
+from ..studio import UNLIMITED, Job, Studio, file_name
+from .reader import JobReader, open_job
+from .recent import Recent
+
+log = logging.getLogger(__name__)
+LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
+TYPES = {"wav": "audio/wav", "pcm": "audio/pcm"}
+
+
+class Speech(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    model: str = "auto"
+    input: str
+    voice: str | dict[str, Any] = ""
+    instructions: str = ""
+    response_format: str = "wav"
+    speed: Annotated[float, Field(allow_inf_nan=False)] | int = 1.0
+    stream: bool = True
+    mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset"] = "auto"
+    language: str = "auto"
+    seed: int | None = None
+    profile: str = "fast"
+    transcript: str = ""
+    consent: bool = False
+
+    def open(self, studio: Studio, owner: str) -> Job:
+        """Blocking; raises every refusal there is."""
+        voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
+        return studio.speaker.open(owner, text_in=self.input, voice_id=voice[:200], mode=self.mode, instruction=self.instructions, language=self.language[:16],
+                                   speed=float(self.speed), seed=-1 if self.seed is None else self.seed, model=self.model, consent=self.consent,
+                                   transcript=self.transcript[:500])
+
+
+def routes(studio: Studio, recent: Recent) -> APIRouter:
+    router = APIRouter()
+
+    @router.post("/v1/audio/speech")
+    async def speak(body: Speech, request: Request):
+        if body.response_format not in TYPES:
+            raise BadInput(f"The format {body.response_format[:20]} is not made here yet. Use wav or pcm.", f"暂不支持格式 {body.response_format[:20]}，请用 wav 或 pcm。",
+                           param="response_format", code="bad_format")
+        job = await open_job(studio, lambda: body.open(studio, request.scope["kk_owner"]))
+        recent.keep(job)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"s16le;rate={job.rate};channels=1", "X-Job-Id": job.id,
+                   "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine}
+        is_wav = body.response_format == "wav"
+        if not body.stream:
+            data = await _whole(studio, job)
+            return Response((studio.header(job, len(data) // 2) if is_wav else b"") + data, 200, headers, TYPES[body.response_format])
+        return StreamingResponse(_stream(studio, job, is_wav), 200, headers, TYPES[body.response_format])
+
+    @router.post("/tts/cancel/{job_id}")
+    async def cancel(job_id: str, request: Request):
+        job = recent.find(job_id, request.scope["kk_owner"])
+        if job is not None:
+            studio.speaker.cancel(job)
+        return {"cancelled": job is not None}
+
+    @router.get("/tts/result/{name}")
+    def result(name: str, request: Request):
+        take_id, dot, kind = name.rpartition(".")
+        if not dot or kind != "wav":
+            raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
+        owner = request.scope["kk_owner"]
+        path = studio.takes.wav_path(owner, take_id)
+        return FileResponse(path, media_type="audio/wav", filename=file_name(studio.takes.get(owner, take_id)), headers={"Cache-Control": "private, max-age=3600"})
+
+    return router
+
+
+async def _whole(studio: Studio, job: Job) -> bytes:
+    async with JobReader(studio, job) as reader:
+        studio.speaker.credit(job, UNLIMITED)
+        while True:
+            told = await reader.change()
+            if told.error is not None:
+                raise told.error
+            if told.state in ("saving", "done"):
+                return job.pcm(0, told.n_samples)
+
+
+async def _stream(studio: Studio, job: Job, is_wav: bool) -> AsyncIterator[bytes]:
+    """Samples as they are made, never more than LEAD_S ahead of the wall clock. A slow reader holds this generator, and so the credit, back."""
+    async with JobReader(studio, job) as reader:
+        if is_wav:
+            yield studio.header(job, None)
+        sent, began_s, lead = 0, None, int(LEAD_S * job.rate)
+        while True:
+            played = int((time.monotonic() - began_s) * job.rate) if began_s is not None else 0
+            studio.speaker.credit(job, played + lead)
+            told = job.snapshot()
+            stop = min(told.n_samples, played + lead)
+            if stop > sent:
+                began_s = began_s if began_s is not None else time.monotonic()
+                yield job.pcm(sent, stop)
+                sent = stop
+            elif told.error is not None:
+                log.warning("job %s ended after its first byte: %s", job.id, told.error.code)
+                raise BrokenStream(job.id)
+            elif told.state in ("saving", "done") and sent == told.n_samples:
+                return
+            else:
+                await reader.change(0.25 if sent >= job.credit else None)
+
+
+class BrokenStream(Exception):
+    """Ends the connection abnormally: the reader must not take a shortened file for a whole one."""

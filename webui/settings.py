@@ -1,0 +1,205 @@
+"""Everything that can be set, read once from flags, environment (KAIKOU_*) and kaikou.toml, then frozen. The only reader of all three."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import hashlib
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from .errors import BadInput
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Server:
+    host: str = "127.0.0.1"
+    port: int = 7860
+    root_path: str = ""
+    share: bool = False
+    lang: str = ""  # zh, en, or "" for the browser's
+    auth: tuple[tuple[str, str], ...] = ()  # (user, password)
+    api_keys: tuple[str, ...] = ()  # sha256 hex of each key; the keys themselves are not kept
+
+    @property
+    def is_open(self) -> bool:
+        """No login and no key is needed."""
+        return not self.auth and not self.api_keys
+
+
+@dataclass(frozen=True)
+class Limits:
+    max_streams: int = 0  # sounding at once; 0 = from the engine's measured speed
+    max_waiting: int = 32
+    max_streams_per_visitor: int = 12  # streams and waiting together
+    starts_per_minute: int = 240  # per visitor
+    max_body_mb: int = 11
+    max_draft_mb: int = 96  # decoded clips kept in memory, all visitors
+    takes_per_visitor: int = 200
+    stall_s: float = 20.0
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    name: str = "auto"  # auto, builtin, cosyvoice2
+    workers: int = 0  # processes of the built-in voice; 0 = one per core, at most 4
+
+
+@dataclass(frozen=True)
+class Privacy:
+    keep_takes_days: int = 7
+    label_files: bool = True
+
+
+@dataclass(frozen=True)
+class Paths:
+    data_dir: Path = ROOT / "data"
+    model_dir: Path = ROOT / "pretrained_models"
+    assets: Path = ROOT / "assets"
+
+
+@dataclass(frozen=True)
+class Settings:
+    server: Server = field(default_factory=Server)
+    limits: Limits = field(default_factory=Limits)
+    engine: EngineChoice = field(default_factory=EngineChoice)
+    privacy: Privacy = field(default_factory=Privacy)
+    paths: Paths = field(default_factory=Paths)
+
+
+SECTIONS = {f.name: f.default_factory for f in fields(Settings)}  # name -> dataclass
+FLAGS = {"host": "server.host", "port": "server.port", "root_path": "server.root_path", "share": "server.share", "lang": "server.lang",
+         "engine": "engine.name", "model_dir": "paths.model_dir", "data_dir": "paths.data_dir"}
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="run.sh", description="Kaikou 开口: the voice-cloning studio. 声音克隆工作室。", allow_abbrev=False)
+    p.add_argument("--host", help="address to listen on (default 127.0.0.1) / 监听地址")
+    p.add_argument("--port", type=int, help="port (default 7860) / 端口")
+    p.add_argument("--root-path", metavar="PATH", help="path below which a reverse proxy serves the studio, e.g. /voice / 反向代理的子路径")
+    p.add_argument("--engine", choices=("auto", "builtin", "cosyvoice2"), help="which voice engine speaks (default auto) / 语音引擎")
+    p.add_argument("--model-dir", metavar="DIR", help="where the model weights are / 模型目录")
+    p.add_argument("--data-dir", metavar="DIR", help="where voices and takes are kept / 数据目录")
+    p.add_argument("--auth", metavar="USER:PASSWORD", action="append", help="ask for this login; may be given more than once / 登录账号")
+    p.add_argument("--share", action="store_const", const=True, help="also open a public link (needs --auth or an API key) / 公网分享链接")
+    p.add_argument("--lang", choices=("zh", "en"), help="language of the page (default: the browser's) / 界面语言")
+    return p
+
+
+def refuse(en: str, zh: str, param: str = "") -> BadInput:
+    return BadInput(en, zh, code="bad_setting", param=param)
+
+
+def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Settings:
+    """Flags win over environment, environment over kaikou.toml. Unknown names are refused with the nearest valid one.
+
+    Raises BadInput (code bad_setting). argparse itself ends the process with exit code 2 on wrong flags.
+    """
+    environ = os.environ if environ is None else environ
+    flags = vars(parser().parse_args(list(argv)))
+    values: dict[str, object] = {}
+    given = flags.get("data_dir") or environ.get("KAIKOU_DATA_DIR")
+    for place in (ROOT / "kaikou.toml", Path(given) / "kaikou.toml" if given else None):
+        if place is not None and place.is_file():
+            values |= _from_toml(place)
+    for key, raw in environ.items():
+        if key.startswith("KAIKOU_"):
+            values |= _from_environment(key, raw)
+    values |= {FLAGS[k]: v for k, v in flags.items() if k in FLAGS and v is not None}
+    if flags["auth"]:
+        values["server.auth"] = flags["auth"]
+    return _checked(_build(values))
+
+
+def _names() -> dict[str, type]:
+    return {f"{s}.{f.name}": type(getattr(make(), f.name)) for s, make in SECTIONS.items() for f in fields(make)}
+
+
+def _unknown(name: str, names, where: str) -> BadInput:
+    near = difflib.get_close_matches(name, list(names), 1, 0.4)
+    hint = f" Did you mean {near[0]}?" if near else f" Valid: {', '.join(sorted(names))}."
+    return refuse(f"{where} has an unknown setting “{name}”.{hint}", f"{where} 里有不认识的设置「{name}」。{'是不是 ' + near[0] + '？' if near else ''}", name)
+
+
+def _from_toml(path: Path) -> dict[str, object]:
+    try:
+        tree = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise refuse(f"kaikou.toml cannot be read: {error}.", f"读不了 kaikou.toml：{error}。") from error
+    flat: dict[str, object] = {}
+    for section, body in tree.items():
+        if section not in SECTIONS or not isinstance(body, dict):
+            raise _unknown(section, SECTIONS, "kaikou.toml")
+        flat |= {f"{section}.{k}": v for k, v in body.items()}
+    for name in flat:
+        if name not in _names():
+            raise _unknown(name, _names(), "kaikou.toml")
+    return flat
+
+
+def _from_environment(key: str, raw: str) -> dict[str, object]:
+    if key == "KAIKOU_API_KEY":
+        return {"server.api_keys": [k.strip() for k in raw.split(",") if k.strip()]}
+    known = {"KAIKOU_" + n.split(".")[1].upper(): n for n in _names()} | {"KAIKOU_" + n.replace(".", "_").upper(): n for n in _names()}
+    if key not in known:
+        raise _unknown(key, known, "The environment")
+    return {known[key]: raw.split(",") if _names()[known[key]] is tuple else raw}
+
+
+def _convert(name: str, kind: type, value: object) -> object:
+    try:
+        if name == "server.auth":
+            return tuple(_login(v) for v in value)
+        if name == "server.api_keys":
+            return tuple(hashlib.sha256(str(k).encode()).hexdigest() for k in value)
+        if kind is bool:
+            return value if isinstance(value, bool) else {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[str(value).lower()]
+        if issubclass(kind, Path):
+            return Path(str(value)).expanduser().absolute()
+        return kind(value)
+    except (ValueError, KeyError, TypeError) as error:
+        raise refuse(f"The setting {name} cannot be “{value}”.", f"设置 {name} 不能是「{value}」。", name) from error
+
+
+def _login(pair: str) -> tuple[str, str]:
+    user, colon, password = str(pair).partition(":")
+    if not (user and colon and password) or not re.fullmatch(r"[\w.@-]{1,64}", user):
+        raise refuse("--auth wants user:password, for example --auth studio:secret.", "--auth 的格式是 用户名:密码，例如 --auth studio:secret。", "auth")
+    return user, password
+
+
+def _build(values: Mapping[str, object]) -> Settings:
+    kinds = _names()
+    made = Settings()
+    for name, value in values.items():
+        section, key = name.split(".")
+        made = replace(made, **{section: replace(getattr(made, section), **{key: _convert(name, kinds[name], value)})})
+    return made
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _checked(s: Settings) -> Settings:
+    server = s.server
+    if not 1 <= server.port <= 65535:
+        raise refuse("--port must be between 1 and 65535.", "--port 须在 1 到 65535 之间。", "port")
+    if server.root_path and not re.fullmatch(r"(/[\w.~-]+)+", server.root_path):
+        raise refuse("--root-path must look like /voice, without a slash at the end.", "--root-path 的写法像 /voice，结尾不带斜杠。", "root_path")
+    if server.is_open and server.share:
+        raise refuse("A public link needs a login: add --auth user:password.", "公网链接必须有登录：请加上 --auth 用户名:密码。", "share")
+    if server.is_open and not is_loopback(server.host):
+        raise refuse(f"Listening on {server.host} lets others in: add --auth user:password, or use --host 127.0.0.1.",
+                     f"监听 {server.host} 会让其他人也能打开：请加上 --auth 用户名:密码，或用 --host 127.0.0.1。", "host")
+    return s

@@ -1,0 +1,8 @@
+"""Use cases without a screen: speak, voices, drafts, takes, admission, metrics."""
+
+from .drafts import Draft, wav
+from .job import UNLIMITED, Job, Snapshot
+from .studio import Studio
+from .takes import file_name
+
+__all__ = ["UNLIMITED", "Draft", "Job", "Snapshot", "Studio", "file_name", "wav"]

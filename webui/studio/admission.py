@@ -1,0 +1,127 @@
+"""Who may sound now, who waits and at which place, who is refused. Knows numbers and order, not sound."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from ..errors import Busy
+from .job import Job
+
+
+class Bucket:
+    """Token bucket: `per_minute` on average, a third of that in one burst."""
+
+    def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic):
+        self.rate, self.size, self._clock = per_minute / 60, max(1.0, per_minute / 3), clock
+        self.level, self._at = self.size, clock()
+
+    def take(self) -> float:
+        """0 when allowed, else seconds until the next one is."""
+        now = self._clock()
+        self.level, self._at = min(self.size, self.level + (now - self._at) * self.rate), now
+        if self.level >= 1:
+            self.level -= 1
+            return 0.0
+        return (1 - self.level) / self.rate
+
+
+class Buckets:
+    """One bucket per key, the longest unused forgotten."""
+
+    def __init__(self, per_minute: float, max_keys: int = 4096):
+        self._per_minute, self._max, self._all, self._lock = per_minute, max_keys, OrderedDict(), threading.Lock()
+
+    def check(self, key: str) -> None:
+        """Raises Busy with the seconds to wait."""
+        with self._lock:
+            bucket = self._all.pop(key, None) or Bucket(self._per_minute)
+            self._all[key] = bucket
+            while len(self._all) > self._max:
+                self._all.popitem(last=False)
+            wait_s = bucket.take()
+        if wait_s:
+            s = math.ceil(wait_s)
+            raise Busy(f"Too many requests. Try again in {s} s.", f"请求太频繁，请 {s} 秒后再试。", retry_after_s=s, code="rate_limited")
+
+
+class Admission:
+    """`capacity()`: how many streams may be hungry at once. `begin(job)` is called, outside the lock, when a job's turn has come."""
+
+    def __init__(self, capacity: Callable[[], int], n_hungry: Callable[[], int], max_waiting: int, max_each: int):
+        self._capacity, self._n_hungry, self._max_waiting, self._max_each = capacity, n_hungry, max_waiting, max_each
+        self._lock = threading.Lock()
+        self._line: deque[tuple[Job, Callable[[Job], None]]] = deque()
+        self._open: dict[str, int] = {}  # owner -> jobs open or waiting
+        self.refused = 0
+        self._pace_s = 1.0  # running mean of seconds between two turns
+
+    @property
+    def n_waiting(self) -> int:
+        return len(self._line)
+
+    @property
+    def n_open(self) -> int:
+        return sum(self._open.values())
+
+    def enter(self, job: Job, begin: Callable[[Job], None]) -> None:
+        """Begin at once, or stand in line. Raises Busy when this visitor or the line is full."""
+        with self._lock:
+            if self._open.get(job.owner, 0) >= self._max_each:
+                self.refused += 1
+                raise Busy(f"You already have {self._max_each} streams open. Stop one first.", f"已有 {self._max_each} 条在合成，请先停掉一条。", retry_after_s=2, code="too_many_streams")
+            must_wait = bool(self._line) or self._n_hungry() >= self._capacity()
+            if must_wait and len(self._line) >= self._max_waiting:
+                self.refused += 1
+                s = math.ceil(max(1.0, self._pace_s * len(self._line)))
+                raise Busy(f"It is busy and the line is full. Try again in {s} s.", f"现在人多，排队已满。请 {s} 秒后再试。", retry_after_s=s)
+            self._open[job.owner] = self._open.get(job.owner, 0) + 1
+            if must_wait:
+                self._line.append((job, begin))
+                job.move("waiting", len(self._line))
+                return
+        begin(job)
+
+    def eta_s(self, position: int) -> float:
+        return max(1.0, position * self._pace_s)
+
+    def next(self) -> None:
+        """Room may have come free: let the head of the line in."""
+        turns = []
+        with self._lock:
+            room = self._capacity() - self._n_hungry()
+            while self._line and room > 0:
+                job, begin = self._line.popleft()
+                room -= 1
+                waited_s = time.monotonic() - job.born_s
+                self._pace_s += 0.1 * (waited_s / max(1, job.snapshot().position) - self._pace_s)
+                turns.append((job, begin))
+            for place, (job, _) in enumerate(self._line, 1):
+                job.move("waiting", place)
+        for job, begin in turns:
+            begin(job)
+
+    def leave(self, job: Job) -> bool:
+        """Take a waiting job out of the line. True when it was in it."""
+        with self._lock:
+            for entry in self._line:
+                if entry[0] is job:
+                    self._line.remove(entry)
+                    break
+            else:
+                return False
+            for place, (waiting, _) in enumerate(self._line, 1):
+                waiting.move("waiting", place)
+        return True
+
+    def done(self, job: Job) -> None:
+        with self._lock:
+            left = self._open.get(job.owner, 0) - 1
+            if left > 0:
+                self._open[job.owner] = left
+            else:
+                self._open.pop(job.owner, None)
+        self.next()

@@ -1,0 +1,150 @@
+"""Clips a visitor tried but has not saved: decoded once, inspected, cleaned on wish, their prompt made while the user still types."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from .. import audio, text
+from ..audio import Clip, Report
+from ..errors import BadInput, NotAllowed
+from ..store import VoiceStore
+from ..store.files import new_id
+from ..store.voices import gone
+from ..types import Voice
+
+
+@dataclass(frozen=True)
+class Draft:
+    id: str
+    owner: str
+    clip: Clip
+    report: Report
+    start_s: float
+    end_s: float
+    clean: float = 0.0  # amount of denoising in the sound that will be used, 0..1
+    gain: bool = False
+    worse: bool = False  # cleaning by that amount hurts the voice
+    transcript: str = ""
+
+    @property
+    def duration_s(self) -> float:
+        return self.end_s - self.start_s
+
+
+class Drafts:
+    """`prepare(voice, clip)` is told of each draft so that its prompt can be made in the background."""
+
+    def __init__(self, voices: VoiceStore, prepare: Callable[[Voice, Callable[[], Clip]], None], max_bytes: int):
+        self._voices, self._prepare, self._max_bytes = voices, prepare, max_bytes
+        self._lock = threading.Lock()
+        self._drafts: OrderedDict[str, Draft] = OrderedDict()
+        self._cleaned: OrderedDict[tuple, Clip] = OrderedDict()
+
+    def inspect(self, data: bytes) -> Report:
+        return audio.inspect(audio.decode(data))
+
+    def make(self, owner: str, data: bytes) -> Draft:
+        """Decode and look. Raises BadInput, TooLarge."""
+        clip = audio.decode(data)
+        report = audio.inspect(clip)
+        best = report.windows[0]
+        draft = Draft("draft-" + secrets.token_hex(16), owner, clip, report, best.start_s, best.end_s)
+        self._keep(draft)
+        self._begin(draft)
+        return draft
+
+    def change(self, owner: str, draft_id: str, window: tuple[float, float] | None = None, clean: float | None = None, gain: bool | None = None) -> Draft:
+        """A new draft (new id) with another window, cleaning or level; the old one stays for undo."""
+        old = self.get(owner, draft_id)
+        start_s, end_s = window or (old.start_s, old.end_s)
+        start_s, end_s = max(0.0, float(start_s)), min(old.clip.duration_s, float(end_s))
+        if not end_s - start_s >= 0.5:
+            raise BadInput("This part is too short.", "这一段太短了。", code="too_short", param="window")
+        clean = old.clean if clean is None else min(1.0, max(0.0, float(clean)))
+        new = replace(old, id="draft-" + secrets.token_hex(16), start_s=start_s, end_s=end_s, clean=clean, gain=old.gain if gain is None else bool(gain))
+        if clean:
+            new = replace(new, worse=audio.cleaning_hurts(audio.cut(new.clip, start_s, end_s), audio.cut(self._clean(new, clean), start_s, end_s)))
+        else:
+            new = replace(new, worse=False)
+        self._keep(new)
+        self._begin(new)
+        return new
+
+    def get(self, owner: str, draft_id: str) -> Draft:
+        with self._lock:
+            draft = self._drafts.get(draft_id)
+            if draft is None or draft.owner != owner:
+                raise gone()
+            self._drafts.move_to_end(draft_id)
+            return draft
+
+    def voice(self, owner: str, draft_id: str) -> Voice:
+        return self._voice(self.get(owner, draft_id))
+
+    def sound(self, draft: Draft) -> Clip:
+        """What the engine will hear: the window, cleaned and levelled as chosen."""
+        cut = audio.cut(self._clean(draft, draft.clean), draft.start_s, draft.end_s)
+        return audio.raise_level(cut) if draft.gain else cut
+
+    def audio(self, owner: str, draft_id: str, clean: float) -> bytes:
+        """WAV of the whole clip, cleaned by that amount: both sides of the A/B have the same length."""
+        draft = self.get(owner, draft_id)
+        return wav(self._clean(draft, min(1.0, max(0.0, clean))))
+
+    def save(self, owner: str, draft_id: str, name: str, transcript: str, consent: str) -> Voice:
+        draft = self.get(owner, draft_id)
+        name = " ".join(name.split())
+        if not name or len(name) > 60:
+            raise BadInput("Give the voice a name of up to 60 characters.", "请给音色起个名字，最多 60 字。", code="bad_name", param="name")
+        if not consent:
+            raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
+        sound = self.sound(draft)
+        voice = replace(self._voice(draft), id=new_id("voice"), name=name, transcript=transcript.strip()[:500], consent=consent[:500], draft=False,
+                        created_at=time.time(), owner=account_of(owner), language=text.detect(transcript) if transcript.strip() else "")
+        self._voices.add(voice, wav(sound))
+        return voice
+
+    def _voice(self, draft: Draft) -> Voice:
+        mark = hashlib.sha256(draft.clip.samples.tobytes() + repr((draft.start_s, draft.end_s, draft.clean, draft.gain)).encode()).hexdigest()[:32]
+        return Voice(draft.id, "", "", draft.transcript, mark, round(draft.duration_s, 1), 0.0, owner=account_of(draft.owner), draft=True)
+
+    def _begin(self, draft: Draft) -> None:
+        self._prepare(self._voice(draft), lambda: self.sound(draft))
+
+    def _clean(self, draft: Draft, amount: float) -> Clip:
+        if not amount:
+            return draft.clip
+        key = (id(draft.clip), round(amount, 2))
+        with self._lock:
+            if key in self._cleaned:
+                return self._cleaned[key]
+        cleaned = audio.denoise(draft.clip, amount)
+        with self._lock:
+            self._cleaned[key] = cleaned
+            while len(self._cleaned) > 4:
+                self._cleaned.popitem(last=False)
+        return cleaned
+
+    def _keep(self, draft: Draft) -> None:
+        with self._lock:
+            self._drafts[draft.id] = draft
+            while len(self._drafts) > 1 and self._bytes() > self._max_bytes:
+                self._drafts.popitem(last=False)
+
+    def _bytes(self) -> int:
+        return sum({id(d.clip): d.clip.samples.nbytes for d in self._drafts.values()}.values())
+
+
+def account_of(owner: str) -> str:
+    """An owner is `account/visit`: voices belong to the account, takes and drafts to the visit."""
+    return owner.partition("/")[0]
+
+
+def wav(clip: Clip) -> bytes:
+    return audio.wav_header(clip.rate, len(clip.samples)) + audio.to_s16(clip.samples)

@@ -1,0 +1,146 @@
+"""One spoken request on its way from admission to take. Owns all state of that request; blind to engines and sockets.
+
+One thread produces (`accept`, `finish`), one reader consumes (`pcm`, `snapshot`); only cancel, credit and counts go back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .. import audio
+from ..engine.resident import Lease
+from ..errors import Cancelled, KaikouError
+from ..types import Chunk, SpeechRequest, Voice
+
+UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    state: str  # waiting, running, saving, done, failed, cancelled
+    position: int  # place in the line, 1 = next; 0 when not waiting
+    n_samples: int
+    marks: tuple[tuple[int, int], ...]  # (segment, first sample)
+    error: KaikouError | None
+    saved: bool  # the take is on disk
+    save_error: KaikouError | None
+    rtf: float
+
+
+@dataclass
+class Job:
+    id: str
+    request: SpeechRequest
+    owner: str
+    voice: Voice
+    rate: int
+    engine: str
+    engine_version: str
+    tempo: float = 1.0  # what is left of the speed after the engine's own range
+    credit: int = 0  # samples the reader will take so far
+    born_s: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self):
+        self._lock = threading.Lock()
+        self._pcm = bytearray()
+        self._trim = audio.LeadTrim(self.rate)
+        self._tempo = audio.Tempo(self.rate, self.tempo) if self.tempo != 1.0 else None
+        self._marks: list[tuple[int, int]] = []
+        self._state, self._position, self._error = "waiting", 0, None
+        self._save_error: KaikouError | None = None
+        self._saved = False
+        self.is_cancelled = False
+        self.lease: Lease | None = None  # keeps the engine it began on
+        self.work_s = 0.0
+        self.stages: dict[str, float] = {}
+        self.first_chunk_s: float | None = None  # since birth
+        self.made_in_s = 0.0  # from birth to the last sample
+        self._on_change: Callable[[], None] | None = None
+        self._signalled = False
+
+    # ---- the reader's side ------------------------------------------------------------------------------
+    def listen(self, wake: Callable[[], None] | None) -> None:
+        """`wake` is called from other threads, at most once between two `snapshot`s."""
+        with self._lock:
+            self._on_change, self._signalled = wake, False
+
+    def snapshot(self) -> Snapshot:
+        with self._lock:
+            self._signalled = False
+            n = len(self._pcm) // 2
+            rtf = self.work_s / (n / self.rate) if n else 0.0
+            return Snapshot(self._state, self._position, n, tuple(self._marks), self._error, self._saved, self._save_error, rtf)
+
+    def pcm(self, start: int, stop: int) -> bytes:
+        """s16le samples start..stop (indices of samples)."""
+        with self._lock:
+            return bytes(self._pcm[2 * start:2 * stop])
+
+    # ---- the producer's side ----------------------------------------------------------------------------
+    @property
+    def produced(self) -> int:
+        return len(self._pcm) // 2
+
+    @property
+    def is_hungry(self) -> bool:
+        """The reader wants more than there is."""
+        return self.produced < self.credit
+
+    @property
+    def is_over(self) -> bool:
+        return self._state in ("saving", "done", "failed", "cancelled")
+
+    def dry_at_s(self) -> float:
+        """When the listener runs out of sound, on the monotonic clock; 0 before the first chunk."""
+        if self.first_chunk_s is None:
+            return 0.0
+        return self.born_s + self.first_chunk_s + self.produced / self.rate
+
+    def move(self, state: str, position: int = 0) -> None:
+        with self._lock:
+            if (self._state, self._position) == (state, position):
+                return
+            self._state, self._position = state, position
+        self._wake()
+
+    def accept(self, chunk: Chunk, work_s: float) -> None:
+        sound = self._trim.push(chunk.samples)
+        if self._tempo is not None:
+            sound = self._tempo.push(sound)
+            if chunk.last:
+                sound = audio.join(sound, self._tempo.flush())
+        data = audio.to_s16(sound)
+        with self._lock:
+            self.work_s += work_s
+            for stage, seconds in chunk.timings.items():
+                self.stages[stage] = self.stages.get(stage, 0.0) + seconds
+            if data:
+                if not self._marks or self._marks[-1][0] != chunk.segment:
+                    self._marks.append((chunk.segment, len(self._pcm) // 2))
+                if self.first_chunk_s is None:
+                    self.first_chunk_s = time.monotonic() - self.born_s
+                self._pcm += data
+            self.made_in_s = time.monotonic() - self.born_s
+        self._wake()
+
+    def fail(self, error: KaikouError) -> None:
+        with self._lock:
+            if self.is_over:
+                return
+            self._error, self._state = error, "cancelled" if isinstance(error, Cancelled) else "failed"
+        self._wake()
+
+    def saved(self, error: KaikouError | None) -> None:
+        with self._lock:
+            self._state, self._saved, self._save_error = "done", error is None, error
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
+            wake = None if self._signalled else self._on_change
+            self._signalled = self._signalled or wake is not None
+        if wake is not None:
+            wake()

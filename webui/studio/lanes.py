@@ -1,0 +1,144 @@
+"""Steps streams on one engine: a thread per lane, first chunks first, then whoever's listener runs dry soonest.
+
+A step is one `next()` of a stream. A step that takes longer than `stall_s` fails its job with EngineStalled and the lane gets a new thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from ..engine.base import Engine
+from ..errors import Cancelled, EngineFault, EngineStalled, KaikouError
+from ..types import Chunk, Prompt
+from .job import Job
+
+log = logging.getLogger(__name__)
+
+
+class Seat:
+    """A job's place on an engine: its prompt, its iterator once it began, the lane it is bound to."""
+
+    def __init__(self, job: Job, prompt: Prompt, on_end: Callable[[Job], None]):
+        self.job, self.prompt, self.on_end = job, prompt, on_end
+        self.lane: int | None = None
+        self.stream: Iterator[Chunk] | None = None
+        self.step_since_s: float | None = None
+
+
+class Lanes:
+    def __init__(self, engine: Engine, stall_s: float):
+        self.engine, self._stall_s = engine, stall_s
+        about = engine.describe()
+        self.n_lanes = about.lanes
+        self.rtf = about.rtf  # seconds of lane time per second of sound, a running measure
+        self._change = threading.Condition()
+        self._seats: list[Seat] = []
+        self._closed = False
+        self._generation = [0] * self.n_lanes
+        for lane in range(self.n_lanes):
+            self._spawn(lane)
+        threading.Thread(target=self._watch, name="lane-watch", daemon=True).start()
+
+    def _spawn(self, lane: int) -> None:
+        threading.Thread(target=self._run, args=(lane, self._generation[lane]), name=f"lane-{lane}", daemon=True).start()
+
+    def add(self, job: Job, prompt: Prompt, on_end: Callable[[Job], None]) -> None:
+        with self._change:
+            self._seats.append(Seat(job, prompt, on_end))
+            self._change.notify_all()
+
+    def poke(self) -> None:
+        """Credit or a cancel came in."""
+        with self._change:
+            self._change.notify_all()
+
+    @property
+    def n_hungry(self) -> int:
+        return sum(s.job.is_hungry for s in self._seats)
+
+    @property
+    def n_open(self) -> int:
+        return len(self._seats)
+
+    def close(self) -> None:
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+
+    def _pick(self, lane: int) -> Seat | None:
+        ready = [s for s in self._seats if s.step_since_s is None and (s.lane == lane or s.lane is None) and (s.job.is_hungry or s.job.is_cancelled)]
+        return min(ready, key=lambda s: (not s.job.is_cancelled, s.job.request.priority, s.job.dry_at_s(), s.job.born_s), default=None)
+
+    def _run(self, lane: int, generation: int) -> None:
+        while True:
+            with self._change:
+                while (seat := self._pick(lane)) is None and not self._closed and generation == self._generation[lane]:
+                    self._change.wait()
+                if seat is None or generation != self._generation[lane]:
+                    return
+                seat.lane = lane
+                seat.step_since_s = time.monotonic()
+            self._step(seat)
+
+    def _step(self, seat: Seat) -> None:
+        began, job = time.monotonic(), seat.job
+        try:
+            if job.is_cancelled:
+                raise Cancelled()
+            if seat.stream is None:
+                seat.stream = self.engine.stream(job.request, seat.prompt, seat.lane)
+            chunk = next(seat.stream, None)
+            if job.is_over:
+                self._end(seat)  # the watch has given up on this step
+                return
+            if chunk is None:
+                raise EngineFault()  # a stream that ends without a last chunk
+            took = time.monotonic() - began
+            job.accept(chunk, took)
+            self.rtf += 0.02 * (took / max(len(chunk.samples) / job.rate, 0.02) - self.rtf)
+            if chunk.last:
+                job.move("saving")
+                self._end(seat)
+        except KaikouError as error:
+            job.fail(error)
+            self._end(seat)
+        except Exception:  # an engine's own bug fails its request, not the lane
+            log.exception("job %s: step failed", job.id)
+            job.fail(EngineFault())
+            self._end(seat)
+        with self._change:
+            seat.step_since_s = None
+            self._change.notify_all()
+
+    def _end(self, seat: Seat) -> None:
+        with self._change:
+            if seat not in self._seats:
+                return
+            self._seats.remove(seat)
+        if seat.stream is not None:
+            seat.stream.close()
+        seat.on_end(seat.job)
+
+    def _watch(self) -> None:
+        """Sleeps while there is no stream, else until the oldest running step would be overdue."""
+        with self._change:
+            while not self._closed:
+                now = time.monotonic()
+                running = [s for s in self._seats if s.step_since_s is not None]
+                late = [s for s in running if now - s.step_since_s > self._stall_s]
+                for seat in late:
+                    self._give_up(seat)
+                due = min((s.step_since_s for s in running if s not in late), default=now)
+                self._change.wait(max(0.01, due + self._stall_s - now + 0.01) if self._seats else None)
+
+    def _give_up(self, seat: Seat) -> None:
+        log.error("job %s: a step took more than %.0f s", seat.job.id, self._stall_s)
+        self._seats.remove(seat)
+        self._generation[seat.lane] += 1
+        self.engine.cancel(seat.job.request.id)
+        seat.job.fail(EngineStalled())
+        self._spawn(seat.lane)
+        threading.Thread(target=seat.on_end, args=(seat.job,), daemon=True).start()

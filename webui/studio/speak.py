@@ -1,0 +1,197 @@
+"""The use case itself: a checked request becomes a job, the job gets its turn, and its sound becomes a take."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+from .. import audio, text
+from ..engine.base import Engine
+from ..engine.resident import Resident
+from ..errors import BadInput, Cancelled, KaikouError, NotAllowed, NotFound, StorageFull
+from ..settings import Limits
+from ..store import VoiceStore
+from ..store.files import new_id
+from ..types import Prompt, SpeechRequest, Voice
+from .admission import Admission, Buckets
+from .drafts import Drafts, account_of
+from .job import Job
+from .lanes import Lanes
+from .metrics import Metrics
+from .prompts import Prompts
+from .takes import Takes
+
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+OPENAI_VOICES = ("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
+HEADROOM = 0.7  # share of lane time that streams may claim; the rest is first chunks, the page and the system
+
+
+class Speaker:
+    def __init__(self, resident: Resident, voices: VoiceStore, drafts: Drafts, prompts: Prompts, takes: Takes, metrics: Metrics, limits: Limits):
+        self._resident, self._voices, self._drafts, self._prompts, self._takes = resident, voices, drafts, prompts, takes
+        self._metrics, self._limits = metrics, limits
+        self._lanes: dict[Engine, Lanes] = {}
+        self._rate = Buckets(limits.starts_per_minute)
+        self.admission = Admission(self.capacity, lambda: sum(x.n_hungry for x in self._lanes.values()), limits.max_waiting, limits.max_streams_per_visitor)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="takes")
+
+    # ---- capacity ---------------------------------------------------------------------------------------
+    def seat(self, engine: Engine) -> None:
+        """An engine took over: give it lanes. Lanes of engines before it stay until their streams end."""
+        self._lanes = {e: lanes for e, lanes in self._lanes.items() if lanes.n_open} | {engine: Lanes(engine, self._limits.stall_s)}
+
+    def capacity(self) -> int:
+        if self._limits.max_streams:
+            return self._limits.max_streams
+        lanes = list(self._lanes.values())[-1:]
+        return max(2, int(HEADROOM * sum(x.n_lanes / max(x.rtf, 1e-4) for x in lanes))) if lanes else 2
+
+    def expected_rtf(self) -> float:
+        """What a stream that begins now may expect, shared with those already open."""
+        lanes = list(self._lanes.values())[-1:]
+        return sum(x.rtf * max(1.0, (x.n_hungry + 1) / x.n_lanes) for x in lanes)
+
+    @property
+    def n_open(self) -> int:
+        return sum(x.n_open for x in self._lanes.values())
+
+    # ---- from request to job ----------------------------------------------------------------------------
+    def voice(self, owner: str, voice_id: str) -> Voice:
+        """Raises BadInput when none is given, NotFound when it is gone or another's."""
+        if not voice_id:
+            raise BadInput("Record a clip first, or choose a saved voice.", "先录一段声音，或从音色库选一个。", code="no_voice", param="voice")
+        if voice_id.startswith("draft-"):
+            return self._drafts.voice(owner, voice_id)
+        starters = [v for v in self._voices.list("") if v.starter]
+        if voice_id in OPENAI_VOICES and starters:
+            return starters[OPENAI_VOICES.index(voice_id) % len(starters)]
+        return self._voices.get(voice_id, account_of(owner))
+
+    def check_model(self, model: str) -> None:
+        with_lease = self._resident.lease()
+        name = with_lease.engine.describe().name
+        with_lease.release()
+        if model not in ("", "auto", name, *OPENAI_MODELS):
+            raise NotFound(f"There is no model “{model[:40]}” here. Available: auto, {name}.", f"这里没有模型「{model[:40]}」，可用：auto、{name}。", code="model_not_found", param="model")
+
+    def open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
+             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", priority: int = 0) -> Job:
+        """Everything that can be refused is refused here. Blocking for as long as a voice's first prompt takes; call it off the event loop.
+
+        Raises BadInput, NotFound, NotAllowed (consent), Busy, NotReady.
+        """
+        self._rate.check(owner)
+        self.check_model(model)
+        voice = self.voice(owner, voice_id)
+        if voice.draft and not consent:
+            raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
+        seed = secrets.randbelow(2**31) if seed < 0 else seed
+        chosen = _mode(mode, instruction, text_in, voice if not transcript else replace(voice, transcript=transcript))
+        request = SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority)
+        began = time.perf_counter()
+        segments = tuple(text.prepare(text_in, language))
+        self._metrics.text_s.observe(time.perf_counter() - began)
+        if not segments:
+            raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
+        return self._admit(owner, voice, replace(request, segments=segments))
+
+    def again(self, old: Job) -> Job:
+        """The same request once more, same seed: for a reader whose connection broke. Same refusals as `open`."""
+        self._rate.check(old.owner)
+        request = replace(old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4))
+        return self._admit(old.owner, self.voice(old.owner, old.voice.id), request)
+
+    def _admit(self, owner: str, voice: Voice, request: SpeechRequest) -> Job:
+        lease = self._resident.lease()
+        try:
+            about = lease.engine.describe()
+            prompt = self.prompt(owner, voice, lease.engine).result()
+            own = min(max(request.speed, about.min_speed), about.max_speed)
+            job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4))
+            job.lease = lease
+            lanes = self._lanes[lease.engine]
+            self.admission.enter(job, lambda job: self._begin(job, lanes, prompt))
+        except BaseException:
+            lease.release()
+            raise
+        return job
+
+    def prompt(self, owner: str, voice: Voice, engine: Engine) -> Future:
+        if voice.draft:
+            draft = self._drafts.get(owner, voice.id)
+            return self._prompts.begin(voice, engine, lambda: self._drafts.sound(draft))
+        return self._prompts.begin(voice, engine, lambda: audio.decode(self._voices.reference(voice)))
+
+    # ---- turn, end ----------------------------------------------------------------------------------------
+    def _begin(self, job: Job, lanes: Lanes, prompt: Prompt) -> None:
+        self._metrics.queue_s.observe(time.monotonic() - job.born_s)
+        job.move("running")
+        lanes.add(job, prompt, self._end)
+
+    def _end(self, job: Job) -> None:
+        """Called by a lane when a job has made its last step, whatever the reason."""
+        job.lease.release()
+        self.admission.done(job)
+        if job.first_chunk_s is not None:
+            self._metrics.first_byte_s.observe(job.first_chunk_s)
+        self._metrics.sound_s.inc(job.produced / job.rate)
+        self._metrics.work_s.inc(job.work_s)
+        for stage, seconds in job.stages.items():
+            self._metrics.stage_s.labels(stage).inc(seconds)
+        state = job.snapshot().state
+        self._metrics.requests.labels("done" if state == "saving" else state).inc()
+        if state == "saving":
+            self._writer.submit(self._save, job)
+
+    def _save(self, job: Job) -> None:
+        error: KaikouError | None = None
+        try:
+            self._takes.record(job)
+        except KaikouError as problem:
+            error = problem
+        except OSError:
+            error = StorageFull()
+        job.saved(error)
+
+    # ---- what a reader sends back ---------------------------------------------------------------------------
+    def credit(self, job: Job, upto: int) -> None:
+        if upto > job.credit:
+            job.credit = upto
+            self._poke(job)
+
+    def cancel(self, job: Job) -> None:
+        """Idempotent. The engine stops within one step; a waiting job leaves the line at once."""
+        if job.is_cancelled or job.is_over:
+            return
+        job.is_cancelled = True
+        for engine in list(self._lanes):
+            engine.cancel(job.request.id)
+        if self.admission.leave(job):
+            job.fail(Cancelled())
+            job.lease.release()
+            self.admission.done(job)
+            self._metrics.requests.labels("cancelled").inc()
+        self._poke(job)
+
+    def _poke(self, job: Job) -> None:
+        for lanes in list(self._lanes.values()):
+            lanes.poke()
+        self.admission.next()
+
+    def close(self) -> None:
+        for lanes in self._lanes.values():
+            lanes.close()
+        self._writer.shutdown(wait=True)
+
+
+def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:
+    """`auto` of the API: instruct when told how, cross-lingual when languages differ or nothing is known of the clip, else zero-shot."""
+    if mode != "auto":
+        return mode
+    if instruction.strip():
+        return "instruct"
+    if not voice.transcript or (voice.language and voice.language != text.detect(text_in)):
+        return "cross_lingual"
+    return "zero_shot"

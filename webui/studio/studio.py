@@ -1,0 +1,134 @@
+"""The studio as one object: what the page and the API talk to. Composes the use cases; decides nothing itself."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from .. import __version__, audio, text
+from ..engine.base import Engine
+from ..engine.resident import Resident
+from ..errors import KaikouError, NotReady
+from ..settings import Settings
+from ..store import TakeStore, VoiceStore
+from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
+from .drafts import Drafts
+from .job import Job
+from .metrics import Metrics
+from .prompts import Prompts
+from .speak import Speaker
+from .takes import Takes
+from .voices import Voices
+
+log = logging.getLogger(__name__)
+SWEEP_S = 600.0
+
+
+class Studio:
+    def __init__(self, settings: Settings):
+        paths, limits = settings.paths, settings.limits
+        self.settings, self.version = settings, __version__
+        self.metrics = Metrics()
+        store = VoiceStore(paths.data_dir, paths.assets / "voices")
+        self.resident = Resident(self._took_over)
+        self.prompts = Prompts(store)
+        self.drafts = Drafts(store, self._prepare, limits.max_draft_mb << 20)
+        label = f"AI-generated speech, Kaikou {__version__}" if settings.privacy.label_files else ""
+        self.takes = Takes(TakeStore(paths.data_dir), settings.privacy.keep_takes_days, limits.takes_per_visitor, label)
+        self.voices = Voices(store, self.drafts, self.prompts)
+        self.speaker = Speaker(self.resident, store, self.drafts, self.prompts, self.takes, self.metrics, limits)
+        self._closing = threading.Event()
+        self.first_sound_ms: float | None = None  # measured at warm-up
+        for name, what, read in (("cv_streams_open", "Streams being made", lambda: self.speaker.n_open),
+                                 ("cv_streams_waiting", "Requests in the line", lambda: self.speaker.admission.n_waiting),
+                                 ("cv_requests_refused", "Requests refused because the line was full", lambda: self.speaker.admission.refused),
+                                 ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded)):
+            self.metrics.watch(name, what, read)
+
+    # ---- engine -------------------------------------------------------------------------------------------
+    def start(self, make: Callable[[], Engine]) -> threading.Thread:
+        """Bring an engine up in the background. The page may open before it is ready."""
+        threading.Thread(target=self._warm_rooms, name="warm", daemon=True).start()
+        threading.Thread(target=self._sweep, name="sweep", daemon=True).start()
+        return self.resident.start(make)
+
+    def _warm_rooms(self) -> None:
+        text.warm()
+        audio.warm()
+
+    def _took_over(self, engine: Engine) -> None:
+        self.speaker.seat(engine)
+        threading.Thread(target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True).start()
+
+    def _warm_voices(self, engine: Engine) -> None:
+        """Starter voices speak at the first click: their prompts are made now, once, and kept."""
+        for voice in self.voices.list("-"):
+            try:
+                self.speaker.prompt("-", voice, engine).result()
+            except KaikouError as error:
+                log.warning("starter voice %s: %s", voice.id, error)
+
+    def _prepare(self, voice: Voice, clip) -> None:
+        try:
+            lease = self.resident.lease()
+        except NotReady:
+            return  # it is made when the voice speaks
+        future = self.prompts.begin(voice, lease.engine, clip)
+        future.add_done_callback(lambda _: lease.release())
+
+    def status(self) -> dict:
+        """What the engine pill shows: state, words, abilities."""
+        health, coming = self.resident.health(), self.resident.coming()
+        told = {"state": health.state, "reason": health.reason, "reason_zh": health.reason_zh, "progress": health.progress, "version": self.version,
+                "streams": self.speaker.n_open, "waiting": self.speaker.admission.n_waiting, "share": self.settings.server.share}
+        if coming is not None and health.state == "ready":
+            told["coming"] = {"state": coming.state, "reason": coming.reason, "reason_zh": coming.reason_zh, "progress": coming.progress}
+        try:
+            lease = self.resident.lease()
+        except KaikouError:
+            return told
+        about = lease.engine.describe()
+        lease.release()
+        return told | {"engine": about.name, "engine_version": about.version, "basic": about.basic, "rate": about.sample_rate, "modes": list(about.modes),
+                       "languages": list(about.languages), "styles": list(about.styles), "tags": list(about.tags), "rtf": round(about.rtf, 4)}
+
+    def engine_names(self) -> list[str]:
+        """Engines that can speak now."""
+        try:
+            lease = self.resident.lease()
+        except KaikouError:
+            return []
+        lease.release()
+        return [lease.engine.describe().name]
+
+    def about(self, job: Job) -> dict:
+        """What a reader is told before the first sample."""
+        seconds = text.measure(job.request.text)[2] / (job.request.speed * job.tempo)
+        return {"job": job.id, "rate": job.rate, "channels": 1, "seed": job.request.seed, "engine": job.engine, "voice": job.voice.id,
+                "sentences": list(job.request.segments), "predicted_s": round(seconds, 1), "rtf": round(self.speaker.expected_rtf(), 4)}
+
+    def header(self, job: Job, n_samples: int | None) -> bytes:
+        """WAV header of a job's sound; None while its length is not known."""
+        return audio.wav_header(job.rate, n_samples)
+
+    def limits(self) -> dict:
+        return {"max_text": MAX_TEXT, "max_instruction": MAX_INSTRUCTION, "max_clip_mb": 10, "max_clip_s": 60}
+
+    def is_ready(self) -> bool:
+        return self.resident.health().state in ("ready", "busy")
+
+    # ---- housekeeping ---------------------------------------------------------------------------------------
+    def _sweep(self) -> None:
+        self.takes.sweep()
+        while not self._closing.wait(SWEEP_S):
+            self.takes.sweep()
+
+    def close(self) -> None:
+        """End streams, engines and child processes. Idempotent."""
+        self._closing.set()
+        self.speaker.close()
+        self.prompts.close()
+        self.takes.close()
+        self.resident.close()
+        audio.close_decoder()

@@ -1,0 +1,72 @@
+"""The library of voices: add from bytes, rename, delete, and the reference for whoever owns it."""
+
+from __future__ import annotations
+
+from .. import audio
+from ..errors import BadInput, NotAllowed
+from ..store import VoiceStore
+from ..types import Voice
+from .drafts import Draft, Drafts, account_of
+from .prompts import Prompts
+
+
+class Voices:
+    def __init__(self, store: VoiceStore, drafts: Drafts, prompts: Prompts):
+        self._store, self._drafts, self._prompts = store, drafts, prompts
+
+    def list(self, owner: str) -> list[Voice]:
+        """Own voices, newest first, then the starters."""
+        return self._store.list(account_of(owner))
+
+    def get(self, owner: str, voice_id: str) -> Voice:
+        return self._store.get(voice_id, account_of(owner))
+
+    def add(self, owner: str, data: bytes, name: str, transcript: str = "", language: str = "", denoise: bool = False, consent: str = "") -> tuple[Voice, Draft]:
+        """Decode, take the best window, save. Raises BadInput, TooLarge, NotAllowed (no consent), StorageFull."""
+        if not consent.strip():
+            raise NotAllowed("Say who agreed to this voice being used, in the field consent.", "请在 consent 里写明谁同意使用这个声音。", code="consent", param="consent")
+        draft = self._drafts.make(owner, data)
+        if denoise:
+            draft = self._drafts.change(owner, draft.id, clean=0.6)
+        voice = self._drafts.save(owner, draft.id, name, transcript, consent)
+        if language:
+            voice = self.change(owner, voice.id, language=language)
+        return voice, draft
+
+    def change(self, owner: str, voice_id: str, name: str | None = None, transcript: str | None = None, language: str | None = None) -> Voice:
+        voice = self._mine(owner, voice_id)
+        what: dict[str, str] = {}
+        if name is not None:
+            name = " ".join(name.split())
+            if not name or len(name) > 60:
+                raise BadInput("Give the voice a name of up to 60 characters.", "请给音色起个名字，最多 60 字。", code="bad_name", param="name")
+            what["name"] = name
+        if transcript is not None:
+            what["transcript"] = transcript.strip()[:500]
+        if language is not None:
+            if not language.replace("-", "").isalnum() or len(language) > 16:
+                raise BadInput("The language must be a tag such as zh or en-US.", "语言须是 zh、en-US 这样的标签。", code="bad_language", param="language")
+            what["language"] = language.partition("-")[0].lower()
+        return self._store.change(voice, **what) if what else voice
+
+    def rename(self, owner: str, voice_id: str, name: str) -> Voice:
+        return self.change(owner, voice_id, name=name)
+
+    def delete(self, owner: str, voice_id: str) -> None:
+        """Samples, prompts and record go; a running stream finishes, a new one gets NotFound."""
+        voice = self._mine(owner, voice_id)
+        self._store.delete(voice)
+        self._prompts.forget(voice.id)
+
+    def sample(self, owner: str, voice_id: str) -> bytes:
+        """WAV bytes of the reference, for its owner (and of starters for everyone)."""
+        return self._store.reference(self.get(owner, voice_id))
+
+    def clip(self, voice: Voice) -> audio.Clip:
+        return audio.decode(self._store.reference(voice))
+
+    def _mine(self, owner: str, voice_id: str) -> Voice:
+        voice = self.get(owner, voice_id)
+        if voice.starter:
+            raise NotAllowed("The voices that come with the studio cannot be changed.", "随附的音色不能修改。", code="starter", param="voice")
+        return voice
