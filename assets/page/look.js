@@ -1,0 +1,71 @@
+/* Language, theme, and the names Gradio leaves out. Both choices take effect at once and are remembered; ?lang= and ?theme= win for one visit. */
+(() => {
+  const { t, query, store, live, draw, acts, when } = KK;
+  const page = document.documentElement;
+  const locale = l => (l === "zh" ? "zh-CN" : "en");
+  // Gradio loads its widgets in pieces, each kind its own download: the page is shown when the last of these is there
+  const LATE = ["#kk-text textarea", "#kk-transcript textarea", "#kk-mode input", "#kk-ref .source-selection"];
+
+  KK.setLang = async next => {
+    KK.lang = next; store.set("lang", next);
+    page.lang = locale(next);
+    Object.keys(live).forEach(draw);
+    document.dispatchEvent(new CustomEvent("kk:lang"));
+    await gradioLang();
+  };
+  /* Gradio's own strings. It reads navigator.language before anything of ours runs, but its loader module exports changeLocale
+     under that very name. No such export: the widgets keep the browser's language and nothing else breaks. */
+  async function gradioLang() {
+    const core = performance.getEntriesByType("resource").map(e => e.name).find(n => /\/core-[\w-]+\.js$/.test(n));
+    try { (await import(core)).changeLocale(locale(KK.lang)); await new Promise(requestAnimationFrame); nameGroups(); } catch (e) { console.info("KK: widget language stays", e.message); }
+  }
+  acts.lang = b => KK.setLang(b.dataset.v);
+
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  KK.themeNow = () => query.get("theme") || store.get("theme") || "system";
+  KK.paintTheme = () => {
+    const on = KK.themeNow() === "dark" || (KK.themeNow() === "system" && dark.matches);
+    document.body?.classList.toggle("dark", on);
+    page.style.colorScheme = on ? "dark" : "light";
+    document.dispatchEvent(new CustomEvent("kk:theme"));
+  };
+  KK.setTheme = v => { query.delete("theme"); store.set("theme", v); KK.paintTheme(); draw("header"); };
+  acts.theme = () => KK.setTheme({ system: "light", light: "dark", dark: "system" }[KK.themeNow()]);
+  dark.addEventListener("change", KK.paintTheme);
+
+  KK.paintMotion = () => { page.toggleAttribute("data-still", store.get("motion") === "less"); };
+  KK.calm = () => store.get("motion") === "less" || matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  /* Gradio 6.31 gives every radio its own name, its fieldset no legend and its accordion no aria-expanded: supply them. Names it leaves in
+     English or in the language of the first load are said again; CSS prints the two of the recorder as labels. */
+  function nameGroups() {
+    document.querySelectorAll("fieldset.block").forEach(f => { const s = f.querySelector("[data-testid=block-info]"); if (s) put(f, "aria-label", s.textContent); });
+    const name = (q, key, i = 0) => { const el = document.querySelectorAll(q)[i]; if (el) put(el, "aria-label", t(key)); };
+    name("#kk-ref .source-selection button", "ref.upload"); name("#kk-ref .source-selection button", "ref.mic", 1);
+    name("#kk-ref .icon-button-wrapper button", "ref.clear"); name("#kk-speed .reset-button", "adv.reset");
+    document.querySelector("#kk-ref .upload-container")?.removeAttribute("aria-label");   // its visible text is the better name
+    document.querySelectorAll("#kk-ref .mic-select").forEach(s => put(s, "aria-label", t("ref.mic")));
+    // labels of tabs that were never opened do not follow changeLocale: rewrite the text node Svelte owns, never replace it
+    document.querySelectorAll("#kk-tabs [role=tab][data-tab-id]").forEach(b => { const s = t("tab." + b.dataset.tabId); if (b.firstChild && b.firstChild.data !== s) b.firstChild.data = s; });
+    document.querySelectorAll(".kk-adv > button.label-wrap").forEach(b => put(b, "aria-expanded", String(b.classList.contains("open"))));
+  }
+  const put = (el, k, v) => { if (el.getAttribute(k) !== v) el.setAttribute(k, v); };
+  KK.nameGroups = nameGroups;
+  document.addEventListener("click", e => { if (e.target.closest?.(".label-wrap, [role=tab]")) requestAnimationFrame(nameGroups); });
+  let due = 0;   // Gradio mounts widgets late and again: name them whenever something arrives, but not for the bar's own ticking
+  new MutationObserver(list => { if (!due && list.some(m => !m.target.closest?.("#kk-player, .kk"))) due = requestAnimationFrame(() => { due = 0; nameGroups(); }); }).observe(page, { childList: true, subtree: true });
+  document.addEventListener("keydown", e => {                                // arrow keys move in Gradio's radio groups
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key], box = e.target.closest?.("fieldset.block");
+    if (!step || !box || e.target.type !== "radio") return;
+    const all = [...box.querySelectorAll("input[type=radio]:not(:disabled)")].filter(r => r.offsetParent || r.closest("label")?.offsetParent), next = all[(all.indexOf(e.target) + step + all.length) % all.length];
+    e.preventDefault(); next.focus(); next.click();
+  });
+
+  KK.booting.push(() => {
+    KK.paintTheme(); KK.paintMotion();
+    gradioLang().finally(() => when(() => live.player && LATE.every(q => document.querySelector(q)), () => requestAnimationFrame(() => { nameGroups(); page.dataset.kk = "ready"; document.dispatchEvent(new CustomEvent("kk:ready")); })));
+  });
+  page.lang = locale(KK.lang);
+  addEventListener("DOMContentLoaded", KK.paintTheme);
+  KK.paintTheme();
+})();

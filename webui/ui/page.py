@@ -1,0 +1,53 @@
+"""The whole page: header, tabs, player bar, and what goes into <head>. Composes; each tab draws and wires itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+from ..types import MAX_TEXT
+from . import settings as settings_tab
+from . import speak, voices
+from .parts import as_json, part
+from .strings import LANGUAGES, i18n, table
+from .theme import theme
+
+SCRIPTS = ("kaikou", "look", "header", "form", "health", "clip", "text", "takes", "voices")
+PLAYER = ("context", "stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
+
+
+def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
+    """Returns the page and the keywords for gr.mount_gradio_app. `version`: what stands in /tts/static/{version}/."""
+    with gr.Blocks(title="开口 Kaikou", analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
+        with gr.Column(elem_id="kk-app"):
+            w: dict[str, gr.components.Component] = {"header": part("header", studio.status(), elem_id="kk-head"),
+                                                     "form": part("form", events=("restore", "settings"), elem_id="kk-form")}
+            with gr.Tabs(elem_id="kk-tabs", overflow_behavior="wrap"):
+                w |= speak.tab()
+                voices.tab()
+                w |= settings_tab.tab(settings.privacy.keep_takes_days)
+            w["player"] = part("player", events=("generate", "done"), elem_id="kk-player")
+        speak.wire(studio, w)
+        settings_tab.wire(studio, w)
+
+        def load(request: gr.Request):
+            return speak.load(studio, request)
+
+        blocks.load(load, outputs=[w["header"], w["picker"], w["takes"]], show_progress="hidden", api_visibility="private")
+    blocks.queue(default_concurrency_limit=8, max_size=256)
+    facts = {"version": version, "share": settings.server.share, "lang": settings.server.lang, "max_text": MAX_TEXT, **studio.limits()}
+    page = {"theme": theme(), "head": head(settings.paths.assets, facts), "i18n": i18n(), "footer_links": [], "run_history": False, "ssr_mode": False}
+    return blocks, page
+
+
+def head(assets: Path, facts: dict) -> str:
+    """Style and scripts in <head>, inline: no request of their own, and they are there before the first part is drawn."""
+    data = f"window.KK_VERSION={as_json(facts['version'])};const KK_FACTS={as_json(facts)};const KK_STRINGS={as_json({k: table(k) for k in LANGUAGES})};"
+    bar = assets / "player" / "player.html"
+    data += f"const KK_PLAYER_HTML={as_json(bar.read_text('utf-8') if bar.is_file() else '')};"
+    files = [assets / "page" / f"{n}.js" for n in SCRIPTS] + [assets / "player" / f"{n}.js" for n in PLAYER]
+    script = "\n".join(f.read_text("utf-8") for f in files if f.is_file())
+    style = (assets / "style" / "page.css").read_text("utf-8")
+    code = (data + script).replace("</script", "<\\/script")
+    return f"<style>{style}</style><script>{code}</script>"

@@ -1,0 +1,19 @@
+"""Drawn parts: a gr.HTML whose template never changes. The scripts of assets/page draw inside it, so no update of Python's
+can wipe a canvas, the focus or a scroll position. Blind to what is drawn."""
+
+from __future__ import annotations
+
+import json
+
+import gradio as gr
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def part(name: str, value: object = None, events: tuple[str, ...] = (), **kw) -> gr.HTML:
+    """`name` is the key of KK.parts that draws it. `events`: what the scripts may trigger; Gradio only offers `.act(...)` as a
+    listener when the name stands in quotes inside js_on_load."""
+    return gr.HTML(value=None if value is None else as_json(value), html_template="<div></div>", apply_default_css=False,
+                   js_on_load=f"KK.mount('{name}', element, props, watch, trigger, {list(events)})", **kw)

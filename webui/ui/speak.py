@@ -1,0 +1,163 @@
+"""The tab Speak: the voice card, the text card and the takes. Draws widgets and wires them; what they mean is the studio's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+from ..errors import BadInput, KaikouError, TooLarge
+from ..types import MODES
+from . import told
+from .owner import owner_of
+from .parts import as_json, part
+from .strings import T
+
+LANGUAGES = ("zh", "en", "ja", "ko", "yue")
+PROFILES = ("fast", "even", "smooth")
+QUIET = {"show_progress": "hidden", "api_visibility": "private"}
+
+
+def voice_card() -> dict[str, gr.components.Component]:
+    with gr.Column(elem_classes="kk-card", elem_id="kk-voice"):
+        part("title_voice", {"t": "voice.title", "s": "voice.hint"})
+        gr.Radio([(T("voice.new"), "new"), (T("voice.saved"), "saved")], value="new", label=T("voice.title"), show_label=False, container=False,
+                 interactive=True, elem_classes=["kk-seg", "kk-sm"], elem_id="kk-source")
+        picker = part("picker", [], events=("act",), elem_id="kk-picker")
+        ref = gr.Audio(None, sources=["upload", "microphone"], type="filepath", label=T("ref.label"), elem_id="kk-ref", interactive=True, buttons=[],
+                       editable=False, waveform_options=gr.WaveformOptions(waveform_color="#b9b4a8", waveform_progress_color="#0a6b57"))
+        part("mic", elem_id="kk-mic")
+        health = part("health", events=("act",), elem_id="kk-health")
+        transcript = gr.Textbox(label=T("tr.label"), info=T("tr.info"), placeholder=T("tr.place"), lines=2, elem_id="kk-transcript", interactive=True)
+        consent = gr.Checkbox(value=False, label=T("consent.label"), elem_id="kk-consent", elem_classes="kk-check", container=False, interactive=True)
+        with gr.Row(elem_classes="kk-saverow", elem_id="kk-saverow"):
+            name = gr.Textbox(placeholder=T("save.place"), label=T("save.name"), show_label=False, scale=3, elem_id="kk-savename", container=False,
+                              interactive=True, max_length=60)
+            save = gr.Button(T("save.btn"), scale=1, min_width=96, elem_classes="kk-btn", elem_id="kk-save")
+        part("need", elem_id="kk-need")
+    return {"picker": picker, "ref": ref, "health": health, "transcript": transcript, "consent": consent, "name": name, "save": save}
+
+
+def text_card() -> dict[str, gr.components.Component]:
+    with gr.Column(elem_classes="kk-card", elem_id="kk-textcard"):
+        mode = gr.Radio([(T(f"mode.{m}"), m) for m in MODES], value="zero_shot", label=T("mode.label"), show_label=False, container=False,
+                        interactive=True, elem_id="kk-mode", elem_classes="kk-seg")
+        part("modehint")
+        text = gr.Textbox(label=T("text.label"), placeholder=T("text.place"), lines=3, max_lines=14, elem_id="kk-text", interactive=True)
+        part("under", elem_id="kk-under")
+        part("style", elem_id="kk-style")
+        instruct = gr.Textbox(label=T("style.instruct"), placeholder=T("style.instruct.place"), elem_id="kk-instruct", max_lines=1, interactive=True)
+        with gr.Accordion(T("adv.title"), open=False, elem_classes="kk-adv"):
+            with gr.Row(elem_classes="kk-advgrid"):
+                speed = gr.Slider(0.5, 2.0, 1.0, step=0.05, label=T("adv.speed"), info=T("adv.speed.info"), elem_id="kk-speed", interactive=True)
+                with gr.Column(min_width=0):
+                    with gr.Row(elem_classes="kk-seedrow"):
+                        seed = gr.Textbox("", label=T("adv.seed"), info=T("adv.seed.info"), elem_id="kk-seed", scale=3, min_width=80, interactive=True)
+                        dice = gr.Button(T("adv.dice"), elem_classes=["kk-btn", "kk-dice"], scale=0, min_width=44, elem_id="kk-dice")
+                    random = gr.Checkbox(True, label=T("adv.random"), elem_id="kk-random", elem_classes="kk-check", container=False, interactive=True)
+                language = gr.Dropdown([(T("adv.lang.auto"), "auto"), *((T(f"lang.{code}"), code) for code in LANGUAGES)], value="auto",
+                                       label=T("adv.lang"), elem_id="kk-language", interactive=True)
+            profile = gr.Radio([(T(f"adv.hop.{p}"), p) for p in PROFILES], value="fast", label=T("adv.hop"), info=T("adv.hop.info"),
+                               elem_classes=["kk-seg", "kk-sm"], elem_id="kk-hop", interactive=True)
+    dice.click(None, js="() => KK.rollSeed()", api_visibility="private")
+    return {"mode": mode, "text": text, "instruct": instruct, "speed": speed, "seed": seed, "random": random, "language": language, "profile": profile}
+
+
+def tab() -> dict[str, gr.components.Component]:
+    with gr.Tab(T("tab.speak"), id="speak"), gr.Column(elem_classes="kk-page"), gr.Row(elem_classes="kk-cols"):
+        with gr.Column():
+            left = voice_card()
+        with gr.Column():
+            right = text_card()
+            takes = part("takes", [], events=("act",), elem_id="kk-takes")
+    return {**left, **right, "takes": takes}
+
+
+def wire(studio, w: dict[str, gr.components.Component]) -> None:
+    """Events of the tab. Handlers answer with JSON of the part they redraw; a failure is a sentence in it, never a stack trace."""
+    limit = studio.limits()["max_clip_mb"] << 20
+
+    def clip_in(path: str | None, request: gr.Request):
+        try:
+            data = Path(path or "").read_bytes() if path and Path(path).stat().st_size <= limit else None
+            if data is None:
+                raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。")
+            return as_json(told.draft(studio.drafts.make(owner_of(request), data))), False
+        except KaikouError as error:
+            return as_json({"error": told.fault(error)}), False
+
+    def draft_act(event: gr.EventData, request: gr.Request):
+        what, owner = event._data, owner_of(request)
+        try:
+            if what["op"] == "change":
+                window = tuple(float(x) for x in what["window"])
+                made = studio.drafts.change(owner, str(what["id"]), window=window, clean=float(what["clean"]), gain=bool(what["gain"]))
+                return as_json(told.draft(made, str(what["clip"]))), gr.skip()
+            if what["op"] == "save":
+                consent = "page: own voice, or its owner has agreed" if what.get("consent") is True else ""
+                voice = studio.drafts.save(owner, str(what["id"]), str(what["name"]), str(what.get("transcript") or ""), consent)
+                return gr.skip(), as_json({"saved": voice.id, "list": [told.voice(v) for v in studio.voices.list(owner)]})
+            raise BadInput("Unknown request.", "不认识的请求。")
+        except KaikouError as error:
+            return as_json({"fault": told.fault(error)}), gr.skip()
+
+    def voice_act(event: gr.EventData, request: gr.Request):
+        what, owner = event._data, owner_of(request)
+        try:
+            if what["op"] == "rename":
+                studio.voices.rename(owner, str(what["id"]), str(what["name"]))
+            elif what["op"] == "delete":
+                studio.voices.delete(owner, str(what["id"]))
+        except KaikouError as error:
+            return as_json({"fault": told.fault(error)})
+        return as_json([told.voice(v) for v in studio.voices.list(owner)])
+
+    def takes_of(owner: str) -> str:
+        return as_json([told.take(t) for t in studio.takes.list(owner)])
+
+    def take_act(event: gr.EventData, request: gr.Request):
+        what, owner = event._data, owner_of(request)
+        try:
+            if what["op"] == "star":
+                studio.takes.star(owner, str(what["id"]), what["on"] is True)
+            elif what["op"] == "delete":
+                studio.takes.delete(owner, str(what["id"]))
+            elif what["op"] == "restore":
+                studio.takes.restore(owner, str(what["id"]))
+        except KaikouError as error:
+            gr.Warning(error.sentence(str(what.get("lang", "en"))))
+        return takes_of(owner)
+
+    def done(event: gr.EventData, request: gr.Request):
+        what, owner = event._data or {}, owner_of(request)
+        first_ms = what.get("first")
+        if isinstance(first_ms, (int, float)) and what.get("job"):
+            try:
+                studio.takes.told(owner, str(what["job"]), float(first_ms))
+            except KaikouError:
+                pass  # stopped before there was a take: nothing to tell
+        return takes_of(owner)
+
+    came = {"inputs": [w["ref"]], "outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
+    w["ref"].upload(clip_in, js="(x) => { KK.checking(); return [x]; }", **came)
+    w["ref"].stop_recording(clip_in, js="(x) => { KK.checking(); return [x]; }", **came)
+    w["ref"].clear(None, js="() => KK.cleared()", api_visibility="private")
+    w["health"].act(draft_act, outputs=[w["health"], w["picker"]], trigger_mode="always_last", concurrency_limit=4, **QUIET)
+    w["picker"].act(voice_act, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
+    w["takes"].act(take_act, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
+    w["save"].click(None, inputs=[w["name"], w["transcript"], w["consent"]], js="(...v) => KK.save(...v)", api_visibility="private")
+    # No Python on the way to the first sound: the bar's own event gathers the widgets and hands them to the player.
+    names = ("transcript", "consent", "mode", "text", "instruct", "speed", "seed", "random", "language", "profile")
+    w["player"].generate(None, inputs=[w[n] for n in names], js=f"({', '.join(names)}) => KK.speak({{{', '.join(names)}}})", api_visibility="private")
+    # After the last sample an ordinary Gradio event brings the take into the list: off the hot path, so a queue is fine.
+    w["player"].done(done, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=8, **QUIET)
+    form = [w[n] for n in ("mode", "text", "instruct", "speed", "seed", "random", "language", "profile")]
+    w["form"].restore(None, inputs=form, outputs=form, js="(...now) => KK.restored(...now)", api_visibility="private")
+    kept = [x for x in form if x is not w["text"]]
+    gr.on([x.change for x in kept], None, inputs=form, js="(...now) => KK.keep(...now)", api_visibility="private")
+
+
+def load(studio, request: gr.Request) -> tuple[str, str, str]:
+    """What a page shows when it opens: engine, voices, takes."""
+    owner = owner_of(request)
+    return (as_json(studio.status()), as_json([told.voice(v) for v in studio.voices.list(owner)]), as_json([told.take(t) for t in studio.takes.list(owner)]))

@@ -1,0 +1,28 @@
+"""Every sentence of the page, read once from assets/lang: key -> text per language. Widgets get them through gr.I18n, scripts as a table."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import gradio as gr
+
+LANG_DIR = Path(__file__).resolve().parents[2] / "assets" / "lang"
+LANGUAGES = ("zh", "en")
+
+
+@cache
+def table(language: str) -> dict[str, str]:
+    """key -> sentence; language is "zh" or "en"."""
+    return json.loads((LANG_DIR / f"{language}.json").read_text("utf-8"))
+
+
+@cache
+def i18n() -> gr.I18n:
+    """Gradio asks for zh-CN where a browser says so, and for zh elsewhere: both get the same table."""
+    return gr.I18n(**{"zh": table("zh"), "zh-CN": table("zh"), "en": table("en")})
+
+
+def T(key: str) -> gr.i18n.I18nData | str:
+    return i18n()(key)
