@@ -1,0 +1,178 @@
+"""The built-in voice as an Engine: lanes of worker processes that speak, one more that listens to references. No signal processing here."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+import numpy as np
+
+from ...errors import BadInput, Cancelled, EngineFault, KaikouError
+from ...types import MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
+from .instructions import STYLES
+from .lane import Lane
+
+NAME, VERSION = "builtin", "1"
+RATE_HZ = 24000
+LANGUAGES = ("zh", "yue", "en", "ja", "ko", "ru")
+MAX_PROMPTS = 128
+_NOT_FINITE = ("The reference holds values that are not numbers. Export it again.", "参考音频里有无效数值，请重新导出。")
+
+
+class Speech:
+    """The iterator of one request. Each `next()` is one question to its lane; closing or losing it frees the worker's state."""
+
+    def __init__(self, lane: Lane, number: int, request: SpeechRequest, prompt: Prompt):
+        self._lane, self._number, self._request, self._prompt = lane, number, request, prompt
+        self._life: int | None = None
+        self._count = self._start = 0
+        self._over = self._cancelled = False
+
+    def __iter__(self) -> Speech:
+        return self
+
+    def __next__(self) -> Chunk:
+        if self._cancelled and not self._over:
+            self.close()
+            raise Cancelled()
+        if self._over:
+            raise StopIteration
+        try:
+            header, body = self._open() if self._life is None else self._lane.ask(self._step(), life=self._life)
+        except BaseException:
+            self._over = True
+            raise
+        samples = np.frombuffer(body, np.float32)
+        chunk = Chunk(self._count, samples, self._start, header["segment"], header["last"], MappingProxyType(header["timings"]))
+        self._count += 1
+        self._start += len(samples)
+        self._over = header["last"]
+        if self._cancelled and not self._over:
+            self.close()
+            raise Cancelled()
+        return chunk
+
+    def _step(self) -> dict:
+        return {"op": "step", "stream": self._number}
+
+    def _open(self) -> tuple[dict, bytearray]:
+        r = self._request
+        order = {"segments": r.segments or (r.text,), "language": r.language, "speed": r.speed, "seed": r.seed, "instruction": ""}
+        if r.mode in ("instruct", "preset"):
+            order["instruction"] = r.instruction
+        question = {**self._step(), "voice": self._prompt.fingerprint, "open": order}
+        life = self._lane.life
+        header, body = self._lane.ask(question)
+        if "need" in header:
+            self._lane.ask({"op": "voice", "voice": self._prompt.fingerprint}, self._prompt.data)
+            life = self._lane.life
+            header, body = self._lane.ask(question)
+        if "need" in header:
+            raise EngineFault()
+        self._life = max(life, 1)
+        return header, body
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._release()
+
+    def close(self) -> None:
+        self._release()
+        self._over = True
+
+    def _release(self) -> None:
+        if self._life is not None and not self._over:
+            self._lane.drop(self._number, self._life)
+
+    def __del__(self):
+        self._release()
+
+
+class BuiltinEngine:
+    """workers = lanes. stall_s: a worker silent for so long is replaced. library: path of a system libespeak-ng, "" = find one."""
+
+    def __init__(self, workers: int = 2, stall_s: float = 10.0, library: str = ""):
+        flags = (f"--library={library}",) if library else ()
+        self._lanes = [Lane(*flags, stall_s=stall_s) for _ in range(workers)]
+        self._listener = Lane("--encode", *flags, stall_s=max(stall_s, 30.0))
+        self._numbers = itertools.count(1)
+        self._speeches: dict[str, weakref.WeakSet[Speech]] = {}
+        self._prompts: OrderedDict[str, Prompt] = OrderedDict()
+        self._guard = threading.Lock()
+        self._rtf = 0.02
+        self._health = Health("starting", "The built-in voice is starting.", "内置声音正在启动。")
+
+    def describe(self) -> Abilities:
+        return Abilities(
+            NAME, VERSION, RATE_HZ, MODES, LANGUAGES, lanes=len(self._lanes), min_speed=0.6, max_speed=1.85, rtf=self._rtf,
+            styles=STYLES, basic=True,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        def warm(lane: Lane) -> float:
+            lane.start()
+            return lane.ask({"op": "stock" if lane is self._listener else "warm"})[0].get("rtf", 0.0)
+
+        lanes = [*self._lanes, self._listener]
+        try:
+            with ThreadPoolExecutor(len(lanes)) as pool:
+                self._rtf = max(list(pool.map(warm, lanes))[:-1])
+        except KaikouError as e:
+            self._health = Health("broken", e.en, e.zh)
+            raise
+        self._health = Health("ready")
+
+    def encode(self, samples: np.ndarray, rate: int, transcript: str = "", language: str = "") -> Prompt:
+        """samples float32 mono (n,) at `rate` Hz -> Prompt. Raises BadInput: not_finite, silent, too_short."""
+        sound = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
+        if not math.isfinite(float(sound.sum(dtype=np.float64))):
+            raise BadInput(*_NOT_FINITE, code="not_finite", param="reference")
+        fingerprint = hashlib.sha256(f"{NAME} {VERSION} {rate} ".encode() + sound.tobytes()).hexdigest()
+        with self._guard:
+            if fingerprint in self._prompts:
+                self._prompts.move_to_end(fingerprint)
+                return self._prompts[fingerprint]
+        header, data = self._listener.ask({"op": "encode", "rate": int(rate)}, memoryview(sound))
+        prompt = Prompt(NAME, VERSION, fingerprint, bytes(data), tuple(header["notes"]))
+        with self._guard:
+            self._prompts[fingerprint] = prompt
+            while len(self._prompts) > MAX_PROMPTS:
+                self._prompts.popitem(last=False)
+        return prompt
+
+    def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
+        if prompt.engine != NAME or prompt.version != VERSION:
+            raise EngineFault(
+                "This voice was prepared for another engine. Choose it again.", "这个声音是给另一个引擎准备的，请重新选择。", code="wrong_prompt"
+            )
+        speech = Speech(self._lanes[lane], next(self._numbers), request, prompt)
+        with self._guard:
+            for name in [k for k, s in self._speeches.items() if not len(s)]:
+                del self._speeches[name]
+            self._speeches.setdefault(request.id, weakref.WeakSet()).add(speech)
+        return speech
+
+    def cancel(self, request_id: str) -> None:
+        with self._guard:
+            found = list(self._speeches.pop(request_id, ()))
+        for speech in found:
+            speech.cancel()
+
+    def health(self) -> Health:
+        return self._health
+
+    def counts(self) -> list[dict]:
+        """Per lane: open streams, cached voices, source samples spoken, peak memory. For tests and the meter."""
+        return [lane.ask({"op": "count"})[0] for lane in self._lanes]
+
+    def close(self) -> None:
+        for lane in (*self._lanes, self._listener):
+            lane.close()
+        self._health = Health("draining", "The built-in voice is closed.", "内置声音已关闭。")

@@ -1,0 +1,137 @@
+"""One worker process seen from the engine: asks, waits with a limit, restarts it when it died or fell silent. Thread-safe."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+
+from ... import errors
+from .wire import Closed, receive, send
+
+ROOT = Path(__file__).resolve().parents[3]
+START_S = 60.0
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
+
+
+def _named(error: dict) -> errors.KaikouError:
+    kind = getattr(errors, error["kind"], errors.EngineFault)
+    if "en" not in error:
+        return kind()
+    return kind(error["en"], error["zh"], code=error.get("code"), param=error.get("param"))
+
+
+class Lane:
+    """`life` counts the processes this lane has had: a stream of an earlier life is lost."""
+
+    def __init__(self, *flags: str, stall_s: float = 10.0):
+        self._flags, self._stall_s = flags, stall_s
+        self._lock = threading.Lock()
+        self._drops: deque[tuple[int, int]] = deque()
+        self._process: subprocess.Popen | None = None
+        self._sock: socket.socket | None = None
+        self._closed = False
+        self.life = 0
+        self.voices: set[str] = set()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Raises NotReady when the worker cannot work here."""
+        with self._lock:
+            self._spawn()
+
+    def _spawn(self) -> None:
+        if self._closed:
+            raise errors.NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "webui.engine.builtin.worker", *self._flags]
+        with theirs:
+            self._process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, **ONE_THREAD})
+        self._sock = ours
+        self.life += 1
+        self.voices = set()
+        self._drops.clear()
+        ours.settimeout(START_S)
+        try:
+            header, _ = receive(ours)
+        except (Closed, TimeoutError) as e:
+            self._kill()
+            raise errors.NotReady("The built-in voice could not start. See the log.", "内置声音没能启动，请查看日志。", code="no_worker") from e
+        if "error" in header:
+            self._kill()
+            raise _named(header["error"])
+        ours.settimeout(self._stall_s)
+
+    def _kill(self) -> None:
+        if self._sock:
+            self._sock.close()
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+        self._sock = self._process = None
+
+    def ask(self, question: dict, body: bytes = b"", life: int | None = None) -> tuple[dict, bytearray]:
+        """One question, one answer. Raises the worker's named error; EngineFault when it died or the stream's life is over,
+        EngineStalled when it fell silent. After either it has been started again."""
+        with self._lock:
+            if life is not None and life != self.life:
+                raise errors.EngineFault()
+            if self._process is None:
+                self._spawn()
+            try:
+                header, answer = self._exchange(question, body)
+            except Closed as e:
+                self._again()
+                raise errors.EngineFault() from e
+            except TimeoutError as e:
+                self._again()
+                raise errors.EngineStalled() from e
+        self._flush()
+        if "error" in header:
+            raise _named(header["error"])
+        return header, answer
+
+    def _again(self) -> None:
+        self._kill()
+        try:
+            self._spawn()
+        except errors.KaikouError:
+            self._kill()  # the next question tries again, and says why it cannot
+
+    def _exchange(self, question: dict, body: bytes) -> tuple[dict, bytearray]:
+        drops = []
+        while self._drops:
+            number, life = self._drops.popleft()
+            if life == self.life:
+                drops.append(number)
+        send(self._sock, {**question, "drop": drops} if drops else question, body)
+        return receive(self._sock)
+
+    def drop(self, number: int, life: int) -> None:
+        """Forget a stream, now if the worker is free, else with the next question. Never waits: safe in a finalizer."""
+        self._drops.append((number, life))
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._drops and self._lock.acquire(blocking=False):
+            try:
+                if self._process is None:
+                    self._drops.clear()
+                else:
+                    self._exchange({"op": "drop"}, b"")
+            except (Closed, TimeoutError):
+                self._kill()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        self._closed = True
+        with self._lock:
+            self._kill()

@@ -1,0 +1,212 @@
+"""One stream of speech inside a worker: segments in, blocks of samples out. All its state is in the Stream object and nowhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .analysis import envelope, pitch
+from .conversion import CONTEXT, Converter, tilt_bands
+from .espeak import Speaker
+from .grid import BINS, DB, HOP_S, RATE_HZ, SOURCE_HZ, target_hz
+from .instructions import Style, read
+from .mapping import Mapping, Profile
+from .script import Utterance, plan
+from .stock import BASE_OF, SEARCH, as_float
+from .synthesis import HOP, LEAD, Synthesizer
+
+BLOCKS_S = (0.24, 0.4, 0.8)  # the first is short: it is what the listener waits for
+SAY_S = (0.5, 3.0)  # eSpeak stops early for the first blocks, and says it again in full when more is needed
+STEP = HOP_S * SOURCE_HZ
+REACH = 340  # source samples after a frame's centre that its analysis reads
+MIN_WPM, MAX_WPM = 80, 400
+LIMIT = 0.85
+
+
+class Voice:
+    """A prompt, unpacked: what every stream of this voice shares and none changes."""
+
+    def __init__(self, profile: Profile, mappings: dict[str, Mapping]):
+        self.profile, self._mappings = profile, mappings
+        self._converters: dict[str, Converter] = {}
+
+    def converter(self, tag: str) -> Converter:
+        language = BASE_OF.get(tag, tag)
+        if language not in self._converters:
+            self._converters[language] = Converter(self._mappings[language], self.profile.voiced)
+        return self._converters[language]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a stream is asked to say: already normalised segments and settings."""
+
+    segments: tuple[str, ...]
+    language: str
+    speed: float
+    seed: int
+    instruction: str
+
+
+class Saying:
+    """One utterance of the base voice, said and analysed only as far as needed. Frames count from where speech begins."""
+
+    def __init__(self, speaker: Speaker, utterance: Utterance, words_per_minute: int, clock: dict[str, float]):
+        self._speaker, self._what, self._wpm, self._clock = speaker, utterance, words_per_minute, clock
+        self._said = -1
+        self._whole = False
+        self._pcm = np.zeros(0, np.float32)
+        self._begin = 0
+        self.count: int | None = None  # frames in all, once known
+        self._f0: list[np.ndarray] = []
+        self._log_power: list[np.ndarray] = []
+        self._done = 0
+
+    def _say_more(self) -> None:
+        started = time.perf_counter()
+        self._said += 1
+        limit = int(SAY_S[self._said] * SOURCE_HZ) if self._said < len(SAY_S) else 1 << 30
+        said = self._speaker.say(self._what.tag, self._wpm, self._what.text, limit)
+        self._pcm, self._whole = as_float(said.samples), said.whole
+        self._clock["espeak"] = self._clock.get("espeak", 0.0) + time.perf_counter() - started
+        loud = np.flatnonzero(np.abs(self._pcm) > 0.003)
+        self._begin = max(0, int(loud[0]) - 110) if len(loud) else len(self._pcm)
+        if self._whole:
+            end = min(int(loud[-1]) + 660, len(self._pcm)) if len(loud) else self._begin
+            self.count = int(np.ceil((end - self._begin) / STEP))
+
+    def _reachable(self) -> int:
+        return self.count if self.count is not None else int((len(self._pcm) - REACH - self._begin) / STEP)
+
+    def frames(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """f0 and log power (source grid) of frames [first, end), fewer at the end of the utterance."""
+        while not self._whole and self._reachable() < end:
+            self._say_more()
+        end = min(end, self._reachable())
+        if end > self._done:
+            started = time.perf_counter()
+            centres = np.round(self._begin + (np.arange(self._done, end) + 0.5) * STEP).astype(np.int64)
+            f0 = pitch(self._pcm, centres, SEARCH)
+            self._f0.append(f0)
+            self._log_power.append(envelope(self._pcm, centres, f0, SOURCE_HZ))
+            self._done = end
+            self._clock["analysis"] = self._clock.get("analysis", 0.0) + time.perf_counter() - started
+        if len(self._f0) > 1:
+            self._f0, self._log_power = [np.concatenate(self._f0)], [np.concatenate(self._log_power)]
+        if not self._f0:
+            return np.zeros(0, np.float32), np.zeros((0, BINS), np.float32)
+        return self._f0[0][first:end], self._log_power[0][first:end]
+
+
+class Stream:
+    """Blocks of one request. `step()` gives (samples float32 (n,), segment index, last, stage seconds)."""
+
+    def __init__(self, speaker: Speaker, voice: Voice, order: Order):
+        self._speaker, self._voice, self._order = speaker, voice, order
+        style = read(order.instruction)
+        self._style = style
+        self._clock: dict[str, float] = {}
+        profile = voice.profile
+        seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
+        self._rng = np.random.Generator(np.random.SFC64(seed))
+        breath = profile.breathiness + style.breath * np.sqrt(target_hz / 12000.0)
+        self._synthesizer = Synthesizer(np.clip(breath, 0.0, 1.0), self._rng, style.jitter)
+        self._tilt = tilt_bands(style.tilt_db, 9.0 if style.whisper else 0.0) if style.tilt_db or style.whisper else None
+        self._drift = _drift(self._rng)
+        self._blocks = 0
+        self._pieces = self._speak_all()
+
+    def step(self) -> tuple[np.ndarray, int, bool, dict[str, float]]:
+        self._clock.clear()
+        samples, segment, last = next(self._pieces)
+        return samples, segment, last, dict(self._clock)
+
+    def _plan(self, segment: str) -> list[Utterance]:
+        language = "yue" if self._style.dialect == "yue" and self._order.language in ("auto", "zh", "yue") else self._order.language
+        return plan(segment, language)
+
+    def _speak_all(self) -> Iterator[tuple[np.ndarray, int, bool]]:
+        """Holds one block back only where the end is in doubt: what follows may turn out to be silent."""
+        segments = self._order.segments
+        plans = [(i, u) for i, s in enumerate(segments) for u in self._plan(s)]
+        for k, (segment, utterance) in enumerate(plans):
+            final = k + 1 == len(plans)
+            for block, ended in self._speak(utterance):
+                yield block, segment, final and ended
+                if final and ended:
+                    return
+        # nothing could be said, or the last utterance had no sound
+        yield np.zeros(RATE_HZ // 20, np.float32), max(len(segments) - 1, 0), True
+
+    def _speak(self, utterance: Utterance) -> Iterator[tuple[np.ndarray, bool]]:
+        """(block, is it the last of this utterance); nothing at all when eSpeak stays silent."""
+        converter = self._voice.converter(utterance.tag)
+        wpm = int(np.clip(round(converter.mapping.wpm * self._order.speed * self._style.rate), MIN_WPM, MAX_WPM))
+        saying = Saying(self._speaker, utterance, wpm, self._clock)
+        self._synthesizer.restart()
+        done = 0
+        while True:
+            want = int(BLOCKS_S[min(self._blocks, len(BLOCKS_S) - 1)] / HOP_S)
+            f0, log_power = saying.frames(max(0, done - CONTEXT), done + want + want // 3 + CONTEXT)
+            if saying.count is not None:
+                if saying.count == 0:
+                    return
+                if saying.count - done <= want + want // 3:
+                    want = saying.count - done
+            context = done - max(0, done - CONTEXT)
+            used = context + want + CONTEXT
+            block = self._block(converter, f0[:used], log_power[:used], done - context, done, want)
+            self._blocks += 1
+            done += want
+            ended = saying.count is not None and done >= saying.count
+            if ended:
+                block = np.concatenate((block, self._ending(utterance)))
+            yield self._finish(block, converter), ended
+            if ended:
+                return
+
+    def _block(self, converter: Converter, f0: np.ndarray, log_power: np.ndarray, first: int, done: int, want: int) -> np.ndarray:
+        started = time.perf_counter()
+        style = self._style
+        target = converter.frames(log_power, f0, self._tilt)
+        hz = converter.pitch(f0, style.pitch_st * np.log(2) / 12, style.widen) * self._drift[(first + np.arange(len(f0))) % len(self._drift)]
+        voiced = np.zeros(len(f0), bool) if style.whisper else f0 > 0
+        middle = time.perf_counter()
+        out = self._synthesizer.render(target, hz, voiced, first, done * HOP, want * HOP)
+        self._clock["conversion"] = self._clock.get("conversion", 0.0) + middle - started
+        self._clock["synthesis"] = self._clock.get("synthesis", 0.0) + time.perf_counter() - middle
+        return out
+
+    def _ending(self, utterance: Utterance) -> np.ndarray:
+        """What still rings, then the pause."""
+        ringing = self._synthesizer.ringing()
+        pause = np.zeros(max(int(utterance.pause_s / self._order.speed * RATE_HZ) - 700, len(ringing), LEAD), np.float32)
+        pause[: len(ringing)] = ringing
+        return pause
+
+    def _finish(self, block: np.ndarray, converter: Converter) -> np.ndarray:
+        block = block * np.float32(converter.mapping.gain * 10 ** (self._style.energy_db / 20))
+        return soft_limit(np.nan_to_num(block, copy=False))
+
+
+def soft_limit(x: np.ndarray) -> np.ndarray:
+    """Leaves |x| <= 0.85 alone and bends the rest below 1."""
+    size = np.abs(x)
+    if size.max(initial=0.0) <= LIMIT:
+        return x
+    return np.where(size > LIMIT, np.sign(x) * (LIMIT + (1 - LIMIT) * np.tanh((size - LIMIT) / (1 - LIMIT))), x).astype(np.float32)
+
+
+def _drift(rng: np.random.Generator, depth: float = 0.012, frames: int = 1024) -> np.ndarray:
+    """Slow wander of the pitch as a factor per frame: noise smoothed over about 60 ms, circular."""
+    reach = np.arange(-24, 25) * HOP_S / 0.06
+    kernel = np.exp(-0.5 * reach**2)
+    noise = rng.standard_normal(frames)
+    smooth = np.convolve(np.concatenate((noise[-24:], noise, noise[:24])), kernel / np.sqrt((kernel**2).sum()), "valid")
+    return np.exp(depth * smooth).astype(np.float32)
+
+
+__all__ = ["DB", "Order", "Saying", "Stream", "Style", "Voice", "soft_limit"]

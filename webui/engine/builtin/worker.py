@@ -1,0 +1,166 @@
+"""A worker process: answers one question at a time over its socket (standard input) and ends when the parent does.
+
+`--encode` makes the one that listens to references, at low priority; the others speak. The program is the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import resource
+import socket
+import sys
+import time
+from collections import OrderedDict
+
+import numpy as np
+
+from ...errors import EngineFault, KaikouError
+from .espeak import Speaker
+from .mapping import Base, Mapping, Profile, map_voice, neutral
+from .prompt import pack, unpack
+from .speaking import Order, Stream, Voice
+from .stock import STOCK, analyse, as_float, base_voice
+from .synthesis import Synthesizer
+from .wire import Closed, receive, send
+
+MAX_VOICES = 64
+WARM_TEXT = {"zh": "你好，我准备好了。", "en": "Hello, I am ready to speak."}
+NICE = 5
+
+
+class Worker:
+    """State: voices by fingerprint (least recently used go first) and open streams by number."""
+
+    def __init__(self, system_library: str = ""):
+        self._speaker = Speaker(system_library)
+        self._voices: OrderedDict[str, Voice] = OrderedDict()
+        self._streams: dict[int, Stream] = {}
+        self._bases: dict[str, tuple[Base, np.ndarray, np.ndarray]] = {}
+
+    def answer(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
+        for number in question.get("drop", ()):
+            self._streams.pop(number, None)
+        return getattr(self, "_on_" + question["op"])(question, body)
+
+    def _on_drop(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+        return {}, b""
+
+    def _on_count(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+        peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        spoken = self._speaker.spoken_samples
+        return {"streams": len(self._streams), "voices": len(self._voices), "spoken_samples": spoken, "peak_kib": peak_kib}, b""
+
+    def _on_voice(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+        self._voices[question["voice"]] = Voice(*unpack(bytes(body)))
+        while len(self._voices) > MAX_VOICES:
+            self._voices.popitem(last=False)
+        return {}, b""
+
+    def _on_step(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
+        number, order = question["stream"], question.get("open")
+        if order is not None:
+            name = question["voice"]
+            if name not in self._voices:
+                return {"need": name}, b""
+            self._voices.move_to_end(name)
+            self._streams[number] = Stream(self._speaker, self._voices[name], Order(**{**order, "segments": tuple(order["segments"])}))
+        stream = self._streams.get(number)
+        if stream is None:
+            raise EngineFault()
+        try:
+            samples, segment, last, timings = stream.step()
+        except BaseException:
+            self._streams.pop(number, None)
+            raise
+        if last:
+            del self._streams[number]
+        return {"segment": segment, "last": last, "timings": timings}, np.ascontiguousarray(samples, dtype=np.float32).data
+
+    def _on_warm(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+        """Load the languages, speak once in each, and tell the seconds of work per second of sound."""
+        work = heard = 0.0
+        for language, text in WARM_TEXT.items():
+            base = self._base(language)
+            profile, mapping = neutral(base[0])
+            for measured in (False, True):
+                stream = Stream(self._speaker, Voice(profile, {language: mapping}), Order((text,), language, 1.0, 0, ""))
+                started, last = time.process_time(), False
+                while not last:
+                    samples, _, last, _ = stream.step()
+                    heard += len(samples) / 24000 * measured
+                work += (time.process_time() - started) * measured
+        return {"rtf": work / heard}, b""
+
+    def _base(self, language: str) -> tuple[Base, np.ndarray, np.ndarray]:
+        if language not in self._bases:
+            self._bases[language] = base_voice(self._speaker, language)
+        return self._bases[language]
+
+    def _on_stock(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+        """Learn the base voice of every language, before the first reference comes."""
+        for language in STOCK:
+            self._base(language)
+        return {}, b""
+
+    def _on_encode(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+        from .profile import listen
+
+        profile = listen(np.frombuffer(body, np.float32), question["rate"])
+        mappings = {}
+        for language in STOCK:
+            base, f0, log_power = self._base(language)
+            mapping = map_voice(profile, base)
+            mappings[language] = dataclasses.replace(mapping, gain=gain_of(profile, mapping, f0, log_power))
+        return {"notes": list(profile.notes)}, pack(profile, mappings)
+
+
+def gain_of(profile: Profile, mapping: Mapping, f0: np.ndarray, log_power: np.ndarray) -> float:
+    """Factor that brings the mapped stock text to the loudness of the reference, both over active frames."""
+    converter = Voice(profile, {"en": mapping}).converter("en")
+    rng = np.random.Generator(np.random.SFC64(1))
+    n = len(f0) * 192
+    out = Synthesizer(profile.breathiness, rng).render(converter.frames(log_power, f0), converter.pitch(f0), f0 > 0, 0, 0, n)
+    power = np.mean(out[: n // 480 * 480].reshape(-1, 480) ** 2, axis=1)
+    active = power > np.percentile(power, 95) * 1e-3
+    return profile.rms / math.sqrt(float(power[active].mean()) + 1e-12)
+
+
+def serve(sock: socket.socket, worker: Worker) -> None:
+    while True:
+        try:
+            question, body = receive(sock)
+        except Closed:
+            return
+        try:
+            header, answer = worker.answer(question, body)
+        except KaikouError as e:
+            header, answer = {"error": {"kind": type(e).__name__, "en": e.en, "zh": e.zh, "code": e.code, "param": e.param}}, b""
+        except Exception as e:
+            print(f"built-in voice: {question.get('op')} failed: {e!r}", file=sys.stderr, flush=True)
+            header, answer = {"error": {"kind": "EngineFault"}}, b""
+        try:
+            send(sock, header, answer)
+        except Closed:
+            return
+
+
+def main() -> None:
+    sock = socket.socket(fileno=os.dup(0))
+    if "--encode" in sys.argv:
+        os.nice(NICE)
+    paths = [a.removeprefix("--library=") for a in sys.argv if a.startswith("--library=")]
+    try:
+        worker = Worker(paths[0] if paths else "")
+    except KaikouError as e:
+        send(sock, {"error": {"kind": type(e).__name__, "en": e.en, "zh": e.zh, "code": e.code}})
+        return
+    send(sock, {"ready": True})
+    serve(sock, worker)
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["Worker", "analyse", "as_float", "gain_of", "serve"]
