@@ -1,0 +1,44 @@
+"""Samples and bytes: decode, measure, cut, clean, stretch, encode. Knows nothing of the web, of engines or of who is speaking."""
+
+from .advice import Advice
+from .clean import cleaner_children, cleaning_hurts, close_cleaner, denoise
+from .clip import Clip
+from .decode import MAX_BYTES, MAX_S, close_decoder, decode, decoder_children, warm_decoder
+from .edit import cut, raise_level, trim_to_words
+from .encode import from_s16, peaks, to_s16, wav_header
+from .health import Report, check_transcript, inspect
+from .lead import LeadTrim
+from .loudness import loudness_lufs
+from .resample import resample
+from .tempo import Tempo
+from .windows import Window
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_S",
+    "Advice",
+    "Clip",
+    "LeadTrim",
+    "Report",
+    "Tempo",
+    "Window",
+    "check_transcript",
+    "cleaner_children",
+    "cleaning_hurts",
+    "close_cleaner",
+    "close_decoder",
+    "cut",
+    "decode",
+    "decoder_children",
+    "denoise",
+    "from_s16",
+    "inspect",
+    "loudness_lufs",
+    "peaks",
+    "raise_level",
+    "resample",
+    "to_s16",
+    "trim_to_words",
+    "warm_decoder",
+    "wav_header",
+]

@@ -1,0 +1,157 @@
+"""The health card of a reference clip: figures, the best windows, what is wrong and what helps. Changes nothing, decodes nothing."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ..errors import BadInput
+from .advice import Advice, worst_first
+from .clip import Clip
+from .encode import peaks
+from .loudness import SILENT_LUFS, loudness_of
+from .spectrum import HOP_S, Spectrum, analyse
+from .windows import MAX_S, MIN_S, Window, best_windows, clipped_ratio
+
+MIN_CLIP_S = 0.5  # below this nothing can be measured
+MIN_VOICED_S = 0.25
+STRIP_BARS = 240
+SNR_WARN_DB, SNR_BAD_DB, QUIET_LUFS, NARROW_HZ = 20.0, 12.0, -30.0, 5000
+CLIPPED_WARN, CLIPPED_BAD = 0.0005, 0.005
+ECHO_DB_S = 110.0  # a room that takes more than about 0.55 s for 60 dB lets nothing fall faster
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the studio says about a clip. peaks: 240 values 0..1 over the whole clip; sample_rate_hz and channels are the file's own."""
+
+    duration_s: float
+    sample_rate_hz: int
+    channels: int
+    speech_ratio: float
+    snr_db: float
+    clipping_ratio: float
+    loudness_lufs: float
+    bandwidth_hz: int
+    windows: tuple[Window, ...]
+    warnings: tuple[Advice, ...]
+    peaks: tuple[float, ...]
+
+    def to_json(self) -> dict:
+        plain = {k: getattr(self, k) for k in self.__dataclass_fields__ if k not in ("windows", "warnings", "peaks")}
+        return plain | {
+            "windows": [asdict(w) for w in self.windows],
+            "warnings": [w.to_json() for w in self.warnings],
+            "peaks": list(self.peaks),
+        }
+
+
+def inspect(clip: Clip) -> Report:
+    """Measure `clip`. Raises BadInput: "silent" when there is no voice in it, "too_short" below half a second."""
+    if clip.duration_s < MIN_CLIP_S:
+        v = round(clip.duration_s, 1)
+        raise BadInput(
+            f"Only {v} s of speech; at least 3 s are needed.", f"只有 {v} 秒人声，至少需要 3 秒。", code="too_short", param="audio_sample"
+        )
+    spectrum = analyse(clip)
+    lufs = loudness_of(spectrum.power, spectrum.hz)
+    if lufs <= SILENT_LUFS or not _has_voice(spectrum):
+        raise BadInput("No voice was heard in this clip.", "这段音频里没有听到人声。", code="silent", param="audio_sample")
+    windows = best_windows(clip, spectrum)
+    report = Report(
+        duration_s=round(clip.duration_s, 2),
+        sample_rate_hz=clip.source_hz or clip.rate,
+        channels=clip.channels,
+        speech_ratio=round(float(spectrum.speech.mean()), 3),
+        snr_db=round(_snr_db(spectrum), 1),
+        clipping_ratio=round(clipped_ratio(clip.samples), 5),
+        loudness_lufs=round(lufs, 1),
+        bandwidth_hz=_bandwidth_hz(spectrum),
+        windows=windows,
+        warnings=(),
+        peaks=tuple(peaks(clip.samples, STRIP_BARS)),
+    )
+    return Report(**{**_fields(report), "warnings": worst_first(_warnings(clip, spectrum, report))})
+
+
+def _fields(report: Report) -> dict:
+    return {k: getattr(report, k) for k in report.__dataclass_fields__}
+
+
+def _has_voice(spectrum: Spectrum) -> bool:
+    """Periodic for long enough, and going up and down as syllables do: hum and test tones are periodic too, noise is neither."""
+    low, high = np.percentile(spectrum.level_db, [5, 97])
+    loud = spectrum.level_db > high - 25
+    return high - low > 3.0 and int(((spectrum.voiced > 0.45) & loud).sum()) * HOP_S >= MIN_VOICED_S
+
+
+def _snr_db(spectrum: Spectrum) -> float:
+    """Speech without its noise over the noise, both as mean power; held to -10..80."""
+    noise = float(spectrum.noise.sum())
+    speech = float(spectrum.power[spectrum.speech].sum(axis=1).mean()) if spectrum.speech.any() else 0.0
+    return float(np.clip(10 * np.log10(max(speech - noise, 1e-12) / max(noise, 1e-12)), -10, 80))
+
+
+def _bandwidth_hz(spectrum: Spectrum) -> int:
+    """Where the loudest moments of each bin last come within 55 dB of the loudest bin. Noise counts: it masks, it does not muffle."""
+    rows = spectrum.power[spectrum.speech] if spectrum.speech.any() else spectrum.power
+    tops = np.percentile(rows, 97, axis=0)
+    wide = max(1, int(np.searchsorted(spectrum.hz, 150)))
+    level = 10 * np.log10(np.convolve(tops, np.ones(wide) / wide, "same") + 1e-14)
+    return int(spectrum.hz[np.flatnonzero(level > level.max() - 55)[-1]])
+
+
+def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
+    out = []
+    spoken_s = float(spectrum.speech.sum()) * HOP_S
+    if spoken_s < MIN_S - 0.25:  # the mask leaves out soft beginnings and ends
+        out.append(Advice("too_short", "bad" if spoken_s < 1.5 else "warn", round(spoken_s, 1)))
+    if r.windows and r.duration_s > MAX_S + 0.5 and r.windows[0].end_s - r.windows[0].start_s < 0.9 * spoken_s:
+        out.append(Advice("too_long", "warn", round(r.duration_s, 1), round(r.windows[0].end_s - r.windows[0].start_s, 1)))
+    if r.snr_db < SNR_WARN_DB:
+        out.append(Advice("noisy", "bad" if r.snr_db < SNR_BAD_DB else "warn", round(r.snr_db)))
+    if r.clipping_ratio > CLIPPED_WARN:
+        out.append(Advice("clipped", "bad" if r.clipping_ratio > CLIPPED_BAD else "warn", round(100 * r.clipping_ratio, 2)))
+    if r.loudness_lufs < QUIET_LUFS:
+        out.append(Advice("quiet", "warn", round(r.loudness_lufs)))
+    if r.bandwidth_hz < NARROW_HZ:
+        out.append(Advice("narrow", "bad" if r.bandwidth_hz < 3000 else "warn", round(r.bandwidth_hz / 1000, 1)))
+    if r.snr_db > 15 and _slowest_fall_db_s(spectrum) < ECHO_DB_S:
+        out.append(Advice("echo", "warn", 0))
+    out += [Advice(code, "warn", 0) for code in _cut_edges(clip, spectrum)]
+    return out
+
+
+def _slowest_fall_db_s(spectrum: Spectrum) -> float:
+    """How fast the steepest twentieth of all falls over 120 ms is: closures in speech are abrupt unless the room fills them."""
+    band = (spectrum.hz > 400) & (spectrum.hz < 4000)
+    level = np.convolve(10 * np.log10(spectrum.power[:, band].sum(axis=1) + 1e-10), np.ones(3) / 3, "same")
+    falls = (level[:-12] - level[12:])[level[:-12] > np.percentile(level, 95) - 20]
+    return float(np.percentile(falls, 95)) / 0.12 if len(falls) > 20 else np.inf
+
+
+def _cut_edges(clip: Clip, spectrum: Spectrum) -> list[str]:
+    """A word is cut where the clip begins or ends at the level of its neighbourhood: whole words rise and fall."""
+    size = round(0.015 * clip.rate)
+    loud_db = np.percentile(spectrum.level_db, 97)
+    out = []
+    for code, sound in (("cut_start", clip.samples), ("cut_end", clip.samples[::-1])):
+        near = sound[: 7 * size].reshape(-1, size)
+        level = 10 * np.log10(np.mean(near.astype(np.float64) ** 2, axis=1) + 1e-12)
+        if level[0] > loud_db - 9 or (level[0] > loud_db - 18 and level[0] > level.max() - 5):
+            out.append(code)
+    return out
+
+
+def check_transcript(report: Report, window_s: float, transcript: str) -> Advice | None:
+    """A "transcript" warning when nobody speaks that many, or that few, characters in `window_s` seconds. Latin words count by the letter."""
+    spoken = sum(unicodedata.category(c)[0] in "LN" for c in transcript)
+    if not spoken:
+        return None
+    per_s = spoken / max(window_s * min(1.0, report.speech_ratio + 0.1), 0.1)
+    han = sum("\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7a3" for c in transcript) / spoken
+    # 1.5-9 characters a second in Chinese, 5-26 letters in alphabets; texts that mix lie between
+    low, high = 5 - 3.5 * han, 26 - 17 * han
+    return None if low <= per_s <= high else Advice("transcript", "warn", round(per_s, 1))

@@ -1,0 +1,30 @@
+"""The sound worker: a process of its own that meets strangers' bytes, under limits. Speaks frames on stdin and stdout.
+
+Started by path, so it sees only its own folder: it never imports the studio. It ends at the end of its input.
+"""
+
+import os
+import sys
+
+# before numpy is loaded: one thread is all a limited process needs, and each further one would reserve address space
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+
+def main() -> None:
+    import frames
+    import limits
+
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints must not write into the answer
+    if sys.argv[1] == "read":
+        import reading as task
+    else:
+        import cleaning as task
+    limits.confine(int(sys.argv[2]))
+    while (job := frames.receive(source, idle_s=float(sys.argv[3]))) is not None:
+        limits.allow_cpu(int(sys.argv[4]))
+        frames.answer(sink, *task.run(*job))
+
+
+main()
