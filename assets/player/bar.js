@@ -3,7 +3,8 @@
   const { t, ico, parts, acts } = KK, P = KK.player;
   const TONE = { stalled: "warn", slow: "warn", locked: "warn", reconnect: "warn", failed: "bad", novoice: "warn", notext: "warn" };
   const GO = { queued: "bar.leave", locked: "bar.tap", failed: "bar.retry" };
-  const PEAK_HZ = 100, STEP = 5, still = matchMedia("(prefers-reduced-motion: reduce)");
+  const PEAK_HZ = 100, STEP = 5;
+  const still = matchMedia("(prefers-reduced-motion: reduce)"), calm = () => KK.calm?.() ?? still.matches;
   const root = () => KK.live.player?.root, q = s => root()?.querySelector(s);
   const clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
   const got = () => P.peaks.length / PEAK_HZ;
@@ -24,7 +25,7 @@
     const on = String(P.sounding), pp = q(".kk-pp"), save = q("[data-do=save]"), more = q("[data-do=second]"), act = second();
     pp.disabled = !P.peaks.length; attr(pp, "aria-label", t(P.sounding ? "bar.pause" : "bar.play"));
     if (pp.dataset.on !== on) { pp.dataset.on = on; pp.innerHTML = ico(P.sounding ? "pause" : "play", 20); }
-    save.disabled = !P.peaks.length; save.innerHTML ||= ico("down"); attr(save, "aria-label", t(P.url ? "bar.save" : "bar.savepart")); attr(save, "title", t(P.url ? "bar.save" : "bar.savepart"));
+    save.disabled = !P.peaks.length; save.innerHTML ||= ico("down"); attr(save, "aria-label", t(P.whole ? "bar.save" : "bar.savepart")); attr(save, "title", t(P.whole ? "bar.save" : "bar.savepart"));
     more.hidden = !act; if (act) text(more, t(act));
     if (words) say();
     figures(); tick();
@@ -39,24 +40,24 @@
     const m = P.meter, set = (k, v, u = "", tone = "") => { const e = q(`[data-m=${k}]`), s = v == null ? "–" : v + (u ? `<small>${u}</small>` : ""); if (e.dataset.s !== s) { e.dataset.s = s; e.innerHTML = s; } attr(e, "data-tone", tone); };
     set("first", m.first, "ms"); set("rtf", m.rtf?.toFixed(2), "", m.rtf > 1 ? "warn" : ""); set("buf", m.buf?.toFixed(1), "s"); set("under", m.under, "", m.under ? "warn" : "");
   }
-  const second = () => (P.state === "failed" ? P.canBuiltin() && "bar.builtin" : P.waiting ? "bar.playnow" : ["slow", "playing", "stalled"].includes(P.state) && P.meter.rtf > 1 && !P.url && "bar.waitmode") || "";
+  const second = () => (P.state === "failed" ? P.canBuiltin() && "bar.builtin" : P.waiting ? "bar.playnow" : ["slow", "playing", "stalled"].includes(P.state) && P.meter.rtf > 1 && !P.whole && "bar.waitmode") || "";
 
   // ---- wave and clock: each frame while it sounds, four times a second where motion is unwelcome --------------------
-  function tick() { drawNow(); if (!frame && P.sounding && !still.matches) frame = requestAnimationFrame(next); }
+  function tick() { drawNow(); if (!frame && P.sounding && !calm()) frame = requestAnimationFrame(next); }
   function next() { frame = 0; if (!P.sounding || !root()?.isConnected) return; drawNow(); frame = requestAnimationFrame(next); }
   /* The scale is the predicted length. It moves only when that was wrong: towards the truth, a tenth at a time. */
   function ease() {
     const want = Math.max(P.target, got()), now = performance.now();
-    if (!P.peaks.length || P.total === want || !(want > P.total || P.url) || now - scaledAt < 60) return;
+    if (!P.peaks.length || P.total === want || !(want > P.total || P.whole) || now - scaledAt < 60) return;
     scaledAt = now;
-    P.total = still.matches || Math.abs(want / P.total - 1) < 0.1 ? want : P.total * (want > P.total ? 1.1 : 0.9);
+    P.total = calm() || Math.abs(want / P.total - 1) < 0.1 ? want : P.total * (want > P.total ? 1.1 : 0.9);
     if (P.total !== want && !P.sounding) setTimeout(drawNow, 70);
   }
   function drawNow() {
     const c = q(".kk-canvas"); if (!c) return;
     ease();
     const at = drag ?? P.position(), have = got(), whole = Math.max(P.total, have);
-    text(q(".kk-time"), have ? `${clock(at)} / ${P.url ? "" : "≈ "}${clock(P.url ? have : whole)}` : "");
+    text(q(".kk-time"), have ? `${clock(at)} / ${P.whole ? "" : "≈ "}${clock(P.whole ? have : whole)}` : "");
     attr(c, "aria-valuemax", have.toFixed(0)); attr(c, "aria-valuenow", at.toFixed(0)); attr(c, "aria-valuetext", `${clock(at)} / ${clock(have)}`);
     wave(c.firstElementChild, at, have, Math.max(whole, 0.001));
   }

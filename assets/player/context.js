@@ -21,7 +21,7 @@ KK.makeOutput = ({ base, worker, onState, onRing }) => {
       if (ctx !== O.ctx) return;
       const node = O.node = new AudioWorkletNode(ctx, "kk-ring", { numberOfInputs: 0, outputChannelCount: [1] }), { port1, port2 } = new MessageChannel();
       node.port.onmessage = e => onRing(e.data);
-      O.post({ op: "feed", port: port1 });
+      node.port.postMessage({ op: "feed", port: port1 }, [port1]);
       worker.postMessage({ op: "port", port: port2, rate: ctx.sampleRate }, [port2]);
       node.connect(ctx.destination);
       onState();

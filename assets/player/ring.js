@@ -75,7 +75,7 @@ class Ring extends AudioWorkletProcessor {
     while (i < n && this.tailAt < this.tailEnd) out[i++] = this.tail[this.tailAt++];
     if (this.state !== IDLE && this.tailAt >= this.tailEnd) this.step(out, i, n);
     this.quanta++;
-    if (this.state !== IDLE && this.feed && this.quanta % 20 === 0) this.sendReport();
+    if (this.state !== IDLE && this.quanta % 20 === 0) this.sendReport();
     if (this.quanta % this.every === 0) this.sendCounters();
     return true;
   }
@@ -96,7 +96,7 @@ class Ring extends AudioWorkletProcessor {
     }
     const i = this.render(out, from, n, this.state === PLAY && free);
     if (this.state === STALL && free) this.missing += n - i;
-    if (this.state === PLAY && this.ended && this.pos >= this.end) { this.state = IDLE; this.tell("drained"); if (this.feed) this.sendReport(); }
+    if (this.state === PLAY && this.ended && this.pos >= this.end) { this.state = IDLE; this.tell("drained"); this.sendReport(); this.sendCounters(); }
   }
 
   /* Samples from `pos` on; the gain walks to 1 or 0 in 5 ms. Returns where it stopped. */
@@ -115,7 +115,7 @@ class Ring extends AudioWorkletProcessor {
     return i;
   }
 
-  sendReport() { this.report[0] = this.turn; this.report[1] = this.pos; this.report[2] = this.end - this.pos; this.feed.postMessage(this.report); }
+  sendReport() { if (!this.feed) return; this.report[0] = this.turn; this.report[1] = this.pos; this.report[2] = this.end - this.pos; this.feed.postMessage(this.report); }
 
   sendCounters() {
     const c = this.counters;

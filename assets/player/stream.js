@@ -1,10 +1,9 @@
 /* The player's machine: what the user asks, what the worker and the ring report, and the one state that follows from both.
    Draws nothing: it says "kk:player" on the document. Sound never passes through here. */
 (() => {
-  const root = () => (window.gradio_config?.root || location.origin + location.pathname).replace(/\/$/, "");
-  const base = KK.playerBase ?? `${root()}/tts/static/${window.KK_VERSION ?? "0"}/`;
+  const root = KK.root, base = `${root()}/tts/static/${KK_FACTS.version}/`;
   const worker = new Worker(base + "worker.js");
-  const P = KK.player = { state: "cold", info: {}, peaks: [], total: 0, target: 0, played: 0, meter: {}, job: null, url: null, via: "ws", limits: {}, token: "", sounding: false,
+  const P = KK.player = { state: "cold", info: {}, peaks: [], total: 0, target: 0, played: 0, meter: {}, job: null, url: null, whole: false, via: "ws", limits: {}, token: "", sounding: false,
     counters: { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, ctxTime: 0, outputLatency: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null } };
   const LIVE = ["queued", "priming", "playing", "stalled", "slow", "paused", "locked", "draining", "reconnect"];
   P.busy = () => P.state === "requesting" || LIVE.includes(P.state);
@@ -15,16 +14,14 @@
   out.locked = () => P.state === "locked";
   out.idle = () => F.phase !== "live" && !P.sounding;
 
-  P.show = (state, info = {}) => {
-    const words = state !== P.state || JSON.stringify(info) !== JSON.stringify(P.info);
-    P.state = state; P.info = info;
-    document.dispatchEvent(new CustomEvent("kk:player", { detail: { words } }));
-  };
+  /* What the page itself wants said in the bar (no text, no voice, too long; "cold" takes it back). A running stream is not talked over. */
+  P.show = (state, info = {}) => { if (F.phase !== "live") { F.phase = state === "cold" ? "idle" : state; F.info = info; } update(); };
   function update() {
     const sounding = F.phase !== "idle" && F.moving && !F.paused && !F.drained && out.running();
     P.sounding = !!sounding; P.waiting = !!F.lead;
-    const [state, info] = derive();
-    P.show(state, info);
+    const [state, info] = derive(), words = state !== P.state || JSON.stringify(info) !== JSON.stringify(P.info);
+    P.state = state; P.info = info;
+    document.dispatchEvent(new CustomEvent("kk:player", { detail: { words } }));
     if (P.busy() || P.sounding) tick ||= setInterval(() => { out.watch(F.moving && !F.paused); update(); }, 250);
     else { clearInterval(tick); tick = 0; }
   }
@@ -51,23 +48,24 @@
   }
 
   // ---- what the user asks ---------------------------------------------------------------------------------
+  /* params: the fields of /v1/audio/speech (the page's own names for them are understood too). Refuses only what has no text or no voice. */
   P.start = (params = {}) => {
-    const text = params.text ?? "", voice = params.voice ?? KK.voiceId?.() ?? "";
-    if (!text.trim()) { refuse("notext"); KK.field?.("kk-text")?.focus(); return; }
-    if (!voice) { refuse("novoice"); KK.needVoice?.(); return; }
-    const seed = params.random || params.seed == null || params.seed === "" ? -1 : Number(params.seed);
-    begin({ input: text, voice, mode: params.mode || "zero_shot", instructions: params.instruct || "", language: params.language || "auto", speed: Number(params.speed) || 1,
-            seed: Number.isFinite(seed) ? seed : -1, profile: params.hop || "fast", transcript: params.transcript || "", consent: !!params.consent, ...(params.model && { model: params.model }) });
+    const { text, instruct, hop, random, ...body } = params;
+    body.input ??= text ?? ""; body.instructions ??= instruct ?? ""; body.profile ??= hop ?? "fast"; body.voice ??= KK.voiceId?.() ?? "";
+    body.speed = Number(body.speed ?? 1); body.consent = !!body.consent;
+    body.seed = random || body.seed == null || body.seed === "" || !Number.isFinite(Number(body.seed)) ? -1 : Number(body.seed);
+    if (!body.input.trim()) { P.show("notext"); KK.field?.("kk-text")?.focus(); }
+    else if (!body.voice) P.show("novoice");
+    else begin(body);
   };
-  function refuse(phase) { if (F.phase !== "live") { F.phase = phase; F.info = {}; } update(); }
   function begin(body) {
     const now = performance.now(), zero = now - out.gestureAt < 1000 ? out.gestureAt : now;
-    P.hush?.();
+    KK.hush?.();
     out.post({ op: "cancel", turn });                   // the old voice first, then the new one
     const guess = KK.measure?.(body.input)?.s ?? body.input.length / 4.6;
     worker.postMessage({ op: "start", seq: ++seq, turn: ++turn, params: body, predicted_s: guess });
     F = { phase: "live", seq, zero, body, text: body.input, marks: [], sentences: [], rate: 24000, received: 0, rebuffer_s: 0.3, at: 0, time: 0 };
-    Object.assign(P, { peaks: [], played: 0, total: guess, target: guess, job: null, url: null, meter: {} });
+    Object.assign(P, { peaks: [], played: 0, total: guess, target: guess, job: null, url: null, whole: false, meter: {} });
     Object.assign(P.counters, { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null });
     if (out.ctx && out.ctx.state === "suspended") out.ctx.resume();
     update();
@@ -80,11 +78,11 @@
     finish("cancelled", { s: P.kept() });
   };
   P.kept = () => (F.received / F.rate || 0).toFixed(1);
-  P.pause = on => {
+  P.pause = (on = true) => {
     if (!F.seq || !!F.paused === on || F.drained) return;
     settle(); F.paused = on;
     out.post({ op: "pause", on });
-    if (!on) P.hush?.();
+    if (!on) KK.hush?.();
     update();
   };
   P.toggle = () => {
@@ -99,7 +97,7 @@
     if (rest && !play) { F.drained = true; return update(); }        // only the head moves; play goes on from there
     F.drained = false; F.moving = false;
     worker.postMessage({ op: "seek", turn: ++turn, at_s: at });
-    if (rest) { F.paused = false; out.post({ op: "pause", on: false }); P.hush?.(); }
+    if (rest) { F.paused = false; out.post({ op: "pause", on: false }); KK.hush?.(); }
     update();
   };
   P.canBuiltin = () => !!F.body && F.engine !== "builtin" && F.body.model !== "builtin" && ["notready", "stalled", "fault"].includes(F.info?.code);
@@ -124,6 +122,7 @@
     if (!F.reported && F.job && phase === "failed") tell(phase);
     update();
   }
+  function done() { finish("done", { s: P.kept(), w: F.wall_s.toFixed(1) }); tell("done"); }
   /* The take list wants it once per stream: when the last sample has come and the first was heard, so both figures are true. */
   function tell(state) {
     if (F.reported || !F.job) return;
@@ -142,17 +141,17 @@
       P.job = m.job; P.meter.rtf = m.rtf || null; out.rate = m.rate;
       if (m.predicted_s) P.total = P.target = m.predicted_s;
     },
-    resumed: () => { F.broken = false; },
+    resumed: m => { F.broken = false; P.job = F.job = m.job; },
     broken: () => { F.broken = true; },
     peaks: m => { F.data ||= m.received > 0; F.received = m.received; F.rate = m.rate; P.peaks.push(...m.list); P.target = Math.max(P.target, m.received / m.rate); },
     info: m => { F.marks.push(m); if (m.rtf) F.rtf = P.meter.rtf = m.rtf; },
     lead: m => { F.lead = m.on ? m : null; },
     end: m => {
-      F.ended = true; F.lead = null; P.url = `${root()}/tts/result/${F.job}.wav`;
+      F.ended = P.whole = true; F.lead = null; P.url = m.url === null ? null : `${root()}/tts/result/${F.job}.wav`;   // null: it could not be kept
       P.meter.rtf = m.rtf ?? P.meter.rtf; F.wall_s = m.wall_s ?? (performance.now() - F.zero) / 1000; P.target = F.received / F.rate;
       const seed = m.seed ?? F.seed;
       if (seed !== undefined && seed !== "") KK.setField?.("kk-seed", String(seed));
-      if (P.meter.first != null || !out.running()) tell("done");
+      if (F.drained) done(); else if (P.meter.first != null || !out.running()) tell("done");
     },
     error: m => finish("failed", { why: m.text || KK.t(m.key || "err.fault"), code: m.code, retry: m.retry }),
     stopped: m => { F.received = m.received; F.info = { s: P.kept() }; },
@@ -179,7 +178,7 @@
     audible: m => { P.counters.firstAudibleMs ??= out.when(m.wall) - F.zero; },
     go: m => { mark(m); F.started = F.moving = true; F.stalled = false; update(); },
     stall: m => { mark(m); F.stalled = true; F.moving = false; F.rebuffer_s = Math.min(2, 0.3 * 2 ** (m.underruns - (F.rtf > 1 ? 0 : 1))); P.counters.underruns = m.underruns; update(); },
-    drained: m => { mark(m); F.drained = true; F.moving = false; if (F.phase === "live") { finish("done", { s: P.kept(), w: (F.wall_s ?? 0).toFixed(1) }); tell("done"); } else update(); },
+    drained: m => { mark(m); F.drained = true; F.moving = false; if (F.phase === "live" && F.ended) done(); else update(); },
     cut: m => { F.at = P.played = m.pos / out.ctx.sampleRate; },
     counters: m => {
       const { ev, turn: _, state, ...c } = m;

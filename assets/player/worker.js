@@ -107,7 +107,8 @@ function onFrame(buf) {
   if (!take?.samples || take.over || v.getUint32(4, true) !== take.seq) return;
   const at = Number(v.getBigUint64(8, true)), have = take.samples.length, pcm = new Int16Array(buf, 16, (buf.byteLength - 16) >> 1);
   if (at > have) { say("hole", { missing: at - have }); return lose(); }      // the new socket resumes at `have`
-  if (at + pcm.length > have) push(at < have ? pcm.subarray(have - at) : pcm);
+  if (v.getUint16(2, true) & 1) take.ended = true;     // nothing comes after this frame: the ring may play to the last sample
+  if (at + pcm.length > have) push(at < have ? pcm.subarray(have - at) : pcm); else feed();
 }
 function push(pcm) {
   const now = performance.now(), s = take.samples, len_s = pcm.length / s.rate;

@@ -1,0 +1,166 @@
+"""A plain page with the real player on it, in a real Chromium, at the address of the real studio. No Gradio: what is tested here is sound.
+
+The page listens to itself: a recorder node behind the ring keeps every sample that was rendered, so tests can compare them one by one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import struct
+import wave
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+GESTURES_NEEDED = "--autoplay-policy=document-user-activation-required"
+RATE = 24000
+TEXT = "One tone, two tones. Three tones."
+
+RECORDER = """
+registerProcessor("recorder", class extends AudioWorkletProcessor {
+  constructor() { super(); this.list = []; this.from = -1; this.port.onmessage = () => { this.port.postMessage([this.from, ...this.list]); }; }
+  process(inputs) {
+    const x = inputs[0][0];
+    if (x && this.from < 0 && x.some(v => v)) this.from = currentFrame;
+    if (this.from >= 0) this.list.push(x ? x.slice() : new Float32Array(128));
+    return true;
+  }
+});
+"""
+
+PAGE = """<!doctype html><meta charset="utf-8"><title>player</title><style>#bar .kk-canvas{position:relative;width:600px;height:44px} [hidden]{display:none}</style>
+<button id="say">say</button><button id="other">other</button><textarea id="kk-text">%(text)s</textarea><div id="bar"></div>
+<script>
+const KK_FACTS = {version: "%(version)s"}, KK_STRINGS = %(strings)s, KK_PLAYER_HTML = %(html)s;
+window.KK = (() => {
+  const t = (k, v = {}) => (KK_STRINGS[KK.lang][k] ?? k).replace(/\\{(\\w+)\\}/g, (_, x) => v[x] ?? "");
+  return {t, esc: s => s, ico: n => `<svg data-icon="${n}"></svg>`, parts: {}, acts: {}, live: {}, lang: "%(lang)s", mac: false, root: () => "%(root)s", field: () => document.getElementById("kk-text"),
+          fields: {}, setField(k, v) { this.fields[k] = v; }};
+})();
+const done = [], states = [];
+let ask = {};
+KK.live.player = {root: document.getElementById("bar"), trigger: (name, d) => { if (name === "done") done.push(d); else KK.player.start({input: document.getElementById("kk-text").value, ...ask}); }};
+document.addEventListener("click", e => { const b = e.target.closest("[data-do]"); if (b && !b.disabled) KK.acts[b.dataset.do]?.(b, e); });
+</script>
+%(scripts)s
+<script>
+KK.parts.player(KK.live.player.root);
+document.addEventListener("kk:player", () => { if (states.at(-1) !== KK.player.state) states.push(KK.player.state); });
+document.getElementById("say").addEventListener("click", () => KK.live.player.trigger("generate"));
+/* Everything the ring renders, from its first sound on. */
+async function record() {
+  const node = KK.player.output.node;
+  if (window.tape?.of === node) return;
+  await node.context.audioWorklet.addModule(URL.createObjectURL(new Blob([%(recorder)s], {type: "text/javascript"})));
+  const tape = new AudioWorkletNode(node.context, "recorder", {numberOfOutputs: 0});
+  node.connect(tape);
+  window.tape = {of: node, port: tape.port};
+}
+async function rendered() {
+  const list = await new Promise(r => { tape.port.onmessage = e => r(e.data); tape.port.postMessage(0); });
+  const all = new Float32Array((list.length - 1) * 128);
+  list.slice(1).forEach((x, i) => all.set(x, i * 128));
+  const bytes = new Uint8Array(all.buffer); let s = "";
+  for (let i = 0; i < bytes.length; i += 32768) s += String.fromCharCode(...bytes.subarray(i, i + 32768));
+  return btoa(s);
+}
+</script>"""
+
+
+def chromium() -> str | None:
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@contextmanager
+def browser(*flags: str):
+    with sync_playwright() as p:
+        b = p.chromium.launch(executable_path=chromium(), args=[*FLAGS, *flags])
+        yield b
+        b.close()
+
+
+def clip(seconds: float = 4.0, rate: int = 24000) -> bytes:
+    """A WAV that passes for a voice: a buzzing tone with syllables."""
+    t = np.arange(int(seconds * rate)) / rate
+    buzz = sum(np.sin(2 * np.pi * 140 * k * t) / k for k in range(1, 12)) * (0.15 + 0.85 * np.clip(np.sin(2 * np.pi * 3 * t), 0, 1)) * 0.2
+    out = io.BytesIO()
+    with wave.open(out, "wb") as w:
+        w.setnchannels(1), w.setsampwidth(2), w.setframerate(rate)
+        w.writeframes((np.clip(buzz, -1, 1) * 32000).astype("<i2").tobytes())
+    return out.getvalue()
+
+
+def page_html(root: str, version: str, lang: str = "en") -> str:
+    def strings(code):
+        return json.loads((ROOT / "assets" / "lang" / f"{code}.json").read_text("utf-8"))
+
+    scripts = "".join(f'<script src="{root}/tts/static/{version}/{n}.js"></script>' for n in ("context", "stream", "bar"))
+    return PAGE % {"text": TEXT, "version": version, "strings": json.dumps({"zh": strings("zh"), "en": strings("en")}), "lang": lang, "root": root, "scripts": scripts,
+                   "html": json.dumps((ROOT / "assets" / "player" / "player.html").read_text("utf-8")), "recorder": json.dumps(RECORDER)}
+
+
+class Player:
+    """One page. `url`: the studio, or a proxy before it (with its sub-path)."""
+
+    def __init__(self, context, url: str, query: str = "", voice: str | None = None, lang: str = "en"):
+        self.page, self.url = context.new_page(), url
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        version = context.request.post(url + "/tts/session").json()["version"]
+        self.voice = voice or make_voice(context, url)
+        self.page.route("**/player-test*", lambda r: r.fulfill(body=page_html(url, version, lang), content_type="text/html"))
+        self.page.goto(f"{url}/player-test{query}")
+        self.page.wait_for_function("KK.player.linked")
+
+    def js(self, expression: str, arg=None):
+        return self.page.evaluate(expression, arg)
+
+    def ask(self, **fields) -> None:
+        """What the next press of the button will say."""
+        self.js("f => { ask = f }", {"voice": self.voice, "mode": "instruct", "seed": 1, "consent": True, **fields})
+
+    def warm(self) -> None:
+        """A click beside everything: the context runs and the ring is in place."""
+        self.page.click("#other")
+        self.page.wait_for_function("KK.player.output.node && KK.player.output.running()")
+        self.js("record()")
+
+    def say(self, instructions: str = "", **fields) -> None:
+        self.ask(instructions=instructions, **fields)
+        self.page.click("#say")
+
+    def until(self, *states: str, timeout_s: float = 30) -> None:
+        self.page.wait_for_function("s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000)
+
+    @property
+    def counters(self) -> dict:
+        return self.js("KK.player.counters")
+
+    def rendered(self) -> np.ndarray:
+        """float32 (n,): what left the ring since its first sound."""
+        import base64
+
+        return np.frombuffer(base64.b64decode(self.js("rendered()")), np.float32)
+
+
+def make_voice(context, url: str) -> str:
+    told = context.request.post(url + "/v1/audio/voices", multipart={"name": "tone", "consent": "test", "transcript": "tone", "audio_sample": {"name": "a.wav", "mimeType": "audio/wav", "buffer": clip()}})
+    assert told.ok, told.text()
+    return told.json()["id"]
+
+
+def wav_samples(data: bytes) -> np.ndarray:
+    """int16 (n,) of a WAV whose header must be true to the byte."""
+    assert data[:4] == b"RIFF" and struct.unpack("<I", data[4:8])[0] == len(data) - 8
+    at = 12
+    while data[at:at + 4] != b"data":
+        at += 8 + struct.unpack("<I", data[at + 4:at + 8])[0]
+    n = struct.unpack("<I", data[at + 4:at + 8])[0]
+    assert at + 8 + n == len(data)
+    return np.frombuffer(data[at + 8:], "<i2")
