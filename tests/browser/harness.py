@@ -100,7 +100,7 @@ def page_html(root: str, version: str, lang: str = "en") -> str:
     def strings(code):
         return json.loads((ROOT / "assets" / "lang" / f"{code}.json").read_text("utf-8"))
 
-    scripts = "".join(f'<script src="{root}/tts/static/{version}/{n}.js"></script>' for n in ("context", "stream", "bar"))
+    scripts = "".join(f'<script src="{root}/tts/static/{version}/{n}.js"></script>' for n in ("stream", "bar"))
     return PAGE % {"text": TEXT, "version": version, "strings": json.dumps({"zh": strings("zh"), "en": strings("en")}), "lang": lang, "root": root, "scripts": scripts,
                    "html": json.dumps((ROOT / "assets" / "player" / "player.html").read_text("utf-8")), "recorder": json.dumps(RECORDER)}
 
