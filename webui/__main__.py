@@ -56,8 +56,8 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     """Serve until interrupted, then end streams, engines and child processes."""
     import uvicorn
 
-    # permessage-deflate would spend a core on compressing noise-like samples; a WebSocket message of ours is at most 64 KiB
-    config = uvicorn.Config(app, log_level="warning", ws_per_message_deflate=False, ws_max_size=128 << 10, timeout_graceful_shutdown=3, proxy_headers=True,
+    # permessage-deflate would spend a core on compressing noise-like samples
+    config = uvicorn.Config(app, log_level="warning", ws_per_message_deflate=False, ws_max_size=2 << 20, timeout_graceful_shutdown=3, proxy_headers=True,
                             ws_ping_interval=20, ws_ping_timeout=20)
     server = uvicorn.Server(config)
     shown = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host

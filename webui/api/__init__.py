@@ -20,6 +20,7 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     app.include_router(stream.routes(studio, sessions, recent))
     app.include_router(voices.routes(studio))
     app.include_router(service.routes(studio, settings, sessions, static))
+    app.include_router(service.nothing())
     faults.install(app)
     app.add_middleware(Guard, settings=settings, sessions=sessions)
     app.state.recent = recent

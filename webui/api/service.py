@@ -95,6 +95,18 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     return router
 
 
+def nothing() -> APIRouter:
+    """The last of our routes: what lies below our prefixes and is not there answers in our shape, not in Gradio's."""
+    router = APIRouter()
+
+    @router.api_route("/v1/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    @router.api_route("/tts/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    def missing(rest: str):
+        raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+
+    return router
+
+
 def login_form(root: str, language: str, error: str) -> str:
     zh = language == "zh"
     name, word, go = ("用户名", "密码", "登录") if zh else ("User name", "Password", "Log in")

@@ -23,7 +23,7 @@ from .speech import Speech
 log = logging.getLogger(__name__)
 MAGIC, FRAME = 0x4B01, struct.Struct("<HHIQ")
 FRAME_S = (0.04, 0.08, 0.16, 0.2)  # first frame small, then growing
-MAX_MESSAGE = 64 << 10
+MAX_MESSAGE = 1 << 20  # a text far too long still gets its sentence
 HELLO_S = 10.0
 
 
@@ -77,7 +77,7 @@ class Connection:
             raise WebSocketDisconnect(raw.get("code", 1006))
         text = raw.get("text")
         if text is None or len(text) > MAX_MESSAGE:
-            raise BadMessage("text frames of at most 64 KiB only", 1009 if text else 1008)
+            raise BadMessage("text frames of at most 1 MiB only", 1009 if text else 1008)
         try:
             told = json.loads(text)
         except ValueError:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from .. import audio
 from ..engine.resident import Lease
 from ..errors import Cancelled, KaikouError
@@ -111,7 +113,7 @@ class Job:
         if self._tempo is not None:
             sound = self._tempo.push(sound)
             if chunk.last:
-                sound = audio.join(sound, self._tempo.flush())
+                sound = np.concatenate([sound, self._tempo.flush()])
         data = audio.to_s16(sound)
         with self._lock:
             self.work_s += work_s

@@ -118,8 +118,11 @@ class Lanes:
             if seat not in self._seats:
                 return
             self._seats.remove(seat)
-        if seat.stream is not None:
-            seat.stream.close()
+        try:
+            if seat.stream is not None:
+                seat.stream.close()
+        except Exception:  # the job's end is known already; the lane must live
+            log.exception("job %s: closing its stream failed", seat.job.id)
         seat.on_end(seat.job)
 
     def _watch(self) -> None:

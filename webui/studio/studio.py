@@ -55,7 +55,7 @@ class Studio:
 
     def _warm_rooms(self) -> None:
         text.warm()
-        audio.warm()
+        audio.warm_decoder()
 
     def _took_over(self, engine: Engine) -> None:
         self.speaker.seat(engine)
@@ -132,3 +132,4 @@ class Studio:
         self.takes.close()
         self.resident.close()
         audio.close_decoder()
+        audio.close_cleaner()

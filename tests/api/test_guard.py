@@ -1,0 +1,112 @@
+"""The door: Host, Origin, login, keys, body size; on Gradio's routes and ours alike."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from tests.api.client import Socket
+from tests.serve import running
+
+ROUTES = [("GET", "/"), ("GET", "/config"), ("GET", "/gradio_api/info"), ("POST", "/gradio_api/queue/join"), ("POST", "/gradio_api/upload"), ("POST", "/v1/audio/speech"), ("GET", "/v1/audio/voices"),
+          ("POST", "/v1/audio/voices"), ("POST", "/tts/session"), ("GET", "/tts/result/take-0.wav"), ("POST", "/tts/cancel/take-0"), ("GET", "/metrics"), ("GET", "/tts/health"), ("GET", "/tts/takes.zip")]
+
+
+def ws_status(studio, **headers) -> int:
+    try:
+        connect(studio.url.replace("http", "ws", 1) + "/tts/ws", additional_headers=headers, proxy=None, legacy=True).close()
+    except InvalidStatus as refused:
+        return refused.response.status_code
+    return 101
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_foreign_origin_or_host_gets_nothing(studio, method, path):
+    with studio.client() as http:
+        for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
+            answer = http.request(method, path, headers=headers)
+            assert answer.status_code == 403, headers
+            assert "access-control-allow-origin" not in answer.headers
+            assert answer.json()["error"]["code"] in ("bad_origin", "bad_host")
+
+
+def test_a_foreign_origin_cannot_open_the_socket(studio):
+    assert ws_status(studio, Origin="https://evil.example") == 403
+    assert ws_status(studio, Origin=studio.url) == 101
+
+
+def test_a_socket_without_our_token_is_closed(studio):
+    from websockets.exceptions import ConnectionClosed
+    ws = connect(studio.url.replace("http", "ws", 1) + "/tts/ws", proxy=None, legacy=True)
+    ws.send('{"op":"hello","v":1,"token":"local/x.00"}')
+    with pytest.raises(ConnectionClosed):
+        ws.recv(5)
+
+
+def test_a_big_body_is_cut_while_it_is_read(studio):
+    with studio.client() as http:
+        big = b"x" * (12 << 20)
+        for path in ("/v1/audio/speech", "/v1/audio/voices", "/v1/audio/voices/inspect", "/tts/session"):
+            assert http.post(path, content=big).status_code == 413
+
+            def endless():
+                for _ in range(400):
+                    yield b"y" * (64 << 10)
+            try:
+                form = {"Content-Type": "multipart/form-data; boundary=y"} if "voices" in path else {}
+                assert http.post(path, content=endless(), headers=form).status_code in (413, 422)
+            except httpx.TransportError:
+                pass  # the server hung up on the flood: as good
+
+
+@pytest.fixture(scope="module")
+def locked():
+    with running("--auth", "bob:secret", env={"KAIKOU_API_KEY": "k-123"}) as told:
+        yield told
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_without_login_every_route_refuses(locked, method, path):
+    with locked.client() as http:
+        answer = http.request(method, path)
+        assert answer.status_code == 401 and answer.json()["error"]["code"] == "login_needed"
+        page = http.request(method, path, headers={"Accept": "text/html", "Cookie": "kk_login=bob.0000"}) if method == "GET" else None
+        assert page is None or (page.status_code == 303 and page.headers["location"] == "/login")
+
+
+def test_login_opens_page_stream_and_api(locked):
+    assert ws_status(locked) == 403
+    with locked.client() as http:
+        assert http.get("/health/live").status_code == 200
+        assert http.get("/login").status_code == 200
+        assert http.post("/login", data={"user": "bob", "password": "wrong"}).status_code == 401
+        assert http.get("/", headers={"Accept": "text/html"}).status_code == 303
+        assert http.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
+        assert http.get("/", headers={"Accept": "text/html"}).status_code == 200
+        one = Socket(locked, http)
+        assert one.say({"input": "Hello there.", "seed": 1}).of("end")
+        one.close()
+
+
+def test_an_api_key_speaks_and_a_wrong_one_does_not(locked):
+    ask = {"input": "hi", "voice": "alloy"}
+    with locked.client() as http:
+        assert http.post("/v1/audio/speech", json=ask, headers={"Authorization": "Bearer k-123"}).status_code == 200
+        assert http.post("/v1/audio/speech", json=ask, headers={"Authorization": "Bearer k-124"}).status_code == 401
+
+
+def test_rate_limit_answers_429_with_retry_after():
+    with running(env={"KAIKOU_STARTS_PER_MINUTE": "6"}) as slow, slow.client() as http:
+        http.post("/tts/session")
+        codes = [http.post("/v1/audio/speech", json={"input": "hi", "voice": "alloy", "stream": False}) for _ in range(5)]
+        assert [c.status_code for c in codes][:2] == [200, 200] and codes[-1].status_code == 429 and int(codes[-1].headers["retry-after"]) >= 1
+
+
+def test_a_sub_path_works_with_and_without_stripping():
+    with running("--root-path", "/voice") as sub, sub.client() as http:
+        for path in ("/voice/v1/models", "/v1/models"):
+            assert http.get(path).status_code == 200
+        page = http.get("/voice/")
+        assert page.status_code == 200 and "kk_visit" in page.headers["set-cookie"] and "Path=/voice" in page.headers["set-cookie"]

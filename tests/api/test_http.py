@@ -1,0 +1,166 @@
+"""The HTTP routes: voices, errors in one shape, what is refused before the first byte."""
+
+from __future__ import annotations
+
+import io
+import struct
+import wave
+
+import numpy as np
+import pytest
+
+RATE = 16000
+
+
+def clip(seconds: float = 5.0, seed: int = 0) -> bytes:
+    """A voice-like clip: syllables of a buzz with pauses between them."""
+    rng, out = np.random.default_rng(seed), []
+    while sum(map(len, out)) < seconds * RATE:
+        n = int(rng.uniform(0.12, 0.25) * RATE)
+        t = np.arange(n) / RATE
+        buzz = sum(np.sin(2 * np.pi * 140 * k * t + k) / k for k in range(1, 30))
+        out += [0.12 * buzz * np.hanning(n), np.zeros(int(rng.uniform(0.03, 0.09) * RATE))]
+    sound = np.concatenate(out)[: int(seconds * RATE)] + rng.normal(0, 2e-4, int(seconds * RATE))
+    file = io.BytesIO()
+    with wave.open(file, "wb") as w:
+        w.setnchannels(1), w.setsampwidth(2), w.setframerate(RATE)
+        w.writeframes((np.clip(sound, -1, 1) * 32767).astype("<i2").tobytes())
+    return file.getvalue()
+
+
+@pytest.fixture
+def http(studio):
+    with studio.client() as client:
+        client.post("/tts/session")
+        yield client
+
+
+def error(response) -> dict:
+    told = response.json()["error"]
+    assert set(told) == {"message", "type", "param", "code"} and told["message"] and told["type"]
+    return told
+
+
+def add(http, name="Lin Wan", data=None, **fields):
+    return http.post("/v1/audio/voices", files={"audio_sample": ("x.wav", data or clip())}, data={"name": name, "consent": "me, my own voice", **fields})
+
+
+def test_a_voice_is_added_spoken_renamed_and_deleted(http):
+    made = add(http, transcript="hello there")
+    assert made.status_code == 201
+    voice = made.json()
+    assert voice["name"] == "Lin Wan" and voice["report"]["windows"] and not voice["starter"]
+    assert voice["id"] in [v["id"] for v in http.get("/v1/audio/voices").json()["data"]]
+    with wave.open(io.BytesIO(http.get(f"/v1/audio/voices/{voice['id']}/sample").content)) as w:
+        assert 3 <= w.getnframes() / w.getframerate() <= 10
+    ask = {"input": "Hello.", "voice": {"id": voice["id"]}, "seed": 3}
+    spoken = http.post("/v1/audio/speech", json=ask)
+    assert spoken.status_code == 200 and spoken.headers["x-voice"] == voice["id"] and spoken.headers["x-seed"] == "3" and spoken.headers["x-engine"] == "fake"
+    assert http.patch(f"/v1/audio/voices/{voice['id']}", json={"name": "林晚 · 旁白"}).json()["name"] == "林晚 · 旁白"
+    assert error(http.patch(f"/v1/audio/voices/{voice['id']}", json={"name": "  "}))["code"] == "bad_name"
+    assert http.delete(f"/v1/audio/voices/{voice['id']}").status_code == 204
+    for gone in (http.get(f"/v1/audio/voices/{voice['id']}"), http.post("/v1/audio/speech", json=ask), http.delete(f"/v1/audio/voices/{voice['id']}")):
+        assert gone.status_code == 404 and error(gone)["code"] == "voice_gone"
+
+
+def test_a_deleted_voice_finishes_its_running_stream(http):
+    voice = add(http).json()["id"]
+    with http.stream("POST", "/v1/audio/speech", json={"input": "Hello.", "voice": voice, "instructions": "seconds=2 rtf=0.5", "response_format": "pcm"}) as r:
+        parts = r.iter_raw()
+        got = len(next(parts))
+        assert http.delete(f"/v1/audio/voices/{voice}").status_code == 204
+        assert got + sum(map(len, parts)) == 2 * 2 * 24000
+
+
+def test_starters_are_there_and_cannot_be_changed(http):
+    starters = [v for v in http.get("/v1/audio/voices").json()["data"] if v["starter"]]
+    assert len(starters) >= 3
+    assert http.delete(f"/v1/audio/voices/{starters[0]['id']}").status_code == 403
+    names = [http.post("/v1/audio/speech", json={"input": "Hi there.", "voice": v, "model": "tts-1"}).headers["x-voice"] for v in ("alloy", "nova")]
+    assert all(n.startswith("starter-") for n in names) and names[0] != names[1]
+
+
+def test_inspect_reports_and_saves_nothing(http):
+    before = len(http.get("/v1/audio/voices").json()["data"])
+    told = http.post("/v1/audio/voices/inspect", files={"audio_sample": clip(6)}).json()
+    assert {"duration_s", "sample_rate_hz", "channels", "speech_ratio", "snr_db", "clipping_ratio", "loudness_lufs", "bandwidth_hz", "windows", "warnings"} <= set(told)
+    assert len(http.get("/v1/audio/voices").json()["data"]) == before
+
+
+def test_wav_and_pcm_headers(http):
+    ask = {"input": "Hello.", "voice": "starter-zh-high", "seed": 1}
+    pcm = http.post("/v1/audio/speech", json={**ask, "response_format": "pcm"})
+    assert pcm.headers["content-type"] == "audio/pcm" and pcm.headers["x-audio-format"] == "s16le;rate=24000;channels=1"
+    assert pcm.headers["cache-control"] == "no-store" and pcm.headers["x-accel-buffering"] == "no" and pcm.headers["x-content-type-options"] == "nosniff"
+    streamed = http.post("/v1/audio/speech", json=ask).content
+    assert streamed[:4] == b"RIFF" and struct.unpack("<I", streamed[40:44])[0] == 0xFFFFFFFF
+    assert streamed[44:] == pcm.content
+    random_seeds = {http.post("/v1/audio/speech", json={**ask, "seed": -1}).headers["x-seed"] for _ in range(3)}
+    assert len(random_seeds) == 3
+
+
+@pytest.mark.parametrize(("body", "status", "code"), [
+    ({"input": ""}, 422, "no_text"), ({"input": "😀"}, 422, "no_text"), ({"input": "x" * 5000}, 422, "too_long_text"), ({"input": "hi", "voice": "v-none"}, 404, "voice_gone"),
+    ({"input": "hi", "voice": ""}, 422, "no_voice"), ({"input": "hi", "mode": "sing"}, 422, "bad_field"), ({"input": ["hi"]}, 422, "bad_field"), ({"voice": "alloy"}, 422, "bad_field"),
+    ({"input": "hi", "speed": 10}, 422, "bad_speed"), ({"input": "hi", "response_format": "midi"}, 422, "bad_format"), ({"input": "hi", "model": "gpt-9"}, 404, "model_not_found"),
+    ({"input": "hi", "instructions": "x" * 1001}, 422, "too_long_instruction"), ({"input": "hi", "seed": "lucky"}, 422, "bad_field"), ({"input": "hi", "voice": {"name": "x"}}, 422, "no_voice")])
+def test_refusals_come_before_the_first_byte_in_one_shape(http, body, status, code):
+    answer = http.post("/v1/audio/speech", json={"voice": "starter-zh-high", **body})
+    assert answer.status_code == status and error(answer)["code"] == code
+    zh = http.post("/v1/audio/speech", json={"voice": "starter-zh-high", **body}, headers={"Accept-Language": "zh-CN,zh;q=0.9"})
+    assert any("\u4e00" <= c <= "\u9fff" for c in error(zh)["message"])
+
+
+def test_what_is_not_json_is_told_so(http):
+    for raw in (b"", b"{", b"\xff\xfe", b"[]", b"null"):
+        answer = http.post("/v1/audio/speech", content=raw, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422 and error(answer)["code"] in ("bad_json", "bad_field")
+    assert error(http.get("/v1/nothing"))["code"] == "not_found"
+
+
+def test_unknown_fields_are_ignored(http):
+    assert http.post("/v1/audio/speech", json={"input": "hi", "voice": "alloy", "stream_format": "audio", "colour": "red"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/tts/result/../../etc/passwd.wav", "/tts/result/take-00.wav", "/tts/result/%2e%2e%2fsecret.wav", "/tts/result/secret", "/tts/static/x/..%2f..%2fREADME.md",
+                                  "/v1/audio/voices/..%2f..%2fsecret/sample", "/v1/audio/voices/voice-../sample", "/tts/draft/draft-00/audio"])
+def test_nothing_a_user_sends_becomes_a_path(http, path):
+    assert http.get(path).status_code == 404
+
+
+def test_consent_is_needed(http):
+    answer = http.post("/v1/audio/voices", files={"audio_sample": clip()}, data={"name": "x"})
+    assert answer.status_code == 403 and error(answer)["code"] == "consent"
+
+
+def test_cancel_by_id_is_idempotent(studio, http):
+    with http.stream("POST", "/v1/audio/speech", json={"input": "hi", "voice": "alloy", "instructions": "seconds=60 rtf=0.5", "response_format": "pcm"}) as r:
+        job = r.headers["x-job-id"]
+        assert http.post(f"/tts/cancel/{job}").json() == {"cancelled": True}
+        with pytest.raises(Exception, match="peer closed|incomplete"):
+            r.read()
+    assert http.post(f"/tts/cancel/{job}").status_code == http.post("/tts/cancel/take-unknown").status_code == 200
+
+
+def test_service_routes(http):
+    assert [m["id"] for m in http.get("/v1/models").json()["data"]] == ["auto", "fake"]
+    metrics = http.get("/metrics").text
+    assert "cv_audio_first_byte_seconds_bucket" in metrics and "cv_streams_open" in metrics
+    health = http.get("/tts/health").json()
+    assert health["state"] == "ready" and health["engine"] == "fake" and health["rate"] == 24000
+
+
+def test_takes_come_as_a_zip_with_a_manifest(http):
+    import json
+    import zipfile
+
+    for n in range(2):
+        http.post("/v1/audio/speech", json={"input": f"Take {n}.", "voice": "alloy", "stream": False, "seed": n})
+    import time
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        z = zipfile.ZipFile(io.BytesIO(http.get("/tts/takes.zip").content))
+        if len(z.namelist()) == 3:
+            break
+    told = json.loads(z.read("manifest.json"))
+    assert [t["text"] for t in told] == ["Take 0.", "Take 1."] and all(t["file"] in z.namelist() for t in told)

@@ -1,0 +1,154 @@
+"""Lanes and admission: order of service, fairness, credit, cancel; with a hand-cranked engine instead of a clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from webui.errors import Busy, Cancelled
+from webui.studio.admission import Admission, Bucket, Buckets
+from webui.studio.job import Job
+from webui.studio.lanes import Lanes
+from webui.types import Chunk, SpeechRequest, Voice
+
+VOICE = Voice("v", "v", "en", "", "fp", 4, 0)
+
+
+class Cranked:
+    """One lane; every step is written down and, while `gate` is closed, waits."""
+
+    def __init__(self, chunks: int = 3, seconds: float = 0.5):
+        self.steps, self.gate, self.chunks, self.seconds = [], threading.Event(), chunks, seconds
+        self.gate.set()
+
+    def describe(self):
+        return SimpleNamespace(lanes=1, rtf=0.01)
+
+    def stream(self, request, prompt, lane):
+        for n in range(self.chunks):
+            self.gate.wait(10)
+            self.steps.append(request.id)
+            yield Chunk(n, np.full(int(24000 * self.seconds), 0.1, np.float32), 0, 0, n == self.chunks - 1)
+
+    def cancel(self, request_id):
+        pass
+
+
+def job(name: str, credit: int = 1 << 40, priority: int = 0) -> Job:
+    made = Job(name, SpeechRequest(name, "hello", "v", seed=1, priority=priority), "local/x", VOICE, 24000, "e", "1")
+    made.credit = credit
+    return made
+
+
+def run(engine, jobs):
+    ended, done = [], threading.Event()
+    lanes = Lanes(engine, 20)
+
+    def end(j):
+        ended.append(j.id)
+        if len(ended) == len(jobs):
+            done.set()
+    for j in jobs:
+        j.move("running")
+        lanes.add(j, None, end)
+    return lanes, ended, done
+
+
+def test_first_chunks_come_before_second_ones_and_then_the_driest_first():
+    engine = Cranked()
+    engine.gate.clear()
+    lanes, _, done = run(engine, [job("a"), job("b"), job("c")])
+    engine.gate.set()
+    assert done.wait(10)
+    assert sorted(engine.steps[:3]) == ["a", "b", "c"] and engine.steps[3:] == engine.steps[:3] * 2
+    lanes.close()
+
+
+def test_background_work_waits_for_listeners():
+    engine = Cranked()
+    engine.gate.clear()
+    lanes, ended, done = run(engine, [job("first"), job("batch", priority=5), job("now")])
+    engine.gate.set()
+    assert done.wait(10)
+    assert ended[-1] == "batch" and engine.steps[-3:] == ["batch"] * 3
+    lanes.close()
+
+
+def test_without_credit_nothing_is_computed():
+    engine, j = Cranked(chunks=100), job("a", credit=20000)
+    lanes, _, _ = run(engine, [j])
+    deadline = time.monotonic() + 5
+    while j.is_hungry and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert len(engine.steps) == 2 and not j.is_hungry, "one step covers part of the credit, the second the rest"
+    j.credit = 30000
+    lanes.poke()
+    while j.is_hungry and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(engine.steps) == 3
+    j.is_cancelled = True
+    lanes.poke()
+    while lanes.n_open and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert lanes.n_open == 0 and isinstance(j.snapshot().error, Cancelled) and len(engine.steps) == 3
+    lanes.close()
+
+
+def test_an_engine_bug_fails_its_job_only():
+    engine = Cranked()
+    good = engine.stream
+    engine.stream = lambda request, prompt, lane: iter([1]) if request.id == "bad" else good(request, prompt, lane)
+    bad, fine = job("bad"), job("fine")
+    lanes, _, done = run(engine, [bad, fine])
+    assert done.wait(10)
+    assert bad.snapshot().state == "failed" and bad.snapshot().error.code == "fault" and fine.snapshot().state == "saving"
+    lanes.close()
+
+
+def test_admission_places_refusals_and_leaving():
+    hungry, begun = [0], []
+    gate = Admission(lambda: 1, lambda: hungry[0], max_waiting=2, max_each=10)
+
+    def begin(j):
+        begun.append(j.id)
+        hungry[0] += 1
+    a, b, c, d = (job(n) for n in "abcd")
+    for j in (a, b, c):
+        gate.enter(j, begin)
+    assert begun == ["a"] and (b.snapshot().position, c.snapshot().position) == (1, 2)
+    with pytest.raises(Busy) as full:
+        gate.enter(d, begin)
+    assert full.value.retry_after_s >= 1 and gate.refused == 1
+    assert gate.leave(b) and not gate.leave(b) and c.snapshot().position == 1
+    hungry[0] -= 1
+    gate.done(a)
+    assert begun == ["a", "c"]
+
+
+def test_one_visitor_cannot_take_every_place():
+    gate = Admission(lambda: 100, lambda: 0, max_waiting=2, max_each=2)
+    for n in "ab":
+        gate.enter(job(n), lambda j: None)
+    with pytest.raises(Busy):
+        gate.enter(job("c"), lambda j: None)
+
+
+def test_token_bucket_counts_time_not_tries():
+    now = [0.0]
+    bucket = Bucket(60, clock=lambda: now[0])
+    assert [bucket.take() for _ in range(20)] == [0.0] * 20
+    assert bucket.take() == pytest.approx(1.0)
+    now[0] = 1.0
+    assert bucket.take() == 0.0
+    buckets = Buckets(3, max_keys=2)
+    buckets.check("a")
+    with pytest.raises(Busy) as slow:
+        buckets.check("a")
+    assert slow.value.retry_after_s == 20
+    buckets.check("b"), buckets.check("c")
+    buckets.check("a")  # forgotten: the table is bounded

@@ -1,0 +1,105 @@
+"""Disk: whole entries or none, a full disk leaves nothing, ids never become paths."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from webui.errors import NotFound, StorageFull
+from webui.store import Folder, TakeStore, VoiceStore
+from webui.types import Prompt, SpeechRequest, Take, Voice
+
+REQUEST = SpeechRequest("take-1", "hello", "voice-1", seed=3, segments=("hello",))
+
+
+def voice(n: int = 1, owner: str = "local") -> Voice:
+    return Voice(f"voice-{n}", f"V{n}", "en", "", "fp", 4.0, float(n), owner=owner)
+
+
+def take(n: int, owner: str = "local/a", at: float = 0.0, **kw) -> Take:
+    return Take(f"take-{n}", REQUEST, owner, "V", "fake", "1", 24000, 10, at, peaks=(0.1, 0.2), **kw)
+
+
+@pytest.mark.parametrize("entry", ["../x", "voice-../x", "", "voice-", "VOICE-1", "voice-1/..", "voice-é", "a" * 99, "voice-1\n"])
+def test_an_id_that_is_not_ours_is_not_found(tmp_path, entry):
+    with pytest.raises(NotFound):
+        Folder(tmp_path).path(entry)
+
+
+@pytest.mark.parametrize("step", ["mkdir", "write_bytes", "replace"])
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, step):
+    store = TakeStore(tmp_path)
+    store.add(take(1), b"RIFF")
+    before = sorted(p.name for p in tmp_path.rglob("*"))
+
+    def full(*a, **k):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as m:
+        m.setattr("webui.store.files.os.replace", full) if step == "replace" else m.setattr(Path, step, full)
+        with pytest.raises(StorageFull):
+            store.add(take(2), b"RIFF")
+        if step != "mkdir":
+            with pytest.raises(StorageFull):
+                store.change(store.get("take-1", "local/a"), starred=True)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == before
+    assert [t.id for t in TakeStore(tmp_path).list("local/a")] == ["take-1"] and not store.get("take-1", "local/a").starred
+
+
+def test_a_real_full_disk(tmp_path):
+    """A file larger than the process may write: the kernel's own refusal, in a child process."""
+    import subprocess
+    import sys
+    code = ("import resource,signal,sys; from pathlib import Path; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+            "from tests.unit.test_store import *\nstore = TakeStore(Path(sys.argv[1]))\n"
+            "try: store.add(take(1), b'x' * 100000)\nexcept StorageFull: print('full', [p.name for p in Path(sys.argv[1]).rglob('*')])")
+    told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert told.stdout.strip() == "full ['takes']", told.stderr
+
+
+def test_takes_survive_a_restart_and_belong_to_their_visit(tmp_path):
+    TakeStore(tmp_path).add(take(1), b"RIFF1")
+    again = TakeStore(tmp_path)
+    assert again.get("take-1", "local/a") == take(1)
+    assert again.wav_path(take(1)).read_bytes() == b"RIFF1"
+    with pytest.raises(NotFound):
+        again.get("take-1", "local/b")
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path):
+    (tmp_path / "takes" / ".new-1").mkdir(parents=True)
+    (tmp_path / "takes" / "take-9").mkdir()
+    (tmp_path / "takes" / "take-9" / "take.json").write_text("{broken")
+    assert TakeStore(tmp_path).list("local/a") == [] and not (tmp_path / "takes" / ".new-1").exists()
+
+
+def test_retention_by_age_and_number_keeps_starred_ones(tmp_path):
+    store = TakeStore(tmp_path, clock=lambda: 1000.0)
+    for n in range(1, 6):
+        store.add(take(n, at=n * 100.0, starred=n == 1), b"")
+    store.add(take(9, owner="local/b", at=999.0), b"")
+    assert store.sweep(lambda owner: 750.0, 3) == 2
+    assert [t.id for t in store.list("local/a")] == ["take-5", "take-4", "take-1"] and store.list("local/b")
+
+
+def test_voices_prompts_and_what_is_left_after_delete(tmp_path):
+    store = VoiceStore(tmp_path, tmp_path / "none")
+    store.add(voice(), b"RIFF")
+    prompt = Prompt("fake", "1", "fp", b"\n{binary}\n", ("note",))
+    store.keep_prompt(voice(), prompt)
+    again = VoiceStore(tmp_path, tmp_path / "none")
+    assert again.load_prompt(again.get("voice-1", "local"), "fake", "1") == prompt
+    assert again.load_prompt(voice(), "fake", "2") is None
+    with pytest.raises(NotFound):
+        again.get("voice-1", "user-bob")
+    again.delete(voice())
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_a_foreign_folder_among_the_voices_is_ignored(tmp_path):
+    (tmp_path / "voices" / "voice-2").mkdir(parents=True)
+    (tmp_path / "voices" / "voice-2" / "voice.json").write_text(json.dumps({"id": 5}))
+    (tmp_path / "voices" / "Holiday photos").mkdir()
+    assert VoiceStore(tmp_path, tmp_path / "none").list("local") == []
