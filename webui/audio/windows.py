@@ -76,14 +76,20 @@ def _score(clip: Clip, spectrum: Spectrum, left: float, right: float) -> int:
     points -= 9 * max(0.0, WANTED_S - 1 - length) + 2 * max(0.0, length - WANTED_S - 3)
     points -= 60 * max(0.0, 0.75 - float(speech.mean()))
     if speech.any():
-        over_noise_db = float(np.mean(level[speech])) - 10 * np.log10(float(spectrum.noise.sum()) + 1e-10)
-        points -= 1.2 * max(0.0, 22 - over_noise_db)
+        points -= 2.0 * max(0.0, 18 - float(np.mean(level[speech])) + _worst_floor_db(level))
         points -= 1.5 * max(0.0, float(np.std(level[speech])) - 8)
     sound = clip.samples[int(left * clip.rate) : int(right * clip.rate)]
     points -= 40 * min(1.0, 50 * clipped_ratio(sound))
     usual = float(np.mean(level[speech])) if speech.any() else 0.0
     points -= 12 * sum(edge > usual - 6 for edge in (level[0], level[-1]))  # begins or ends inside a word
     return int(np.clip(round(points), 0, 100))
+
+
+def _worst_floor_db(level_db: np.ndarray) -> float:
+    """The background where it is loudest: noise comes and goes within a clip. The quiet moments of each two seconds."""
+    size = round(2.0 / HOP_S)
+    starts = range(0, max(len(level_db) - size // 2, 1), size)
+    return max(float(np.percentile(level_db[i : i + size], 5)) for i in starts)
 
 
 def clipped_ratio(x: np.ndarray) -> float:

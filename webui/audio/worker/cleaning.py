@@ -11,9 +11,6 @@ from noisereduce import reduce_noise  # noqa: E402
 
 del sys.modules["torch"]
 
-import os
-
-TH,SL,TC=map(float,os.environ.get('XX','2 10 2').split())
 PIECE_S, AROUND_S = 10.0, 1.5  # work in pieces: the gate holds some six spectrograms at once
 
 

@@ -51,7 +51,7 @@ def _read_soundfile(kind, payload, gather):
         return
     with sound:
         gather.begin(sound.samplerate, sound.channels)
-        block = max(1024, 65536 // sound.channels)
+        block = max(256, 8192 // sound.channels)  # small: what a broken end spoils is one block
         while True:
             try:
                 got = sound.read(block, dtype="float32", always_2d=True)

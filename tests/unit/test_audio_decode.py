@@ -1,0 +1,111 @@
+"""Does every kind of sound file come out as the sound that went in?"""
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.voice_like import container_of, file_of, voice_like
+from webui.audio import Clip, close_decoder, decode, decoder_children, resample
+from webui.audio.sniff import sniff
+from webui.errors import BadInput
+
+VOICE = voice_like(2.0)
+
+
+def likeness(a, b):
+    n = min(len(a), len(b))
+    spectra = [np.abs(np.fft.rfft(x[:n])) for x in (a, b)]
+    return float(np.dot(*spectra) / np.sqrt(np.dot(spectra[0], spectra[0]) * np.dot(spectra[1], spectra[1])))
+
+
+@pytest.mark.parametrize(
+    "form, kind",
+    [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("WAV", "ULAW"), ("AIFF", "PCM_24"), ("FLAC", "PCM_16"), ("MP3", "MPEG_LAYER_III"), ("OGG", "VORBIS"), ("OGG", "OPUS")],
+)
+def test_soundfile_formats(form, kind):
+    clip = decode(file_of(VOICE, form=form, kind=kind))
+    assert clip.rate == VOICE.rate and clip.channels == 1
+    assert abs(clip.duration_s - 2.0) < 0.1
+    assert likeness(clip.samples, VOICE.samples) > 0.97
+
+
+@pytest.mark.parametrize("form, codec, rate", [("webm", "libopus", 48000), ("mp4", "aac", 44100), ("adts", "aac", 44100)])
+def test_what_browsers_record(form, codec, rate):
+    clip = decode(container_of(VOICE, form, codec, rate))
+    assert clip.rate == rate and abs(clip.duration_s - 2.0) < 0.1
+    assert likeness(clip.samples, resample(VOICE.samples, VOICE.rate, rate)) > 0.9
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
+def test_rates_are_kept(rate):
+    assert decode(file_of(np.sin(np.arange(rate) * 0.1), rate)).rate == rate
+
+
+@pytest.mark.parametrize("rate", [96000, 192000])
+def test_high_rates_come_down_to_48_khz_and_the_card_still_knows(rate):
+    clip = decode(file_of(0.5 * np.sin(2 * np.pi * 440 * np.arange(rate) / rate), rate))
+    assert (clip.rate, clip.source_hz, len(clip.samples)) == (48000, rate, 48000)
+    assert np.argmax(np.abs(np.fft.rfft(clip.samples))) == 440
+
+
+def test_channels_that_cancel_do_not_vanish():
+    clip = decode(file_of(np.stack([VOICE.samples, -VOICE.samples], axis=1), VOICE.rate, kind="FLOAT"))
+    assert clip.channels == 2
+    np.testing.assert_array_equal(np.abs(clip.samples), np.abs(VOICE.samples))
+
+
+def test_one_silent_channel_costs_no_level():
+    clip = decode(file_of(np.stack([np.zeros_like(VOICE.samples), VOICE.samples], axis=1), VOICE.rate, kind="FLOAT"))
+    np.testing.assert_array_equal(clip.samples, VOICE.samples)
+
+
+def test_two_speakers_on_two_channels_are_both_heard():
+    left, right = VOICE.samples, voice_like(2.0, seed=5, f0_hz=220).samples
+    clip = decode(file_of(np.stack([left, right], axis=1), VOICE.rate, kind="FLOAT"))
+    np.testing.assert_allclose(clip.samples, (left + right) / 2, atol=1e-6)
+
+
+def test_broken_floats_are_cleaned_and_wild_ones_scaled():
+    wild = VOICE.samples.copy() * 30000
+    wild[[100, 2000]] = np.nan, np.inf
+    clip = decode(file_of(wild, VOICE.rate, kind="FLOAT"))
+    assert np.isfinite(clip.samples).all() and 0.99 < np.abs(clip.samples).max() <= 1.0
+
+
+def test_all_broken_floats_are_refused():
+    with pytest.raises(BadInput) as e:
+        decode(file_of(np.full(24000, np.nan, np.float32), 24000, kind="FLOAT"))
+    assert e.value.code == "bad_audio"
+
+
+def test_a_file_that_breaks_off_gives_what_it_has():
+    whole = file_of(VOICE, form="FLAC")
+    clip = decode(whole[: len(whole) * 2 // 3])
+    assert 0.8 < clip.duration_s < 1.7
+
+
+def test_content_counts_not_the_order_of_tags():
+    mp3 = file_of(VOICE, form="MP3", kind="MPEG_LAYER_III")
+    tag = b"ID3\x04\0\0" + bytes([0, 0, 1, 0]) + b"\0" * 128
+    assert sniff(tag + mp3) == "mp3"
+    assert abs(decode(tag + mp3).duration_s - 2.0) < 0.1
+
+
+def test_many_at_once_get_their_own_sound_and_leave_one_standby():
+    clips = [Clip(np.full(2400, k / 100, np.float32), 24000) for k in range(1, 13)]
+    got = {}
+
+    def work(k, clip):
+        got[k] = decode(file_of(clip, kind="FLOAT")).samples
+
+    threads = [threading.Thread(target=work, args=item) for item in enumerate(clips)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for k, clip in enumerate(clips):
+        np.testing.assert_array_equal(got[k], clip.samples)
+    assert decoder_children() == 1
+    close_decoder()
+    assert decoder_children() == 0
