@@ -33,6 +33,12 @@
     const why = !window.isSecureContext || !navigator.mediaDevices ? "ref.mic.insecure" : KK.micDenied ? "ref.mic.denied" : "";
     root.innerHTML = `<p class="kk kk-inline kk-micline"${why ? ' data-tone="warn" role="status"' : ""}>${KK.esc(t(why || "ref.read"))}</p>`;
   };
+  const MAX_S = 30;
+  let limit = 0;                                                               // a recording ends by itself
+  document.addEventListener("click", e => {
+    if (!e.target.closest?.("#kk-ref .record-button")) return;
+    clearTimeout(limit); limit = setTimeout(() => { const b = document.querySelector("#kk-ref .stop-button"); if (b?.offsetParent) b.click(); }, MAX_S * 1000);
+  });
   document.addEventListener("click", e => { const b = e.target.closest?.("#kk-ref .source-selection button"); if (b) { document.documentElement.dataset.mic = b === source(1) ? "on" : "off"; } });
   if (navigator.mediaDevices?.getUserMedia) {
     const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);

@@ -8,6 +8,7 @@
   KK.voices = () => live.picker?.data || [];
   KK.voiceName = v => (KK.lang === "zh" && v.name_zh) || v.name;
   const starters = () => KK.voices().filter(v => v.starter);
+  const starter = () => known(KK.pick.starter, starters()) || starters().find(v => v.language === KK.lang) || starters()[0];
   KK.pick = { saved: store.get("voice"), starter: store.get("starter") };
   const known = (id, list) => list.find(v => v.id === id) || null;
   KK.source = () => KK.chosen("kk-source", "new");
@@ -15,13 +16,13 @@
   /* The chosen voice: {id, draft} of a clip, a saved voice, or a starter; null when there is none. With no clip in, the sample voice that the
      empty card names stands in, so that the first click on a fresh page already speaks. */
   KK.voiceNow = () => {
-    if (mode() === "preset") { const v = known(KK.pick.starter, starters()) || starters()[0]; return v ? { id: v.id, voice: v } : null; }
-    if (KK.source() === "saved") { const v = known(KK.pick.saved, KK.voices()); return v ? { id: v.id, voice: v } : null; }
+    const as = v => (v ? { id: v.id, voice: v } : null);
+    if (mode() === "preset") return as(starter());
+    if (KK.source() === "saved") return as(known(KK.pick.saved, KK.voices()) || KK.voices().find(v => !v.starter) || starter());
     const d = KK.draft();
     if (d) return { id: d.id, draft: d };
     if (live.health?.data?.error || live.health?.busy) return null;
-    const v = known(KK.pick.starter, starters()) || starters()[0];
-    return v ? { id: v.id, voice: v } : null;
+    return as(starter());
   };
   KK.voiceId = () => KK.voiceNow()?.id ?? null;
   KK.useVoice = id => {
@@ -87,9 +88,12 @@
   const NAMES = ["mode", "text", "instruct", "speed", "seed", "random", "language", "profile"];
   let pending = null;
   /* Gradio's own client event carries the values back into the widgets, whatever kind they are. */
-  KK.put = values => { pending = values; live.form?.trigger("restore", {}); };
-  KK.restored = (...now) => { const v = pending || {}; pending = null; if ("speed" in v) when_text(); return NAMES.map((n, i) => v[n] ?? now[i]); };
-  const when_text = () => setTimeout(() => { document.dispatchEvent(new CustomEvent("kk:text")); document.dispatchEvent(new CustomEvent("kk:mode")); }, 60);
+  KK.put = values => { pending = { ...pending, ...values }; live.form?.trigger("restore", {}); };
+  KK.putUnseen = (id, value) => { if (id === "kk-seed") KK.put({ seed: value }); };
+  acts.dice = () => KK.put({ seed: String(Math.floor(Math.random() * 2 ** 31)), random: false });
+  document.addEventListener("input", e => { if (e.isTrusted && e.target.closest?.("#kk-seed")) KK.put({ seed: e.target.value, random: false }); });   // a seed typed by hand is meant
+  KK.restored = (...now) => { const v = pending || {}; pending = null; if ("text" in v) settle(); return NAMES.map((n, i) => v[n] ?? now[i]); };
+  const settle = () => setTimeout(() => { document.dispatchEvent(new CustomEvent("kk:text")); document.dispatchEvent(new CustomEvent("kk:mode")); }, 60);
   KK.keep = (...now) => { const v = Object.fromEntries(NAMES.map((n, i) => [n, now[i]])); delete v.text; store.set("form", JSON.stringify(v)); };
   const remember = () => store.set("text", field("kk-text")?.value || "");
   let soon = 0;
@@ -113,5 +117,10 @@
     if (what === "keys") store.set("keys", on ? "on" : "off");
     if (what === "motion") { store.set("motion", on ? "less" : "full"); KK.paintMotion(); }
   };
-  KK.settingsNow = (...server) => [KK.lang, KK.themeNow(), KK.settings.autoplay, store.get("motion") === "less", store.get("keys") !== "off", ...server];
+  KK.settingsNow = (keep, label) => [KK.lang, KK.themeNow(), KK.settings.autoplay, store.get("motion") === "less", store.get("keys") !== "off", store.get("keep") ?? keep, (store.get("label") ?? (label ? "on" : "off")) === "on"];
+  const tell = () => live.form?.trigger("privacy", { days: Number(store.get("keep") ?? KK_FACTS.keep_days), label: store.get("label") !== "off" });
+  KK.setPrivacy = (what, v) => { store.set(what, what === "label" ? (v ? "on" : "off") : v); tell(); };
+  document.addEventListener("kk:ready", () => { if (store.get("keep") !== null || store.get("label") !== null) tell(); });
+  const show = () => live.form?.trigger("settings", {});
+  document.addEventListener("kk:ready", show); document.addEventListener("kk:lang", show); document.addEventListener("kk:themed", show);
 })();

@@ -59,7 +59,7 @@ window.KK ??= (() => {
   // ---- Gradio fields, by elem_id ------------------------------------------------------------------------
   const field = id => document.querySelector(`#${id} textarea, #${id} input:not([type=range])`);
   function setField(id, value) {
-    const el = field(id); if (!el) return;
+    const el = field(id); if (!el) return KK.putUnseen?.(id, value);         // Gradio draws what lies in a closed fold only when it opens
     Object.getOwnPropertyDescriptor(Object.getPrototypeOf(el), "value").set.call(el, value);
     el.dispatchEvent(new Event("input", { bubbles: true }));
   }
@@ -100,7 +100,6 @@ window.KK ??= (() => {
   });
   const toText = () => { if (!field("kk-text")?.offsetParent) tab("speak"); when(() => field("kk-text")?.offsetParent && field("kk-text"), el => el.focus()); };
   acts.skip = (_, e) => { e.preventDefault(); toText(); };
-  acts.dice = () => setField("kk-seed", String(Math.floor(Math.random() * 2 ** 31)));
 
   return { t, said, esc, ico, mac, store, query, root, mount, draw, parts, live, acts, send, field, setField, chosen, choose, mode, setMode, when, tab, toText, translate, booting,
            get lang() { return lang; }, set lang(v) { lang = v; } };

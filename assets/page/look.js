@@ -29,7 +29,7 @@
     page.style.colorScheme = on ? "dark" : "light";
     document.dispatchEvent(new CustomEvent("kk:theme"));
   };
-  KK.setTheme = v => { query.delete("theme"); store.set("theme", v); KK.paintTheme(); draw("header"); };
+  KK.setTheme = v => { query.delete("theme"); store.set("theme", v); KK.paintTheme(); draw("header"); document.dispatchEvent(new CustomEvent("kk:themed")); };
   acts.theme = () => KK.setTheme({ system: "light", light: "dark", dark: "system" }[KK.themeNow()]);
   dark.addEventListener("change", KK.paintTheme);
 
@@ -44,11 +44,17 @@
     name("#kk-ref .source-selection button", "ref.upload"); name("#kk-ref .source-selection button", "ref.mic", 1);
     name("#kk-ref .icon-button-wrapper button", "ref.clear"); name("#kk-speed .reset-button", "adv.reset");
     document.querySelector("#kk-ref .upload-container")?.removeAttribute("aria-label");   // its visible text is the better name
-    document.querySelectorAll("#kk-ref .mic-select").forEach(s => put(s, "aria-label", t("ref.mic")));
+    name("#kk-ref .mic-select", "ref.input"); name("#kk-ref .pause-button", "ref.pause"); name("#kk-ref input[type=file]", "ref.upload");
+    for (const [q, key] of [[".record-button", "ref.rec"], [".stop-button", "ref.stop"], [".stop-button-paused", "ref.stop"], [".resume-button", "ref.resume"]]) words(document.querySelector("#kk-ref " + q), t(key));
+    const drop = document.querySelector("#kk-ref [data-testid=upload-text]"), lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
+    if (lines[0]) node(lines[0], t("ref.drop")); if (lines[1]) node(lines[1], t("ref.click")); words(drop?.querySelector(".or"), t("ref.or"));
+    document.querySelectorAll("#kk-ref .icon-button-wrapper button").forEach(b => put(b, "title", t("ref.clear")));
     // labels of tabs that were never opened do not follow changeLocale: rewrite the text node Svelte owns, never replace it
     document.querySelectorAll("#kk-tabs [role=tab][data-tab-id]").forEach(b => { const s = t("tab." + b.dataset.tabId); if (b.firstChild && b.firstChild.data !== s) b.firstChild.data = s; });
     document.querySelectorAll(".kk-adv > button.label-wrap").forEach(b => put(b, "aria-expanded", String(b.classList.contains("open"))));
   }
+  const node = (n, s) => { if (n.data.trim() !== s) n.data = s; };                // the text node Svelte owns: rewritten, never replaced
+  const words = (el, s) => { const n = el && [...el.childNodes].find(c => c.nodeType === 3 && c.data.trim()); if (n) node(n, s); };
   const put = (el, k, v) => { if (el.getAttribute(k) !== v) el.setAttribute(k, v); };
   KK.nameGroups = nameGroups;
   document.addEventListener("click", e => { if (e.target.closest?.(".label-wrap, [role=tab]")) requestAnimationFrame(nameGroups); });

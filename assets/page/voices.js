@@ -15,7 +15,7 @@
     if (data?.fault) { KK.toast(said(data.fault)); live.picker.data = live.picker.last || []; }
     live.picker.last = live.picker.data;
     if (data?.saved) { live.picker.data = live.picker.last = data.list; saved(data.saved); return; }
-    const preset = KK.mode() === "preset", all = KK.voices().filter(v => !preset || v.starter), list = all.filter(v => match(v, query.picker)), now = preset ? KK.voiceId() : KK.pick.saved;
+    const preset = KK.mode() === "preset", all = KK.voices().filter(v => !preset || v.starter), list = all.filter(v => match(v, query.picker)), now = preset || KK.source() === "saved" ? KK.voiceId() : null;
     const at = Math.max(0, list.findIndex(v => v.id === now));
     root.innerHTML = `<div class="kk kk-picker">${search("picker", all.length)}${list.length ? `<div class="kk-picklist" role="radiogroup" aria-label="${esc(t(preset ? "mode.preset" : "voice.saved"))}">${list.map((v, i) => `<div class="kk-pickrow"><button type="button" role="radio" class="kk-pick" aria-checked="${v.id === now}" tabindex="${i === at ? 0 : -1}" data-do="use" data-id="${esc(v.id)}"><span class="kk-face" aria-hidden="true">${esc(KK.voiceName(v)[0])}</span><span><b>${esc(KK.voiceName(v))}</b>${tag(v)}<small class="kk-num">${esc(line(v))}</small></span></button>${playb(v)}</div>`).join("")}</div>` : none(query.picker)}</div>`;
     document.documentElement.toggleAttribute("data-nostarters", !KK.voices().some(v => v.starter));
@@ -41,7 +41,7 @@
     const name = KK.voiceName(v), mine = !v.starter, id = esc(v.id);
     if (ui.ask === v.id) return `<li class="kk-voice"><p class="kk-ask" role="alert">${esc(t("vo.del.ask", { n: name }))}</p><div class="kk-row"><button type="button" class="kk-b2 kk-danger" data-do="dropvoice" data-id="${id}">${esc(t("vo.del"))}</button><button type="button" class="kk-b2" data-do="keepvoice" data-id="${id}">${esc(t("vo.keep"))}</button></div></li>`;
     const head = ui.edit === v.id ? `<form data-rename="${id}"><input type="text" id="kk-rename" maxlength="60" value="${esc(v.name)}" aria-label="${esc(t("vo.newname"))}"><button type="submit" class="kk-b2">${esc(t("vo.ok"))}</button></form>` : `<h3>${esc(name)} ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
-    const use = KK.pick.saved === v.id && KK.source() === "saved";
+    const use = KK.voiceId() === v.id;
     return `<li class="kk-voice"><span class="kk-face" aria-hidden="true">${esc(name[0])}</span><div>${head}</div><div class="kk-row"><button type="button" class="kk-b2" data-do="use" data-id="${id}" aria-label="${esc(t("vo.use") + " " + name)}">${esc(t(use ? "vo.chosen" : "vo.use"))}</button>${playb(v)}<a class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(v.id)}/sample" download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>${mine ? `<button type="button" class="kk-iconb" data-do="editvoice" data-id="${id}" aria-label="${esc(t("vo.rename") + " " + name)}">${ico("pen")}</button><button type="button" class="kk-iconb" data-do="askvoice" data-id="${id}" aria-label="${esc(t("vo.del") + " " + name)}">${ico("bin")}</button>` : ""}</div></li>`;
   }
   const redraw = focus => { KK.draw("voices"); if (focus) live.voices.root.querySelector(focus)?.focus(); };

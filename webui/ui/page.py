@@ -22,7 +22,7 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
     with gr.Blocks(title="开口 Kaikou", analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
         with gr.Column(elem_id="kk-app"):
             w: dict[str, gr.components.Component] = {"header": part("header", studio.status(), elem_id="kk-head"),
-                                                     "form": part("form", events=("restore", "settings"), elem_id="kk-form")}
+                                                     "form": part("form", events=("restore", "settings", "privacy"), elem_id="kk-form")}
             with gr.Tabs(elem_id="kk-tabs", overflow_behavior="wrap"):
                 w |= speak.tab()
                 voices.tab()
@@ -36,7 +36,7 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
 
         blocks.load(load, outputs=[w["header"], w["picker"], w["takes"]], show_progress="hidden", api_visibility="private")
     blocks.queue(default_concurrency_limit=8, max_size=256)
-    facts = {"version": version, "share": settings.server.share, "lang": settings.server.lang, "max_text": MAX_TEXT, **studio.limits()}
+    facts = {"version": version, "share": settings.server.share, "lang": settings.server.lang, "max_text": MAX_TEXT, "keep_days": settings.privacy.keep_takes_days, **studio.limits()}
     page = {"theme": theme(), "head": head(settings.paths.assets, facts), "i18n": i18n(), "footer_links": [], "run_history": False, "ssr_mode": False}
     return blocks, page
 

@@ -44,14 +44,16 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
 
 
 def wire(studio, w: dict[str, gr.components.Component]) -> None:
-    def keep(days: str, request: gr.Request) -> None:
-        studio.takes.keep(owner_of(request), int(days))
+    """The studio holds these two per visit, in memory; the browser remembers them and says them again when a page opens."""
 
-    def label(on: bool, request: gr.Request) -> None:
-        studio.takes.label(owner_of(request), bool(on))
+    def privacy(event: gr.EventData, request: gr.Request) -> None:
+        wish, owner = event._data, owner_of(request)
+        studio.takes.keep(owner, int(wish["days"]))
+        studio.takes.label(owner, wish["label"] is True)
 
-    w["keep"].input(keep, inputs=[w["keep"]], **QUIET)
-    w["label"].input(label, inputs=[w["label"]], **QUIET)
-    own = [w[n] for n in ("set_lang", "set_theme", "autoplay", "motion", "keys")]
-    # what this browser remembers, put into the widgets; they are drawn when the tab opens, so it is asked for then and at each language switch
-    w["form"].settings(None, outputs=own, js="() => KK.settingsNow()", api_visibility="private")
+    w["form"].privacy(privacy, **QUIET)
+    for box, what in ((w["keep"], "keep"), (w["label"], "label")):
+        box.input(None, inputs=[box], js=f"(v) => {{ KK.setPrivacy('{what}', v); }}", api_visibility="private")
+    # what this browser remembers, put into the widgets: at start and whenever the header's own switches change it
+    own = [w[n] for n in ("set_lang", "set_theme", "autoplay", "motion", "keys", "keep", "label")]
+    w["form"].settings(None, inputs=own[-2:], outputs=own, js="(...now) => KK.settingsNow(...now)", api_visibility="private")

@@ -59,7 +59,7 @@ def text_card() -> dict[str, gr.components.Component]:
                                        label=T("adv.lang"), elem_id="kk-language", interactive=True)
             profile = gr.Radio([(T(f"adv.hop.{p}"), p) for p in PROFILES], value="fast", label=T("adv.hop"), info=T("adv.hop.info"),
                                elem_classes=["kk-seg", "kk-sm"], elem_id="kk-hop", interactive=True)
-    dice.click(None, js="() => KK.rollSeed()", api_visibility="private")
+    dice.click(None, js="() => KK.acts.dice()", api_visibility="private")
     return {"mode": mode, "text": text, "instruct": instruct, "speed": speed, "seed": seed, "random": random, "language": language, "profile": profile}
 
 
