@@ -52,11 +52,12 @@ def test_a_big_body_is_cut_while_it_is_read(studio):
             assert http.post(path, content=big).status_code == 413
 
             def endless():
+                yield b'--y\r\nContent-Disposition: form-data; name="audio_sample"; filename="x"\r\n\r\n'
                 for _ in range(400):
                     yield b"y" * (64 << 10)
             try:
                 form = {"Content-Type": "multipart/form-data; boundary=y"} if "voices" in path else {}
-                assert http.post(path, content=endless(), headers=form).status_code in (413, 422)
+                assert http.post(path, content=endless(), headers=form).status_code == 413
             except httpx.TransportError:
                 pass  # the server hung up on the flood: as good
 
