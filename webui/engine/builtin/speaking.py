@@ -104,8 +104,8 @@ class Saying:
 class Stream:
     """Blocks of one request. `step()` gives (samples float32 (n,), segment index, last, stage seconds)."""
 
-    def __init__(self, speaker: Speaker, voice: Voice, order: Order):
-        self._speaker, self._voice, self._order = speaker, voice, order
+    def __init__(self, speaker: Speaker, voice: Voice, order: Order, blocks_s: tuple[float, ...] = BLOCKS_S):
+        self._speaker, self._voice, self._order, self._blocks_s = speaker, voice, order, blocks_s
         style = read(order.instruction)
         self._style = style
         self._clock: dict[str, float] = {}
@@ -149,7 +149,7 @@ class Stream:
         self._synthesizer.restart()
         done = 0
         while True:
-            want = int(BLOCKS_S[min(self._blocks, len(BLOCKS_S) - 1)] / HOP_S)
+            want = int(self._blocks_s[min(self._blocks, len(self._blocks_s) - 1)] / HOP_S)
             f0, log_power = saying.frames(max(0, done - CONTEXT), done + want + want // 3 + CONTEXT)
             if saying.count is not None:
                 if saying.count == 0:
