@@ -1,0 +1,228 @@
+"""How numbers, dates, money, units and symbols are said, in Chinese and in English."""
+
+import pytest
+
+from webui.text.clean import clean
+from webui.text.numerals import en_cardinal, en_ordinal, en_year, zh_cardinal
+from webui.text.prepare import normalise
+
+CHINESE = """
+2026年 | 二零二六年
+1998年到2003年 | 一九九八年到二零零三年
+1998-2003年 | 一九九八到二零零三年
+98年5月 | 九八年五月
+这1000年前的事 | 这一千年前的事
+２０２６年１１月 | 二零二六年十一月
+2024-05-06 | 二零二四年五月六日
+2024/5/6 | 二零二四年五月六日
+12/05 | 十二月五日
+90后 | 九零后
+20世纪90年代 | 二十世纪九十年代
+3:30 | 三点三十分
+下午2:05 | 下午两点零五分
+15:05:30 | 十五点零五分三十秒
+３：３０见 | 三点三十分见
+3:30pm | 下午三点三十分
+8:00 | 八点
+比分3:2 | 比分三比二
+比分是21:15 | 比分是二十一比十五
+16:9 | 十六比九
+13812345678 | 幺三八幺二三四五六七八
+打010-12345678 | 打零幺零幺二三四五六七八
+拨打12345 | 拨打幺二三四五
+400-800-8888 | 四零零八零零八八八八
++86 138 1234 5678 | 加八六幺三八幺二三四五六七八
+客服10086 | 客服幺零零八六
+验证码是1024 | 验证码是幺零二四
+007 | 零零七
+3.14 | 三点一四
+0.5 | 零点五
+-5 | 负五
+100000 | 十万
+1,234,567 | 一百二十三万四千五百六十七
+1，234，567 | 一百二十三万四千五百六十七
+12345.678 | 一万二千三百四十五点六七八
+10001 | 一万零一
+100010001 | 一亿零一万零一
+20260 | 两万零二百六十
+12345678901234567890 | 一二三四五六七八九零一二三四五六七八九零
+50% | 百分之五十
+50％ | 百分之五十
+-3.5% | 负百分之三点五
+3%-5% | 百分之三到百分之五
+3-5% | 百分之三到百分之五
+5‰ | 千分之五
+¥12.5 | 十二点五元
+￥12.50元 | 十二点五元
+$3.50 | 三点五美元
+$3亿 | 三亿美元
+€20 | 二十欧元
+¥2 | 两元
+-5°C | 零下五摄氏度
+36.5℃ | 三十六点五摄氏度
+90°角 | 九十度角
+10km | 十公里
+2kg | 两千克
+120km/h | 一百二十公里每小时
+200㎡ | 两百平方米
+5 m² | 五平方米
+1/2 | 二分之一
+½ | 二分之一
+1½ | 一又二分之一
+2-3个 | 两到三个
+5~10元 | 五到十元
+5—10公里 | 五到十公里
+2个 | 两个
+12个 | 十二个
+第2个 | 第二个
+2月 | 二月
+2年级 | 二年级
+我有2万元 | 我有两万元
+1+1=2 | 一加一等于二
+5-3=2 | 五减三等于二
+3×4 | 三乘四
+x² | x的平方
+10^5 | 十的五次方
+1.5e3 | 一点五乘以十的三次方
+GPT-4 | GPT-四
+ISO9001 | ISO九零零一
+5G网络 | 五G网络
+v1.2.3 | v一点二点三
+192.168.1.1 | 一九二点一六八点一点一
+A/B测试 | A B测试
+他/她 | 他、她
+No.1 | 第一
+#3 | 三号
+R&D | R和D
+a@b.com | a艾特b点com
+看https://www.kaikou.cn/a1/ | 看www点kaikou点cn斜杠a一
+气温-5°C，涨了3.5%。 | 气温零下五摄氏度，涨了百分之三点五。
+我用iPhone 15 Pro拍照 | 我用iPhone 十五 Pro拍照
+他说 I have 3 dogs and 2 cats 然后笑了 | 他说 I have three dogs and two cats 然后笑了
+"""
+
+ENGLISH = """
+It costs $3.50. | It costs three dollars and fifty cents.
+$1 | one dollar
+$0.99 | ninety nine cents
+$1,000,000 | one million dollars
+$5 million | five million dollars
+$2.5bn | two point five billion dollars
+€20 | twenty euros
+£5.99 | five pounds and ninety nine pence
+50% | fifty percent
+3-5% | three to five percent
+3.14 | three point one four
+.5 | point five
+-5°C | minus five degrees Celsius
+1°F | one degree Fahrenheit
+3:30 | three thirty
+3:05 pm | three oh five P M
+8:00 | eight o'clock
+at 9 a.m. today | at nine A M today
+at 9 a.m. | at nine A M.
+12/05 | December fifth
+12/05/2024 | December fifth, twenty twenty four
+25/12/2024 | December twenty fifth, twenty twenty four
+2024-05-06 | May sixth, twenty twenty four
+May 5, 2024 | May fifth, twenty twenty four
+5 May 2024 | fifth of May, twenty twenty four
+Sept. 3 | September third
+in 1999 | in nineteen ninety nine
+in 2026 | in twenty twenty six
+1990-1995 | nineteen ninety to nineteen ninety five
+the 90s | the nineties
+the 1990s | the nineteen nineties
+1905 | nineteen oh five
+1001 | one thousand one
+2,500 | two thousand five hundred
+007 | zero zero seven
+10km | ten kilometers
+1 km | one kilometer
+60 mph | sixty miles per hour
+16GB | sixteen gigabytes
+5 m² | five square meters
+1/2 | one half
+3/4 | three quarters
+2/3 | two thirds
+1½ cups | one and a half cups
+21st | twenty first
+2-3 | two to three
+5~10 | five to ten
+Call 555-1234 | Call five five five, one two three four
+(415) 555-0199 | four one five, five five five, zero one nine nine
++1 415 555 0199 | plus one, four one five, five five five, zero one nine nine
+A/B test | A B test
+R&D | R and D
+C++ and C# | C plus plus and C sharp
+#1 | number one
+No. 5 | number five
+1+1=2 | one plus one equals two
+3x4 | three by four
+x² | x squared
+GPT-4 | GPT-four
+ISO9001 | ISO nine zero zero one
+B2B | B two B
+v1.2.3 | v one point two point three
+6'2" tall | six foot two tall
+Mr. Smith vs. Dr. Jones | Mister Smith versus Doctor Jones
+the U.S. army | the U S army
+e.g. this | for example this
+a@b.com | a at b dot com
+see https://www.kaikou.cn/a1/ | see www dot kaikou dot cn slash a one
+don’t | don't
+"""
+
+
+def cases(table):
+    return [pytest.param(*(part.strip() for part in line.split(" | ")), id=line.split(" | ")[0]) for line in table.strip().splitlines()]
+
+
+@pytest.mark.parametrize(("written", "said"), cases(CHINESE))
+def test_chinese_reading(written, said):
+    assert normalise(clean(written), "zh") == said
+
+
+@pytest.mark.parametrize(("written", "said"), cases(ENGLISH))
+def test_english_reading(written, said):
+    assert normalise(clean(written), "en") == said
+
+
+@pytest.mark.parametrize("sentence", ["今天天气真好。", "他说：“走吧！”", "Hello, world!", "It's a well-known song.", "“Quoted,” he said."])
+def test_plain_text_is_left_as_it_is(sentence):
+    assert normalise(sentence, "zh") == normalise(sentence, "en") == sentence
+
+
+def test_other_languages_keep_their_digits_for_their_engine():
+    assert normalise("100円です", "ja") == "100円です"
+
+
+def test_whole_numbers_match_a_second_way_of_counting():
+    digits = {c: i for i, c in enumerate("零一二三四五六七八九")} | {"两": 2}
+    units = {"十": 10, "百": 100, "千": 1000}
+
+    def value(words):
+        total = group = digit = 0
+        for c in words:
+            if c in digits:
+                digit = digits[c]
+            elif c in units:
+                group, digit = group + (digit or 1) * units[c], 0
+            else:
+                total, group, digit = (total + group + digit) * {"万": 10**4, "亿": 10**8}[c], 0, 0
+        return total + group + digit
+
+    for n in [*range(0, 3000, 7), 10000, 10010, 100100, 205000, 1000001, 20000000, 99999999]:
+        assert value(zh_cardinal(str(n))) == n, n
+
+
+@pytest.mark.parametrize(("digits", "said"), [("0", "zero"), ("19", "nineteen"), ("100", "one hundred"), ("1000021", "one million twenty one")])
+def test_english_cardinals(digits, said):
+    assert en_cardinal(digits) == said
+
+
+def test_english_ordinals_and_years():
+    assert [en_ordinal(n) for n in ("1", "12", "20", "101")] == ["first", "twelfth", "twentieth", "one hundred first"]
+    assert [en_year(y) for y in ("1066", "1900", "2000", "2005", "2026")] == [
+        "ten sixty six", "nineteen hundred", "two thousand", "two thousand five", "twenty twenty six",
+    ]  # fmt: skip

@@ -1,0 +1,27 @@
+"""Event tags in a text: [laughter], [breath], <strong>..</strong>. Knows their shape and the names in use; which ones work is the engine's word."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+EVENTS = (
+    "[breath]", "[quick_breath]", "[laughter]", "[cough]", "[sigh]", "[clucking]", "[hissing]", "[lipsmack]", "[noise]",
+    "[vocalized-noise]", "[accent]", "[mn]", "<strong>", "</strong>", "<laughter>", "</laughter>",
+)  # fmt: skip
+TAG = re.compile(r"\[[a-z][a-z_-]{0,19}\]|</?[a-z][a-z_-]{0,19}>")
+
+
+def unknown_tags(text: str, known: tuple[str, ...]) -> list[str]:
+    """Tags in `text` that are not in `known`, each once, in order of appearance."""
+    return list(dict.fromkeys(tag for tag in TAG.findall(text) if tag not in known))
+
+
+def suggest(tag: str, known: tuple[str, ...]) -> str | None:
+    """The known tag that was probably meant, or None."""
+    return next(iter(difflib.get_close_matches(tag, known, n=1, cutoff=0.6)), None)
+
+
+def strip_tags(text: str, known: tuple[str, ...]) -> str:
+    """`text` without the event tags that the engine does not know; a word in brackets that is no event stays and is read."""
+    return TAG.sub(lambda m: " " if m[0] in EVENTS and m[0] not in known else m[0], text)
