@@ -12,7 +12,7 @@ from dataclasses import dataclass
 PAUSE_SENTENCE_S, PAUSE_COMMA_S, PAUSE_SWITCH_S = 0.24, 0.12, 0.03
 MAX_WIDE, MAX_NARROW = 36, 110  # letters in one utterance: bounds the work before the next block
 LATIN_VOICES = ("en", "de", "es", "fr", "it")
-_END = re.compile(r"(?<=[。！？!?；;…\n])(?=[^。！？!?；;…”’」』）)])|(?<=[.])\s+(?=[^a-zа-я])")
+_END = re.compile(r"(?<=[。！？!?；;…\n])(?=[^。！？!?；;…”’」』）)])|(?<=[。！？!?…][”’」』）)])(?=.)|(?<=[.])\s+(?=[^a-zа-я])")
 _COMMA = re.compile(r"(?<=[，、：:])(?=.)|(?<=,)\s+")
 _SPOKEN_SYMBOLS = "°℃℉№™®©"
 

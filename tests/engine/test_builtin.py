@@ -1,0 +1,256 @@
+"""The built-in voice through its engine: what is heard, what is kept, and what happens when a worker dies or falls silent."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engine.builtin_setup import ask, clip, engine, prompt, whole
+from webui.engine.builtin import BuiltinEngine
+from webui.engine.builtin import lane as lane_module
+from webui.errors import BadInput, Cancelled, EngineFault, EngineStalled, NotReady
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = "一二三四五六七八九十" * 20
+
+
+def open_streams() -> int:
+    return sum(c["streams"] for c in engine().counts())
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("今天天气很好。", "auto"), ("你好呀，食咗饭未？", "yue"), ("Good morning to you.", "auto"), ("こんにちは、きょうはいいてんきです。", "auto"),
+     ("안녕하세요, 반갑습니다.", "auto"), ("Доброе утро, друзья.", "auto"), ("我用 iPhone 打电话给 Tom。", "auto"), ("Hello 你好 안녕 こんにちは", "auto"),
+     ("[[h@l'oU]] is text", "en"), ("Price: 3.50 & <b>bold</b>", "en"), ("龘靐齉 rare", "zh"), ("東京に行きます", "ja")],
+)  # fmt: skip
+def test_every_script_is_spoken(text, language):
+    sound = whole(engine().stream(ask(text, language=language), prompt()))
+    assert len(sound) > 24000 * 0.4 and 0.02 < np.abs(sound).max() <= 1.0 and np.isfinite(sound).all()
+
+
+@pytest.mark.parametrize("segments", [("😀🎉",), ("…", "😀"), ("\u200b\u0007",), ("", " ")])
+def test_what_cannot_be_said_is_a_short_silence_with_an_end(segments):
+    request = ask("x")
+    object.__setattr__(request, "segments", segments)
+    chunks = list(engine().stream(request, prompt()))
+    assert chunks[-1].last and not whole(chunks).any() and len(whole(chunks)) < 24000
+
+
+def test_a_silent_last_segment_still_ends_the_stream():
+    request = ask("x")
+    object.__setattr__(request, "segments", ("Hello.", "😀", "🎈"))
+    chunks = list(engine().stream(request, prompt()))
+    assert [c.last for c in chunks].count(True) == 1 and chunks[-1].last and whole(chunks).any()
+
+
+def test_same_samples_alone_interleaved_on_one_worker_and_after_fifty_others():
+    one = ask("The same words again, please.", seed=42)
+    alone = whole(engine().stream(one, prompt(), 0))
+    streams = [engine().stream(one, prompt(), 0)] + [
+        engine().stream(ask(t, id=t, seed=i, speed=1 + i / 10, mode="instruct", instruction=w), prompt(), 0)
+        for i, (t, w) in enumerate([("你好，世界。今天好吗？", "开心"), ("Quite another thing.", "whisper"), ("Привет!", ""), ("안녕하세요", "slow")])
+    ]
+    parts: list[list] = [[] for _ in streams]
+    live = list(range(len(streams)))
+    while live:
+        for i in list(reversed(live)):
+            chunk = next(streams[i], None)
+            live.remove(i) if chunk is None else parts[i].append(chunk)
+    assert np.array_equal(whole(parts[0]), alone)
+    for i in range(50):
+        next(engine().stream(ask(f"第{i}句。" if i % 2 else f"Sentence {i}.", id=f"n{i}", seed=i), prompt(), 0))
+    assert np.array_equal(whole(engine().stream(one, prompt(), 0)), alone)
+    assert np.array_equal(whole(engine().stream(one, prompt(), 1)), alone)
+
+
+def test_seed_voice_speed_and_instruction_change_the_sound():
+    def said(p=None, **kw):
+        return whole(engine().stream(ask("Nothing else changes.", **kw), p or prompt()))
+
+    plain = said()
+    assert not np.array_equal(plain, said(seed=1)) and not np.array_equal(plain, said(prompt("starter-en-low")))
+    assert len(said(speed=1.5)) < 0.75 * len(plain) and len(said(speed=0.75)) > 1.2 * len(plain)
+    assert np.array_equal(plain, said(instruction="开心"))  # only modes with an instruction follow it
+    assert not np.array_equal(plain, said(instruction="开心", mode="instruct"))
+
+
+def test_the_first_block_comes_before_the_work_for_the_rest():
+    before = engine().counts()[0]["spoken_samples"]
+    stream = engine().stream(ask(LONG), prompt(), 0)
+    first = next(stream)
+    after_first = engine().counts()[0]["spoken_samples"] - before
+    rest = list(stream)
+    assert len(first.samples) <= 0.4 * 24000 and after_first < 22050
+    assert sum(len(c.samples) for c in rest) > 15 * 24000 and max(len(c.samples) for c in rest) < 2 * 24000
+
+
+def test_blocks_join_without_clicks():
+    chunks = list(engine().stream(ask("A long and quiet evening on the open sea, nobody was there."), prompt("starter-zh-breathy")))
+    sound = whole(chunks)
+    steps = np.abs(np.diff(sound))
+    joins = [steps[c.start - 3 : c.start + 2].max() for c in chunks[1:]]
+    assert max(joins) < 4 * np.percentile(steps, 99)
+
+
+def test_speech_begins_at_once_and_sentences_are_parted_by_a_pause():
+    sound = whole(engine().stream(ask("你好。再见。"), prompt()))
+    loud = np.flatnonzero(np.abs(sound) > 0.01)
+    assert loud[0] < 0.012 * 24000
+    gaps = np.diff(loud)
+    assert 0.15 * 24000 < gaps.max() < 0.5 * 24000
+
+
+def test_cancel_close_and_loss_free_the_worker():
+    kept = [engine().stream(ask("Please wait for me here.", id=f"k{i}"), prompt(), i % 2) for i in range(6)]
+    for s in kept:
+        next(s)
+    assert open_streams() == 6
+    engine().cancel("k0")
+    engine().cancel("k0")
+    kept[1].close()
+    with pytest.raises(Cancelled):
+        next(kept[0])
+    assert open_streams() == 4
+    del kept[2:], s
+    gc.collect()
+    assert open_streams() == 0
+
+
+def test_cancel_from_another_thread_in_the_middle():
+    stream = engine().stream(ask(LONG, id="mid"), prompt(), 0)
+    next(stream)
+    thread = threading.Thread(target=engine().cancel, args=("mid",))
+    thread.start()
+    with pytest.raises(Cancelled):
+        for _ in range(1000):
+            next(stream)
+    thread.join()
+    assert open_streams() == 0
+
+
+def test_cancelled_before_the_first_step_never_opens():
+    stream = engine().stream(ask("Too late.", id="early"), prompt())
+    engine().cancel("early")
+    with pytest.raises(Cancelled):
+        next(stream)
+    assert next(stream, None) is None
+
+
+def test_the_same_reference_is_read_once_and_a_bad_one_refused():
+    assert engine().encode(*clip()) is engine().encode(*clip())
+    rate = 16000
+    for samples, code in [(np.zeros(rate * 3), "silent"), (clip()[0][: int(0.4 * rate)], "too_short"), (np.full(rate * 3, np.inf), "not_finite"), (np.zeros(0), "too_short")]:
+        with pytest.raises(BadInput) as error:
+            engine().encode(samples.astype(np.float32), rate)
+        assert error.value.code == code and error.value.zh.endswith("。")
+
+
+def test_noise_is_a_stated_fallback_and_hum_and_clipping_work():
+    noise = (0.1 * np.random.default_rng(0).standard_normal(48000)).astype(np.float32)
+    made = engine().encode(noise, 16000)
+    assert made.notes == ("few_voiced_frames",)
+    assert np.abs(whole(engine().stream(ask("Hello."), made))).max() > 0.02
+    samples, rate = clip()
+    hum = samples + 0.05 + 0.05 * np.sin(2 * np.pi * 50 * np.arange(len(samples)) / rate).astype(np.float32)
+    assert engine().encode(hum, rate).notes == () and engine().encode(np.clip(samples * 8, -0.6, 0.6), rate).notes == ()
+
+
+def test_the_parent_stays_light():
+    code = "import sys; from webui.engine.builtin import BuiltinEngine, understood; print([m for m in ('scipy', 'pyworld', 'torch', 'safetensors') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+@pytest.fixture
+def own():
+    made = BuiltinEngine(1, stall_s=3.0)
+    made.start()
+    yield made
+    made.close()
+    made.close()
+
+
+def test_a_worker_that_dies_fails_its_streams_by_name_and_the_next_request_works(own):
+    stream, beside = (own.stream(ask("This will be cut short, I fear.", id=i), prompt()) for i in "ab")
+    next(stream), next(beside)
+    os.kill(own._lanes[0].pid, signal.SIGKILL)
+    for lost in (stream, beside):
+        with pytest.raises(EngineFault):
+            list(lost)
+        assert next(lost, None) is None
+    assert len(whole(own.stream(ask("Still here."), prompt()))) > 10000
+
+
+def test_a_silent_worker_is_replaced(own):
+    own._lanes[0]._sock.settimeout(0.3)
+    stream = own.stream(ask("Wait."), prompt())
+    next(stream)
+    stalled = own._lanes[0].pid
+    os.kill(stalled, signal.SIGSTOP)
+    with pytest.raises(EngineStalled):
+        next(stream)
+    assert own._lanes[0].pid != stalled
+    assert len(whole(own.stream(ask("Again."), prompt()))) > 5000
+
+
+def test_closing_leaves_no_process_and_no_descriptor():
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    made = BuiltinEngine(1)
+    made.start()
+    pids = [made._lanes[0].pid, made._listener.pid]
+    made.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert not before or len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(NotReady):
+        list(made.stream(ask("No."), prompt()))
+
+
+def test_workers_end_when_the_studio_is_killed():
+    code = (
+        "import sys, os, signal\nfrom webui.engine.builtin import BuiltinEngine\n"
+        "e = BuiltinEngine(1); e.start(); print(e._lanes[0].pid, e._listener.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ended, held = socket.socketpair()
+    with ended:
+        with held:  # every descendant inherits this end; it closes when the last of them is gone
+            parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=held, text=True)
+        pids = [int(p) for p in parent.stdout.readline().split()]
+        parent.wait()
+        parent.stdout.close()
+        ended.settimeout(20)
+        while ended.recv(4096):
+            pass
+    assert len(pids) == 2
+
+
+def test_without_espeak_it_says_so():
+    made = BuiltinEngine(1, library="/nowhere/libespeak-ng.so")
+    with pytest.raises(NotReady) as error:
+        made.start()
+    assert "eSpeak" in error.value.en and made.health().state == "broken" and made.health().reason == error.value.en
+    made.close()
+
+
+def test_a_worker_that_cannot_start_is_named(monkeypatch):
+    monkeypatch.setattr(lane_module.sys, "executable", "/bin/false")
+    made = BuiltinEngine(1)
+    with pytest.raises(NotReady):
+        made.start()
+    made.close()
+
+
+def test_a_prompt_of_another_engine_is_refused():
+    other = type(prompt())("other", "9", "f", b"")
+    with pytest.raises(EngineFault):
+        engine().stream(ask("Hello."), other)

@@ -1,0 +1,131 @@
+"""The parts of the built-in voice, in this process: scripts, instructions, frames, profiles, and eSpeak's memory of earlier utterances."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.builtin_setup import clip
+from webui.engine.builtin import understood, wire
+from webui.engine.builtin.analysis import envelope
+from webui.engine.builtin.instructions import STYLES, read
+from webui.engine.builtin.profile import listen, track_pitch
+from webui.engine.builtin.script import MAX_NARROW, clean, plan, speakable
+
+
+def voices(text, language="auto"):
+    return [u.tag for u in plan(text, language)]
+
+
+def test_scripts_go_to_their_voices():
+    assert voices("今天很好。") == ["zh"] and voices("今天很好。", "yue") == ["yue"] and voices("Good day.") == ["en"]
+    assert voices("東京へいく") == ["ja"] and voices("안녕") == ["ko"] and voices("Привет") == ["ru"] and voices("Bonjour", "fr") == ["fr"]
+    assert voices("我爱 Python 语言") == ["zh"]  # its voice reads English by itself
+    assert voices("안녕 hello") == ["ko", "en"] and voices("12345", "zh") == ["zh"] and voices("12345") == ["en"]
+
+
+def test_sentences_are_parted_and_numbers_are_not():
+    assert [u.text for u in plan("It is 3.14, or so. Yes? No!")] == ["It is 3.14, or so.", "Yes?", "No!"]
+    assert [u.text for u in plan("好。真的？“当然。”他说。")] == ["好。", "真的？", "“当然。”", "他说。"]
+    assert plan("你好。")[0].pause_s > plan("안녕 hello")[0].pause_s
+
+
+def test_escapes_and_names_of_symbols_are_kept_from_espeak():
+    assert "[[" not in clean("[[[a]]") and clean("a\x00b\x1b😀c\u200d") == "ab c"
+    assert plan("😀") == [] and plan("...") == [] and plan("") == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=400))
+def test_any_text_gives_bounded_speakable_utterances_and_loses_no_letter(text):
+    plans = plan(text)
+    assert all(u.text and speakable(u.text) and len(u.text) <= MAX_NARROW and u.pause_s >= 0 and "[[" not in u.text for u in plans)
+    assert [c for c in clean(text) if c.isalnum()] == [c for u in plans for c in u.text if c.isalnum()]
+
+
+def test_instructions_in_both_languages_with_intensity_and_negation():
+    assert understood("用四川话开心地说")[0] == ["sichuan", "happy"] and understood("speak slowly and sadly")[0] == ["sad", "slow"]
+    assert understood("")[0] == [] and understood("不要太快")[0] == [] and understood("don't whisper")[0] == []
+    plain, a_little, very = (read(x).pitch_st for x in ("开心地说", "有点开心地说", "非常开心地说"))
+    assert 0 < a_little < plain < very
+    assert read("whisper").whisper and read("耳语").whisper and read("slowly").rate < 1 < read("快速").rate
+    assert {k for k in STYLES if k not in {"yue"}} >= {"sichuan", "happy", "whisper", "news"}
+
+
+def test_every_style_key_is_reachable_and_does_something():
+    chips = {
+        "sichuan": "四川话", "yue": "粤语", "dongbei": "东北话", "tianjin": "天津话", "henan": "河南话", "shaanxi": "陕西话", "shandong": "山东话",
+        "happy": "开心", "sad": "悲伤", "angry": "生气", "calm": "平静", "surprise": "惊讶", "fear": "害怕", "gentle": "温柔", "whisper": "耳语",
+        "fast": "快速", "slow": "慢速", "news": "新闻播报", "story": "讲故事",
+    }  # fmt: skip
+    assert set(chips) == set(STYLES)
+    for key, words in chips.items():
+        assert key in understood(words)[0] and read(words) != read("")
+
+
+def test_it_says_what_it_cannot():
+    for words in ("唱一首歌", "sing a song", "用上海话说", "模仿机器人", "laugh out loud", "qwertz"):
+        sentences = understood(words)[1]
+        assert sentences and all(en.endswith(".") and zh.endswith("。") for en, zh in sentences)
+    assert understood("开心")[1] == [] and understood("四川话")[1]
+
+
+def test_the_envelope_shows_formants_and_not_the_pulses():
+    rate, f0 = 24000, 200.0
+    pulses = np.zeros(rate, np.float32)
+    pulses[:: int(rate / f0)] = 1.0
+    log_power = envelope(pulses, np.arange(6000, 18000, 240), np.full(50, f0, np.float32), rate)
+    assert np.ptp(log_power[:, 10:240]) * 4.343 < 1.0  # a flat source has a flat envelope
+
+
+@pytest.mark.parametrize("hz", [75.0, 120.0, 240.0, 420.0])
+def test_pitch_is_found_over_the_range_of_speakers(hz):
+    t = np.arange(16000) / 8000
+    x = sum(np.sin(2 * np.pi * hz * k * t) / k for k in range(1, int(3500 / hz))).astype(np.float32)
+    f0, _ = track_pitch(x, np.arange(100, 300) * 0.005)
+    assert np.median(np.abs(12 * np.log2(f0 / hz))) < 0.1
+
+
+def test_profile_reads_what_the_starters_were_made_with():
+    for name, hz in (("starter-en-low", 98), ("starter-zh-high", 236), ("starter-zh-breathy", 188)):
+        assert abs(12 * np.log2(np.exp(listen(*clip(name)).log_f0) / hz)) < 0.5
+    breathy, clear = (listen(*clip(n)).breathiness[40:200].mean() for n in ("starter-zh-breathy", "starter-en-low"))
+    assert listen(*clip("starter-zh-high")).rms == pytest.approx(0.1, rel=0.2) and breathy > clear
+
+
+def test_what_was_said_before_leaves_no_trace_in_espeak(tmp_path, monkeypatch):
+    from webui.engine.builtin.espeak import Speaker
+
+    here = os.getcwd()
+    try:
+        speaker = Speaker()
+        once = {t: speaker.say(*t).samples for t in [("en", 160, "Eight quick foxes; a lazy dog?"), ("zh", 150, "你去哪里，我也去。"), ("ja", 170, "そうですね。")]}
+        for order in (("zh", "en", "ja"), ("ja", "zh", "en"), ("en", "en", "zh")):
+            for tag in order:
+                speaker.say(tag, 220, "12 3 4 五", limit_samples=3000)
+                t = next(k for k in once if k[0] == tag)
+                assert np.array_equal(speaker.say(*t).samples, once[t])
+                cut = speaker.say(*t, limit_samples=9000)
+                assert not cut.whole and np.array_equal(cut.samples, once[t][: len(cut.samples)])
+    finally:
+        os.chdir(here)
+
+
+def test_frames_survive_the_wire_and_nonsense_ends_it():
+    a, b = socket.socketpair()
+    with a, b:
+        body = np.arange(300000, dtype=np.float32)
+        sender = threading.Thread(target=wire.send, args=(a, {"声": 1}, body.data))
+        sender.start()
+        header, got = wire.receive(b)
+        sender.join()
+        assert header == {"声": 1} and np.array_equal(np.frombuffer(got, np.float32), body)
+        a.sendall(b"\xff" * 64)
+        with pytest.raises(wire.Closed):
+            wire.receive(b)
