@@ -36,13 +36,13 @@
   KK.speak = v => {
     KK.hush?.();
     const text = field("kk-text")?.value ?? v.text ?? "", who = KK.voiceNow();
-    if (!/[\p{L}\p{N}]/u.test(text)) { KK.toText(); return KK.player.start({ text: "" }); }
+    if (!/[\p{L}\p{N}]/u.test(text)) { KK.toText(); return notice("notext"); }
     if ([...text].length > KK_FACTS.max_text) { KK.toText(); return notice("failed", { why: t("err.too_long_text") }); }
-    if (!who) return KK.player.start({ text, voice: "" });
+    if (!who) { toVoice(); return notice("novoice"); }
     if (who.draft && !v.consent) return askConsent();
     const fixed = !v.random && /^\d{1,15}$/.test(String(v.seed).trim());
     remember();
-    go({ text, voice: who.id, mode: mode(), instruct: mode() === "instruct" ? v.instruct || "" : "", language: v.language, speed: +v.speed, seed: fixed ? v.seed : -1, random: !fixed, hop: v.profile,
+    go({ input: text, voice: who.id, mode: mode(), instructions: mode() === "instruct" ? v.instruct || "" : "", language: v.language, speed: +v.speed, seed: fixed ? Number(v.seed) : -1, profile: v.profile,
       transcript: who.draft ? v.transcript || "" : "", consent: !!(who.draft && v.consent) });
   };
   /* Once more, from a take: the same settings, whatever the form says now. */
@@ -60,7 +60,7 @@
   let shown = null;
   const notice = (state, info = {}) => { shown = { state, info }; KK.player.show(state, info); };
   document.addEventListener("kk:player", () => { if (shown && ["cold", "warm"].includes(KK.player.state)) { const s = shown; queueMicrotask(() => shown === s && KK.player.state !== s.state && KK.player.show(s.state, s.info)); } });
-  KK.needVoice = () => {
+  function toVoice() {
     page.voice = "open"; KK.draw("title_voice");
     if (!document.querySelector("#kk-voice")?.offsetParent) KK.tab("speak");
     KK.when(() => document.querySelector(KK.source() === "saved" ? "#kk-picker [data-do=use], #kk-picker input" : "#kk-ref .source-selection button"), el => el.focus());

@@ -31,7 +31,6 @@
   // ---- one sound at a time -------------------------------------------------------------------------------------
   const sound = new Audio(); sound.preload = "none";
   let now = { id: "", kind: "" };
-  document.addEventListener("kk:ready", () => { KK.player.hush = KK.hush; });
   KK.hush = () => { if (!sound.paused) sound.pause(); KK.listen?.stop(); };
   function play(id, kind, src) {
     if (now.id === id && now.kind === kind) { if (sound.paused) { begin(); } else sound.pause(); return; }
@@ -64,14 +63,14 @@
 
   document.addEventListener("kk:player", () => {
     const P = KK.player, p = KK.said; if (P.state !== "failed" || !p || p === failed[0]?.params) return;
-    failed = [{ id: "failed-" + Date.now(), params: p, state: "failed", error: P.info.why, text: p.text, voice: p.voice, voice_name: (v => (v ? KK.voiceName(v) : ""))(KK.voices().find(v => v.id === p.voice)), mode: p.mode, instruction: p.instruct,
-      language: p.language, speed: p.speed, seed: p.random ? "" : p.seed, n_samples: 0, sample_rate: 24000, created_at: Date.now() / 1000, peaks: [] }, ...failed].slice(0, 5);
+    failed = [{ id: "failed-" + Date.now(), params: p, state: "failed", error: P.info.why, text: p.input, voice: p.voice, voice_name: (v => (v ? KK.voiceName(v) : ""))(KK.voices().find(v => v.id === p.voice)), mode: p.mode, instruction: p.instructions,
+      language: p.language, speed: p.speed, seed: p.seed < 0 ? "" : p.seed, n_samples: 0, sample_rate: 24000, created_at: Date.now() / 1000, peaks: [] }, ...failed].slice(0, 5);
     KK.draw("takes");
   });
 
   // ---- acts ------------------------------------------------------------------------------------------------------
-  const params = k => ({ text: k.text, voice: k.voice, mode: k.mode, instruct: k.instruction, language: k.language, speed: k.speed, hop: KK.chosen("kk-hop", "fast"), transcript: "", consent: true });
-  acts.reroll = el => { const k = find(el.dataset.id); failed = failed.filter(f => f.id !== k.id); KK.draw("takes"); KK.again(k.params || { ...params(k), random: true, seed: -1 }); };
+  const params = k => ({ input: k.text, voice: k.voice, mode: k.mode, instructions: k.instruction, language: k.language, speed: k.speed, profile: KK.chosen("kk-hop", "fast"), transcript: "", consent: true });
+  acts.reroll = el => { const k = find(el.dataset.id); failed = failed.filter(f => f.id !== k.id); KK.draw("takes"); KK.again(k.params || { ...params(k), seed: -1 }); };
   acts.restore = el => {
     const k = find(el.dataset.id);
     KK.unstyle();

@@ -79,5 +79,5 @@
     if (e.target.value && KK.mode() !== "instruct") { before = KK.mode(); KK.setMode("instruct"); }
   });
 
-  parts.modehint = root => { KK.when(() => document.querySelector("#kk-mode input"), () => { root.innerHTML = `<p class="kk kk-modehint">${esc(t(`mode.${KK.mode()}.d`))}</p>`; }); };
+  parts.modehint = root => { KK.when(() => document.querySelector("#kk-mode input"), () => { root.innerHTML = `<h2 class="kk kk-vh">${esc(t("text.title"))}</h2><p class="kk kk-modehint">${esc(t(`mode.${KK.mode()}.d`))}</p>`; }); };
 })();

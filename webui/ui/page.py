@@ -14,7 +14,7 @@ from .strings import LANGUAGES, i18n, table
 from .theme import theme
 
 SCRIPTS = ("kaikou", "look", "header", "form", "health", "clip", "text", "takes", "voices")
-PLAYER = ("context", "stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
+PLAYER = ("stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
 
 
 def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
@@ -24,7 +24,7 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
             w: dict[str, gr.components.Component] = {"header": part("header", studio.status(), elem_id="kk-head"),
                                                      "form": part("form", events=("restore", "settings", "privacy"), elem_id="kk-form")}
             with gr.Tabs(elem_id="kk-tabs", overflow_behavior="wrap"):
-                w |= speak.tab()
+                w |= speak.tab(studio)
                 voices.tab()
                 w |= settings_tab.tab(settings.privacy.keep_takes_days)
             w["player"] = part("player", events=("generate", "done"), elem_id="kk-player")
@@ -43,7 +43,7 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
 
 def head(assets: Path, facts: dict) -> str:
     """Style and scripts in <head>, inline: no request of their own, and they are there before the first part is drawn."""
-    data = f"window.KK_VERSION={as_json(facts['version'])};const KK_FACTS={as_json(facts)};const KK_STRINGS={as_json({k: table(k) for k in LANGUAGES})};"
+    data = f"const KK_FACTS={as_json(facts)};const KK_STRINGS={as_json({k: table(k) for k in LANGUAGES})};"
     bar = assets / "player" / "player.html"
     data += f"const KK_PLAYER_HTML={as_json(bar.read_text('utf-8') if bar.is_file() else '')};"
     files = [assets / "page" / f"{n}.js" for n in SCRIPTS] + [assets / "player" / f"{n}.js" for n in PLAYER]

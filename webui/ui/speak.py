@@ -18,12 +18,12 @@ PROFILES = ("fast", "even", "smooth")
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 
-def voice_card() -> dict[str, gr.components.Component]:
+def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
     with gr.Column(elem_classes="kk-card", elem_id="kk-voice"):
         part("title_voice", {"t": "voice.title", "s": "voice.hint"})
         gr.Radio([(T("voice.new"), "new"), (T("voice.saved"), "saved")], value="new", label=T("voice.title"), show_label=False, container=False,
                  interactive=True, elem_classes=["kk-seg", "kk-sm"], elem_id="kk-source")
-        picker = part("picker", [], events=("act",), elem_id="kk-picker")
+        picker = part("picker", starters, events=("act",), elem_id="kk-picker")
         ref = gr.Audio(None, sources=["upload", "microphone"], type="filepath", label=T("ref.label"), elem_id="kk-ref", interactive=True, buttons=[],
                        editable=False, waveform_options=gr.WaveformOptions(waveform_color="#b9b4a8", waveform_progress_color="#0a6b57"))
         part("mic", elem_id="kk-mic")
@@ -63,10 +63,11 @@ def text_card() -> dict[str, gr.components.Component]:
     return {"mode": mode, "text": text, "instruct": instruct, "speed": speed, "seed": seed, "random": random, "language": language, "profile": profile}
 
 
-def tab() -> dict[str, gr.components.Component]:
+def tab(studio) -> dict[str, gr.components.Component]:
+    starters = [told.voice(v) for v in studio.voices.list("-")]  # there from the first paint, so that nothing moves when the visitor's own arrive
     with gr.Tab(T("tab.speak"), id="speak"), gr.Column(elem_classes="kk-page"), gr.Row(elem_classes="kk-cols"):
         with gr.Column():
-            left = voice_card()
+            left = voice_card(starters)
         with gr.Column():
             right = text_card()
             takes = part("takes", [], events=("act",), elem_id="kk-takes")
