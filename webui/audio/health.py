@@ -20,7 +20,7 @@ MIN_VOICED_S = 0.25
 STRIP_BARS = 240
 SNR_WARN_DB, SNR_BAD_DB, QUIET_LUFS, NARROW_HZ = 20.0, 12.0, -30.0, 5000
 CLIPPED_WARN, CLIPPED_BAD = 0.0005, 0.005
-ECHO_DB_S = 110.0  # a room that takes more than about 0.55 s for 60 dB lets nothing fall faster
+ECHO_DB_S, ECHO_MIN_SNR_DB = 110.0, 8.0  # a room of 0.7 s or more for 60 dB lets nothing fall faster; nor does strong noise
 
 
 @dataclass(frozen=True)
@@ -110,26 +110,27 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
         out.append(Advice("too_short", "bad" if spoken_s < 1.5 else "warn", round(spoken_s, 1)))
     if r.windows and r.duration_s > MAX_S + 0.5 and r.windows[0].end_s - r.windows[0].start_s < 0.9 * spoken_s:
         out.append(Advice("too_long", "warn", round(r.duration_s, 1), round(r.windows[0].end_s - r.windows[0].start_s, 1)))
-    if r.snr_db < SNR_WARN_DB:
-        out.append(Advice("noisy", "bad" if r.snr_db < SNR_BAD_DB else "warn", round(r.snr_db)))
+    echoes = r.snr_db > ECHO_MIN_SNR_DB and _steepest_fall_db_s(spectrum) < ECHO_DB_S
+    if r.snr_db < SNR_WARN_DB:  # the tail of a room fills the pauses too, and is then no reason to refuse
+        out.append(Advice("noisy", "bad" if r.snr_db < SNR_BAD_DB and not echoes else "warn", round(r.snr_db)))
     if r.clipping_ratio > CLIPPED_WARN:
         out.append(Advice("clipped", "bad" if r.clipping_ratio > CLIPPED_BAD else "warn", round(100 * r.clipping_ratio, 2)))
     if r.loudness_lufs < QUIET_LUFS:
         out.append(Advice("quiet", "warn", round(r.loudness_lufs)))
     if r.bandwidth_hz < NARROW_HZ:
         out.append(Advice("narrow", "bad" if r.bandwidth_hz < 3000 else "warn", round(r.bandwidth_hz / 1000, 1)))
-    if r.snr_db > 15 and _slowest_fall_db_s(spectrum) < ECHO_DB_S:
+    if echoes:
         out.append(Advice("echo", "warn", 0))
     out += [Advice(code, "warn", 0) for code in _cut_edges(clip, spectrum)]
     return out
 
 
-def _slowest_fall_db_s(spectrum: Spectrum) -> float:
-    """How fast the steepest twentieth of all falls over 120 ms is: closures in speech are abrupt unless the room fills them."""
+def _steepest_fall_db_s(spectrum: Spectrum) -> float:
+    """How fast the steepest twentieth of all falls over 80 ms is: closures in speech are abrupt unless the room fills them."""
     band = (spectrum.hz > 400) & (spectrum.hz < 4000)
     level = np.convolve(10 * np.log10(spectrum.power[:, band].sum(axis=1) + 1e-10), np.ones(3) / 3, "same")
-    falls = (level[:-12] - level[12:])[level[:-12] > np.percentile(level, 95) - 20]
-    return float(np.percentile(falls, 95)) / 0.12 if len(falls) > 20 else np.inf
+    falls = (level[:-8] - level[8:])[level[:-8] > np.percentile(level, 95) - 20]
+    return float(np.percentile(falls, 95)) / 0.08 if len(falls) > 20 else np.inf
 
 
 def _cut_edges(clip: Clip, spectrum: Spectrum) -> list[str]:

@@ -76,7 +76,7 @@ def _score(clip: Clip, spectrum: Spectrum, left: float, right: float) -> int:
     points -= 9 * max(0.0, WANTED_S - 1 - length) + 2 * max(0.0, length - WANTED_S - 3)
     points -= 60 * max(0.0, 0.75 - float(speech.mean()))
     if speech.any():
-        points -= 2.0 * max(0.0, 18 - float(np.mean(level[speech])) + _worst_floor_db(level))
+        points -= 2.5 * max(0.0, 14 - float(np.mean(level[speech])) + _worst_floor_db(level))
         points -= 1.5 * max(0.0, float(np.std(level[speech])) - 8)
     sound = clip.samples[int(left * clip.rate) : int(right * clip.rate)]
     points -= 40 * min(1.0, 50 * clipped_ratio(sound))
