@@ -12,7 +12,7 @@ import soundfile
 from tests.voice_like import container_of, file_of, voice_like
 from webui.audio import Clip, close_decoder, decode, decoder_children, inspect
 from webui.audio.child import Child, Lost
-from webui.audio.decode import TOO_LARGE
+from webui.audio.reader import TOO_LARGE
 from webui.errors import BadInput, KaikouError, TooLarge
 
 RATE = 16000
@@ -150,7 +150,7 @@ def test_a_worker_ends_with_the_studio():
     import subprocess
     import sys
 
-    code = "from webui.audio.decode import _readers, warm_decoder; import os; warm_decoder(); print(_readers._standby._process.pid, flush=True); os._exit(9)"
+    code = "from webui.audio.reader import _readers, warm_decoder; import os; warm_decoder(); print(_readers._standby._process.pid, flush=True); os._exit(9)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     pid = int(out.stdout)
     ended = threading.Event()

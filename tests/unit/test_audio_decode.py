@@ -1,10 +1,14 @@
 """Does every kind of sound file come out as the sound that went in?"""
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import webui.audio
 from tests.voice_like import container_of, file_of, voice_like
 from webui.audio import Clip, close_decoder, decode, decoder_children, resample
 from webui.audio.sniff import sniff
@@ -21,7 +25,7 @@ def likeness(a, b):
 
 @pytest.mark.parametrize(
     "form, kind",
-    [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("WAV", "ULAW"), ("AIFF", "PCM_24"), ("FLAC", "PCM_16"), ("MP3", "MPEG_LAYER_III"), ("OGG", "VORBIS"), ("OGG", "OPUS")],
+    [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("WAV", "ULAW"), ("AIFF", "PCM_24"), ("CAF", "PCM_16"), ("FLAC", "PCM_16"), ("MP3", "MPEG_LAYER_III"), ("OGG", "VORBIS"), ("OGG", "OPUS")],
 )
 def test_soundfile_formats(form, kind):
     clip = decode(file_of(VOICE, form=form, kind=kind))
@@ -109,3 +113,23 @@ def test_many_at_once_get_their_own_sound_and_leave_one_standby():
     assert decoder_children() == 1
     close_decoder()
     assert decoder_children() == 0
+
+
+def test_without_a_container_decoder_the_sentence_names_the_kind(monkeypatch):
+    def no_reader(kind, data):
+        return 3, 0, 0, 0, b""
+
+    monkeypatch.setattr("webui.audio.reader._readers.read", no_reader)
+    with pytest.raises(BadInput) as e:
+        decode(b"\x1aE\xdf\xa3 webm")
+    assert "webm" in e.value.en and "webm" in e.value.zh and e.value.code == "bad_audio"
+
+
+def test_the_worker_reports_a_missing_container_decoder(tmp_path):
+    worker = Path(webui.audio.__file__).parent / "worker"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['av'] = None; import reading; "
+        "print(reading.run('webm', [60], b'x')[0], reading.run('wav', [60], b'RIFF    WAVE')[0])"
+    )
+    out = subprocess.run([sys.executable, "-c", code, str(worker)], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["3", "3"]

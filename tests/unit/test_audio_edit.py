@@ -17,6 +17,7 @@ from webui.audio import (
     inspect,
     loudness_lufs,
     raise_level,
+    resample,
     trim_to_words,
 )
 from webui.errors import BadInput
@@ -97,6 +98,12 @@ def test_denoise_lowers_the_noise_and_keeps_the_voice(stationary):
     assert inspect(cleaned).snr_db > inspect(dirty).snr_db + 3
     assert loudness_lufs(cleaned) == pytest.approx(loudness_lufs(VOICE), abs=1.5)
     assert not cleaning_hurts(dirty, cleaned)
+
+
+@pytest.mark.parametrize("rate", [8000, 48000])
+def test_denoise_works_at_every_rate(rate):
+    dirty = noisy(Clip(resample(VOICE.samples, VOICE.rate, rate), rate), 15)
+    assert inspect(denoise(dirty, 0.7)).snr_db > inspect(dirty).snr_db + 3
 
 
 def test_more_is_more_and_nothing_is_nothing():

@@ -37,6 +37,21 @@ def test_the_example_voices_are_good(name):
     assert inspect(decode(path.read_bytes())).warnings == ()
 
 
+STARTERS = sorted((Path(__file__).parents[2] / "assets" / "voices").glob("*.wav"))
+
+
+@pytest.mark.parametrize("path", STARTERS, ids=lambda p: p.stem)
+def test_the_starter_voices_are_good(path):
+    assert inspect(decode(path.read_bytes())).warnings == ()
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 44100, 48000])
+def test_every_rate_can_be_measured(rate):
+    report = inspect(Clip(resample(GOOD.samples, GOOD.rate, rate), rate))
+    assert [w.code for w in report.warnings] == (["narrow"] if rate == 8000 else [])
+    assert report.loudness_lufs == pytest.approx(inspect(GOOD).loudness_lufs, abs=1.0)
+
+
 @pytest.mark.parametrize("snr_db", [25, 20, 15, 10, 5])
 @pytest.mark.parametrize("rate", [16000, 44100])
 def test_signal_to_noise_is_measured_within_3_db(snr_db, rate):

@@ -3,12 +3,12 @@
 from .advice import Advice
 from .clean import cleaner_children, cleaning_hurts, close_cleaner, denoise
 from .clip import Clip
-from .decode import MAX_BYTES, MAX_S, close_decoder, decode, decoder_children, warm_decoder
 from .edit import cut, raise_level, trim_to_words
 from .encode import from_s16, peaks, to_s16, wav_header
 from .health import Report, check_transcript, inspect
 from .lead import LeadTrim
 from .loudness import loudness_lufs
+from .reader import MAX_BYTES, MAX_S, close_decoder, decode, decoder_children, warm_decoder
 from .resample import resample
 from .tempo import Tempo
 from .windows import Window

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import struct
 import subprocess
 import sys
@@ -59,10 +60,11 @@ class Child:
             raise Lost(late.is_set()) from e
         finally:
             clock.cancel()
+            clock.join()
         return state, rate, source_hz, channels, body
 
     def _out_of_cpu(self) -> bool:
-        return self._process.wait() == -24  # SIGXCPU
+        return self._process.wait() == -getattr(signal, "SIGXCPU", 24)
 
     def end(self) -> None:
         """Close the pipes; the worker ends by itself, or is ended after a second. Safe to call twice."""

@@ -97,6 +97,7 @@ def _snr_db(spectrum: Spectrum) -> float:
 def _bandwidth_hz(spectrum: Spectrum) -> int:
     """Where the loudest moments of each bin last come within 55 dB of the loudest bin. Noise counts: it masks, it does not muffle."""
     rows = spectrum.power[spectrum.speech] if spectrum.speech.any() else spectrum.power
+    rows = rows[:: 1 + len(rows) // 1500]  # enough to know the tops, at a quarter of the cost
     tops = np.percentile(rows, 97, axis=0)
     wide = max(1, int(np.searchsorted(spectrum.hz, 150)))
     level = 10 * np.log10(np.convolve(tops, np.ones(wide) / wide, "same") + 1e-14)

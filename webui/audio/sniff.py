@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+MAX_PADDING = 8192
+
 
 def sniff(data: bytes) -> str:
-    """One of wav, aiff, flac, ogg, mp3, aac, mp4, webm, or "" for anything that is not sound we read."""
+    """One of wav, aiff, caf, flac, ogg, mp3, aac, amr, mp4, webm, or "" for anything that is not sound we read."""
     head = data[:16]
     if head[:4] in (b"RIFF", b"RIFX", b"RF64") and head[8:12] == b"WAVE":
         return "wav"
     if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
         return "aiff"
-    for magic, kind in ((b"fLaC", "flac"), (b"OggS", "ogg"), (b"\x1aE\xdf\xa3", "webm")):
+    for magic, kind in ((b"fLaC", "flac"), (b"OggS", "ogg"), (b"\x1aE\xdf\xa3", "webm"), (b"caff", "caf"), (b"#!AMR", "amr")):
         if head.startswith(magic):
             return kind
     if head[4:8] == b"ftyp":
         return "mp4"
     at = _after_id3(data)
+    while at < min(len(data), MAX_PADDING) and not data[at]:  # some writers pad before the first frame
+        at += 1
     if data[at : at + 4] == b"fLaC":
         return "flac"
     if len(data) >= at + 4 and data[at] == 0xFF and data[at + 1] & 0xE0 == 0xE0:
         # bits 1-2 of the second byte are the MPEG layer; 0 there means AAC in ADTS frames
         return "aac" if data[at + 1] & 0xF6 == 0xF0 else "mp3"
-    return "mp3" if at else ""
+    return "mp3" if data[:3] == b"ID3" else ""
 
 
 def _after_id3(data: bytes) -> int:

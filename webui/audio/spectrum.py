@@ -121,7 +121,7 @@ def _noise(power: np.ndarray, level_db: np.ndarray, speech: np.ndarray) -> np.nd
     quiet[1:] &= ~speech[:-1]  # a frame beside speech holds the end of it
     quiet[:-1] &= ~speech[1:]
     if quiet.sum() >= 15:
-        rows = power[quiet]
-        order = level_db[quiet] <= np.percentile(level_db[quiet], 80)  # leave out breaths
-        return rows[order].mean(axis=0)
+        levels = level_db[quiet]
+        # what lies far above the quietest pauses is breath, closures and the ends of words
+        return power[quiet][levels <= np.percentile(levels, 10) + 6].mean(axis=0)
     return np.percentile(power, 15, axis=0) / 0.16  # the 15th of 100 of an exponential distribution is 0.16 of its mean

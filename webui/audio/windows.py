@@ -35,7 +35,12 @@ def best_windows(clip: Clip, spectrum: Spectrum, most: int = 3) -> tuple[Window,
                 break
             if right - left >= MIN_S or len(phrases) == j - i + 1:
                 found.append(Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right)))
-    return _apart(sorted(found or [_all_there_is(clip, spectrum, phrases)], key=lambda w: -w.score), most)
+    return _apart(sorted(found or [_all_there_is(clip, spectrum, phrases)], key=_rank), most)
+
+
+def _rank(w: Window) -> float:
+    """Of two windows about as good, the one with more to learn from."""
+    return -w.score - 2 * min(w.end_s - w.start_s, 8.0)
 
 
 def _all_there_is(clip: Clip, spectrum: Spectrum, phrases) -> Window:

@@ -2,7 +2,7 @@
 
 import io
 
-DEMUXERS = {"webm": "matroska", "mp4": "mov", "aac": "aac", "ogg": "ogg", "mp3": "mp3", "wav": "wav", "flac": "flac", "aiff": "aiff"}
+DEMUXERS = {"webm": "matroska", "mp4": "mov"}  # the other kinds carry the same name there
 
 
 def read_av(kind, payload, gather):
@@ -11,7 +11,7 @@ def read_av(kind, payload, gather):
     from reading import Unreadable
 
     try:
-        with av.open(io.BytesIO(payload), format=DEMUXERS[kind], metadata_errors="ignore") as container:
+        with av.open(io.BytesIO(payload), format=DEMUXERS.get(kind, kind), metadata_errors="ignore") as container:
             if not container.streams.audio:
                 raise Unreadable
             _drain(container, gather, av)

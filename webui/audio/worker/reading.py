@@ -25,7 +25,7 @@ def run(kind, numbers, payload):
     """(state, rate, source rate, channels, mono float32 bytes). numbers[0]: most seconds of sound."""
     try:
         gather = Gather(numbers[0])
-        if kind in ("webm", "mp4", "aac"):
+        if kind in ("webm", "mp4", "aac", "amr"):
             from containers import read_av
 
             read_av(kind, payload, gather)
