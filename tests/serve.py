@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -47,15 +48,17 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(*flags: str, engine: str = "fake", fake_start_s: float = 0.0, wait: bool = True, env: dict | None = None, data_dir: Path | None = None):
-    """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}."""
+def running(*flags: str, engine: str = "fake", fake_start_s: float = 0.0, wait: bool = True, env: dict | None = None, data_dir: Path | None = None,
+            max_file_kb: int = 0):
+    """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}. `max_file_kb`: the kernel refuses larger files, as a full disk does."""
     with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
         data = data_dir or Path(made) / "data"
         port, log = free_port(), Path(made) / "log.txt"
         argv = [sys.executable, "-m", "tests.serve", *(["--fake", "--fake-start", str(fake_start_s)] if engine == "fake" else ["--engine", engine]),
                 "--port", str(port), "--data-dir", str(data), *flags]
         with log.open("wb") as out:
-            process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=out, env={**os.environ, **(env or {})})
+            process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=out, env={**os.environ, **(env or {})},
+                                       preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_kb << 10,) * 2)) if max_file_kb else None)
         try:
             wait_for_line(process, log)
             told = Running(f"http://127.0.0.1:{port}", process, data, log)
