@@ -156,6 +156,14 @@ def test_muffled_speech_is_called_worse():
     assert cleaning_hurts(VOICE, VOICE.with_samples(np.fft.irfft(spectrum, len(VOICE.samples))))
 
 
+@pytest.mark.parametrize("shift_s", [-0.083, 0.137])
+def test_speech_trimmed_differently_is_not_worse(shift_s):
+    n = int(abs(shift_s) * VOICE.rate)
+    other = VOICE.samples[n:] if shift_s < 0 else np.concatenate([np.zeros(n, np.float32), VOICE.samples])
+    assert not cleaning_hurts(VOICE, VOICE.with_samples(other))
+    assert cleaning_hurts(VOICE, gated(VOICE.with_samples(other), 20))
+
+
 def test_the_same_speech_or_a_quieter_one_is_not_worse():
     assert not cleaning_hurts(VOICE, VOICE)
     assert not cleaning_hurts(VOICE, VOICE.with_samples(VOICE.samples * 0.5))

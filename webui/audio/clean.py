@@ -125,7 +125,7 @@ def cleaning_damage(before: Clip, after: Clip) -> tuple[float, float]:
 
     Only cells that stood out of the noise count: taking noise away is what cleaning is for.
     """
-    old, new = analyse(before), analyse(after)
+    old, new = analyse(before), analyse(_alongside(before, after))
     n = min(len(old.power), len(new.power))
     bands = _bands(old.hz)
     was, noise, now = old.power[:n] @ bands, old.noise @ bands, new.power[:n] @ bands
@@ -143,6 +143,17 @@ def cleaning_damage(before: Clip, after: Clip) -> tuple[float, float]:
         return 0.0, lost
     change = 10 * np.log10(now.mean(axis=0)[trusted] / clean.mean(axis=0)[trusted] + 1e-9)
     return float(np.abs(change).mean()), lost
+
+
+def _alongside(before: Clip, after: Clip) -> Clip:
+    """`after` shifted to where it matches `before` best: silence may have been trimmed differently from the two."""
+    a, b = before.samples, after.samples
+    size = 1 << (len(a) + len(b)).bit_length()
+    likeness = np.fft.irfft(np.fft.rfft(a, size) * np.conj(np.fft.rfft(b, size)), size)
+    lag = int(np.argmax(likeness))
+    lag -= size if lag > size // 2 else 0
+    shifted = np.pad(b, (lag, 0)) if lag >= 0 else b[-lag:]
+    return after.with_samples(np.pad(shifted[: len(a)], (0, max(len(a) - len(shifted), 0))))
 
 
 def _bands(hz: np.ndarray) -> np.ndarray:

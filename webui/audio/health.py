@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import BadInput
 from .advice import Advice, worst_first
 from .clip import Clip
+from .edges import broken_edges
 from .encode import peaks
 from .loudness import SILENT_LUFS, loudness_of
 from .spectrum import HOP_S, Spectrum, analyse
@@ -122,7 +123,8 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
         out.append(Advice("narrow", "bad" if r.bandwidth_hz < 3000 else "warn", round(r.bandwidth_hz / 1000, 1)))
     if echoes:
         out.append(Advice("echo", "warn", 0))
-    out += [Advice(code, "warn", 0) for code in _cut_edges(clip, spectrum)]
+    broken = broken_edges(clip.samples, clip.rate, float(np.percentile(spectrum.level_db, 97)))
+    out += [Advice(code, "warn", 0) for code, is_broken in zip(("cut_start", "cut_end"), broken) if is_broken]
     return out
 
 
@@ -132,19 +134,6 @@ def _steepest_fall_db_s(spectrum: Spectrum) -> float:
     level = np.convolve(10 * np.log10(spectrum.power[:, band].sum(axis=1) + 1e-10), np.ones(3) / 3, "same")
     falls = (level[:-8] - level[8:])[level[:-8] > np.percentile(level, 95) - 20]
     return float(np.percentile(falls, 95)) / 0.08 if len(falls) > 20 else np.inf
-
-
-def _cut_edges(clip: Clip, spectrum: Spectrum) -> list[str]:
-    """A word is cut where the clip begins or ends at the level of its neighbourhood: whole words rise and fall."""
-    size = round(0.015 * clip.rate)
-    loud_db = np.percentile(spectrum.level_db, 97)
-    out = []
-    for code, sound in (("cut_start", clip.samples), ("cut_end", clip.samples[::-1])):
-        near = sound[: 7 * size].reshape(-1, size)
-        level = 10 * np.log10(np.mean(near.astype(np.float64) ** 2, axis=1) + 1e-12)
-        if level[0] > loud_db - 9 or (level[0] > loud_db - 18 and level[0] > level.max() - 5):
-            out.append(code)
-    return out
 
 
 def check_transcript(report: Report, window_s: float, transcript: str) -> Advice | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .clip import Clip
+from .edges import broken_edges
 from .spectrum import HOP_S, Spectrum, runs
 
 MIN_S, MAX_S, WANTED_S = 3.0, 10.0, 6.0
@@ -85,16 +86,15 @@ def _score(clip: Clip, spectrum: Spectrum, left: float, right: float) -> int:
         points -= 1.5 * max(0.0, float(np.std(level[speech])) - 8)
     sound = clip.samples[int(left * clip.rate) : int(right * clip.rate)]
     points -= 40 * min(1.0, 50 * clipped_ratio(sound))
-    usual = float(np.mean(level[speech])) if speech.any() else 0.0
-    points -= 12 * sum(edge > usual - 6 for edge in (level[0], level[-1]))  # begins or ends inside a word
+    points -= 12 * sum(broken_edges(sound, clip.rate, float(np.percentile(spectrum.level_db, 97))))
     return int(np.clip(round(points), 0, 100))
 
 
 def _worst_floor_db(level_db: np.ndarray) -> float:
-    """The background where it is loudest: noise comes and goes within a clip. The quiet moments of each two seconds."""
-    size = round(2.0 / HOP_S)
+    """The background where it is loudest: noise comes and goes within a clip. The quiet moments of each three seconds."""
+    size = round(3.0 / HOP_S)
     starts = range(0, max(len(level_db) - size // 2, 1), size)
-    return max(float(np.percentile(level_db[i : i + size], 5)) for i in starts)
+    return max(float(np.percentile(level_db[i : i + size], 4)) for i in starts)
 
 
 def clipped_ratio(x: np.ndarray) -> float:
