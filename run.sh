@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Sets up the studio on the first start and whenever the requirements change, then starts it. Works from any folder.
+set -euo pipefail
+unset CDPATH PYTHONHOME
+
+usage() {
+  cat <<'TEXT'
+Usage: ./run.sh [options]          Kaikou 开口: the voice-cloning studio / 声音克隆工作室
+
+Sets up .venv beside this file on the first start, then serves the page at http://127.0.0.1:7860.
+首次启动时在本文件旁建立 .venv，然后在 http://127.0.0.1:7860 打开页面。
+
+  --host HOST            address to listen on (default 127.0.0.1) / 监听地址
+  --port PORT            port (default 7860) / 端口
+  --root-path PATH       path below which a reverse proxy serves the studio, e.g. /voice / 反向代理的子路径
+  --engine ENGINE        auto, builtin or cosyvoice2 (default auto) / 语音引擎
+  --model-dir DIR        where the model weights are / 模型目录
+  --data-dir DIR         where voices and takes are kept / 数据目录
+  --auth USER:PASSWORD   ask for this login; may be given more than once / 登录账号，可重复
+  --share                also open a public link (needs --auth or an API key) / 公网分享链接
+  --lang LANG            zh or en (default: the browser's language) / 界面语言
+  --help                 this text / 显示本说明
+TEXT
+}
+
+for argument in "$@"; do
+  case "$argument" in -h | --help) usage; exit 0 ;; esac
+done
+
+here=$0
+while [ -L "$here" ]; do # a link to run.sh, from anywhere
+  target=$(readlink "$here")
+  case "$target" in /*) here=$target ;; *) here=$(dirname "$here")/$target ;; esac
+done
+ROOT=$(cd -- "$(dirname "$here")" && pwd -P)
+
+# shellcheck source=scripts/setup_venv.sh
+. "$ROOT/scripts/setup_venv.sh"
+setup_venv requirements.txt
+
+# -P keeps the folder the user is in out of the import path; relative options still mean that folder.
+export PYTHONPATH="$ROOT"
+exec "$VENV/bin/python" -P -m webui "$@"

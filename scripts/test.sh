@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs everything the tests need, then runs the linter and all tests. Arguments go to pytest.
+set -euo pipefail
+unset CDPATH PYTHONHOME
+
+case "${1:-}" in
+  -h | --help)
+    echo "Usage: bash scripts/test.sh [pytest arguments]"
+    echo "Makes .venv, installs the test packages and a Chromium if there is none, then runs ruff and pytest."
+    echo "建立 .venv，安装测试依赖；没有 Chromium 时装一个；然后运行 ruff 与 pytest。"
+    exit 0
+    ;;
+esac
+
+ROOT=$(cd -- "$(dirname "$0")/.." && pwd -P)
+. "$ROOT/scripts/setup_venv.sh"
+
+has_chromium() {
+  command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 ||
+    command -v google-chrome-stable >/dev/null 2>&1
+}
+
+# The system's, else the package manager's when we may, else the test tool's own.
+need_chromium() {
+  has_chromium && return 0
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq >&2 && apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk >&2 || true
+    has_chromium && return 0
+  fi
+  "$VENV/bin/python" -m playwright install chromium >&2 ||
+    refuse "No Chromium was found and none could be installed: install chromium with your package manager and run again." \
+           "没有找到 Chromium，也没能装上：请用系统的包管理器安装 chromium 后重试。"
+}
+
+setup_venv requirements-dev.txt
+need_chromium
+cd "$ROOT"
+"$VENV/bin/python" -m ruff check .
+exec "$VENV/bin/python" -m pytest "$@"
