@@ -74,16 +74,23 @@ def tab(studio) -> dict[str, gr.components.Component]:
     return {**left, **right, "takes": takes}
 
 
+def read(path: str | None, limit: int) -> bytes:
+    """The uploaded file, of at most `limit` bytes. Raises TooLarge, BadInput."""
+    try:
+        if path and Path(path).stat().st_size > limit:
+            raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", code="too_large")
+        return Path(path or "").read_bytes()
+    except OSError as error:
+        raise BadInput("This audio file cannot be read. Use wav, mp3, m4a or flac.", "读不懂这个音频文件。请换 wav、mp3、m4a 或 flac。", code="bad_audio") from error
+
+
 def wire(studio, w: dict[str, gr.components.Component]) -> None:
     """Events of the tab. Handlers answer with JSON of the part they redraw; a failure is a sentence in it, never a stack trace."""
     limit = studio.limits()["max_clip_mb"] << 20
 
     def clip_in(path: str | None, request: gr.Request):
         try:
-            data = Path(path or "").read_bytes() if path and Path(path).stat().st_size <= limit else None
-            if data is None:
-                raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。")
-            return as_json(told.draft(studio.drafts.make(owner_of(request), data))), False
+            return as_json(told.draft(studio.drafts.make(owner_of(request), read(path, limit)))), False
         except KaikouError as error:
             return as_json({"error": told.fault(error)}), False
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 from ..errors import KaikouError
 from ..types import Take, Voice
 
 
 def fault(error: KaikouError) -> dict:
-    return {"zh": error.zh, "en": error.en, "code": error.code}
+    """`at` makes each one new: Gradio does not tell the page of a value that is equal to the last."""
+    return {"zh": error.zh, "en": error.en, "code": error.code, "at": time.monotonic_ns()}
 
 
 def draft(it, clip: str = "") -> dict:
