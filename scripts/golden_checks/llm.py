@@ -1,0 +1,119 @@
+"""Language model against golden data: prefix scores, greedy and forced decoding, length rules, text streaming."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from webui.engine.cosyvoice.dims import LmDims
+from webui.engine.cosyvoice.lm import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, SpeechLm, generate
+from webui.engine.cosyvoice.sampler import greedy
+from webui.engine.cosyvoice.text_stream import TextStream
+from webui.engine.cosyvoice.weights import COMPONENTS, assign, load_state
+
+TOLERANCE = 1e-4  # absolute and relative
+Report = Callable[[str, str, float, float], None]
+
+
+def check(folder: Path, report: Report) -> None:
+    """folder: golden/llm or one of the same format. report(case, tensor, largest error, tolerance)."""
+    lm, io = model(folder), load_file(folder / "llm_io.safetensors")
+    meta = json.loads((folder / "llm_meta.json").read_text())
+    text, prompt_text, prompt_speech = (io[k][0].tolist() for k in ("text", "prompt_text", "prompt_speech_token"))
+    modes = {"zero_shot": (prompt_text, prompt_speech), "cross_lingual": ([], []), "instruct2": (prompt_text, [])}
+    for mode, (before, speech) in modes.items():
+        _check_mode(lm, io, mode, before, text, speech, report)
+    for preferred, name in ((100.0, "plus"), (-100.0, "minus")):
+        length = _length_with_end(lm, prompt_text, text, prompt_speech, preferred)
+        report("lengths", f"eos_bias_{name}", abs(length - meta[f"eos_bias_{name}_100_len"]), 0)
+    for case in ("with_prompt", "no_prompt"):
+        _check_stream(lm, io, case, meta[f"bistream_{case}"]["final_tokens"], report)
+
+
+def model(folder: Path) -> SpeechLm:
+    dims = LmDims.of(json.loads((folder / "llm_config.json").read_text()))
+    state = load_state(folder / "llm.safetensors")
+    with torch.device("meta"):
+        lm = SpeechLm(dims)
+    return assign(lm, {k: v for k, v in state.items() if k not in COMPONENTS["llm"].unused}, "llm.safetensors")
+
+
+def scaled_error(got: Tensor, want: Tensor) -> float:
+    """Largest |got - want| / (1 + |want|): within `TOLERANCE` when it is so absolutely plus relatively. -inf must meet -inf."""
+    if got.shape != want.shape or not torch.equal(got.isinf(), want.isinf()):
+        return float("inf")
+    finite = want.isfinite()
+    return float(((got - want).abs() / (1 + want.abs()))[finite].max())
+
+
+def _check_mode(lm: SpeechLm, io: dict, mode: str, before: list, text: list, speech: list, report: Report) -> None:
+    prefix, seen = lm.prefix(before), []
+
+    def watch(scores: Tensor, history) -> int:
+        seen.append(scores.clone())
+        return greedy(scores, history)
+
+    want = io[f"{mode}.greedy_tokens"]
+    ids = []
+    for chosen in generate(lm, prefix.fork(), text, speech, watch):
+        ids.append(chosen)
+        if len(ids) == len(want):
+            break
+    report(mode, "first_step_logp", scaled_error(seen[0], io[f"{mode}.first_step_logp"]), TOLERANCE)
+    report(mode, "greedy_tokens", float(ids != want.tolist()), 0)
+    top = torch.stack(seen[: len(want)]).topk(5)
+    report(mode, "greedy_top5_ids", float((top.indices != io[f"{mode}.greedy_top5_ids"]).sum()), 0)
+    report(mode, "greedy_top5_logp", scaled_error(top.values, io[f"{mode}.greedy_top5_logp"]), TOLERANCE)
+    forced, rows = io["forced_tokens"].tolist(), io[f"{mode}.forced_logp"]
+    replay, seen = iter(forced), []
+    for _ in zip(generate(lm, prefix.fork(), text, speech, lambda s, h: (seen.append(s.clone()), next(replay))[1]), rows[1:]):
+        pass
+    report(mode, "forced_logp", scaled_error(torch.stack(seen[: len(rows)]), rows[: len(seen)]), TOLERANCE)
+    report(mode, "forced_rows", float(len(rows) - len(seen)), 0)
+
+
+def _length_with_end(lm: SpeechLm, before: list, text: list, speech: list, preferred: float) -> int:
+    end = lm.dims.end
+
+    def biased(scores: Tensor, history) -> int:
+        scores[end] += preferred
+        scores[end + 1 :] = -torch.inf
+        return greedy(scores, history)
+
+    least, most = MIN_IDS_PER_TEXT_ID * len(text), MAX_IDS_PER_TEXT_ID * len(text)
+    length = sum(1 for _ in generate(lm, lm.prefix(before), text, speech, biased))
+    return length if least <= length <= most else -1
+
+
+def _check_stream(lm: SpeechLm, io: dict, case: str, final: int, report: Report) -> None:
+    name = f"bistream.{case}"
+    with_prompt = case == "with_prompt"
+    text = io["bistream.text"][0].tolist()
+    prompt_text = io["bistream.prompt_text"][0].tolist() if with_prompt else []
+    prompt_speech = io["bistream.prompt_speech_token"][0].tolist() if with_prompt else []
+    seen, after_end, over = [], [0], []
+
+    def sample(scores: Tensor, history) -> int:
+        seen.append(scores.clone())
+        if over:
+            after_end[0] += 1
+            if after_end[0] > final:
+                return lm.dims.end
+        return int(scores[: lm.dims.speech_codes].argmax())
+
+    def arriving():
+        yield from text
+        over.append(True)
+
+    stream = TextStream(lm, lm.new_cache(), prompt_text, prompt_speech, sample)
+    ids = list(stream.speak(arriving()))
+    report(name, "tokens", float(ids != io[f"{name}.tokens"].tolist()), 0)
+    report(name, "forward_lengths", float(stream.forward_lengths != io[f"{name}.forward_lengths"].tolist()), 0)
+    top = torch.stack(seen).topk(5)
+    report(name, "top5_ids", float(top.indices.shape != io[f"{name}.top5_ids"].shape or not torch.equal(top.indices, io[f"{name}.top5_ids"])), 0)
+    report(name, "top5_logp", scaled_error(top.values, io[f"{name}.top5_logp"]), TOLERANCE)

@@ -1,0 +1,70 @@
+"""The sizes of the language model, as data. Knows numbers and what must divide; blind to files and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LmDims:
+    """Qwen2 body and the speech vocabulary around it. `speech_codes` S: head and speech embedding have S + 3 rows (end, reserved, fill)."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    text_rows: int
+    speech_codes: int
+    rope_theta: float = 1e6
+    rms_eps: float = 1e-6
+    mix: tuple[int, int] = (5, 15)  # text : speech in text streaming, from training
+
+    def __post_init__(self):
+        for value, by, names in (
+            (self.hidden, self.heads, "hidden_size by num_attention_heads"),
+            (self.heads, self.kv_heads, "num_attention_heads by num_key_value_heads"),
+            (self.hidden // max(self.heads, 1), 2, "head size by 2"),
+        ):
+            if by < 1 or value < 1 or value % by:
+                raise ValueError(f"{names}: {value} does not divide by {by}")
+        if min(self.intermediate, self.layers, self.text_rows, self.speech_codes, *self.mix) < 1:
+            raise ValueError("every size must be 1 or more")
+
+    @classmethod
+    def of(cls, config: Mapping) -> LmDims:
+        """From the names of the published configuration (Qwen2's, with `text_vocab_size` or `vocab_size`, and `speech_token_size`)."""
+        rows = config["text_vocab_size"] if "text_vocab_size" in config else config["vocab_size"]
+        return cls(
+            hidden=int(config["hidden_size"]),
+            intermediate=int(config["intermediate_size"]),
+            layers=int(config["num_hidden_layers"]),
+            heads=int(config["num_attention_heads"]),
+            kv_heads=int(config["num_key_value_heads"]),
+            text_rows=int(rows),
+            speech_codes=int(config["speech_token_size"]),
+            rope_theta=float(config.get("rope_theta", 1e6)),
+            rms_eps=float(config.get("rms_norm_eps", 1e-6)),
+            mix=tuple(int(n) for n in config.get("mix_ratio", (5, 15))),
+        )
+
+    @property
+    def head_size(self) -> int:
+        return self.hidden // self.heads
+
+    @property
+    def end(self) -> int:
+        return self.speech_codes
+
+    @property
+    def reserved(self) -> int:
+        return self.speech_codes + 1
+
+    @property
+    def fill(self) -> int:
+        return self.speech_codes + 2
+
+    def cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
+        """Keys and values of `tokens` positions of one request."""
+        return 2 * self.layers * self.kv_heads * self.head_size * tokens * bytes_per_value

@@ -1,0 +1,183 @@
+"""Text and speech ids in, scores of the next speech id out: a Qwen2 body with a cache per request. A pure function of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .dims import LmDims
+from .kv_cache import GROWTH_TOKENS, KvCache
+
+MIN_IDS_PER_TEXT_ID, MAX_IDS_PER_TEXT_ID = 2, 20  # the model's training limits, in speech ids per text id
+SOS, TASK = 0, 1  # rows of llm_embedding
+
+Sample = Callable[[Tensor, Sequence[int]], int]  # (scores (V,), ids so far) -> id
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(size)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype) * self.weight
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Half-split rotation of (batch, heads, n, head_size)."""
+    left, right = x.chunk(2, -1)
+    return x * cos + torch.cat((-right, left), -1) * sin
+
+
+class Attention(nn.Module):
+    def __init__(self, dims: LmDims):
+        super().__init__()
+        self.dims = dims
+        kv = dims.kv_heads * dims.head_size
+        self.q_proj = nn.Linear(dims.hidden, dims.hidden)
+        self.k_proj = nn.Linear(dims.hidden, kv)
+        self.v_proj = nn.Linear(dims.hidden, kv)
+        self.o_proj = nn.Linear(dims.hidden, dims.hidden, bias=False)
+
+    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], visible: Tensor | None, cache: KvCache, layer: int) -> Tensor:
+        """x: (batch, n, hidden). The query heads of one key head stand in the row axis, so keys are never copied."""
+        d = self.dims
+        batch, n, _ = x.shape
+        group = d.heads // d.kv_heads
+        q = rotate(self.q_proj(x).view(batch, n, d.heads, d.head_size).transpose(1, 2), *turn)
+        k = rotate(self.k_proj(x).view(batch, n, d.kv_heads, d.head_size).transpose(1, 2), *turn)
+        v = self.v_proj(x).view(batch, n, d.kv_heads, d.head_size).transpose(1, 2)
+        keys, values = cache.put(layer, k, v)
+        q = q.reshape(batch, d.kv_heads, group * n, d.head_size)
+        mask = None if visible is None else visible.repeat(group, 1)
+        out = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+        return self.o_proj(out.reshape(batch, d.heads, n, d.head_size).transpose(1, 2).reshape(batch, n, d.hidden))
+
+
+class Mlp(nn.Module):
+    def __init__(self, dims: LmDims):
+        super().__init__()
+        self.gate_proj = nn.Linear(dims.hidden, dims.intermediate, bias=False)
+        self.up_proj = nn.Linear(dims.hidden, dims.intermediate, bias=False)
+        self.down_proj = nn.Linear(dims.intermediate, dims.hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    def __init__(self, dims: LmDims):
+        super().__init__()
+        self.self_attn, self.mlp = Attention(dims), Mlp(dims)
+        self.input_layernorm = RmsNorm(dims.hidden, dims.rms_eps)
+        self.post_attention_layernorm = RmsNorm(dims.hidden, dims.rms_eps)
+
+    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], visible: Tensor | None, cache: KvCache, layer: int) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), turn, visible, cache, layer)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Body(nn.Module):
+    """Embeddings, layers and the last norm, under upstream's key names (`llm.model.model.*`)."""
+
+    def __init__(self, dims: LmDims):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(dims.text_rows, dims.hidden)
+        self.layers = nn.ModuleList(Layer(dims) for _ in range(dims.layers))
+        self.norm = RmsNorm(dims.hidden, dims.rms_eps)
+
+
+class SpeechLm(nn.Module):
+    """The language model. Every method is a function of its arguments and the weights; a request's past is in its KvCache."""
+
+    def __init__(self, dims: LmDims):
+        super().__init__()
+        self.dims = dims
+        self.llm_embedding = nn.Embedding(2, dims.hidden)
+        self.speech_embedding = nn.Embedding(dims.speech_codes + 3, dims.hidden)
+        self.llm_decoder = nn.Linear(dims.hidden, dims.speech_codes + 3)
+        self.llm = nn.ModuleDict({"model": nn.ModuleDict({"model": Body(dims)})})
+
+    @property
+    def body(self) -> Body:
+        return self.llm["model"]["model"]
+
+    def new_cache(self, capacity: int = GROWTH_TOKENS, batch: int = 1) -> KvCache:
+        weight = self.llm_decoder.weight
+        return KvCache(self.dims, capacity, batch, weight.dtype, weight.device)
+
+    def _ids(self, ids: Sequence[int]) -> Tensor:
+        return torch.as_tensor(ids, dtype=torch.long, device=self.llm_decoder.weight.device).reshape(1, -1)
+
+    def mark(self, which: int) -> Tensor:
+        """The embedding of SOS or TASK, (1, 1, hidden)."""
+        return self.llm_embedding(self._ids([which]))
+
+    def text(self, ids: Sequence[int]) -> Tensor:
+        return self.body.embed_tokens(self._ids(ids))
+
+    def speech(self, ids: Sequence[int]) -> Tensor:
+        return self.speech_embedding(self._ids(ids))
+
+    @torch.no_grad()
+    def forward(self, x: Tensor, cache: KvCache) -> Tensor:
+        """Run (batch, n, hidden) embeddings behind the cache's past, add them to it, return all hidden states after the last norm."""
+        n, past = x.shape[1], cache.length
+        cache.reserve(n)
+        turn = self._turn(past, n, x)
+        visible = None if n == 1 else torch.ones(n, past + n, dtype=torch.bool, device=x.device).tril(past)
+        for index, layer in enumerate(self.body.layers):
+            x = layer(x, turn, visible, cache, index)
+        cache.advance(n)
+        return self.body.norm(x)
+
+    @torch.no_grad()
+    def scores(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) -> (..., S + 3) log-probabilities in fp32."""
+        return self.llm_decoder(hidden).float().log_softmax(-1)
+
+    def step(self, x: Tensor, cache: KvCache) -> Tensor:
+        """Feed (batch, n, hidden); the scores after the last position, (batch, S + 3)."""
+        return self.scores(self.forward(x, cache)[:, -1])
+
+    def prefix(self, prompt_text: Sequence[int]) -> KvCache:
+        """Cache of [sos] ++ prompt text: all of a voice that its requests can share, since the target text follows it. Fork it per request."""
+        cache = self.new_cache(1 + len(prompt_text))
+        self.forward(torch.cat((self.mark(SOS), self.text(prompt_text)), 1), cache)
+        return cache
+
+    def opening(self, text: Sequence[int], prompt_speech: Sequence[int] = ()) -> Tensor:
+        """What follows a prefix: E(text) ++ [task] ++ E(prompt speech), (1, n, hidden)."""
+        return torch.cat((self.text(text), self.mark(TASK), self.speech(prompt_speech)), 1)
+
+    def _turn(self, past: int, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        size = self.dims.head_size
+        rates = self.dims.rope_theta ** (-torch.arange(0, size, 2, dtype=torch.float32, device=like.device) / size)
+        angles = torch.arange(past, past + n, dtype=torch.float32, device=like.device)[:, None] * rates
+        angles = torch.cat((angles, angles), -1)
+        return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+
+def generate(lm: SpeechLm, cache: KvCache, text: Sequence[int], prompt_speech: Sequence[int], sample: Sample) -> Iterator[int]:
+    """Speech ids 0..S-1 for `text`, one model call each, behind `cache` (a fork of a prefix, used up by this call).
+
+    At least 2 and at most 20 ids per text id. The end id is masked before the minimum; the other two stop ids stop whenever
+    `sample` returns them. Closing the iterator stops the work.
+    """
+    end, out = lm.dims.end, []
+    cache.reserve(len(text) + 1 + len(prompt_speech) + MAX_IDS_PER_TEXT_ID * len(text))
+    scores = lm.step(lm.opening(text, prompt_speech), cache)
+    for i in range(MAX_IDS_PER_TEXT_ID * len(text)):
+        scores = scores[0]
+        if i < MIN_IDS_PER_TEXT_ID * len(text):
+            scores[end] = -torch.inf
+        chosen = sample(scores, out)
+        if chosen >= end:
+            return
+        out.append(chosen)
+        yield chosen
+        scores = lm.step(lm.speech([chosen]), cache)

@@ -1,0 +1,186 @@
+"""Weight files in, named tensors out, put into a module key by key. Knows names and shapes; blind to what the layers compute."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ...errors import NotReady
+from . import files
+from .faults import model_fault
+
+log = logging.getLogger(__name__)
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+TRAINING_EXTRAS = ("epoch", "step")  # left in by the training code
+FORMAT = "kaikou-1"
+
+
+@dataclass(frozen=True)
+class Component:
+    """One of the three networks: its published file and what its keys need. `exact`: stays fp32 whatever is asked for."""
+
+    name: str
+    delete: tuple[str, ...] = ()  # substrings taken out of every key
+    unused: tuple[str, ...] = ()
+    exact: bool = False
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.pt"
+
+    def converted(self, dtype: str) -> str:
+        return f"kaikou-{self.name}-{'fp32' if self.exact else dtype}.safetensors"
+
+
+COMPONENTS = {
+    "llm": Component("llm", unused=("llm.model.lm_head.weight",)),  # a copy of the embedding that inference never reads
+    "flow": Component("flow"),
+    "hift": Component("hift", delete=("generator.",), exact=True),  # its phase needs fp32, and it is small
+}
+
+
+def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tensor]:
+    """A flat dict of tensors from a `.pt` (weights only, every record checked) or `.safetensors` file, memory-mapped on the CPU.
+
+    prefix_fixups: substrings to take out of every key. Raises NotReady naming file and fault; never runs anything from the file.
+    """
+    state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pt(path)
+    out = {}
+    for key, value in state.items():
+        if key in TRAINING_EXTRAS:
+            continue
+        if not isinstance(value, Tensor):
+            kind = type(value).__name__
+            raise model_fault(path.name, ("tensors only", "只有张量"), (f"{kind} under {str(key)[:80]}", f"{str(key)[:80]} 是 {kind}"))
+        for cut in prefix_fixups:
+            key = key.replace(cut, "")
+        out[key] = value
+    return out
+
+
+def _read_pt(path: Path) -> dict:
+    files.check_records(path.parent, path.name)
+    expected = ("a PyTorch file with tensors only", "只含张量的 PyTorch 文件")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as e:
+        raise model_fault(path.name, expected, ("objects that would run code", "会执行代码的对象")) from e
+    except (RuntimeError, ValueError, KeyError, EOFError, OSError, AttributeError, TypeError, IndexError, AssertionError) as e:
+        raise model_fault(path.name, expected, (f"something else ({type(e).__name__})", f"别的内容（{type(e).__name__}）")) from e
+    if not isinstance(state, dict) or not all(isinstance(k, str) for k in state):
+        raise model_fault(path.name, ("a dict of names and tensors", "名称到张量的字典"), (type(state).__name__, type(state).__name__))
+    return state
+
+
+def _read_safetensors(path: Path) -> dict:
+    expected = ("a safetensors file", "safetensors 文件")
+    files.head(path.parent, path.name, expected)
+    try:
+        with safetensors.safe_open(path, "pt") as f:
+            meta, state = f.metadata() or {}, {key: f.get_tensor(key) for key in f.keys()}
+        sums = dict(json.loads(meta.get("sums", "{}")))
+    except (safetensors.SafetensorError, OSError, ValueError) as e:
+        raise model_fault(path.name, expected, ("a damaged or cut-off file", "损坏或不完整的文件")) from e
+    bad = next((key for key, total in sums.items() if key not in state or _sum(state[key]) != total), None)
+    if bad is not None:
+        raise model_fault(path.name, ("tensors that fit their checksums", "与校验和一致的张量"), (f"damaged bytes in {bad}", f"{bad} 的字节已损坏"))
+    return state
+
+
+def _sum(tensor: Tensor) -> int:
+    return zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def fold_weight_norm(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gain and direction pairs become plain `.weight` keys: w = g v / |v|, norm over all dimensions but the first."""
+    out = {}
+    for key, value in state.items():
+        stem, _, part = key.rpartition(".parametrizations.weight.original")
+        if not stem:
+            out[key] = value
+        elif part == "1":
+            gain = state.get(f"{stem}.parametrizations.weight.original0")
+            if gain is None:
+                raise model_fault("hift.pt", (f"the gain of {stem}", f"{stem} 的增益"), ("only its direction", "只有方向"))
+            wide = value.float()
+            norm = wide.flatten(1).norm(dim=1).reshape(-1, *[1] * (value.dim() - 1))
+            out[f"{stem}.weight"] = (gain.float() * wide / norm).to(value.dtype)
+    return out
+
+
+def assign(module: nn.Module, state: dict[str, Tensor], file: str = "", dtype: torch.dtype | None = None) -> nn.Module:
+    """Put `state` into `module`: keys and shapes must fit exactly, the first that does not is named (NotReady). Returns the module,
+    without gradients, in eval mode. Tensors are used as they are (memory-mapped ones stay so) unless `dtype` differs."""
+    wanted = module.state_dict()
+    name = file or type(module).__name__
+    for key, mine in wanted.items():
+        if key not in state:
+            raise model_fault(name, (f"the tensor {key} {list(mine.shape)}", f"张量 {key} {list(mine.shape)}"), ("none of that name", "没有这个名称"))
+        if state[key].shape != mine.shape:
+            shapes = list(mine.shape), list(state[key].shape)
+            raise model_fault(name, (f"{key} with shape {shapes[0]}", f"{key} 的形状为 {shapes[0]}"), (f"{shapes[1]}", f"{shapes[1]}"))
+    extra = next((key for key in state if key not in wanted), None)
+    if extra is not None:
+        raise model_fault(name, (f"{len(wanted)} known tensors", f"{len(wanted)} 个已知张量"), (f"the unknown {extra}", f"未知的 {extra}"))
+    ready = {k: v if dtype is None or not v.is_floating_point() else v.to(dtype) for k, v in state.items()}
+    module.load_state_dict(ready, strict=True, assign=True)
+    return module.requires_grad_(False).eval()
+
+
+def component_state(root: Path, name: str, dtype: str = "fp32") -> dict[str, Tensor]:
+    """The tensors of "llm", "flow" or "hift" as the modules want them, from the converted file when it was made from this very
+    source (or when the source is gone), else from the published file. Raises NotReady."""
+    part = COMPONENTS[name]
+    converted = root / part.converted(dtype)
+    if converted.is_file():
+        if not (root / part.file).exists() or _source_of(converted) == files.fingerprint(root, part.file):
+            try:
+                return load_state(converted)
+            except NotReady as fault:
+                if not (root / part.file).exists():
+                    raise
+                log.warning("%s Using %s.", fault.en, part.file)
+        else:
+            log.warning("%s was made from another %s and is not used.", converted.name, part.file)
+    return published_state(root, part, "fp32" if part.exact else dtype)
+
+
+def published_state(root: Path, part: Component, dtype: str) -> dict[str, Tensor]:
+    """The tensors of the published file: unused ones dropped, weight norm folded, floats in `dtype`."""
+    state = load_state(root / part.file, part.delete)
+    state = fold_weight_norm({k: v for k, v in state.items() if k not in part.unused})
+    return {k: v.to(DTYPES[dtype]) if v.is_floating_point() else v for k, v in state.items()}
+
+
+def convert(root: Path, name: str, dtype: str) -> Path:
+    """Write the converted, memory-mappable form of one component beside its source; returns its path. Raises NotReady."""
+    part = COMPONENTS[name]
+    state = {k: v.contiguous() for k, v in published_state(root, part, "fp32" if part.exact else dtype).items()}
+    meta = {
+        "format": FORMAT,
+        "source": files.fingerprint(root, part.file),
+        "sums": json.dumps({k: _sum(v) for k, v in state.items()}),
+    }
+    target = root / part.converted(dtype)
+    unfinished = target.with_name(target.name + ".part")
+    save_file(state, unfinished, meta)
+    unfinished.replace(target)
+    return target
+
+
+def _source_of(converted: Path) -> str:
+    try:
+        with safetensors.safe_open(converted, "pt") as f:
+            return (f.metadata() or {}).get("source", "")
+    except (safetensors.SafetensorError, OSError):
+        return ""
