@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from ..audio import Clip
 from ..engine.base import Engine
-from ..errors import StorageFull
+from ..errors import NotReady, StorageFull
 from ..store import VoiceStore
 from ..types import Prompt, Voice
 
@@ -22,6 +22,7 @@ class Prompts:
         self._coming: dict[tuple, Future] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="encode")
         self.n_encoded = 0
+        self._is_closed = False
 
     def begin(self, voice: Voice, engine: Engine, clip: Callable[[], Clip]) -> Future:
         """The prompt, now or soon. `clip()` is asked for only when it has to be made. The future raises the engine's named errors."""
@@ -33,6 +34,8 @@ class Prompts:
                 ready: Future = Future()
                 ready.set_result(self._kept[key])
                 return ready
+            if self._is_closed:
+                raise NotReady("The studio is shutting down.", "工作室正在关闭。")
             if key not in self._coming:
                 self._coming[key] = self._pool.submit(self._make, key, voice, engine, clip)
             return self._coming[key]
@@ -78,4 +81,6 @@ class Prompts:
                 del self._kept[key]
 
     def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)

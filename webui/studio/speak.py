@@ -14,7 +14,7 @@ from ..errors import BadInput, Cancelled, KaikouError, NotAllowed, NotFound, Sto
 from ..settings import Limits
 from ..store import VoiceStore
 from ..store.files import new_id
-from ..types import Prompt, SpeechRequest, Voice
+from ..types import Abilities, Prompt, SpeechRequest, Voice
 from .admission import Admission, Buckets
 from .drafts import Drafts, account_of
 from .job import Job
@@ -69,12 +69,15 @@ class Speaker:
             return starters[OPENAI_VOICES.index(voice_id) % len(starters)]
         return self._voices.get(voice_id, account_of(owner))
 
-    def check_model(self, model: str) -> None:
-        with_lease = self._resident.lease()
-        name = with_lease.engine.describe().name
-        with_lease.release()
+    def check_model(self, model: str) -> Abilities:
+        """The engine that `model` means. Raises NotFound, NotReady."""
+        lease = self._resident.lease()
+        about = lease.engine.describe()
+        name = about.name
+        lease.release()
         if model not in ("", "auto", name, *OPENAI_MODELS):
             raise NotFound(f"There is no model “{model[:40]}” here. Available: auto, {name}.", f"这里没有模型「{model[:40]}」，可用：auto、{name}。", code="model_not_found", param="model")
+        return about
 
     def open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
              seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", priority: int = 0) -> Job:
@@ -83,7 +86,7 @@ class Speaker:
         Raises BadInput, NotFound, NotAllowed (consent), Busy, NotReady.
         """
         self._rate.check(owner)
-        self.check_model(model)
+        tags = self.check_model(model).tags
         voice = self.voice(owner, voice_id)
         if voice.draft and not consent:
             raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
@@ -91,7 +94,7 @@ class Speaker:
         chosen = _mode(mode, instruction, text_in, voice if not transcript else replace(voice, transcript=transcript))
         request = SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority)
         began = time.perf_counter()
-        segments = tuple(text.prepare(text_in, language))
+        segments = tuple(text.prepare(text.strip_tags(text_in, tags), language))
         self._metrics.text_s.observe(time.perf_counter() - began)
         if not segments:
             raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")

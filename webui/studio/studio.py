@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 
 from .. import __version__, audio, text
 from ..engine.base import Engine
@@ -66,8 +67,8 @@ class Studio:
         for voice in self.voices.list("-"):
             try:
                 self.speaker.prompt("-", voice, engine).result()
-            except KaikouError as error:
-                log.warning("starter voice %s: %s", voice.id, error)
+            except (KaikouError, CancelledError) as error:
+                log.info("starter voice %s is not ready: %s", voice.id, error)
 
     def _prepare(self, voice: Voice, clip) -> None:
         try:

@@ -1,0 +1,136 @@
+"""The studio without a screen: hot swap under a running stream, tags, tempo, takes with undo, drafts, prompts made once."""
+
+from __future__ import annotations
+
+import threading
+import time
+import wave
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.api.test_http import clip
+from tests.engine.fake import RATE, FakeEngine
+from webui import audio
+from webui.errors import NotAllowed, NotFound
+from webui.settings import Paths, Settings
+from webui.studio import UNLIMITED, Studio
+
+ME, OTHER = "local/me", "local/other"
+
+
+@pytest.fixture
+def studio(tmp_path):
+    studio = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
+    studio.start(FakeEngine).join(20)
+    yield studio
+    studio.close()
+
+
+def finish(studio, job, limit_s: float = 20.0):
+    done = threading.Event()
+    job.listen(lambda: done.set() if job.snapshot().state in ("done", "failed", "cancelled") else None)
+    studio.speaker.credit(job, UNLIMITED)
+    end = time.monotonic() + limit_s
+    while job.snapshot().state not in ("done", "failed", "cancelled") and time.monotonic() < end:
+        done.wait(0.05)
+    return job.snapshot()
+
+
+def speak(studio, text="Hello there.", instruction="seconds=1", **kw):
+    job = studio.speaker.open(kw.pop("owner", ME), text_in=text, voice_id=kw.pop("voice_id", "alloy"), mode="instruct", instruction=instruction, **kw)
+    return job, finish(studio, job)
+
+
+def test_a_hot_swap_does_not_drop_the_running_stream(studio):
+    job = studio.speaker.open(ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=3", seed=4)
+    studio.speaker.credit(job, RATE)
+    while job.produced < RATE:
+        time.sleep(0.01)
+    studio.start(lambda: FakeEngine(version="2")).join(20)
+    after, told = speak(studio, seed=4)
+    assert after.engine_version == "2" and told.state == "done"
+    assert finish(studio, job).state == "done" and job.engine_version == "1" and job.produced == 3 * RATE
+    whole, _ = speak(studio, instruction="seconds=3", seed=4)
+    assert whole.pcm(0, RATE) == job.pcm(0, RATE)
+
+
+def test_tags_the_engine_cannot_speak_are_not_read_aloud(studio):
+    job, _ = speak(studio, text="Well [breath] hello <strong>you</strong> [laughter].")
+    said = " ".join(job.request.segments)
+    assert "breath" not in said and "laughter" not in said and "strong" not in said and "hello" in said and "you" in said
+
+
+def test_speed_beyond_the_engines_range_is_made_by_tempo_at_the_same_pitch(studio):
+    slow, told = speak(studio, instruction="seconds=2", speed=0.25, seed=0)
+    assert told.state == "done" and slow.request.speed == 0.5 and slow.tempo == 0.5
+    assert slow.produced == pytest.approx(4 * RATE, rel=0.03)
+    plain, _ = speak(studio, instruction="seconds=2", seed=0)
+
+    def pitch(job):
+        x = audio.from_s16(job.pcm(RATE // 2, RATE // 2 + 16384))
+        return np.abs(np.fft.rfft(x * np.hanning(len(x)))).argmax()
+    assert abs(pitch(slow) - pitch(plain)) <= 1
+
+
+def test_a_take_holds_what_was_heard_and_how_to_make_it_again(studio):
+    job, told = speak(studio, seed=12)
+    assert told.saved
+    take = studio.takes.list(ME)[0]
+    with wave.open(str(studio.takes.wav_path(ME, take.id))) as w:
+        assert w.readframes(w.getnframes()) == job.pcm(0, job.produced)
+    assert (take.request.seed, take.request.instruction, take.engine, len(take.peaks)) == (12, "seconds=1", "fake", 160)
+    assert b"AI-generated" in studio.takes.wav_path(ME, take.id).read_bytes()[:200]
+    again = studio.speaker.open(ME, text_in=take.request.text, voice_id=take.request.voice, mode=take.request.mode, instruction=take.request.instruction, seed=take.request.seed)
+    finish(studio, again)
+    assert again.pcm(0, again.produced) == job.pcm(0, job.produced)
+    with pytest.raises(NotFound):
+        studio.takes.get(OTHER, take.id)
+
+
+def test_a_deleted_take_can_be_brought_back(studio):
+    speak(studio)
+    take = studio.takes.list(ME)[0]
+    studio.takes.delete(ME, take.id)
+    assert studio.takes.list(ME) == []
+    studio.takes.restore(ME, take.id)
+    assert studio.takes.list(ME) == [take]
+    studio.takes.delete(ME, take.id)
+    studio.takes.close()  # the undo time is over
+    with pytest.raises(NotFound):
+        studio.takes.get(ME, take.id)
+
+
+def test_a_draft_is_made_once_changed_and_saved(studio):
+    draft = studio.drafts.make(ME, clip(12))
+    with pytest.raises(NotAllowed):
+        studio.speaker.open(ME, text_in="Hi there.", voice_id=draft.id)
+    _, told = speak(studio, voice_id=draft.id, consent=True)
+    assert told.state == "done"
+    encoded = studio.prompts.n_encoded
+    speak(studio, voice_id=draft.id, consent=True)
+    assert studio.prompts.n_encoded == encoded, "a voice's features are computed once"
+    other = studio.drafts.change(ME, draft.id, window=(1.0, 6.0))
+    assert other.id != draft.id and (other.start_s, other.end_s) == (1.0, 6.0)
+    with pytest.raises(NotFound):
+        studio.drafts.get(OTHER, draft.id)
+    with pytest.raises(NotAllowed):
+        studio.drafts.save(ME, other.id, "Lin", "", "")
+    voice = studio.drafts.save(ME, other.id, "Lin", "你好，世界。", "me")
+    assert voice.language == "zh" and voice in studio.voices.list(ME)
+    assert studio.drafts.audio(ME, draft.id, 0.0)[:4] == b"RIFF"
+
+
+def test_voice_features_of_a_saved_voice_survive_a_restart(studio, tmp_path):
+    voice, _ = studio.voices.add(ME, clip(5), "Lin", consent="me")
+    speak(studio, voice_id=voice.id)
+    studio.close()
+    again = Studio(studio.settings)
+    again.start(FakeEngine).join(20)
+    before = again.prompts.n_encoded
+    speak(again, voice_id=voice.id)
+    assert again.prompts.n_encoded == before, "the prompt was on disk"
+    again.voices.delete(ME, voice.id)
+    assert not [p for p in tmp_path.rglob("*") if voice.id in str(p)]
+    again.close()
