@@ -89,6 +89,11 @@ def test_a_file_that_breaks_off_gives_what_it_has():
     assert 0.8 < clip.duration_s < 1.7
 
 
+def test_a_recording_that_was_never_finished_is_read():
+    whole = container_of(VOICE, "webm", "libopus", 48000)
+    assert 0.8 < decode(whole[: len(whole) * 2 // 3]).duration_s < 1.9
+
+
 def test_content_counts_not_the_order_of_tags():
     mp3 = file_of(VOICE, form="MP3", kind="MPEG_LAYER_III")
     tag = b"ID3\x04\0\0" + bytes([0, 0, 1, 0]) + b"\0" * 128
