@@ -141,7 +141,11 @@ class Connection:
                 await self._send({"op": "cancelled", "seq": self._seq, "samples": reader.job.produced if reader else 0})
 
     async def _send(self, told: dict) -> None:
-        await self._socket.send_text(json.dumps(told, ensure_ascii=False))
+        """A socket that is gone is no fault here: the reader task finds out and ends the connection."""
+        try:
+            await self._socket.send_text(json.dumps(told, ensure_ascii=False))
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            log.debug("the socket went away before %s", told.get("op"))
 
     # ---- the sender -----------------------------------------------------------------------------------------
     async def _speak(self, seq: int, told: dict) -> None:
@@ -153,7 +157,7 @@ class Connection:
         except KaikouError as error:
             await self._tell_error(seq, error)
         except (WebSocketDisconnect, RuntimeError, OSError):
-            pass  # the socket went away in mid-send; the reader task ends the connection
+            log.debug("the socket went away in mid-stream")
         except Exception:
             log.exception("stream %s failed", seq)
             await self._tell_error(seq, KaikouError("Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"))
