@@ -54,7 +54,7 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
 
     prefix_fixups: substrings to take out of every key. Raises NotReady naming file and fault; never runs anything from the file.
     """
-    state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pt(path)
+    state = _read_safetensors(path) if path.suffix == ".safetensors" else read_pt(path)
     out = {}
     for key, value in state.items():
         if key in TRAINING_EXTRAS:
@@ -68,7 +68,7 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
     return out
 
 
-def _read_pt(path: Path) -> dict:
+def read_pt(path: Path) -> dict:
     files.check_records(path.parent, path.name)
     expected = ("a PyTorch file with tensors only", "只含张量的 PyTorch 文件")
     try:

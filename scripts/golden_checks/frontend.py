@@ -1,0 +1,82 @@
+"""Front end against golden data: resampling, the three features, text rules, the speaker file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from webui.engine.cosyvoice import text_front
+from webui.engine.cosyvoice.features import OUTPUT_HZ, TOKENIZER_HZ, kaldi_fbank, prompt_mel, resample, whisper_log_mel
+from webui.engine.cosyvoice.speakers import read_speakers
+
+Report = Callable[[str, str, float, float], None]
+
+
+def check(folder: Path, report: Report) -> None:
+    """folder: golden/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
+    features = load_file(folder / "audio_features.safetensors")
+    for clip in sorted({key.split(".")[0] for key in features}):
+        if (folder / f"{clip}.wav").exists():
+            _check_resampling(folder / f"{clip}.wav", features, clip, report)
+        _check_features(features, clip, report)
+    if (folder / "text_cases.json").exists():
+        _check_text(json.loads((folder / "text_cases.json").read_text(encoding="utf-8")), report)
+    if (folder / "spk2info.pt").exists():
+        speakers = read_speakers(folder, "spk2info.pt")
+        report("spk2info", "entries", float(len(speakers) < 1), 0)
+
+
+def error(got: Tensor, want: Tensor) -> float:
+    return float((got - want).abs().max()) if got.shape == want.shape else float("inf")
+
+
+def _check_resampling(path: Path, features: dict[str, Tensor], clip: str, report: Report) -> None:
+    samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    mono = torch.from_numpy(np.ascontiguousarray(samples.mean(1)))
+    for name, hz in (("speech_16k", TOKENIZER_HZ), ("speech_24k", OUTPUT_HZ)):
+        report(clip, name, error(resample(mono, rate, hz)[None], features[f"{clip}.{name}"]), 1e-5)
+
+
+def _check_features(features: dict[str, Tensor], clip: str, report: Report) -> None:
+    low, high = features[f"{clip}.speech_16k"][0], features[f"{clip}.speech_24k"][0]
+    for name, got, tolerance in (
+        ("campplus_fbank", kaldi_fbank(low), 2e-3),
+        ("prompt_mel", prompt_mel(high), 1e-3),
+        ("whisper_logmel", whisper_log_mel(low), 1e-4),
+    ):
+        report(clip, name, error(got, features[f"{clip}.{name}"]), tolerance)
+
+
+def _check_text(cases: dict, report: Report) -> None:
+    token = re.compile(cases["tokenizer_regex"])
+
+    def count(text: str) -> int:
+        return len(token.findall(text))
+
+    wrong = {"split": 0, "nosplit": 0, "raw_split": 0}
+    for case in cases["text_normalize"]:
+        for name, got in (
+            ("split", text_front.normalise(case["text"], True, count)),
+            ("nosplit", text_front.normalise(case["text"], False, count)),
+            ("raw_split", text_front.normalise(case["text"], True, count, enabled=False)),
+        ):
+            wrong[name] += case[name] is not None and got != case[name]
+    for name, amount in wrong.items():
+        report("text_normalize", name, amount, 0)
+    paragraphs = 0
+    for case in cases["split_paragraph"]:
+        length = len if case["lang"] == "zh" else count
+        limits = case["token_max_n"], case["token_min_n"], case["merge_len"], case["comma_split"]
+        paragraphs += case["out"] is not None and text_front.split_paragraph(case["text"], length, case["lang"], *limits) != case["out"]
+    report("split_paragraph", "out", paragraphs, 0)
+    for name, pairs in cases["helpers"].items():
+        rule = getattr(text_front, name)
+        report("helpers", name, sum(want is not None and rule(given) != want for given, want in pairs), 0)
