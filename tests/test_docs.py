@@ -1,0 +1,107 @@
+"""What is written down is true: files that exist, options that exist, every package pinned, no machine's paths."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+README = (ROOT / "README.md").read_text("utf-8")
+ROOTED = re.compile(r"^(run\.sh|requirements[\w.-]*|constraints\.txt|pyproject\.toml|(webui|assets|scripts|tests|pretrained_models)/.*|LICENSE|NOTICE)$")
+IS_PINNED = re.compile(r"^[A-Za-z0-9_.-]+==[\w.]+(; .+)?$")
+
+
+def tracked(*patterns):
+    names = subprocess.run(["git", "ls-files", "-z", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return [ROOT / n for n in names if n and (ROOT / n).is_file()]
+
+
+def named_files():
+    in_code = re.findall(r"`([^`\s]+)`", README)
+    return sorted({n for n in in_code + re.findall(r"\]\(([^)#:]+)\)", README) if ROOTED.match(n)})
+
+
+@pytest.mark.parametrize("name", named_files())
+def test_the_readme_names_files_that_exist(name):
+    assert (ROOT / name).exists()
+
+
+def test_the_readme_tells_of_every_room():
+    rooms = [f"webui/{p.name}/" for p in (ROOT / "webui").iterdir() if (p / "__init__.py").is_file()]
+    rooms += [f"assets/{p.name}/" for p in (ROOT / "assets").iterdir() if p.is_dir() and p.name != "screenshots"]
+    assert [r for r in rooms if f"`{r}`" not in README] == []
+
+
+def test_both_commands_stand_in_both_languages():
+    for half in README.split("# English\n"):
+        assert "&& cd kaikou && ./run.sh" in half
+        assert "bash scripts/test.sh" in half
+
+
+def options_of(text):
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+
+
+def test_options_are_the_same_everywhere():
+    asked = subprocess.run([sys.executable, "-m", "webui", "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    real = options_of(asked)
+    told = options_of(subprocess.run(["bash", "run.sh", "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    table = {o for line in README.splitlines() if line.startswith("| `--") for o in options_of(line.split("|")[1])}
+    assert told == real
+    assert table == real
+
+
+@pytest.mark.parametrize("path", tracked("run.sh", "scripts/*.sh", "scripts/*.py"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_script_explains_itself(path):
+    if path.parent.name != "scripts" and path.name != "run.sh":
+        pytest.skip("a part of a script")
+    start = ["bash"] if path.suffix == ".sh" else [sys.executable]
+    run = subprocess.run([*start, str(path), "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr[-400:]
+    assert len(run.stdout) > 40
+
+
+def requirement_lines(name):
+    lines = (line.partition("  #")[0].strip() for line in (ROOT / name).read_text("utf-8").splitlines())
+    return [line for line in lines if line and not line.startswith(("#", "-r "))]
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "constraints.txt"])
+def test_every_package_is_pinned(name):
+    assert [line for line in requirement_lines(name) if not IS_PINNED.match(line)] == []
+
+
+def test_constraints_agree_with_the_requirements():
+    def pins(name):
+        return {k.lower().replace("_", "-"): v.partition(";")[0] for k, _, v in (line.partition("==") for line in requirement_lines(name))}
+
+    wanted, held = pins("requirements.txt") | pins("requirements-dev.txt"), pins("constraints.txt")
+    assert {k: held.get(k) for k in wanted} == wanted
+
+
+def test_direct_imports_are_required():
+    """What the studio imports by name must be a package it asks for, or the standard library's."""
+    from tests.test_layers import FILES, absolute_imports
+
+    package_of = {"av": "av", "pyworld": "pyworld-prebuilt", "espeakng_loader": "espeakng-loader", "multipart": "python-multipart"}
+    asked = {line.partition("==")[0].lower().replace("_", "-") for line in requirement_lines("requirements.txt")}
+    siblings = {p.stem for p in (ROOT / "webui" / "audio" / "worker").glob("*.py")}
+    names = {n.split(".")[0] for p in FILES if "cosyvoice" not in p.parts for _, n in absolute_imports(p)} - siblings - {"webui", ""}
+    missing = {n for n in names - set(sys.stdlib_module_names) if package_of.get(n, n).lower().replace("_", "-") not in asked}
+    assert missing == set()
+
+
+def test_no_machine_paths_or_package_hosts():
+    machine = re.compile("/wo" + "rk/|/ro" + r"ot/|/home/\w|--(?:extra-)?index-" + "url|/opt/py" + "pi")
+    found = []
+    for path in tracked("*.py", "*.js", "*.css", "*.md", "*.sh", "*.txt", "*.toml", "*.json", "*.html", ".ci/*", "NOTICE"):
+        found += [f"{path.relative_to(ROOT)}: {line.strip()[:100]}" for line in path.read_text("utf-8").splitlines() if machine.search(line)]
+    assert found == []
+
+
+def test_the_licence_is_the_whole_apache_text():
+    text = (ROOT / "LICENSE").read_text("utf-8")
+    assert "Version 2.0, January 2004" in text and "END OF TERMS AND CONDITIONS" in text
+    assert "GPL-3.0-or-later" in README and "GPL-3.0-or-later" in (ROOT / "NOTICE").read_text("utf-8")

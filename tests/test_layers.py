@@ -1,0 +1,95 @@
+"""The house keeps its shape: who may import whom, and that the page and the routes open without torch."""
+
+import ast
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+# room -> rooms it may import besides itself; "" is webui/__init__.py (the version)
+ALLOWED = {
+    "": set(),
+    "errors": set(),
+    "types": {"errors"},
+    "settings": {"errors", "types"},
+    "text": {"errors", "types", "settings"},
+    "audio": {"errors", "types", "settings"},
+    "engine": {"errors", "types", "settings", "text", "audio"},
+    "store": {"errors", "types", "settings"},
+    "studio": {"", "errors", "types", "settings", "text", "audio", "engine", "store"},
+    "api": {"", "errors", "types", "settings", "studio"},
+    "ui": {"", "errors", "types", "settings", "studio"},
+    "app": {"", "errors", "types", "settings", "text", "audio", "engine", "store", "studio", "api", "ui"},
+    "__main__": {"", "errors", "types", "settings", "app"},
+}
+HEAVY = ("torch", "torchaudio", "modelscope", "onnxruntime", "transformers")
+FILES = sorted((ROOT / "webui").rglob("*.py"))
+
+
+def absolute_imports(path):
+    """(line, dotted name) of everything `path` imports, relative names made absolute, at any depth of the file."""
+    package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            # `from .. import text` names a room in its aliases
+            yield from ((node.lineno, f"{stem}.{alias.name}" if stem == "webui" else stem) for alias in node.names)
+
+
+def room_of(dotted):
+    """The room of webui that a dotted name lies in, or None when it is not ours."""
+    parts = dotted.split(".")
+    if parts[0] != "webui":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in ALLOWED else ""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_one_way(path):
+    room = room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    room = "" if path == ROOT / "webui" / "__init__.py" else room
+    wrong = []
+    for line, name in absolute_imports(path):
+        target = room_of(name)
+        if target is None or target == room:
+            continue
+        if target not in ALLOWED[room]:
+            wrong.append(f"line {line}: {room or 'webui'} imports {target or 'webui'}")
+        if room == "studio" and target == "engine" and not name.startswith(("webui.engine.base", "webui.engine.resident")):
+            wrong.append(f"line {line}: the studio sees only engine/base.py and engine/resident.py, not {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_room_is_in_the_list():
+    rooms = {p.stem if p.is_file() else p.name for p in (ROOT / "webui").iterdir() if p.suffix == ".py" or any(p.glob("*.py"))} - {"__init__"}
+    assert rooms <= set(ALLOWED), "a room without import rules"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if "cosyvoice" not in p.parts], ids=lambda p: str(p.relative_to(ROOT)))
+def test_torch_is_named_only_inside_the_engine_that_needs_it(path):
+    assert not [name for _, name in absolute_imports(path) if name.split(".")[0] in HEAVY]
+
+
+@pytest.mark.parametrize("module", [m for m in ("webui.api", "webui.ui", "webui.app", "webui.engine.builtin") if importlib.util.find_spec(m)])
+def test_opening_loads_no_torch(module):
+    code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_the_environment_is_read_in_one_place():
+    """Settings are read once; a process of its own may set its thread counts."""
+    readers = {str(p.relative_to(ROOT)) for p in FILES for n in ast.walk(ast.parse(p.read_text("utf-8"))) if is_environment_read(n)}
+    assert readers <= {"webui/settings.py"}
+
+
+def is_environment_read(node):
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("os.getenv", "os.environ.get")
+    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and ast.unparse(node.value) == "os.environ"

@@ -1,0 +1,169 @@
+"""run.sh with a stand-in for Python in PATH: what it installs, when, what it refuses and how it says so. No network, nothing installed."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tests.conftest import ROOT
+
+PYTHONS = ("python3.12", "python3.11", "python3.13", "python3.14", "python3", "python")
+# Answers what the scripts ask of Python, writes each call to $CALLS, and becomes .venv/bin/python when it is told to make an environment.
+STAND_IN = r"""#!/bin/bash
+echo "$*" >>"$CALLS"
+case "$*" in
+  *"version_info"*) exit "${BAD_VERSION:-0}" ;;
+  *"import venv"*) exit "${NO_VENV:-0}" ;;
+  "-m venv --clear "*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo home >"$4/pyvenv.cfg" ;;
+  *"import pip"*) exit 0 ;;
+  *"pip install"*) exit "${PIP_RC:-0}" ;;
+  "-P -m webui"*) echo "started in $PWD with: $*"; exit "${STUDIO_RC:-0}" ;;
+esac
+"""
+DISK = """#!/bin/bash
+echo "Filesystem 1024-blocks Used Available Capacity Mounted on"
+echo "/dev/disk one 100 50 ${FREE_KIB} 50% /a mount"
+"""
+
+
+class Copy:
+    """A copy of the scripts in a folder with a blank and Chinese in its name, and a PATH where every Python is the stand-in."""
+
+    def __init__(self, folder):
+        self.root, self.bin, self.calls = folder / "开口 的 copy", folder / "bin", folder / "calls"
+        (self.root / "scripts").mkdir(parents=True)
+        self.bin.mkdir()
+        for name in ("run.sh", "scripts/setup_venv.sh", "scripts/test.sh", "requirements.txt", "requirements-dev.txt", "constraints.txt"):
+            shutil.copy(ROOT / name, self.root / name)
+        for name in PYTHONS:
+            self.program(name, STAND_IN)
+        self.program("df", DISK)
+
+    def program(self, name, text):
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def run(self, *arguments, script="run.sh", cwd="/", **environ):
+        self.calls.write_text("")
+        env = {"PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(self.root), "CALLS": str(self.calls), "FREE_KIB": "99999999", "LC_ALL": "C.UTF-8"}
+        return subprocess.run(["bash", str(self.root / script), *arguments], cwd=cwd, env=env | environ, capture_output=True, text=True, timeout=60)
+
+    def called(self, part):
+        return sum(part in line for line in self.calls.read_text().splitlines())
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return Copy(tmp_path)
+
+
+def refused(run):
+    """One English and one Chinese sentence at the end, exit code 2."""
+    english, chinese = run.stderr.strip().splitlines()[-2:]
+    assert run.returncode == 2
+    assert english.isascii() or "开口" in english
+    assert any("\u4e00" <= c <= "\u9fff" for c in chinese)
+    assert not run.stdout
+    return english
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_installs_nothing_and_works_from_anywhere(copy, flag, tmp_path):
+    run = copy.run("--port", "7000", flag, cwd=tmp_path)
+    assert run.returncode == 0
+    assert "--root-path" in run.stdout and "Usage" in run.stdout
+    assert copy.called("") == 0
+    assert not (copy.root / ".venv").exists()
+
+
+def test_first_start_installs_once_and_hands_all_options_over(copy, tmp_path):
+    first = copy.run("--port", "7000", "--data-dir", "my data", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == f"started in {tmp_path} with: -P -m webui --port 7000 --data-dir my data\n"
+    assert copy.called("pip install") == 1
+    second = copy.run()
+    assert second.returncode == 0
+    assert copy.called("pip install") == copy.called("-m venv") == 0
+    assert copy.called("") == 1, "a second start asks nothing of Python but to start the studio"
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "constraints.txt"])
+def test_changed_requirements_are_installed_into_the_same_environment(copy, name):
+    copy.run()
+    with (copy.root / name).open("a") as file:
+        file.write("\n# changed\n")
+    copy.run()
+    assert (copy.called("pip install"), copy.called("-m venv")) == (1, 0)
+
+
+def test_an_interrupted_install_is_done_again(copy):
+    failed = copy.run(PIP_RC="1")
+    assert "packages could not be installed" in refused(failed)
+    assert copy.run().returncode == 0
+    assert copy.called("pip install") == 1
+
+
+def test_a_half_made_environment_is_made_anew(copy):
+    (copy.root / ".venv" / "bin").mkdir(parents=True)
+    (copy.root / ".venv" / "bin" / "python").symlink_to("/nowhere/python3")
+    assert copy.run().returncode == 0
+    assert copy.called("-m venv --clear") == 1
+
+
+def test_the_exit_code_of_the_studio_is_passed_on(copy):
+    assert copy.run("--bogus", STUDIO_RC="2").returncode == 2
+
+
+def test_no_fitting_python_is_one_sentence(copy):
+    assert "Python 3.11 to 3.14 was not found" in refused(copy.run(BAD_VERSION="1"))
+
+
+def test_a_missing_venv_module_is_one_sentence_with_the_remedy(copy):
+    for name, remedy in (("apt-get", "apt install python3.12-venv"), ("dnf", "dnf install")):
+        if name == "dnf" and shutil.which("apt-get", path="/usr/bin:/bin"):
+            continue
+        copy.program(name, "#!/bin/bash\n")
+        assert remedy in refused(copy.run(NO_VENV="1"))
+    assert not (copy.root / ".venv").exists()
+
+
+def test_too_little_disk_is_one_sentence_and_nothing_is_made(copy):
+    english = refused(copy.run(FREE_KIB="1000000"))
+    assert "4 GB" in english and "976 MB" in english
+    assert not (copy.root / ".venv").exists()
+
+
+def test_an_update_needs_less_disk_than_a_first_install(copy):
+    copy.run()
+    (copy.root / "requirements.txt").write_text("six==1.16.0\n")
+    assert copy.run(FREE_KIB="2000000").returncode == 0
+
+
+def test_a_link_to_the_script_finds_the_project(copy, tmp_path):
+    link = tmp_path / "kaikou link"
+    os.symlink(copy.root / "run.sh", link)
+    env = {"PATH": f"{copy.bin}:/usr/bin:/bin", "CALLS": str(copy.calls), "FREE_KIB": "99999999"}
+    run = subprocess.run(["bash", str(link)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert (copy.root / ".venv").is_dir()
+
+
+def test_test_sh_installs_the_test_packages_then_lints_then_tests(copy):
+    copy.program("chromium", "#!/bin/bash\n")
+    run = copy.run("-k", "text", script="scripts/test.sh")
+    assert run.returncode == 0, run.stderr
+    calls = copy.calls.read_text().splitlines()
+    assert [c for c in calls if "requirements-dev.txt" in c]
+    assert calls[-2:] == ["-m ruff check .", "-m pytest -k text"]
+    copy.run()
+    assert copy.called("pip install") == 0, "the test packages include the runtime's"
+
+
+@pytest.mark.parametrize("script", ["run.sh", "scripts/test.sh", "scripts/setup_venv.sh", ".ci/run"])
+def test_scripts_are_plain_bash(script):
+    """Nothing newer than bash 3.2: no associative arrays, mapfile, case folding, |&, or empty-array expansions under set -u."""
+    text = (ROOT / script).read_text("utf-8")
+    assert subprocess.run(["bash", "-n", str(ROOT / script)]).returncode == 0
+    for newer in ("declare -A", "local -A", "mapfile", "readarray", ",,}", "^^}", "|&", "&>>", "[@]}", "realpath", "readlink -f", "sed -i"):
+        assert newer not in text, newer
