@@ -43,7 +43,7 @@ need_python() {
 # need_disk KIB: enough room where .venv will lie. The mount point may hold blanks, so the column is found by its per cent sign.
 need_disk() {
   local free
-  free=$(df -Pk "$ROOT" 2>/dev/null | awk 'END { for (i = 2; i <= NF; i++) if ($i ~ /^[0-9]+%$/) { print $(i - 1); exit } }')
+  free=$(df -Pk "$ROOT" 2>/dev/null | awk 'END { for (i = 2; i <= NF; i++) if ($i ~ /^[0-9]+%$/) { print $(i - 1); exit } }') || true
   case "$free" in '' | *[!0-9]*) return 0 ;; esac
   [ "$free" -ge "$1" ] && return 0
   refuse "Too little disk: the packages need about $(($1 / 1048576)) GB and $((free / 1024)) MB are free in $ROOT; make room and start again." \

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from .addresses import ADDRESSES, spell
 from .numerals import MAX_DIGITS, en_cardinal, en_digits, en_number, en_ordinal, en_year
 
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
@@ -40,8 +41,7 @@ def _plural(number: str, name: str) -> str:
 
 
 def _web(m: re.Match[str]) -> str:
-    said = "".join(f" {en_digits(c)} " if "0" <= c <= "9" else _WEB.get(c, c) for c in re.sub(r"^https?://|/$", "", m[0], flags=re.I))
-    return re.sub(" +", " ", said).strip()
+    return re.sub(" +", " ", spell(m[0], _WEB, lambda digit: f" {en_digits(digit)} ")).strip()
 
 
 def _day(month: str, day: str, year: str | None) -> str:
@@ -126,9 +126,7 @@ def _plain(m: re.Match[str]) -> str:
 
 
 _RULES: tuple[Rule, ...] = (
-    (re.compile(r"(?<![A-Za-z\d])(?:https?://|www\.)[A-Za-z\d./_~:?=&#%+@-]{1,300}[A-Za-z\d/]", re.I), _web),
-    (re.compile(r"(?<![\w.+-])[A-Za-z\d._+-]{1,64}@[A-Za-z\d-]{1,63}(?:\.[A-Za-z\d-]{1,63}){1,4}", re.A), _web),
-    (re.compile(r"(?<![A-Za-z\d.-])(?:[A-Za-z][A-Za-z\d-]{0,62}\.){1,4}(?:com|cn|org|net|io|ai|dev|edu|gov)(?![A-Za-z\d])"), _web),
+    *((address, _web) for address in ADDRESSES),
     (re.compile(r"\b(Mr|Mrs|Dr|Prof|St|Gen|Sgt|Capt|Lt)\.(?= ?[A-Z])"), lambda m: _TITLES[m[1]]),
     (re.compile(r"(?<![\w.])(?:e\.g\.|i\.e\.|etc\.|vs\.?(?!\w)|approx\.|w/o?(?=\s|\w)|Jr\.|Sr\.)"), lambda m: _WORDS[m[0]]),
     (re.compile(r"\bNo\.\s?(?=\d)", re.A), lambda m: "number "),

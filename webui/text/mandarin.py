@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from .addresses import ADDRESSES, spell
 from .numerals import MAX_DIGITS, zh_cardinal, zh_digits, zh_number
 from .scripts import HAN
 
@@ -28,6 +29,7 @@ _COUNTED = (
     "个|只|本|张|条|位|名|次|天|年(?!级)|周|小时|分钟|秒|岁|块|元|人|家|种|点|倍|层|辆|架|艘|棵|朵|双|对|杯|瓶|碗|斤|公斤|吨|米|公里|千米|厘米|千克|克|升|"
     "项|台|部|座|匹|句|段|篇|门|扇|顶|份|万|亿|千|百|美元|英镑|欧元|港元|度"
 )
+_WEB = {".": "点", "/": "斜杠", "@": "艾特", ":": "冒号", "-": "杠", "_": "下划线", "?": "问号", "=": "等于", "&": "和", "#": "井号", "%": "百分号", "+": "加", "~": "波浪号"}
 _PHONE_WORD = "电话|手机|热线|拨打|致电|拨|客服|QQ|微信|验证码|密码|尾号|卡号|账号|单号|编号|邮编|工号|学号|号码|房间|航班|车次"
 
 
@@ -53,8 +55,7 @@ def _money(m: re.Match[str]) -> str:
 
 
 def _web(m: re.Match[str]) -> str:
-    names = {".": "点", "/": "斜杠", "@": "艾特", ":": "冒号", "-": "杠", "_": "下划线", "?": "问号", "=": "等于", "&": "和", "#": "井号", "%": "百分号", "+": "加", "~": "波浪号"}
-    return "".join(zh_digits(c) if "0" <= c <= "9" else names.get(c, c) for c in re.sub(r"^https?://|/$", "", m[0], flags=re.I))
+    return spell(m[0], _WEB, zh_digits)
 
 
 def _phone(m: re.Match[str]) -> str:
@@ -89,9 +90,7 @@ _OPERATORS = {"+": "加", "×": "乘", "*": "乘", "÷": "除以", "=": "等于"
 _LEFT = {"&": "和", "@": "艾特", "%": "百分号", "°": "度", "#": " ", "*": " ", "_": " ", "^": " ", "~": " ", "|": " ", "\\": " ", "=": " ", "+": "加", "<": " ", ">": " "}
 
 _RULES: tuple[Rule, ...] = (
-    (re.compile(r"(?<![A-Za-z\d])(?:https?://|www\.)[A-Za-z\d./_~:?=&#%+@-]{1,300}[A-Za-z\d/]", re.I), _web),
-    (re.compile(r"(?<![\w.+-])[A-Za-z\d._+-]{1,64}@[A-Za-z\d-]{1,63}(?:\.[A-Za-z\d-]{1,63}){1,4}", re.A), _web),
-    (re.compile(r"(?<![A-Za-z\d.-])(?:[A-Za-z][A-Za-z\d-]{0,62}\.){1,4}(?:com|cn|org|net|io|ai|dev|edu|gov)(?![A-Za-z\d])"), _web),
+    *((address, _web) for address in ADDRESSES),
     (re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"), lambda m: zh_digits(m[0]).replace(".", "点")),
     (re.compile(r"(?<![\d.])\d{1,4}(?:\.\d{1,4}){2,3}(?![\d.])"), lambda m: "点".join(zh_cardinal(p) for p in m[0].split("."))),
     (re.compile(rf"(?<!\d)\d{{{MAX_DIGITS + 1},}}"), lambda m: zh_digits(m[0])),
