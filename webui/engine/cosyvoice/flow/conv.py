@@ -1,0 +1,54 @@
+"""Convolutions that look left only, in (batch, time, channels), and the few past rows they need from call to call."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Past:
+    """The last input rows of every causal convolution, by slot. Tensors are replaced, never written, so copies may share them."""
+
+    def __init__(self, rows: dict[int, torch.Tensor] | None = None):
+        self.rows = dict(rows or {})
+
+    def copy(self) -> Past:
+        return Past(self.rows)
+
+    def lead(self, slot: int, x: torch.Tensor, width: int) -> torch.Tensor:
+        """x (batch, n, channels) with `width` earlier rows in front (zeros at the very start); the last rows are kept."""
+        before = self.rows.get(slot)
+        x = F.pad(x, (0, 0, width, 0)) if before is None else torch.cat([before, x], 1)
+        self.rows[slot] = x[:, -width:].clone()
+        return x
+
+
+class TimeConv(nn.Module):
+    """Convolution over time without padding: (batch, n + kernel - 1, c_in) -> (batch, n, c_out).
+
+    After `pack` the kernel is one matrix over windows of neighbouring rows, so no transposes are needed around it."""
+
+    def __init__(self, c_in: int, c_out: int, kernel: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(c_out, c_in, kernel))
+        self.bias = nn.Parameter(torch.empty(c_out))
+        self.kernel = kernel
+        self.slot = -1  # its place in Past; given by the model that owns it
+
+    def pack(self) -> None:
+        matrix = self.weight.detach().permute(0, 2, 1).reshape(self.weight.shape[0], -1).contiguous()
+        del self.weight
+        self.register_buffer("matrix", matrix, persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.kernel == 1:
+            return F.linear(x, self.matrix, self.bias)
+        x = x.contiguous()
+        batch, rows, channels = x.shape
+        # rows are contiguous, so `kernel` neighbours are one longer row: a view, not a copy
+        windows = x.as_strided((batch, rows - self.kernel + 1, self.kernel * channels), (rows * channels, channels, 1))
+        return F.linear(windows, self.matrix, self.bias)
+
+    def causal(self, x: torch.Tensor, past: Past) -> torch.Tensor:
+        return self(past.lead(self.slot, x, self.kernel - 1))

@@ -1,0 +1,163 @@
+"""The velocity network of the flow: a U-net without down-sampling, 14 resnets and 56 transformer blocks at real size.
+
+It runs on new frames only, in (batch, frames, channels); earlier frames live in `EstimatorPast`, one per Euler step.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .conv import Past, TimeConv
+from .dims import MEL_BANDS, TIME_WIDTH, FlowDims
+from .kv import KvStore, attend
+
+
+class EstimatorPast:
+    """What one Euler step remembers: K/V of all transformer blocks and the tails of all convolutions, both guidance rows."""
+
+    def __init__(self, dims: FlowDims, dtype: torch.dtype, device: torch.device | str):
+        self.store = KvStore(dims.estimator_layers, 2, dims.estimator_heads, dims.estimator_head_dim, dtype, device)
+        self.tails = Past()
+
+    def behind(self, prefix: torch.Tensor) -> EstimatorPast:
+        twin = object.__new__(EstimatorPast)
+        twin.store, twin.tails = self.store.behind(prefix), self.tails.copy()
+        return twin
+
+
+class Attention(nn.Module):
+    def __init__(self, channels: int, heads: int, width: int):
+        super().__init__()
+        self.heads, self.width = heads, width
+        self.to_q, self.to_k, self.to_v = (nn.Linear(channels, heads * width, bias=False) for _ in range(3))
+        self.to_out = nn.ModuleList([nn.Linear(heads * width, channels)])
+
+    def pack(self) -> None:
+        stacked = torch.cat([part.weight.detach() for part in (self.to_q, self.to_k, self.to_v)])
+        del self.to_q, self.to_k, self.to_v
+        self.register_buffer("qkv", stacked, persistent=False)
+
+    def forward(self, x: torch.Tensor, store: KvStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
+        batch, new, _ = x.shape
+        qkv = F.linear(x, self.qkv).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
+        pieces = [(qkv[1], qkv[2])] if store is None else store.put(layer, qkv[1:])
+        return self.to_out[0](attend(qkv[0], pieces, mask).transpose(1, 2).reshape(batch, new, -1))
+
+
+class Gelu(nn.Module):
+    def __init__(self, d_in: int, d_out: int):
+        super().__init__()
+        self.proj = nn.Linear(d_in, d_out)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.gelu(self.proj(x))
+
+
+class Widen(nn.Module):
+    def __init__(self, channels: int):
+        super().__init__()
+        self.net = nn.ModuleList([Gelu(channels, 4 * channels), nn.Identity(), nn.Linear(4 * channels, channels)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net[2](self.net[0](x))
+
+
+class Transformer(nn.Module):
+    def __init__(self, dims: FlowDims):
+        super().__init__()
+        channels = dims.estimator_channels
+        self.attn1 = Attention(channels, dims.estimator_heads, dims.estimator_head_dim)
+        self.norm1, self.norm3 = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.ff = Widen(channels)
+
+    def forward(self, x: torch.Tensor, store: KvStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
+        x = x + self.attn1(self.norm1(x), store, layer, mask)
+        return x + self.ff(self.norm3(x))
+
+
+class ConvBlock(nn.Module):
+    """Causal convolution, LayerNorm over channels, Mish."""
+
+    def __init__(self, c_in: int, c_out: int):
+        super().__init__()
+        self.block = nn.ModuleList([TimeConv(c_in, c_out, 3), nn.Identity(), nn.LayerNorm(c_out)])
+
+    def forward(self, x: torch.Tensor, past: Past) -> torch.Tensor:
+        return F.mish(self.block[2](self.block[0].causal(x, past)))
+
+
+class Resnet(nn.Module):
+    def __init__(self, c_in: int, c_out: int):
+        super().__init__()
+        self.block1, self.block2 = ConvBlock(c_in, c_out), ConvBlock(c_out, c_out)
+        self.mlp = nn.ModuleList([nn.Identity(), nn.Linear(4 * c_out, c_out)])
+        self.res_conv = TimeConv(c_in, c_out, 1)
+
+    def forward(self, x: torch.Tensor, time: torch.Tensor, past: Past) -> torch.Tensor:
+        h = self.block2(self.block1(x, past) + time, past)
+        return h + self.res_conv(x)
+
+
+class TimeMlp(nn.Module):
+    def __init__(self, d_in: int, d_out: int):
+        super().__init__()
+        self.linear_1, self.linear_2 = nn.Linear(d_in, d_out), nn.Linear(d_out, d_out)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear_2(F.silu(self.linear_1(x)))
+
+
+class Estimator(nn.Module):
+    def __init__(self, dims: FlowDims):
+        super().__init__()
+        c = dims.estimator_channels
+
+        def stage(c_in: int, *more: nn.Module) -> nn.ModuleList:
+            return nn.ModuleList([Resnet(c_in, c), nn.ModuleList(Transformer(dims) for _ in range(dims.estimator_n_blocks)), *more])
+
+        self.time_mlp = TimeMlp(TIME_WIDTH, 4 * c)
+        self.down_blocks = nn.ModuleList([stage(TIME_WIDTH, TimeConv(c, c, 3))])
+        self.mid_blocks = nn.ModuleList(stage(c) for _ in range(dims.estimator_mid_blocks))
+        self.up_blocks = nn.ModuleList([stage(2 * c, TimeConv(c, c, 3))])
+        self.final_block = ConvBlock(c, c)
+        self.final_proj = TimeConv(c, MEL_BANDS, 1)
+        for slot, conv in enumerate(m for m in self.modules() if isinstance(m, TimeConv)):
+            conv.slot = slot
+
+    @property
+    def stages(self) -> list[nn.ModuleList]:
+        return [self.down_blocks[0], *self.mid_blocks, self.up_blocks[0]]
+
+    def time_rows(self, times: torch.Tensor) -> torch.Tensor:
+        """times (n,) in 0..1 -> (n, resnets, channels): all that the network makes of the time. Constant for the fixed steps."""
+        half = TIME_WIDTH // 2
+        angle = 1000.0 * times[:, None] * torch.exp(torch.arange(half, device=times.device) * -(math.log(10000.0) / (half - 1)))
+        weight = self.time_mlp.linear_1.weight
+        hidden = F.mish(self.time_mlp(torch.cat([angle.sin(), angle.cos()], -1).to(weight)))
+        return torch.stack([stage[0].mlp[1](hidden) for stage in self.stages], 1)
+
+    def forward(self, x: torch.Tensor, time: torch.Tensor, past: EstimatorPast | None, mask: torch.Tensor | None) -> torch.Tensor:
+        """x (2, n, 320) = x, mu, speaker, cond; time (resnets, channels); mask (n, n) additive. -> velocity (2, n, 80).
+        past None: a run of its own that leaves nothing behind."""
+        store, tails = (past.store, past.tails) if past else (None, Past())
+        if store is not None:
+            store.room_for(x.shape[1])
+        layer, skip, last = 0, None, len(self.mid_blocks) + 1
+        for i, stage in enumerate(self.stages):
+            if i == last:
+                x = torch.cat([x, skip], -1)
+            x = stage[0](x, time[i], tails)
+            for block in stage[1]:
+                x = block(x, store, layer, mask)
+                layer += 1
+            if i == 0:
+                skip = x
+            if len(stage) == 3:
+                x = stage[2].causal(x, tails)
+        if store is not None:
+            store.advance(x.shape[1])
+        return self.final_proj(self.final_block(x, tails))

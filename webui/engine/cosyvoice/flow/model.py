@@ -1,0 +1,104 @@
+"""The flow model: speech ids, prompt mel and speaker vector to mel. Weights only; every request's memory is in state.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ....errors import BadInput
+from .blocks import Blocks
+from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS, FlowDims
+from .encoder import Encoder, EncoderPast
+from .estimator import EstimatorPast
+from .solver import Decoder
+
+
+class FlowModel(nn.Module):
+    def __init__(self, dims: FlowDims):
+        super().__init__()
+        self.dims = dims
+        self.input_embedding = nn.Embedding(dims.speech_token_size, dims.input_size)
+        self.spk_embed_affine_layer = nn.Linear(dims.spk_embed_dim, MEL_BANDS)
+        self.encoder = Encoder(dims)
+        self.encoder_proj = nn.Linear(dims.encoder_dim, MEL_BANDS)
+        self.decoder = Decoder(dims)
+
+    @classmethod
+    def of(cls, dims: FlowDims, state: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32, device: str = "cpu") -> FlowModel:
+        """From a state dict with upstream's key names. Raises RuntimeError naming keys or shapes that do not fit."""
+        with torch.device("meta"):
+            model = cls(dims)
+        model.load_state_dict(dict(state), strict=True, assign=True)
+        return model.to(device=device, dtype=dtype).pack()
+
+    @torch.inference_mode()
+    def pack(self) -> FlowModel:
+        """Once, after the weights are in place, with their final dtype and device: fused matrices and constant tables."""
+        for module in list(self.modules()):
+            if module is not self and hasattr(module, "pack"):
+                module.pack()
+        return self.eval().requires_grad_(False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.encoder_proj.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.encoder_proj.weight.device
+
+    def speaker(self, embedding: torch.Tensor) -> torch.Tensor:
+        """(192,) or (1, 192) -> (1, 80)"""
+        return self.spk_embed_affine_layer(F.normalize(embedding.reshape(1, -1).to(self.encoder_proj.weight), dim=1))
+
+    def encode(self, ids: torch.Tensor, final: bool, past: EncoderPast, blocks: Blocks | None) -> torch.Tensor:
+        """New ids (rows,), not final with 3 more as context -> mu (1, 2n, 80)"""
+        if int(ids.max()) >= self.dims.speech_token_size:
+            raise ValueError(f"speech id {int(ids.max())} is outside 0..{self.dims.speech_token_size - 1}")
+        x = self.input_embedding(ids.to(self.device).clamp(min=0))[None]
+        return self.encoder_proj(self.encoder(x, final, past, blocks))
+
+    def advance(
+        self,
+        ids: torch.Tensor,
+        start: int,
+        final: bool,
+        prompt_mel: torch.Tensor,
+        speaker: torch.Tensor,
+        encoder_past: EncoderPast,
+        pasts: list[EstimatorPast] | None,
+        blocks: Blocks | None,
+    ) -> torch.Tensor:
+        """ids (rows,) from position `start` on -> mel (2n, 80) of these positions, prompt frames included.
+        The pasts must end at `start` and end at start + n afterwards."""
+        count = len(ids) - (0 if final else LOOKAHEAD_IDS)
+        first, frames = FRAMES_PER_ID * start, FRAMES_PER_ID * count
+        if first + frames > MAX_FRAMES:
+            raise BadInput("This is more than 300 seconds in one piece. Split it.", "这一段超过 300 秒，请拆成几段。")
+        mu = self.encode(ids, final, encoder_past, blocks)
+        cond = mu.new_zeros(1, frames, MEL_BANDS)
+        known = prompt_mel[first : first + frames]
+        cond[0, : len(known)] = known
+        mask = blocks.mask(start, count, FRAMES_PER_ID, mu) if blocks else None
+        return self.decoder.solve(first, mu, speaker, cond, pasts, mask)[0]
+
+    @torch.inference_mode()
+    def whole(
+        self,
+        ids: torch.Tensor,
+        prompt_ids: torch.Tensor,
+        prompt_mel: torch.Tensor,
+        embedding: torch.Tensor,
+        blocks: Blocks | None = None,
+        final: bool = True,
+    ) -> torch.Tensor:
+        """All at once, nothing kept. ids (n,), prompt_ids (p,), prompt_mel (t, 80), embedding (192,) -> mel (frames, 80) after
+        the prompt's. blocks None: full attention; not final: the last 3 ids are look-ahead only."""
+        joined = torch.cat([prompt_ids.reshape(-1).long(), ids.reshape(-1).long()])
+        prompt_mel = prompt_mel.reshape(-1, MEL_BANDS).to(self.encoder_proj.weight)
+        past = EncoderPast(self.dims, self.dtype, self.device)
+        mel = self.advance(joined, 0, final, prompt_mel, self.speaker(embedding), past, None, blocks)
+        return mel[len(prompt_mel) :]

@@ -1,0 +1,136 @@
+"""Exact memory of the flow: a request computes only frames that nobody computed before, and gets those of a full run.
+
+Only complete blocks are computed before the end, because those never change again. A voice's complete prompt blocks depend on
+nothing but the voice, so they are computed once and shared, read-only, by all its requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from .blocks import Blocks
+from .dims import EULER_STEPS, FRAMES_PER_ID, LOOKAHEAD_IDS, MEL_BANDS
+from .encoder import EncoderPast
+from .estimator import EstimatorPast
+from .model import FlowModel
+
+
+def _ids(values: Sequence[int] | torch.Tensor) -> torch.Tensor:
+    return torch.as_tensor(values, dtype=torch.long).reshape(-1).cpu()
+
+
+@dataclass
+class VoiceState:
+    """What a voice knows once. Shared by its requests and never written after `of` has made it."""
+
+    flow: FlowModel
+    blocks: Blocks
+    prompt_ids: torch.Tensor  # (p,)
+    prompt_mel: torch.Tensor  # (t, 80); t is mostly 2p, but need not be
+    speaker: torch.Tensor  # (1, 80)
+    store: torch.dtype
+    done: int = 0  # ids whose activations are kept
+    computed_frames: int = 0
+    head: torch.Tensor | None = None  # frames past the prompt mel that these ids already gave (mel shorter than the ids)
+    encoder_past: EncoderPast | None = None
+    pasts: list[EstimatorPast] = field(default_factory=list)
+    prefixes: list[torch.Tensor] = field(default_factory=list)  # K/V per Euler step, trimmed
+
+    @classmethod
+    @torch.inference_mode()
+    def of(
+        cls,
+        flow: FlowModel,
+        prompt_ids: Sequence[int] | torch.Tensor,
+        prompt_mel: torch.Tensor,
+        embedding: torch.Tensor,
+        blocks: Blocks | None = None,
+        store: torch.dtype | None = None,
+        keep: bool = True,
+    ) -> VoiceState:
+        """prompt_ids (p,) and prompt_mel (t, 80) may be empty; embedding (192,). `store`: dtype of kept K/V (None: the model's).
+        keep False: nothing is computed here and every request runs the prompt itself."""
+        blocks = blocks or Blocks(flow.dims.chunk_size)
+        store = store or flow.dtype
+        mel = prompt_mel.reshape(-1, MEL_BANDS).to(flow.encoder_proj.weight)
+        voice = cls(flow, blocks, _ids(prompt_ids), mel, flow.speaker(embedding), store)
+        voice.encoder_past = EncoderPast(flow.dims, flow.dtype, flow.device)
+        voice.pasts = [EstimatorPast(flow.dims, store, flow.device) for _ in range(EULER_STEPS)]
+        done = blocks.last_end(len(voice.prompt_ids) - LOOKAHEAD_IDS) if keep else 0
+        if done > 0:
+            ids = voice.prompt_ids[: done + LOOKAHEAD_IDS]
+            out = flow.advance(ids, 0, False, mel, voice.speaker, voice.encoder_past, voice.pasts, blocks)
+            voice.done, voice.computed_frames, voice.head = done, len(out), out[len(mel) :]
+        voice.prefixes = [past.store.trimmed() for past in voice.pasts]
+        for past in voice.pasts:
+            past.store.data = past.store.data[..., :0, :].clone()
+        return voice
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the kept K/V."""
+        return sum(prefix.numel() * prefix.element_size() for prefix in self.prefixes)
+
+    def begin(self, blocks: Blocks | None = None) -> FlowState:
+        """A new request behind this voice. `blocks` may differ from the voice's where nothing is kept yet."""
+        blocks = blocks or self.blocks
+        if not blocks.agrees(self.blocks, self.done):
+            raise ValueError(f"these block ends do not cut the voice's first {self.done} ids as the voice did")
+        return FlowState(self, blocks)
+
+
+class FlowState:
+    """One request. `emitted_frames` and `computed_frames` (sent through the estimator) count its work."""
+
+    def __init__(self, voice: VoiceState, blocks: Blocks):
+        self.voice, self.blocks = voice, blocks
+        self.done = voice.done
+        self.computed_frames = self.emitted_frames = 0
+        self.encoder_past = voice.encoder_past.copy()
+        self.pasts = [past.behind(prefix) for past, prefix in zip(voice.pasts, voice.prefixes)]
+        self.closed = False
+
+    @property
+    def wanted_ids(self) -> int:
+        """Ids that must be known, counted without the prompt, before `step` gives the next frames."""
+        prompt = len(self.voice.prompt_ids)
+        end = self.blocks.end_after(self.done)
+        while FRAMES_PER_ID * end <= len(self.voice.prompt_mel):
+            end = self.blocks.end_after(end)
+        return max(0, end + LOOKAHEAD_IDS - prompt)
+
+    @torch.inference_mode()
+    def step(self, ids: Sequence[int] | torch.Tensor, final: bool = False) -> torch.Tensor:
+        """All generated ids so far (n,) -> the mel frames (m, 80) that became final and were not given before; m may be 0.
+        After the final step the memory is gone."""
+        if self.closed:
+            raise ValueError("this request has had its final step")
+        voice = self.voice
+        known = torch.cat([voice.prompt_ids, _ids(ids)])
+        end = len(known) if final else self.blocks.last_end(len(known) - LOOKAHEAD_IDS)
+        parts = []
+        if not self.emitted_frames and voice.head is not None:
+            parts.append(voice.head)
+        if end > self.done:
+            feed = known[self.done :] if final else known[self.done : end + LOOKAHEAD_IDS]
+            out = voice.flow.advance(feed, self.done, final, voice.prompt_mel, voice.speaker, self.encoder_past, self.pasts, self.blocks)
+            self.computed_frames += len(out)
+            parts.append(out[max(0, len(voice.prompt_mel) - FRAMES_PER_ID * self.done) :])
+            self.done = end
+        if final:
+            self.close()
+        mel = torch.cat(parts) if parts else voice.prompt_mel.new_zeros(0, MEL_BANDS)
+        self.emitted_frames += len(mel)
+        return mel
+
+    @property
+    def bytes(self) -> int:
+        """Memory of its own K/V; the voice's is shared."""
+        return sum(past.store.bytes for past in self.pasts)
+
+    def close(self) -> None:
+        """Free the memory. Idempotent."""
+        self.closed, self.pasts, self.encoder_past = True, [], None
