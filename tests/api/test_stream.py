@@ -251,7 +251,7 @@ def test_a_silent_engine_becomes_an_error_not_a_hang():
 
 
 def test_speaking_before_the_engine_is_ready_says_so():
-    with running(fake_start_s=4.0, wait=False) as early:
+    with running(fake_start_s=60.0, wait=False) as early:
         http = early.client()
         assert http.get("/health/ready").status_code == 503
         assert http.get("/health/live").status_code == 200
