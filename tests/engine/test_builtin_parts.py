@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import threading
@@ -12,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.builtin_setup import clip
-from webui.engine.builtin import understood, wire
-from webui.engine.builtin.analysis import envelope
+from webui.engine.builtin import cannot_read, understood, wire
+from webui.engine.builtin.analysis import emphasised, envelope, smoothing
 from webui.engine.builtin.instructions import STYLES, read
+from webui.engine.builtin.mandarin import contours, recolour
 from webui.engine.builtin.profile import listen, track_pitch
 from webui.engine.builtin.script import MAX_NARROW, clean, plan, speakable
 
@@ -25,9 +27,16 @@ def voices(text, language="auto"):
 
 def test_scripts_go_to_their_voices():
     assert voices("今天很好。") == ["zh"] and voices("今天很好。", "yue") == ["yue"] and voices("Good day.") == ["en"]
-    assert voices("東京へいく") == ["ja"] and voices("안녕") == ["ko"] and voices("Привет") == ["ru"] and voices("Bonjour", "fr") == ["fr"]
+    assert voices("おはよう") == ["ja"] and voices("안녕") == ["ko"] and voices("Привет") == ["ru"] and voices("Bonjour", "fr") == ["fr"]
     assert voices("我爱 Python 语言") == ["zh"]  # its voice reads English by itself
     assert voices("안녕 hello") == ["ko", "en"] and voices("12345", "zh") == ["zh"] and voices("12345") == ["en"]
+
+
+def test_kanji_become_kana_where_a_converter_is_and_are_owned_up_to_where_not():
+    assert [(u.tag, u.text) for u in plan("東京へいく", to_kana=lambda t: t.replace("東京", "とうきょう"))] == [("ja", "とうきょうへいく")]
+    assert voices("東京へいく") == ["zh", "ja"] and voices("東京", "ja") == ["zh"]
+    assert cannot_read("東京へいく") and cannot_read("東京", "ja") and not cannot_read("東京へいく", to_kana=True)
+    assert not cannot_read("今天很好") and not cannot_read("おはよう")
 
 
 def test_sentences_are_parted_and_numbers_are_not():
@@ -80,7 +89,7 @@ def test_the_envelope_shows_formants_and_not_the_pulses():
     rate, f0 = 24000, 200.0
     pulses = np.zeros(rate, np.float32)
     pulses[:: int(rate / f0)] = 1.0
-    log_power = envelope(pulses, np.arange(6000, 18000, 240), np.full(50, f0, np.float32), rate)
+    log_power = envelope(emphasised(pulses), np.arange(6000, 18000, 240), np.full(50, f0, np.float32), smoothing(rate, 512))
     assert np.ptp(log_power[:, 10:240]) * 4.343 < 1.0  # a flat source has a flat envelope
 
 
@@ -99,22 +108,57 @@ def test_profile_reads_what_the_starters_were_made_with():
     assert listen(*clip("starter-zh-high")).rms == pytest.approx(0.1, rel=0.2) and breathy > clear
 
 
-def test_what_was_said_before_leaves_no_trace_in_espeak(tmp_path, monkeypatch):
+@pytest.fixture
+def speaker():
     from webui.engine.builtin.espeak import Speaker
 
     here = os.getcwd()
-    try:
-        speaker = Speaker()
-        once = {t: speaker.say(*t).samples for t in [("en", 160, "Eight quick foxes; a lazy dog?"), ("zh", 150, "你去哪里，我也去。"), ("ja", 170, "そうですね。")]}
-        for order in (("zh", "en", "ja"), ("ja", "zh", "en"), ("en", "en", "zh")):
-            for tag in order:
-                speaker.say(tag, 220, "12 3 4 五", limit_samples=3000)
-                t = next(k for k in once if k[0] == tag)
-                assert np.array_equal(speaker.say(*t).samples, once[t])
-                cut = speaker.say(*t, limit_samples=9000)
-                assert not cut.whole and np.array_equal(cut.samples, once[t][: len(cut.samples)])
-    finally:
-        os.chdir(here)
+    yield Speaker()
+    os.chdir(here)
+
+
+def test_common_letters_that_espeak_lacks_are_read(speaker):
+    for letter in "熊兄胸穷琼凶雄窘炯囧兒":
+        assert not any(name == "(en)" for name, _ in speaker.say("zh", 160, f"大{letter}，").phonemes)
+    assert [n for n, _ in speaker.say("zh", 160, "[熊]").phonemes if "ong" in n]
+
+
+def test_every_syllable_of_a_dialect_gets_its_tone(speaker):
+    text = "雄伟的熊猫妈妈今天买了很多东西。"
+    found = contours(speaker.spelled("zh", 160, text), speaker.say("zh", 160, text).phonemes, "tianjin")
+    assert ["".join(str(int(x)) for x in levels) for _, _, levels in found] == "45 213 2 45 21 21 2 21 21 213 2 213 21 21 21".split()
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(found))
+    high = recolour(np.full(100, 200.0), np.arange(100.0), [(20, 60, np.array([5.0, 5.0]))], np.log(200.0), 0.1)
+    assert high[40] == pytest.approx(200 * np.exp(0.16), rel=1e-3) and high[90] == pytest.approx(200.0, rel=1e-3)
+
+
+def test_blocks_sound_like_the_whole(speaker):
+    from webui.engine.builtin.mapping import neutral
+    from webui.engine.builtin.speaking import Order, Stream, Voice
+    from webui.engine.builtin.stock import base_voice
+
+    profile, mapping = neutral(base_voice(speaker, "en")[0])
+    said = []
+    for sizes in ((0.24, 0.4, 0.8), (60.0,)):
+        stream, pieces, last = Stream(speaker, Voice(profile, {"en": mapping}), Order(("The old clock struck nine before anyone spoke.",), "en", 1.0, 3, ""), sizes), [], False
+        while not last:
+            samples, _, last, _ = stream.step()
+            pieces.append(samples)
+        said.append(np.concatenate(pieces))
+    assert len(said[0]) == len(said[1]) and np.abs(said[0] - said[1]).max() < 0.1 * np.abs(said[1]).max()
+    assert np.corrcoef(*said)[0, 1] > 0.995
+
+
+def test_what_was_said_before_leaves_no_trace_in_espeak(speaker):
+    once = {t: speaker.say(*t).samples for t in [("en", 160, "Eight quick foxes; a lazy dog?"), ("zh", 150, "你去哪里，我也去。"), ("ja", 170, "そうですね。")]}
+    for order in (("zh", "en", "ja"), ("ja", "zh", "en"), ("en", "en", "zh")):
+        for tag in order:
+            speaker.say(tag, 220, "12 3 4 五", limit_samples=3000)
+            speaker.spelled(tag, 220, "12 3 4 五")
+            t = next(k for k in once if k[0] == tag)
+            assert np.array_equal(speaker.say(*t).samples, once[t])
+            cut = speaker.say(*t, limit_samples=9000)
+            assert not cut.whole and np.array_equal(cut.samples, once[t][: len(cut.samples)])
 
 
 def test_frames_survive_the_wire_and_nonsense_ends_it():

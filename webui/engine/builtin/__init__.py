@@ -2,5 +2,6 @@
 
 from .engine import BuiltinEngine
 from .instructions import understood
+from .script import cannot_read
 
-__all__ = ["BuiltinEngine", "understood"]
+__all__ = ["BuiltinEngine", "cannot_read", "understood"]

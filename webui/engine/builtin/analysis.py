@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft
 
-from .grid import BINS, FFT, LOG_FLOOR
-
+EMPHASIS = 0.7
+PITCH_STEP = 0.01  # rows of the tables, in ln Hz
 UNVOICED_HZ = 250.0  # window and smoothing width of frames without pitch: 12 ms, short enough for bursts
 
 
@@ -71,37 +71,106 @@ def pitch(samples: np.ndarray, centres: np.ndarray, search: PitchSearch, clear: 
     """Pitch of clean speech, frame by frame: float32 (m,), Hz, 0 where there is none. For eSpeak's own sound only."""
     r, energy = correlation(cut_frames(samples, centres, len(search.window)), search)
     lags = np.arange(search.first, search.last)
+    here, before, after = r[:, search.first : search.last], r[:, search.first - 1 : search.last - 1], r[:, search.first + 1 : search.last + 1]
     # a slight preference for short lags keeps the tracker off the octave below
-    score = r[:, search.first : search.last] - 0.02 * np.log2(lags / search.first).astype(np.float32)
+    score = here - 0.03 * np.log2(lags / search.first).astype(np.float32)
+    score = np.where((here >= before) & (here >= after), score, np.float32(-1.0))
     best = lags[score.argmax(axis=1)]
     lag, height = refine(r, np.arange(len(r)), best)
     quiet = energy < floor * len(search.window) * 0.375 * 1e-2
-    f0 = np.where((height > clear) & ~quiet, search.rate / lag, 0.0)
+    found = score.max(axis=1) > -1.0
+    f0 = np.where(found & (height > clear) & ~quiet, search.rate / lag, 0.0)
     return f0.astype(np.float32)
 
 
-def envelope(samples: np.ndarray, centres: np.ndarray, f0: np.ndarray, rate: int, size: int = FFT) -> np.ndarray:
-    """samples float32 (n,), centres int (m,), f0 (m,) Hz with 0 = unvoiced -> log power envelope float32 (m, size // 2 + 1).
+@dataclass(frozen=True)
+class Smoothing:
+    """Tables over pitch for one rate and transform size: one row per percent of pitch, so that nothing is computed per frame."""
+
+    rate: int
+    size: int
+    low_hz: float
+    window: np.ndarray  # (rows, size) three-period Hann, unit energy
+    total: np.ndarray  # (rows, 1) sum of the window, and what its mean removal needs
+    lifter: np.ndarray  # (rows, lines) on the cepstrum: removes what is left of the lines
+    bright: np.ndarray  # (lines,) ln power to add back for the pre-emphasis
+
+    def rows(self, f0: np.ndarray) -> np.ndarray:
+        return np.clip(np.round(np.log(f0 / self.low_hz) / PITCH_STEP), 0, len(self.window) - 1).astype(np.int64)
+
+
+def smoothing(rate: int, size: int) -> Smoothing:
+    low = 3.0 * rate / size
+    hz = low * np.exp(PITCH_STEP * np.arange(int(np.log(560.0 / low) / PITCH_STEP) + 1))[:, None]
+    angle = (np.arange(size) - size // 2) / (1.5 * rate) * hz
+    window = np.where(np.abs(angle) < 1.0, 0.5 + 0.5 * np.cos(np.pi * angle), 0.0)
+    window /= np.sqrt((window**2).sum(axis=1, keepdims=True))
+    lines = size // 2 + 1
+    lag = np.arange(lines) / rate
+    lifter = np.sinc(lag * hz) * (1.18 - 0.18 * np.cos(2 * np.pi * lag * hz))
+    lifter[:, 1:-1] *= 2.0
+    turn = np.abs(1.0 - EMPHASIS * np.exp(-2j * np.pi * np.arange(lines) / size)) ** 2
+    f4 = np.float32
+    return Smoothing(rate, size, low, window.astype(f4), window.sum(axis=1, keepdims=True).astype(f4), lifter.astype(f4), -np.log(turn).astype(f4))
+
+
+def emphasised(samples: np.ndarray) -> np.ndarray:
+    """Brightened before the analysis: float32 then reaches the weak highs beside the strong lows."""
+    out = samples.copy()
+    out[1:] -= np.float32(EMPHASIS) * samples[:-1]
+    return out
+
+
+def envelope(bright: np.ndarray, centres: np.ndarray, f0: np.ndarray, tables: Smoothing) -> np.ndarray:
+    """bright: emphasised samples (n,), centres int (m,), f0 (m,) Hz with 0 = unvoiced -> log power envelope float32 (m, size // 2 + 1).
 
     Three-period window, power spectrum, low-frequency fill, smoothing over 2/3 of the pitch, liftering: the pulse train's own lines vanish.
     """
-    width = np.where(f0 > 0, np.maximum(f0, 3.0 * rate / size), UNVOICED_HZ).astype(np.float32)[:, None]
-    frames = cut_frames(samples, centres, size)
-    reach = (np.arange(size, dtype=np.float32) - size // 2) * (1.0 / (1.5 * rate))
-    angle = reach * width
-    window = np.where(np.abs(angle) < 1.0, 0.5 + 0.5 * np.cos(np.pi * angle), np.float32(0.0))
-    x = frames * window
-    total = window.sum(axis=1, keepdims=True)
-    x -= window * (x.sum(axis=1, keepdims=True) / total)
-    x *= 1.0 / np.sqrt((window * window).sum(axis=1, keepdims=True))
-    spectrum = fft.rfft(x, overwrite_x=True)
-    power = spectrum.real**2 + spectrum.imag**2
-    lines = size // 2 + 1
-    step = np.float32(rate / size)
-    _fill_low(power, width, step)
-    smooth = _smooth(power, width / (3.0 * step), lines)
-    cepstrum = fft.irfft(np.log(smooth + 1e-10), size)
-    return _lifter(cepstrum, width, rate, size)
+    size, lines = tables.size, tables.size // 2 + 1
+    width = np.where(f0 > 0, np.maximum(f0, tables.low_hz), UNVOICED_HZ).astype(np.float32)
+    row = tables.rows(width)
+    window = tables.window[row]
+    x = cut_frames(bright, centres, size) * window
+    x -= window * (x.sum(axis=1, keepdims=True) / tables.total[row])
+    power = _power(fft.rfft(x, overwrite_x=True))
+    _fill_low(power, width[:, None], np.float32(tables.rate / size))
+    smooth = _smooth(power, width * np.float32(size / (3.0 * tables.rate)))
+    floor = power.mean(axis=1, keepdims=True) * np.float32(1e-6) + np.float32(1e-10)
+    cepstrum = _even(np.log(np.maximum(smooth, floor)), size)
+    return _even(cepstrum[:, :lines], size, tables.lifter[row]) + tables.bright
+
+
+def _smooth(power: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """(m, lines) -> mean over +-half bins, half (m,) fractional; mirrored at both ends. By differences of the running sum."""
+    lines = power.shape[1]
+    pad = int(half.max()) + 2
+    mirrored = np.concatenate((power[:, pad:0:-1], power, power[:, -2 : -3 - pad : -1]), axis=1)
+    running = np.cumsum(mirrored, axis=1, dtype=np.float64)
+    windows = np.lib.stride_tricks.sliding_window_view(running.ravel(), lines + 1)
+    rows = np.arange(len(power)) * running.shape[1]
+
+    def up_to(edge: np.ndarray) -> np.ndarray:
+        """The integral from the left up to each line + edge (m,), measured from the padded start."""
+        whole = np.floor(edge)
+        read = windows[rows + whole.astype(np.int64)]
+        return read[:, :-1] + (read[:, 1:] - read[:, :-1]) * (edge - whole)[:, None]
+
+    middle = pad - 0.5
+    return ((up_to(middle + half) - up_to(middle - half)) / (2.0 * half[:, None])).astype(np.float32)
+
+
+def _power(spectrum: np.ndarray) -> np.ndarray:
+    return spectrum.real**2 + spectrum.imag**2
+
+
+def _even(half: np.ndarray, size: int, weight: np.ndarray | None = None) -> np.ndarray:
+    """Real transform of an even sequence given by its first half. Without weight: spectrum (m, lines) -> lags (m, size).
+    With weight (m, lines), its inner columns doubled: lags -> spectrum (m, lines)."""
+    if weight is None:
+        return fft.irfft(half, size)
+    padded = np.zeros((len(half), size), np.float32)
+    np.multiply(half, weight, out=padded[:, : half.shape[1]])
+    return fft.rfft(padded, overwrite_x=True).real
 
 
 def _fill_low(power: np.ndarray, width: np.ndarray, step: np.float32) -> None:
@@ -111,42 +180,9 @@ def _fill_low(power: np.ndarray, width: np.ndarray, step: np.float32) -> None:
     mirrored = np.clip(width / step - k, 0.0, None)
     low = mirrored.astype(np.int64)
     fraction = mirrored - low
-    values = np.take_along_axis(power, low, 1) * (1 - fraction) + np.take_along_axis(power, low + 1, 1) * fraction
+    near = power[:, : n + 1]
+    values = np.take_along_axis(near, low, 1) * (1 - fraction) + np.take_along_axis(near, low + 1, 1) * fraction
     power[:, :n] += np.where(k * step < width, values, 0.0)
 
 
-def _smooth(power: np.ndarray, half: np.ndarray, lines: int) -> np.ndarray:
-    """Mean over +-half bins (half: (m, 1), fractional), mirrored at both ends."""
-    pad = int(half.max()) + 3
-    mirrored = np.concatenate((power[:, pad:0:-1], power, power[:, -2 : -2 - pad : -1]), axis=1)
-    integral = np.cumsum(mirrored, axis=1, dtype=np.float64)
-    integral = np.concatenate((np.zeros((len(power), 1)), integral), axis=1)
-    centre = np.arange(lines, dtype=np.float32) + (pad + 0.5)
-
-    def at(position: np.ndarray) -> np.ndarray:
-        low = position.astype(np.int64)
-        fraction = position - low
-        return np.take_along_axis(integral, low, 1) * (1 - fraction) + np.take_along_axis(integral, low + 1, 1) * fraction
-
-    out = (at(centre + half) - at(centre - half)) / (2 * half)
-    return np.maximum(out, 0.0).astype(np.float32)
-
-
-def _lifter(cepstrum: np.ndarray, width: np.ndarray, rate: int, size: int) -> np.ndarray:
-    lines = size // 2 + 1
-    quefrency = np.arange(lines, dtype=np.float32) * (1.0 / rate)
-    x = width * quefrency
-    lifter = np.sinc(x) * (1.18 - 0.18 * np.cos(2 * np.pi * x))
-    half = (cepstrum[:, :lines] * lifter).astype(np.float32)
-    # the spectrum of an even cepstrum: a real transform of its folded half
-    full = np.zeros((len(cepstrum), size), np.float32)
-    full[:, :lines] = half
-    full[:, lines:] = half[:, lines - 2 : 0 : -1]
-    return fft.rfft(full, overwrite_x=True).real.astype(np.float32)
-
-
-def log_floor() -> float:
-    return float(np.log(LOG_FLOOR))
-
-
-__all__ = ["BINS", "PitchSearch", "correlation", "cut_frames", "envelope", "pitch", "pitch_search", "refine"]
+__all__ = ["PitchSearch", "Smoothing", "correlation", "cut_frames", "emphasised", "envelope", "pitch", "pitch_search", "refine", "smoothing"]

@@ -25,6 +25,15 @@ def moving_mean(x: np.ndarray, frames: int) -> np.ndarray:
     return out * np.float32(1.0 / frames)
 
 
+def without_slips(f0: np.ndarray) -> np.ndarray:
+    """Median of three where all three frames have a pitch: a single octave slip is gone."""
+    out = f0.copy()
+    a, b, c = f0[:-2], f0[1:-1], f0[2:]
+    middle = np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+    out[1:-1] = np.where((a > 0) & (c > 0) & (b > 0), middle, b)
+    return out
+
+
 class Converter:
     """One voice in one language. exemplars: the reference's voiced frames (r, 48)."""
 
@@ -75,7 +84,7 @@ class Converter:
         known = np.flatnonzero(f0 > 0)
         if not len(known):
             return np.full(len(f0), np.exp(m.log_f0 + shift), np.float32)
-        log = (np.log(f0[known]) - m.log_f0_source) * (m.log_f0_factor * widen) + m.log_f0
+        log = (np.log(without_slips(f0)[known]) - m.log_f0_source) * (m.log_f0_factor * widen) + m.log_f0
         log = np.clip(log, m.log_f0_low - 0.15 * (widen > 1), m.log_f0_high + 0.15 * (widen > 1)) + shift
         return np.exp(np.interp(np.arange(len(f0)), known, log)).astype(np.float32)
 

@@ -16,13 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import EngineFault, NotReady
+from .mandarin import spell, stand_in
 
 VOICE_FILES = {
     "zh": "sit/cmn", "yue": "sit/yue", "en": "gmw/en-US", "ja": "jpx/ja", "ko": "ko", "ru": "zle/ru",
     "de": "gmw/de", "es": "roa/es", "fr": "roa/fr", "it": "roa/it",
 }  # fmt: skip
+# the southern merger of zh, ch, sh, r into z, c, s; and no curled vowel ends
+_REPLACED = {"zh-sichuan": ("zh", b"replace 0 ts.h tsh\nreplace 0 ts. ts\nreplace 0 s. s\nreplace 0 i. i[\n")}
 _REMEMBERING = (b"echo", b"breath", b"breathw", b"flutter")
-_SYNCHRONOUS, _UTF8, _PHONEME_EVENTS, _RATE = 2, 1, 1, 1
+_SYNCHRONOUS, _UTF8, _INLINE_PHONEMES, _PHONEME_EVENTS, _RATE = 2, 1, 0x100, 1, 1
 _WORD, _PHONEME = 1, 7
 MISSING = (
     "The built-in voice needs eSpeak NG, which is not on this computer. Install the package espeakng-loader, or eSpeak NG itself.",
@@ -113,13 +116,14 @@ class Speaker:
     def _definition(self, tag: str) -> bytes:
         if tag not in self._definitions:
             try:
-                language = (self._data / "lang" / VOICE_FILES[tag]).read_bytes()
+                plain, replaced = _REPLACED.get(tag, (tag, b""))
+                language = (self._data / "lang" / VOICE_FILES[plain]).read_bytes()
                 variant = (self._data / "voices" / "!v" / "f5").read_bytes()
             except OSError as e:
                 raise NotReady(*MISSING, code="no_espeak") from e
             skip = (b"language", b"name", b"gender", *_REMEMBERING)
             kept = [line for line in variant.splitlines() if line.split()[:1] and line.split()[0] not in skip]
-            self._definitions[tag] = b"\n".join([language, *kept, b"flutter 0", b"echo 0 0", b""])
+            self._definitions[tag] = b"\n".join([language, replaced, *kept, b"flutter 0", b"echo 0 0", b""])
         return self._definitions[tag]
 
     def _use(self, tag: str, words_per_minute: int) -> None:
@@ -141,11 +145,25 @@ class Speaker:
         """Speak `text` with the base voice of `tag`; stops soon after `limit_samples`. A longer limit repeats the same beginning."""
         self._use(tag, words_per_minute)
         self._pcm, self._events, self._count, self._limit = [], [], 0, limit_samples
+        flags = _UTF8
+        if tag.startswith("zh"):
+            text, flags = spell(text), _UTF8 | _INLINE_PHONEMES
         raw = text.encode("utf-8") + b"\0"
-        if self._lib.espeak_Synth(raw, ctypes.c_size_t(len(raw)), 0, 0, 0, _UTF8, None, None) != 0:
+        if self._lib.espeak_Synth(raw, ctypes.c_size_t(len(raw)), 0, 0, 0, flags, None, None) != 0:
             raise EngineFault()
         self.spoken_samples += self._count
         samples = np.frombuffer(b"".join(self._pcm), "<i2")
         phonemes = tuple((str(v), at) for kind, v, at in self._events if kind == _PHONEME)
         words = tuple((int(v), at) for kind, v, at in self._events if kind == _WORD)
         return Said(samples, self._count < limit_samples, phonemes, words)
+
+    def spelled(self, tag: str, words_per_minute: int, text: str) -> str:
+        """The phonemes of `text` in eSpeak's own letters, tones as digits."""
+        self._use(tag, words_per_minute)
+        self._lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
+        held = ctypes.create_string_buffer(stand_in(text).encode("utf-8"))
+        place = ctypes.c_void_p(ctypes.addressof(held))
+        out = []
+        while place.value:
+            out.append((self._lib.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, 0) or b"").decode("utf-8", "replace"))
+        return "".join(out)

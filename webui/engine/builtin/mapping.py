@@ -60,6 +60,7 @@ class Mapping:
     high_voiced: np.ndarray  # (48,) where the source has little to say: the reference's mean bands
     high_unvoiced: np.ndarray
     log_f0_source: float
+    log_sd_source: float
     log_f0_factor: float
     log_f0: float
     log_f0_low: float
@@ -149,7 +150,7 @@ def map_voice(profile: Profile, base: Base) -> Mapping:
         centre=terms.mean(axis=0).astype(np.float32), spread=(ratio - 1.0).astype(np.float32),
         exemplar_centre=moved.mean(axis=0).astype(np.float32), exemplar_scale=(EXEMPLAR_WEIGHT / (moved.std(axis=0) + 1e-3)).astype(np.float32),
         high_voiced=held(profile.mean_voiced, voiced.mean(axis=0)), high_unvoiced=held(profile.mean_unvoiced, unvoiced.mean(axis=0)),
-        log_f0_source=base.log_f0, log_f0_factor=float(np.clip(profile.log_f0_sd / max(base.log_f0_sd, 1e-3), 0.6, 2.2)),
+        log_f0_source=base.log_f0, log_sd_source=base.log_f0_sd, log_f0_factor=float(np.clip(profile.log_f0_sd / max(base.log_f0_sd, 1e-3), 0.6, 2.2)),
         log_f0=profile.log_f0, log_f0_low=profile.log_f0_low - 0.2, log_f0_high=profile.log_f0_high + 0.2,
         unvoiced_gain=float(np.clip(0.6 * gap, -8.0, 6.0) / DB), wpm=BASE_WPM * rate, gain=1.0,
     )  # fmt: skip

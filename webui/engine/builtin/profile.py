@@ -8,7 +8,7 @@ import numpy as np
 from scipy import fft
 
 from ...errors import BadInput
-from .analysis import PitchSearch, correlation, cut_frames, envelope, pitch_search, refine
+from .analysis import PitchSearch, correlation, cut_frames, emphasised, envelope, pitch_search, refine, smoothing
 from .grid import BINS, DCT, RATE_HZ, bands_of, energy_of, target_hz
 from .mapping import Profile
 
@@ -154,7 +154,7 @@ def _summarise(wide, narrow, times, f0, active, rms, nyquist_hz) -> Profile:
         voiced = active
         middle, spread = math.log(DEFAULT_HZ), DEFAULT_SD
         low, high = middle - 2 * spread, middle + 2 * spread
-    log_power = envelope(wide, np.round(times * RATE_HZ).astype(np.int64), f0.astype(np.float32), RATE_HZ, 1024)[:, ::2]
+    log_power = envelope(emphasised(wide), np.round(times * RATE_HZ).astype(np.int64), f0.astype(np.float32), smoothing(RATE_HZ, 1024))[:, ::2]
     bands = bands_of(log_power)
     energy = energy_of(bands)
     level = bands - energy

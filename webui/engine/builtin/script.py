@@ -1,12 +1,14 @@
 """Which voice says which letters: cuts a segment by script into utterances eSpeak can speak. Pure text; blind to sound.
 
-Han is read by `cmn` (or `yue`, or `ja` beside kana), which also reads Latin inside it; other scripts by their own voice.
+Han is read by `cmn` (or `yue`), which also reads Latin inside it; other scripts by their own voice. The Japanese voice reads kana only:
+Han beside kana is turned into kana first where a converter is given, else the Chinese voice reads it.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 PAUSE_SENTENCE_S, PAUSE_COMMA_S, PAUSE_SWITCH_S = 0.24, 0.12, 0.03
@@ -65,10 +67,10 @@ def runs(text: str, language: str) -> list[tuple[str, str]]:
     """[(voice tag, text)] in order. A language picked by the user decides where a script is shared by several."""
     scripts = [script_of(c) for c in text]
     present = set(scripts)
-    han = "ja" if language == "ja" or ("kana" in present and language not in ("zh", "yue")) else "yue" if language == "yue" else "zh"
+    han = "yue" if language == "yue" else "zh"
     latin = language if language in LATIN_VOICES else "en"
     voice = {"han": han, "kana": "ja", "hangul": "ko", "cyrillic": "ru", "latin": latin}
-    if "han" in present and han != "ja" and latin == "en" and language != "en":
+    if "han" in present and latin == "en" and language != "en" and not is_japanese(text, language):
         voice["latin"] = han
     default = {"zh": "zh", "yue": "yue", "ja": "ja", "ko": "ko", "ru": "ru"}.get(language, latin)
     out: list[tuple[str, str]] = []
@@ -103,12 +105,25 @@ def _shorter(piece: str, limit: int) -> list[tuple[str, float]]:
     return out
 
 
-def plan(segment: str, language: str = "auto") -> list[Utterance]:
-    """What to say, in order; empty when the segment holds nothing that can be said."""
+def is_japanese(text: str, language: str) -> bool:
+    return language == "ja" or (language not in ("zh", "yue") and any(script_of(c) == "kana" for c in text))
+
+
+def cannot_read(text: str, language: str = "auto", to_kana: bool = False) -> list[tuple[str, str]]:
+    """Sentences (en, zh) about what will not be read as it should be."""
+    if not to_kana and is_japanese(text, language) and any(script_of(c) == "han" for c in text):
+        return [("The built-in voice reads kanji as Chinese; write them in kana.", "内置声音会把日文汉字读成中文，请改写成假名。")]
+    return []
+
+
+def plan(segment: str, language: str = "auto", to_kana: Callable[[str], str] | None = None) -> list[Utterance]:
+    """What to say, in order; empty when the segment holds nothing that can be said. to_kana: Japanese text -> kana, where installed."""
     out: list[Utterance] = []
     for sentence in _END.split(clean(segment)):
         if not sentence or not speakable(sentence):
             continue
+        if to_kana and is_japanese(sentence, language):
+            sentence = to_kana(sentence)
         voiced = [(tag, text) for tag, text in runs(sentence, language) if speakable(text)]
         for i, (tag, text) in enumerate(voiced):
             for piece, pause in _shorter(text.strip(), MAX_NARROW if tag in (*LATIN_VOICES, "ru") else MAX_WIDE):

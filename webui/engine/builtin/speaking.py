@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .analysis import envelope, pitch
+from .analysis import emphasised, envelope, pitch
 from .conversion import CONTEXT, Converter, tilt_bands
 from .espeak import Speaker
 from .grid import BINS, DB, HOP_S, RATE_HZ, SOURCE_HZ, target_hz
 from .instructions import Style, read
+from .kana import converter
+from .mandarin import contours, recolour
 from .mapping import Mapping, Profile
 from .script import Utterance, plan
-from .stock import BASE_OF, SEARCH, as_float
+from .stock import BASE_OF, SEARCH, TABLES, as_float, halved
 from .synthesis import HOP, LEAD, Synthesizer
 
 BLOCKS_S = (0.24, 0.4, 0.8)  # the first is short: it is what the listener waits for
-SAY_S = (0.5, 3.0)  # eSpeak stops early for the first blocks, and says it again in full when more is needed
+SAY_S = (0.5,)  # eSpeak stops early for the first block, and says it again in full when more is needed: a millisecond per second of sound
 STEP = HOP_S * SOURCE_HZ
 REACH = 340  # source samples after a frame's centre that its analysis reads
 MIN_WPM, MAX_WPM = 80, 400
@@ -51,14 +53,24 @@ class Order:
     instruction: str
 
 
+@dataclass(frozen=True)
+class Tones:
+    """A dialect and the pitch of the base voice it is laid over (ln Hz)."""
+
+    dialect: str
+    log_middle: float
+    log_sd: float
+
+
 class Saying:
     """One utterance of the base voice, said and analysed only as far as needed. Frames count from where speech begins."""
 
-    def __init__(self, speaker: Speaker, utterance: Utterance, words_per_minute: int, clock: dict[str, float]):
+    def __init__(self, speaker: Speaker, utterance: Utterance, words_per_minute: int, clock: dict[str, float], tones: Tones | None = None):
         self._speaker, self._what, self._wpm, self._clock = speaker, utterance, words_per_minute, clock
-        self._said = -1
+        self._said = -1 if tones is None else len(SAY_S)  # tones need the whole utterance
+        self._tones, self._syllables = tones, []
         self._whole = False
-        self._pcm = np.zeros(0, np.float32)
+        self._pcm = self._half = self._bright = np.zeros(0, np.float32)
         self._begin = 0
         self.count: int | None = None  # frames in all, once known
         self._f0: list[np.ndarray] = []
@@ -71,9 +83,13 @@ class Saying:
         limit = int(SAY_S[self._said] * SOURCE_HZ) if self._said < len(SAY_S) else 1 << 30
         said = self._speaker.say(self._what.tag, self._wpm, self._what.text, limit)
         self._pcm, self._whole = as_float(said.samples), said.whole
+        self._half, self._bright = halved(self._pcm), emphasised(self._pcm)
         self._clock["espeak"] = self._clock.get("espeak", 0.0) + time.perf_counter() - started
         loud = np.flatnonzero(np.abs(self._pcm) > 0.003)
         self._begin = max(0, int(loud[0]) - 110) if len(loud) else len(self._pcm)
+        if self._tones is not None:
+            spelled = self._speaker.spelled(self._what.tag, self._wpm, self._what.text)
+            self._syllables = contours(spelled, said.phonemes, self._tones.dialect)
         if self._whole:
             end = min(int(loud[-1]) + 660, len(self._pcm)) if len(loud) else self._begin
             self.count = int(np.ceil((end - self._begin) / STEP))
@@ -89,9 +105,11 @@ class Saying:
         if end > self._done:
             started = time.perf_counter()
             centres = np.round(self._begin + (np.arange(self._done, end) + 0.5) * STEP).astype(np.int64)
-            f0 = pitch(self._pcm, centres, SEARCH)
+            f0 = pitch(self._half, centres // 2, SEARCH)
             self._f0.append(f0)
-            self._log_power.append(envelope(self._pcm, centres, f0, SOURCE_HZ))
+            self._log_power.append(envelope(self._bright, centres, f0, TABLES))
+            if self._tones is not None:
+                self._f0[-1] = recolour(f0, centres, self._syllables, self._tones.log_middle, self._tones.log_sd)
             self._done = end
             self._clock["analysis"] = self._clock.get("analysis", 0.0) + time.perf_counter() - started
         if len(self._f0) > 1:
@@ -111,11 +129,10 @@ class Stream:
         self._clock: dict[str, float] = {}
         profile = voice.profile
         seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
-        self._rng = np.random.Generator(np.random.SFC64(seed))
         breath = profile.breathiness + style.breath * np.sqrt(target_hz / 12000.0)
-        self._synthesizer = Synthesizer(np.clip(breath, 0.0, 1.0), self._rng, style.jitter)
+        self._synthesizer = Synthesizer(np.clip(breath, 0.0, 1.0), seed, style.jitter)
         self._tilt = tilt_bands(style.tilt_db, 9.0 if style.whisper else 0.0) if style.tilt_db or style.whisper else None
-        self._drift = _drift(self._rng)
+        self._drift = _drift(np.random.Generator(np.random.SFC64(seed.spawn(1)[0])))
         self._blocks = 0
         self._pieces = self._speak_all()
 
@@ -125,8 +142,18 @@ class Stream:
         return samples, segment, last, dict(self._clock)
 
     def _plan(self, segment: str) -> list[Utterance]:
-        language = "yue" if self._style.dialect == "yue" and self._order.language in ("auto", "zh", "yue") else self._order.language
-        return plan(segment, language)
+        dialect, language = self._style.dialect, self._order.language
+        if dialect == "yue" and language in ("auto", "zh"):
+            language = "yue"
+        utterances = plan(segment, language, converter())
+        if dialect == "sichuan":
+            return [replace(u, tag="zh-sichuan") if u.tag == "zh" else u for u in utterances]
+        return utterances
+
+    def _tones(self, utterance: Utterance, mapping: Mapping) -> Tones | None:
+        if self._style.dialect in ("", "yue") or not utterance.tag.startswith("zh"):
+            return None
+        return Tones(self._style.dialect, mapping.log_f0_source, mapping.log_sd_source)
 
     def _speak_all(self) -> Iterator[tuple[np.ndarray, int, bool]]:
         """Holds one block back only where the end is in doubt: what follows may turn out to be silent."""
@@ -145,7 +172,7 @@ class Stream:
         """(block, is it the last of this utterance); nothing at all when eSpeak stays silent."""
         converter = self._voice.converter(utterance.tag)
         wpm = int(np.clip(round(converter.mapping.wpm * self._order.speed * self._style.rate), MIN_WPM, MAX_WPM))
-        saying = Saying(self._speaker, utterance, wpm, self._clock)
+        saying = Saying(self._speaker, utterance, wpm, self._clock, self._tones(utterance, converter.mapping))
         self._synthesizer.restart()
         done = 0
         while True:

@@ -22,7 +22,7 @@ from .mapping import Base, Mapping, Profile, map_voice, neutral
 from .prompt import pack, unpack
 from .speaking import Order, Stream, Voice
 from .stock import STOCK, analyse, as_float, base_voice
-from .synthesis import Synthesizer
+from .synthesis import HOP, Synthesizer
 from .wire import Closed, receive, send
 
 MAX_VOICES = 64
@@ -119,9 +119,8 @@ class Worker:
 def gain_of(profile: Profile, mapping: Mapping, f0: np.ndarray, log_power: np.ndarray) -> float:
     """Factor that brings the mapped stock text to the loudness of the reference, both over active frames."""
     converter = Voice(profile, {"en": mapping}).converter("en")
-    rng = np.random.Generator(np.random.SFC64(1))
-    n = len(f0) * 192
-    out = Synthesizer(profile.breathiness, rng).render(converter.frames(log_power, f0), converter.pitch(f0), f0 > 0, 0, 0, n)
+    n = len(f0) * HOP
+    out = Synthesizer(profile.breathiness, np.random.SeedSequence(1)).render(converter.frames(log_power, f0), converter.pitch(f0), f0 > 0, 0, 0, n)
     power = np.mean(out[: n // 480 * 480].reshape(-1, 480) ** 2, axis=1)
     active = power > np.percentile(power, 95) * 1e-3
     return profile.rms / math.sqrt(float(power[active].mean()) + 1e-12)
