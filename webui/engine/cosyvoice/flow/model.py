@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ....errors import BadInput
+from ..weights import assign
 from .blocks import Blocks
 from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS, FlowDims
 from .encoder import Encoder, EncoderPast
@@ -28,11 +29,10 @@ class FlowModel(nn.Module):
 
     @classmethod
     def of(cls, dims: FlowDims, state: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32, device: str = "cpu") -> FlowModel:
-        """From a state dict with upstream's key names. Raises RuntimeError naming keys or shapes that do not fit."""
+        """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
         with torch.device("meta"):
             model = cls(dims)
-        model.load_state_dict(dict(state), strict=True, assign=True)
-        return model.to(device=device, dtype=dtype).pack()
+        return assign(model, dict(state), "flow.pt").to(device=device, dtype=dtype).pack()
 
     @torch.inference_mode()
     def pack(self) -> FlowModel:

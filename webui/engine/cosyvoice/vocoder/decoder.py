@@ -1,0 +1,98 @@
+"""Mel and excitation to wave: up-sampling convolutions fed with the excitation's spectrum, then an inverse STFT.
+
+A mel frame touches the wave up to 13 frames before and after itself, most of it much nearer.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .dims import (
+    BLOCK_KERNELS,
+    DILATIONS,
+    FFT,
+    FFT_HOP,
+    LIMIT,
+    MEL_BANDS,
+    SOURCE_KERNELS,
+    UP_KERNELS,
+    UP_RATES,
+    VocoderDims,
+)
+
+
+class Snake(nn.Module):
+    """x + sin(ax)^2 / a, a per channel."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.empty(channels))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        alpha = self.alpha[:, None]
+        return (x * alpha).sin_().square_().div_(alpha + 1e-9).add_(x)
+
+
+class ResBlock(nn.Module):
+    def __init__(self, channels: int, kernel: int):
+        super().__init__()
+
+        def conv(dilation: int) -> nn.Conv1d:
+            return nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=(kernel - 1) * dilation // 2)
+
+        self.convs1 = nn.ModuleList(conv(d) for d in DILATIONS)
+        self.convs2 = nn.ModuleList(conv(1) for _ in DILATIONS)
+        self.activations1 = nn.ModuleList(Snake(channels) for _ in DILATIONS)
+        self.activations2 = nn.ModuleList(Snake(channels) for _ in DILATIONS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for snake1, conv1, snake2, conv2 in zip(self.activations1, self.convs1, self.activations2, self.convs2):
+            x = conv2(snake2(conv1(snake1(x)))).add_(x)
+        return x
+
+
+def _source_down(channels: int, rate: int) -> nn.Conv1d:
+    """From the excitation's spectrum frames to a stage that is `rate` times slower."""
+    return nn.Conv1d(FFT + 2, channels, 1 if rate == 1 else 2 * rate, stride=rate, padding=rate // 2)
+
+
+class WaveDecoder(nn.Module):
+    """Only layers; the vocoder model owns it under the published key names."""
+
+    def __init__(self, dims: VocoderDims):
+        super().__init__()
+        base, stages = dims.base_channels, range(len(UP_RATES))
+        widths = [base >> (i + 1) for i in stages]
+        self.conv_pre = nn.Conv1d(MEL_BANDS, base, 7, padding=3)
+        self.ups = nn.ModuleList(
+            nn.ConvTranspose1d(base >> i, widths[i], UP_KERNELS[i], UP_RATES[i], padding=(UP_KERNELS[i] - UP_RATES[i]) // 2) for i in stages
+        )
+        slower = [UP_RATES[1] * UP_RATES[2], UP_RATES[2], 1]
+        self.source_downs = nn.ModuleList(_source_down(widths[i], slower[i]) for i in stages)
+        self.source_resblocks = nn.ModuleList(ResBlock(widths[i], SOURCE_KERNELS[i]) for i in stages)
+        self.resblocks = nn.ModuleList(ResBlock(widths[i], kernel) for i in stages for kernel in BLOCK_KERNELS)
+        self.conv_post = nn.Conv1d(widths[-1], FFT + 2, 7, padding=3)
+
+    def pack(self) -> None:
+        weight = self.conv_pre.weight
+        self.window = torch.hann_window(FFT, dtype=torch.promote_types(weight.dtype, torch.float32), device=weight.device)
+
+    def decode(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        """mel (1, 80, frames), source (1, 1, 480 * frames) -> (480 * frames,) within +-0.99"""
+        spectrum = torch.stft(source[:, 0].to(self.window), FFT, FFT_HOP, window=self.window, return_complex=True)
+        spectrum = torch.cat([spectrum.real, spectrum.imag], 1).to(mel.dtype)
+        x = self.conv_pre(mel)
+        for i, up in enumerate(self.ups):
+            x = up(F.leaky_relu(x, 0.1))
+            if i == len(self.ups) - 1:
+                x = F.pad(x, (1, 0), "reflect")  # the centred STFT has one frame more
+            x += self.source_resblocks[i](self.source_downs[i](spectrum))
+            blocks = self.resblocks[i * len(BLOCK_KERNELS) : (i + 1) * len(BLOCK_KERNELS)]
+            x = sum(block(x) for block in blocks) / len(BLOCK_KERNELS)
+        x = self.conv_post(F.leaky_relu(x, 0.01)).to(self.window.dtype)
+        bins = FFT // 2 + 1
+        size, phase = x[:, :bins].exp().clamp(max=100.0), x[:, bins:].sin()
+        wave = torch.istft(torch.complex(size * phase.cos(), size * phase.sin()), FFT, FFT_HOP, window=self.window)
+        return wave[0].clamp(-LIMIT, LIMIT)

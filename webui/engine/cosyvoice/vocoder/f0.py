@@ -1,0 +1,27 @@
+"""Mel to fundamental frequency, one value per frame. A frame's value depends on the five frames on either side."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .dims import MEL_BANDS
+
+REACH_FRAMES = 5
+
+
+class F0Predictor(nn.Module):
+    def __init__(self, channels: int):
+        super().__init__()
+        layers: list[nn.Module] = []
+        for i in range(REACH_FRAMES):
+            layers += [nn.Conv1d(channels if i else MEL_BANDS, channels, 3, padding=1), nn.Identity()]
+        self.condnet = nn.ModuleList(layers)
+        self.classifier = nn.Linear(channels, 1)
+
+    def forward(self, mel: torch.Tensor) -> torch.Tensor:
+        """mel (1, 80, frames) -> (frames,) in Hz"""
+        for conv in self.condnet[::2]:
+            mel = F.elu(conv(mel))
+        return self.classifier(mel.mT)[0, :, 0].abs()

@@ -1,0 +1,69 @@
+"""The excitation: nine harmonics with a phase in closed form, and noise that belongs to absolute sample positions.
+
+Both can start anywhere in the utterance, which is what makes a stream equal to a whole. Phases are fp64 on the CPU on every device:
+they reach a million radians, and some accelerators have no fp64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from .dims import FRAME_SAMPLES, HARMONICS, RATE_HZ, SINE_LEVEL, UNVOICED_NOISE, VOICED_HZ, VOICED_NOISE
+
+NOISE_BLOCK = 10 * FRAME_SAMPLES
+
+
+def noise_at(seed: int, start: int, count: int) -> torch.Tensor:
+    """Standard normal noise of the samples start..start+count of the utterance, (count, 9) float32. Same seed, same sample: same
+    value, however the utterance is cut. Drawn in blocks from a counter-based generator keyed by (seed, block)."""
+    blocks = range(start // NOISE_BLOCK, -(-(start + count) // NOISE_BLOCK))
+    key = seed & (2**64 - 1)
+    drawn = [np.random.Generator(np.random.Philox(key=[key, b])).standard_normal((NOISE_BLOCK, HARMONICS), np.float32) for b in blocks]
+    offset = start - (blocks.start * NOISE_BLOCK)
+    return torch.from_numpy(np.concatenate(drawn)[offset : offset + count]) if drawn else torch.zeros(0, HARMONICS)
+
+
+def cycles_per_frame(f0: torch.Tensor) -> torch.Tensor:
+    """f0 (frames,) in Hz -> (frames, 9) fp64: by how many cycles each harmonic moves from one frame to the next."""
+    harmonics = torch.arange(1, HARMONICS + 1, dtype=f0.dtype)
+    return (f0[:, None] * harmonics / RATE_HZ % 1).double() * FRAME_SAMPLES
+
+
+def sines(moves: torch.Tensor, before: torch.Tensor, is_start: bool) -> torch.Tensor:
+    """moves (frames, 9) from `cycles_per_frame`; before (9,): cycles moved ahead of the first of these frames -> (samples, 9) fp64.
+
+    The phase runs straight from frame centre to frame centre. Half a frame at the start of the utterance, and half a frame at the
+    end of every call, stands still, as the model was trained; a later call replaces the latter."""
+    frames = moves.shape[0]
+    at = torch.cat([before[None], before + moves.cumsum(0)]) % 1.0  # at[k]: just before frame k, at[k+1]: at the centre of frame k
+    within = (torch.arange(FRAME_SAMPLES, dtype=torch.float64) + 0.5) / FRAME_SAMPLES
+    half = FRAME_SAMPLES // 2
+    ahead = torch.cat([moves, moves.new_zeros(1, HARMONICS)])
+    # rows between neighbouring centres: half a frame before centre 0, then centre k to k+1, then half a frame after the last
+    phase = at[:, None] + within[None, :, None] * ahead[:, None]
+    phase = phase.reshape(-1, HARMONICS)[half : half + frames * FRAME_SAMPLES]
+    if is_start:
+        phase[:half] = at[1]
+    return (2 * math.pi * (phase % 1.0)).sin() * SINE_LEVEL
+
+
+class Source(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l_linear = nn.Linear(HARMONICS, 1)
+
+    def forward(self, f0: torch.Tensor, noise: torch.Tensor | None, before: torch.Tensor | None = None) -> torch.Tensor:
+        """f0 (frames,) of neighbouring frames; noise (480 * frames, 9) standard normal or None for none; before (9,): see `sines`,
+        None at the start of the utterance. -> (1, 1, 480 * frames)"""
+        f0 = f0.cpu()
+        is_start = before is None
+        waves = sines(cycles_per_frame(f0), torch.zeros(HARMONICS, dtype=torch.float64) if is_start else before, is_start).to(f0.dtype)
+        voiced = (f0 > VOICED_HZ).to(f0.dtype).repeat_interleave(FRAME_SAMPLES)[:, None]
+        mixed = waves * voiced
+        if noise is not None:
+            mixed += noise.to(f0.dtype) * (UNVOICED_NOISE + (VOICED_NOISE - UNVOICED_NOISE) * voiced)
+        return self.l_linear(mixed.to(self.l_linear.weight)).tanh().mT[None]

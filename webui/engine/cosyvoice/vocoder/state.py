@@ -1,0 +1,77 @@
+"""A stream of mel to a stream of wave that is the wave of one shot, to rounding of the model's reach: no fades, no seams.
+
+It carries the harmonics' phase, keeps a few frames on either side, and holds back the last ones until their surroundings are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .dims import FRAME_SAMPLES, HARMONICS, MEL_BANDS
+from .f0 import REACH_FRAMES
+from .model import Vocoder
+from .source import cycles_per_frame, noise_at
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Frames around what is emitted. `left` costs work, `held` costs delay (20 ms each)."""
+
+    left: int
+    held: int
+
+    def __post_init__(self):
+        if self.left < 0 or self.held <= REACH_FRAMES:
+            raise ValueError(f"held must be above {REACH_FRAMES}, or the phase is not final yet; got {self}")
+
+
+EARLY = Reach(left=16, held=8)
+FULL = Reach(left=16, held=14)
+
+
+class VocoderState:
+    """One stream. `seed` decides the noise (None: none)."""
+
+    def __init__(self, vocoder: Vocoder, seed: int | None = 0, reach: Reach = EARLY):
+        self.vocoder, self.seed, self.reach = vocoder, seed, reach
+        self.mel: torch.Tensor | None = None  # (1, 80, kept): from `first` on
+        self.first = 0  # absolute frame of mel[..., 0]
+        self.window = 0  # absolute frame where the decoder's window starts
+        self.cycles: torch.Tensor | None = None  # (9,) phase moved before `window`; None at the very start
+        self.emitted = 0  # frames
+        self.decoded_frames = 0
+        self.closed = False
+
+    @torch.inference_mode()
+    def push(self, mel: torch.Tensor, final: bool = False) -> torch.Tensor:
+        """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are final now. `final` gives the rest."""
+        if self.closed:
+            raise ValueError("this stream has had its last call")
+        self.closed = final
+        new = mel.reshape(-1, MEL_BANDS).to(self.vocoder.conv_pre.weight).mT[None]
+        self.mel = new if self.mel is None else torch.cat([self.mel, new], 2)
+        end = self.first + self.mel.shape[2]
+        ready = end if final else end - self.reach.held
+        if ready <= self.emitted:
+            return torch.zeros(0)
+        f0 = self.vocoder.f0(self.mel)[self.window - self.first :]
+        noise = None if self.seed is None else noise_at(self.seed, self.window * FRAME_SAMPLES, (end - self.window) * FRAME_SAMPLES)
+        source = self.vocoder.m_source(f0, noise, self.cycles).to(self.mel)
+        wave = self.vocoder.decode(self.mel[..., self.window - self.first :], source).float().cpu()
+        self.decoded_frames += end - self.window
+        wave = wave[(self.emitted - self.window) * FRAME_SAMPLES : (ready - self.window) * FRAME_SAMPLES]
+        self.emitted = ready
+        self._move(f0)
+        return wave
+
+    def _move(self, f0: torch.Tensor) -> None:
+        """Forget what the next call cannot hear, and carry the phase to its window."""
+        window = max(0, self.emitted - self.reach.left)
+        if window > self.window:
+            before = torch.zeros(HARMONICS, dtype=torch.float64) if self.cycles is None else self.cycles
+            self.cycles = (before + cycles_per_frame(f0[: window - self.window]).sum(0)) % 1.0
+            self.window = window
+        first = max(0, window - REACH_FRAMES)
+        self.mel, self.first = self.mel[..., first - self.first :].clone(), first
