@@ -42,7 +42,7 @@
     document.querySelectorAll("fieldset.block").forEach(f => { const s = f.querySelector("[data-testid=block-info]"); if (s) put(f, "aria-label", s.textContent); });
     const name = (q, key, i = 0) => { const el = document.querySelectorAll(q)[i]; if (el) put(el, "aria-label", t(key)); };
     name("#kk-ref .source-selection button", "ref.upload"); name("#kk-ref .source-selection button", "ref.mic", 1);
-    name("#kk-ref .icon-button-wrapper button", "ref.clear"); name("#kk-speed .reset-button", "adv.reset");
+    name("#kk-ref .icon-button-wrapper button", "ref.clear"); name("#kk-speed .reset-button", "adv.reset"); name("#kk-speed input[type=number]", "adv.speed"); name("#kk-speed input[type=range]", "adv.speed");
     document.querySelector("#kk-ref .upload-container")?.removeAttribute("aria-label");   // its visible text is the better name
     name("#kk-ref .mic-select", "ref.input"); name("#kk-ref .pause-button", "ref.pause"); name("#kk-ref input[type=file]", "ref.upload");
     for (const [q, key] of [[".record-button", "ref.rec"], [".stop-button", "ref.stop"], [".stop-button-paused", "ref.stop"], [".resume-button", "ref.resume"]]) words(document.querySelector("#kk-ref " + q), t(key));

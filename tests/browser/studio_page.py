@@ -54,6 +54,8 @@ class StudioPage:
         return self.page.inner_text("#kk-player [role=status]")
 
     def upload(self, data: bytes, name: str = "clip.wav", mime: str = "audio/wav") -> None:
+        if not self.page.locator("#kk-ref input[type=file]").count():  # a clip is in: Gradio has taken its drop zone away
+            self.page.locator("#kk-ref .icon-button-wrapper button").first.click()
         self.page.set_input_files("#kk-ref input[type=file]", {"name": name, "mimeType": mime, "buffer": data})
 
     def clip_in(self, data: bytes | None = None) -> None:
