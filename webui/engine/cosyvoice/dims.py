@@ -29,6 +29,8 @@ class LmDims:
         ):
             if by < 1 or value < 1 or value % by:
                 raise ValueError(f"{names}: {value} does not divide by {by}")
+        if len(self.mix) != 2:
+            raise ValueError(f"mix_ratio: {self.mix} is no pair")
         if min(self.intermediate, self.layers, self.text_rows, self.speech_codes, *self.mix) < 1:
             raise ValueError("every size must be 1 or more")
 

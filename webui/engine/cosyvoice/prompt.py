@@ -1,0 +1,170 @@
+"""A reference clip becomes a voice: speech ids, prompt mel and speaker vector, aligned once and kept as bytes. Blind to files of users."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import torch
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_faults
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from ...errors import BadInput, EngineFault
+from ...types import Prompt
+from . import files
+from .faults import model_fault
+from .features import OUTPUT_HZ, TOKENIZER_HZ, kaldi_fbank, prompt_mel, resample, whisper_log_mel
+from .spec import SPEAKER_ONNX, TOKENIZER_ONNX
+from .tokenizer import TextTokenizer
+
+MIN_S, MAX_S = 0.96, 30.0  # below, nothing of a voice is left; above, the speech tokenizer was not trained
+SILENCE_RMS = 0.002  # loudest 20 ms, full scale 1
+FRAMES_PER_ID = 2
+ENGINE = "cosyvoice2"
+_ORT_FAULTS = tuple(v for v in vars(ort_faults).values() if isinstance(v, type) and issubclass(v, Exception))
+
+
+@dataclass(frozen=True)
+class VoicePrompt:
+    """speech_ids n, mel (1, 2n, 80) fp32, vector (1, 192) fp32, text_ids of the transcript (empty when there is none)."""
+
+    text_ids: tuple[int, ...]
+    speech_ids: tuple[int, ...]
+    mel: Tensor
+    vector: Tensor
+
+    def pack(self) -> bytes:
+        ids = {"text_ids": torch.tensor(self.text_ids, dtype=torch.int32), "speech_ids": torch.tensor(self.speech_ids, dtype=torch.int32)}
+        return save({**ids, "mel": self.mel.contiguous(), "vector": self.vector.contiguous()})
+
+    @classmethod
+    def unpack(cls, data: bytes) -> VoicePrompt:
+        """Raises EngineFault when the bytes are no voice of this engine."""
+        try:
+            table = load(data)
+            made = cls(tuple(table["text_ids"].tolist()), tuple(table["speech_ids"].tolist()), table["mel"], table["vector"])
+        except (SafetensorError, KeyError, ValueError) as e:
+            raise _spoiled() from e
+        if made.mel.shape != (1, FRAMES_PER_ID * len(made.speech_ids), 80) or made.vector.shape != (1, 192):
+            raise _spoiled()
+        return made
+
+
+class PromptMaker:
+    """The two ONNX networks and the tokenizer. Thread-safe: sessions may run from several threads."""
+
+    def __init__(self, root: Path, tokenizer: TextTokenizer, codes: int = 6561):
+        """Raises NotReady naming the ONNX file that is missing, no ONNX file, or another network."""
+        self._tokenizer, self._codes = tokenizer, codes
+        self._listen = _session(root, TOKENIZER_ONNX, inputs=2, axis=1, size=128)
+        self._recognise = _session(root, SPEAKER_ONNX, inputs=1, axis=2, size=80)
+
+    def make(self, samples: np.ndarray, rate: int, transcript: str = "", version: str = "") -> Prompt:
+        """samples: float32 mono (n,) at `rate` Hz. Raises BadInput naming what is wrong with the clip or its transcript."""
+        voice = self.voice(samples, rate, transcript)
+        notes = ("narrow_band",) if rate < TOKENIZER_HZ else ()
+        data = voice.pack()
+        return Prompt(ENGINE, version, hashlib.sha256(data).hexdigest()[:32], data, notes)
+
+    def voice(self, samples: np.ndarray, rate: int, transcript: str = "") -> VoicePrompt:
+        """As `make`, unpacked. Mel and ids are cut to one length: n = min(frames // 2, ids), 2n frames, n ids."""
+        x = checked(samples, rate)
+        low, mel = resample(x, rate, TOKENIZER_HZ), prompt_mel(resample(x, rate, OUTPUT_HZ))
+        ids = self._ids(low)
+        n = min(len(mel) // FRAMES_PER_ID, len(ids))
+        text_ids = self._tokenizer.encode(transcript.strip())
+        if text_ids:
+            check_fit(len(text_ids), n, len(x) / rate)
+        return VoicePrompt(tuple(text_ids), tuple(ids[:n]), mel[None, : FRAMES_PER_ID * n].contiguous(), self._vector(low))
+
+    def speech_ids(self, samples: np.ndarray, rate: int) -> list[int]:
+        """The ids of a clip whose words another voice shall speak (voice conversion). Raises BadInput."""
+        return self._ids(resample(checked(samples, rate), rate, TOKENIZER_HZ))
+
+    def _ids(self, low: Tensor) -> list[int]:
+        feats = whisper_log_mel(low).numpy()
+        ids = _run(self._listen, TOKENIZER_ONNX, feats, np.array([feats.shape[2]], np.int32)).reshape(-1)
+        if not len(ids) or not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 or ids.max() >= self._codes:
+            raise model_fault(TOKENIZER_ONNX, (f"ids from 0 to {self._codes - 1}", f"0 到 {self._codes - 1} 的编号"), ("other values", "别的值"))
+        return ids.tolist()
+
+    def _vector(self, low: Tensor) -> Tensor:
+        out = _run(self._recognise, SPEAKER_ONNX, kaldi_fbank(low)[None].numpy())
+        if out.shape != (1, 192) or not np.isfinite(out).all():
+            raise model_fault(SPEAKER_ONNX, ("192 finite values", "192 个有限值"), (f"shape {out.shape}", f"形状 {out.shape}"))
+        return torch.from_numpy(out.astype(np.float32))
+
+
+def checked(samples: np.ndarray, rate: int) -> Tensor:
+    """The clip as a tensor, once it is finite, not silent, and of a length the networks know. Raises BadInput."""
+    x = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
+    seconds = len(x) / rate
+    if seconds > MAX_S:
+        raise BadInput(
+            f"The clip is {seconds:.1f} s long; {MAX_S:.0f} s at most. Cut it.",
+            f"参考音频长 {seconds:.1f} 秒，最多 {MAX_S:.0f} 秒，请剪短。", param="reference", code="too_long",
+        )  # fmt: skip
+    if seconds < MIN_S:
+        raise BadInput(
+            f"The clip is {seconds:.1f} s long; at least 1 s is needed, 3 to 15 s is best. Record more.",
+            f"参考音频只有 {seconds:.1f} 秒，至少要 1 秒，3 到 15 秒最好，请录长一点。", param="reference", code="too_short",
+        )  # fmt: skip
+    if not np.isfinite(x).all():
+        raise BadInput("The clip holds values that are no sound. Export it again.", "参考音频含有无效数值，请重新导出。", param="reference", code="not_finite")
+    window = rate // 50
+    loudest = float(np.sqrt((x[: len(x) // window * window].reshape(-1, window) ** 2).mean(1).max()))
+    if loudest < SILENCE_RMS:
+        raise BadInput("The clip is silent. Record it again, closer.", "参考音频没有声音，请靠近一些重新录音。", param="reference", code="silent")
+    return torch.from_numpy(x)
+
+
+def check_fit(text_ids: int, speech_ids: int, seconds: float) -> None:
+    """Refuse a transcript that cannot be what the clip says: the model's own limits are 2 to 20 speech ids per text id; pauses may add."""
+    if speech_ids < 2 * text_ids:
+        much = ("much more", "多得多")
+    elif speech_ids > 20 * text_ids + 150:
+        much = ("much less", "少得多")
+    else:
+        return
+    raise BadInput(
+        f"The transcript has {much[0]} text than {seconds:.1f} s of speech can hold. Write exactly what the clip says.",
+        f"文字稿比 {seconds:.1f} 秒语音该有的内容{much[1]}，请写成音频里说的原话。", param="transcript", code="transcript_misfit",
+    )  # fmt: skip
+
+
+def _session(root: Path, name: str, inputs: int, axis: int, size: int) -> onnxruntime.InferenceSession:
+    expected = ("an ONNX network", "ONNX 网络文件")
+    files.head(root, name, expected)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # its faults become our sentence
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(str(root / name), options, providers=["CPUExecutionProvider"])
+    except (*_ORT_FAULTS, RuntimeError, ValueError) as e:
+        raise model_fault(name, expected, ("a damaged, cut-off or other file", "损坏、不完整或别的文件")) from e
+    shapes = [i.shape for i in session.get_inputs()]
+    first = shapes[0] if shapes else []
+    if len(shapes) != inputs or len(first) != 3 or (isinstance(first[axis], int) and first[axis] != size):
+        wanted = f"{inputs} inputs, {size} bands", f"{inputs} 个输入、{size} 个频带"
+        raise model_fault(name, wanted, (f"inputs of shape {shapes}", f"输入形状 {shapes}"))
+    return session
+
+
+def _run(session: onnxruntime.InferenceSession, name: str, *values: np.ndarray) -> np.ndarray:
+    names = [i.name for i in session.get_inputs()]
+    try:
+        return session.run(None, dict(zip(names, values, strict=True)))[0]
+    except _ORT_FAULTS as e:
+        raise EngineFault(
+            f"{name} could not hear this clip. Try another part of it.", f"{name} 没能处理这段音频，请换一段试试。", param="reference"
+        ) from e
+
+
+def _spoiled() -> EngineFault:
+    return EngineFault("The saved voice is damaged. Save it again from its clip.", "保存的声音已损坏，请用原音频重新保存。", param="voice", code="voice_damaged")

@@ -1,0 +1,93 @@
+"""Text to text ids: Qwen2's byte-level BPE from vocab.json and merges.txt, with CosyVoice2's event tags behind the base vocabulary."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from ...text import unknown_tags
+from . import files
+from .faults import model_fault
+
+END_OF_PROMPT = "<|endofprompt|>"
+EVENT_TAGS = (
+    "[breath]", "<strong>", "</strong>", "[noise]", "[laughter]", "[cough]", "[clucking]", "[accent]", "[quick_breath]",
+    "<laughter>", "</laughter>", "[hissing]", "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
+)  # fmt: skip
+SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT, *EVENT_TAGS)  # in this order, from training
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)  # how Qwen2 cuts a text before merging
+_MARK = re.compile(r"<\|[^|<>]{1,32}\|>")
+
+
+class TextTokenizer:
+    """Reads `vocab.json` and `merges.txt` of a model directory. Thread-safe. The special ids start where the base vocabulary ends."""
+
+    def __init__(self, root: Path, folder: str = "CosyVoice-BlankEN"):
+        """Raises NotReady naming the file that is missing or broken."""
+        vocab = _vocabulary(root, f"{folder}/vocab.json")
+        merges = _merges(root, f"{folder}/merges.txt", vocab)
+        self._bpe = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+        self._bpe.normalizer = normalizers.NFC()
+        cut = pre_tokenizers.Split(Regex(_WORDS), "isolated")
+        self._bpe.pre_tokenizer = pre_tokenizers.Sequence([cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        self._bpe.decoder = decoders.ByteLevel()
+        self.base = len(vocab)
+        self._bpe.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in SPECIALS])
+        self.specials = {name: self._bpe.token_to_id(name) for name in SPECIALS}
+        wrong = next((name for i, name in enumerate(SPECIALS) if self.specials[name] != self.base + i), None)
+        if wrong is not None:
+            where = f"{folder}/vocab.json"
+            found = f"it inside the vocabulary ({self.specials[wrong]})", f"它已在词表内（{self.specials[wrong]}）"
+            raise model_fault(where, (f"{wrong} behind the base vocabulary", f"{wrong} 排在基础词表之后"), found)
+
+    @property
+    def size(self) -> int:
+        """Ids in use; the embedding may have more rows."""
+        return self.base + len(SPECIALS)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`; special tokens inside it are recognised, nothing is put before or behind it."""
+        return self._bpe.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: list[int]) -> str:
+        return self._bpe.decode(ids, skip_special_tokens=False)
+
+    def unknown(self, text: str) -> list[str]:
+        """What looks like a special token and is none, each once: it would be read aloud."""
+        marks = [mark for mark in _MARK.findall(text) if mark not in self.specials]
+        return list(dict.fromkeys(unknown_tags(_MARK.sub(" ", text), EVENT_TAGS) + marks))
+
+
+def instruction(text: str) -> str:
+    """The prompt text of an instruction: ended by the mark without which it would be spoken; a mark already there is not doubled."""
+    return text.replace(END_OF_PROMPT, "").strip() + END_OF_PROMPT
+
+
+def _vocabulary(root: Path, name: str) -> dict[str, int]:
+    expected = ("a JSON table of tokens and ids from 0 on", "从 0 开始编号的 JSON 词表")
+    source = files.text(root, name, expected)
+    try:
+        table = json.loads(source)
+    except (ValueError, RecursionError) as e:
+        raise model_fault(name, expected, ("broken JSON, perhaps cut off", "损坏或不完整的 JSON")) from e
+    if not isinstance(table, dict) or not table or sorted(v for v in table.values() if type(v) is int) != list(range(len(table))):
+        raise model_fault(name, expected, ("another table", "别的内容"))
+    return table
+
+
+def _merges(root: Path, name: str, vocab: dict[str, int]) -> list[tuple[str, str]]:
+    expected = ("lines of two tokens that the vocabulary joins", "每行两个能合并成词表项的片段")
+    out = []
+    for number, line in enumerate(files.text(root, name, expected).split("\n"), 1):
+        if not line.strip() or (number == 1 and line.startswith("#version")):
+            continue
+        parts = tuple(line.rstrip("\r").split(" "))
+        if len(parts) != 2 or not {*parts, "".join(parts)} <= vocab.keys():
+            raise model_fault(name, expected, (f"“{line[:40]}” in line {number}", f"第 {number} 行的「{line[:40]}」"))
+        out.append(parts)
+    return out
