@@ -1,0 +1,47 @@
+#!/usr/bin/env python
+"""Write memory-mappable copies of llm.pt, flow.pt and hift.pt beside them, so that the next start is fast.
+
+    python scripts/convert_weights.py pretrained_models/CosyVoice2-0.5B --dtype bf16
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from webui.engine.cosyvoice.weights import COMPONENTS, DTYPES, convert
+from webui.errors import NotReady
+
+_BYTES = {"fp32": 1.0, "bf16": 0.5, "fp16": 0.5}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, help="model directory with llm.pt, flow.pt and hift.pt")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), default="fp32", help="the vocoder stays fp32 whatever is chosen")
+    parser.add_argument("--only", choices=sorted(COMPONENTS), action="append", help="convert this network only (may be repeated)")
+    args = parser.parse_args()
+    for name in args.only or COMPONENTS:
+        source = args.directory / COMPONENTS[name].file
+        needed = int(source.stat().st_size * _BYTES[args.dtype]) if source.exists() else 0
+        free = shutil.disk_usage(args.directory).free if args.directory.is_dir() else 0
+        if needed > free:
+            print(f"{name}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free. Make room and run this again.", file=sys.stderr)
+            return 1
+        started = time.perf_counter()
+        try:
+            made = convert(args.directory, name, args.dtype)
+        except NotReady as fault:
+            print(fault.en, file=sys.stderr)
+            return 1
+        print(f"{made.name}: {made.stat().st_size / 1e6:.1f} MB in {time.perf_counter() - started:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
