@@ -92,6 +92,19 @@ v1.2.3 | v一点二点三
 A/B测试 | A B测试
 他/她 | 他、她
 No.1 | 第一
+No.5香水 | 五号香水
+会议14:30-16:00开 | 会议十四点三十分到十六点开
+38℃~40℃ | 三十八摄氏度到四十摄氏度
+约2-3℃ | 约二到三摄氏度
+¥5-10元 | 五到十元
+$100-$200 | 一百到两百美元
+x²+2x+1=0 | x的平方加二x加一等于零
+二战(1939-1945)期间 | 二战(一九三九到一九四五)期间
+1949年10月1日—2024年10月1日 | 一九四九年十月一日到二零二四年十月一日
+电话(010)8888-6666 | 电话零幺零八八八八六六六六
+生于'98年 | 生于九八年
+500+人 | 五百多人
+12306.cn | 一二三零六点cn
 #3 | 三号
 R&D | R和D
 a@b.com | a艾特b点com
@@ -122,11 +135,11 @@ $2.5bn | two point five billion dollars
 at 9 a.m. today | at nine A M today
 at 9 a.m. | at nine A M.
 12/05 | December fifth
-12/05/2024 | December fifth, twenty twenty four
-25/12/2024 | December twenty fifth, twenty twenty four
-2024-05-06 | May sixth, twenty twenty four
-May 5, 2024 | May fifth, twenty twenty four
-5 May 2024 | fifth of May, twenty twenty four
+12/05/2024 | December fifth twenty twenty four
+25/12/2024 | December twenty fifth twenty twenty four
+2024-05-06 | May sixth twenty twenty four
+May 5, 2024 | May fifth twenty twenty four
+5 May 2024 | fifth of May twenty twenty four
 Sept. 3 | September third
 in 1999 | in nineteen ninety nine
 in 2026 | in twenty twenty six
@@ -156,6 +169,13 @@ A/B test | A B test
 R&D | R and D
 C++ and C# | C plus plus and C sharp
 #1 | number one
+1:30-2:00 | one thirty to two o'clock
+8 a.m.-5 p.m. today | eight A M to five P M today
+$100-$200 | one hundred to two hundred dollars
+between 2010 and 2020. | between twenty ten and twenty twenty.
+26.2 mi | twenty six point two miles
+Mt. Everest | Mount Everest
+24/7 | twenty four seven
 No. 5 | number five
 1+1=2 | one plus one equals two
 3x4 | three by four

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 ADDRESSES = (
     re.compile(r"(?<![A-Za-z\d])(?:https?://|www\.)[A-Za-z\d./_~:?=&#%+@-]{1,300}[A-Za-z\d/]", re.I),
     re.compile(r"(?<![\w.+-])[A-Za-z\d._+-]{1,64}@[A-Za-z\d-]{1,63}(?:\.[A-Za-z\d-]{1,63}){1,4}", re.A),
-    re.compile(r"(?<![A-Za-z\d.-])(?:[A-Za-z][A-Za-z\d-]{0,62}\.){1,4}(?:com|cn|org|net|io|ai|dev|edu|gov)(?![A-Za-z\d])"),
+    re.compile(r"(?<![A-Za-z\d.-])(?:[A-Za-z\d][A-Za-z\d-]{0,62}\.){1,4}(?:com|cn|org|net|io|ai|dev|edu|gov)(?![A-Za-z\d])"),
 )
 _SILENT = re.compile(r"^https?://|/$", re.I)
 

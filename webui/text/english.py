@@ -17,7 +17,7 @@ _MONTH = "|".join([*_MONTHS, *(rf"{m[:3]}\.?" for m in _MONTHS if m != "May"), r
 _MONEY = {"$": ("dollar", "cent"), "US$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound", "penny"), "¥": ("yen", ""), "₩": ("won", ""), "₹": ("rupee", "paisa")}
 _SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "t": "trillion"}
 _UNITS = {
-    "km/h": "kilometer per hour", "mph": "mile per hour", "m/s": "meter per second", "km^2": "square kilometer", "m^2": "square meter", "m^3": "cubic meter",
+    "km/h": "kilometer per hour", "mph": "mile per hour", "mi": "mile", "yd": "yard", "m/s": "meter per second", "km^2": "square kilometer", "m^2": "square meter", "m^3": "cubic meter",
     "km": "kilometer", "cm": "centimeter", "mm": "millimeter", "μm": "micrometer", "nm": "nanometer", "kg": "kilogram", "mg": "milligram",
     "ml": "milliliter", "mL": "milliliter", "lbs": "pound", "lb": "pound", "oz": "ounce", "ft": "foot", "kWh": "kilowatt hour", "kW": "kilowatt",
     "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "Hz": "hertz", "dB": "decibel", "KB": "kilobyte", "kB": "kilobyte", "MB": "megabyte",
@@ -25,8 +25,8 @@ _UNITS = {
     "h": "hour", "s": "second", "W": "watt", "V": "volt",
 }  # fmt: skip
 _UNIT = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
-_TITLES = {"Mr": "Mister", "Mrs": "Missus", "Dr": "Doctor", "Prof": "Professor", "St": "Saint", "Gen": "General", "Sgt": "Sergeant", "Capt": "Captain", "Lt": "Lieutenant"}
-_WORDS = {"e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus", "vs": "versus", "approx.": "approximately", "w/o": "without", "w/": "with ", "Jr.": "Junior", "Sr.": "Senior"}
+_TITLES = {"Mr": "Mister", "Mrs": "Missus", "Dr": "Doctor", "Prof": "Professor", "St": "Saint", "Gen": "General", "Sgt": "Sergeant", "Capt": "Captain", "Lt": "Lieutenant", "Mt": "Mount"}
+_WORDS = {"e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus", "vs": "versus", "approx.": "approximately", "w/o": "without", "w/": "with ", "Jr.": "Junior", "Sr.": "Senior", "pp.": "pages"}
 _WEB = {".": " dot ", "/": " slash ", "@": " at ", ":": " colon ", "-": " dash ", "_": " underscore ", "?": " question mark ", "=": " equals ", "&": " and ", "#": " hash ", "%": " percent ", "+": " plus ", "~": " tilde "}
 _OPERATORS = {"+": "plus", "×": "times", "*": "times", "÷": "divided by", "=": "equals", "<": "less than", ">": "greater than", "≤": "at most", "≥": "at least", "≈": "about", "≠": "is not"}
 _LEFT = {"&": " and ", "@": " at ", "%": " percent ", "°": " degrees ", "#": " ", "*": " ", "_": " ", "^": " ", "~": " ", "|": " ", "\\": " ", "=": " equals ", "+": " plus ", "<": " ", ">": " "}
@@ -46,7 +46,7 @@ def _web(m: re.Match[str]) -> str:
 
 def _day(month: str, day: str, year: str | None) -> str:
     said = f"{month} {en_ordinal(str(int(day)))}"
-    return f"{said}, {en_year(year)}" if year else said
+    return f"{said} {en_year(year)}" if year else said
 
 
 def _slashed(m: re.Match[str]) -> str:
@@ -122,13 +122,16 @@ def _power(m: re.Match[str]) -> str:
 def _plain(m: re.Match[str]) -> str:
     digits = m[0]
     is_year = len(digits) == 4 and ("1100" < digits < "2000" or "2010" <= digits < "2100")
-    return en_year(digits) if is_year and m.string[m.end() : m.end() + 1] != "." else en_number(digits)
+    return en_year(digits) if is_year else en_number(digits)
 
 
 _RULES: tuple[Rule, ...] = (
     *((address, _web) for address in ADDRESSES),
-    (re.compile(r"\b(Mr|Mrs|Dr|Prof|St|Gen|Sgt|Capt|Lt)\.(?= ?[A-Z])"), lambda m: _TITLES[m[1]]),
-    (re.compile(r"(?<![\w.])(?:e\.g\.|i\.e\.|etc\.|vs\.?(?!\w)|approx\.|w/o?(?=\s|\w)|Jr\.|Sr\.)"), lambda m: _WORDS[m[0]]),
+    (re.compile(r"(?<=:\d\d)\s?[-~–—]\s?(?=\d{1,2}:\d\d(?!\d))|(?<=[ap]\.m\.)\s?[-~–—]\s?(?=\d)|(?<=\d[ap]m)\s?[-~–—]\s?(?=\d)", re.I), lambda m: " to "),
+    (re.compile(rf"([$€£¥])({_N})\s?[-~–—]\s?[$€£¥]?(?={_N})"), lambda m: f"{en_number(m[2])} to {m[1]}"),
+    (re.compile(r"(?<![\w.])24/7(?![\d/])", re.A), lambda m: "twenty four seven"),
+    (re.compile(r"\b(Mr|Mrs|Dr|Prof|St|Gen|Sgt|Capt|Lt|Mt)\.(?= ?[A-Z])"), lambda m: _TITLES[m[1]]),
+    (re.compile(r"(?<![\w.])(?:e\.g\.|i\.e\.|etc\.|vs\.?(?!\w)|approx\.|w/o?(?=\s|\w)|Jr\.|Sr\.|pp\.)"), lambda m: _WORDS[m[0]]),
     (re.compile(r"\bNo\.\s?(?=\d)", re.A), lambda m: "number "),
     (re.compile(r"\b(?:[A-Z]\.){2,6}"), lambda m: m[0].replace(".", " ").strip() + ("." if m.end() == len(m.string) else "")),
     (re.compile(r"(?<![\d.])\d{1,4}(?:\.\d{1,4}){2,3}(?![\d.]*\d)"), lambda m: " " * (m.start() > 0 and m.string[m.start() - 1].isalpha()) + " point ".join(en_cardinal(p) for p in m[0].split("."))),
@@ -141,7 +144,7 @@ _RULES: tuple[Rule, ...] = (
     (re.compile(r"(?<![\d/.-])(0[1-9]|1[0-2])/(0[1-9]|[12]\d|3[01])(?![\d/])()"), lambda m: _day(_MONTHS[int(m[1]) - 1], m[2], None)),
     (re.compile(rf"\b({_MONTH}) (\d{{1,2}})(?:st|nd|rd|th)?(?:,? ([12]\d{{3}}))?(?![\d:%])", re.A), lambda m: _day(_month_name(m[1]), m[2], m[3])),
     (re.compile(rf"(?<!\d)(\d{{1,2}}) ({_MONTH})(?:,? ([12]\d{{3}}))?(?![A-Za-z\d])", re.A),
-     lambda m: f"{en_ordinal(str(int(m[1])))} of {_month_name(m[2])}" + (f", {en_year(m[3])}" if m[3] else "")),
+     lambda m: f"{en_ordinal(str(int(m[1])))} of {_month_name(m[2])}" + (f" {en_year(m[3])}" if m[3] else "")),
     (re.compile(r"(?<!\d)(\d{1,2})(\d)0['’]?s\b(?!\d)|(?<![\d'])['’]?()([2-9])0s\b", re.A), lambda m: _decade(re.match(r"\D?(\d{0,2})(\d)0", m[0]))),
     (re.compile(r"(?<![\d.])\+\d{1,3}(?:[- ]\(?\d{2,4}\)?){2,4}(?!\d)"), _phone),
     (re.compile(r"(?<![\d.-])(?:1[- ])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-. ]\d{4}(?!\d)"), _phone),
