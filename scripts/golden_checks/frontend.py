@@ -42,17 +42,18 @@ def _check_resampling(path: Path, features: dict[str, Tensor], clip: str, report
     samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     mono = torch.from_numpy(np.ascontiguousarray(samples.mean(1)))
     for name, hz in (("speech_16k", TOKENIZER_HZ), ("speech_24k", OUTPUT_HZ)):
-        report(clip, name, error(resample(mono, rate, hz)[None], features[f"{clip}.{name}"]), 1e-5)
+        if f"{clip}.{name}" in features:
+            report(clip, name, error(resample(mono, rate, hz)[None], features[f"{clip}.{name}"]), 1e-5)
 
 
 def _check_features(features: dict[str, Tensor], clip: str, report: Report) -> None:
-    low, high = features[f"{clip}.speech_16k"][0], features[f"{clip}.speech_24k"][0]
-    for name, got, tolerance in (
-        ("campplus_fbank", kaldi_fbank(low), 2e-3),
-        ("prompt_mel", prompt_mel(high), 1e-3),
-        ("whisper_logmel", whisper_log_mel(low), 1e-4),
+    for name, source, feature, tolerance in (
+        ("campplus_fbank", "speech_16k", kaldi_fbank, 2e-3),
+        ("prompt_mel", "speech_24k", prompt_mel, 1e-3),
+        ("whisper_logmel", "speech_16k", whisper_log_mel, 1e-4),
     ):
-        report(clip, name, error(got, features[f"{clip}.{name}"]), tolerance)
+        if f"{clip}.{name}" in features:  # the part kept in the repository holds fewer
+            report(clip, name, error(feature(features[f"{clip}.{source}"][0]), features[f"{clip}.{name}"]), tolerance)
 
 
 def _check_text(cases: dict, report: Report) -> None:

@@ -20,9 +20,9 @@ TOLERANCE = 1e-4  # absolute and relative
 Report = Callable[[str, str, float, float], None]
 
 
-def check(folder: Path, report: Report) -> None:
+def check(folder: Path, report: Report, device: str = "cpu") -> None:
     """folder: golden/llm or one of the same format. report(case, tensor, largest error, tolerance)."""
-    lm, io = model(folder), load_file(folder / "llm_io.safetensors")
+    lm, io = model(folder).to(device), load_file(folder / "llm_io.safetensors")
     meta = json.loads((folder / "llm_meta.json").read_text())
     text, prompt_text, prompt_speech = (io[k][0].tolist() for k in ("text", "prompt_text", "prompt_speech_token"))
     modes = {"zero_shot": (prompt_text, prompt_speech), "cross_lingual": ([], []), "instruct2": (prompt_text, [])}
@@ -55,7 +55,7 @@ def _check_mode(lm: SpeechLm, io: dict, mode: str, before: list, text: list, spe
     prefix, seen = lm.prefix(before), []
 
     def watch(scores: Tensor, history) -> int:
-        seen.append(scores.clone())
+        seen.append(scores.to("cpu", copy=True))
         return greedy(scores, history)
 
     want = io[f"{mode}.greedy_tokens"]
@@ -71,7 +71,7 @@ def _check_mode(lm: SpeechLm, io: dict, mode: str, before: list, text: list, spe
     report(mode, "greedy_top5_logp", scaled_error(top.values, io[f"{mode}.greedy_top5_logp"]), TOLERANCE)
     forced, rows = io["forced_tokens"].tolist(), io[f"{mode}.forced_logp"]
     replay, seen = iter(forced), []
-    for _ in zip(generate(lm, prefix.fork(), text, speech, lambda s, h: (seen.append(s.clone()), next(replay))[1]), rows[1:]):
+    for _ in zip(generate(lm, prefix.fork(), text, speech, lambda s, h: (seen.append(s.to("cpu", copy=True)), next(replay))[1]), rows[1:]):
         pass
     report(mode, "forced_logp", scaled_error(torch.stack(seen[: len(rows)]), rows[: len(seen)]), TOLERANCE)
     report(mode, "forced_rows", float(len(rows) - len(seen)), 0)
@@ -99,7 +99,7 @@ def _check_stream(lm: SpeechLm, io: dict, case: str, final: int, report: Report)
     seen, after_end, over = [], [0], []
 
     def sample(scores: Tensor, history) -> int:
-        seen.append(scores.clone())
+        seen.append(scores.to("cpu", copy=True))
         if over:
             after_end[0] += 1
             if after_end[0] > final:

@@ -39,7 +39,7 @@ def llm_state(sizes: Sizes, random: torch.Generator) -> dict[str, Tensor]:
     """Ends by itself some ids after the minimum: the end id scores among the best."""
     dims = LmDims(sizes.hidden, sizes.intermediate, sizes.layers, sizes.heads, sizes.kv_heads, sizes.text_rows, sizes.codes)
     state = draw(_shapes_of(SpeechLm, dims), random)
-    state["llm_decoder.bias"][dims.end] = 4.0
+    state["llm_decoder.bias"][dims.end] = 3.2
     state["llm_decoder.bias"][dims.reserved :] = -20.0
     state["llm.model.lm_head.weight"] = state["llm.model.model.embed_tokens.weight"]
     return state
@@ -75,7 +75,7 @@ def hift_state(sizes: Sizes, random: torch.Generator) -> dict[str, Tensor]:
     state["f0_predictor.classifier.bias"] = torch.tensor([150.0])
     state["f0_predictor.classifier.weight"] *= 40
     state["m_source.l_linear.weight"] = torch.full((1, 9), 0.6)
-    state["conv_post.bias"][:9] -= 1.5
+    state["conv_post.bias"][:9] -= 2.2
     return state
 
 

@@ -1,0 +1,153 @@
+"""The language model: golden numbers, cached = one pass, requests do not touch each other, length rules."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from scripts.golden_checks import llm as golden_llm
+from webui.engine.cosyvoice.dims import LmDims
+from webui.engine.cosyvoice.kv_cache import KvCache
+from webui.engine.cosyvoice.lm import SOS, TASK, SpeechLm, generate
+from webui.engine.cosyvoice.sampler import Sampler, greedy
+
+torch.set_num_threads(1)
+DIMS = LmDims(hidden=32, intermediate=48, layers=2, heads=4, kv_heads=2, text_rows=60, speech_codes=40)
+TEXT, PROMPT_TEXT, PROMPT_SPEECH = [3, 9, 27, 21, 3], [5, 50, 8], [1, 2, 30, 39, 7, 7]
+
+
+def tiny(seed: int = 0, dtype=torch.float64) -> SpeechLm:
+    torch.manual_seed(seed)
+    lm = SpeechLm(DIMS).to(dtype).requires_grad_(False)
+    for weight in lm.parameters():
+        weight.normal_(0, 0.3)
+    return lm
+
+
+def speak(lm: SpeechLm, seed: int, prefix: KvCache | None = None, text=TEXT) -> list[int]:
+    cache = (prefix or lm.prefix(PROMPT_TEXT)).fork()
+    return list(generate(lm, cache, text, PROMPT_SPEECH, Sampler(seed)))
+
+
+def test_golden(golden, within):
+    golden_llm.check(golden / "llm", within)
+    assert within.checked >= 28 and not within.exceeded
+
+
+@pytest.mark.parametrize("prompt_speech", [[], PROMPT_SPEECH])
+def test_cached_decode_equals_one_pass_scoring(prompt_speech):
+    lm, seen, forced = tiny(), [], [4, 4, 17, 39, 0, 25, 12, 4, 8]
+
+    def sample(scores, history):
+        seen.append(scores.clone())
+        return forced[len(seen) - 1]
+
+    for _ in zip(forced, generate(lm, lm.prefix(PROMPT_TEXT).fork(), TEXT, prompt_speech, sample)):
+        pass
+    whole = torch.cat([lm.mark(SOS), lm.text(PROMPT_TEXT + TEXT), lm.mark(TASK), lm.speech(prompt_speech + forced)], 1)
+    scores = lm.scores(lm.forward(whole, lm.new_cache()))[0]
+    first = 1 + len(PROMPT_TEXT + TEXT) + 1 + len(prompt_speech) - 1
+    for i, row in enumerate(seen):
+        expected = scores[first + i].clone()
+        expected[DIMS.end] = row[DIMS.end]
+        assert torch.allclose(row, expected, atol=1e-6), i
+
+
+def test_later_positions_do_not_change_earlier_ones():
+    lm = tiny()
+    whole = lm.text(PROMPT_TEXT + TEXT)
+    everything = lm.forward(whole, lm.new_cache())
+    assert torch.allclose(everything[:, :4], lm.forward(whole[:, :4], lm.new_cache()), atol=1e-12)
+    assert not torch.allclose(everything[:, 4:5], lm.forward(whole[:, 4:5], lm.new_cache()), atol=1e-3)
+
+
+def test_a_cache_that_grows_gives_the_same_bits():
+    lm, runs = tiny(), []
+    for capacity in (1, 400):
+        cache = lm.new_cache(capacity)
+        lm.forward(torch.cat([lm.mark(SOS), lm.text(PROMPT_TEXT)], 1), cache)
+        for chosen in range(30):
+            last = lm.step(lm.speech([chosen]), cache)
+        runs.append(last)
+    assert torch.equal(*runs) and cache.capacity == 400
+
+
+def test_interleaved_requests_equal_each_alone_and_the_prefix_stays():
+    lm = tiny()
+    prefix = lm.prefix(PROMPT_TEXT)
+    alone = [speak(lm, 1, prefix), speak(lm, 2, prefix, TEXT[:3])]
+    running = [
+        generate(lm, prefix.fork(), TEXT, PROMPT_SPEECH, Sampler(1)),
+        generate(lm, prefix.fork(), TEXT[:3], PROMPT_SPEECH, Sampler(2)),
+    ]
+    together = [[], []]
+    while running[0] or running[1]:
+        for i, one in enumerate(running):
+            chosen = next(one, None) if one else None
+            running[i] = one if chosen is not None else None
+            together[i] += [] if chosen is None else [chosen]
+    assert together == alone and alone[0] != alone[1]
+    assert prefix.length == 1 + len(PROMPT_TEXT)
+
+
+def test_request_1_equals_request_20():
+    lm = tiny()
+    prefix = lm.prefix(PROMPT_TEXT)
+    first = speak(lm, 7, prefix)
+    for seed in range(18):
+        speak(lm, seed, prefix, TEXT[:2])
+    assert speak(lm, 7, prefix) == first
+    assert speak(lm, 8, prefix) != first
+
+
+def test_the_prompt_text_matters():
+    lm = tiny()
+    other = lm.prefix([6, 50, 8])
+    assert not torch.allclose(lm.step(lm.opening(TEXT, []), lm.prefix(PROMPT_TEXT)), lm.step(lm.opening(TEXT, []), other), atol=1e-3)
+
+
+@pytest.mark.parametrize("stop,least,most", [("end", 10, 10), ("reserved", 0, 0), (None, 100, 100)])
+def test_length_rules(stop, least, most):
+    """Minimum 2 and maximum 20 ids per text id; the minimum holds back the end id only, as the public code does."""
+    lm = tiny()
+    lm.llm_decoder.weight.zero_()
+    lm.llm_decoder.bias[:] = 0
+    lm.llm_decoder.bias[DIMS.end :] = -50
+    if stop:
+        lm.llm_decoder.bias[getattr(DIMS, stop)] = 50
+    ids = speak(lm, 3)
+    assert least <= len(ids) <= most and all(0 <= i < DIMS.speech_codes for i in ids)
+
+
+def test_closing_stops_the_work(monkeypatch):
+    lm, calls = tiny(), []
+    forward = SpeechLm.forward
+    monkeypatch.setattr(SpeechLm, "forward", lambda self, x, cache: calls.append(x.shape[1]) or forward(self, x, cache))
+    speech = generate(lm, lm.new_cache(), TEXT, PROMPT_SPEECH, lambda scores, history: 5)
+    for _ in range(3):
+        next(speech)
+    before = len(calls)
+    speech.close()
+    assert before == len(calls) == 3
+
+
+def test_rows_of_a_batch_do_not_see_each_other():
+    lm = tiny()
+    a, b = lm.text([1, 2, 3, 4]), lm.text([9, 8, 7, 6])
+    both = lm.forward(torch.cat([a, b]), lm.new_cache(batch=2))
+    assert torch.allclose(both[:1], lm.forward(a, lm.new_cache()), atol=1e-12)
+    assert torch.allclose(both[1:], lm.forward(b, lm.new_cache()), atol=1e-12)
+
+
+def test_half_precision_keeps_the_favourite():
+    exact, half = tiny(dtype=torch.float32), tiny(dtype=torch.float32).to(torch.bfloat16)
+    scores = half.step(half.opening(TEXT, PROMPT_SPEECH), half.prefix(PROMPT_TEXT))
+    wanted = exact.step(exact.opening(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT))
+    assert scores.dtype == torch.float32
+    assert greedy(wanted[0], []) in scores[0].topk(3).indices.tolist()
+
+
+@pytest.mark.parametrize("change", [{"heads": 3}, {"kv_heads": 3}, {"layers": 0}, {"hidden": 4, "heads": 4}, {"mix": (5,)}])
+def test_sizes_that_do_not_fit_are_refused(change):
+    with pytest.raises(ValueError):
+        LmDims(**{**DIMS.__dict__, **change})
