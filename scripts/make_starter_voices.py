@@ -6,8 +6,8 @@ Usage: python scripts/make_starter_voices.py [OUT_DIR]. Same output every time. 
 
 from __future__ import annotations
 
+import argparse
 import ctypes
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +102,9 @@ def bend(x: np.ndarray, r: Recipe) -> np.ndarray:
 
 
 def main() -> None:
-    out = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "assets" / "voices")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", nargs="?", type=Path, default=Path(__file__).resolve().parents[1] / "assets" / "voices", metavar="OUT_DIR")
+    out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     for r in RECIPES:
         y = bend(resample(speak(r.espeak, r.wpm, r.text), 22050, RATE_HZ), r)
