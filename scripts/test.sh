@@ -16,8 +16,7 @@ ROOT=$(cd -- "$(dirname "$0")/.." && pwd -P)
 . "$ROOT/scripts/setup_venv.sh"
 
 has_chromium() {
-  command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 ||
-    command -v google-chrome-stable >/dev/null 2>&1
+  command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1
 }
 
 # The system's, else the package manager's when we may, else the test tool's own.
