@@ -30,7 +30,7 @@
   });
   /* The sentence below the recorder: something to read, or why the microphone does not work. */
   KK.parts.mic = root => {
-    const why = !window.isSecureContext || !navigator.mediaDevices ? "ref.mic.insecure" : KK.micDenied ? "ref.mic.denied" : "";
+    const why = !window.isSecureContext || !navigator.mediaDevices ? "ref.mic.insecure" : KK.micDenied === "NotFoundError" ? "ref.mic.none" : KK.micDenied ? "ref.mic.denied" : "";
     root.innerHTML = `<p class="kk kk-inline kk-micline"${why ? ' data-tone="warn" role="status"' : ""}>${KK.esc(t(why || "ref.read"))}</p>`;
   };
   const MAX_S = 30;
@@ -42,7 +42,7 @@
   document.addEventListener("click", e => { const b = e.target.closest?.("#kk-ref .source-selection button"); if (b) { document.documentElement.dataset.mic = b === source(1) ? "on" : "off"; } });
   if (navigator.mediaDevices?.getUserMedia) {
     const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
-    navigator.mediaDevices.getUserMedia = async (...a) => { try { const s = await ask(...a); if (KK.micDenied) { KK.micDenied = false; KK.draw("mic"); } return s; } catch (e) { if (e.name === "NotAllowedError") { KK.micDenied = true; KK.draw("mic"); } throw e; } };
+    navigator.mediaDevices.getUserMedia = async (...a) => { try { const s = await ask(...a); if (KK.micDenied) { KK.micDenied = ""; KK.draw("mic"); } return s; } catch (e) { if (["NotAllowedError", "NotFoundError"].includes(e.name)) { KK.micDenied = e.name; KK.draw("mic"); } throw e; } };
   }
 
   // ---- listening: both versions run on one clock, only the gains move ------------------------------------------------

@@ -40,6 +40,7 @@
     if ([...text].length > KK_FACTS.max_text) { KK.toText(); return notice("failed", { why: t("err.too_long_text") }); }
     if (!who) { toVoice(); return notice("novoice"); }
     if (who.draft && !v.consent) return askConsent();
+    if (who.draft && live.health.pending) return document.addEventListener("kk:draft", () => KK.speak(v), { once: true });   // the part was changed a moment ago: that part is meant
     const fixed = !v.random && /^\d{1,15}$/.test(String(v.seed).trim());
     remember();
     go({ input: text, voice: who.id, mode: mode(), instructions: mode() === "instruct" ? v.instruct || "" : "", language: v.language, speed: +v.speed, seed: fixed ? Number(v.seed) : -1, profile: v.profile,
@@ -80,6 +81,7 @@
     if (!d) { say("save.needclip", "bad"); return document.querySelector("#kk-ref .source-selection button")?.focus(); }
     if (!name.trim()) { say("save.needname", "bad"); return field("kk-savename")?.focus(); }
     if (!consent) return askConsent();
+    if (live.health.pending) return document.addEventListener("kk:draft", () => KK.save(name, transcript, consent), { once: true });
     say("save.working");
     KK.send("health", { op: "save", id: d.id, name: name.trim(), transcript, consent });
   };

@@ -28,14 +28,24 @@
 
   parts.health = (root, d) => {
     const part = card(); part.ui ??= {};
-    if (d?.fault) { KK.toast(said(d.fault)); part.data = d = part.last ?? null; }         // a change that failed: the card stays as it was
-    else if (d && !d.checking) { if (d.clip !== part.last?.clip || d.error) { part.ui = {}; KK.listen?.stop(); } part.last = d; part.busy = false; }
-    if (!d) part.last = null;
+    if (d && d !== part.last) d = part.data = arrived(part, d);
+    if (!d) part.last = part.sure = null;
     if (part.busy) { root.innerHTML = `<div class="kk kk-health"><p class="kk-empty" role="status">${esc(t("health.loading"))}</p></div>`; return; }
     if (!d) return empty(root);
     if (d.error) { page.voice = "open"; KK.draw("title_voice"); root.innerHTML = `<div class="kk kk-health"><div class="kk-warn" data-tone="bad" role="alert">${ico("bad")}<span>${esc(said(d.error))}</span><button type="button" data-do="otherclip">${esc(t("ref.change"))}</button></div></div>`; return; }
     full(root, d, part.ui);
   };
+  /* What Python sent: a new clip, the answer to a change, or why it could not be. Answers to wishes that were overtaken are passed over. */
+  function arrived(part, d) {
+    if (d.n && d.n < part.wish) return part.last;
+    if (d.fault) KK.toast(said(d.fault));
+    const now = d.fault ? structuredClone(part.sure) ?? null : d;
+    if (now && !d.fault && (now.clip !== part.last?.clip || now.error)) { part.ui = {}; part.wish = 0; KK.listen?.stop(); }
+    part.last = now; part.sure = now && !now.error ? structuredClone(now) : part.sure;
+    part.busy = part.pending = false;
+    queueMicrotask(() => document.dispatchEvent(new CustomEvent("kk:draft")));
+    return now;
+  }
   function empty(root) {
     const list = KK.voices().filter(v => v.starter), now = KK.mode() !== "preset" && KK.source() === "new" ? KK.voiceId() : null;
     root.innerHTML = `<div class="kk kk-health"><p class="kk-empty">${esc(t("health.empty"))}</p>${list.length ? `<div class="kk-demo"><span id="kk-demo-t">${esc(t("ref.demo"))}</span><div class="kk-chips" role="group" aria-labelledby="kk-demo-t">${list.map(v => `<button type="button" class="kk-chip" data-do="demo" data-id="${esc(v.id)}" aria-pressed="${v.id === now}">${ico("play", 13)}${esc(KK.voiceName(v))}</button>`).join("")}</div>${now ? `<p class="kk-sub">${esc(t("ref.now", { n: KK.voiceName(list.find(v => v.id === now)) }))}</p>` : ""}</div>` : ""}</div>`;
@@ -73,7 +83,7 @@
 
   // ---- changes: Python answers with the new draft -------------------------------------------------------------
   /* Always the whole wish, so that of quick changes the last one is enough. The draft gets a new id with each; `clip` stays. */
-  const change = () => { const d = data(); d.worse = false; KK.send("health", { op: "change", id: d.id, clip: d.clip, window: [d.start_s, d.end_s], clean: d.clean, gain: d.gain }); };
+  const change = () => { const d = data(); d.worse = false; card().pending = true; card().wish = (card().wish || 0) + 1; KK.send("health", { op: "change", n: card().wish, id: card().sure.id, clip: d.clip, window: [d.start_s, d.end_s], clean: d.clean, gain: d.gain }); };
   acts.window = b => { const w = data().report.windows[+b.dataset.i]; card().ui.moved = true; data().start_s = w.start_s; data().end_s = w.end_s; KK.draw("health"); KK.draw("title_voice"); change(); KK.listen?.moved(); };
   acts.morewarns = () => { card().ui.all = true; KK.draw("health"); };
   document.addEventListener("toggle", e => { if (e.target.matches?.(".kk-health details")) card().ui.open = e.target.open; }, true);

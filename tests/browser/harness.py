@@ -149,6 +149,28 @@ class Player:
         return np.frombuffer(base64.b64decode(self.js("rendered()")), np.float32)
 
 
+class Studio(Player):
+    """The real page, Gradio and all. Same words as Player; the engine cannot be told anything."""
+
+    def __init__(self, context, url: str, query: str = "?lang=en", voice: str | None = None):
+        self.page, self.url, self.errors = context.new_page(), url, []
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        context.request.post(url + "/tts/session")
+        self.voice = voice or make_voice(context, url)
+        self.page.goto(f"{url}/{query}")
+        self.page.wait_for_selector("html[data-kk=ready]", timeout=30000)
+        self.page.wait_for_function("window.KK?.player?.linked")
+        self.page.fill("#kk-text textarea", TEXT)
+        self.js("id => { KK.voiceNow = () => ({id, voice: {id}}) }", self.voice)
+
+    def warm(self) -> None:
+        self.page.mouse.click(700, 8)
+        self.page.wait_for_function("KK.player.output.node && KK.player.output.running()")
+
+    def say(self, instructions: str = "", **fields) -> None:
+        self.page.click("#kk-player .kk-go")
+
+
 def make_voice(context, url: str) -> str:
     told = context.request.post(url + "/v1/audio/voices", multipart={"name": "tone", "consent": "test", "transcript": "tone", "audio_sample": {"name": "a.wav", "mimeType": "audio/wav", "buffer": clip()}})
     assert told.ok, told.text()

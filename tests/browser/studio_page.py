@@ -26,7 +26,7 @@ class StudioPage:
 
     def __init__(self, chrome, url: str, lang: str = "zh", theme: str = "light", size: str = "wide", query: str = "", **context):
         w, h = SIZES[size]
-        self.context = chrome.new_context(viewport={"width": w, "height": h}, has_touch=size == "phone", permissions=["microphone"], **context)
+        self.context = chrome.new_context(viewport={"width": w, "height": h}, has_touch=size == "phone", **{"permissions": ["microphone"], **context})
         self.page, self.url = self.context.new_page(), url
         self.page.set_default_timeout(20000)
         self.errors: list[str] = []

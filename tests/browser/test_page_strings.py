@@ -48,6 +48,20 @@ def test_every_warning_brings_its_cure(prefix):
         assert re.search(rf"\b{code}: ", health), f"no cure for {code}"
 
 
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_the_built_in_voice_understands_what_its_chips_write(lang):
+    """A chip that is not greyed must do what it says, in both languages."""
+    from webui.engine.builtin.instructions import DIALECTS, STYLES, read, understood
+
+    words = TABLES[lang]
+    for style in STYLES:
+        piece = words["i.dialect"].format(d=words["d." + style]) if style in DIALECTS else words["i." + style]
+        sentence = words["i.say"].format(w=piece)
+        assert style in understood(sentence)[0], sentence
+        if style in DIALECTS:
+            assert read(sentence).dialect == style
+
+
 def tokens(dark: bool) -> dict[str, str]:
     css = (ROOT / "assets" / "style" / "page.css").read_text("utf-8")
     block = re.search(r"^\.dark \{(.*?)^\}" if dark else r"^:root \{(.*?)^\}", css, re.S | re.M).group(1)

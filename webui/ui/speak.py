@@ -100,14 +100,14 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
             if what["op"] == "change":
                 window = tuple(float(x) for x in what["window"])
                 made = studio.drafts.change(owner, str(what["id"]), window=window, clean=float(what["clean"]), gain=bool(what["gain"]))
-                return as_json(told.draft(made, str(what["clip"]))), gr.skip()
+                return as_json(told.draft(made, str(what["clip"])) | {"n": int(what["n"])}), gr.skip()
             if what["op"] == "save":
                 consent = "page: own voice, or its owner has agreed" if what.get("consent") is True else ""
                 voice = studio.drafts.save(owner, str(what["id"]), str(what["name"]), str(what.get("transcript") or ""), consent)
                 return gr.skip(), as_json({"saved": voice.id, "list": [told.voice(v) for v in studio.voices.list(owner)]})
             raise BadInput("Unknown request.", "不认识的请求。")
         except KaikouError as error:
-            return as_json({"fault": told.fault(error)}), gr.skip()
+            return as_json({"fault": told.fault(error), "n": what.get("n", 0)}), gr.skip()
 
     def voice_act(event: gr.EventData, request: gr.Request):
         what, owner = event._data, owner_of(request)
@@ -150,7 +150,7 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     w["ref"].upload(clip_in, js="(x) => { KK.checking(); return [x]; }", **came)
     w["ref"].stop_recording(clip_in, js="(x) => { KK.checking(); return [x]; }", **came)
     w["ref"].clear(None, js="() => KK.cleared()", api_visibility="private")
-    w["health"].act(draft_act, outputs=[w["health"], w["picker"]], trigger_mode="always_last", concurrency_limit=4, **QUIET)
+    w["health"].act(draft_act, outputs=[w["health"], w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
     w["picker"].act(voice_act, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
     w["takes"].act(take_act, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
     w["save"].click(None, inputs=[w["name"], w["transcript"], w["consent"]], js="(...v) => KK.save(...v)", api_visibility="private")
