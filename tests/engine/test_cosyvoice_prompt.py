@@ -1,0 +1,104 @@
+"""A clip becomes a voice: aligned, repeatable, packed; unfit clips, transcripts and ONNX files get their sentence."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from webui.engine.cosyvoice.prompt import PromptMaker, VoicePrompt
+from webui.engine.cosyvoice.tokenizer import TextTokenizer
+from webui.errors import BadInput, EngineFault, NotReady
+
+RATE = 24000
+WORDS = "Hello there, this is it."
+
+
+def clip(seconds: float, rate: int = RATE, seed: int = 0) -> np.ndarray:
+    t = np.arange(int(seconds * rate)) / rate
+    noise = np.random.default_rng(seed).normal(0, 0.02, len(t))
+    return (0.3 * np.sin(2 * np.pi * (150 + 40 * np.sin(3 * t)) * t) * (np.sin(4 * t) > -0.5) + noise).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def maker(small_model):
+    return PromptMaker(small_model, TextTokenizer(small_model))
+
+
+@pytest.mark.parametrize("seconds,rate", [(1.0, 16000), (3.03, 24000), (2.517, 44100), (30.0, 16000), (2.0, 8000)])
+def test_ids_and_mel_are_aligned(maker, seconds, rate):
+    prompt = maker.make(clip(seconds, rate), rate, version="1")
+    voice = VoicePrompt.unpack(prompt.data)
+    n = len(voice.speech_ids)
+    assert seconds * 25 - 2 <= n <= seconds * 25 and voice.mel.shape == (1, 2 * n, 80) and voice.vector.shape == (1, 192)
+    assert all(0 <= i < 6561 for i in voice.speech_ids) and len(set(voice.speech_ids)) > 3
+    assert (prompt.engine, prompt.version) == ("cosyvoice2", "1") and voice.text_ids == ()
+    assert prompt.notes == (("narrow_band",) if rate < 16000 else ())
+
+
+def test_same_clip_same_voice_other_clip_other_voice(maker):
+    a, b, c = (maker.make(clip(2, seed=s), RATE, WORDS) for s in (1, 1, 2))
+    assert a == b and a.fingerprint != c.fingerprint
+
+
+def test_the_transcript_is_kept_as_ids(maker, small_model):
+    voice = maker.voice(clip(3), RATE, f" {WORDS} ")
+    assert list(voice.text_ids) == TextTokenizer(small_model).encode(WORDS)
+
+
+def test_a_source_clip_gives_its_ids(maker):
+    assert maker.speech_ids(clip(2), RATE) == list(maker.voice(clip(2), RATE).speech_ids)
+
+
+@pytest.mark.parametrize(
+    "sound,code",
+    [(clip(31), "too_long"), (clip(0.3), "too_short"), (np.zeros(2 * RATE, np.float32), "silent"), (np.full(2 * RATE, np.nan, np.float32), "not_finite")],
+)
+def test_unfit_clips(maker, sound, code):
+    for call in (maker.make, maker.speech_ids):
+        with pytest.raises(BadInput) as caught:
+            call(sound, RATE)
+        assert caught.value.code == code and caught.value.param == "reference" and caught.value.zh
+
+
+@pytest.mark.parametrize("words,more", [("a long text " * 40, True), ("好", False)])
+def test_a_transcript_that_does_not_fit(maker, words, more):
+    with pytest.raises(BadInput) as caught:
+        maker.make(clip(2 if more else 12), RATE, words)
+    assert caught.value.param == "transcript" and ("much more" in caught.value.en) == more
+
+
+def test_damaged_voices_are_refused():
+    good = VoicePrompt((1,), (5, 6), *_tensors(2)).pack()
+    assert VoicePrompt.unpack(good).speech_ids == (5, 6)
+    for bad in (good[:40], b"", b"\x80\x04.", VoicePrompt((1,), (5, 6), *_tensors(3)).pack()):
+        with pytest.raises(EngineFault):
+            VoicePrompt.unpack(bad)
+
+
+def _tensors(ids: int):
+    import torch
+
+    return torch.zeros(1, 2 * ids, 80), torch.zeros(1, 192)
+
+
+@pytest.mark.parametrize("name", ["campplus.onnx", "speech_tokenizer_v2.onnx"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "text", "cut", "lfs", "other", "directory"])
+def test_onnx_files_that_cannot_be_used_are_named(small_model, tmp_path, name, damage):
+    others = {"campplus.onnx": "speech_tokenizer_v2.onnx", "speech_tokenizer_v2.onnx": "campplus.onnx"}
+    for each in others:
+        shutil.copy(small_model / each, tmp_path / each)
+    path = tmp_path / name
+    data = path.read_bytes()
+    if damage == "other":
+        shutil.copy(small_model / others[name], path)
+    elif damage in ("missing", "directory"):
+        path.unlink()
+        if damage == "directory":
+            path.mkdir()
+    else:
+        path.write_bytes({"empty": b"", "text": b"<html>no such page</html>", "cut": data[: len(data) // 2], "lfs": b"version https://git-lfs.x"}[damage])
+    with pytest.raises(NotReady) as caught:
+        PromptMaker(tmp_path, TextTokenizer(small_model))
+    assert name in caught.value.en and name in caught.value.zh and caught.value.param == name
