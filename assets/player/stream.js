@@ -1,5 +1,5 @@
 /* The player's machine: what the user asks, what the worker and the ring report, and the one state that follows from both.
-   Draws nothing: it says "kk:player" on the document. Sound never passes through here. */
+   Below it the audio context it owns. Draws nothing: it says "kk:player" on the document. Sound never passes through here. */
 (() => {
   const root = KK.root, base = `${root()}/tts/static/${KK_FACTS.version}/`;
   const worker = new Worker(base + "worker.js");
@@ -30,10 +30,10 @@
     if (F.phase === "idle") return [out.running() ? "warm" : "cold", {}];
     if (F.phase !== "live") return [F.phase, F.info];
     if (!F.data) return F.broken ? ["reconnect", {}] : F.begun ? ["priming", {}] : F.queued ? ["queued", F.queued] : ["requesting", {}];
-    if (!out.running()) return ["locked", {}];
+    if (out.blocked()) return ["locked", {}];
     if (F.paused) return ["paused", {}];
     if (F.broken) return ["reconnect", {}];
-    const late = F.rtf > 1 && !F.ended && (F.lead || !F.started || F.stalled);
+    const late = F.rtf > 1.02 && !F.ended && (F.lead || !F.started || F.stalled);
     if (late) return ["slow", { x: F.rtf.toFixed(1), s: Math.ceil(F.lead?.need_s ?? F.rebuffer_s) }];
     if (!F.started) return ["priming", {}];
     if (F.stalled) return ["stalled", {}];
@@ -59,7 +59,7 @@
     else begin(body);
   };
   function begin(body) {
-    const now = performance.now(), zero = now - out.gestureAt < 1000 ? out.gestureAt : now;
+    const now = performance.now(), zero = now - out.gestureAt < 250 ? out.gestureAt : now;
     KK.hush?.();
     out.post({ op: "cancel", turn });                   // the old voice first, then the new one
     const guess = KK.measure?.(body.input)?.s ?? body.input.length / 4.6;
@@ -143,8 +143,8 @@
     },
     resumed: m => { F.broken = false; P.job = F.job = m.job; },
     broken: () => { F.broken = true; },
-    peaks: m => { F.data ||= m.received > 0; F.received = m.received; F.rate = m.rate; P.peaks.push(...m.list); P.target = Math.max(P.target, m.received / m.rate); },
-    info: m => { F.marks.push(m); if (m.rtf) F.rtf = P.meter.rtf = m.rtf; },
+    peaks: m => { F.data ||= m.received > 0; F.received = m.received; F.rate = m.rate; F.rtf = P.meter.rtf = m.rtf || null; P.peaks.push(...m.list); P.target = Math.max(P.target, m.received / m.rate); },
+    info: m => { F.marks.push(m); },
     lead: m => { F.lead = m.on ? m : null; },
     end: m => {
       F.ended = P.whole = true; F.lead = null; P.url = m.url === null ? null : `${root()}/tts/result/${F.job}.wav`;   // null: it could not be kept
@@ -177,14 +177,15 @@
     },
     audible: m => { P.counters.firstAudibleMs ??= out.when(m.wall) - F.zero; },
     go: m => { mark(m); F.started = F.moving = true; F.stalled = false; update(); },
-    stall: m => { mark(m); F.stalled = true; F.moving = false; F.rebuffer_s = Math.min(2, 0.3 * 2 ** (m.underruns - (F.rtf > 1 ? 0 : 1))); P.counters.underruns = m.underruns; update(); },
+    stall: m => { mark(m); F.stalled = true; F.moving = false; F.rebuffer_s = Math.min(2, 0.3 * 2 ** (m.underruns - (F.rtf > 1.02 ? 0 : 1))); P.counters.underruns = m.underruns; update(); },
     drained: m => { mark(m); F.drained = true; F.moving = false; if (F.phase === "live" && F.ended) done(); else update(); },
     cut: m => { F.at = P.played = m.pos / out.ctx.sampleRate; },
     counters: m => {
       const { ev, turn: _, state, ...c } = m;
       Object.assign(P.counters, c, { outputLatency: out.ctx?.outputLatency ?? 0 });
+      if (!F.seq) return;
       P.meter.under = c.underruns;
-      P.meter.buf = Math.max(0, (F.received || 0) / F.rate - c.played / out.ctx.sampleRate);
+      P.meter.buf = Math.max(0, F.received / F.rate - c.played / out.ctx.sampleRate);
       if (m.moving) { F.at = c.played / out.ctx.sampleRate; F.time = c.ctxTime; }
     },
   };
@@ -203,6 +204,7 @@
     let still = 0, lastTime = -1, asked = 0;
 
     O.running = () => !!O.ctx && O.ctx.state === "running" && !O.stuck;
+    O.blocked = () => !O.ctx || O.stuck || ["suspended", "closed"].includes(O.ctx.state);   // interrupted (a phone call) passes by itself
     O.post = m => O.node?.port.postMessage(m);
 
     /* Must run synchronously inside a gesture: a context made earlier stays suspended, and its pending resume does not complete by itself. */
@@ -213,7 +215,7 @@
       const ctx = O.ctx;
       ctx.resume();
       if (navigator.audioSession) navigator.audioSession.type = "playback";
-      ctx.onstatechange = () => { if (ctx === O.ctx && ctx.state !== "interrupted") onState(); };   // interrupted passes by itself
+      ctx.onstatechange = () => { if (ctx === O.ctx && ctx.state !== "interrupted") onState(); };
       ctx.audioWorklet.addModule(base + "ring.js").then(() => {
         if (ctx !== O.ctx) return;
         const node = O.node = new AudioWorkletNode(ctx, "kk-ring", { numberOfInputs: 0, outputChannelCount: [1] }), { port1, port2 } = new MessageChannel();

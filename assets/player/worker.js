@@ -9,7 +9,7 @@ let home = null;                                       // what the page said whe
 let via = "ws", ws = null, ready = false, token = "", failures = 0, tries = 0, retry = 0;
 let ring = null, ringRate = 24000;
 let take = null;                                       // the current stream and its samples
-let lateness = [], jitter_s = 0.06;
+let lateness = [], jitter_s = 0.06, seen_rtf = 0;      // learned on this page: lateness, and the pace the last stream really came at
 
 const say = (ev, more, transfer) => postMessage({ ev, seq: take?.seq ?? 0, ...more }, transfer ?? []);
 const send = m => { if (ready) ws.send(JSON.stringify(m)); };
@@ -65,7 +65,7 @@ function onReady() {
 function start(m) {
   if (take && !take.over) drop();
   take = { seq: m.seq, turn: m.turn, params: m.params, samples: null, job: "", granted: 0, rtf: m.rtf ?? 0, predicted_s: m.predicted_s || 0,
-           over: false, ended: false, waiting: false, wait: false, played: 0, fed: 0, told: false, from: 0, keep: false, chunk: 0.2, last: 0 };
+           over: false, ended: false, waiting: false, wait: false, played: 0, fed: 0, told: false, from: 0, keep: false, chunk: 0.2, last: 0, zero: 0, came_s: 0, live: 0, held: false };
   if (via === "fetch" || ready) begin(); else { take.waiting = true; if (!ws && home) { clearTimeout(retry); connect(); } }
 }
 function begin() {
@@ -114,11 +114,23 @@ function push(pcm) {
   const now = performance.now(), s = take.samples, len_s = pcm.length / s.rate;
   s.append(pcm);
   feed();
-  if (take.last && take.granted - s.length > s.rate) learn((now - take.last) / 1000 - len_s * Math.max(take.rtf, 0.01));
-  take.last = now; take.chunk = Math.max(take.chunk, Math.min(len_s, 0.5));
+  clock(now, len_s);
+  take.chunk = Math.max(take.chunk, Math.min(len_s, 0.5));
   pace();
   sharePeaks(false);
 }
+/* The pace of arrival. What came slowly because we held it back (credit) or the server did (fallback, 10 s ahead) teaches nothing. */
+function clock(now, len_s) {
+  const t = take, had_s = t.samples.length / t.samples.rate - len_s;
+  if (!t.last) t.zero = now; else {
+    const late_s = (now - t.last) / 1000 - len_s * Math.max(pace_rtf(), 0.01);
+    t.held ||= t.abort ? had_s - (now - t.zero) / 1000 > 8 : t.granted - t.samples.length < t.samples.rate;
+    t.came_s += len_s;
+    if (!t.held) { learn(late_s); if (t.came_s > 0.3) t.live = (now - t.zero) / 1000 / t.came_s; if (t.came_s > 2) seen_rtf = t.live; }
+  }
+  t.last = now;
+}
+const pace_rtf = () => Math.max(take.rtf, take.held ? 0 : take.live || seen_rtf);
 function learn(late_s) {                               // J: twice the 95th percentile of lateness, 60 to 400 ms
   lateness.push(Math.max(0, late_s));
   if (lateness.length > 200) lateness.shift();
@@ -126,7 +138,7 @@ function learn(late_s) {                               // J: twice the 95th perc
 }
 function sharePeaks(whole) {
   const list = take.samples.peaks(whole);
-  if (list.length || whole) say("peaks", { list, received: take.samples.length, rate: take.samples.rate });
+  if (list.length || whole) say("peaks", { list, received: take.samples.length, rate: take.samples.rate, rtf: pace_rtf() });
 }
 function end(m) {
   if (take.samples && m.samples > take.samples.length) return lose();              // the tail is missing: resume
@@ -197,8 +209,8 @@ function raise() {
 
 /* When to start and whether to hold. Fast engine: one quantum. Else a chunk's making plus what lateness taught. "Play when ready": what the whole rest needs. */
 const remaining_s = () => Math.max(take.predicted_s, take.samples.length / take.samples.rate + 0.5) - take.played / take.samples.rate;
-const need_s = () => (take?.samples && take.rtf > 1 ? remaining_s() * (1 - 1 / take.rtf) : 0);
-const tempo = () => ({ need: take.rtf < 0.7 ? 128 : Math.round((take.chunk * take.rtf + jitter_s) * ringRate), slow: take.rtf > 1, hold: take.wait && !take.ended });
+const need_s = () => (take?.samples && pace_rtf() > 1 ? remaining_s() * (1 - 1 / pace_rtf()) : 0);
+const tempo = () => ({ need: pace_rtf() < 0.7 ? 128 : Math.round((take.chunk * Math.max(1, pace_rtf()) + jitter_s) * ringRate), slow: pace_rtf() > 1.02, hold: take.wait && !take.ended });
 function pace() {
   if (!take?.samples) return;
   if (take.wait) {
