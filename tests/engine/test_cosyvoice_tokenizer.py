@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import unicodedata
+from itertools import pairwise
 
 import pytest
 
@@ -40,7 +41,7 @@ def naive(root, text: str) -> list[int]:
     for word in CUT.findall(unicodedata.normalize("NFC", text)):
         parts = [letters[b] for b in word.encode()]
         while True:
-            pairs = [(rank.get(pair, len(rank)), i) for i, pair in enumerate(zip(parts, parts[1:]))]
+            pairs = [(rank.get(pair, len(rank)), i) for i, pair in enumerate(pairwise(parts))]
             best, at = min(pairs, default=(len(rank), 0))
             if best == len(rank):
                 break
