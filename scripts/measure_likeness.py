@@ -9,6 +9,7 @@ pitch by WORLD's harvest (the engine has its own tracker). Exit code 1 when a re
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -242,7 +243,9 @@ def main() -> int:
     engine, table = BuiltinEngine(2), Table()
     try:
         engine.start()
-        prompts = {k: engine.encode(v, HZ) for k, v in clips.items()}
+        index = options.audio / "voices.json"
+        said = {v["id"]: (v["transcript"], v["language"]) for v in json.loads(index.read_text("utf-8"))} if index.is_file() else {}
+        prompts = {k: engine.encode(v, HZ, *said.get(k, ("", ""))) for k, v in clips.items()}
         speaker = Speaker()
         likeness(engine, {k: Heard(v, HZ) for k, v in clips.items()}, prompts, speaker, table)
         if not options.quick:

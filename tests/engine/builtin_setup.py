@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import wave
 from functools import cache
 from pathlib import Path
@@ -38,3 +39,15 @@ def engine() -> BuiltinEngine:
 @cache
 def prompt(name: str = "starter-zh-high"):
     return engine().encode(*clip(name))
+
+
+@cache
+def speaker():
+    """eSpeak in this process: once, since its threads do not survive being started again."""
+    from webui.engine.builtin.espeak import Speaker
+
+    here = os.getcwd()
+    try:
+        return Speaker()
+    finally:
+        os.chdir(here)

@@ -17,6 +17,7 @@ import pytest
 from tests.engine.builtin_setup import ask, clip, engine, prompt, whole
 from webui.engine.builtin import BuiltinEngine
 from webui.engine.builtin import lane as lane_module
+from webui.engine.builtin.prompt import unpack
 from webui.errors import BadInput, Cancelled, EngineFault, EngineStalled, NotReady
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,6 +156,23 @@ def test_the_same_reference_is_read_once_and_a_bad_one_refused():
         assert error.value.code == code and error.value.zh.endswith("。")
 
 
+def test_a_known_transcript_gives_the_tempo_and_a_wrong_one_is_ignored():
+    samples, rate = clip("starter-zh-low")  # made at 150 words a minute
+
+    def wpm(*said):
+        return {k: m.wpm for k, m in unpack(engine().encode(samples, rate, *said).data)[1].items()}
+
+    known = wpm("朋友们，晚上好。今天我们来聊一聊老城里的那条河，还有河边的人。", "zh")
+    assert len(set(known.values())) == 1 and known["en"] == pytest.approx(150, rel=0.05)
+    assert wpm("好。", "zh") == wpm("😀", "") == wpm()
+
+
+def test_speed_is_kept_to():
+    for text in ("今天天气很好我们一起去公园散步。", "The weather is lovely today."):
+        plain, fast, slow = (len(whole(engine().stream(ask(text, speed=s), prompt()))) for s in (1.0, 1.6, 0.7))
+        assert plain / fast == pytest.approx(1.6, rel=0.08) and plain / slow == pytest.approx(0.7, rel=0.08)
+
+
 def test_noise_is_a_stated_fallback_and_hum_and_clipping_work():
     noise = (0.1 * np.random.default_rng(0).standard_normal(48000)).astype(np.float32)
     made = engine().encode(noise, 16000)
@@ -188,6 +206,20 @@ def test_a_worker_that_dies_fails_its_streams_by_name_and_the_next_request_works
             list(lost)
         assert next(lost, None) is None
     assert len(whole(own.stream(ask("Still here."), prompt()))) > 10000
+
+
+def test_a_worker_that_cannot_come_back_makes_the_engine_broken_until_it_can(own, monkeypatch):
+    stream = own.stream(ask("Wait."), prompt())
+    next(stream)
+    with monkeypatch.context() as patched:
+        patched.setattr(lane_module.sys, "executable", "/bin/false")
+        os.kill(own._lanes[0].pid, signal.SIGKILL)
+        with pytest.raises(EngineFault):
+            list(stream)
+        assert own.health().state == "broken" and own.health().reason_zh
+        with pytest.raises(NotReady):
+            list(own.stream(ask("No."), prompt()))
+    assert len(whole(own.stream(ask("Yes."), prompt()))) > 5000 and own.health().state == "ready"
 
 
 def test_a_silent_worker_is_replaced(own):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 import threading
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engine import builtin_setup as setup
 from tests.engine.builtin_setup import clip
 from webui.engine.builtin import cannot_read, understood, wire
 from webui.engine.builtin.analysis import emphasised, envelope, smoothing
@@ -110,11 +110,7 @@ def test_profile_reads_what_the_starters_were_made_with():
 
 @pytest.fixture
 def speaker():
-    from webui.engine.builtin.espeak import Speaker
-
-    here = os.getcwd()
-    yield Speaker()
-    os.chdir(here)
+    return setup.speaker()
 
 
 def test_common_letters_that_espeak_lacks_are_read(speaker):

@@ -19,7 +19,7 @@ from ...types import MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
 from .instructions import STYLES
 from .lane import Lane
 
-NAME, VERSION = "builtin", "2"
+NAME, VERSION = "builtin", "3"
 RATE_HZ = 24000
 LANGUAGES = ("zh", "yue", "en", "ja", "ko", "ru")
 MAX_PROMPTS = 128
@@ -126,6 +126,8 @@ class BuiltinEngine:
                 self._rtf = max(list(pool.map(warm, lanes))[:-1])
         except KaikouError as e:
             self._health = Health("broken", e.en, e.zh)
+            for lane in lanes:
+                lane.close()
             raise
         self._health = Health("ready")
 
@@ -134,12 +136,12 @@ class BuiltinEngine:
         sound = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
         if not math.isfinite(float(sound.sum(dtype=np.float64))):
             raise BadInput(*_NOT_FINITE, code="not_finite", param="reference")
-        fingerprint = hashlib.sha256(f"{NAME} {VERSION} {rate} ".encode() + sound.tobytes()).hexdigest()
+        fingerprint = hashlib.sha256(f"{NAME} {VERSION} {rate} {language} {transcript} ".encode() + sound.tobytes()).hexdigest()
         with self._guard:
             if fingerprint in self._prompts:
                 self._prompts.move_to_end(fingerprint)
                 return self._prompts[fingerprint]
-        header, data = self._listener.ask({"op": "encode", "rate": int(rate)}, memoryview(sound))
+        header, data = self._listener.ask({"op": "encode", "rate": int(rate), "transcript": transcript, "language": language}, memoryview(sound))
         prompt = Prompt(NAME, VERSION, fingerprint, bytes(data), tuple(header["notes"]))
         with self._guard:
             self._prompts[fingerprint] = prompt
@@ -166,6 +168,9 @@ class BuiltinEngine:
             speech.cancel()
 
     def health(self) -> Health:
+        trouble = next((lane.trouble for lane in self._lanes if lane.trouble), None)
+        if trouble and self._health.state == "ready":
+            return Health("broken", trouble.en, trouble.zh)
         return self._health
 
     def counts(self) -> list[dict]:

@@ -73,7 +73,7 @@ def find_library(system_path: str = "") -> tuple[str, str | None]:
 
 
 class Speaker:
-    """eSpeak NG in this process. Not thread-safe; make one."""
+    """eSpeak NG in this process. Not thread-safe; make one: initialising the library a second time can crash it."""
 
     def __init__(self, system_path: str = ""):
         path, data = find_library(system_path)

@@ -36,7 +36,7 @@ class Lane:
         self._sock: socket.socket | None = None
         self._closed = False
         self.life = 0
-        self.voices: set[str] = set()
+        self.trouble: errors.KaikouError | None = None  # why it could not be started again; None when it runs
 
     @property
     def pid(self) -> int | None:
@@ -56,7 +56,6 @@ class Lane:
             self._process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, **ONE_THREAD})
         self._sock = ours
         self.life += 1
-        self.voices = set()
         self._drops.clear()
         ours.settimeout(START_S)
         try:
@@ -67,6 +66,7 @@ class Lane:
         if "error" in header:
             self._kill()
             raise _named(header["error"])
+        self.trouble = None
         ours.settimeout(self._stall_s)
 
     def _kill(self) -> None:
@@ -102,8 +102,8 @@ class Lane:
         self._kill()
         try:
             self._spawn()
-        except errors.KaikouError:
-            self._kill()  # the next question tries again, and says why it cannot
+        except errors.KaikouError as e:
+            self.trouble = e  # the next question tries again
 
     def _exchange(self, question: dict, body: bytes) -> tuple[dict, bytearray]:
         drops = []

@@ -29,6 +29,7 @@ class Profile:
     breathiness: np.ndarray  # (257,) aperiodicity on the target grid
     unvoiced_gap: float  # ln power, median unvoiced minus median voiced energy
     syllables_per_s: float
+    active_s: float
     rms: float  # over active frames
     nyquist_hz: float
     notes: tuple[str, ...] = ()
@@ -116,8 +117,15 @@ def _level(bands: np.ndarray) -> np.ndarray:
     return bands - energy_of(bands)
 
 
-def map_voice(profile: Profile, base: Base) -> Mapping:
-    """The tables, with gain 1; the caller measures and sets the gain."""
+def _rate(profile: Profile, base: Base, tempo: float | None) -> float:
+    """Counting syllables is a weak measure across languages, hence the power; the tempo of a known transcript needs none."""
+    if tempo is None:
+        tempo = (profile.syllables_per_s / base.syllables_per_s) ** 0.7 if profile.syllables_per_s > 0 else 1.0
+    return float(np.clip(tempo, 0.82, 1.15))
+
+
+def map_voice(profile: Profile, base: Base, tempo: float | None = None) -> Mapping:
+    """The tables, with gain 1; the caller measures and sets the gain. tempo: of the reference over the base voice, where known."""
     stretch = choose_stretch(profile, base)
     columns = warp_columns(stretch)
     voiced = _level(bands_of(warp(base.voiced, columns)))
@@ -144,7 +152,6 @@ def map_voice(profile: Profile, base: Base) -> Mapping:
     ratio[VARIANCE_TERMS:] = 1.0
     moved = exemplar_terms(voiced)
     gap = (profile.unvoiced_gap - base.unvoiced_gap) * DB
-    rate = float(np.clip((profile.syllables_per_s / base.syllables_per_s) ** 0.7, 0.82, 1.15)) if profile.syllables_per_s > 0 else 1.0
     return Mapping(
         stretch=stretch, shift_voiced=shift_v, shift_unvoiced=shift_u,
         centre=terms.mean(axis=0).astype(np.float32), spread=(ratio - 1.0).astype(np.float32),
@@ -152,7 +159,7 @@ def map_voice(profile: Profile, base: Base) -> Mapping:
         high_voiced=held(profile.mean_voiced, voiced.mean(axis=0)), high_unvoiced=held(profile.mean_unvoiced, unvoiced.mean(axis=0)),
         log_f0_source=base.log_f0, log_sd_source=base.log_f0_sd, log_f0_factor=float(np.clip(profile.log_f0_sd / max(base.log_f0_sd, 1e-3), 0.6, 2.2)),
         log_f0=profile.log_f0, log_f0_low=profile.log_f0_low - 0.2, log_f0_high=profile.log_f0_high + 0.2,
-        unvoiced_gain=float(np.clip(0.6 * gap, -8.0, 6.0) / DB), wpm=BASE_WPM * rate, gain=1.0,
+        unvoiced_gain=float(np.clip(0.6 * gap, -8.0, 6.0) / DB), wpm=BASE_WPM * _rate(profile, base, tempo), gain=1.0,
     )  # fmt: skip
 
 
@@ -161,7 +168,7 @@ def neutral(base: Base) -> tuple[Profile, Mapping]:
     voiced, unvoiced = (_level(bands_of(warp(x, warp_columns(1.0)))) for x in (base.voiced, base.unvoiced))
     profile = Profile(
         base.log_f0, base.log_f0_sd, base.log_f0 - 0.5, base.log_f0 + 0.5, _thin(voiced, 200), voiced.mean(axis=0), unvoiced.mean(axis=0),
-        np.linspace(0.0, 0.5, BINS).astype(np.float32), base.unvoiced_gap, base.syllables_per_s, 0.1, SOURCE_HZ / 2,
+        np.linspace(0.0, 0.5, BINS).astype(np.float32), base.unvoiced_gap, base.syllables_per_s, 10.0, 0.1, SOURCE_HZ / 2,
     )  # fmt: skip
     return profile, map_voice(profile, base)
 

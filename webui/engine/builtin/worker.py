@@ -9,6 +9,7 @@ import dataclasses
 import math
 import os
 import resource
+import signal
 import socket
 import sys
 import time
@@ -18,14 +19,17 @@ import numpy as np
 
 from ...errors import EngineFault, KaikouError
 from .espeak import Speaker
-from .mapping import Base, Mapping, Profile, map_voice, neutral
+from .grid import SOURCE_HZ
+from .mapping import BASE_WPM, Base, Mapping, Profile, map_voice, neutral
 from .prompt import pack, unpack
+from .script import plan
 from .speaking import Order, Stream, Voice
 from .stock import STOCK, analyse, as_float, base_voice
 from .synthesis import HOP, Synthesizer
 from .wire import Closed, receive, send
 
 MAX_VOICES = 64
+MAX_TRANSCRIPT = 400
 WARM_TEXT = {"zh": "你好，我准备好了。", "en": "Hello, I am ready to speak."}
 NICE = 5
 
@@ -80,6 +84,8 @@ class Worker:
 
     def _on_warm(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
         """Load the languages, speak once in each, and tell the seconds of work per second of sound."""
+        for language, text in STOCK.items():
+            self._speaker.say(language, BASE_WPM, text, 1)  # the first use of a language reads its dictionary
         work = heard = 0.0
         for language, text in WARM_TEXT.items():
             base = self._base(language)
@@ -108,12 +114,29 @@ class Worker:
         from .profile import listen
 
         profile = listen(np.frombuffer(body, np.float32), question["rate"])
+        tempo = self._tempo(profile, question["transcript"], question["language"])
         mappings = {}
         for language in STOCK:
             base, f0, log_power = self._base(language)
-            mapping = map_voice(profile, base)
+            mapping = map_voice(profile, base, tempo)
             mappings[language] = dataclasses.replace(mapping, gain=gain_of(profile, mapping, f0, log_power))
         return {"notes": list(profile.notes)}, pack(profile, mappings)
+
+
+    def _tempo(self, profile: Profile, transcript: str, language: str) -> float | None:
+        """How much faster than the base voice the reference says its transcript; None when unknown or when the text is not what was said."""
+        utterances = plan(transcript, language or "auto")
+        if not utterances or len(transcript) > MAX_TRANSCRIPT:
+            return None
+        own_s = sum(active_s(as_float(self._speaker.say(u.tag, BASE_WPM, u.text).samples)) for u in utterances)
+        tempo = own_s / profile.active_s
+        return tempo if 0.6 < tempo < 1.6 else None
+
+
+def active_s(pcm: np.ndarray) -> float:
+    """Seconds of sound within 30 dB of the loud part, 5 ms frames; float32 at 22050 Hz."""
+    power = np.mean(pcm[: len(pcm) // 110 * 110].reshape(-1, 110) ** 2, axis=1)
+    return float(np.count_nonzero(power > np.percentile(power, 95) * 1e-3)) * 110 / SOURCE_HZ if len(power) else 0.0
 
 
 def gain_of(profile: Profile, mapping: Mapping, f0: np.ndarray, log_power: np.ndarray) -> float:
@@ -147,6 +170,7 @@ def serve(sock: socket.socket, worker: Worker) -> None:
 
 def main() -> None:
     sock = socket.socket(fileno=os.dup(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches the whole group; the parent decides, and its end is seen as the end of the socket
     if "--encode" in sys.argv:
         os.nice(NICE)
     paths = [a.removeprefix("--library=") for a in sys.argv if a.startswith("--library=")]
