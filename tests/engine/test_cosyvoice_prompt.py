@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from webui.engine.cosyvoice.prompt import PromptMaker, VoicePrompt
+from webui.engine.cosyvoice.speakers import read_speakers
 from webui.engine.cosyvoice.tokenizer import TextTokenizer
 from webui.errors import BadInput, EngineFault, NotReady
 
@@ -67,6 +68,16 @@ def test_a_transcript_that_does_not_fit(maker, words, more):
     with pytest.raises(BadInput) as caught:
         maker.make(clip(2 if more else 12), RATE, words)
     assert caught.value.param == "transcript" and ("much more" in caught.value.en) == more
+
+
+def test_ready_speakers_are_voices_too(small_model):
+    speakers = {name: VoicePrompt.of_speaker(entry) for name, entry in read_speakers(small_model).items()}
+    preset, clone = speakers["中文女"], speakers["my_clone"]
+    assert (preset.speech_ids, preset.text_ids, preset.mel.shape) == ((), (), (1, 0, 80))
+    assert (len(clone.speech_ids), len(clone.text_ids), clone.mel.shape) == (60, 12, (1, 120, 80))
+    for voice in speakers.values():
+        again = VoicePrompt.unpack(voice.pack())
+        assert again.speech_ids == voice.speech_ids and again.vector.equal(voice.vector) and again.mel.equal(voice.mel)
 
 
 def test_damaged_voices_are_refused():

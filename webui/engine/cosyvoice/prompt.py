@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,15 @@ class VoicePrompt:
     def pack(self) -> bytes:
         ids = {"text_ids": torch.tensor(self.text_ids, dtype=torch.int32), "speech_ids": torch.tensor(self.speech_ids, dtype=torch.int32)}
         return save({**ids, "mel": self.mel.contiguous(), "vector": self.vector.contiguous()})
+
+    @classmethod
+    def of_speaker(cls, entry: Mapping[str, Tensor]) -> VoicePrompt:
+        """A ready speaker (speakers.read_speakers): a preset has its vector only, a saved clone everything."""
+        ids = entry.get("flow_prompt_speech_token", torch.zeros(1, 0)).reshape(-1).int()
+        mel = entry.get("prompt_speech_feat", torch.zeros(1, 0, 80)).float().reshape(1, -1, 80)
+        n = min(mel.shape[1] // FRAMES_PER_ID, len(ids))
+        text = entry.get("prompt_text", torch.zeros(1, 0)).reshape(-1).int()
+        return cls(tuple(text.tolist()), tuple(ids[:n].tolist()), mel[:, : FRAMES_PER_ID * n].contiguous(), entry["embedding"])
 
     @classmethod
     def unpack(cls, data: bytes) -> VoicePrompt:
