@@ -67,6 +67,9 @@
     e.preventDefault(); next.focus(); next.click();
   });
 
+  // the keyboard of a phone covers most of the page: only the Generate button stays of the bar
+  window.visualViewport?.addEventListener("resize", () => { page.toggleAttribute("data-typing", visualViewport.height < screen.height * .6 && matchMedia("(max-width: 640px)").matches); });
+
   KK.booting.push(() => {
     KK.paintTheme(); KK.paintMotion();
     gradioLang().finally(() => when(() => live.player && LATE.every(q => document.querySelector(q)), () => requestAnimationFrame(() => { nameGroups(); page.dataset.kk = "ready"; document.dispatchEvent(new CustomEvent("kk:ready")); })));

@@ -80,7 +80,7 @@ def test_python_updates_leave_canvas_focus_and_sound_alone(chrome, studio):
     """P6: takes, health and header change in mid-stream."""
     with StudioPage(chrome, studio.url, "zh") as p:
         p.js("window.canvas = document.querySelector('#kk-player canvas')")
-        p.instruct("rtf=0.3 first=0.3 seconds=6")
+        p.instruct("rtf=0.3 first=0.3 seconds=4")
         p.go()
         p.until("playing")
         p.page.focus("#kk-text textarea")

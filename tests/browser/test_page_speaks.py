@@ -56,6 +56,7 @@ def test_clip_consent_save_and_saved_voice(chrome, studio):
         p.page.wait_for_function("KK.voices().some(v => v.name === '林晚 · 旁白')")
         p.page.wait_for_function("KK.source() === 'saved' && KK.voiceNow().voice.name === '林晚 · 旁白'")
         assert p.page.inner_text("#kk-need") == "已保存到音色库"
+        p.page.fill("#kk-text textarea", "好的。")
         p.go()
         p.until("done")
         assert p.wait_takes(1)[0]["voice_name"] == "林晚 · 旁白"
@@ -104,6 +105,7 @@ def test_a_bad_clip_is_a_sentence_in_the_language_of_the_page(chrome, studio):
         p.page.wait_for_function("KK.player.state === 'novoice'")
         assert p.js("!!document.activeElement.closest('#kk-ref')")
         p.page.click("#kk-source input[value=saved]", force=True)
+        p.page.fill("#kk-text textarea", "好的。")
         p.go()  # the library is untouched by a bad clip
         p.until("done")
         assert not p.errors
@@ -127,8 +129,9 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         assert p.js("KK.draft().clean") == 0, "listening decides nothing"
         p.page.click("[data-do=ab][data-v=a]")
         p.page.wait_for_function("document.querySelector('[data-do=ab][data-v=a]').getAttribute('aria-checked') === 'true' && KK.listen.playing")
+        before = p.js("KK.draft().id")
         p.page.check("#kk-useclean")
-        p.page.wait_for_function("id => KK.draft().id !== id && KK.draft().clean > 0 && KK.live.health.data.id === KK.draft().id", arg=p.js("KK.live.health.last.id"))
+        p.page.wait_for_function("id => KK.draft().id !== id && KK.draft().clean > 0", arg=before)
         assert not p.errors
 
 

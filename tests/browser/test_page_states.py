@@ -18,8 +18,9 @@ def chrome():
 
 
 def test_generate_waits_in_words_while_the_engine_starts(chrome):
-    with running(fake_start_s=8, wait=False) as told, StudioPage(chrome, told.url, "zh") as p:
+    with running(fake_start_s=7, wait=False) as told, StudioPage(chrome, told.url, "zh") as p:
         assert p.page.get_attribute(".kk-eng", "data-tone") == "work"
+        p.page.fill("#kk-text textarea", "好的。")
         p.go()
         p.page.wait_for_function("KK.player.state === 'warming'")
         p.page.wait_for_timeout(300)
@@ -52,6 +53,7 @@ def test_a_change_of_the_clip_is_heard_even_if_generate_comes_at_once(chrome, st
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in(clip(6))
         p.consent()
+        p.page.fill("#kk-text textarea", "好的。")
         first = p.js("KK.draft().id")
         p.js("""() => { document.querySelector(".kk-details").open = true; const e = document.querySelector("[data-edge=start]"); e.value = 1.5; e.dispatchEvent(new Event("change", {bubbles: true}));
             document.querySelector("#kk-player [data-do=go]").click(); }""")
