@@ -146,8 +146,8 @@ def test_blocks_sound_like_the_whole(speaker):
 
 
 def test_what_was_said_before_leaves_no_trace_in_espeak(speaker):
-    once = {t: speaker.say(*t).samples for t in [("en", 160, "Eight quick foxes; a lazy dog?"), ("zh", 150, "你去哪里，我也去。"), ("ja", 170, "そうですね。")]}
-    for order in (("zh", "en", "ja"), ("ja", "zh", "en"), ("en", "en", "zh")):
+    once = {t: speaker.say(*t).samples for t in [("en", 160, "Eight quick foxes; a lazy dog?"), ("zh", 150, "你去哪里，我也去。"), ("ja", 170, "そうですね。"), ("ru", 166, "Привет, мир! Как дела?")]}
+    for order in (("zh", "en", "ja"), ("ru", "ja", "zh"), ("en", "en", "ru"), ("zh", "ru", "ru")):
         for tag in order:
             speaker.say(tag, 220, "12 3 4 五", limit_samples=3000)
             speaker.spelled(tag, 220, "12 3 4 五")

@@ -19,7 +19,7 @@ from ...types import MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
 from .instructions import STYLES
 from .lane import Lane
 
-NAME, VERSION = "builtin", "3"
+NAME, VERSION = "builtin", "4"
 RATE_HZ = 24000
 LANGUAGES = ("zh", "yue", "en", "ja", "ko", "ru")
 MAX_PROMPTS = 128

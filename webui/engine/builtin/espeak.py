@@ -1,7 +1,7 @@
 """The only file that touches eSpeak NG: loads the library and turns one utterance into samples. Runs in worker processes only.
 
-eSpeak keeps one global state. The base voice is the package's own `f5` variant with its echo, breath noise and flutter switched off:
-exactly those three remember earlier utterances, and without them the same text gives the same samples whatever was said before.
+eSpeak keeps one global state. The base voice is the package's own `f5` variant with its echo, breath noise, flutter and the pulsing of
+trills switched off: exactly those remember earlier utterances; without them the same text gives the same samples whatever was said before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VOICE_FILES = {
 }  # fmt: skip
 # the southern merger of zh, ch, sh, r into z, c, s; and no curled vowel ends
 _REPLACED = {"zh-sichuan": ("zh", b"replace 0 ts.h tsh\nreplace 0 ts. ts\nreplace 0 s. s\nreplace 0 i. i[\n")}
-_REMEMBERING = (b"echo", b"breath", b"breathw", b"flutter")
+_REMEMBERING = (b"echo", b"breath", b"breathw", b"flutter", b"roughness")
 _SYNCHRONOUS, _UTF8, _INLINE_PHONEMES, _PHONEME_EVENTS, _RATE = 2, 1, 0x100, 1, 1
 _WORD, _PHONEME = 1, 7
 MISSING = (
@@ -123,7 +123,7 @@ class Speaker:
                 raise NotReady(*MISSING, code="no_espeak") from e
             skip = (b"language", b"name", b"gender", *_REMEMBERING)
             kept = [line for line in variant.splitlines() if line.split()[:1] and line.split()[0] not in skip]
-            self._definitions[tag] = b"\n".join([language, replaced, *kept, b"flutter 0", b"echo 0 0", b""])
+            self._definitions[tag] = b"\n".join([language, replaced, *kept, b"flutter 0", b"echo 0 0", b"roughness 8", b""])
         return self._definitions[tag]
 
     def _use(self, tag: str, words_per_minute: int) -> None:
