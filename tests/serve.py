@@ -113,7 +113,7 @@ def _main(argv: list[str]) -> int:
         del argv[at:at + 2]
     settings = load(argv)
     listener = program.listen(settings)
-    app, studio = root.build(settings, (lambda: fake) if fake else None)
+    app, studio = root.build(settings, *([lambda: fake] if fake else []))
 
     async def with_state(scope, receive, send):
         if scope["type"] == "http" and scope["path"] == "/test/state":

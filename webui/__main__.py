@@ -11,7 +11,7 @@ import threading
 from .errors import KaikouError
 from .settings import Settings, load
 
-SAY_AT_READY = "Kaikou is ready / 开口已就绪: {url}"
+SAY_OPEN = "Kaikou 开口: {url}"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,14 +62,30 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     server = uvicorn.Server(config)
     shown = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
     url = f"http://{f'[{shown}]' if ':' in shown else shown}:{settings.server.port}{settings.server.root_path}"
-    print(SAY_AT_READY.format(url=url), flush=True)
+    print(SAY_OPEN.format(url=url), flush=True)
     if settings.server.share:
         threading.Thread(target=share, args=(settings,), name="share", daemon=True).start()
+    failed: list[KaikouError] = []
+    if settings.engine.name == "cosyvoice2":
+        threading.Thread(target=_stop_without_engine, args=(studio, server, failed), name="engine-watch", daemon=True).start()
     try:
         server.run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass  # the usual way to end it
     finally:
         studio.close()
-    return 0
+    for error in failed:
+        print(f"{error.en}\n{error.zh}", file=sys.stderr)
+    return 2 if failed else 0
+
+
+def _stop_without_engine(studio, server, failed: list[KaikouError]) -> None:
+    """Asked for one engine by name, the studio does not go on without it."""
+    studio.starting.join()
+    error = studio.resident.failure()
+    if error is not None:
+        failed.append(error)
+        server.should_exit = True
 
 
 def share(settings: Settings) -> None:

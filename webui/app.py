@@ -1,42 +1,54 @@
-"""Composition root: the only place that knows which engine, store and page are in use."""
+"""Composition root: the only place that knows which engines, store and page are in use."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from fastapi import FastAPI
 
 from . import api
 from .engine.base import Engine
-from .errors import NotReady
 from .settings import Settings
 from .studio import Studio
 
 log = logging.getLogger(__name__)
+Maker = Callable[[], Engine]
+MODEL_NAME = "CosyVoice2-0.5B"
 
 
-def engine_maker(settings: Settings) -> Callable[[], Engine]:
-    """What `--engine` means today: the built-in voice is the one engine of this version.
+def model_dir(settings: Settings) -> Path:
+    """The given directory when it holds a model itself, else the place below it where scripts/fetch_models.py puts it."""
+    given = settings.paths.model_dir
+    return given if (given / "cosyvoice2.yaml").exists() else given / MODEL_NAME
 
-    Raises NotReady for an engine that cannot be had.
-    """
-    if settings.engine.name == "cosyvoice2":
-        raise NotReady("CosyVoice2 is not part of this version yet. Start with --engine builtin or auto.", "本版本还不含 CosyVoice2，请用 --engine builtin 或 auto 启动。", code="no_engine")
 
-    def make() -> Engine:
+def engine_makers(settings: Settings) -> list[Maker]:
+    """What `--engine` means: the engines to bring up, in order; a later one takes over from an earlier one when it is ready."""
+
+    def builtin() -> Engine:
         from .engine.builtin import BuiltinEngine
 
         return BuiltinEngine(settings.engine.workers) if settings.engine.workers else BuiltinEngine()
 
-    return make
+    def cosyvoice2() -> Engine:
+        from .engine.cosyvoice.engine import CosyVoiceEngine  # imports torch: seconds, and only where a model is wanted
+
+        return CosyVoiceEngine(model_dir(settings), settings.engine.device, settings.engine.precision)
+
+    if settings.engine.name == "cosyvoice2":
+        return [cosyvoice2]
+    if settings.engine.name == "auto" and model_dir(settings).is_dir():
+        log.info("found %s: the built-in voice speaks until it is ready", model_dir(settings).name)
+        return [builtin, cosyvoice2]
+    return [builtin]
 
 
-def build(settings: Settings, make: Callable[[], Engine] | None = None) -> tuple[FastAPI, Studio]:
-    """Start the studio's engine in the background and return the app with the page mounted."""
-    make = make or engine_maker(settings)
+def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
+    """Start the studio's engines in the background and return the app with the page mounted."""
     studio = Studio(settings)
-    studio.start(make)
+    studio.start(*(makers or engine_makers(settings)))
     app, static = api.build(studio, settings)
 
     import gradio as gr  # after the engine has begun to start: this import takes seconds

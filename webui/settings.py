@@ -49,7 +49,9 @@ class Limits:
 @dataclass(frozen=True)
 class EngineChoice:
     name: str = "auto"  # auto, builtin, cosyvoice2
-    workers: int = 0  # processes of the built-in voice; 0 = one per core, at most 4
+    workers: int = 0  # processes of the built-in voice; 0 = two
+    device: str = "auto"  # of CosyVoice2: auto, cpu, cuda, mps
+    precision: str = "auto"  # of CosyVoice2: auto, fp32, bf16, fp16
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from .errors import BadInput
 
 MODES = ("zero_shot", "cross_lingual", "instruct", "preset")
+CONVERT = "convert"  # the words of a source clip in another voice; needs an engine that can
 MAX_TEXT = 4096
 MAX_INSTRUCTION = 1000
 
@@ -64,9 +65,10 @@ class SpeechRequest:
     seed: int = 0
     priority: int = 0
     segments: tuple[str, ...] = ()
+    transcript: str = ""  # of the reference, where an engine makes use of it
 
     def __post_init__(self):
-        if self.mode not in MODES:
+        if self.mode not in (*MODES, CONVERT):
             raise BadInput(f"Unknown mode “{self.mode[:40]}”. Use one of: {', '.join(MODES)}.", f"不认识的模式「{self.mode[:40]}」，可用：{'、'.join(MODES)}。", param="mode", code="bad_mode")
         if any(0xD800 <= ord(c) <= 0xDFFF for c in self.text + self.instruction):
             raise BadInput("The text holds broken characters (half of a pair). Paste it again.", "文本里有损坏的字符，请重新粘贴。", param="input", code="bad_text")
@@ -109,6 +111,7 @@ class Abilities:
     rtf: float = 0.5  # expected seconds of work per second of sound and lane; measured at warm-up where possible
     tags: tuple[str, ...] = ()  # event tags the engine can speak, e.g. "[laughter]"
     styles: tuple[str, ...] = ()  # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
+    presets: tuple[str, ...] = ()  # names of voices the engine itself brings; Engine.preset(name) gives their prompt
     basic: bool = False  # a draft voice: the page says so
 
 

@@ -48,7 +48,7 @@ def test_a_hot_swap_does_not_drop_the_running_stream(studio):
     studio.speaker.credit(job, RATE)
     while job.produced < RATE:
         time.sleep(0.01)
-    studio.start(lambda: FakeEngine(version="2")).join(20)
+    studio.resident.start(lambda: FakeEngine(version="2")).join(20)
     after, told = speak(studio, seed=4)
     assert after.engine_version == "2" and told.state == "done"
     assert finish(studio, job).state == "done" and job.engine_version == "1" and job.produced == 3 * RATE

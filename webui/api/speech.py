@@ -30,19 +30,20 @@ class Speech(BaseModel):
     response_format: str = "wav"
     speed: Annotated[float, Field(allow_inf_nan=False)] | int = 1.0
     stream: bool = True
-    mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset"] = "auto"
+    mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset", "convert"] = "auto"
     language: str = "auto"
     seed: int | None = None
     profile: str = "fast"
     transcript: str = ""
     consent: bool = False
+    source: str = ""  # id of the clip whose words are converted, mode "convert" only
 
     def open(self, studio: Studio, owner: str) -> Job:
         """Blocking; raises every refusal there is."""
         voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
         return studio.speaker.open(owner, text_in=self.input, voice_id=voice[:200], mode=self.mode, instruction=self.instructions, language=self.language[:16],
                                    speed=float(self.speed), seed=-1 if self.seed is None else self.seed, model=self.model, consent=self.consent,
-                                   transcript=self.transcript[:500])
+                                   transcript=self.transcript[:500], source=self.source[:80])
 
 
 def routes(studio: Studio, recent: Recent) -> APIRouter:

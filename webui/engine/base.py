@@ -30,6 +30,12 @@ class Engine(Protocol):
         """One `next()` = one step of work on `lane` (0 <= lane < describe().lanes). `request.segments` is what is spoken,
         `request.text` when it is empty. The iterator has `close()`; it owns all state of the request."""
 
+    def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
+        """Voice conversion, as `stream`; only of engines whose modes hold "convert". samples: the source clip, float32 mono (n,)."""
+
+    def preset(self, name: str) -> Prompt:
+        """The prompt of one of describe().presets; only of engines that have any."""
+
     def cancel(self, request_id: str) -> None:
         """Idempotent, unknown ids are fine. A running stream raises Cancelled at its next step."""
 

@@ -48,11 +48,10 @@ class Resident:
         self._failure: KaikouError | None = None
         self._on_ready = on_ready
         self._closed = False
-        self.changed = threading.Event()  # set whenever the state may have changed; waiters clear it themselves
 
-    def start(self, make: Callable[[], Engine]) -> threading.Thread:
-        """Build and warm an engine in the background; the one in charge keeps speaking until the new one is ready."""
-        thread = threading.Thread(target=self._bring_up, args=(make,), name="engine-start", daemon=True)
+    def start(self, *makers: Callable[[], Engine]) -> threading.Thread:
+        """Build and warm engines in the background, one after the other; the one in charge keeps speaking until the next is ready."""
+        thread = threading.Thread(target=lambda: [self._bring_up(make) for make in makers], name="engine-start", daemon=True)
         thread.start()
         return thread
 
@@ -75,7 +74,6 @@ class Resident:
             engine, self._coming, self._failure = self._coming, None, error
         if engine is not None:
             engine.close()
-        self.changed.set()
 
     def _take_over(self, engine: Engine) -> None:
         with self._lock:
@@ -90,7 +88,6 @@ class Resident:
             engine.close()
             return
         self._on_ready(engine)
-        self.changed.set()
 
     def lease(self) -> Lease:
         """Raises NotReady until the first engine has spoken its warm-up sentence."""

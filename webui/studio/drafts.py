@@ -87,9 +87,10 @@ class Drafts:
     def voice(self, owner: str, draft_id: str) -> Voice:
         return self._voice(self.get(owner, draft_id))
 
-    def sound(self, draft: Draft) -> Clip:
-        """What the engine will hear: the window, cleaned and levelled as chosen."""
-        cut = audio.cut(self._clean(draft, draft.clean), draft.start_s, draft.end_s)
+    def sound(self, draft: Draft, whole: bool = False) -> Clip:
+        """What the engine will hear: the window (or the whole clip), cleaned and levelled as chosen."""
+        cleaned = self._clean(draft, draft.clean)
+        cut = cleaned if whole else audio.cut(cleaned, draft.start_s, draft.end_s)
         return audio.raise_level(cut) if draft.gain else cut
 
     def audio(self, owner: str, draft_id: str, clean: float) -> bytes:

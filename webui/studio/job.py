@@ -42,6 +42,7 @@ class Job:
     engine: str
     engine_version: str
     tempo: float = 1.0  # what is left of the speed after the engine's own range
+    source: audio.Clip | None = None  # of a voice conversion
     credit: int = 0  # samples the reader will take so far
     born_s: float = field(default_factory=time.monotonic)
 

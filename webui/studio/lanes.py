@@ -89,7 +89,7 @@ class Lanes:
             if job.is_cancelled:
                 raise Cancelled()
             if seat.stream is None:
-                seat.stream = self.engine.stream(job.request, seat.prompt, seat.lane)
+                seat.stream = self._open(seat)
             chunk = next(seat.stream, None)
             if job.is_over:
                 self._end(seat)  # the watch has given up on this step
@@ -112,6 +112,12 @@ class Lanes:
         with self._change:
             seat.step_since_s = None
             self._change.notify_all()
+
+    def _open(self, seat: Seat) -> Iterator[Chunk]:
+        job = seat.job
+        if job.source is not None:
+            return self.engine.convert(job.request, seat.prompt, job.source.samples, job.source.rate, seat.lane)
+        return self.engine.stream(job.request, seat.prompt, seat.lane)
 
     def _end(self, seat: Seat) -> None:
         with self._change:

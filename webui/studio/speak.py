@@ -10,26 +10,27 @@ from dataclasses import replace
 from .. import audio, text
 from ..engine.base import Engine
 from ..engine.resident import Resident
-from ..errors import BadInput, Cancelled, KaikouError, NotAllowed, NotFound, StorageFull
+from ..errors import BadInput, Cancelled, KaikouError, NotAllowed, NotFound, StorageFull, TooLarge
 from ..settings import Limits
-from ..store import VoiceStore
 from ..store.files import new_id
-from ..types import Abilities, Prompt, SpeechRequest, Voice
+from ..types import CONVERT, Abilities, Prompt, SpeechRequest, Voice
 from .admission import Admission, Buckets
-from .drafts import Drafts, account_of
+from .drafts import Drafts
 from .job import Job
 from .lanes import Lanes
 from .metrics import Metrics
 from .prompts import Prompts
 from .takes import Takes
+from .voices import Voices
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OPENAI_VOICES = ("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
+MAX_SOURCE_S = 30.0
 HEADROOM = 0.7  # share of lane time that streams may claim; the rest is first chunks, the page and the system
 
 
 class Speaker:
-    def __init__(self, resident: Resident, voices: VoiceStore, drafts: Drafts, prompts: Prompts, takes: Takes, metrics: Metrics, limits: Limits):
+    def __init__(self, resident: Resident, voices: Voices, drafts: Drafts, prompts: Prompts, takes: Takes, metrics: Metrics, limits: Limits):
         self._resident, self._voices, self._drafts, self._prompts, self._takes = resident, voices, drafts, prompts, takes
         self._metrics, self._limits = metrics, limits
         self._lanes: dict[Engine, Lanes] = {}
@@ -64,10 +65,10 @@ class Speaker:
             raise BadInput("Record a clip first, or choose a saved voice.", "先录一段声音，或从音色库选一个。", code="no_voice", param="voice")
         if voice_id.startswith("draft-"):
             return self._drafts.voice(owner, voice_id)
-        starters = [v for v in self._voices.list("") if v.starter]
+        starters = [v for v in self._voices.list("-") if v.starter]
         if voice_id in OPENAI_VOICES and starters:
             return starters[OPENAI_VOICES.index(voice_id) % len(starters)]
-        return self._voices.get(voice_id, account_of(owner))
+        return self._voices.get(owner, voice_id)
 
     def check_model(self, model: str) -> Abilities:
         """The engine that `model` means. Raises NotFound, NotReady."""
@@ -80,39 +81,51 @@ class Speaker:
         return about
 
     def open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
-             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", priority: int = 0) -> Job:
+             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "", priority: int = 0) -> Job:
         """Everything that can be refused is refused here. Blocking for as long as a voice's first prompt takes; call it off the event loop.
 
         Raises BadInput, NotFound, NotAllowed (consent), Busy, NotReady.
         """
         self._rate.check(owner)
-        tags = self.check_model(model).tags
+        about = self.check_model(model)
+        if mode not in ("auto", *about.modes):
+            raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
         voice = self.voice(owner, voice_id)
         if voice.draft and not consent:
             raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
         seed = secrets.randbelow(2**31) if seed < 0 else seed
-        chosen = _mode(mode, instruction, text_in, voice if not transcript else replace(voice, transcript=transcript))
-        request = SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority)
+        transcript = transcript.strip() or voice.transcript
+        if mode == CONVERT:
+            return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source)
+        chosen = _mode(mode, instruction, text_in, replace(voice, transcript=transcript))
+        request = SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority,
+                                transcript=transcript if chosen == "zero_shot" else "")
         began = time.perf_counter()
-        segments = tuple(text.prepare(text.strip_tags(text_in, tags), language))
+        segments = tuple(text.prepare(text.strip_tags(text_in, about.tags), language))
         self._metrics.text_s.observe(time.perf_counter() - began)
         if not segments:
             raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
         return self._admit(owner, voice, replace(request, segments=segments))
 
+    def _convert(self, owner: str, voice: Voice, request: SpeechRequest, source: str) -> Job:
+        clip = self._drafts.sound(self._drafts.get(owner, source), whole=True)
+        if clip.duration_s > MAX_SOURCE_S:
+            raise TooLarge(f"The clip is {clip.duration_s:.0f} s long; {MAX_SOURCE_S:.0f} s at most for conversion.", f"这段音频长 {clip.duration_s:.0f} 秒，变声最多 {MAX_SOURCE_S:.0f} 秒。", param="source")
+        return self._admit(owner, voice, request, clip)
+
     def again(self, old: Job) -> Job:
         """The same request once more, same seed: for a reader whose connection broke. Same refusals as `open`."""
         self._rate.check(old.owner)
         request = replace(old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4))
-        return self._admit(old.owner, self.voice(old.owner, old.voice.id), request)
+        return self._admit(old.owner, self.voice(old.owner, old.voice.id), request, old.source)
 
-    def _admit(self, owner: str, voice: Voice, request: SpeechRequest) -> Job:
+    def _admit(self, owner: str, voice: Voice, request: SpeechRequest, source: audio.Clip | None = None) -> Job:
         lease = self._resident.lease()
         try:
             about = lease.engine.describe()
             prompt = self.prompt(owner, voice, lease.engine).result()
             own = min(max(request.speed, about.min_speed), about.max_speed)
-            job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4))
+            job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source)
             job.lease = lease
             lanes = self._lanes[lease.engine]
             self.admission.enter(job, lambda job: self._begin(job, lanes, prompt))
@@ -125,7 +138,11 @@ class Speaker:
         if voice.draft:
             draft = self._drafts.get(owner, voice.id)
             return self._prompts.begin(voice, engine, lambda: self._drafts.sound(draft))
-        return self._prompts.begin(voice, engine, lambda: audio.decode(self._voices.reference(voice)))
+        if voice.id.startswith("preset-"):
+            ready: Future = Future()
+            ready.set_result(engine.preset(voice.name))
+            return ready
+        return self._prompts.begin(voice, engine, lambda: self._voices.clip(voice))
 
     # ---- turn, end ----------------------------------------------------------------------------------------
     def _begin(self, job: Job, lanes: Lanes, prompt: Prompt) -> None:

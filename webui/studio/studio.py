@@ -38,7 +38,7 @@ class Studio:
         label = f"AI-generated speech, Kaikou {__version__}" if settings.privacy.label_files else ""
         self.takes = Takes(TakeStore(paths.data_dir), settings.privacy.keep_takes_days, limits.takes_per_visitor, label)
         self.voices = Voices(store, self.drafts, self.prompts)
-        self.speaker = Speaker(self.resident, store, self.drafts, self.prompts, self.takes, self.metrics, limits)
+        self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits)
         self._closing = threading.Event()
         self.first_sound_ms: float | None = None  # measured at warm-up
         for name, what, read in (("cv_streams_open", "Streams being made", lambda: self.speaker.n_open),
@@ -48,11 +48,12 @@ class Studio:
             self.metrics.watch(name, what, read)
 
     # ---- engine -------------------------------------------------------------------------------------------
-    def start(self, make: Callable[[], Engine]) -> threading.Thread:
-        """Bring an engine up in the background. The page may open before it is ready."""
+    def start(self, *makers: Callable[[], Engine]) -> threading.Thread:
+        """Bring engines up in the background, one after the other; the page may open before the first is ready, and each takes over when it can."""
         threading.Thread(target=self._warm_rooms, name="warm", daemon=True).start()
         threading.Thread(target=self._sweep, name="sweep", daemon=True).start()
-        return self.resident.start(make)
+        self.starting = self.resident.start(*makers)
+        return self.starting
 
     def _warm_rooms(self) -> None:
         text.warm()
@@ -60,11 +61,14 @@ class Studio:
 
     def _took_over(self, engine: Engine) -> None:
         self.speaker.seat(engine)
+        self.voices.set_presets(engine.describe().presets)
         threading.Thread(target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True).start()
 
     def _warm_voices(self, engine: Engine) -> None:
         """Starter voices speak at the first click: their prompts are made now, once, and kept."""
         for voice in self.voices.list("-"):
+            if voice.id.startswith("preset-"):
+                continue
             try:
                 self.speaker.prompt("-", voice, engine).result()
             except (KaikouError, CancelledError) as error:
@@ -85,6 +89,9 @@ class Studio:
                 "streams": self.speaker.n_open, "waiting": self.speaker.admission.n_waiting, "share": self.settings.server.share}
         if coming is not None and health.state == "ready":
             told["coming"] = {"state": coming.state, "reason": coming.reason, "reason_zh": coming.reason_zh, "progress": coming.progress}
+        failure = self.resident.failure()
+        if failure is not None:
+            told |= {"failure": failure.en, "failure_zh": failure.zh}
         try:
             lease = self.resident.lease()
         except KaikouError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from .. import audio
-from ..errors import BadInput, NotAllowed
+from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..types import Voice
 from .drafts import Draft, Drafts, account_of
@@ -13,13 +15,20 @@ from .prompts import Prompts
 class Voices:
     def __init__(self, store: VoiceStore, drafts: Drafts, prompts: Prompts):
         self._store, self._drafts, self._prompts = store, drafts, prompts
+        self._presets: dict[str, Voice] = {}
 
     def list(self, owner: str) -> list[Voice]:
-        """Own voices, newest first, then the starters."""
-        return self._store.list(account_of(owner))
+        """Own voices, newest first, then those the engine brings, then the starters."""
+        saved = self._store.list(account_of(owner))
+        return [v for v in saved if not v.starter] + list(self._presets.values()) + [v for v in saved if v.starter]
 
     def get(self, owner: str, voice_id: str) -> Voice:
-        return self._store.get(voice_id, account_of(owner))
+        return self._presets.get(voice_id) or self._store.get(voice_id, account_of(owner))
+
+    def set_presets(self, names: tuple[str, ...]) -> None:
+        """An engine took over: these voices are its own."""
+        made = [Voice("preset-" + hashlib.sha256(n.encode()).hexdigest()[:16], n, "", "", n, 0.0, 0.0, starter=True) for n in names]
+        self._presets = {v.id: v for v in made}
 
     def add(self, owner: str, data: bytes, name: str, transcript: str = "", language: str = "", denoise: bool = False, consent: str = "") -> tuple[Voice, Draft]:
         """Decode, take the best window, save. Raises BadInput, TooLarge, NotAllowed (no consent), StorageFull."""
@@ -59,7 +68,9 @@ class Voices:
         self._prompts.forget(voice.id)
 
     def sample(self, owner: str, voice_id: str) -> bytes:
-        """WAV bytes of the reference, for its owner (and of starters for everyone)."""
+        """WAV bytes of the reference, for its owner (and of starters for everyone). Presets of an engine have none."""
+        if voice_id in self._presets:
+            raise NotFound("This voice comes with the model and has no recording.", "这个音色随模型提供，没有录音。", code="no_sample", param="voice")
         return self._store.reference(self.get(owner, voice_id))
 
     def clip(self, voice: Voice) -> audio.Clip:

@@ -1,0 +1,100 @@
+"""The CosyVoice2 engine on a small random model directory: the contract, the modes, equality of requests, what is computed and what is freed."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from scripts.make_small_model import make
+from tests.engine.contract import EngineContract, ask, whole
+from webui.engine.cosyvoice.engine import CosyVoiceEngine
+from webui.errors import Cancelled
+
+RATE = 16000
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def shared_engine(root):
+    torch.set_num_threads(1)
+    engine = CosyVoiceEngine(root)
+    engine.start()
+    torch.set_num_threads(1)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(shared_engine):
+    return shared_engine
+
+
+@pytest.fixture(scope="module")
+def reference():
+    rng = np.random.default_rng(0)
+    t = np.arange(RATE * 4) / RATE
+    return (0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t)) + rng.normal(0, 0.003, len(t))).astype(np.float32), RATE, "", "en"
+
+
+@pytest.fixture(scope="module")
+def prompt(shared_engine, reference):
+    return shared_engine.encode(*reference)
+
+
+class TestCosyVoice(EngineContract):
+    pass
+
+
+def test_modes_differ_and_each_repeats_itself(engine, prompt):
+    sound = {}
+    for mode, more in {"zero_shot": {"transcript": "hello there"}, "cross_lingual": {}, "instruct": {"instruction": "speak happily"}}.items():
+        sound[mode] = whole(engine.stream(ask(mode=mode, **more), prompt))
+        assert np.array_equal(sound[mode], whole(engine.stream(ask(mode=mode, **more), prompt)))
+    assert len({s.tobytes() for s in sound.values()}) == 3
+    assert whole(engine.stream(ask(mode="instruct", instruction="speak sadly"), prompt)).tobytes() != sound["instruct"].tobytes()
+
+
+def test_presets_and_conversion(engine, prompt, reference):
+    names = engine.describe().presets
+    assert names
+    for name in names:
+        assert len(whole(engine.stream(ask(mode="preset"), engine.preset(name))))
+    made = whole(engine.convert(ask(), prompt, *reference[:2]))
+    assert abs(len(made) / 24000 - len(reference[0]) / RATE) < 0.1
+
+
+def test_request_50_is_request_1_and_a_voice_is_made_once(engine, prompt):
+    first = whole(engine.stream(ask(), prompt))
+    made = engine._voices.made
+    for n in range(12):
+        whole(engine.stream(ask(id=f"n{n}", seed=n, text="Hi.", segments=("Hi.",)), prompt))
+    assert np.array_equal(whole(engine.stream(ask(), prompt)), first) and engine._voices.made == made
+
+
+def test_cancel_from_another_thread_ends_a_long_step(engine, prompt):
+    long = ask(id="long", segments=("word " * 300,))
+    stream = engine.stream(long, prompt)
+    next(stream)
+    threading.Timer(0.05, engine.cancel, ("long",)).start()
+    with pytest.raises(Cancelled):
+        for _ in stream:
+            pass
+    assert "long" not in engine._running or engine._running["long"].cancelled.is_set()
+
+
+def test_frames_computed_per_frame_emitted(engine, prompt):
+    """Counted, not timed: the voice's state is kept, so only the prompt's unfinished block is computed again."""
+    from webui.engine.cosyvoice.stream import Utterance
+
+    utterance = Utterance(engine._loaded(), engine._voices.get(prompt), ask(id="count", segments=("one two three four five six seven eight nine ten " * 3,)))
+    list(utterance.chunks())
+    grid = 2 * engine._loaded().flow.dims.chunk_size
+    assert utterance.emitted_frames > 4 * grid
+    assert utterance.computed_frames <= utterance.emitted_frames + grid + 4

@@ -1,0 +1,72 @@
+"""The loaded model: the three networks, the tokenizer, the two listening networks and the preset speakers, as one read-only object."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from . import files
+from .device import Place
+from .flow import FlowDims, FlowModel
+from .lm import SpeechLm
+from .prompt import PromptMaker, VoicePrompt
+from .speakers import read_speakers
+from .spec import ModelSpec, check_files, read_spec
+from .tokenizer import TextTokenizer
+from .vocoder import Vocoder, VocoderDims
+from .weights import assign, component_state
+
+Progress = Callable[[float, str, str], None]  # share done, words in English, words in Chinese
+
+
+@dataclass(frozen=True)
+class CosyVoice2:
+    spec: ModelSpec
+    place: Place
+    tokenizer: TextTokenizer
+    lm: SpeechLm
+    flow: FlowModel
+    vocoder: Vocoder
+    maker: PromptMaker
+    presets: dict[str, VoicePrompt]
+    mark: str  # of the weights: voices made with other ones do not fit
+
+    @classmethod
+    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None) -> CosyVoice2:
+        """Raises NotReady naming the first file or field that does not fit."""
+        told(0.02, "Checking model files", "正在校验模型文件")
+        check_files(root, place.precision)
+        spec = read_spec(root)
+        tokenizer = TextTokenizer(root)
+        mark = hashlib.sha256("".join(files.fingerprint(root, n) for n in ("flow.pt", "llm.pt") if (root / n).exists()).encode()).hexdigest()[:12]
+        told(0.1, "Loading the voice networks", "正在载入声音网络")
+        maker = PromptMaker(root, tokenizer, spec.lm.speech_codes)
+        told(0.25, "Loading the language model", "正在载入语言模型")
+        with torch.device("meta"):
+            lm = SpeechLm(spec.lm)
+        lm = assign(lm, component_state(root, "llm", place.precision), "llm.pt").to(place.device)
+        told(0.6, "Loading the acoustic model", "正在载入声学模型")
+        flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
+        told(0.8, "Loading the vocoder", "正在载入声码器")
+        vocoder = Vocoder.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32"), torch.float32, place.device)
+        return cls(spec, place, tokenizer, lm, flow, vocoder, maker, _presets(root), mark)
+
+
+def _presets(root: Path) -> dict[str, VoicePrompt]:
+    """Preset entries speak without a prompt; saved clones bring theirs."""
+    if not (root / "spk2info.pt").is_file():
+        return {}
+    made = {}
+    for name, entry in read_speakers(root).items():
+        mel = entry.get("prompt_speech_feat")
+        if mel is None:
+            made[name] = VoicePrompt((), (), torch.zeros(1, 0, 80), entry["embedding"])
+        else:
+            ids = tuple(entry["flow_prompt_speech_token"].reshape(-1).tolist())
+            text = tuple(entry["prompt_text"].reshape(-1).tolist()) if "prompt_text" in entry else ()
+            made[name] = VoicePrompt(text, ids, mel.float(), entry["embedding"])
+    return made
