@@ -63,13 +63,13 @@ def run(folder: Path, only: list[str], device: str) -> Tally:
     return tally
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--only", default="", help="parts, separated by commas")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or mps; for the parts that can use it")
     parser.add_argument("--threads", type=int, default=2)
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     torch.set_num_threads(asked.threads)
     tally = run(asked.folder, [part for part in asked.only.split(",") if part], asked.device)
     if not tally.checked and not tally.failed:

@@ -2,6 +2,6 @@
 
 from .dims import VocoderDims
 from .model import Vocoder
-from .state import EARLY, FULL, Reach, VocoderState
+from .state import FULL, STEADY, Reach, VocoderState
 
-__all__ = ["EARLY", "FULL", "Reach", "Vocoder", "VocoderDims", "VocoderState"]
+__all__ = ["FULL", "STEADY", "Reach", "Vocoder", "VocoderDims", "VocoderState"]

@@ -21,8 +21,8 @@ def noise_at(seed: int, start: int, count: int) -> torch.Tensor:
     """Standard normal noise of the samples start..start+count of the utterance, (count, 9) float32. Same seed, same sample: same
     value, however the utterance is cut. Drawn in blocks from a counter-based generator keyed by (seed, block)."""
     blocks = range(start // NOISE_BLOCK, -(-(start + count) // NOISE_BLOCK))
-    key = seed & (2**64 - 1)
-    drawn = [np.random.Generator(np.random.Philox(key=[key, b])).standard_normal((NOISE_BLOCK, HARMONICS), np.float32) for b in blocks]
+    keys = [np.array([seed & (2**64 - 1), block], np.uint64) for block in blocks]
+    drawn = [np.random.Generator(np.random.Philox(key=key)).standard_normal((NOISE_BLOCK, HARMONICS), np.float32) for key in keys]
     offset = start - (blocks.start * NOISE_BLOCK)
     return torch.from_numpy(np.concatenate(drawn)[offset : offset + count]) if drawn else torch.zeros(0, HARMONICS)
 

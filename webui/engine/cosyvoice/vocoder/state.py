@@ -17,24 +17,28 @@ from .source import cycles_per_frame, noise_at
 
 @dataclass(frozen=True)
 class Reach:
-    """Frames around what is emitted. `left` costs work, `held` costs delay (20 ms each)."""
+    """Frames around what is emitted. `left` costs work, `held` costs delay (20 ms each); `first_held` is that of the first sound,
+    where delay counts most and there is only one seam to pay for it."""
 
     left: int
     held: int
+    first_held: int
 
     def __post_init__(self):
-        if self.left < 0 or self.held <= REACH_FRAMES:
+        if self.left < 0 or min(self.held, self.first_held) <= REACH_FRAMES:
             raise ValueError(f"held must be above {REACH_FRAMES}, or the phase is not final yet; got {self}")
 
 
-EARLY = Reach(left=16, held=8)
-FULL = Reach(left=16, held=14)
+# rms of the difference from one shot, measured on the golden mels with hops of 20 to 50 frames: STEADY 0.06-0.11 % (nearly all of it
+# at the first seam) for a tenth less work and 80 ms less delay than FULL, which is at the rounding floor, 0.001-0.025 %
+STEADY = Reach(left=10, held=10, first_held=8)
+FULL = Reach(left=16, held=14, first_held=14)
 
 
 class VocoderState:
     """One stream. `seed` decides the noise (None: none)."""
 
-    def __init__(self, vocoder: Vocoder, seed: int | None = 0, reach: Reach = EARLY):
+    def __init__(self, vocoder: Vocoder, seed: int | None = 0, reach: Reach = STEADY):
         self.vocoder, self.seed, self.reach = vocoder, seed, reach
         self.mel: torch.Tensor | None = None  # (1, 80, kept): from `first` on
         self.first = 0  # absolute frame of mel[..., 0]
@@ -53,7 +57,7 @@ class VocoderState:
         new = mel.reshape(-1, MEL_BANDS).to(self.vocoder.conv_pre.weight).mT[None]
         self.mel = new if self.mel is None else torch.cat([self.mel, new], 2)
         end = self.first + self.mel.shape[2]
-        ready = end if final else end - self.reach.held
+        ready = end if final else end - (self.reach.held if self.emitted else self.reach.first_held)
         if ready <= self.emitted:
             return torch.zeros(0)
         f0 = self.vocoder.f0(self.mel)[self.window - self.first :]

@@ -1,0 +1,148 @@
+"""The runner: passes on good data of any size and seed, fails on damaged data, and names what failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from scripts.check_golden import main
+from tests.conftest import ROOT
+from tests.engine.cosyvoice_small import FLOW_DIMS, GOLDEN, flow_state, ids_of, random_state, voice_of
+from webui.engine.cosyvoice.compat import Token2Wav, schedule
+from webui.engine.cosyvoice.flow import Blocks, FlowModel
+from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
+
+torch.set_num_threads(1)
+ARGUMENTS = ["--threads", "1"]
+
+
+def copied(part, target):
+    (target / part).mkdir(parents=True)
+    for path in (GOLDEN / part).iterdir():
+        (target / part / path.name).write_bytes(path.read_bytes())
+    return target / part
+
+
+def test_the_repository_subset_passes():
+    told = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "check_golden.py"), str(GOLDEN), *ARGUMENTS], capture_output=True, text=True, timeout=300
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    lines = told.stdout.splitlines()
+    assert lines[-1].endswith("0 not ok")
+    for part in ("flow/stream_final", "hift/zero", "token2wav/b.stream"):
+        assert any(line.startswith(part) and line.endswith("ok") for line in lines), part
+
+
+def bend_weight(folder):
+    state = load_file(folder / "hift.safetensors")
+    state["resblocks.4.convs1.1.bias"] += 0.5
+    save_file(state, folder / "hift.safetensors")
+
+
+def bend_output(folder):
+    io = load_file(folder / "hift_io.safetensors")
+    io["zero.wav"][0, 700] += 0.01
+    save_file(io, folder / "hift_io.safetensors")
+
+
+def not_a_number(folder):
+    io = load_file(folder / "hift_io.safetensors")
+    io["f0"][0, 3] = float("nan")
+    save_file(io, folder / "hift_io.safetensors")
+
+
+def cut_file(folder):
+    whole = (folder / "hift.safetensors").read_bytes()
+    (folder / "hift.safetensors").write_bytes(whole[: len(whole) // 2])
+
+
+def missing_file(folder):
+    (folder / "hift_io.safetensors").unlink()
+
+
+def other_length(folder):
+    io = load_file(folder / "hift_io.safetensors")
+    io["zero.wav"] = io["zero.wav"][:, :-1].contiguous()
+    save_file(io, folder / "hift_io.safetensors")
+
+
+@pytest.mark.parametrize("damage", [bend_weight, bend_output, not_a_number, cut_file, missing_file, other_length], ids=lambda f: f.__name__)
+def test_damage_is_found_and_named(tmp_path, capsys, damage):
+    damage(copied("hift", tmp_path))
+    assert main([str(tmp_path), *ARGUMENTS]) == 1
+    told = capsys.readouterr().out
+    assert "EXCEEDED" in told or "cannot be checked" in told
+
+
+def test_damage_in_one_part_leaves_the_others_checked(tmp_path, capsys):
+    cut_file(copied("hift", tmp_path))
+    copied("flow", tmp_path)
+    assert main([str(tmp_path), *ARGUMENTS]) == 1
+    told = capsys.readouterr().out
+    assert "hift " in told and "flow/offline" in told and "1 not ok" in told
+
+
+def test_an_empty_folder_is_not_a_success(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 1
+    assert "No golden data" in capsys.readouterr().out
+
+
+def test_other_sizes_and_seeds(tmp_path, capsys):
+    dims = dataclasses.replace(FLOW_DIMS, encoder_heads=3, estimator_mid_blocks=1, estimator_n_blocks=2, chunk_size=20)
+    voice_dims = VocoderDims(32, 24)
+    flow, vocoder = write_models(tmp_path, dims, voice_dims)
+    write_flow_cases(tmp_path / "flow", flow, dims)
+    write_token2wav(tmp_path / "token2wav", flow, vocoder, dims)
+    mel = torch.randn(1, 80, 24, generator=torch.Generator().manual_seed(3))
+    with torch.inference_mode():
+        f0 = vocoder.f0(mel)
+        source = vocoder.m_source(f0, None)
+        io = {"mel": mel, "f0": f0[None], "zero.source": source, "zero.wav": vocoder.decode(mel, source)[None]}
+    save_file({key: value.clone() for key, value in io.items()}, tmp_path / "hift" / "hift_io.safetensors")
+    assert main([str(tmp_path), *ARGUMENTS]) == 0, capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "flow/stream_final" in told and "token2wav/x.stream" in told and "hift/zero" in told
+
+
+def write_models(folder, dims, voice_dims):
+    for part in ("flow", "hift", "token2wav"):
+        (folder / part).mkdir()
+    state = flow_state(dims, seed=31)
+    save_file(state, folder / "flow" / "flow.safetensors")
+    (folder / "flow" / "flow_config.json").write_text(json.dumps(dataclasses.asdict(dims)))
+    voice_state = random_state(Vocoder, voice_dims, seed=32)
+    voice_state["f0_predictor.classifier.bias"] += 120.0
+    voice_state["conv_post.bias"] -= 3.0
+    save_file(voice_state, folder / "hift" / "hift.safetensors")
+    (folder / "hift" / "hift_config.json").write_text(json.dumps(dataclasses.asdict(voice_dims)))
+    return FlowModel.of(dims, state), Vocoder.of(voice_dims, voice_state)
+
+
+def write_flow_cases(folder, flow, dims):
+    ids, (prompt_ids, prompt_mel, embedding) = ids_of(45, dims=dims), voice_of(18, dims=dims)
+    io = {"token": ids[None], "prompt_token": prompt_ids[None], "prompt_feat": prompt_mel[None], "embedding": embedding[None]}
+    meta = {}
+    for case, streaming, final, n in (("offline", False, True, 45), ("stream_final", True, True, 45), ("stream_chunk1", True, False, 25)):
+        mel = flow.whole(ids[:n], prompt_ids, prompt_mel, embedding, Blocks(dims.chunk_size) if streaming else None, final)
+        io[f"{case}.mel"] = mel.mT[None].contiguous()
+        meta[case] = {"streaming": streaming, "finalize": final, "token_len": n, "prompt_len": 18, "prompt_feat_len": 36}
+    save_file({key: value.clone() for key, value in io.items()}, folder / "flow_io.safetensors")
+    (folder / "flow_meta.json").write_text(json.dumps(meta))
+
+
+def write_token2wav(folder, flow, vocoder, dims):
+    ids, (prompt_ids, prompt_mel, embedding) = ids_of(50, dims=dims), voice_of(25, dims=dims)
+    calls = list(Token2Wav(flow, vocoder, prompt_ids, prompt_mel, embedding).stream(ids))
+    io = {"embedding": embedding[None], "x.token": ids[None], "x.prompt_token": prompt_ids[None], "x.prompt_feat": prompt_mel[None]}
+    io["x.stream.wav"] = torch.cat([wave for _, wave in calls])[None]
+    io["x.stream.chunk_lengths"] = torch.tensor([len(wave) for _, wave in calls])
+    told = [{"n_token": c.given, "token_offset": c.offset, "finalize": c.final} for c in schedule(50, 25)]
+    save_file({key: value.clone() for key, value in io.items()}, folder / "token2wav_io.safetensors")
+    (folder / "token2wav_meta.json").write_text(json.dumps({"x.stream": {"calls": told}}))

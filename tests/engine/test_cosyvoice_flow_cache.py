@@ -1,0 +1,221 @@
+"""Chunked with memory equals one full run, for every schedule and prompt; and the memory is really used, shared and given back."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from tests.engine.cosyvoice_small import FLOW_DIMS, GOLDEN, ids_of, small_flow, voice_of
+from webui.engine.cosyvoice.flow import Blocks, FlowState, VoiceState
+from webui.engine.cosyvoice.flow.conv import Past
+
+torch.set_num_threads(1)
+GRID = Blocks(25)
+
+
+@pytest.fixture(scope="module")
+def flow():
+    return small_flow(torch.float64)
+
+
+@pytest.fixture(scope="module")
+def flow32():
+    return small_flow(torch.float32)
+
+
+def streamed(state: FlowState, ids: torch.Tensor, hops: list[int]) -> list[torch.Tensor]:
+    """`hops`: how many more ids are known at each call, repeated as long as needed; the last call is final."""
+    known, out = 0, []
+    for hop in itertools.cycle(hops):
+        known += hop
+        if known >= len(ids):
+            return [*out, state.step(ids, final=True)]
+        out.append(state.step(ids[:known]))
+
+
+def listed(prompt: int) -> Blocks:
+    """A short first hop: the prompt's own block, then 10, 25, 50 ids, then the usual size."""
+    return Blocks(25, tuple(end for end in (prompt - 3, prompt + 10, prompt + 25, prompt + 50) if end > 0))
+
+
+PROMPTS = [0, 1, 2, 3, 13, 25, 27, 28, 53, 75, 101]
+SCHEDULES = [[28, 25], [28, 50, 100], [1], [7], [53], [26, 1, 40], [200]]
+
+
+@pytest.fixture(scope="module", params=[(prompt, cut) for prompt in PROMPTS for cut in ("grid", "listed")], ids=str)
+def whole_run(request, flow):
+    """ids, the voice's state, and the mel of one full run"""
+    prompt, cut = request.param
+    blocks, given, ids = GRID if cut == "grid" else listed(prompt), voice_of(prompt), ids_of(84)
+    return ids, VoiceState.of(flow, *given, blocks), flow.whole(ids, *given, blocks)
+
+
+@pytest.mark.parametrize("hops", SCHEDULES, ids=str)
+def test_every_schedule_gives_the_frames_of_a_full_run(whole_run, hops):
+    ids, voice, full = whole_run
+    mel = torch.cat(streamed(voice.begin(), ids, hops))
+    assert mel.shape == full.shape == (168, 80)
+    assert (mel - full).abs().max() < 1e-13
+
+
+@pytest.mark.parametrize("prompt", [0, 27, 53])
+def test_single_precision_agrees_to_rounding(flow32, prompt):
+    ids, voice = ids_of(140), voice_of(prompt)
+    for blocks in (GRID, listed(prompt)):
+        full = flow32.whole(ids, *voice, blocks)
+        mel = torch.cat(streamed(VoiceState.of(flow32, *voice, blocks).begin(), ids, [28, 25]))
+        assert (mel - full).abs().max() < 2e-5
+
+
+@pytest.mark.parametrize(("prompt", "mel_frames"), [(27, 51), (53, 99), (60, 41), (60, 0), (30, 67), (10, 27)])
+def test_a_prompt_mel_of_another_length_than_its_ids(flow, prompt, mel_frames):
+    ids, voice = ids_of(60), voice_of(prompt, mel_frames)
+    full = flow.whole(ids, *voice, GRID)
+    state = VoiceState.of(flow, *voice).begin()
+    mel = torch.cat(streamed(state, ids, [11]))
+    assert mel.shape == full.shape == (2 * (60 + prompt) - mel_frames, 80)
+    assert (mel - full).abs().max() < 1e-13
+    assert state.emitted_frames == len(mel)
+
+
+def test_steps_before_the_end_give_whole_blocks_and_wanted_ids_tells_when(flow):
+    ids = ids_of(200)
+    for prompt, blocks in itertools.product([0, 27, 53, 60], [GRID, None]):
+        blocks = blocks or listed(prompt)
+        state = VoiceState.of(flow, *voice_of(prompt), blocks).begin()
+        while (wanted := state.wanted_ids) < 190:
+            assert len(state.step(ids[: wanted - 1])) == 0
+            frames = len(state.step(ids[:wanted]))
+            assert frames > 0
+            assert state.emitted_frames == 2 * (wanted - 3)
+    assert VoiceState.of(flow, *voice_of(53), listed(53)).begin().wanted_ids == 13
+
+
+def test_the_first_hop_may_be_short(flow):
+    voice = VoiceState.of(flow, *voice_of(53), listed(53))
+    state = voice.begin()
+    assert voice.done == 50
+    assert len(state.step(ids_of(13))) == 20
+    assert state.computed_frames == 26
+
+
+def test_work_is_counted(flow32):
+    ids, voice = ids_of(250), VoiceState.of(flow32, *voice_of(125))
+    state = voice.begin()
+    first = state.step(ids[:28])
+    before = state.computed_frames, state.emitted_frames
+    assert before == (100, len(first)) == (100, 50)
+    for known in range(53, 250, 25):
+        state.step(ids[:known])
+    assert state.computed_frames - before[0] == state.emitted_frames - before[1]
+    state.step(ids, final=True)
+    assert state.emitted_frames == 500
+    assert state.computed_frames / state.emitted_frames <= 1.15
+    assert voice.computed_frames == 200
+
+
+def test_the_estimator_is_asked_for_new_frames_only(flow32):
+    ids, state = ids_of(120), VoiceState.of(flow32, *voice_of(28)).begin()
+    asked = []
+    hook = flow32.decoder.estimator.register_forward_pre_hook(lambda module, given: asked.append(given[0].shape[1]))
+    streamed(state, ids, [28, 25])
+    hook.remove()
+    assert len(asked) % 10 == 0
+    assert sum(asked) == 10 * state.computed_frames
+
+
+def relative_rms(a, b):
+    return ((a - b).square().mean().sqrt() / b.square().mean().sqrt()).item()
+
+
+@pytest.mark.parametrize("what", ["estimator k/v", "encoder k/v", "convolution tails"])
+def test_a_wrong_memory_shows(flow, what):
+    ids, given = ids_of(60), voice_of(53)
+    full = flow.whole(ids, *given, GRID)
+    voice = VoiceState.of(flow, *given)
+    if what == "estimator k/v":
+        voice.prefixes = [torch.zeros_like(prefix) for prefix in voice.prefixes]
+    elif what == "encoder k/v":
+        for store in (voice.encoder_past.low, voice.encoder_past.high):
+            store.data = torch.zeros_like(store.data)
+    else:
+        for past in voice.pasts:
+            past.tails = Past({slot: torch.zeros_like(rows) for slot, rows in past.tails.rows.items()})
+    mel = torch.cat(streamed(voice.begin(), ids, [28, 25]))
+    assert relative_rms(mel, full) > 0.01
+
+
+def test_interleaved_requests_are_each_alone(flow32):
+    shared = VoiceState.of(flow32, *voice_of(53))
+    other = VoiceState.of(flow32, *voice_of(30, seed=6))
+    ids = [ids_of(90, seed) for seed in (11, 12, 13)]
+    voices = [shared, shared, other]
+    alone = [torch.cat(streamed(voice.begin(), one, [28, 25])) for voice, one in zip(voices, ids)]
+    states = [voice.begin() for voice in voices]
+    parts = [[], [], []]
+    for known in range(3, 90, 9):
+        for state, one, out in zip(states, ids, parts):
+            out.append(state.step(one[:known]))
+    for i, (state, one, out) in enumerate(zip(states, ids, parts)):
+        assert torch.allclose(torch.cat([*out, state.step(one, final=True)]), alone[i], atol=2e-5, rtol=0)
+
+
+def test_the_same_calls_give_the_same_bits_whatever_ran_beside(flow32):
+    voice, ids = VoiceState.of(flow32, *voice_of(53)), ids_of(90)
+    kept = [prefix.clone() for prefix in voice.prefixes]
+    first = torch.cat(streamed(voice.begin(), ids, [28, 25]))
+    for n in range(5):
+        abandoned = voice.begin()
+        abandoned.step(ids_of(60, seed=n))
+        again = torch.cat(streamed(voice.begin(), ids, [28, 25]))
+        abandoned.close()
+        assert torch.equal(first, again)
+    assert all(torch.equal(a, b) for a, b in zip(kept, voice.prefixes))
+
+
+def test_ended_requests_hold_nothing_and_refuse_more(flow32):
+    voice = VoiceState.of(flow32, *voice_of(53))
+    assert voice.bytes == 100 * FLOW_DIMS.bytes_per_frame()
+    state = voice.begin()
+    assert state.bytes == 0
+    state.step(ids_of(60))
+    assert state.bytes >= 100 * FLOW_DIMS.bytes_per_frame()
+    state.close()
+    state.close()
+    assert state.bytes == 0
+    with pytest.raises(ValueError, match="final"):
+        state.step(ids_of(61))
+
+
+def test_half_size_storage_stays_near(flow32):
+    ids, given = ids_of(110), voice_of(53)
+    exact = VoiceState.of(flow32, *given)
+    mel = torch.cat(streamed(exact.begin(), ids, [28, 25]))
+    for dtype, limit in ((torch.float16, 1e-3), (torch.bfloat16, 1e-2)):
+        small = VoiceState.of(flow32, *given, store=dtype)
+        assert small.bytes * 2 == exact.bytes
+        assert (torch.cat(streamed(small.begin(), ids, [28, 25])) - mel).abs().max() < limit
+
+
+def test_a_request_with_other_block_ends_is_refused_where_they_disagree(flow32):
+    voice = VoiceState.of(flow32, *voice_of(60))
+    voice.begin(Blocks(25, (25, 50, 70)))
+    with pytest.raises(ValueError, match="first 50 ids"):
+        voice.begin(Blocks(25, (30,)))
+    free = VoiceState.of(flow32, *voice_of(60), keep=False)
+    assert free.bytes == 0
+    ids, other = ids_of(40), Blocks(25, (30,))
+    mel = torch.cat(streamed(free.begin(other), ids, [9]))
+    assert (mel - flow32.whole(ids, *voice_of(60), other)).abs().max() < 2e-5
+
+
+def test_the_golden_net_too():
+    from scripts.golden_checks.flow import load
+
+    flow = load(GOLDEN / "flow", dtype=torch.float64)
+    voice, ids = voice_of(31, dims=flow.dims), ids_of(70, dims=flow.dims)
+    full = flow.whole(ids, *voice, GRID)
+    mel = torch.cat(streamed(VoiceState.of(flow, *voice).begin(), ids, [28, 25]))
+    assert (mel - full).abs().max() < 1e-13
