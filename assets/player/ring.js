@@ -94,6 +94,7 @@ class Ring extends AudioWorkletProcessor {
       this.need = Math.min(0.3 * 2 ** (this.underruns - (this.slow ? 0 : 1)), 2) * sampleRate;
       this.tell("stall");
     }
+    if (this.state === PRIME) return;
     const i = this.render(out, from, n, this.state === PLAY && free);
     if (this.state === STALL && free) this.missing += n - i;
     if (this.state === PLAY && this.ended && this.pos >= this.end) { this.state = IDLE; this.tell("drained"); this.sendReport(); this.sendCounters(); }

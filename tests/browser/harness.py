@@ -24,7 +24,7 @@ TEXT = "One tone, two tones. Three tones."
 
 RECORDER = """
 registerProcessor("recorder", class extends AudioWorkletProcessor {
-  constructor() { super(); this.list = []; this.from = -1; this.port.onmessage = () => { this.port.postMessage([this.from, ...this.list]); }; }
+  constructor() { super(); this.list = []; this.from = -1; this.port.onmessage = e => { if (e.data === "again") { this.list = []; this.from = -1; } else this.port.postMessage([this.from, ...this.list]); }; }
   process(inputs) {
     const x = inputs[0][0];
     if (x && this.from < 0 && x.some(v => v)) this.from = currentFrame;
