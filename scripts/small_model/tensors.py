@@ -11,6 +11,7 @@ from torch import Tensor
 from webui.engine.cosyvoice.dims import LmDims
 from webui.engine.cosyvoice.flow import FlowDims, FlowModel
 from webui.engine.cosyvoice.lm import SpeechLm
+from webui.engine.cosyvoice.weights import bare
 
 from .sizes import Sizes
 
@@ -54,7 +55,7 @@ def flow_state(sizes: Sizes, random: torch.Generator) -> dict[str, Tensor]:
 
 
 def _shapes_of(kind: type, dims: object) -> Shapes:
-    with torch.device("meta"):
+    with bare():
         return {key: tuple(value.shape) for key, value in kind(dims).state_dict().items()}
 
 

@@ -24,7 +24,7 @@ from webui.engine.cosyvoice.speakers import read_speakers
 from webui.engine.cosyvoice.spec import FIXED, check_files, read_spec
 from webui.engine.cosyvoice.tokenizer import TextTokenizer
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
-from webui.engine.cosyvoice.weights import COMPONENTS, assign, component_state, convert, fold_weight_norm, load_state
+from webui.engine.cosyvoice.weights import COMPONENTS, assign, bare, component_state, convert, fold_weight_norm, load_state
 from webui.errors import KaikouError, NotReady
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -47,7 +47,7 @@ def load_all(root: Path, dtype: str = "fp32"):
     """What an engine does at its start, speakers included."""
     check_files(root, dtype)
     spec = read_spec(root)
-    with torch.device("meta"):
+    with bare():
         lm = SpeechLm(spec.lm)
     assign(lm, component_state(root, "llm", dtype), "llm.pt")
     flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow"))
@@ -267,6 +267,15 @@ def test_the_canary_would_sing(tmp_path):
     canary = tmp_path / "canary"
     pickle.loads(pickle.dumps(calls(canary)[3])).close()
     assert canary.exists()
+
+
+def test_a_bare_module_costs_neither_memory_nor_the_compiler():
+    code = (
+        "import sys, torch; from webui.engine.cosyvoice.weights import bare\n"
+        "with bare(): m = torch.nn.Sequential(torch.nn.Linear(9000, 9000), torch.nn.Embedding(9000, 9), torch.nn.Conv1d(8, 8, 3))\n"
+        "assert all(p.is_meta for p in m.parameters()) and 'sympy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=120)
 
 
 def test_a_tagged_yaml_that_is_otherwise_right_loads_without_running(model, tmp_path):

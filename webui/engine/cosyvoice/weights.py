@@ -6,7 +6,8 @@ import json
 import logging
 import pickle
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import safetensors
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ...errors import NotReady
 from . import files
@@ -47,6 +49,21 @@ COMPONENTS = {
     "flow": Component("flow"),
     "hift": Component("hift", delete=("generator.",), exact=True),  # its phase needs fp32, and it is small
 }
+
+
+class _NoInit(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def bare() -> Iterator[None]:
+    """Modules made inside have shapes only, for `assign`. Their initial values are not drawn: on the meta device that alone would
+    import half of torch's compiler, seconds at every start."""
+    with torch.device("meta"), _NoInit():
+        yield
 
 
 def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tensor]:
