@@ -22,9 +22,19 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-TEXT = {"zh": "清晨的风从窗口吹进来。我把要说的话写下来，它立刻就开口了。你听，这就是我的声音。只要三秒钟，它就记住了我。",
-        "en": "Morning air drifts in through the window. I write down what I want to say, and it speaks at once. Listen: this is my voice. Three seconds were enough."}
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+TEXT = {
+    "zh": "清晨的风从窗口吹进来。我把要说的话写下来，它立刻就开口了。你听，这就是我的声音。只要三秒钟，它就记住了我。",
+    "en": "Morning air drifts in through the window. I write down what I want to say, and it speaks at once. Listen: this is my voice. Three seconds were enough.",
+}
 SAID = "大家好，这是一段用来测试的录音，希望你喜欢这个声音。"
 
 
@@ -35,7 +45,11 @@ def started():
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     with tempfile.TemporaryDirectory() as data:
-        process = subprocess.Popen([sys.executable, "-m", "webui", "--port", str(port), "--data-dir", data, "--engine", "builtin"], cwd=ROOT, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "webui", "--port", str(port), "--data-dir", data, "--engine", "builtin"],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+        )
         url, end = f"http://127.0.0.1:{port}", time.monotonic() + 120
         try:
             while True:
@@ -69,7 +83,12 @@ def recording() -> bytes:
 
 
 def opened(chrome, url: str, lang: str, theme: str, width: int, height: int, scale: float = 1):
-    page = chrome.new_context(viewport={"width": width, "height": height}, device_scale_factor=scale, has_touch=width < 700, locale="zh-CN" if lang == "zh" else "en-US").new_page()
+    page = chrome.new_context(
+        viewport={"width": width, "height": height},
+        device_scale_factor=scale,
+        has_touch=width < 700,
+        locale="zh-CN" if lang == "zh" else "en-US",
+    ).new_page()
     page.goto(f"{url}/?lang={lang}&theme={theme}")
     page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked")
     page.wait_for_timeout(600)
@@ -80,7 +99,9 @@ def opened(chrome, url: str, lang: str, theme: str, width: int, height: int, sca
 def clip_in(page) -> None:
     page.set_input_files("#kk-ref input[type=file]", {"name": "clip.wav", "mimeType": "audio/wav", "buffer": recording()})
     page.wait_for_selector(".kk-strip", state="attached")
-    page.evaluate("s => { KK.setField('kk-transcript', s); document.querySelector('#kk-consent input').click(); KK.draw('health'); }", SAID)  # a phone has folded them away
+    page.evaluate(
+        "s => { KK.setField('kk-transcript', s); document.querySelector('#kk-consent input').click(); KK.draw('health'); }", SAID
+    )  # a phone has folded them away
     page.wait_for_timeout(2500)  # the voice is prepared meanwhile
 
 

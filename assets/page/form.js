@@ -1,128 +1,280 @@
 /* From widgets to a request: which voice is meant, what is missing, what is remembered. Blind to sound. */
 (() => {
-  const { t, esc, parts, acts, live, store, field, mode } = KK;
+  const {
+    t,
+    esc,
+    parts,
+    acts,
+    live,
+    store,
+    field,
+    mode
+  } = KK;
   const page = document.documentElement.dataset;
-  const read = (k, or) => { try { return JSON.parse(store.get(k)) ?? or; } catch { return or; } };
+  const read = (k, or) => {
+    try {
+      return JSON.parse(store.get(k)) ?? or;
+    } catch {
+      return or;
+    }
+  };
 
   // ---- the voice that will speak --------------------------------------------------------------------------
   KK.voices = () => live.picker?.data || [];
   KK.voiceName = v => (KK.lang === "zh" && v.name_zh) || v.name;
   const starters = () => KK.voices().filter(v => v.starter);
   const starter = () => known(KK.pick.starter, starters()) || starters().find(v => v.language === KK.lang) || starters()[0];
-  KK.pick = { saved: store.get("voice"), starter: store.get("starter") };
+  KK.pick = {
+    saved: store.get("voice"),
+    starter: store.get("starter")
+  };
   const known = (id, list) => list.find(v => v.id === id) || null;
   KK.source = () => KK.chosen("kk-source", "new");
-  KK.draft = () => { const d = live.health?.data; return d?.id && !d.error ? d : null; };
-  /* The chosen voice: {id, draft} of a clip, a saved voice, or a starter; null when there is none. With no clip in, the sample voice that the
-     empty card names stands in, so that the first click on a fresh page already speaks. */
+  KK.draft = () => {
+    const d = live.health?.data;
+    return d?.id && !d.error ? d : null;
+  };
+  /* The chosen voice: {id, draft} of a clip, a saved voice, or a starter; null when there is none. With no clip in, the sample voice
+     that the empty card names stands in, so that the first click on a fresh page already speaks. */
   KK.voiceNow = () => {
-    const as = v => (v ? { id: v.id, voice: v } : null);
+    const as = v => (v ? {
+      id: v.id,
+      voice: v
+    } : null);
     if (mode() === "preset") return as(starter());
     if (KK.source() === "saved") return as(known(KK.pick.saved, KK.voices()) || KK.voices().find(v => !v.starter) || starter());
     const d = KK.draft();
-    if (d) return { id: d.id, draft: d };
+    if (d) return {
+      id: d.id,
+      draft: d
+    };
     if (live.health?.data?.error || live.health?.busy) return null;
     return as(starter());
   };
   KK.voiceId = () => KK.voiceNow()?.id ?? null;
   KK.useVoice = id => {
-    const v = known(id, KK.voices()); if (!v) return;
-    if (v.starter) { KK.pick.starter = id; store.set("starter", id); }
-    if (mode() !== "preset") { KK.pick.saved = id; store.set("voice", id); }
+    const v = known(id, KK.voices());
+    if (!v) return;
+    if (v.starter) {
+      KK.pick.starter = id;
+      store.set("starter", id);
+    }
+    if (mode() !== "preset") {
+      KK.pick.saved = id;
+      store.set("voice", id);
+    }
     ["picker", "health", "title_voice", "voices"].forEach(KK.draw);
   };
 
   // ---- the Generate event ends here: values of the widgets, by name ------------------------------------------
   KK.speak = v => {
     KK.hush?.();
-    const text = field("kk-text")?.value ?? v.text ?? "", who = KK.voiceNow();
-    if (!/[\p{L}\p{N}]/u.test(text)) { KK.toText(); return notice("notext"); }
-    if ([...text].length > KK_FACTS.max_text) { KK.toText(); return notice("failed", { why: t("err.too_long_text") }); }
-    if (!who) { toVoice(); return notice("novoice"); }
+    const text = field("kk-text")?.value ?? v.text ?? "",
+      who = KK.voiceNow();
+    if (!/[\p{L}\p{N}]/u.test(text)) {
+      KK.toText();
+      return notice("notext");
+    }
+    if ([...text].length > KK_FACTS.max_text) {
+      KK.toText();
+      return notice("failed", {
+        why: t("err.too_long_text")
+      });
+    }
+    if (!who) {
+      toVoice();
+      return notice("novoice");
+    }
     if (who.draft && !v.consent) return askConsent();
-    if (who.draft && live.health.pending) return document.addEventListener("kk:draft", () => KK.speak(v), { once: true });   // the part was changed a moment ago: that part is meant
+    if (who.draft && live.health.pending) return document.addEventListener("kk:draft", () => KK.speak(v), {
+      once: true
+    }); // the part was changed a moment ago: that part is meant
     const fixed = !v.random && /^\d{1,15}$/.test(String(v.seed).trim());
     remember();
-    go({ input: text, voice: who.id, mode: mode(), instructions: mode() === "instruct" ? v.instruct || "" : "", language: v.language, speed: +v.speed, seed: fixed ? Number(v.seed) : -1, profile: v.profile,
-      transcript: who.draft ? v.transcript || "" : "", consent: !!(who.draft && v.consent) });
+    go({
+      input: text,
+      voice: who.id,
+      mode: mode(),
+      instructions: mode() === "instruct" ? v.instruct || "" : "",
+      language: v.language,
+      speed: +v.speed,
+      seed: fixed ? Number(v.seed) : -1,
+      profile: v.profile,
+      transcript: who.draft ? v.transcript || "" : "",
+      consent: !!(who.draft && v.consent)
+    });
   };
   /* Once more, from a take: the same settings, whatever the form says now. */
-  KK.again = params => { KK.hush?.(); go(params); };
-  let waiting = null;                                                          // pressed before the engine was ready: said in words, begun by itself
+  KK.again = params => {
+    KK.hush?.();
+    go(params);
+  };
+  let waiting = null; // pressed before the engine was ready: said in words, begun by itself
   function go(params) {
-    shown = null; waiting = null;
-    if (KK.engine().state === "starting") { waiting = params; notice("warming"); return KK.askEngine(1000); }
+    shown = null;
+    waiting = null;
+    if (KK.engine().state === "starting") {
+      waiting = params;
+      notice("warming");
+      return KK.askEngine(1000);
+    }
     KK.said = params;
     KK.player.start(params);
     if (!KK.settings.autoplay) KK.player.pause(true);
   }
-  document.addEventListener("kk:engine", () => { if (waiting && KK.engine().state !== "starting") go(waiting); });
-  /* Words of ours in the bar. The player repaints itself when its context wakes up; they are put back while it has nothing of its own to say. */
+  document.addEventListener("kk:engine", () => {
+    if (waiting && KK.engine().state !== "starting") go(waiting);
+  });
+  /* Words of ours in the bar. The player repaints itself when its context wakes up; they are put back while it has
+     nothing of its own to say. */
   let shown = null;
-  const notice = (state, info = {}) => { shown = { state, info }; KK.player.show(state, info); };
-  document.addEventListener("kk:player", () => { if (shown && ["cold", "warm"].includes(KK.player.state)) { const s = shown; queueMicrotask(() => shown === s && KK.player.state !== s.state && KK.player.show(s.state, s.info)); } });
+  const notice = (state, info = {}) => {
+    shown = {
+      state,
+      info
+    };
+    KK.player.show(state, info);
+  };
+  document.addEventListener("kk:player", () => {
+    if (shown && ["cold", "warm"].includes(KK.player.state)) {
+      const s = shown;
+      queueMicrotask(() => shown === s && KK.player.state !== s.state && KK.player.show(s.state, s.info));
+    }
+  });
+
   function toVoice() {
-    page.voice = "open"; KK.draw("title_voice");
+    page.voice = "open";
+    KK.draw("title_voice");
     if (!document.querySelector("#kk-voice")?.offsetParent) KK.tab("speak");
-    KK.when(() => document.querySelector(KK.source() === "saved" ? "#kk-picker [data-do=use], #kk-picker input" : "#kk-ref .source-selection button"), el => el.focus());
+    KK.when(() => document.querySelector(KK.source() === "saved" ? "#kk-picker [data-do=use], #kk-picker input" :
+      "#kk-ref .source-selection button"), el => el.focus());
   }
+
   function askConsent() {
-    page.voice = "open"; KK.draw("title_voice");
-    live.need.data = { key: "consent.need", tone: "bad" }; KK.draw("need");
-    const box = document.querySelector("#kk-consent input"); box?.scrollIntoView({ block: "center" }); box?.focus();
+    page.voice = "open";
+    KK.draw("title_voice");
+    live.need.data = {
+      key: "consent.need",
+      tone: "bad"
+    };
+    KK.draw("need");
+    const box = document.querySelector("#kk-consent input");
+    box?.scrollIntoView({
+      block: "center"
+    });
+    box?.focus();
   }
-  parts.need = (root, d) => { root.innerHTML = d?.key ? `<p class="kk kk-inline" data-tone="${d.tone || ""}" role="status">${esc(t(d.key, d))}</p>` : ""; };
-  const say = (key, tone = "") => { live.need.data = key ? { key, tone } : null; KK.draw("need"); };
-  document.addEventListener("change", e => { if (e.target.closest?.("#kk-consent") && e.target.checked && live.need?.data?.key === "consent.need") say(""); });
+  parts.need = (root, d) => {
+    root.innerHTML = d?.key ? `<p class="kk kk-inline" data-tone="${d.tone || ""}" role="status">${esc(t(d.key, d))}</p>` : "";
+  };
+  const say = (key, tone = "") => {
+    live.need.data = key ? {
+      key,
+      tone
+    } : null;
+    KK.draw("need");
+  };
+  document.addEventListener("change", e => {
+    if (e.target.closest?.("#kk-consent") && e.target.checked && live.need?.data?.key === "consent.need") say("");
+  });
   KK.ticked = () => !!document.querySelector("#kk-consent input")?.checked;
 
   KK.save = (name, transcript, consent) => {
     const d = KK.draft();
-    if (!d) { say("save.needclip", "bad"); return document.querySelector("#kk-ref .source-selection button")?.focus(); }
-    if (!name.trim()) { say("save.needname", "bad"); return field("kk-savename")?.focus(); }
+    if (!d) {
+      say("save.needclip", "bad");
+      return document.querySelector("#kk-ref .source-selection button")?.focus();
+    }
+    if (!name.trim()) {
+      say("save.needname", "bad");
+      return field("kk-savename")?.focus();
+    }
     if (!consent) return askConsent();
-    if (live.health.pending) return document.addEventListener("kk:draft", () => KK.save(name, transcript, consent), { once: true });
+    if (live.health.pending) return document.addEventListener("kk:draft", () => KK.save(name, transcript, consent), {
+      once: true
+    });
     say("save.working");
-    KK.send("health", { op: "save", id: d.id, name: name.trim(), transcript, consent });
+    KK.send("health", {
+      op: "save",
+      id: d.id,
+      name: name.trim(),
+      transcript,
+      consent
+    });
   };
 
   // ---- what is remembered in this browser, and put back ------------------------------------------------------------
   const NAMES = ["mode", "text", "instruct", "speed", "seed", "random", "language", "profile"];
   let pending = null;
   /* Gradio's own client event carries the values back into the widgets, whatever kind they are. */
-  KK.put = values => { pending = { ...pending, ...values }; live.form?.trigger("restore", {}); };
-  KK.putUnseen = (id, value) => { if (id === "kk-seed") KK.put({ seed: value }); };
-  acts.dice = () => KK.put({ seed: String(Math.floor(Math.random() * 2 ** 31)), random: false });
-  document.addEventListener("input", e => { if (e.isTrusted && e.target.closest?.("#kk-seed")) KK.put({ seed: e.target.value, random: false }); });   // a seed typed by hand is meant
-  KK.restored = (...now) => { const v = pending || {}; pending = null; if ("text" in v) settle(); return NAMES.map((n, i) => v[n] ?? now[i]); };
-  const settle = () => setTimeout(() => { document.dispatchEvent(new CustomEvent("kk:text")); document.dispatchEvent(new CustomEvent("kk:mode")); }, 60);
-  KK.keep = (...now) => { const v = Object.fromEntries(NAMES.map((n, i) => [n, now[i]])); delete v.text; store.set("form", JSON.stringify(v)); };
+  KK.put = values => {
+    pending = {
+      ...pending,
+      ...values
+    };
+    live.form?.trigger("restore", {});
+  };
+  KK.putUnseen = (id, value) => {
+    if (id === "kk-seed") KK.put({
+      seed: value
+    });
+  };
+  acts.dice = () => KK.put({
+    seed: String(Math.floor(Math.random() * 2 ** 31)),
+    random: false
+  });
+  document.addEventListener("input", e => {
+    if (e.isTrusted && e.target.closest?.("#kk-seed")) KK.put({
+      seed: e.target.value,
+      random: false
+    });
+  }); // a seed typed by hand is meant
+  KK.restored = (...now) => {
+    const v = pending || {};
+    pending = null;
+    if ("text" in v) settle();
+    return NAMES.map((n, i) => v[n] ?? now[i]);
+  };
+  const settle = () => setTimeout(() => {
+    document.dispatchEvent(new CustomEvent("kk:text"));
+    document.dispatchEvent(new CustomEvent("kk:mode"));
+  }, 60);
+  KK.keep = (...now) => {
+    const v = Object.fromEntries(NAMES.map((n, i) => [n, now[i]]));
+    delete v.text;
+    store.set("form", JSON.stringify(v));
+  };
   const remember = () => store.set("text", field("kk-text")?.value || "");
   let soon = 0;
-  document.addEventListener("kk:text", () => { clearTimeout(soon); soon = setTimeout(remember, 400); });
-  document.addEventListener("visibilitychange", () => { if (document.hidden && page.kk) remember(); });
+  document.addEventListener("kk:text", () => {
+    clearTimeout(soon);
+    soon = setTimeout(remember, 400);
+  });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden && page.kk) remember();
+  });
   document.addEventListener("kk:ready", () => {
-    const old = read("form", null), text = store.get("text"), first = text === null;
-    KK.put({ ...(old || {}), text: first ? t("ex.1") : text, speed: old?.speed ?? 1 });
+    const old = read("form", null),
+      text = store.get("text"),
+      first = text === null;
+    KK.put({
+      ...(old || {}),
+      text: first ? t("ex.1") : text,
+      speed: old?.speed ?? 1
+    });
     if (text && text !== KK_STRINGS.zh["ex.1"] && text !== KK_STRINGS.en["ex.1"]) KK.toast(t("sys.restored"));
     if (store.get("source") === "saved") KK.choose("kk-source", "saved");
   });
   parts.form = () => {};
-  document.addEventListener("kk:mode", () => { page.mode = mode(); ["modehint", "picker", "title_voice", "health"].forEach(KK.draw); });
-  document.addEventListener("kk:source", () => { page.source = KK.source(); store.set("source", KK.source()); ["picker", "title_voice"].forEach(KK.draw); });
-  page.mode = "zero_shot"; page.source = "new";
-
-  // ---- settings: each acts at once ---------------------------------------------------------------------------------
-  KK.settings = { get autoplay() { return store.get("autoplay") !== "off"; } };
-  KK.set = (what, on) => {
-    if (what === "autoplay") store.set("autoplay", on ? "on" : "off");
-    if (what === "keys") store.set("keys", on ? "on" : "off");
-    if (what === "motion") { store.set("motion", on ? "less" : "full"); KK.paintMotion(); }
-  };
-  KK.settingsNow = (keep, label) => [KK.lang, KK.themeNow(), KK.settings.autoplay, store.get("motion") === "less", store.get("keys") !== "off", store.get("keep") ?? keep, (store.get("label") ?? (label ? "on" : "off")) === "on"];
-  const tell = () => live.form?.trigger("privacy", { days: Number(store.get("keep") ?? KK_FACTS.keep_days), label: store.get("label") !== "off" });
-  KK.setPrivacy = (what, v) => { store.set(what, what === "label" ? (v ? "on" : "off") : v); tell(); };
-  document.addEventListener("kk:ready", () => { if (store.get("keep") !== null || store.get("label") !== null) tell(); });
-  const show = () => live.form?.trigger("settings", {});
-  document.addEventListener("kk:ready", show); document.addEventListener("kk:lang", show); document.addEventListener("kk:themed", show);
+  document.addEventListener("kk:mode", () => {
+    page.mode = mode();
+    ["modehint", "picker", "title_voice", "health"].forEach(KK.draw);
+  });
+  document.addEventListener("kk:source", () => {
+    page.source = KK.source();
+    store.set("source", KK.source());
+    ["picker", "title_voice"].forEach(KK.draw);
+  });
+  page.mode = "zero_shot";
+  page.source = "new";
 })();

@@ -1,38 +1,85 @@
-/* The clip's health card: verdict, strip with the windows, warnings with their cures, figures, denoise. Drawn from the report that Python sends. */
+/* The clip's health card: verdict, strip with the windows, warnings with their cures, figures, denoise.
+   Drawn from the report that Python sends. */
 (() => {
-  const { t, said, esc, ico, parts, acts, live } = KK;
+  const {
+    t,
+    said,
+    esc,
+    ico,
+    parts,
+    acts,
+    live
+  } = KK;
   const page = document.documentElement.dataset;
-  const card = () => live.health, data = () => live.health.data;
+  const card = () => live.health,
+    data = () => live.health.data;
 
   /* peaks: 0..1 each */
   KK.bars = (peaks, w = 600, h = 56, cls = "") => {
-    const step = w / Math.max(1, peaks.length), bw = step * .55, top = Math.max(.05, ...peaks);
-    return `<svg${cls ? ` class="${cls}"` : ""} viewBox="0 0 ${w} ${h}" preserveAspectRatio="none" aria-hidden="true">` + peaks.map((p, i) => { const y = Math.max(1.5, p / top * (h - 8)); return `<rect x="${(i * step).toFixed(1)}" y="${((h - y) / 2).toFixed(1)}" width="${bw.toFixed(1)}" height="${y.toFixed(1)}" rx="1"/>`; }).join("") + "</svg>";
+    const step = w / Math.max(1, peaks.length),
+      bw = step * .55,
+      top = Math.max(.05, ...peaks);
+    return `<svg${cls ? ` class="${cls}"` : ""} viewBox="0 0 ${w} ${h}" preserveAspectRatio="none" aria-hidden="true">` + peaks.map(
+      (p, i) => {
+        const y = Math.max(1.5, p / top * (h - 8));
+        return `<rect x="${(i * step).toFixed(1)}" y="${((h - y) / 2).toFixed(1)}" width="${bw.toFixed(1)}" height="${y.toFixed(1)}" rx="1"/>`;
+      }).join("") + "</svg>";
   };
 
   const seconds = w => w.end_s - w.start_s;
   /* Report -> warnings as shown: worst first, with the measured value in the sentence. A cured one keeps its place and turns green. */
   function warnings(d) {
-    const r = d.report, ui = card().ui, list = (r.warnings || []).map(w => ({ code: w.code, tone: w.tone, v: String(w.v).replace("-", "−"), k: w.k }));
-    const speed = pace(d); if (speed) list.push({ code: "transcript", tone: "warn", v: speed });
-    list.forEach(w => { w.done = !!ui.undo?.[w.code]; });
+    const r = d.report,
+      ui = card().ui,
+      list = (r.warnings || []).map(w => ({
+        code: w.code,
+        tone: w.tone,
+        v: String(w.v).replace("-", "−"),
+        k: w.k
+      }));
+    const speed = pace(d);
+    if (speed) list.push({
+      code: "transcript",
+      tone: "warn",
+      v: speed
+    });
+    list.forEach(w => {
+      w.done = !!ui.undo?.[w.code];
+    });
     return list.filter(w => `w.${w.code}` in KK_STRINGS.zh).sort((a, b) => (b.tone === "bad") - (a.tone === "bad"));
   }
   /* characters (or words) per second of the transcript against the part in use; "" when believable or not given */
   function pace(d) {
-    const s = KK.field("kk-transcript")?.value.trim() || ""; if (!s) return "";
-    const han = (s.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu) || []).length, letters = (s.match(/[\p{L}\p{N}]/gu) || []).length - han;
-    const n = han + letters, per = n / Math.max(.1, (d.end_s - d.start_s) * Math.min(1, d.report.speech_ratio + .1)), share = han / Math.max(1, n);
-    return n && (per > 26 - 17 * share || per < 5 - 3.5 * share) ? per.toFixed(1) : "";                 // 1.5-9 a second in Chinese, 5-26 letters in alphabets
+    const s = KK.field("kk-transcript")?.value.trim() || "";
+    if (!s) return "";
+    const han = (s.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu) || []).length,
+      letters = (s.match(/[\p{L}\p{N}]/gu) || []).length - han;
+    const n = han + letters,
+      per = n / Math.max(.1, (d.end_s - d.start_s) * Math.min(1, d.report.speech_ratio + .1)),
+      share = han / Math.max(1, n);
+    return n && (per > 26 - 17 * share || per < 5 - 3.5 * share) ? per.toFixed(1) :
+    ""; // 1.5-9 a second in Chinese, 5-26 letters in alphabets
   }
 
   parts.health = (root, d) => {
-    const part = card(); part.ui ??= {};
+    const part = card();
+    part.ui ??= {};
     if (d && d !== part.last) d = part.data = arrived(part, d);
     if (!d) part.last = part.sure = null;
-    if (part.busy) { root.innerHTML = `<div class="kk kk-health"><p class="kk-empty" role="status">${esc(t("health.loading"))}</p></div>`; return; }
+    if (part.busy) {
+      root.innerHTML = `<div class="kk kk-health"><p class="kk-empty" role="status">${esc(t("health.loading"))}</p></div>`;
+      return;
+    }
     if (!d) return empty(root);
-    if (d.error) { page.voice = "open"; KK.draw("title_voice"); root.innerHTML = `<div class="kk kk-health"><div class="kk-warn" data-tone="bad" role="alert">${ico("bad")}<span>${esc(said(d.error))}</span><button type="button" data-do="otherclip">${esc(t("ref.change"))}</button></div></div>`; return; }
+    if (d.error) {
+      page.voice = "open";
+      KK.draw("title_voice");
+      root.innerHTML =
+        `<div class="kk kk-health"><div class="kk-warn" data-tone="bad"
+            role="alert">${ico("bad")}<span>${esc(said(d.error))}</span><button type="button"
+            data-do="otherclip">${esc(t("ref.change"))}</button></div></div>`;
+      return;
+    }
     full(root, d, part.ui);
   };
   /* What Python sent: a new clip, the answer to a change, or why it could not be. Answers to wishes that were overtaken are passed over. */
@@ -40,95 +87,123 @@
     if (d.n && d.n < part.wish) return part.last;
     if (d.fault) KK.toast(said(d.fault));
     const now = d.fault ? structuredClone(part.sure) ?? null : d;
-    if (now && !d.fault && (now.clip !== part.last?.clip || now.error)) { part.ui = {}; part.wish = 0; KK.listen?.stop(); }
-    part.last = now; part.sure = now && !now.error ? structuredClone(now) : part.sure;
+    if (now && !d.fault && (now.clip !== part.last?.clip || now.error)) {
+      part.ui = {};
+      part.wish = 0;
+      KK.listen?.stop();
+    }
+    part.last = now;
+    part.sure = now && !now.error ? structuredClone(now) : part.sure;
     part.busy = part.pending = false;
     queueMicrotask(() => document.dispatchEvent(new CustomEvent("kk:draft")));
     return now;
   }
+
   function empty(root) {
-    const list = KK.voices().filter(v => v.starter), now = KK.mode() !== "preset" && KK.source() === "new" ? KK.voiceId() : null;
-    root.innerHTML = `<div class="kk kk-health"><p class="kk-empty">${esc(t("health.empty"))}</p>${list.length ? `<div class="kk-demo"><span id="kk-demo-t">${esc(t("ref.demo"))}</span><div class="kk-chips" role="group" aria-labelledby="kk-demo-t">${list.map(v => `<button type="button" class="kk-chip" data-do="demo" data-id="${esc(v.id)}" aria-pressed="${v.id === now}">${ico("play", 13)}${esc(KK.voiceName(v))}</button>`).join("")}</div>${now ? `<p class="kk-sub">${esc(t("ref.now", { n: KK.voiceName(list.find(v => v.id === now)) }))}</p>` : ""}</div>` : ""}</div>`;
+    const list = KK.voices().filter(v => v.starter),
+      now = KK.mode() !== "preset" && KK.source() === "new" ? KK.voiceId() : null;
+    root.innerHTML =
+      `<div class="kk kk-health"><p class="kk-empty">${esc(t("health.empty"))}</p>${list.length ? `<div class="kk-demo"><span
+          id="kk-demo-t">${esc(t("ref.demo"))}</span><div class="kk-chips" role="group"
+          aria-labelledby="kk-demo-t">${list.map(v => `<button type="button" class="kk-chip" data-do="demo"
+          data-id="${esc(v.id)}" aria-pressed="${v.id === now}">${ico("play", 13)}${esc(KK.voiceName(v))}</button>`).join("")}</div>${now ? `<p class="kk-sub">${esc(t("ref.now", { n: KK.voiceName(list.find(v => v.id === now)) }))}</p>` : ""}</div>` : ""}</div>`;
   }
-  acts.demo = b => { KK.pick.starter = b.dataset.id; KK.store.set("starter", b.dataset.id); KK.draw("health"); KK.draw("title_voice"); KK.playVoice?.(b.dataset.id); };
+  acts.demo = b => {
+    KK.pick.starter = b.dataset.id;
+    KK.store.set("starter", b.dataset.id);
+    KK.draw("health");
+    KK.draw("title_voice");
+    KK.playVoice?.(b.dataset.id);
+  };
 
   function full(root, d, ui) {
-    const r = d.report, list = warnings(d), open = list.filter(w => !w.done), tone = open.some(w => w.tone === "bad") ? "bad" : open.length ? "warn" : "ok";
-    if (page.voice !== "open" || ui.fresh === undefined) { if (ui.fresh === undefined) { page.voice = tone === "bad" ? "open" : "folded"; ui.fresh = false; } KK.draw("title_voice"); }
-    const verdict = t({ ok: "health.good", warn: "health.fair", bad: "health.poor" }[tone], { n: open.length });
-    const sel = r.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05 && Math.abs(w.end_s - d.end_s) < .05), left = s => Math.max(0, Math.min(100, s / r.duration_s * 100)).toFixed(2);
+    const r = d.report,
+      list = warnings(d),
+      open = list.filter(w => !w.done),
+      tone = open.some(w => w.tone === "bad") ? "bad" : open.length ? "warn" : "ok";
+    if (page.voice !== "open" || ui.fresh === undefined) {
+      if (ui.fresh === undefined) {
+        page.voice = tone === "bad" ? "open" : "folded";
+        ui.fresh = false;
+      }
+      KK.draw("title_voice");
+    }
+    const verdict = t({
+      ok: "health.good",
+      warn: "health.fair",
+      bad: "health.poor"
+    } [tone], {
+      n: open.length
+    });
+    const sel = r.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05 && Math.abs(w.end_s - d.end_s) < .05),
+      left = s => Math.max(0, Math.min(100, s / r.duration_s * 100)).toFixed(2);
     const shown = ui.all ? list : list.slice(0, 4);
-    const win = (w, i) => `<button type="button" role="radio" tabindex="${i === sel || (sel < 0 && i === 0) ? 0 : -1}" aria-checked="${i === sel}" data-do="window" data-i="${i}" aria-label="${esc(t("health.window.n", { n: i + 1, a: w.start_s.toFixed(1), b: w.end_s.toFixed(1), s: Math.round(w.score) }))}" style="left:${left(w.start_s)}%;width:${(seconds(w) / r.duration_s * 100).toFixed(2)}%"><span>${i + 1}</span></button>`;
-    root.innerHTML = `<div class="kk kk-health">
+    const win = (w, i) =>
+      `<button type="button" role="radio" tabindex="${i === sel || (sel < 0 && i === 0) ? 0 : -1}" aria-checked="${i === sel}"
+          data-do="window" data-i="${i}" aria-label="${esc(t("health.window.n", { n: i + 1, a: w.start_s.toFixed(1), b: w.end_s.toFixed(1), s: Math.round(w.score) }))}" style="left:${left(w.start_s)}%;width:${(seconds(w) / r.duration_s * 100).toFixed(2)}%"><span>${i + 1}</span></button>`;
+    root.innerHTML =
+      `<div class="kk kk-health">
       <div class="kk-healthhead"><h3>${esc(t("health.title"))}</h3><span class="kk-verdict" data-tone="${tone}">${ico(tone, 16)}${esc(verdict)}</span></div>
-      <div class="kk-strip" role="radiogroup" aria-label="${esc(t("health.window"))}">${KK.bars(r.peaks || [])}${sel < 0 ? `<i class="kk-free" style="left:${left(d.start_s)}%;width:${((d.end_s - d.start_s) / r.duration_s * 100).toFixed(2)}%"></i>` : ""}${r.windows.map(win).join("")}<i class="kk-at" hidden></i></div>
+      <div class="kk-strip" role="radiogroup" aria-label="${esc(t("health.window"))}">${KK.bars(r.peaks || [])}${sel < 0 ? `<i
+          class="kk-free" style="left:${left(d.start_s)}%;width:${((d.end_s - d.start_s) / r.duration_s * 100).toFixed(2)}%"></i>` : ""}${r.windows.map(win).join("")}<i class="kk-at" hidden></i></div>
       <div class="kk-striprow"><span class="kk-num">${esc(t("health.window"))} ${sel < 0 ? "" : sel + 1}　${d.start_s.toFixed(1)}–${d.end_s.toFixed(1)} s</span><button type="button" class="kk-link" data-do="playpart">${ico(ui.sounding ? "stop" : "play", 14)}${esc(t(ui.sounding ? "health.stop" : "health.play"))}</button></div>
-      ${list.length ? `<ul class="kk-warns">${shown.map(w => `<li class="kk-warn" data-tone="${w.done ? "ok" : w.tone}">${ico(w.done ? "ok" : w.tone)}<span>${esc(t("w." + w.code, w))}</span><button type="button" data-do="fix" data-code="${w.code}">${esc(w.done ? t("w.undo") : t(`w.${w.code}.fix`))}</button></li>`).join("")}</ul>${list.length > shown.length ? `<button type="button" class="kk-link" data-do="morewarns">${esc(t("health.more.n", { n: list.length - shown.length }))}</button>` : ""}` : ""}
+      ${list.length ? `<ul class="kk-warns">${shown.map(w => `<li class="kk-warn"
+          data-tone="${w.done ? "ok" : w.tone}">${ico(w.done ? "ok" : w.tone)}<span>${esc(t("w." + w.code, w))}</span><button
+          type="button" data-do="fix" data-code="${w.code}">${esc(w.done ? t("w.undo") : t(`w.${w.code}.fix`))}</button></li>`).join("")}</ul>${list.length > shown.length ? `<button type="button" class="kk-link" data-do="morewarns">${esc(t("health.more.n", { n: list.length - shown.length }))}</button>` : ""}` : ""}
       ${ui.tips ? `<p class="kk-inline" role="status">${esc(t("ref.tips"))}</p>` : ""}
       ${ui.moved && KK.field("kk-transcript")?.value.trim() ? `<p class="kk-inline" role="status">${esc(t("tr.check"))}</p>` : ""}
       <details class="kk-details" ${(ui.open ?? matchMedia("(min-width: 641px) and (min-height: 1000px)").matches) ? "open" : ""}><summary>${esc(t("health.more"))}</summary>${details(d, r)}</details></div>`;
   }
+
   function details(d, r) {
-    const ui = card().ui, worse = d.worse || ui.worse;
-    const fact = (k, v, unit, level = "") => `<div><dt>${esc(t("health." + k))}</dt><dd class="kk-num"${level ? ` data-tone="${level}"` : ""}>${v}<small>${unit}</small>${level ? `<em>${esc(t(level === "bad" ? "health.bad" : "health.meh"))}</em>` : ""}</dd></div>`;
-    const snr = r.snr_db, lufs = r.loudness_lufs, edge = (k, v, key) => `<input type="range" min="0" max="${r.duration_s.toFixed(1)}" step="0.1" value="${v.toFixed(1)}" data-edge="${k}" aria-label="${esc(t(key))}" aria-valuetext="${v.toFixed(1)} s">`;
+    const ui = card().ui,
+      worse = d.worse || ui.worse;
+    const fact = (k, v, unit, level = "") =>
+      `<div><dt>${esc(t("health." + k))}</dt><dd class="kk-num"${level ? `
+          data-tone="${level}"` : ""}>${v}<small>${unit}</small>${level ? `<em>${esc(t(level === "bad" ? "health.bad" : "health.meh"))}</em>` : ""}</dd></div>`;
+    const snr = r.snr_db,
+      lufs = r.loudness_lufs,
+      edge = (k, v, key) =>
+      `<input type="range" min="0" max="${r.duration_s.toFixed(1)}" step="0.1" value="${v.toFixed(1)}" data-edge="${k}"
+          aria-label="${esc(t(key))}" aria-valuetext="${v.toFixed(1)} s">`;
     return `<dl class="kk-facts">${fact("dur", r.duration_s.toFixed(1), "s")}${fact("speech", Math.round(r.speech_ratio * 100), "%", r.speech_ratio < .3 ? "warn" : "")}${fact("snr", Math.round(snr), "dB", snr < 12 ? "bad" : snr < 20 ? "warn" : "")}${fact("clip", (r.clipping_ratio * 100).toFixed(1), "%", r.clipping_ratio > .005 ? "bad" : "")}${fact("lufs", (lufs < 0 ? "−" : "") + Math.abs(Math.round(lufs)), "LUFS", lufs < -30 ? "warn" : "")}${fact("band", (r.bandwidth_hz / 1000).toFixed(0), "kHz", r.bandwidth_hz < 5000 ? "bad" : "")}</dl>
       <div class="kk-edges" role="group" aria-label="${esc(t("health.edges"))}"><span>${esc(t("health.edges"))}</span>${edge("start", d.start_s, "health.edge.a")}${edge("end", d.end_s, "health.edge.b")}</div>
-      <div class="kk-ab"><div class="kk-seg2" role="radiogroup" aria-label="${esc(t("dn.label"))}">${["a", "b"].map(v => `<button type="button" role="radio" tabindex="${(ui.ab || "a") === v ? 0 : -1}" aria-checked="${(ui.ab || "a") === v}" data-do="ab" data-v="${v}">${ico("play", 14)}${esc(t("dn." + v))}</button>`).join("")}</div>
+      <div class="kk-ab"><div class="kk-seg2" role="radiogroup" aria-label="${esc(t("dn.label"))}">${["a", "b"].map(v => `<button
+          type="button" role="radio" tabindex="${(ui.ab || "a") === v ? 0 : -1}" aria-checked="${(ui.ab || "a") === v}" data-do="ab" data-v="${v}">${ico("play", 14)}${esc(t("dn." + v))}</button>`).join("")}</div>
         <input type="range" min="0" max="100" step="5" value="${amount(d)}" data-amount aria-label="${esc(t("dn.amount"))}">
-        <label class="kk-switch"><input type="checkbox" id="kk-useclean" ${d.clean > 0 ? "checked" : ""}>${esc(t("dn.use"))}</label></div>${worse ? `<p class="kk-inline" data-tone="warn" role="status">${esc(t("dn.worse"))}</p>` : ""}`;
+        <label class="kk-switch"><input type="checkbox"
+            id="kk-useclean" ${d.clean > 0 ? "checked" : ""}>${esc(t("dn.use"))}</label></div>${worse ? `<p class="kk-inline"
+            data-tone="warn" role="status">${esc(t("dn.worse"))}</p>` : ""}`;
   }
   const amount = d => Math.round(100 * (d.clean > 0 ? d.clean : card().ui.amount ?? .6));
-  KK.health = { amount: () => amount(data()) / 100, redraw: () => KK.draw("health") };
-
-  // ---- changes: Python answers with the new draft -------------------------------------------------------------
-  /* Always the whole wish, so that of quick changes the last one is enough. The draft gets a new id with each; `clip` stays. */
-  const change = () => { const d = data(); d.worse = false; card().pending = true; card().wish = (card().wish || 0) + 1; KK.send("health", { op: "change", n: card().wish, id: card().sure.id, clip: d.clip, window: [d.start_s, d.end_s], clean: d.clean, gain: d.gain }); };
-  acts.window = b => { const w = data().report.windows[+b.dataset.i]; card().ui.moved = true; data().start_s = w.start_s; data().end_s = w.end_s; KK.draw("health"); KK.draw("title_voice"); change(); KK.listen?.moved(); };
-  acts.morewarns = () => { card().ui.all = true; KK.draw("health"); };
-  document.addEventListener("toggle", e => { if (e.target.matches?.(".kk-health details")) card().ui.open = e.target.open; }, true);
-  document.addEventListener("change", e => {
-    const el = e.target, d = KK.draft(); if (!d) return;
-    if (el.matches?.("#kk-useclean")) { d.clean = el.checked ? amount(d) / 100 : 0; change(); }
-    if (el.matches?.("[data-amount]")) { card().ui.amount = el.value / 100; KK.listen?.amount(el.value / 100); if (d.clean > 0) { d.clean = el.value / 100; change(); } }
-    if (el.matches?.("[data-edge]")) { let a = d.start_s, b = d.end_s; if (el.dataset.edge === "start") a = Math.min(+el.value, b - 1); else b = Math.max(+el.value, a + 1); d.start_s = Math.max(0, a); d.end_s = Math.min(d.report.duration_s, b); card().ui.moved = true; KK.draw("health"); change(); KK.listen?.moved(); }
-    if (el.closest?.("#kk-transcript")) { card().ui.moved = false; KK.draw("health"); }
-  });
-  document.addEventListener("keydown", e => {                                // one whole second with Shift
-    if (!e.shiftKey || !e.target.matches?.("[data-edge]") || !["ArrowLeft", "ArrowRight"].includes(e.key)) return;
-    e.preventDefault(); e.target.value = +e.target.value + (e.key === "ArrowRight" ? 1 : -1); e.target.dispatchEvent(new Event("change", { bubbles: true }));
-  });
-
-  // ---- cures: nothing is changed without a way back ------------------------------------------------------------
-  const undoable = (code, before, what) => { card().ui.undo = { ...card().ui.undo, [code]: before }; Object.assign(data(), what.window ? { start_s: what.window[0], end_s: what.window[1] } : what); KK.draw("health"); change(); };
-  /* The quietest place within 1.5 s inward of an edge: between two words. At least one second must remain. */
-  function gap(d, edge, way) {
-    const p = d.report.peaks, hz = p.length / d.report.duration_s; let best = edge + .3 * way, low = Infinity;
-    for (let s = .15; s < Math.min(1.5, d.end_s - d.start_s - 1); s += 1 / hz) { const v = p[Math.round((edge + s * way) * hz)] ?? 1; if (v < low - .02) { low = v; best = edge + s * way; } }
-    return Math.max(0, Math.min(d.report.duration_s, best));
-  }
-  const CURES = {
-    echo: () => { card().ui.tips = !card().ui.tips; KK.draw("health"); },
-    noisy: () => { Object.assign(card().ui, { open: true, ab: "b" }); KK.draw("health"); live.health.root.querySelector("[data-do=ab][data-v=b]")?.focus(); KK.listen?.play("b"); },   // let them hear it; the tick decides
-    quiet: d => undoable("quiet", { gain: d.gain }, { gain: true }),
-    cut_start: d => undoable("cut_start", { window: [d.start_s, d.end_s] }, { window: [gap(d, d.start_s, 1), d.end_s] }),
-    cut_end: d => undoable("cut_end", { window: [d.start_s, d.end_s] }, { window: [d.start_s, gap(d, d.end_s, -1)] }),
-    too_short: () => record(), clipped: () => record(), narrow: () => acts.otherclip(),
-    too_long: d => { const n = d.report.windows.length, at = d.report.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05); live.health.root.querySelector(`[data-do=window][data-i="${(at + 1) % n}"]`)?.click(); live.health.root.querySelector(`[data-do=window][data-i="${(at + 1) % n}"]`)?.focus(); },
-    transcript: () => KK.field("kk-transcript")?.focus(),
+  KK.health = {
+    card,
+    data,
+    amountOf: amount,
+    amount: () => amount(data()) / 100
   };
-  acts.fix = b => {
-    const code = b.dataset.code, d = data(), before = card().ui.undo?.[code];
-    if (before) { delete card().ui.undo[code]; Object.assign(d, before.window ? { start_s: before.window[0], end_s: before.window[1] } : before); KK.draw("health"); return change(); }
-    CURES[code]?.(d);
+  /* On a phone a usable voice folds into one line, so that the text field is on the first screen.
+     State on <html>: re-renders cannot lose it. */
+  parts.title = (root, d) => {
+    root.innerHTML =
+      `<div class="kk kk-cardhead"><h2 class="kk-h2">${esc(t(d.t))}</h2>${d.s ? `<span class="kk-sub">${esc(t(d.s))}</span>` : ""}</div>`;
   };
-  const record = () => acts.record();
-
-  /* On a phone a usable voice folds into one line, so that the text field is on the first screen. State on <html>: re-renders cannot lose it. */
-  parts.title = (root, d) => { root.innerHTML = `<div class="kk kk-cardhead"><h2 class="kk-h2">${esc(t(d.t))}</h2>${d.s ? `<span class="kk-sub">${esc(t(d.s))}</span>` : ""}</div>`; };
   parts.title_voice = (root, d) => {
-    const now = KK.voiceNow(), folded = page.voice === "folded", line = !now ? "" : now.draft ? `${t("ref.label")} · ${(now.draft.end_s - now.draft.start_s).toFixed(1)} s` : KK.voiceName(now.voice);
-    root.innerHTML = `<div class="kk kk-cardhead"><h2 class="kk-h2">${esc(t(d.t))}</h2><span class="kk-sub kk-foldhide">${esc(t(d.s))}</span><span class="kk-sub kk-foldshow kk-num">${esc(line)}</span>${now ? `<button type="button" class="kk-link kk-fold" data-do="fold" aria-expanded="${!folded}">${esc(t(folded ? "voice.change" : "voice.fold"))}</button>` : ""}</div>`;
+    const now = KK.voiceNow(),
+      folded = page.voice === "folded",
+      line = !now ? "" : now.draft ? `${t("ref.label")} · ${(now.draft.end_s - now.draft.start_s).toFixed(1)} s` : KK.voiceName(now
+        .voice);
+    root.innerHTML =
+      `<div class="kk kk-cardhead"><h2 class="kk-h2">${esc(t(d.t))}</h2><span
+          class="kk-sub kk-foldhide">${esc(t(d.s))}</span><span
+          class="kk-sub kk-foldshow kk-num">${esc(line)}</span>${now ? `<button type="button" class="kk-link kk-fold"
+          data-do="fold" aria-expanded="${!folded}">${esc(t(folded ? "voice.change" : "voice.fold"))}</button>` : ""}</div>`;
   };
-  acts.fold = () => { page.voice = page.voice === "folded" ? "open" : "folded"; KK.draw("title_voice"); live.title_voice.root.querySelector(".kk-fold")?.focus({ preventScroll: true }); };
+  acts.fold = () => {
+    page.voice = page.voice === "folded" ? "open" : "folded";
+    KK.draw("title_voice");
+    live.title_voice.root.querySelector(".kk-fold")?.focus({
+      preventScroll: true
+    });
+  };
 })();

@@ -1,13 +1,23 @@
-/* Language, theme, and the names Gradio leaves out. Both choices take effect at once and are remembered; ?lang= and ?theme= win for one visit. */
+/* Language, theme, and the names Gradio leaves out. Both choices take effect at once and are remembered;
+   ?lang= and ?theme= win for one visit. */
 (() => {
-  const { t, query, store, live, draw, acts, when } = KK;
+  const {
+    t,
+    query,
+    store,
+    live,
+    draw,
+    acts,
+    when
+  } = KK;
   const page = document.documentElement;
   const locale = l => (l === "zh" ? "zh-CN" : "en");
   // Gradio loads its widgets in pieces, each kind its own download: the page is shown when the last of these is there
   const LATE = ["#kk-text textarea", "#kk-transcript textarea", "#kk-mode input", "#kk-ref .source-selection"];
 
   KK.setLang = async next => {
-    KK.lang = next; store.set("lang", next);
+    KK.lang = next;
+    store.set("lang", next);
     page.lang = locale(next);
     Object.keys(live).forEach(draw);
     document.dispatchEvent(new CustomEvent("kk:lang"));
@@ -17,7 +27,13 @@
      under that very name. No such export: the widgets keep the browser's language and nothing else breaks. */
   async function gradioLang() {
     const core = performance.getEntriesByType("resource").map(e => e.name).find(n => /\/core-[\w-]+\.js$/.test(n));
-    try { (await import(core)).changeLocale(locale(KK.lang)); await new Promise(requestAnimationFrame); nameGroups(); } catch (e) { console.info("KK: widget language stays", e.message); }
+    try {
+      (await import(core)).changeLocale(locale(KK.lang));
+      await new Promise(requestAnimationFrame);
+      nameGroups();
+    } catch (e) {
+      console.info("KK: widget language stays", e.message);
+    }
   }
   acts.lang = b => KK.setLang(b.dataset.v);
 
@@ -29,50 +45,121 @@
     page.style.colorScheme = on ? "dark" : "light";
     document.dispatchEvent(new CustomEvent("kk:theme"));
   };
-  KK.setTheme = v => { query.delete("theme"); store.set("theme", v); KK.paintTheme(); draw("header"); document.dispatchEvent(new CustomEvent("kk:themed")); };
-  acts.theme = () => KK.setTheme({ system: "light", light: "dark", dark: "system" }[KK.themeNow()]);
+  KK.setTheme = v => {
+    query.delete("theme");
+    store.set("theme", v);
+    KK.paintTheme();
+    draw("header");
+    document.dispatchEvent(new CustomEvent("kk:themed"));
+  };
+  acts.theme = () => KK.setTheme({
+    system: "light",
+    light: "dark",
+    dark: "system"
+  } [KK.themeNow()]);
   dark.addEventListener("change", KK.paintTheme);
 
-  KK.paintMotion = () => { page.toggleAttribute("data-still", store.get("motion") === "less"); };
+  KK.paintMotion = () => {
+    page.toggleAttribute("data-still", store.get("motion") === "less");
+  };
   KK.calm = () => store.get("motion") === "less" || matchMedia("(prefers-reduced-motion: reduce)").matches;
 
   /* Gradio 6.31 gives every radio its own name, its fieldset no legend and its accordion no aria-expanded: supply them. Names it leaves in
      English or in the language of the first load are said again; CSS prints the two of the recorder as labels. */
   function nameGroups() {
-    document.querySelectorAll("fieldset.block").forEach(f => { const s = f.querySelector("[data-testid=block-info]"); if (s) put(f, "aria-label", s.textContent); });
-    const name = (q, key, i = 0) => { const el = document.querySelectorAll(q)[i]; if (el) put(el, "aria-label", t(key)); };
-    name("#kk-ref .source-selection button", "ref.upload"); name("#kk-ref .source-selection button", "ref.mic", 1);
-    name("#kk-ref .icon-button-wrapper button", "ref.clear"); name("#kk-speed .reset-button", "adv.reset"); name("#kk-speed input[type=number]", "adv.speed"); name("#kk-speed input[type=range]", "adv.speed");
-    document.querySelector("#kk-ref .upload-container")?.removeAttribute("aria-label");   // its visible text is the better name
-    name("#kk-ref .mic-select", "ref.input"); name("#kk-ref .pause-button", "ref.pause"); name("#kk-ref input[type=file]", "ref.upload");
-    for (const [q, key] of [[".record-button", "ref.rec"], [".stop-button", "ref.stop"], [".stop-button-paused", "ref.stop"], [".resume-button", "ref.resume"]]) words(document.querySelector("#kk-ref " + q), t(key));
-    const drop = document.querySelector("#kk-ref [data-testid=upload-text]"), lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
-    if (lines[0]) node(lines[0], t("ref.drop")); if (lines[1]) node(lines[1], t("ref.click")); words(drop?.querySelector(".or"), t("ref.or"));
+    document.querySelectorAll("fieldset.block").forEach(f => {
+      const s = f.querySelector("[data-testid=block-info]");
+      if (s) put(f, "aria-label", s.textContent);
+    });
+    const name = (q, key, i = 0) => {
+      const el = document.querySelectorAll(q)[i];
+      if (el) put(el, "aria-label", t(key));
+    };
+    name("#kk-ref .source-selection button", "ref.upload");
+    name("#kk-ref .source-selection button", "ref.mic", 1);
+    name("#kk-ref .icon-button-wrapper button", "ref.clear");
+    name("#kk-speed .reset-button", "adv.reset");
+    name("#kk-speed input[type=number]", "adv.speed");
+    name("#kk-speed input[type=range]", "adv.speed");
+    document.querySelector("#kk-ref .upload-container")?.removeAttribute("aria-label"); // its visible text is the better name
+    name("#kk-ref .mic-select", "ref.input");
+    name("#kk-ref .pause-button", "ref.pause");
+    name("#kk-ref input[type=file]", "ref.upload");
+    for (const [q, key] of [
+        [".record-button", "ref.rec"],
+        [".stop-button", "ref.stop"],
+        [".stop-button-paused", "ref.stop"],
+        [".resume-button", "ref.resume"]
+      ]) words(document.querySelector("#kk-ref " + q), t(key));
+    const drop = document.querySelector("#kk-ref [data-testid=upload-text]"),
+      lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
+    if (lines[0]) node(lines[0], t("ref.drop"));
+    if (lines[1]) node(lines[1], t("ref.click"));
+    words(drop?.querySelector(".or"), t("ref.or"));
     document.querySelectorAll("#kk-ref .icon-button-wrapper button").forEach(b => put(b, "title", t("ref.clear")));
     // labels of tabs that were never opened do not follow changeLocale: rewrite the text node Svelte owns, never replace it
-    document.querySelectorAll("#kk-tabs [role=tab][data-tab-id]").forEach(b => { const s = t("tab." + b.dataset.tabId); if (b.firstChild && b.firstChild.data !== s) b.firstChild.data = s; });
-    document.querySelectorAll(".kk-adv > button.label-wrap").forEach(b => put(b, "aria-expanded", String(b.classList.contains("open"))));
+    document.querySelectorAll("#kk-tabs [role=tab][data-tab-id]").forEach(b => {
+      const s = t("tab." + b.dataset.tabId);
+      if (b.firstChild && b.firstChild.data !== s) b.firstChild.data = s;
+    });
+    document.querySelectorAll(".kk-adv > button.label-wrap").forEach(b => put(b, "aria-expanded", String(b.classList.contains(
+      "open"))));
   }
-  const node = (n, s) => { if (n.data.trim() !== s) n.data = s; };                // the text node Svelte owns: rewritten, never replaced
-  const words = (el, s) => { const n = el && [...el.childNodes].find(c => c.nodeType === 3 && c.data.trim()); if (n) node(n, s); };
-  const put = (el, k, v) => { if (el.getAttribute(k) !== v) el.setAttribute(k, v); };
+  const node = (n, s) => {
+    if (n.data.trim() !== s) n.data = s;
+  }; // the text node Svelte owns: rewritten, never replaced
+  const words = (el, s) => {
+    const n = el && [...el.childNodes].find(c => c.nodeType === 3 && c.data.trim());
+    if (n) node(n, s);
+  };
+  const put = (el, k, v) => {
+    if (el.getAttribute(k) !== v) el.setAttribute(k, v);
+  };
   KK.nameGroups = nameGroups;
-  document.addEventListener("click", e => { if (e.target.closest?.(".label-wrap, [role=tab]")) requestAnimationFrame(nameGroups); });
-  let due = 0;   // Gradio mounts widgets late and again: name them whenever something arrives, but not for the bar's own ticking
-  new MutationObserver(list => { if (!due && list.some(m => !m.target.closest?.("#kk-player, .kk"))) due = requestAnimationFrame(() => { due = 0; nameGroups(); }); }).observe(page, { childList: true, subtree: true });
-  document.addEventListener("keydown", e => {                                // arrow keys move in Gradio's radio groups
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key], box = e.target.closest?.("fieldset.block");
+  document.addEventListener("click", e => {
+    if (e.target.closest?.(".label-wrap, [role=tab]")) requestAnimationFrame(nameGroups);
+  });
+  let due = 0; // Gradio mounts widgets late and again: name them whenever something arrives, but not for the bar's own ticking
+  new MutationObserver(list => {
+    if (!due && list.some(m => !m.target.closest?.("#kk-player, .kk"))) due = requestAnimationFrame(() => {
+      due = 0;
+      nameGroups();
+    });
+  }).observe(page, {
+    childList: true,
+    subtree: true
+  });
+  document.addEventListener("keydown", e => { // arrow keys move in Gradio's radio groups
+    const step = {
+        ArrowRight: 1,
+        ArrowDown: 1,
+        ArrowLeft: -1,
+        ArrowUp: -1
+      } [e.key],
+      box = e.target.closest?.("fieldset.block");
     if (!step || !box || e.target.type !== "radio") return;
-    const all = [...box.querySelectorAll("input[type=radio]:not(:disabled)")].filter(r => r.offsetParent || r.closest("label")?.offsetParent), next = all[(all.indexOf(e.target) + step + all.length) % all.length];
-    e.preventDefault(); next.focus(); next.click();
+    const all = [...box.querySelectorAll("input[type=radio]:not(:disabled)")].filter(r => r.offsetParent || r.closest("label")
+        ?.offsetParent),
+      next = all[(all.indexOf(e.target) + step + all.length) % all.length];
+    e.preventDefault();
+    next.focus();
+    next.click();
   });
 
   // the keyboard of a phone covers most of the page: only the Generate button stays of the bar
-  window.visualViewport?.addEventListener("resize", () => { page.toggleAttribute("data-typing", visualViewport.height < screen.height * .6 && matchMedia("(max-width: 640px)").matches); });
+  window.visualViewport?.addEventListener("resize", () => {
+    page.toggleAttribute("data-typing", visualViewport.height < screen.height * .6 && matchMedia("(max-width: 640px)").matches);
+  });
 
   KK.booting.push(() => {
-    KK.paintTheme(); KK.paintMotion();
-    gradioLang().finally(() => when(() => live.player && LATE.every(q => document.querySelector(q)), () => requestAnimationFrame(() => { nameGroups(); page.dataset.kk = "ready"; document.dispatchEvent(new CustomEvent("kk:ready")); })));
+    KK.paintTheme();
+    KK.paintMotion();
+    gradioLang().finally(() => when(() => live.player && LATE.every(q => document.querySelector(q)), () => requestAnimationFrame(
+    () => {
+      nameGroups();
+      page.dataset.kk = "ready";
+      document.dispatchEvent(new CustomEvent("kk:ready"));
+    })));
   });
   page.lang = locale(KK.lang);
   addEventListener("DOMContentLoaded", KK.paintTheme);

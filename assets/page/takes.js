@@ -1,93 +1,294 @@
-/* The list of takes: play, seek on the card's own wave, download, once more, restore, favourite, delete with a way back. One sound at a time. */
+/* The list of takes: play, seek on the card's own wave, download, once more, restore, favourite, delete with a way back.
+   One sound at a time. */
 (() => {
-  const { t, esc, ico, parts, acts, live } = KK;
-  let failed = [];                                                            // attempts that never became a take: kept on this page only
-  const list = () => [...failed, ...(live.takes?.data || [])], find = id => list().find(k => k.id === id);
+  const {
+    t,
+    esc,
+    ico,
+    parts,
+    acts,
+    live
+  } = KK;
+  let failed = []; // attempts that never became a take: kept on this page only
+  const list = () => [...failed, ...(live.takes?.data || [])],
+    find = id => list().find(k => k.id === id);
   const clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
   const url = id => `${KK.root()}/tts/result/${encodeURIComponent(id)}.wav`;
-  const gone = new Set();                                                     // deleted, still undoable
+  const gone = new Set(); // deleted, still undoable
   function ago(then) {
     const m = Math.floor((Date.now() / 1000 - then) / 60);
-    return m < 1 ? t("takes.now") : m < 60 ? t("takes.min", { n: m }) : m < 1440 ? t("takes.hour", { n: Math.floor(m / 60) }) : t("takes.day", { n: Math.floor(m / 1440) });
+    return m < 1 ? t("takes.now") : m < 60 ? t("takes.min", {
+      n: m
+    }) : m < 1440 ? t("takes.hour", {
+      n: Math.floor(m / 60)
+    }) : t("takes.day", {
+      n: Math.floor(m / 1440)
+    });
   }
-  const b = (what, id, icon, key, extra = "") => `<button type="button" class="kk-iconb" data-do="${what}" data-id="${esc(id)}" data-a="${key}" data-tip="${key}"${extra}>${ico(icon)}</button>`;
+  const b = (what, id, icon, key, extra = "") =>
+    `<button type="button" class="kk-iconb" data-do="${what}" data-id="${esc(id)}" data-a="${key}"
+        data-tip="${key}"${extra}>${ico(icon)}</button>`;
 
   function card(k) {
-    const bad = k.state === "failed", dur = k.n_samples / k.sample_rate, on = k.id === now.id && !sound.paused;
-    const meta = [k.voice_name || t("ref.label"), k.mode === "instruct" && k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean).map(s => `<span>${esc(s)}</span>`).join("");
-    return `<li class="kk-take" data-take="${esc(k.id)}"${bad ? ' data-tone="bad"' : ""}><button type="button" class="kk-pp" data-do="playtake" data-id="${esc(k.id)}" aria-label="${esc(t(on ? "bar.pause" : "bar.play") + ": " + k.text)}"${k.n_samples ? "" : " disabled"}>${ico(bad && !k.n_samples ? "bad" : on ? "pause" : "play", 20)}</button>
-      <p title="${esc(k.text)}">${esc(k.text)}</p><div class="kk-meta kk-num">${bad ? `<span class="kk-badword">${esc(t("takes.failed"))}${k.error ? `: ${esc(k.error)}` : ""}</span>` : k.state === "cancelled" ? `<span>${esc(t("takes.stopped"))}</span>` : ""}${meta}${k.seed === "" ? "" : `<button type="button" data-do="copyseed" data-id="${esc(k.id)}" aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`}${k.first_sound_ms != null ? `<span>${esc(t("m.first"))} ${Math.round(k.first_sound_ms)} ms</span>` : ""}${k.engine === "builtin" ? `<span class="kk-tag">${esc(t("takes.builtin"))}</span>` : ""}<span>${esc(ago(k.created_at))}</span></div>
-      <div class="kk-acts"><button type="button" class="kk-again" data-do="reroll" data-id="${esc(k.id)}" data-tip="${bad ? "bar.retry" : "takes.reroll.t"}">${esc(t(bad ? "bar.retry" : "takes.reroll"))}</button>${b("restore", k.id, "again", "takes.restore")}${k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : ""}${bad ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`)}${b("droptake", k.id, "bin", "takes.del")}</div>
-      ${k.n_samples ? `<div class="kk-mini" role="slider" tabindex="0" data-do="seektake" data-id="${esc(k.id)}" data-a="takes.seek" aria-valuemin="0" aria-valuemax="${Math.round(dur)}" aria-valuenow="0" style="--p:0%">${KK.bars(k.peaks, 900, 34)}${KK.bars(k.peaks, 900, 34, "on")}<time class="kk-num">${clock(dur)}</time></div>` : ""}</li>`;
+    const bad = k.state === "failed",
+      dur = k.n_samples / k.sample_rate,
+      on = k.id === now.id && !sound.paused;
+    const meta = [k.voice_name || t("ref.label"), k.mode === "instruct" && k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean)
+      .map(s => `<span>${esc(s)}</span>`).join("");
+    return `<li class="kk-take" data-take="${esc(k.id)}"${bad ? ' data-tone="bad"' : ""}><button type="button" class="kk-pp"
+        data-do="playtake" data-id="${esc(k.id)}" aria-label="${esc(t(on ? "bar.pause" : "bar.play") + ": " + k.text)}"${k.n_samples ? "" : " disabled"}>${ico(bad && !k.n_samples ? "bad" : on ? "pause" : "play", 20)}</button>
+      <p title="${esc(k.text)}">${esc(k.text)}</p><div class="kk-meta kk-num">${bad ? `<span
+          class="kk-badword">${esc(t("takes.failed"))}${k.error ? `: ${esc(k.error)}` : ""}</span>` : k.state === "cancelled" ? `<span>${esc(t("takes.stopped"))}</span>` : ""}${meta}${k.seed === "" ? "" : `<button type="button" data-do="copyseed" data-id="${esc(k.id)}" aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`}${k.first_sound_ms != null ? `<span>${esc(t("m.first"))} ${Math.round(k.first_sound_ms)} ms</span>` : ""}${k.engine === "builtin" ? `<span class="kk-tag">${esc(t("takes.builtin"))}</span>` : ""}<span>${esc(ago(k.created_at))}</span></div>
+      <div class="kk-acts"><button type="button" class="kk-again" data-do="reroll" data-id="${esc(k.id)}"
+          data-tip="${bad ? "bar.retry" : "takes.reroll.t"}">${esc(t(bad ? "bar.retry" : "takes.reroll"))}</button>${b("restore", k.id, "again", "takes.restore")}${k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : ""}${bad ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`)}${b("droptake", k.id, "bin", "takes.del")}</div>
+      ${k.n_samples ? `<div class="kk-mini" role="slider" tabindex="0" data-do="seektake" data-id="${esc(k.id)}"
+          data-a="takes.seek" aria-valuemin="0" aria-valuemax="${Math.round(dur)}" aria-valuenow="0" style="--p:0%">${KK.bars(k.peaks, 900, 34)}${KK.bars(k.peaks, 900, 34, "on")}<time class="kk-num">${clock(dur)}</time></div>` : ""}</li>`;
   }
   parts.takes = root => {
     const takes = list().filter(k => !gone.has(k.id));
-    root.innerHTML = `<section class="kk" aria-labelledby="kk-takes-h"><div class="kk-secthead"><h2 class="kk-h2" id="kk-takes-h">${esc(t("takes.title"))}</h2>${takes.some(k => k.n_samples) ? `<a class="kk-link" href="${esc(KK.root())}/tts/takes.zip" download>${ico("down", 15)}${esc(t("takes.zip"))}</a>` : ""}</div>
-      ${takes.length ? `<ol class="kk-takes">${takes.map(card).join("")}</ol>` : `<p class="kk-empty">${esc(t("takes.empty"))}</p>`}</section>`;
+    root.innerHTML =
+      `<section class="kk" aria-labelledby="kk-takes-h"><div class="kk-secthead"><h2 class="kk-h2"
+          id="kk-takes-h">${esc(t("takes.title"))}</h2>${takes.some(k => k.n_samples) ? `<a class="kk-link"
+          href="${esc(KK.root())}/tts/takes.zip" download>${ico("down", 15)}${esc(t("takes.zip"))}</a>` : ""}</div>
+      ${takes.length ? `<ol class="kk-takes">${takes.map(card).join("")}</ol>` : `<p
+          class="kk-empty">${esc(t("takes.empty"))}</p>`}</section>`;
     head();
   };
-  setInterval(() => { if (!document.hidden && list().length) live.takes.root.querySelectorAll("[data-take]").forEach(li => { const s = ago(find(li.dataset.take)?.created_at ?? 0), el = li.querySelector(".kk-meta > span:last-child"); if (el && el.textContent !== s) el.textContent = s; }); }, 60000);
+  setInterval(() => {
+    if (!document.hidden && list().length) live.takes.root.querySelectorAll("[data-take]").forEach(li => {
+      const s = ago(find(li.dataset.take)?.created_at ?? 0),
+        el = li.querySelector(".kk-meta > span:last-child");
+      if (el && el.textContent !== s) el.textContent = s;
+    });
+  }, 60000);
 
   // ---- one sound at a time -------------------------------------------------------------------------------------
-  const sound = new Audio(); sound.preload = "none";
-  let now = { id: "", kind: "" };
-  KK.hush = () => { if (!sound.paused) sound.pause(); KK.listen?.stop(); };
+  const sound = new Audio();
+  sound.preload = "none";
+  let now = {
+    id: "",
+    kind: ""
+  };
+  KK.hush = () => {
+    if (!sound.paused) sound.pause();
+    KK.listen?.stop();
+  };
+
   function play(id, kind, src) {
-    if (now.id === id && now.kind === kind) { if (sound.paused) { begin(); } else sound.pause(); return; }
-    const before = now; now = { id, kind }; sound.src = src; paint(before); begin();
+    if (now.id === id && now.kind === kind) {
+      if (sound.paused) {
+        begin();
+      } else sound.pause();
+      return;
+    }
+    const before = now;
+    now = {
+      id,
+      kind
+    };
+    sound.src = src;
+    paint(before);
+    begin();
   }
-  function begin() { KK.player?.pause(true); KK.listen?.stop(); sound.play().catch(e => { if (e.name !== "AbortError") KK.toast(t("takes.nofile")); }); }
+
+  function begin() {
+    KK.player?.pause(true);
+    KK.listen?.stop();
+    sound.play().catch(e => {
+      if (e.name !== "AbortError") KK.toast(t("takes.nofile"));
+    });
+  }
   KK.playVoice = id => play(id, "voice", `${KK.root()}/v1/audio/voices/${encodeURIComponent(id)}/sample`);
   KK.sounding = (id, kind) => now.id === id && now.kind === kind && !sound.paused;
   acts.playtake = el => play(el.dataset.id, "take", url(el.dataset.id));
+
   function paint(w) {
-    if (w.kind === "voice") { document.querySelectorAll(`[data-do=playvoice][data-id="${CSS.escape(w.id)}"]`).forEach(el => { const on = KK.sounding(w.id, "voice"); el.innerHTML = ico(on ? "pause" : "play"); }); return; }
-    const el = live.takes?.root.querySelector(`[data-do=playtake][data-id="${CSS.escape(w.id)}"]`); if (!el) return;
-    const on = KK.sounding(w.id, "take"); el.innerHTML = ico(on ? "pause" : "play", 20); el.setAttribute("aria-label", t(on ? "bar.pause" : "bar.play") + ": " + (find(w.id)?.text || ""));
+    if (w.kind === "voice") {
+      document.querySelectorAll(`[data-do=playvoice][data-id="${CSS.escape(w.id)}"]`).forEach(el => {
+        const on = KK.sounding(w.id, "voice");
+        el.innerHTML = ico(on ? "pause" : "play");
+      });
+      return;
+    }
+    const el = live.takes?.root.querySelector(`[data-do=playtake][data-id="${CSS.escape(w.id)}"]`);
+    if (!el) return;
+    const on = KK.sounding(w.id, "take");
+    el.innerHTML = ico(on ? "pause" : "play", 20);
+    el.setAttribute("aria-label", t(on ? "bar.pause" : "bar.play") + ": " + (find(w.id)?.text || ""));
   }
-  for (const n of ["play", "pause", "ended"]) sound.addEventListener(n, () => { paint(now); if (n === "play") tick(); });
-  function tick() { head(); if (!sound.paused) (KK.calm() ? f => setTimeout(f, 250) : requestAnimationFrame)(tick); }
+  for (const n of ["play", "pause", "ended"]) sound.addEventListener(n, () => {
+    paint(now);
+    if (n === "play") tick();
+  });
+
+  function tick() {
+    head();
+    if (!sound.paused)(KK.calm() ? f => setTimeout(f, 250) : requestAnimationFrame)(tick);
+  }
+
   function head() {
     if (now.kind !== "take") return;
-    const el = live.takes.root.querySelector(`.kk-mini[data-id="${CSS.escape(now.id)}"]`); if (!el) return;
-    const k = find(now.id), dur = k.n_samples / k.sample_rate;
-    el.style.setProperty("--p", `${(sound.currentTime / dur * 100).toFixed(1)}%`); el.setAttribute("aria-valuenow", Math.round(sound.currentTime)); el.setAttribute("aria-valuetext", `${clock(sound.currentTime)} / ${clock(dur)}`);
+    const el = live.takes.root.querySelector(`.kk-mini[data-id="${CSS.escape(now.id)}"]`);
+    if (!el) return;
+    const k = find(now.id),
+      dur = k.n_samples / k.sample_rate;
+    el.style.setProperty("--p", `${(sound.currentTime / dur * 100).toFixed(1)}%`);
+    el.setAttribute("aria-valuenow", Math.round(sound.currentTime));
+    el.setAttribute("aria-valuetext", `${clock(sound.currentTime)} / ${clock(dur)}`);
   }
+
   function seek(id, s) {
-    const k = find(id), to = Math.max(0, Math.min(k.n_samples / k.sample_rate - .05, s));
-    if (now.id !== id || now.kind !== "take") { const before = now; now = { id, kind: "take" }; sound.src = url(id); paint(before); }
-    sound.currentTime = to; head(); if (sound.paused) begin();
+    const k = find(id),
+      to = Math.max(0, Math.min(k.n_samples / k.sample_rate - .05, s));
+    if (now.id !== id || now.kind !== "take") {
+      const before = now;
+      now = {
+        id,
+        kind: "take"
+      };
+      sound.src = url(id);
+      paint(before);
+    }
+    sound.currentTime = to;
+    head();
+    if (sound.paused) begin();
   }
-  document.addEventListener("pointerdown", e => { const el = e.target.closest?.(".kk-mini"); if (!el) return; const r = el.getBoundingClientRect(), k = find(el.dataset.id); seek(k.id, (e.clientX - r.left) / r.width * k.n_samples / k.sample_rate); });
-  document.addEventListener("keydown", e => { const el = e.target; if (!el.matches?.(".kk-mini")) return; const d = { ArrowLeft: -2, ArrowRight: 2, Home: -1e9, End: 1e9 }[e.key]; if (d) { e.preventDefault(); seek(el.dataset.id, (now.id === el.dataset.id ? sound.currentTime : 0) + d); } });
+  document.addEventListener("pointerdown", e => {
+    const el = e.target.closest?.(".kk-mini");
+    if (!el) return;
+    const r = el.getBoundingClientRect(),
+      k = find(el.dataset.id);
+    seek(k.id, (e.clientX - r.left) / r.width * k.n_samples / k.sample_rate);
+  });
+  document.addEventListener("keydown", e => {
+    const el = e.target;
+    if (!el.matches?.(".kk-mini")) return;
+    const d = {
+      ArrowLeft: -2,
+      ArrowRight: 2,
+      Home: -1e9,
+      End: 1e9
+    } [e.key];
+    if (d) {
+      e.preventDefault();
+      seek(el.dataset.id, (now.id === el.dataset.id ? sound.currentTime : 0) + d);
+    }
+  });
 
   document.addEventListener("kk:player", () => {
-    const P = KK.player, p = KK.said; if (P.state !== "failed" || !p || p === failed[0]?.params) return;
-    failed = [{ id: "failed-" + Date.now(), params: p, state: "failed", error: P.info.why, text: p.input, voice: p.voice, voice_name: (v => (v ? KK.voiceName(v) : ""))(KK.voices().find(v => v.id === p.voice)), mode: p.mode, instruction: p.instructions,
-      language: p.language, speed: p.speed, seed: p.seed < 0 ? "" : p.seed, n_samples: 0, sample_rate: 24000, created_at: Date.now() / 1000, peaks: [] }, ...failed].slice(0, 5);
+    const P = KK.player,
+      p = KK.said;
+    if (P.state !== "failed" || !p || p === failed[0]?.params) return;
+    failed = [{
+      id: "failed-" + Date.now(),
+      params: p,
+      state: "failed",
+      error: P.info.why,
+      text: p.input,
+      voice: p.voice,
+      voice_name: (v => (v ? KK.voiceName(v) : ""))(KK.voices().find(v => v.id === p.voice)),
+      mode: p.mode,
+      instruction: p.instructions,
+      language: p.language,
+      speed: p.speed,
+      seed: p.seed < 0 ? "" : p.seed,
+      n_samples: 0,
+      sample_rate: 24000,
+      created_at: Date.now() / 1000,
+      peaks: []
+    }, ...failed].slice(0, 5);
     KK.draw("takes");
   });
 
   // ---- acts ------------------------------------------------------------------------------------------------------
-  const params = k => ({ input: k.text, voice: k.voice, mode: k.mode, instructions: k.instruction, language: k.language, speed: k.speed, profile: KK.chosen("kk-hop", "fast"), transcript: "", consent: true });
-  acts.reroll = el => { const k = find(el.dataset.id); failed = failed.filter(f => f.id !== k.id); KK.draw("takes"); KK.again(k.params || { ...params(k), seed: -1 }); };
+  const params = k => ({
+    input: k.text,
+    voice: k.voice,
+    mode: k.mode,
+    instructions: k.instruction,
+    language: k.language,
+    speed: k.speed,
+    profile: KK.chosen("kk-hop", "fast"),
+    transcript: "",
+    consent: true
+  });
+  acts.reroll = el => {
+    const k = find(el.dataset.id);
+    failed = failed.filter(f => f.id !== k.id);
+    KK.draw("takes");
+    KK.again(k.params || {
+      ...params(k),
+      seed: -1
+    });
+  };
   acts.restore = el => {
     const k = find(el.dataset.id);
     KK.unstyle();
-    KK.put({ text: k.text, mode: k.mode, instruct: k.instruction, speed: k.speed, seed: String(k.seed), random: false, language: k.language });
-    const v = KK.voices().find(x => x.id === k.voice); if (v) { KK.pick.saved = v.id; if (v.starter) KK.pick.starter = v.id; if (k.mode !== "preset") KK.choose("kk-source", "saved"); KK.draw("picker"); }
+    KK.put({
+      text: k.text,
+      mode: k.mode,
+      instruct: k.instruction,
+      speed: k.speed,
+      seed: String(k.seed),
+      random: false,
+      language: k.language
+    });
+    const v = KK.voices().find(x => x.id === k.voice);
+    if (v) {
+      KK.pick.saved = v.id;
+      if (v.starter) KK.pick.starter = v.id;
+      if (k.mode !== "preset") KK.choose("kk-source", "saved");
+      KK.draw("picker");
+    }
     KK.toText();
   };
-  acts.copyseed = async el => { try { await navigator.clipboard.writeText(String(find(el.dataset.id).seed)); KK.toast(t("takes.copied")); } catch { KK.setField("kk-seed", String(find(el.dataset.id).seed)); } };
-  const local = id => failed.some(f => f.id === id);
-  acts.star = el => { const k = find(el.dataset.id); k.starred = !k.starred; el.setAttribute("aria-pressed", String(k.starred)); KK.send("takes", { op: "star", id: k.id, on: k.starred }); };
-  acts.droptake = el => {
-    const id = el.dataset.id; gone.add(id); if (now.id === id) sound.pause();
-    const next = el.closest("li").nextElementSibling || el.closest("li").previousElementSibling; const to = next?.dataset.take;
-    if (local(id)) { failed = failed.filter(f => f.id !== id); return KK.draw("takes"); }
-    KK.draw("takes"); if (to) live.takes.root.querySelector(`[data-do=droptake][data-id="${CSS.escape(to)}"]`)?.focus({ preventScroll: true });
-    KK.send("takes", { op: "delete", id });
-    KK.toast(t("takes.deleted"), t("sys.undo"), () => { gone.delete(id); KK.draw("takes"); KK.send("takes", { op: "restore", id }); }, 8000);
+  acts.copyseed = async el => {
+    try {
+      await navigator.clipboard.writeText(String(find(el.dataset.id).seed));
+      KK.toast(t("takes.copied"));
+    } catch {
+      KK.setField("kk-seed", String(find(el.dataset.id).seed));
+    }
   };
-  KK.reloadTakes = () => KK.send("takes", { op: "list" });
+  const local = id => failed.some(f => f.id === id);
+  acts.star = el => {
+    const k = find(el.dataset.id);
+    k.starred = !k.starred;
+    el.setAttribute("aria-pressed", String(k.starred));
+    KK.send("takes", {
+      op: "star",
+      id: k.id,
+      on: k.starred
+    });
+  };
+  acts.droptake = el => {
+    const id = el.dataset.id;
+    gone.add(id);
+    if (now.id === id) sound.pause();
+    const next = el.closest("li").nextElementSibling || el.closest("li").previousElementSibling;
+    const to = next?.dataset.take;
+    if (local(id)) {
+      failed = failed.filter(f => f.id !== id);
+      return KK.draw("takes");
+    }
+    KK.draw("takes");
+    if (to) live.takes.root.querySelector(`[data-do=droptake][data-id="${CSS.escape(to)}"]`)?.focus({
+      preventScroll: true
+    });
+    KK.send("takes", {
+      op: "delete",
+      id
+    });
+    KK.toast(t("takes.deleted"), t("sys.undo"), () => {
+      gone.delete(id);
+      KK.draw("takes");
+      KK.send("takes", {
+        op: "restore",
+        id
+      });
+    }, 8000);
+  };
+  KK.reloadTakes = () => KK.send("takes", {
+    op: "list"
+  });
 })();

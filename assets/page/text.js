@@ -1,83 +1,205 @@
 /* Around the text: count, lint, sound tags, examples, style chips, the line that says what a mode is for. */
 (() => {
-  const { t, esc, ico, parts, acts, live } = KK;
+  const {
+    t,
+    esc,
+    ico,
+    parts,
+    acts,
+    live
+  } = KK;
 
-  const TOKENS = { "[laughter]": "laughter", "[breath]": "breath", "[sigh]": "sigh", "[cough]": "cough", "[mn]": "mn", "<strong></strong>": "strong" };
-  const SYN = { "[laugh]": "[laughter]", "[laughs]": "[laughter]", "[sighs]": "[sigh]", "[breathe]": "[breath]" };
+  const TOKENS = {
+    "[laughter]": "laughter",
+    "[breath]": "breath",
+    "[sigh]": "sigh",
+    "[cough]": "cough",
+    "[mn]": "mn",
+    "<strong></strong>": "strong"
+  };
+  const SYN = {
+    "[laugh]": "[laughter]",
+    "[laughs]": "[laughter]",
+    "[sighs]": "[sigh]",
+    "[breathe]": "[breath]"
+  };
   const MARK = /\[[a-z][a-z _-]*\]|<\/?(?:strong|laughter)>/gi;
   const known = () => KK.engine().tags || [];
   parts.under = root => {
     const tags = Object.entries(TOKENS).filter(([v]) => known().includes(v) || (v.startsWith("<") && known().includes("<strong>")));
-    root.innerHTML = `<div class="kk kk-under"><div class="kk-chips kk-scroll" role="group" aria-label="${esc(t(tags.length ? "tok.label" : "text.example"))}">${tags.map(([v, k]) => `<button type="button" class="kk-chip kk-flat" data-do="token" data-v="${esc(v)}" title="${esc(v)}">${esc(t("tok." + k))}</button>`).join("")}${[1, 2, 3].map(n => `<button type="button" class="kk-chip kk-flat" data-do="example" data-v="ex.${n}" title="${esc(t("ex." + n))}">${esc(t("ex.n", { n }))}</button>`).join("")}<button type="button" class="kk-chip kk-flat" data-do="cleartext">${esc(t("text.clear"))}</button></div><span class="kk-count kk-num"></span></div><div class="kk kk-warns kk-lint" role="status"></div>`;
+    root.innerHTML =
+      `<div class="kk kk-under"><div class="kk-chips kk-scroll" role="group"
+          aria-label="${esc(t(tags.length ? "tok.label" : "text.example"))}">${tags.map(([v, k]) => `<button type="button"
+          class="kk-chip kk-flat" data-do="token" data-v="${esc(v)}" title="${esc(v)}">${esc(t("tok." + k))}</button>`).join("")}${[1, 2, 3].map(n => `<button type="button" class="kk-chip kk-flat" data-do="example" data-v="ex.${n}" title="${esc(t("ex." + n))}">${esc(t("ex.n", { n }))}</button>`).join("")}<button type="button" class="kk-chip kk-flat" data-do="cleartext">${esc(t("text.clear"))}</button></div><span class="kk-count kk-num"></span></div><div class="kk kk-warns kk-lint" role="status"></div>`;
     KK.when(() => KK.field("kk-text"), count);
   };
-  acts.example = b => { KK.setField("kk-text", t(b.dataset.v)); KK.field("kk-text")?.focus(); };
-  acts.cleartext = () => { KK.setField("kk-text", ""); KK.field("kk-text")?.focus(); };
+  acts.example = b => {
+    KK.setField("kk-text", t(b.dataset.v));
+    KK.field("kk-text")?.focus();
+  };
+  acts.cleartext = () => {
+    KK.setField("kk-text", "");
+    KK.field("kk-text")?.focus();
+  };
   acts.token = b => {
-    const el = KK.field("kk-text"), v = b.dataset.v, a = el.selectionStart, z = el.selectionEnd, wrap = v.startsWith("<");
-    const piece = wrap ? `<strong>${el.value.slice(a, z)}</strong>` : v, at = a + (wrap ? 8 + (z - a) : piece.length);
+    const el = KK.field("kk-text"),
+      v = b.dataset.v,
+      a = el.selectionStart,
+      z = el.selectionEnd,
+      wrap = v.startsWith("<");
+    const piece = wrap ? `<strong>${el.value.slice(a, z)}</strong>` : v,
+      at = a + (wrap ? 8 + (z - a) : piece.length);
     KK.setField("kk-text", el.value.slice(0, a) + piece + el.value.slice(z));
-    el.focus(); el.setSelectionRange(at, at);
+    el.focus();
+    el.setSelectionRange(at, at);
   };
   /* c characters as typed, n sentences, s seconds by the usual rates: 4.6 Han characters or 2.7 words a second */
   KK.measure = text => {
-    const plain = text.replace(MARK, "").trim(), han = (plain.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu) || []).length, words = (plain.replace(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu, " ").match(/[\p{L}\p{N}']+/gu) || []).length;
-    return { c: [...plain].length, n: Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length), s: Math.max(plain ? 1 : 0, Math.round(han / 4.6 + words / 2.7)) };
+    const plain = text.replace(MARK, "").trim(),
+      han = (plain.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu) || []).length,
+      words = (plain.replace(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu, " ").match(
+        /[\p{L}\p{N}']+/gu) || []).length;
+    return {
+      c: [...plain].length,
+      n: Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length),
+      s: Math.max(plain ? 1 : 0, Math.round(han / 4.6 + words / 2.7))
+    };
   };
   let linted = "";
+
   function count() {
-    const out = live.under?.root.querySelector(".kk-count"); if (!out) return;
-    const text = KK.field("kk-text")?.value || "", m = KK.measure(text), over = [...text].length - KK_FACTS.max_text;
-    out.textContent = over > 0 ? t("text.over", { n: over }) : t("text.count", m);
+    const out = live.under?.root.querySelector(".kk-count");
+    if (!out) return;
+    const text = KK.field("kk-text")?.value || "",
+      m = KK.measure(text),
+      over = [...text].length - KK_FACTS.max_text;
+    out.textContent = over > 0 ? t("text.over", {
+      n: over
+    }) : t("text.count", m);
     out.toggleAttribute("data-over", over > 0);
-    const bad = (text.match(MARK) || []).find(x => !known().includes(x) && !(x.startsWith("<") && known().includes("<strong>"))), better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";
+    const bad = (text.match(MARK) || []).find(x => !known().includes(x) && !(x.startsWith("<") && known().includes("<strong>"))),
+      better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";
     const lines = [];
-    if (bad) lines.push(`<div class="kk-warn">${ico("warn")}<span>${esc(t("text.tag.bad", { t: bad }))}</span><button type="button" data-do="retag" data-v="${esc(bad)}" data-i="${esc(better)}">${esc(better ? t("text.tag.fix", { t: better }) : t("text.tag.drop"))}</button></div>`);
+    if (bad) lines.push(
+      `<div class="kk-warn">${ico("warn")}<span>${esc(t("text.tag.bad", { t: bad }))}</span><button type="button"
+          data-do="retag" data-v="${esc(bad)}" data-i="${esc(better)}">${esc(better ? t("text.tag.fix", { t: better }) : t("text.tag.drop"))}</button></div>`
+      );
     if (m.c > 150 && over <= 0) lines.push(`<p class="kk-sub kk-longnote">${esc(t("text.long"))}</p>`);
-    const html = lines.join(""), box = live.under.root.querySelector(".kk-lint");
-    if (html !== linted || !box.firstChild) { box.innerHTML = linted = html; }
+    const html = lines.join(""),
+      box = live.under.root.querySelector(".kk-lint");
+    if (html !== linted || !box.firstChild) {
+      box.innerHTML = linted = html;
+    }
   }
   acts.retag = b => KK.setField("kk-text", KK.field("kk-text").value.replaceAll(b.dataset.v, b.dataset.i));
   ["kk:text", "kk:lang", "kk:engine"].forEach(n => document.addEventListener(n, count));
 
   // ---- style chips --------------------------------------------------------------------------------------------
-  const GROUPS = { dialect: ["sichuan", "yue", "dongbei", "tianjin", "henan", "shaanxi", "shandong", "shanghai", "minnan"], emotion: ["happy", "sad", "angry", "calm", "surprise", "fear"], pace: ["gentle", "whisper", "fast", "slow", "news", "story"] };
-  const LETTER = { dialect: "d", emotion: "e", pace: "p" };
+  const GROUPS = {
+    dialect: ["sichuan", "yue", "dongbei", "tianjin", "henan", "shaanxi", "shandong", "shanghai", "minnan"],
+    emotion: ["happy", "sad", "angry", "calm", "surprise", "fear"],
+    pace: ["gentle", "whisper", "fast", "slow", "news", "story"]
+  };
+  const LETTER = {
+    dialect: "d",
+    emotion: "e",
+    pace: "p"
+  };
   /* What shows that a dialect's own wording is already there; other dialects are not judged. */
-  const WORDING = { yue: /[嘅咗喺唔冇佢哋嚟啲咁]/, sichuan: /啥子|咋个|巴适|晓得|要得|格老子|安逸|莫得/, dongbei: /整|咋|嘎哈|贼|啥|埋汰|杠杠/, shanghai: /侬|阿拉|伐|额|辰光/ };
-  const picked = { dialect: "", emotion: "", pace: "" };
-  let before = "zero_shot", wrote = "";
-  const can = k => { const s = KK.engine().styles; return !s?.length || s.includes(k); };
+  const WORDING = {
+    yue: /[嘅咗喺唔冇佢哋嚟啲咁]/,
+    sichuan: /啥子|咋个|巴适|晓得|要得|格老子|安逸|莫得/,
+    dongbei: /整|咋|嘎哈|贼|啥|埋汰|杠杠/,
+    shanghai: /侬|阿拉|伐|额|辰光/
+  };
+  const picked = {
+    dialect: "",
+    emotion: "",
+    pace: ""
+  };
+  let before = "zero_shot",
+    wrote = "";
+  const can = k => {
+    const s = KK.engine().styles;
+    return !s?.length || s.includes(k);
+  };
   parts.style = root => {
     const trial = KK.engine().trial_styles || [];
-    const chip = (g, k) => { const ok = can(k), try_ = trial.includes(k), why = ok ? (try_ ? t("style.trial") : "") : t("style.cannot");
-      return `<button type="button" class="kk-chip" data-do="style" data-g="${g}" data-v="${k}" aria-pressed="${picked[g] === k}"${ok ? "" : " disabled"}${why ? ` title="${esc(why)}"` : ""}>${esc(t(`${LETTER[g]}.${k}`))}${try_ ? '<span class="kk-trial"></span>' : ""}${why ? `<span class="kk-vh">（${esc(why)}）</span>` : ""}</button>`; };
-    const mandarin = picked.dialect && WORDING[picked.dialect] && /\p{Script=Han}/u.test(KK.field("kk-text")?.value || "") && !WORDING[picked.dialect].test(KK.field("kk-text").value);
-    root.innerHTML = `<div class="kk kk-style"><div class="kk-note"><h3>${esc(t("style.title"))} <span>　${esc(t("style.opt"))}</span></h3>${Object.values(picked).some(Boolean) ? `<button type="button" class="kk-link" data-do="nostyle">${esc(t("style.clear"))}</button>` : ""}</div>` +
-      Object.entries(GROUPS).map(([g, list]) => `<span id="kk-g-${g}">${esc(t("style." + g))}</span><div class="kk-chips kk-scroll" role="group" aria-labelledby="kk-g-${g}">${list.map(k => chip(g, k)).join("")}</div>`).join("") +
-      (mandarin ? `<p class="kk-inline kk-wide" data-tone="warn" role="status">${esc(t("style.mandarin", { d: t("d." + picked.dialect) }))}</p>` : "") +
+    const chip = (g, k) => {
+      const ok = can(k),
+        try_ = trial.includes(k),
+        why = ok ? (try_ ? t("style.trial") : "") : t("style.cannot");
+      return `<button type="button" class="kk-chip" data-do="style" data-g="${g}" data-v="${k}"
+          aria-pressed="${picked[g] === k}"${ok ? "" : " disabled"}${why ? ` title="${esc(why)}"` : ""}>${esc(t(`${LETTER[g]}.${k}`))}${try_ ? '<span class="kk-trial"></span>' : ""}${why ? `<span class="kk-vh">（${esc(why)}）</span>` : ""}</button>`;
+    };
+    const mandarin = picked.dialect && WORDING[picked.dialect] && /\p{Script=Han}/u.test(KK.field("kk-text")?.value || "") && !
+      WORDING[picked.dialect].test(KK.field("kk-text").value);
+    root.innerHTML =
+      `<div class="kk kk-style"><div
+          class="kk-note"><h3>${esc(t("style.title"))} <span>　${esc(t("style.opt"))}</span></h3>${Object.values(picked).some(Boolean) ? `<button type="button" class="kk-link" data-do="nostyle">${esc(t("style.clear"))}</button>` : ""}</div>` +
+      Object.entries(GROUPS).map(([g, list]) =>
+        `<span id="kk-g-${g}">${esc(t("style." + g))}</span><div class="kk-chips kk-scroll" role="group"
+            aria-labelledby="kk-g-${g}">${list.map(k => chip(g, k)).join("")}</div>`
+        ).join("") +
+      (mandarin ?
+        `<p class="kk-inline kk-wide" data-tone="warn" role="status">${esc(t("style.mandarin", { d: t("d." + picked.dialect) }))}</p>` :
+        "") +
       (KK.engine().basic ? `<p class="kk-sub kk-wide">${esc(t("style.basic"))}</p>` : "") + "</div>";
   };
   acts.style = b => {
-    const { g, v } = b.dataset; picked[g] = picked[g] === v ? "" : v;
+    const {
+      g,
+      v
+    } = b.dataset;
+    picked[g] = picked[g] === v ? "" : v;
     if (KK.mode() !== "instruct") before = KK.mode();
     write();
     KK.setMode(Object.values(picked).some(Boolean) ? "instruct" : before);
     KK.draw("style");
   };
+
   function write() {
-    const list = [picked.dialect && t("i.dialect", { d: t("d." + picked.dialect) }), picked.emotion && t("i." + picked.emotion), picked.pace && t("i." + picked.pace)].filter(Boolean);
-    KK.setField("kk-instruct", wrote = list.length ? t("i.say", { w: list.join(KK.lang === "zh" ? "、" : ", ") }) : "");
+    const list = [picked.dialect && t("i.dialect", {
+      d: t("d." + picked.dialect)
+    }), picked.emotion && t("i." + picked.emotion), picked.pace && t("i." + picked.pace)].filter(Boolean);
+    KK.setField("kk-instruct", wrote = list.length ? t("i.say", {
+      w: list.join(KK.lang === "zh" ? "、" : ", ")
+    }) : "");
   }
-  const unpick = () => { Object.keys(picked).forEach(k => { picked[k] = ""; }); };
-  acts.nostyle = () => { unpick(); write(); KK.setMode(before); KK.draw("style"); };
-  KK.unstyle = () => { if (Object.values(picked).some(Boolean)) { unpick(); wrote = ""; KK.draw("style"); } };
-  document.addEventListener("kk:lang", () => { if (wrote && KK.field("kk-instruct")?.value === wrote) write(); });   // our own sentence follows the language; the visitor's stays
-  document.addEventListener("input", e => {                                  // typing an instruction means that mode; the chips no longer speak for it
+  const unpick = () => {
+    Object.keys(picked).forEach(k => {
+      picked[k] = "";
+    });
+  };
+  acts.nostyle = () => {
+    unpick();
+    write();
+    KK.setMode(before);
+    KK.draw("style");
+  };
+  KK.unstyle = () => {
+    if (Object.values(picked).some(Boolean)) {
+      unpick();
+      wrote = "";
+      KK.draw("style");
+    }
+  };
+  document.addEventListener("kk:lang", () => {
+    if (wrote && KK.field("kk-instruct")?.value === wrote) write();
+  }); // our own sentence follows the language; the visitor's stays
+  document.addEventListener("input", e => { // typing an instruction means that mode; the chips no longer speak for it
     if (!e.isTrusted || !e.target.closest?.("#kk-instruct")) return;
     KK.unstyle();
-    if (e.target.value && KK.mode() !== "instruct") { before = KK.mode(); KK.setMode("instruct"); }
+    if (e.target.value && KK.mode() !== "instruct") {
+      before = KK.mode();
+      KK.setMode("instruct");
+    }
   });
 
-  parts.modehint = root => { KK.when(() => document.querySelector("#kk-mode input"), () => { root.innerHTML = `<h2 class="kk kk-vh">${esc(t("text.title"))}</h2><p class="kk kk-modehint">${esc(t(`mode.${KK.mode()}.d`))}</p>`; }); };
+  parts.modehint = root => {
+    KK.when(() => document.querySelector("#kk-mode input"), () => {
+      root.innerHTML =
+        `<h2 class="kk kk-vh">${esc(t("text.title"))}</h2><p class="kk kk-modehint">${esc(t(`mode.${KK.mode()}.d`))}</p>`;
+    });
+  };
 })();

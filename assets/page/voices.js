@@ -1,54 +1,174 @@
 /* Saved and included voices: the picker in the voice card and the grid of the library. One list, drawn twice. */
 (() => {
-  const { t, said, esc, ico, parts, acts, live } = KK;
-  let query = { picker: "", voices: "" };
-  const ui = { edit: "", ask: "" };                                            // voice being renamed, voice whose deletion is asked about
-  const match = (v, q) => !q || [v.name, v.name_zh, v.language, v.transcript].some(s => (s || "").toLowerCase().includes(q.toLowerCase()));
-  const tongue = l => { try { return new Intl.DisplayNames([KK.lang === "zh" ? "zh-CN" : "en"], { type: "language" }).of(l); } catch { return l; } };
-  const line = v => [v.language && tongue(v.language), t("vo.sec", { d: (+v.duration_s).toFixed(1) })].filter(Boolean).join(" · ");
+  const {
+    t,
+    said,
+    esc,
+    ico,
+    parts,
+    acts,
+    live
+  } = KK;
+  let query = {
+    picker: "",
+    voices: ""
+  };
+  const ui = {
+    edit: "",
+    ask: ""
+  }; // voice being renamed, voice whose deletion is asked about
+  const match = (v, q) => !q || [v.name, v.name_zh, v.language, v.transcript].some(s => (s || "").toLowerCase().includes(q
+    .toLowerCase()));
+  const tongue = l => {
+    try {
+      return new Intl.DisplayNames([KK.lang === "zh" ? "zh-CN" : "en"], {
+        type: "language"
+      }).of(l);
+    } catch {
+      return l;
+    }
+  };
+  const line = v => [v.language && tongue(v.language), t("vo.sec", {
+    d: (+v.duration_s).toFixed(1)
+  })].filter(Boolean).join(" · ");
   const tag = v => `<span class="kk-tag">${esc(t(v.starter ? "vo.starter" : "vo.mine"))}</span>`;
-  const playb = v => `<button type="button" class="kk-iconb" data-do="playvoice" data-id="${esc(v.id)}" aria-label="${esc(t("bar.play") + " " + KK.voiceName(v))}">${ico(KK.sounding(v.id, "voice") ? "pause" : "play")}</button>`;
-  const search = (where, n) => (n > 5 || query[where] ? `<label class="kk-search">${ico("search", 16)}<input type="search" data-search="${where}" id="kk-search-${where}" value="${esc(query[where])}" placeholder="${esc(t("vo.search"))}" aria-label="${esc(t("vo.search"))}"></label>` : "");
+  const playb = v =>
+    `<button type="button" class="kk-iconb" data-do="playvoice" data-id="${esc(v.id)}"
+        aria-label="${esc(t("bar.play") + " " + KK.voiceName(v))}">${ico(KK.sounding(v.id, "voice") ? "pause" : "play")}</button>`;
+  const search = (where, n) => (n > 5 || query[where] ?
+    `<label class="kk-search">${ico("search", 16)}<input type="search" data-search="${where}" id="kk-search-${where}"
+        value="${esc(query[where])}" placeholder="${esc(t("vo.search"))}" aria-label="${esc(t("vo.search"))}"></label>` :
+    "");
   const none = q => `<p class="kk-empty">${esc(q ? t("vo.none", { q }) : t("vo.empty"))}</p>`;
 
   parts.picker = (root, data) => {
-    if (data?.fault) { KK.toast(said(data.fault)); live.picker.data = live.picker.last || []; }
+    if (data?.fault) {
+      KK.toast(said(data.fault));
+      live.picker.data = live.picker.last || [];
+    }
     live.picker.last = live.picker.data;
-    if (data?.saved) { live.picker.data = live.picker.last = data.list; saved(data.saved); return; }
-    const preset = KK.mode() === "preset", all = KK.voices().filter(v => !preset || v.starter), list = all.filter(v => match(v, query.picker)), now = preset || KK.source() === "saved" ? KK.voiceId() : null;
+    if (data?.saved) {
+      live.picker.data = live.picker.last = data.list;
+      saved(data.saved);
+      return;
+    }
+    const preset = KK.mode() === "preset",
+      all = KK.voices().filter(v => !preset || v.starter),
+      list = all.filter(v => match(v, query.picker)),
+      now = preset || KK.source() === "saved" ? KK.voiceId() : null;
     const at = Math.max(0, list.findIndex(v => v.id === now));
-    root.innerHTML = `<div class="kk kk-picker">${search("picker", all.length)}${list.length ? `<div class="kk-picklist" role="radiogroup" aria-label="${esc(t(preset ? "mode.preset" : "voice.saved"))}">${list.map((v, i) => `<div class="kk-pickrow"><button type="button" role="radio" class="kk-pick" aria-checked="${v.id === now}" tabindex="${i === at ? 0 : -1}" data-do="use" data-id="${esc(v.id)}"><span class="kk-face" aria-hidden="true">${esc(KK.voiceName(v)[0])}</span><span><b>${esc(KK.voiceName(v))}</b>${tag(v)}<small class="kk-num">${esc(line(v))}</small></span></button>${playb(v)}</div>`).join("")}</div>` : none(query.picker)}</div>`;
+    root.innerHTML =
+      `<div class="kk kk-picker">${search("picker", all.length)}${list.length ? `<div class="kk-picklist" role="radiogroup"
+          aria-label="${esc(t(preset ? "mode.preset" : "voice.saved"))}">${list.map((v, i) => `<div class="kk-pickrow"><button
+          type="button" role="radio" class="kk-pick" aria-checked="${v.id === now}" tabindex="${i === at ? 0 : -1}" data-do="use" data-id="${esc(v.id)}"><span class="kk-face" aria-hidden="true">${esc(KK.voiceName(v)[0])}</span><span><b>${esc(KK.voiceName(v))}</b>${tag(v)}<small class="kk-num">${esc(line(v))}</small></span></button>${playb(v)}</div>`).join("")}</div>` : none(query.picker)}</div>`;
     document.documentElement.toggleAttribute("data-nostarters", !KK.voices().some(v => v.starter));
     ["voices", "title_voice", "health"].forEach(n => live[n] && n !== "picker" && KK.draw(n));
   };
   /* A clip became a voice: it is chosen in Saved voices, and the line under the form says so. */
   function saved(id) {
-    KK.pick.saved = id; KK.store.set("voice", id);
-    live.need.data = { key: "save.done", tone: "ok" }; KK.draw("need");
+    KK.pick.saved = id;
+    KK.store.set("voice", id);
+    live.need.data = {
+      key: "save.done",
+      tone: "ok"
+    };
+    KK.draw("need");
     KK.setField("kk-savename", "");
-    KK.draw("picker"); KK.choose("kk-source", "saved");
+    KK.draw("picker");
+    KK.choose("kk-source", "saved");
   }
-  acts.use = b => { KK.useVoice(b.dataset.id); if (b.closest("#kk-library")) { if (KK.mode() === "preset" && !KK.voices().find(v => v.id === b.dataset.id)?.starter) KK.setMode("zero_shot"); if (KK.mode() !== "preset") { KK.pick.saved = b.dataset.id; KK.store.set("voice", b.dataset.id); KK.choose("kk-source", "saved"); } KK.tab("speak"); KK.draw("picker"); } };
+  acts.use = b => {
+    KK.useVoice(b.dataset.id);
+    if (b.closest("#kk-library")) {
+      if (KK.mode() === "preset" && !KK.voices().find(v => v.id === b.dataset.id)?.starter) KK.setMode("zero_shot");
+      if (KK.mode() !== "preset") {
+        KK.pick.saved = b.dataset.id;
+        KK.store.set("voice", b.dataset.id);
+        KK.choose("kk-source", "saved");
+      }
+      KK.tab("speak");
+      KK.draw("picker");
+    }
+  };
   acts.playvoice = b => KK.playVoice(b.dataset.id);
 
   parts.voices = root => {
-    const all = KK.voices(), list = all.filter(v => match(v, query.voices));
-    root.innerHTML = `<div class="kk"><div class="kk-secthead"><div><h2 class="kk-h2">${esc(t("vo.title"))}</h2><p class="kk-sub">${esc(t("vo.sub"))}</p></div><button type="button" class="kk-b2" data-do="import">${ico("up", 16)}${esc(t("vo.import"))}</button></div>${search("voices", all.length)}
+    const all = KK.voices(),
+      list = all.filter(v => match(v, query.voices));
+    root.innerHTML = `<div class="kk"><div class="kk-secthead"><div><h2 class="kk-h2">${esc(t("vo.title"))}</h2><p
+        class="kk-sub">${esc(t("vo.sub"))}</p></div><button type="button" class="kk-b2"
+        data-do="import">${ico("up", 16)}${esc(t("vo.import"))}</button></div>${search("voices", all.length)}
       ${all.some(v => !v.starter) || query.voices ? "" : `<p class="kk-sub kk-vonone">${esc(t("vo.empty"))}</p>`}
       ${list.length ? `<ul class="kk-grid">${list.map(card).join("")}</ul>` : none(query.voices)}</div>`;
   };
+
   function card(v) {
-    const name = KK.voiceName(v), mine = !v.starter, id = esc(v.id);
-    if (ui.ask === v.id) return `<li class="kk-voice"><p class="kk-ask" role="alert">${esc(t("vo.del.ask", { n: name }))}</p><div class="kk-row"><button type="button" class="kk-b2 kk-danger" data-do="dropvoice" data-id="${id}">${esc(t("vo.del"))}</button><button type="button" class="kk-b2" data-do="keepvoice" data-id="${id}">${esc(t("vo.keep"))}</button></div></li>`;
-    const head = ui.edit === v.id ? `<form data-rename="${id}"><input type="text" id="kk-rename" maxlength="60" value="${esc(v.name)}" aria-label="${esc(t("vo.newname"))}"><button type="submit" class="kk-b2">${esc(t("vo.ok"))}</button></form>` : `<h3>${esc(name)} ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
+    const name = KK.voiceName(v),
+      mine = !v.starter,
+      id = esc(v.id);
+    if (ui.ask === v.id)
+    return `<li class="kk-voice"><p class="kk-ask" role="alert">${esc(t("vo.del.ask", { n: name }))}</p><div
+        class="kk-row"><button type="button" class="kk-b2 kk-danger" data-do="dropvoice"
+        data-id="${id}">${esc(t("vo.del"))}</button><button type="button" class="kk-b2" data-do="keepvoice"
+        data-id="${id}">${esc(t("vo.keep"))}</button></div></li>`;
+    const head = ui.edit === v.id ?
+      `<form data-rename="${id}"><input type="text" id="kk-rename" maxlength="60" value="${esc(v.name)}"
+          aria-label="${esc(t("vo.newname"))}"><button type="submit" class="kk-b2">${esc(t("vo.ok"))}</button></form>` :
+      `<h3>${esc(name)} ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
     const use = KK.voiceId() === v.id;
-    return `<li class="kk-voice"><span class="kk-face" aria-hidden="true">${esc(name[0])}</span><div>${head}</div><div class="kk-row"><button type="button" class="kk-b2" data-do="use" data-id="${id}" aria-label="${esc(t("vo.use") + " " + name)}">${esc(t(use ? "vo.chosen" : "vo.use"))}</button>${playb(v)}<a class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(v.id)}/sample" download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>${mine ? `<button type="button" class="kk-iconb" data-do="editvoice" data-id="${id}" aria-label="${esc(t("vo.rename") + " " + name)}">${ico("pen")}</button><button type="button" class="kk-iconb" data-do="askvoice" data-id="${id}" aria-label="${esc(t("vo.del") + " " + name)}">${ico("bin")}</button>` : ""}</div></li>`;
+    return `<li class="kk-voice"><span class="kk-face" aria-hidden="true">${esc(name[0])}</span><div>${head}</div><div
+        class="kk-row"><button type="button" class="kk-b2" data-do="use" data-id="${id}"
+        aria-label="${esc(t("vo.use") + " " + name)}">${esc(t(use ? "vo.chosen" : "vo.use"))}</button>${playb(v)}<a
+        class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(v.id)}/sample" download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>${mine ? `<button type="button" class="kk-iconb" data-do="editvoice" data-id="${id}" aria-label="${esc(t("vo.rename") + " " + name)}">${ico("pen")}</button><button type="button" class="kk-iconb" data-do="askvoice" data-id="${id}" aria-label="${esc(t("vo.del") + " " + name)}">${ico("bin")}</button>` : ""}</div></li>`;
   }
-  const redraw = focus => { KK.draw("voices"); if (focus) live.voices.root.querySelector(focus)?.focus(); };
-  acts.editvoice = b => { ui.edit = ui.edit === b.dataset.id ? "" : b.dataset.id; ui.ask = ""; redraw("#kk-rename"); };
-  acts.askvoice = b => { ui.ask = b.dataset.id; ui.edit = ""; redraw("[data-do=keepvoice]"); };
-  acts.keepvoice = b => { ui.ask = ""; redraw(`[data-do=askvoice][data-id="${CSS.escape(b.dataset.id)}"]`); };
-  acts.dropvoice = b => { ui.ask = ""; KK.send("picker", { op: "delete", id: b.dataset.id }); redraw("[data-do=import]"); };
-  document.addEventListener("submit", e => { const f = e.target.closest?.("[data-rename]"); if (!f) return; e.preventDefault(); const name = f.querySelector("input").value.trim(), id = f.dataset.rename; ui.edit = ""; if (name) KK.send("picker", { op: "rename", id, name }); redraw(`[data-do=editvoice][data-id="${CSS.escape(id)}"]`); });
-  document.addEventListener("input", e => { const s = e.target.dataset?.search; if (!s) return; query[s] = e.target.value; const at = e.target.selectionStart; KK.draw(s); const el = document.getElementById("kk-search-" + s); el?.focus(); el?.setSelectionRange(at, at); });
+  const redraw = focus => {
+    KK.draw("voices");
+    if (focus) live.voices.root.querySelector(focus)?.focus();
+  };
+  acts.editvoice = b => {
+    ui.edit = ui.edit === b.dataset.id ? "" : b.dataset.id;
+    ui.ask = "";
+    redraw("#kk-rename");
+  };
+  acts.askvoice = b => {
+    ui.ask = b.dataset.id;
+    ui.edit = "";
+    redraw("[data-do=keepvoice]");
+  };
+  acts.keepvoice = b => {
+    ui.ask = "";
+    redraw(`[data-do=askvoice][data-id="${CSS.escape(b.dataset.id)}"]`);
+  };
+  acts.dropvoice = b => {
+    ui.ask = "";
+    KK.send("picker", {
+      op: "delete",
+      id: b.dataset.id
+    });
+    redraw("[data-do=import]");
+  };
+  document.addEventListener("submit", e => {
+    const f = e.target.closest?.("[data-rename]");
+    if (!f) return;
+    e.preventDefault();
+    const name = f.querySelector("input").value.trim(),
+      id = f.dataset.rename;
+    ui.edit = "";
+    if (name) KK.send("picker", {
+      op: "rename",
+      id,
+      name
+    });
+    redraw(`[data-do=editvoice][data-id="${CSS.escape(id)}"]`);
+  });
+  document.addEventListener("input", e => {
+    const s = e.target.dataset?.search;
+    if (!s) return;
+    query[s] = e.target.value;
+    const at = e.target.selectionStart;
+    KK.draw(s);
+    const el = document.getElementById("kk-search-" + s);
+    el?.focus();
+    el?.setSelectionRange(at, at);
+  });
 })();

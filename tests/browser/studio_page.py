@@ -26,7 +26,9 @@ class StudioPage:
 
     def __init__(self, chrome, url: str, lang: str = "zh", theme: str = "light", size: str = "wide", query: str = "", **context):
         w, h = SIZES[size]
-        self.context = chrome.new_context(viewport={"width": w, "height": h}, has_touch=size == "phone", **{"permissions": ["microphone"], **context})
+        self.context = chrome.new_context(
+            viewport={"width": w, "height": h}, has_touch=size == "phone", **{"permissions": ["microphone"], **context}
+        )
         self.page, self.url = self.context.new_page(), url
         self.page.set_default_timeout(20000)
         self.errors: list[str] = []
@@ -85,8 +87,11 @@ class StudioPage:
         """axe-core, all rules of WCAG 2.0-2.2 A and AA and best practice. Gradio's loading cover is waited out first."""
         if not self.js("!!window.axe"):
             self.page.evaluate(AXE)
-        found = self.js("""rules => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(r =>
-            r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " + (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / ")))""", RULES)
+        found = self.js(
+            """rules => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(r =>
+            r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " + (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / ")))""",
+            RULES,
+        )
         return found
 
 

@@ -25,7 +25,9 @@ def test_a_press_changes_the_bar_within_its_own_task(chrome, studio):
             go.click(); return new Promise(r => { let tasks = 0; const look = () => bar.dataset.state === "requesting" || KK.player.busy() ? r(tasks) : tasks++ < 20 ? queueMicrotask(look) : setTimeout(look); look(); }); }""")
         assert said <= 20, "the event reached the player without leaving the browser's own turn"
         p.until("playing")
-        assert p.js("""() => { document.querySelector("[data-do=go]").click(); return [document.querySelector(".kk-bar").dataset.state, document.querySelector("[data-do=go]").dataset.kind]; }""") == ["cancelled", "go"]
+        assert p.js(
+            """() => { document.querySelector("[data-do=go]").click(); return [document.querySelector(".kk-bar").dataset.state, document.querySelector("[data-do=go]").dataset.kind]; }"""
+        ) == ["cancelled", "go"]
 
 
 def test_typing_into_a_long_text_while_a_stream_plays_redraws_little(chrome, studio):
@@ -52,11 +54,14 @@ def walk(p: StudioPage, want: str, most: int = 90) -> None:
     """Tab until `want` has the focus; at each stop the focus must be seen and not lie under the bars."""
     for _ in range(most):
         p.page.keyboard.press("Tab")
-        told = p.js("""want => { const e = document.activeElement; if (!e || e === document.body) return null;
+        told = p.js(
+            """want => { const e = document.activeElement; if (!e || e === document.body) return null;
             const box = (e.closest("label") || e).getBoundingClientRect(), css = getComputedStyle(e), bars = !e.closest("#kk-player, #kk-head, [role=tablist], #kk-toast");
             const shown = css.outlineStyle !== "none" || css.boxShadow !== "none" || !!e.closest("label, .wrap, button, [class*=wrap]");
             const bottom = document.querySelector("#kk-player").getBoundingClientRect().top, top = document.querySelector("#kk-head").getBoundingClientRect().bottom;
-            return {hit: e.matches(want), shown, under: bars && box.height < 300 && (box.top >= bottom || box.bottom <= top), name: e.outerHTML.slice(0, 90)}; }""", want)
+            return {hit: e.matches(want), shown, under: bars && box.height < 300 && (box.top >= bottom || box.bottom <= top), name: e.outerHTML.slice(0, 90)}; }""",
+            want,
+        )
         if told is None:
             continue
         assert told["shown"], told["name"]
@@ -122,5 +127,7 @@ def test_shortcuts_and_their_switch(chrome, studio):
         p.page.reload()
         p.page.wait_for_function("document.documentElement.dataset.kk === 'ready'")
         p.page.click("[role=tab][data-tab-id=settings]")
-        p.page.wait_for_function("document.querySelector('#kk-set-keep input[value=\"1\"]')?.getAttribute('aria-checked') === 'true' || KK.chosen('kk-set-keep') === '1'")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-set-keep input[value=\"1\"]')?.getAttribute('aria-checked') === 'true' || KK.chosen('kk-set-keep') === '1'"
+        )
         assert not p.page.is_checked("#kk-set-keys input")

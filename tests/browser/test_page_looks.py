@@ -17,7 +17,9 @@ def chrome():
         yield b
 
 
-@pytest.mark.parametrize(("lang", "theme", "size"), [("zh", "light", "wide"), ("en", "dark", "wide"), ("zh", "dark", "phone"), ("en", "light", "tablet")])
+@pytest.mark.parametrize(
+    ("lang", "theme", "size"), [("zh", "light", "wide"), ("en", "dark", "wide"), ("zh", "dark", "phone"), ("en", "light", "tablet")]
+)
 def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
     """P1, and P3 and P9 on the way: what shifted while the page came up, and which hosts were asked."""
     found = {}
@@ -95,7 +97,9 @@ def test_python_updates_leave_canvas_focus_and_sound_alone(chrome, studio):
 
 
 # names that are the same in both languages
-SAME = re.compile(r"开口|中文|^中$|中，中文|Kaikou|EN, English|English|RTF|LUFS|fake|WAV|Ctrl|Esc|Space|^[RD/?]$|SNR|CosyVoice2|MB|kHz|dB|rtf=|seconds=|zip|AI")
+SAME = re.compile(
+    r"开口|中文|^中$|中，中文|Kaikou|EN, English|English|RTF|LUFS|fake|WAV|Ctrl|Esc|Space|^[RD/?]$|SNR|CosyVoice2|MB|kHz|dB|rtf=|seconds=|zip|AI"
+)
 SEEN = """() => { const out = new Set(), seen = e => e.checkVisibility?.({visibilityProperty: true}) ?? true;
   const walk = document.createTreeWalker(document.querySelector("#kk-app"), NodeFilter.SHOW_TEXT);
   for (let n; (n = walk.nextNode());) { const e = n.parentElement; if (n.data.trim() && !e.closest("textarea, script, style, .kk-take p, .kk-take .kk-meta, .mic-select") && seen(e)) out.add(n.data.trim()); }
@@ -105,6 +109,7 @@ SEEN = """() => { const out = new Set(), seen = e => e.checkVisibility?.({visibi
 
 def strangers(page: StudioPage, lang: str) -> list[str]:
     """Words on the screen, seen or spoken, that belong to the other language."""
+
     def is_strange(s: str) -> bool:
         rest = SAME.sub("", s)
         return bool(re.search(r"[\u4e00-\u9fff]", rest)) if lang == "en" else bool(re.search(r"[A-Za-z]{3,}", rest))
@@ -129,7 +134,12 @@ def test_language_and_theme_switch_in_mid_stream(chrome, studio, first, then):
         p.page.click("[data-do=theme]")
         p.page.wait_for_function("l => document.documentElement.lang.startsWith(l)", arg=then)
         p.page.wait_for_timeout(600)
-        assert p.js("[KK.player.state, KK.player.job, KK.field('kk-text').value, KK.player.counters.underruns]") == ["playing", job, text, 0]
+        assert p.js("[KK.player.state, KK.player.job, KK.field('kk-text').value, KK.player.counters.underruns]") == [
+            "playing",
+            job,
+            text,
+            0,
+        ]
         p.page.fill("#kk-text textarea", "1. 2. 3.")
         p.page.fill("#kk-instruct textarea, #kk-instruct input", "")
         p.js("KK.player.stop()")
@@ -152,7 +162,9 @@ def test_small_large_still_and_forced(chrome, studio):
         assert p.js("document.documentElement.scrollWidth") <= 320
         p.js("document.documentElement.style.fontSize = '200%'")
         assert p.js("document.documentElement.scrollWidth") <= 320
-        cut = p.js("""() => [...document.querySelectorAll("#kk-app button, #kk-app h2, #kk-app label")].filter(e => e.checkVisibility() && !e.closest(".kk-scroll") && e.getBoundingClientRect().right > 322).map(e => e.className + e.innerText)""")
+        cut = p.js(
+            """() => [...document.querySelectorAll("#kk-app button, #kk-app h2, #kk-app label")].filter(e => e.checkVisibility() && !e.closest(".kk-scroll") && e.getBoundingClientRect().right > 322).map(e => e.className + e.innerText)"""
+        )
         assert cut == []
         p.page.click("#kk-style [data-v=happy]")
         assert p.js("getComputedStyle(document.querySelector('#kk-style [data-v=happy]')).outlineStyle") == "solid"
@@ -162,7 +174,20 @@ def test_small_large_still_and_forced(chrome, studio):
 def test_gradio_still_has_what_the_page_leans_on(chrome, studio):
     """P13: else this release of Gradio is not taken."""
     with StudioPage(chrome, studio.url, "en") as p:
-        assert p.js("""(async () => typeof (await import(performance.getEntriesByType("resource").map(e => e.name).find(n => /\\/core-[\\w-]+\\.js$/.test(n)))).changeLocale)()""") == "function"
+        assert (
+            p.js(
+                """(async () => typeof (await import(performance.getEntriesByType("resource").map(e => e.name).find(n => /\\/core-[\\w-]+\\.js$/.test(n)))).changeLocale)()"""
+            )
+            == "function"
+        )
         p.clip_in()
-        for hook in ("[role=tab][data-tab-id=speak]", "fieldset.block", "[data-testid=block-info]", "audio.standard-player", "#kk-ref .source-selection button", "#kk-mode input[aria-checked=true]", "#kk-ref .icon-button-wrapper button"):
+        for hook in (
+            "[role=tab][data-tab-id=speak]",
+            "fieldset.block",
+            "[data-testid=block-info]",
+            "audio.standard-player",
+            "#kk-ref .source-selection button",
+            "#kk-mode input[aria-checked=true]",
+            "#kk-ref .icon-button-wrapper button",
+        ):
             assert p.js("q => !!document.querySelector(q)", hook), hook

@@ -125,10 +125,14 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         row.locator("button").click()
         p.page.wait_for_function("s => KK.draft().end_s === s", arg=before["end_s"])
         p.page.click("[data-do=fix][data-code=noisy]")
-        p.page.wait_for_function("KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'")
+        p.page.wait_for_function(
+            "KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'"
+        )
         assert p.js("KK.draft().clean") == 0, "listening decides nothing"
         p.page.click("[data-do=ab][data-v=a]")
-        p.page.wait_for_function("document.querySelector('[data-do=ab][data-v=a]').getAttribute('aria-checked') === 'true' && KK.listen.playing")
+        p.page.wait_for_function(
+            "document.querySelector('[data-do=ab][data-v=a]').getAttribute('aria-checked') === 'true' && KK.listen.playing"
+        )
         before = p.js("KK.draft().id")
         p.page.check("#kk-useclean")
         p.page.wait_for_function("id => KK.draft().id !== id && KK.draft().clean > 0", arg=before)

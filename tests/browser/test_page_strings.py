@@ -28,7 +28,9 @@ def test_both_languages_say_the_same_things():
 
 
 def test_every_used_key_is_there():
-    used = set(re.findall(r"""(?:\bt|\bT|toast\(t|say)\(\s*["']([a-z]+(?:\.\w+)+)["']""", CODE)) | set(re.findall(r'data-(?:t|a|tip)="([a-z]+(?:\.\w+)+)"', CODE))
+    used = set(re.findall(r"""(?:\bt|\bT|toast\(t|say)\(\s*["']([a-z]+(?:\.\w+)+)["']""", CODE)) | set(
+        re.findall(r'data-(?:t|a|tip)="([a-z]+(?:\.\w+)+)"', CODE)
+    )
     assert used and not used - TABLES["zh"].keys()
 
 
@@ -42,7 +44,7 @@ def test_every_key_is_used():
 @pytest.mark.parametrize("prefix", ["w."])
 def test_every_warning_brings_its_cure(prefix):
     codes = {k.split(".")[1] for k in TABLES["zh"] if k.startswith(prefix) and k != "w.undo"}
-    health = (ROOT / "assets" / "page" / "health.js").read_text("utf-8")
+    health = (ROOT / "assets" / "page" / "cures.js").read_text("utf-8")
     for code in codes:
         assert f"w.{code}.fix" in TABLES["zh"], code
         assert re.search(rf"\b{code}: ", health), f"no cure for {code}"
@@ -69,7 +71,7 @@ def tokens(dark: bool) -> dict[str, str]:
 
 
 def luminance(colour: str) -> float:
-    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     r, g, b = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
@@ -79,9 +81,33 @@ def contrast(a: str, b: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-WORDS = [("text", "bg"), ("text", "surface"), ("text", "well"), ("text-2", "surface"), ("text-2", "bg"), ("text-2", "well"), ("text-3", "field"), ("on-accent", "accent"), ("on-accent", "accent-hover"),
-         ("accent-text", "accent-soft"), ("accent-text", "surface"), ("accent-text", "bg"), ("warn", "warn-soft"), ("warn", "surface"), ("bad", "bad-soft"), ("bad", "surface"), ("surface", "text")]
-EDGES = [("line-control", "bg"), ("line-control", "surface"), ("accent", "surface"), ("accent", "bg"), ("warn-mark", "surface"), ("bad-mark", "surface")]
+WORDS = [
+    ("text", "bg"),
+    ("text", "surface"),
+    ("text", "well"),
+    ("text-2", "surface"),
+    ("text-2", "bg"),
+    ("text-2", "well"),
+    ("text-3", "field"),
+    ("on-accent", "accent"),
+    ("on-accent", "accent-hover"),
+    ("accent-text", "accent-soft"),
+    ("accent-text", "surface"),
+    ("accent-text", "bg"),
+    ("warn", "warn-soft"),
+    ("warn", "surface"),
+    ("bad", "bad-soft"),
+    ("bad", "surface"),
+    ("surface", "text"),
+]
+EDGES = [
+    ("line-control", "bg"),
+    ("line-control", "surface"),
+    ("accent", "surface"),
+    ("accent", "bg"),
+    ("warn-mark", "surface"),
+    ("bad-mark", "surface"),
+]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -13,7 +13,7 @@ from .parts import as_json, part
 from .strings import LANGUAGES, i18n, table
 from .theme import theme
 
-SCRIPTS = ("kaikou", "look", "header", "form", "health", "clip", "text", "takes", "voices")
+SCRIPTS = ("kaikou", "look", "header", "form", "choices", "health", "cures", "clip", "text", "takes", "voices")
 PLAYER = ("stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
 
 
@@ -21,8 +21,10 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
     """Returns the page and the keywords for gr.mount_gradio_app. `version`: what stands in /tts/static/{version}/."""
     with gr.Blocks(title="开口 Kaikou", analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
         with gr.Column(elem_id="kk-app"):
-            w: dict[str, gr.components.Component] = {"header": part("header", studio.status(), elem_id="kk-head"),
-                                                     "form": part("form", events=("restore", "settings", "privacy"), elem_id="kk-form")}
+            w: dict[str, gr.components.Component] = {
+                "header": part("header", studio.status(), elem_id="kk-head"),
+                "form": part("form", events=("restore", "settings", "privacy"), elem_id="kk-form"),
+            }
             with gr.Tabs(elem_id="kk-tabs", overflow_behavior="wrap"):
                 w |= speak.tab(studio)
                 voices.tab()
@@ -36,8 +38,22 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
 
         blocks.load(load, outputs=[w["header"], w["picker"], w["takes"]], show_progress="hidden", api_visibility="private")
     blocks.queue(default_concurrency_limit=8, max_size=256)
-    facts = {"version": version, "share": settings.server.share, "lang": settings.server.lang, "max_text": MAX_TEXT, "keep_days": settings.privacy.keep_takes_days, **studio.limits()}
-    page = {"theme": theme(), "head": head(settings.paths.assets, facts), "i18n": i18n(), "footer_links": [], "run_history": False, "ssr_mode": False}
+    facts = {
+        "version": version,
+        "share": settings.server.share,
+        "lang": settings.server.lang,
+        "max_text": MAX_TEXT,
+        "keep_days": settings.privacy.keep_takes_days,
+        **studio.limits(),
+    }
+    page = {
+        "theme": theme(),
+        "head": head(settings.paths.assets, facts),
+        "i18n": i18n(),
+        "footer_links": [],
+        "run_history": False,
+        "ssr_mode": False,
+    }
     return blocks, page
 
 

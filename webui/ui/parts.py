@@ -15,5 +15,10 @@ def as_json(value: object) -> str:
 def part(name: str, value: object = None, events: tuple[str, ...] = (), **kw) -> gr.HTML:
     """`name` is the key of KK.parts that draws it. `events`: what the scripts may trigger; Gradio only offers `.act(...)` as a
     listener when the name stands in quotes inside js_on_load."""
-    return gr.HTML(value=None if value is None else as_json(value), html_template="<div></div>", apply_default_css=False,
-                   js_on_load=f"KK.mount('{name}', element, props, watch, trigger, {list(events)})", **kw)
+    return gr.HTML(
+        value=None if value is None else as_json(value),
+        html_template="<div></div>",
+        apply_default_css=False,
+        js_on_load=f"KK.mount('{name}', element, props, watch, trigger, {list(events)})",
+        **kw,
+    )

@@ -21,18 +21,47 @@ QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
     with gr.Column(elem_classes="kk-card", elem_id="kk-voice"):
         part("title_voice", {"t": "voice.title", "s": "voice.hint"})
-        gr.Radio([(T("voice.new"), "new"), (T("voice.saved"), "saved")], value="new", label=T("voice.title"), show_label=False, container=False,
-                 interactive=True, elem_classes=["kk-seg", "kk-sm"], elem_id="kk-source")
+        gr.Radio(
+            [(T("voice.new"), "new"), (T("voice.saved"), "saved")],
+            value="new",
+            label=T("voice.title"),
+            show_label=False,
+            container=False,
+            interactive=True,
+            elem_classes=["kk-seg", "kk-sm"],
+            elem_id="kk-source",
+        )
         picker = part("picker", starters, events=("act",), elem_id="kk-picker")
-        ref = gr.Audio(None, sources=["upload", "microphone"], type="filepath", label=T("ref.label"), elem_id="kk-ref", interactive=True, buttons=[],
-                       editable=False, waveform_options=gr.WaveformOptions(waveform_color="#b9b4a8", waveform_progress_color="#0a6b57"))
+        ref = gr.Audio(
+            None,
+            sources=["upload", "microphone"],
+            type="filepath",
+            label=T("ref.label"),
+            elem_id="kk-ref",
+            interactive=True,
+            buttons=[],
+            editable=False,
+            waveform_options=gr.WaveformOptions(waveform_color="#b9b4a8", waveform_progress_color="#0a6b57"),
+        )
         part("mic", elem_id="kk-mic")
         health = part("health", events=("act",), elem_id="kk-health")
-        transcript = gr.Textbox(label=T("tr.label"), info=T("tr.info"), placeholder=T("tr.place"), lines=2, elem_id="kk-transcript", interactive=True)
-        consent = gr.Checkbox(value=False, label=T("consent.label"), elem_id="kk-consent", elem_classes="kk-check", container=False, interactive=True)
+        transcript = gr.Textbox(
+            label=T("tr.label"), info=T("tr.info"), placeholder=T("tr.place"), lines=2, elem_id="kk-transcript", interactive=True
+        )
+        consent = gr.Checkbox(
+            value=False, label=T("consent.label"), elem_id="kk-consent", elem_classes="kk-check", container=False, interactive=True
+        )
         with gr.Row(elem_classes="kk-saverow", elem_id="kk-saverow"):
-            name = gr.Textbox(placeholder=T("save.place"), label=T("save.name"), show_label=False, scale=3, elem_id="kk-savename", container=False,
-                              interactive=True, max_length=60)
+            name = gr.Textbox(
+                placeholder=T("save.place"),
+                label=T("save.name"),
+                show_label=False,
+                scale=3,
+                elem_id="kk-savename",
+                container=False,
+                interactive=True,
+                max_length=60,
+            )
             save = gr.Button(T("save.btn"), scale=1, min_width=96, elem_classes="kk-btn", elem_id="kk-save")
         part("need", elem_id="kk-need")
     return {"picker": picker, "ref": ref, "health": health, "transcript": transcript, "consent": consent, "name": name, "save": save}
@@ -40,31 +69,70 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
 
 def text_card() -> dict[str, gr.components.Component]:
     with gr.Column(elem_classes="kk-card", elem_id="kk-textcard"):
-        mode = gr.Radio([(T(f"mode.{m}"), m) for m in MODES], value="zero_shot", label=T("mode.label"), show_label=False, container=False,
-                        interactive=True, elem_id="kk-mode", elem_classes="kk-seg")
+        mode = gr.Radio(
+            [(T(f"mode.{m}"), m) for m in MODES],
+            value="zero_shot",
+            label=T("mode.label"),
+            show_label=False,
+            container=False,
+            interactive=True,
+            elem_id="kk-mode",
+            elem_classes="kk-seg",
+        )
         part("modehint")
         text = gr.Textbox(label=T("text.label"), placeholder=T("text.place"), lines=3, max_lines=14, elem_id="kk-text", interactive=True)
         part("under", elem_id="kk-under")
         part("style", elem_id="kk-style")
-        instruct = gr.Textbox(label=T("style.instruct"), placeholder=T("style.instruct.place"), elem_id="kk-instruct", max_lines=1, interactive=True)
+        instruct = gr.Textbox(
+            label=T("style.instruct"), placeholder=T("style.instruct.place"), elem_id="kk-instruct", max_lines=1, interactive=True
+        )
         with gr.Accordion(T("adv.title"), open=False, elem_classes="kk-adv"):
             with gr.Row(elem_classes="kk-advgrid"):
-                speed = gr.Slider(0.5, 2.0, 1.0, step=0.05, label=T("adv.speed"), info=T("adv.speed.info"), elem_id="kk-speed", interactive=True)
+                speed = gr.Slider(
+                    0.5, 2.0, 1.0, step=0.05, label=T("adv.speed"), info=T("adv.speed.info"), elem_id="kk-speed", interactive=True
+                )
                 with gr.Column(min_width=0):
                     with gr.Row(elem_classes="kk-seedrow"):
-                        seed = gr.Textbox("", label=T("adv.seed"), info=T("adv.seed.info"), elem_id="kk-seed", scale=3, min_width=80, interactive=True)
+                        seed = gr.Textbox(
+                            "", label=T("adv.seed"), info=T("adv.seed.info"), elem_id="kk-seed", scale=3, min_width=80, interactive=True
+                        )
                         dice = gr.Button(T("adv.dice"), elem_classes=["kk-btn", "kk-dice"], scale=0, min_width=44, elem_id="kk-dice")
-                    random = gr.Checkbox(True, label=T("adv.random"), elem_id="kk-random", elem_classes="kk-check", container=False, interactive=True)
-                language = gr.Dropdown([(T("adv.lang.auto"), "auto"), *((T(f"lang.{code}"), code) for code in LANGUAGES)], value="auto",
-                                       label=T("adv.lang"), elem_id="kk-language", interactive=True)
-            profile = gr.Radio([(T(f"adv.hop.{p}"), p) for p in PROFILES], value="fast", label=T("adv.hop"), info=T("adv.hop.info"),
-                               elem_classes=["kk-seg", "kk-sm"], elem_id="kk-hop", interactive=True)
+                    random = gr.Checkbox(
+                        True, label=T("adv.random"), elem_id="kk-random", elem_classes="kk-check", container=False, interactive=True
+                    )
+                language = gr.Dropdown(
+                    [(T("adv.lang.auto"), "auto"), *((T(f"lang.{code}"), code) for code in LANGUAGES)],
+                    value="auto",
+                    label=T("adv.lang"),
+                    elem_id="kk-language",
+                    interactive=True,
+                )
+            profile = gr.Radio(
+                [(T(f"adv.hop.{p}"), p) for p in PROFILES],
+                value="fast",
+                label=T("adv.hop"),
+                info=T("adv.hop.info"),
+                elem_classes=["kk-seg", "kk-sm"],
+                elem_id="kk-hop",
+                interactive=True,
+            )
     dice.click(None, js="() => KK.acts.dice()", api_visibility="private")
-    return {"mode": mode, "text": text, "instruct": instruct, "speed": speed, "seed": seed, "random": random, "language": language, "profile": profile}
+    return {
+        "mode": mode,
+        "text": text,
+        "instruct": instruct,
+        "speed": speed,
+        "seed": seed,
+        "random": random,
+        "language": language,
+        "profile": profile,
+    }
 
 
 def tab(studio) -> dict[str, gr.components.Component]:
-    starters = [told.voice(v) for v in studio.voices.list("-")]  # there from the first paint, so that nothing moves when the visitor's own arrive
+    starters = [
+        told.voice(v) for v in studio.voices.list("-")
+    ]  # there from the first paint, so that nothing moves when the visitor's own arrive
     with gr.Tab(T("tab.speak"), id="speak"), gr.Column(elem_classes="kk-page"), gr.Row(elem_classes="kk-cols"):
         with gr.Column():
             left = voice_card(starters)
@@ -78,10 +146,16 @@ def read(path: str | None, limit: int) -> bytes:
     """The uploaded file, of at most `limit` bytes. Raises TooLarge, BadInput."""
     try:
         if path and Path(path).stat().st_size > limit:
-            raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", code="too_large")
+            raise TooLarge(
+                "The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", code="too_large"
+            )
         return Path(path or "").read_bytes()
     except OSError as error:
-        raise BadInput("This audio file cannot be read. Use wav, mp3, m4a or flac.", "读不懂这个音频文件。请换 wav、mp3、m4a 或 flac。", code="bad_audio") from error
+        raise BadInput(
+            "This audio file cannot be read. Use wav, mp3, m4a or flac.",
+            "读不懂这个音频文件。请换 wav、mp3、m4a 或 flac。",
+            code="bad_audio",
+        ) from error
 
 
 def wire(studio, w: dict[str, gr.components.Component]) -> None:
@@ -156,7 +230,9 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     w["save"].click(None, inputs=[w["name"], w["transcript"], w["consent"]], js="(...v) => KK.save(...v)", api_visibility="private")
     # No Python on the way to the first sound: the bar's own event gathers the widgets and hands them to the player.
     names = ("transcript", "consent", "mode", "text", "instruct", "speed", "seed", "random", "language", "profile")
-    w["player"].generate(None, inputs=[w[n] for n in names], js=f"({', '.join(names)}) => KK.speak({{{', '.join(names)}}})", api_visibility="private")
+    w["player"].generate(
+        None, inputs=[w[n] for n in names], js=f"({', '.join(names)}) => KK.speak({{{', '.join(names)}}})", api_visibility="private"
+    )
     # After the last sample an ordinary Gradio event brings the take into the list: off the hot path, so a queue is fine.
     w["player"].done(done, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=8, **QUIET)
     form = [w[n] for n in ("mode", "text", "instruct", "speed", "seed", "random", "language", "profile")]
@@ -168,4 +244,8 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
 def load(studio, request: gr.Request) -> tuple[str, str, str]:
     """What a page shows when it opens: engine, voices, takes."""
     owner = owner_of(request)
-    return (as_json(studio.status()), as_json([told.voice(v) for v in studio.voices.list(owner)]), as_json([told.take(t) for t in studio.takes.list(owner)]))
+    return (
+        as_json(studio.status()),
+        as_json([told.voice(v) for v in studio.voices.list(owner)]),
+        as_json([told.take(t) for t in studio.takes.list(owner)]),
+    )

@@ -15,17 +15,49 @@ def fault(error: KaikouError) -> dict:
 
 def draft(it, clip: str = "") -> dict:
     """`clip`: the id of the first draft made of this recording; it stays while windows and cleaning change."""
-    return {"id": it.id, "clip": clip or it.id, "report": it.report.to_json(), "start_s": round(it.start_s, 3), "end_s": round(it.end_s, 3),
-            "clean": it.clean, "gain": it.gain, "worse": it.worse}
+    return {
+        "id": it.id,
+        "clip": clip or it.id,
+        "report": it.report.to_json(),
+        "start_s": round(it.start_s, 3),
+        "end_s": round(it.end_s, 3),
+        "clean": it.clean,
+        "gain": it.gain,
+        "worse": it.worse,
+    }
 
 
 def voice(it: Voice) -> dict:
-    return {"id": it.id, "name": it.name, "name_zh": it.name_zh, "language": it.language, "transcript": it.transcript,
-            "duration_s": round(it.duration_s, 1), "starter": it.starter}
+    return {
+        "id": it.id,
+        "name": it.name,
+        "name_zh": it.name_zh,
+        "language": it.language,
+        "transcript": it.transcript,
+        "duration_s": round(it.duration_s, 1),
+        "starter": it.starter,
+    }
 
 
 def take(it: Take) -> dict:
     r = it.request
-    return {"id": it.id, "text": r.text, "voice": r.voice, "voice_name": it.voice_name, "mode": r.mode, "instruction": r.instruction, "language": r.language,
-            "speed": r.speed, "seed": str(r.seed), "engine": it.engine, "first_sound_ms": it.first_sound_ms, "rtf": it.rtf, "n_samples": it.n_samples,
-            "sample_rate": it.sample_rate, "created_at": it.created_at, "state": it.state, "starred": it.starred, "peaks": list(it.peaks)}
+    return {
+        "id": it.id,
+        "text": r.text,
+        "voice": r.voice,
+        "voice_name": it.voice_name,
+        "mode": r.mode,
+        "instruction": r.instruction,
+        "language": r.language,
+        "speed": r.speed,
+        "seed": str(r.seed),
+        "engine": it.engine,
+        "first_sound_ms": it.first_sound_ms,
+        "rtf": it.rtf,
+        "n_samples": it.n_samples,
+        "sample_rate": it.sample_rate,
+        "created_at": it.created_at,
+        "state": it.state,
+        "starred": it.starred,
+        "peaks": list(it.peaks),
+    }

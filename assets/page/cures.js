@@ -1,0 +1,167 @@
+/* What can be done about a clip: another part, other cleaning, the cure of each warning and its way back.
+   Python answers with the new draft. */
+(() => {
+  const { acts, live } = KK;
+  const { card, data, amountOf: amount } = KK.health;
+
+  // ---- changes: Python answers with the new draft -------------------------------------------------------------
+  /* Always the whole wish, so that of quick changes the last one is enough. The draft gets a new id with each; `clip` stays. */
+  const change = () => {
+    const d = data();
+    d.worse = false;
+    card().pending = true;
+    card().wish = (card().wish || 0) + 1;
+    KK.send("health", {
+      op: "change",
+      n: card().wish,
+      id: card().sure.id,
+      clip: d.clip,
+      window: [d.start_s, d.end_s],
+      clean: d.clean,
+      gain: d.gain
+    });
+  };
+  acts.window = b => {
+    const w = data().report.windows[+b.dataset.i];
+    card().ui.moved = true;
+    data().start_s = w.start_s;
+    data().end_s = w.end_s;
+    KK.draw("health");
+    KK.draw("title_voice");
+    change();
+    KK.listen?.moved();
+  };
+  acts.morewarns = () => {
+    card().ui.all = true;
+    KK.draw("health");
+  };
+  document.addEventListener("toggle", e => {
+    if (e.target.matches?.(".kk-health details")) card().ui.open = e.target.open;
+  }, true);
+  document.addEventListener("change", e => {
+    const el = e.target,
+      d = KK.draft();
+    if (!d) return;
+    if (el.matches?.("#kk-useclean")) {
+      d.clean = el.checked ? amount(d) / 100 : 0;
+      change();
+    }
+    if (el.matches?.("[data-amount]")) {
+      card().ui.amount = el.value / 100;
+      KK.listen?.amount(el.value / 100);
+      if (d.clean > 0) {
+        d.clean = el.value / 100;
+        change();
+      }
+    }
+    if (el.matches?.("[data-edge]")) {
+      let a = d.start_s,
+        b = d.end_s;
+      if (el.dataset.edge === "start") a = Math.min(+el.value, b - 1);
+      else b = Math.max(+el.value, a + 1);
+      d.start_s = Math.max(0, a);
+      d.end_s = Math.min(d.report.duration_s, b);
+      card().ui.moved = true;
+      KK.draw("health");
+      change();
+      KK.listen?.moved();
+    }
+    if (el.closest?.("#kk-transcript")) {
+      card().ui.moved = false;
+      KK.draw("health");
+    }
+  });
+  document.addEventListener("keydown", e => { // one whole second with Shift
+    if (!e.shiftKey || !e.target.matches?.("[data-edge]") || !["ArrowLeft", "ArrowRight"].includes(e.key)) return;
+    e.preventDefault();
+    e.target.value = +e.target.value + (e.key === "ArrowRight" ? 1 : -1);
+    e.target.dispatchEvent(new Event("change", {
+      bubbles: true
+    }));
+  });
+
+  // ---- cures: nothing is changed without a way back ------------------------------------------------------------
+  const undoable = (code, before, what) => {
+    card().ui.undo = {
+      ...card().ui.undo,
+      [code]: before
+    };
+    Object.assign(data(), what.window ? {
+      start_s: what.window[0],
+      end_s: what.window[1]
+    } : what);
+    KK.draw("health");
+    change();
+  };
+  /* The quietest place within 1.5 s inward of an edge: between two words. At least one second must remain. */
+  function gap(d, edge, way) {
+    const p = d.report.peaks,
+      hz = p.length / d.report.duration_s;
+    let best = edge + .3 * way,
+      low = Infinity;
+    for (let s = .15; s < Math.min(1.5, d.end_s - d.start_s - 1); s += 1 / hz) {
+      const v = p[Math.round((edge + s * way) * hz)] ?? 1;
+      if (v < low - .02) {
+        low = v;
+        best = edge + s * way;
+      }
+    }
+    return Math.max(0, Math.min(d.report.duration_s, best));
+  }
+  const CURES = {
+    echo: () => {
+      card().ui.tips = !card().ui.tips;
+      KK.draw("health");
+    },
+    noisy: () => {
+      Object.assign(card().ui, {
+        open: true,
+        ab: "b"
+      });
+      KK.draw("health");
+      live.health.root.querySelector("[data-do=ab][data-v=b]")?.focus();
+      KK.listen?.play("b");
+    }, // let them hear it; the tick decides
+    quiet: d => undoable("quiet", {
+      gain: d.gain
+    }, {
+      gain: true
+    }),
+    cut_start: d => undoable("cut_start", {
+      window: [d.start_s, d.end_s]
+    }, {
+      window: [gap(d, d.start_s, 1), d.end_s]
+    }),
+    cut_end: d => undoable("cut_end", {
+      window: [d.start_s, d.end_s]
+    }, {
+      window: [d.start_s, gap(d, d.end_s, -1)]
+    }),
+    too_short: () => record(),
+    clipped: () => record(),
+    narrow: () => acts.otherclip(),
+    too_long: d => {
+      const n = d.report.windows.length,
+        at = d.report.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05);
+      live.health.root.querySelector(`[data-do=window][data-i="${(at + 1) % n}"]`)?.click();
+      live.health.root.querySelector(`[data-do=window][data-i="${(at + 1) % n}"]`)?.focus();
+    },
+    transcript: () => KK.field("kk-transcript")?.focus(),
+  };
+  acts.fix = b => {
+    const code = b.dataset.code,
+      d = data(),
+      before = card().ui.undo?.[code];
+    if (before) {
+      delete card().ui.undo[code];
+      Object.assign(d, before.window ? {
+        start_s: before.window[0],
+        end_s: before.window[1]
+      } : before);
+      KK.draw("health");
+      return change();
+    }
+    CURES[code]?.(d);
+  };
+  const record = () => acts.record();
+})();
