@@ -63,6 +63,12 @@ def test_unfit_clips(maker, sound, code):
         assert caught.value.code == code and caught.value.param == "reference" and caught.value.zh
 
 
+def test_a_rate_below_telephone_quality(maker):
+    with pytest.raises(BadInput) as caught:
+        maker.make(clip(2, 4000), 4000)
+    assert caught.value.code == "low_rate"
+
+
 @pytest.mark.parametrize("words,more", [("a long text " * 40, True), ("好", False)])
 def test_a_transcript_that_does_not_fit(maker, words, more):
     with pytest.raises(BadInput) as caught:

@@ -38,11 +38,10 @@ def head(root: Path, name: str, expected: tuple[str, str], count: int = 64) -> b
 def text(root: Path, name: str, expected: tuple[str, str], limit: int = 64 << 20) -> str:
     """The whole of a UTF-8 text file of `limit` bytes at most. Raises NotReady."""
     head(root, name, expected)
-    data = (root / name).read_bytes()[: limit + 1]
-    if len(data) > limit:
+    if (root / name).stat().st_size > limit:
         raise model_fault(name, expected, (f"more than {limit} bytes", f"超过 {limit} 字节的文件"))
     try:
-        return data.decode("utf-8")
+        return (root / name).read_bytes().decode("utf-8")
     except UnicodeDecodeError as e:
         raise model_fault(name, expected, (f"bytes that are no UTF-8 text (at {e.start})", f"不是 UTF-8 文本的字节（位置 {e.start}）")) from e
 

@@ -23,6 +23,7 @@ from .features import OUTPUT_HZ, TOKENIZER_HZ, kaldi_fbank, prompt_mel, resample
 from .spec import SPEAKER_ONNX, TOKENIZER_ONNX
 from .tokenizer import TextTokenizer
 
+MIN_HZ = 8_000
 MIN_S, MAX_S = 0.96, 30.0  # below, nothing of a voice is left; above, the speech tokenizer was not trained
 SILENCE_RMS = 0.002  # loudest 20 ms, full scale 1
 FRAMES_PER_ID = 2
@@ -87,7 +88,7 @@ class PromptMaker:
         low, mel = resample(x, rate, TOKENIZER_HZ), prompt_mel(resample(x, rate, OUTPUT_HZ))
         ids = self._ids(low)
         n = min(len(mel) // FRAMES_PER_ID, len(ids))
-        text_ids = self._tokenizer.encode(transcript.strip())
+        text_ids = self._tokenizer.typed(transcript)
         if text_ids:
             check_fit(len(text_ids), n, len(x) / rate)
         return VoicePrompt(tuple(text_ids), tuple(ids[:n]), mel[None, : FRAMES_PER_ID * n].contiguous(), self._vector(low))
@@ -112,6 +113,11 @@ class PromptMaker:
 
 def checked(samples: np.ndarray, rate: int) -> Tensor:
     """The clip as a tensor, once it is finite, not silent, and of a length the networks know. Raises BadInput."""
+    if rate < MIN_HZ:
+        raise BadInput(
+            f"The clip has {rate} samples per second; at least {MIN_HZ} are needed. Record it anew.",
+            f"参考音频采样率只有 {rate} Hz，至少要 {MIN_HZ} Hz，请重新录音。", param="reference", code="low_rate",
+        )  # fmt: skip
     x = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
     seconds = len(x) / rate
     if seconds > MAX_S:

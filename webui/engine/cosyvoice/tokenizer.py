@@ -21,6 +21,7 @@ SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT, *EVENT
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )  # how Qwen2 cuts a text before merging
+CONTROL = SPECIALS[:4]  # orders to the model, never part of what a person types
 _MARK = re.compile(r"<\|[^|<>]{1,32}\|>")
 
 
@@ -54,18 +55,21 @@ class TextTokenizer:
         """Ids of `text`; special tokens inside it are recognised, nothing is put before or behind it."""
         return self._bpe.encode(text, add_special_tokens=False).ids
 
+    def typed(self, text: str) -> list[int]:
+        """Ids of what a person typed: event tags work, control marks are taken out, since they would be obeyed."""
+        return self.encode(_MARK.sub(lambda m: "" if m[0] in CONTROL else m[0], text).strip())
+
     def decode(self, ids: list[int]) -> str:
         return self._bpe.decode(ids, skip_special_tokens=False)
 
     def unknown(self, text: str) -> list[str]:
-        """What looks like a special token and is none, each once: it would be read aloud."""
-        marks = [mark for mark in _MARK.findall(text) if mark not in self.specials]
-        return list(dict.fromkeys(unknown_tags(_MARK.sub(" ", text), EVENT_TAGS) + marks))
+        """What looks like an event tag or a mark and does not work as one, each once: it would be read aloud or dropped."""
+        return list(dict.fromkeys(unknown_tags(_MARK.sub(" ", text), EVENT_TAGS) + _MARK.findall(text)))
 
 
 def instruction(text: str) -> str:
-    """The prompt text of an instruction: ended by the mark without which it would be spoken; a mark already there is not doubled."""
-    return text.replace(END_OF_PROMPT, "").strip() + END_OF_PROMPT
+    """The prompt text of an instruction: ended by the mark without which it would be spoken; control marks inside are taken out."""
+    return _MARK.sub(lambda m: "" if m[0] in CONTROL else m[0], text).strip() + END_OF_PROMPT
 
 
 def _vocabulary(root: Path, name: str) -> dict[str, int]:
