@@ -25,7 +25,7 @@ class FakeEngine:
         self.cancelled: set[str] = set()
 
     def describe(self):
-        return Abilities("fake", self.version, RATE, ("zero_shot", "cross_lingual", "instruct", "preset"), ("zh", "en"), self.lanes,
+        return Abilities("fake", self.version, RATE, ("zero_shot", "cross_lingual", "instruct", "preset", "convert"), ("zh", "en"), self.lanes,
                          0.5, 2.0, 0.001, styles=("happy", "sad", "sichuan", "whisper"))
 
     def start(self):
@@ -40,6 +40,10 @@ class FakeEngine:
 
     def stream(self, request, prompt, lane=0):
         return self._steps(request, float(np.frombuffer(prompt.data, np.float32)[0]))
+
+    def convert(self, request, prompt, samples, rate, lane=0):
+        from dataclasses import replace
+        return self.stream(replace(request, instruction=f"seconds={len(samples) / rate}"), prompt, lane)
 
     def _steps(self, request, f0):
         told = dict(w.split("=") for w in request.instruction.split() if "=" in w)
