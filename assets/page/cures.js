@@ -151,9 +151,9 @@
   acts.fix = b => {
     const code = b.dataset.code,
       d = data(),
-      before = card().ui.undo?.[code];
+      before = code === "noisy" && d.clean > 0 ? { clean: 0 } : card().ui.undo?.[code];
     if (before) {
-      delete card().ui.undo[code];
+      delete card().ui.undo?.[code];
       Object.assign(d, before.window ? {
         start_s: before.window[0],
         end_s: before.window[1]

@@ -44,7 +44,7 @@
       v: speed
     });
     list.forEach(w => {
-      w.done = !!ui.undo?.[w.code];
+      w.done = !!ui.undo?.[w.code] || (w.code === "noisy" && d.clean > 0);
     });
     return list.filter(w => `w.${w.code}` in KK_STRINGS.zh).sort((a, b) => (b.tone === "bad") - (a.tone === "bad"));
   }

@@ -136,6 +136,11 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         before = p.js("KK.draft().id")
         p.page.check("#kk-useclean")
         p.page.wait_for_function("id => KK.draft().id !== id && KK.draft().clean > 0", arg=before)
+        row = p.page.locator(".kk-warn", has_text="background noise")
+        assert row.get_attribute("data-tone") == "ok"
+        row.locator("button").click()
+        p.page.wait_for_function("KK.draft().clean === 0 && !KK.live.health.pending")
+        assert not p.page.is_checked("#kk-useclean") and row.get_attribute("data-tone") != "ok"
         assert not p.errors
 
 
