@@ -14,7 +14,7 @@ from webui.engine.cosyvoice.dims import LmDims
 from webui.engine.cosyvoice.lm import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, SpeechLm, generate
 from webui.engine.cosyvoice.sampler import greedy
 from webui.engine.cosyvoice.text_stream import TextStream
-from webui.engine.cosyvoice.weights import COMPONENTS, assign, bare, load_state
+from webui.engine.cosyvoice.weights import COMPONENTS, load_state
 
 TOLERANCE = 1e-4  # absolute and relative
 Report = Callable[[str, str, float, float], None]
@@ -38,9 +38,7 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
 def model(folder: Path) -> SpeechLm:
     dims = LmDims.of(json.loads((folder / "llm_config.json").read_text()))
     state = load_state(folder / "llm.safetensors")
-    with bare():
-        lm = SpeechLm(dims)
-    return assign(lm, {k: v for k, v in state.items() if k not in COMPONENTS["llm"].unused}, "llm.safetensors")
+    return SpeechLm.of(dims, {k: v for k, v in state.items() if k not in COMPONENTS["llm"].unused})
 
 
 def scaled_error(got: Tensor, want: Tensor) -> float:

@@ -24,7 +24,7 @@ from webui.engine.cosyvoice.speakers import read_speakers
 from webui.engine.cosyvoice.spec import FIXED, check_files, read_spec
 from webui.engine.cosyvoice.tokenizer import TextTokenizer
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
-from webui.engine.cosyvoice.weights import COMPONENTS, assign, bare, component_state, convert, fold_weight_norm, load_state
+from webui.engine.cosyvoice.weights import COMPONENTS, assign, component_state, convert, fold_weight_norm, load_state
 from webui.errors import KaikouError, NotReady
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -47,9 +47,7 @@ def load_all(root: Path, dtype: str = "fp32"):
     """What an engine does at its start, speakers included."""
     check_files(root, dtype)
     spec = read_spec(root)
-    with bare():
-        lm = SpeechLm(spec.lm)
-    assign(lm, component_state(root, "llm", dtype), "llm.pt")
+    lm = SpeechLm.of(spec.lm, component_state(root, "llm", dtype))
     flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow"))
     vocoder = Vocoder.of(VocoderDims.of(spec.hift), component_state(root, "hift"))
     if (root / "spk2info.pt").exists():

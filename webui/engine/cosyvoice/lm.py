@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .dims import LmDims
 from .kv_cache import GROWTH_TOKENS, KvCache
+from .weights import assign, bare
 
 MIN_IDS_PER_TEXT_ID, MAX_IDS_PER_TEXT_ID = 2, 20  # the model's training limits, in speech ids per text id
 SOS, TASK = 0, 1  # rows of llm_embedding
@@ -100,6 +101,13 @@ class SpeechLm(nn.Module):
         self.speech_embedding = nn.Embedding(dims.speech_codes + 3, dims.hidden)
         self.llm_decoder = nn.Linear(dims.hidden, dims.speech_codes + 3)
         self.llm = nn.ModuleDict({"model": nn.ModuleDict({"model": Body(dims)})})
+
+    @classmethod
+    def of(cls, dims: LmDims, state: Mapping[str, Tensor], dtype: torch.dtype | None = None, device: str = "cpu") -> SpeechLm:
+        """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
+        with bare():
+            model = cls(dims)
+        return assign(model, dict(state), "llm.pt").to(device=device, dtype=dtype)
 
     @property
     def body(self) -> Body:
