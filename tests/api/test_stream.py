@@ -67,6 +67,14 @@ def test_begin_tells_what_a_player_needs_and_frames_start_small(socket):
     assert heard.frames[0][2] <= 0.06 * 24000 and max(f[2] for f in heard.frames) <= 0.2 * 24000
 
 
+def test_what_the_engine_cannot_do_is_told_before_the_sound(studio):
+    for locale, sentence in (("zh", "我只会哼。"), ("en", "I only hum.")):
+        one = Socket(studio, locale=locale)
+        assert one.say({**TEXT, "instructions": "sing seconds=1"}).of("begin")[0]["notes"] == [sentence]
+        assert one.say(TEXT).of("begin")[0]["notes"] == []
+        one.close()
+
+
 def test_no_more_is_sent_than_was_credited_and_the_engine_waits_too(studio, socket):
     seq = socket.start({**TEXT, "instructions": "seconds=600"}, credit=48000)
     got = 0

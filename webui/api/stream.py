@@ -198,7 +198,8 @@ class Connection:
                 continue
             if not is_begun:
                 is_begun = True
-                await self._send({"op": "begin", "seq": seq, **self._studio.about(job)})
+                notes = [zh if self._locale == "zh" else en for en, zh in job.notes]
+                await self._send({"op": "begin", "seq": seq, **self._studio.about(job), "notes": notes})
             for segment, at in now.marks[told_marks:]:
                 await self._send({"op": "info", "seq": seq, "sentence": segment, "from": at, "rtf": round(now.rtf, 4)})
             told_marks = len(now.marks)

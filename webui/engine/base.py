@@ -36,6 +36,9 @@ class Engine(Protocol):
     def preset(self, name: str) -> Prompt:
         """The prompt of one of describe().presets; only of engines that have any."""
 
+    def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
+        """What this engine cannot do of the request, as (English, Chinese) sentences; empty when all of it. Quick: told before the first sound."""
+
     def cancel(self, request_id: str) -> None:
         """Idempotent, unknown ids are fine. A running stream raises Cancelled at its next step."""
 

@@ -56,6 +56,7 @@ class Job:
         self._save_error: KaikouError | None = None
         self._saved = False
         self.is_cancelled = False
+        self.notes: list[tuple[str, str]] = []  # what the engine cannot do of it, (English, Chinese)
         self.lease: Lease | None = None  # keeps the engine it began on
         self.work_s = 0.0
         self.stages: dict[str, float] = {}

@@ -126,7 +126,7 @@ class Speaker:
             prompt = self.prompt(owner, voice, lease.engine).result()
             own = min(max(request.speed, about.min_speed), about.max_speed)
             job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source)
-            job.lease = lease
+            job.lease, job.notes = lease, lease.engine.notes(request)
             lanes = self._lanes[lease.engine]
             self.admission.enter(job, lambda job: self._begin(job, lanes, prompt))
         except BaseException:

@@ -16,8 +16,9 @@ import numpy as np
 
 from ...errors import BadInput, Cancelled, EngineFault, KaikouError
 from ...types import MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
-from .instructions import STYLES
+from .instructions import STYLES, understood
 from .lane import Lane
+from .script import cannot_read
 
 NAME, VERSION = "builtin", "4"
 RATE_HZ = 24000
@@ -166,6 +167,10 @@ class BuiltinEngine:
             found = list(self._speeches.pop(request_id, ()))
         for speech in found:
             speech.cancel()
+
+    def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
+        told = understood(request.instruction)[1] if request.instruction.strip() else []
+        return [*told, *cannot_read(request.text, request.language)]
 
     def health(self) -> Health:
         trouble = next((lane.trouble for lane in self._lanes if lane.trouble), None)

@@ -126,6 +126,10 @@ class CosyVoiceEngine:
                 raise EngineFault("The device ran out of memory on this request. Try a shorter text.", "设备内存不足，这一条没有完成，请缩短文本。", code="out_of_memory") from error
         return chunks()
 
+    def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
+        odd = self._loaded().tokenizer.unknown(request.text)
+        return [(f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。") for tag in odd[:3]]
+
     def cancel(self, request_id: str) -> None:
         utterance = self._running.get(request_id)
         if utterance is not None:
