@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
 import shutil
 import subprocess
 import sys
@@ -240,6 +241,34 @@ class TestConverted:
         (model / "kaikou-llm-bf16.safetensors").unlink()
         done = subprocess.run([*script, "--only", "llm"], capture_output=True, text=True, timeout=120)
         assert done.returncode == 1 and "llm.pt" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_damage_is_named_or_harmless(small_model, tmp_path, seed):
+    """Cuts, flips, holes and strangers anywhere in any file: never another exception than a named one."""
+    chance = random.Random(seed)
+    names = sorted(str(p.relative_to(small_model)) for p in small_model.rglob("*") if p.is_file())
+    root = tmp_path / "model"
+    shutil.copytree(small_model, root, copy_function=os.link)
+    path = root / chance.choice(names)
+    data = bytearray(path.read_bytes())
+    at = chance.randrange(len(data))
+    how = seed % 5
+    if how == 0:
+        data = data[:at]
+    elif how == 1:
+        data[at] ^= 1 << chance.randrange(8)
+    elif how == 2:
+        data[at : at + 200] = bytes(len(data[at : at + 200]))
+    elif how == 3:
+        data[at:at] = chance.randbytes(7)
+    else:
+        data = (small_model / chance.choice(names)).read_bytes()
+    replace(path, bytes(data))
+    try:
+        load_all(root)
+    except KaikouError as fault:
+        assert fault.en.endswith(".") and fault.zh.endswith("。")
 
 
 def test_forty_poisoned_files_leave_no_canary(small_model, tmp_path):

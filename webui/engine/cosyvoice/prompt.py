@@ -161,7 +161,7 @@ def _session(root: Path, name: str, inputs: int, axis: int, size: int) -> onnxru
     options.log_severity_level = 4  # its faults become our sentence
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     try:
-        session = onnxruntime.InferenceSession(str(root / name), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(root / name), options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except (*_ORT_FAULTS, RuntimeError, ValueError) as e:
         raise model_fault(name, expected, ("a damaged, cut-off or other file", "损坏、不完整或别的文件")) from e
     shapes = [i.shape for i in session.get_inputs()]
