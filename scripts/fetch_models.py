@@ -1,0 +1,88 @@
+#!/usr/bin/env python
+"""Fetch model weights: only the files that the studio reads, checked, and taken up again where an earlier run stopped.
+
+    python scripts/fetch_models.py                          CosyVoice2-0.5B from ModelScope, about 3.1 GB
+    python scripts/fetch_models.py --source hf-mirror       from a mirror of Hugging Face
+    python scripts/fetch_models.py --source https://HOST/FOLDER   from a place of your own
+    python scripts/fetch_models.py --offline                is everything here? asks no server
+    python scripts/fetch_models.py --check                  the same, and every checksum compared
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from webui.errors import KaikouError
+from webui.store.models import SOURCES, ModelFetcher, Progress, read_manifest
+
+MANIFEST = Path(__file__).resolve().parent.parent / "pretrained_models" / "MANIFEST.json"
+
+
+class Line:
+    """One line that is written over on a terminal; a line per file and tenth otherwise."""
+
+    def __init__(self):
+        self._last = None
+
+    def show(self, at: Progress) -> None:
+        percent = 100 * at.done // at.total
+        key = (at.file, percent if sys.stdout.isatty() else percent // 10)
+        if key == self._last:
+            return
+        self._last = key
+        left = f", {at.left_s / 60:.0f} min left" if at.left_s else ""
+        text = f"{percent:3d} %  {at.done / 1e6:,.0f} of {at.total / 1e6:,.0f} MB, {at.rate / 1e6:.1f} MB/s{left}  {at.file}"
+        print(f"\r{text:<110}" if sys.stdout.isatty() else text, end="" if sys.stdout.isatty() else "\n", flush=True)
+
+
+def local(fetcher: ModelFetcher, is_deep: bool) -> int:
+    faults = fetcher.verify() if is_deep else [(s.path, "missing or not whole", "") for s in fetcher.plan().missing]
+    for path, fault, _ in faults:
+        print(f"{path}: {fault}", file=sys.stderr)
+    name = fetcher.model.name
+    print(f"{name}: {len(faults)} of {len(fetcher.model.files)} files are not in order." if faults else f"{name}: all {len(fetcher.model.files)} files are here.")
+    return 1 if faults else 0
+
+
+def bring(fetcher: ModelFetcher, cancelled: threading.Event) -> int:
+    plan = fetcher.plan()
+    if plan.is_complete:
+        return local(fetcher, False)
+    about = "" if plan.exact else "about "
+    print(f"{fetcher.model.name}: {len(plan.missing)} files to fetch, {about}{plan.bytes / 1e6:,.0f} MB, from {fetcher.source} into {fetcher.root}")
+    fetcher.fetch(Line().show, cancelled)
+    print()
+    return local(fetcher, False)
+
+
+def main() -> int:
+    models = read_manifest(MANIFEST)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which models (default: all of {', '.join(models)})")
+    parser.add_argument("--dir", type=Path, default=MANIFEST.parent, help="folder that holds one folder per model (default: pretrained_models)")
+    parser.add_argument("--source", default="modelscope", help=f"{', '.join(SOURCES)}, or an http(s) address below which the files lie (default: modelscope)")
+    parser.add_argument("--offline", action="store_true", help="only say whether everything is here")
+    parser.add_argument("--check", action="store_true", help="only read every file and compare its checksum")
+    args = parser.parse_args()
+    cancelled = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: cancelled.set())
+    unknown = next((name for name in args.names if name not in models), None)
+    if unknown is not None:
+        parser.error(f"no model “{unknown}”; known: {', '.join(models)}")
+    try:
+        fetchers = [ModelFetcher(args.dir / name, args.source, models[name]) for name in args.names or models]
+        return max(local(f, args.check) if args.offline or args.check else bring(f, cancelled) for f in fetchers)
+    except KaikouError as fault:
+        print(f"\n{fault.en}\n{fault.zh}", file=sys.stderr)
+        return 130 if cancelled.is_set() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
