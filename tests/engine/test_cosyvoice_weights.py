@@ -25,7 +25,7 @@ from webui.engine.cosyvoice.speakers import read_speakers
 from webui.engine.cosyvoice.spec import FIXED, check_files, read_spec
 from webui.engine.cosyvoice.tokenizer import TextTokenizer
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
-from webui.engine.cosyvoice.weights import COMPONENTS, assign, component_state, convert, fold_weight_norm, load_state
+from webui.engine.cosyvoice.weights import COMPONENTS, assign, component_state, convert, fold_weight_norm, load_state, source_mark
 from webui.errors import KaikouError, NotReady
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -225,11 +225,13 @@ class TestConverted:
         with pytest.raises(NotReady, match="kaikou-llm-fp32"):
             component_state(model, "llm")
 
-    def test_it_serves_without_its_source(self, model):
+    def test_it_serves_without_its_source_under_the_same_mark(self, model):
+        marks = [source_mark(model, name) for name in COMPONENTS]
         for name in COMPONENTS:
             convert(model, name, "fp32")
             (model / f"{name}.pt").unlink()
         load_all(model)
+        assert [source_mark(model, name) for name in COMPONENTS] == marks and len(set(marks)) == 3
 
     def test_the_script(self, model):
         script = [sys.executable, str(ROOT / "scripts/convert_weights.py"), str(model)]

@@ -195,6 +195,12 @@ def convert(root: Path, name: str, dtype: str) -> Path:
     return target
 
 
+def source_mark(root: Path, name: str, dtype: str = "fp32") -> str:
+    """Names the published weights that `component_state` would give: the same before and after conversion, with and without the source."""
+    part = COMPONENTS[name]
+    return files.fingerprint(root, part.file) if (root / part.file).exists() else _source_of(root / part.converted(dtype))
+
+
 def _source_of(converted: Path) -> str:
     try:
         with safetensors.safe_open(converted, "pt") as f:
