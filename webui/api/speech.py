@@ -57,7 +57,7 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         job = await open_job(studio, lambda: body.open(studio, request.scope["kk_owner"]))
         recent.keep(job)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"s16le;rate={job.rate};channels=1", "X-Job-Id": job.id,
-                   "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine}
+                   "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.speaker.expected_rtf():.4f}"}
         is_wav = body.response_format == "wav"
         if not body.stream:
             data = await _whole(studio, job)
