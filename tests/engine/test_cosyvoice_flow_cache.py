@@ -10,6 +10,7 @@ import torch
 from tests.engine.cosyvoice_small import FLOW_DIMS, GOLDEN, ids_of, small_flow, voice_of
 from webui.engine.cosyvoice.flow import Blocks, FlowState, VoiceState
 from webui.engine.cosyvoice.flow.conv import Past
+from webui.engine.cosyvoice.flow.kv import attend
 
 torch.set_num_threads(1)
 GRID = Blocks(25)
@@ -94,7 +95,9 @@ def test_steps_before_the_end_give_whole_blocks_and_wanted_ids_tells_when(flow):
 
 
 def test_the_first_hop_may_be_short(flow):
-    voice = VoiceState.of(flow, *voice_of(53), listed(53))
+    assert Blocks.early(53) == Blocks(25, (50, 63, 78))
+    assert Blocks.early(2, 8, 20) == Blocks(20, (10, 22))
+    voice = VoiceState.of(flow, *voice_of(53), Blocks.early(53))
     state = voice.begin()
     assert voice.done == 50
     assert len(state.step(ids_of(13))) == 20
@@ -136,7 +139,8 @@ def test_a_wrong_memory_shows(flow, what):
     full = flow.whole(ids, *given, GRID)
     voice = VoiceState.of(flow, *given)
     if what == "estimator k/v":
-        voice.prefixes = [torch.zeros_like(prefix) for prefix in voice.prefixes]
+        for past in voice.pasts:
+            past.store.prefix = torch.zeros_like(past.store.prefix)
     elif what == "encoder k/v":
         for store in (voice.encoder_past.low, voice.encoder_past.high):
             store.data = torch.zeros_like(store.data)
@@ -164,7 +168,7 @@ def test_interleaved_requests_are_each_alone(flow32):
 
 def test_the_same_calls_give_the_same_bits_whatever_ran_beside(flow32):
     voice, ids = VoiceState.of(flow32, *voice_of(53)), ids_of(90)
-    kept = [prefix.clone() for prefix in voice.prefixes]
+    kept = [past.store.prefix.clone() for past in voice.pasts]
     first = torch.cat(streamed(voice.begin(), ids, [28, 25]))
     for n in range(5):
         abandoned = voice.begin()
@@ -172,7 +176,7 @@ def test_the_same_calls_give_the_same_bits_whatever_ran_beside(flow32):
         again = torch.cat(streamed(voice.begin(), ids, [28, 25]))
         abandoned.close()
         assert torch.equal(first, again)
-    assert all(torch.equal(a, b) for a, b in zip(kept, voice.prefixes))
+    assert all(torch.equal(before, past.store.prefix) for before, past in zip(kept, voice.pasts))
 
 
 def test_ended_requests_hold_nothing_and_refuse_more(flow32):
@@ -187,6 +191,31 @@ def test_ended_requests_hold_nothing_and_refuse_more(flow32):
     assert state.bytes == 0
     with pytest.raises(ValueError, match="final"):
         state.step(ids_of(61))
+
+
+def test_memory_grows_with_the_utterance_not_with_the_calls(flow32):
+    state = VoiceState.of(flow32, *voice_of(0)).begin()
+    ids = ids_of(1003)
+    for known in range(28, 1004, 25):
+        state.step(ids[:known])
+    assert state.bytes <= (2000 + 512) * FLOW_DIMS.bytes_per_frame()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_over_two_pieces_is_that_over_one(dtype, masked):
+    draw = torch.Generator().manual_seed(4)
+    q, k, v = (torch.randn(2, 3, n, 8, generator=draw).to(dtype) for n in (20, 57, 57))
+    mask = Blocks(5).mask(0, 10, 2, q) if masked else None
+    whole = attend(q, [(k, v)], mask)
+    split = attend(q, [(k[:, :, :30], v[:, :, :30]), (k[:, :, 30:], v[:, :, 30:])], mask)
+    assert (whole - split).abs().max() < {torch.float64: 1e-14, torch.float32: 1e-6, torch.bfloat16: 2e-2}[dtype]
+
+
+def test_low_precision_streams_too(flow):
+    rough, voice, ids = small_flow(torch.bfloat16), voice_of(53), ids_of(60)
+    mel = torch.cat(streamed(VoiceState.of(rough, *voice).begin(), ids, [28, 25]))
+    assert relative_rms(mel, flow.whole(ids, *voice, GRID).float()) < 0.05
 
 
 def test_half_size_storage_stays_near(flow32):

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from .dims import LOOKAHEAD_IDS
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -21,6 +23,13 @@ class Blocks:
     def __post_init__(self):
         if self.size < 1 or any(b <= a for a, b in zip((0, *self.ends), self.ends)):
             raise ValueError(f"block ends must ascend from above 0, got {self.ends} and size {self.size}")
+
+    @classmethod
+    def early(cls, prompt_ids: int, first: int = 10, size: int = 25) -> Blocks:
+        """A short first hop: the prompt is a block of its own but for its last 3 ids, then `first` ids, then up to `size`, then
+        `size` at a time. Just as exact, but cut otherwise than the model was trained: listen before choosing."""
+        ends = (prompt_ids - LOOKAHEAD_IDS, prompt_ids + first, prompt_ids + size)
+        return cls(size, tuple(end for end in ends if end > 0))
 
     def end_after(self, position: int) -> int:
         """End of the block that holds `position`."""

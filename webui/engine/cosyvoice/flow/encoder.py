@@ -31,12 +31,7 @@ class EncoderPast:
 
     def copy(self) -> EncoderPast:
         twin = object.__new__(EncoderPast)
-        twin.tails = self.tails.copy()
-        for name in ("low", "high"):
-            mine = getattr(self, name)
-            fresh = mine.behind(mine.data[..., :0, :])
-            fresh.data, fresh.length = mine.trimmed(), mine.length
-            setattr(twin, name, fresh)
+        twin.low, twin.high, twin.tails = self.low.copy(), self.high.copy(), self.tails.copy()
         return twin
 
 

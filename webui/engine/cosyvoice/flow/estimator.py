@@ -23,9 +23,10 @@ class EstimatorPast:
         self.store = KvStore(dims.estimator_layers, 2, dims.estimator_heads, dims.estimator_head_dim, dtype, device)
         self.tails = Past()
 
-    def behind(self, prefix: torch.Tensor) -> EstimatorPast:
+    def fork(self) -> EstimatorPast:
+        """For a frozen store: the same past, shared, and a future of its own."""
         twin = object.__new__(EstimatorPast)
-        twin.store, twin.tails = self.store.behind(prefix), self.tails.copy()
+        twin.store, twin.tails = self.store.fork(), self.tails.copy()
         return twin
 
 

@@ -36,8 +36,7 @@ class VoiceState:
     computed_frames: int = 0
     head: torch.Tensor | None = None  # frames past the prompt mel that these ids already gave (mel shorter than the ids)
     encoder_past: EncoderPast | None = None
-    pasts: list[EstimatorPast] = field(default_factory=list)
-    prefixes: list[torch.Tensor] = field(default_factory=list)  # K/V per Euler step, trimmed
+    pasts: list[EstimatorPast] = field(default_factory=list)  # one per Euler step, frozen
 
     @classmethod
     @torch.inference_mode()
@@ -64,15 +63,14 @@ class VoiceState:
             ids = voice.prompt_ids[: done + LOOKAHEAD_IDS]
             out = flow.advance(ids, 0, False, mel, voice.speaker, voice.encoder_past, voice.pasts, blocks)
             voice.done, voice.computed_frames, voice.head = done, len(out), out[len(mel) :]
-        voice.prefixes = [past.store.trimmed() for past in voice.pasts]
         for past in voice.pasts:
-            past.store.data = past.store.data[..., :0, :].clone()
+            past.store.freeze()
         return voice
 
     @property
     def bytes(self) -> int:
         """Memory of the kept K/V."""
-        return sum(prefix.numel() * prefix.element_size() for prefix in self.prefixes)
+        return sum(past.store.prefix.nbytes for past in self.pasts if past.store.prefix is not None)
 
     def begin(self, blocks: Blocks | None = None) -> FlowState:
         """A new request behind this voice. `blocks` may differ from the voice's where nothing is kept yet."""
@@ -90,7 +88,7 @@ class FlowState:
         self.done = voice.done
         self.computed_frames = self.emitted_frames = 0
         self.encoder_past = voice.encoder_past.copy()
-        self.pasts = [past.behind(prefix) for past, prefix in zip(voice.pasts, voice.prefixes)]
+        self.pasts = [past.fork() for past in voice.pasts]
         self.closed = False
 
     @property
