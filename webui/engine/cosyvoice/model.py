@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from . import files
 from .device import Place
 from .flow import FlowDims, FlowModel
 from .lm import SpeechLm
@@ -18,7 +17,7 @@ from .speakers import read_speakers
 from .spec import ModelSpec, check_files, read_spec
 from .tokenizer import TextTokenizer
 from .vocoder import Vocoder, VocoderDims
-from .weights import assign, component_state
+from .weights import component_state, source_mark
 
 Progress = Callable[[float, str, str], None]  # share done, words in English, words in Chinese
 
@@ -42,13 +41,11 @@ class CosyVoice2:
         check_files(root, place.precision)
         spec = read_spec(root)
         tokenizer = TextTokenizer(root)
-        mark = hashlib.sha256("".join(files.fingerprint(root, n) for n in ("flow.pt", "llm.pt") if (root / n).exists()).encode()).hexdigest()[:12]
+        mark = hashlib.sha256("".join(source_mark(root, n, place.precision) for n in ("flow", "llm")).encode()).hexdigest()[:12]
         told(0.1, "Loading the voice networks", "正在载入声音网络")
         maker = PromptMaker(root, tokenizer, spec.lm.speech_codes)
         told(0.25, "Loading the language model", "正在载入语言模型")
-        with torch.device("meta"):
-            lm = SpeechLm(spec.lm)
-        lm = assign(lm, component_state(root, "llm", place.precision), "llm.pt").to(place.device)
+        lm = SpeechLm.of(spec.lm, component_state(root, "llm", place.precision), place.dtype, place.device)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
         flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
@@ -57,16 +54,6 @@ class CosyVoice2:
 
 
 def _presets(root: Path) -> dict[str, VoicePrompt]:
-    """Preset entries speak without a prompt; saved clones bring theirs."""
     if not (root / "spk2info.pt").is_file():
         return {}
-    made = {}
-    for name, entry in read_speakers(root).items():
-        mel = entry.get("prompt_speech_feat")
-        if mel is None:
-            made[name] = VoicePrompt((), (), torch.zeros(1, 0, 80), entry["embedding"])
-        else:
-            ids = tuple(entry["flow_prompt_speech_token"].reshape(-1).tolist())
-            text = tuple(entry["prompt_text"].reshape(-1).tolist()) if "prompt_text" in entry else ()
-            made[name] = VoicePrompt(text, ids, mel.float(), entry["embedding"])
-    return made
+    return {name: VoicePrompt.of_speaker(entry) for name, entry in read_speakers(root).items()}

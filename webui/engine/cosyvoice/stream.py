@@ -48,16 +48,16 @@ class Utterance:
     def _ids(self, segment: str, index: int) -> Callable[[], Iterator[int]]:
         """How the language model is fed depends on the mode (specification, section 4)."""
         model, voice, request = self._model, self._voice, self._request
-        text_ids = model.tokenizer.encode(segment)
+        text_ids = model.tokenizer.typed(segment)
         prompt_text, prompt_speech = (), ()
         if request.mode == "instruct" and request.instruction.strip():
             prompt_text = tuple(model.tokenizer.encode(instruction(request.instruction)))
         elif request.mode == "zero_shot" and voice.prompt.speech_ids:
-            prompt_text = tuple(model.tokenizer.encode(request.transcript.strip())) or voice.prompt.text_ids
+            prompt_text = tuple(model.tokenizer.typed(request.transcript)) or voice.prompt.text_ids
             prompt_speech = voice.prompt.speech_ids if prompt_text else ()
             if prompt_text:
                 check_fit(len(prompt_text), len(prompt_speech), len(prompt_speech) / model.spec.ids_per_s)
-        sampler = Sampler((request.seed + index) % 2**63, model.spec.rule)
+        sampler = Sampler((request.seed + index) % 2**63, model.spec.rule, never=(model.lm.dims.reserved, model.lm.dims.fill))
 
         def ids() -> Iterator[int]:
             cache = voice.prefix(prompt_text).fork(len(text_ids) + 1 + len(prompt_speech))
