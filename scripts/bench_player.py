@@ -255,12 +255,13 @@ def m2(k: Bench):
         voice = http.post("/v1/audio/voices", data={"name": "tone", "consent": "test", "transcript": "tone"}, files={"audio_sample": ("a.wav", clip(), "audio/wav")}).json()["id"]
 
     async def one(i: int) -> float:
+        await asyncio.sleep(i * 0.2 / 32)  # nobody presses in the same millisecond
         async with websockets.connect(k.url.replace("http", "ws") + "/tts/ws", max_size=None) as ws:
             await ws.send(json.dumps({"op": "hello", "v": 1, "token": token, "locale": "en"}))
             await ws.recv()
             params = {"input": "One tone. Two tones.", "voice": voice, "mode": "instruct", "instructions": "rtf=0.02 chunk=0.2 first=0.2 seconds=10", "seed": i}
-            await ws.send(json.dumps({"op": "start", "seq": 1, "params": params, "rate": RATE, "credit": RATE // 5}))
-            worst, last, n = 0.0, None, 0
+            await ws.send(json.dumps({"op": "start", "seq": 1, "params": params, "rate": RATE, "credit": 2 * RATE // 5}))
+            worst, last, n, began_s = 0.0, None, 0, time.perf_counter()
             while True:
                 m = await asyncio.wait_for(ws.recv(), 60)
                 if isinstance(m, bytes):
@@ -268,10 +269,8 @@ def m2(k: Bench):
                     worst, last, n = max(worst, now - last if last else 0), now, n + (len(m) - 16) // 2
                     if n % (RATE // 5) == 0:  # the player's credit: what was played may come anew
                         await asyncio.sleep(max(0, began_s + n / RATE - time.perf_counter()))
-                        await ws.send(json.dumps({"op": "credit", "seq": 1, "upto": n + RATE // 5}))
-                elif (told := json.loads(m))["op"] == "begin":
-                    began_s = time.perf_counter()
-                elif told["op"] in ("end", "error"):
+                        await ws.send(json.dumps({"op": "credit", "seq": 1, "upto": n + 2 * RATE // 5}))
+                elif (told := json.loads(m))["op"] in ("end", "error"):
                     assert told["op"] == "end", m
                     return worst * 1000
 

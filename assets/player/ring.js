@@ -1,7 +1,7 @@
 /* The ring: the only clock of the player. Plays what the worker feeds, fades over what is missing, counts both.
    Blind to sockets, sentences and pages. process() never waits and makes nothing but the messages that leave it.
    Positions are samples at the context's rate. A `turn` names one run of feeding (a start or a seek); messages of a dead turn are dropped. */
-const SIZE = 1 << 21, MASK = SIZE - 1;                 // 43 s at 48 kHz; the worker never has more than 30 s inside
+const SIZE = 1 << 20, MASK = SIZE - 1;                 // 21 s at 48 kHz; the worker never has more than 20 s inside
 const IDLE = 0, PRIME = 1, PLAY = 2, STALL = 3;
 const NAMES = ["idle", "prime", "play", "stall"];
 

@@ -3,7 +3,8 @@
 "use strict";
 importScripts("take.js");
 
-const MAGIC = 0x4b01, VERSION = 1, AHEAD_S = 30;       // AHEAD_S: at most this much lies in the ring
+const MAGIC = 0x4b01, VERSION = 1;
+const RING_SAMPLES = 1 << 20, AHEAD_S = 20, WAIT_S = 120;   // what the ring can hold, what is put into it, and the longest "play when ready"
 const OPEN_MS = 1500, RETRY_MS = [100, 250, 500, 1000, 2000, 4000, 8000, 15000];
 let home = null;                                       // what the page said when it opened us
 let via = "ws", ws = null, ready = false, token = "", failures = 0, tries = 0, retry = 0;
@@ -81,7 +82,7 @@ function drop() {                                      // the listener is done w
   if (take.abort) { take.abort.abort(); if (take.job) { const { seq, job } = take; fetch(`${home.root}/tts/cancel/${job}`, { method: "POST", keepalive: true }).catch(() => {}).then(() => postMessage({ ev: "cancelled", seq })); } }
   else send({ op: "cancel", seq: take.seq });
 }
-const lead_s = () => Math.max(home?.hidden ? 30 : home?.mobile ? 5 : 15, take?.wait ? Math.min(need_s() + 1, AHEAD_S) : 0);
+const lead_s = () => Math.max(home?.hidden ? 30 : home?.mobile ? 5 : 15, take?.wait ? Math.min(need_s() + 1, WAIT_S) : 0);
 
 function onText(m) {
   if (m.op === "ready") return onReady(say("limits", { limits: m.limits }));
@@ -188,8 +189,8 @@ function seat(turn, at, keep) {                        // begin feeding at strea
 }
 function feed() {
   if (!ring || !take?.samples) return;
-  const have = take.samples.at(ringRate, take.ended);
-  for (let n; (n = Math.min(have - take.fed, take.pos + AHEAD_S * ringRate - take.fed, ringRate / 4)) > 0; take.fed += n) {
+  const have = take.samples.at(ringRate, take.ended), ahead = Math.min(AHEAD_S * ringRate, RING_SAMPLES - ringRate);
+  for (let n; (n = Math.min(have - take.fed, take.pos + ahead - take.fed, ringRate / 4)) > 0; take.fed += n) {
     const pcm = take.samples.floats(take.fed, n, ringRate);
     ring.postMessage({ op: "data", turn: take.turn, pcm }, [pcm.buffer]);
   }
@@ -214,7 +215,7 @@ const tempo = () => ({ need: pace_rtf() < 0.7 ? 128 : Math.round((take.chunk * M
 function pace() {
   if (!take?.samples) return;
   if (take.wait) {
-    const have = (take.samples.length - take.played) / take.samples.rate, need = Math.min(need_s(), AHEAD_S - 1);
+    const have = (take.samples.length - take.played) / take.samples.rate, need = Math.min(need_s(), WAIT_S - 1);
     if (have >= need || take.ended) take.wait = false;
     say("lead", { have_s: have, need_s: need, on: take.wait });
     raise();
