@@ -35,7 +35,7 @@ def engine_makers(settings: Settings) -> list[Maker]:
     def cosyvoice2() -> Engine:
         from .engine.cosyvoice.engine import CosyVoiceEngine  # imports torch: seconds, and only where a model is wanted
 
-        return CosyVoiceEngine(model_dir(settings), settings.engine.device, settings.engine.precision)
+        return CosyVoiceEngine(model_dir(settings), settings.engine.device, settings.engine.precision, settings.engine.lock_memory)
 
     if settings.engine.name == "cosyvoice2":
         return [cosyvoice2]

@@ -52,6 +52,7 @@ class EngineChoice:
     workers: int = 0  # processes of the built-in voice; 0 = two
     device: str = "auto"  # of CosyVoice2: auto, cpu, cuda, mps
     precision: str = "auto"  # of CosyVoice2: auto, fp32, bf16, fp16
+    lock_memory: bool = False  # of CosyVoice2: keep the GPU's memory, or pin the weights in RAM, from its start on
 
 
 @dataclass(frozen=True)

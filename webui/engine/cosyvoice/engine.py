@@ -16,7 +16,9 @@ import torch
 
 from ...errors import EngineFault, NotReady
 from ...types import CONVERT, MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
-from .device import MemoryPlan, choose, plan
+from ..memory_lock import MemoryLock
+from .device import MemoryPlan, Place, choose, plan
+from .kept import keep
 from .model import CosyVoice2
 from .prompt import ENGINE, VoicePrompt
 from .spec import check_files, read_spec
@@ -34,10 +36,12 @@ NOT_LOADED = ("CosyVoice2 is not ready yet. You can use the built-in voice.", "C
 
 
 class CosyVoiceEngine:
-    """root: a CosyVoice2-0.5B directory as published. device, precision: "auto" or a name of device.py. Raises nothing until `start`."""
+    """root: a CosyVoice2-0.5B directory as published. device, precision: "auto" or a name of device.py. lock_memory: keep what the plan
+    needs from others. Raises nothing until `start`."""
 
-    def __init__(self, root: Path, device: str = "auto", precision: str = "auto"):
-        self._root, self._asked = root, (device, precision)
+    def __init__(self, root: Path, device: str = "auto", precision: str = "auto", lock_memory: bool = False):
+        self._root, self._asked, self._locks = root, (device, precision), lock_memory
+        self.lock = MemoryLock()
         self._model: CosyVoice2 | None = None
         self._voices: LiveVoices | None = None
         self._running: weakref.WeakValueDictionary[str, Utterance] = weakref.WeakValueDictionary()
@@ -55,10 +59,18 @@ class CosyVoiceEngine:
         self.plan = plan(read_spec(self._root), self._root, place)
         log.info("memory plan: %s", self.plan.words())
         self.plan.check()
+        if self._locks:
+            self._lock_memory(place)
         model = CosyVoice2.load(self._root, place, self._tell)
         self._voices, self._model = LiveVoices(model, self.plan.voices_budget), model
         self._warm_up(model)
         self._health = Health("ready")
+
+    def _lock_memory(self, place: Place) -> None:
+        try:
+            keep(self.lock, self.plan, place, self._root)
+        except NotReady as fault:  # slower under pressure, but it speaks
+            log.warning("memory is not locked: %s", fault.en)
 
     def _tell(self, share: float, en: str, zh: str) -> None:
         self._health = Health("starting", en, zh, share)
@@ -143,3 +155,4 @@ class CosyVoiceEngine:
         if self._voices is not None:
             self._voices.clear()
         self._model = self._voices = None
+        self.lock.release()

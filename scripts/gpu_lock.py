@@ -1,0 +1,103 @@
+#!/usr/bin/env python
+"""Keep the memory that CosyVoice2 needs: a GPU's by holding it, a computer's without one by pinning the weights' pages in RAM.
+
+    python scripts/gpu_lock.py                        hold what the model in pretrained_models needs, until Ctrl-C or SIGTERM
+    python scripts/gpu_lock.py --gb 6                 hold so much GPU memory, whatever the model
+    python scripts/gpu_lock.py --device cpu           pin the (converted) weight files in RAM; the studio's start finds them there
+    python scripts/gpu_lock.py --exclusive -- ./run.sh --engine cosyvoice2    run the studio as the GPU's only process
+
+While this holds GPU memory nobody else can take it, the studio included: end it when the studio is to start. To lock for the studio's
+own use, run it behind `--` as above, or set KAIKOU_LOCK_MEMORY=1 for it: then the studio's process takes the memory itself.
+Everything is undone when this ends; only an exclusive GPU stays so when this is killed with SIGKILL (nvidia-smi -c DEFAULT undoes it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from webui.engine.memory_lock import GPU_HEADROOM, MemoryLock
+from webui.errors import KaikouError
+
+MODEL = Path(__file__).resolve().parent.parent / "pretrained_models" / "CosyVoice2-0.5B"
+STOP = (signal.SIGINT, signal.SIGTERM)
+
+
+def take(lock: MemoryLock, args: argparse.Namespace) -> None:
+    """Raises KaikouError with the reason when nothing can be taken."""
+    import torch
+
+    from webui.engine.cosyvoice.device import choose, plan
+    from webui.engine.cosyvoice.kept import pin_weights
+    from webui.engine.cosyvoice.spec import read_spec
+
+    place = choose(args.device, args.precision)
+    print(f"{place.device}, {place.precision}: {place.why}")
+    needed = int(args.gb * 2**30)
+    if not needed or place.device != "cuda":
+        told = plan(read_spec(args.model_dir), args.model_dir, place)
+        print(f"plan: {told.words()}")
+        needed = needed or told.needed
+    if args.exclusive:
+        uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None) if place.device == "cuda" else None
+        lock.exclusive(f"GPU-{uuid}" if uuid else "0")
+    if place.device != "cuda":
+        pin_weights(lock, place, args.model_dir)
+    elif not args.command:
+        lock.hold_gpu(torch, needed, int(args.headroom_gb * 2**30))
+
+
+def run(command: Sequence[str]) -> int:
+    """The command with the studio's own lock switched on; signals go to it, and its end is ours."""
+    child = subprocess.Popen(command, env={**os.environ, "KAIKOU_LOCK_MEMORY": "1"})
+    for number in STOP:
+        signal.signal(number, lambda sent, _: child.send_signal(sent))
+    code = child.wait()
+    return 128 - code if code < 0 else code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if argv is None else argv)
+    own, command = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [options] [-- COMMAND ...]")
+    parser.add_argument("--model-dir", type=Path, default=MODEL, help="the model whose plan is followed (default: pretrained_models/CosyVoice2-0.5B)")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
+    parser.add_argument("--gb", type=float, default=0.0, help="hold so much GPU memory instead of what the plan says")
+    parser.add_argument("--headroom-gb", type=float, default=GPU_HEADROOM / 2**30, help="GPU memory that must stay free for others (default: %(default)s)")
+    parser.add_argument("--exclusive", action="store_true", help="let one process only use the GPU (needs an administrator's rights)")
+    parser.add_argument("--seconds", type=float, help="let go after so long")
+    args = parser.parse_args(own)
+    args.command = command
+    stop = threading.Event()
+    for number in STOP:
+        signal.signal(number, lambda *_: stop.set())
+    with MemoryLock() as lock:
+        try:
+            take(lock, args)
+        except KaikouError as fault:
+            print(f"{fault.en}\n{fault.zh}", file=sys.stderr)
+            return 1
+        for sentence in lock.did:
+            print(sentence)
+        if command:
+            code = run(command)
+        else:
+            print("Ctrl-C or SIGTERM lets go.", flush=True)
+            stop.wait(args.seconds)
+            code = 0
+        for undone in lock.release():
+            print(undone)
+        return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

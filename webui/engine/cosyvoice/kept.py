@@ -1,0 +1,40 @@
+"""Which memory a loaded model wants kept for itself: the plan's on a GPU, that of its mapped weight files on a CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ...errors import NotReady
+from ..memory_lock import MemoryLock
+from .device import MemoryPlan, Place, available
+from .weights import COMPONENTS
+
+
+def mapped_files(root: Path, precision: str) -> list[Path]:
+    """The files whose pages the networks use as they are: converted ones, or published ones where nothing is converted on loading."""
+    out = []
+    for part in COMPONENTS.values():
+        converted = root / part.converted(precision)
+        if converted.is_file():
+            out.append(converted)
+        elif precision == "fp32" and not part.exact and (root / part.file).is_file():
+            out.append(root / part.file)
+    return out
+
+
+def keep(lock: MemoryLock, plan: MemoryPlan, place: Place, root: Path) -> None:
+    """For the process that loads the model. Raises NotReady with the reason and the remedy."""
+    if place.device == "cuda":
+        lock.pool_gpu(torch, plan.needed)
+    else:
+        pin_weights(lock, place, root)
+
+
+def pin_weights(lock: MemoryLock, place: Place, root: Path) -> None:
+    files = mapped_files(root, place.precision)
+    if not files:
+        raise NotReady(f"There are no weights to pin in {place.precision}: run scripts/convert_weights.py first.",
+                       f"没有可锁定的 {place.precision} 权重：请先运行 scripts/convert_weights.py。", code="no_converted")
+    lock.pin(files, available(place.device))
