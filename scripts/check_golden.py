@@ -48,7 +48,11 @@ def parts_of(folder: Path, only: list[str]) -> list[str]:
 
 def run(folder: Path, only: list[str], device: str) -> Tally:
     tally = Tally()
-    for part in parts_of(folder, only):
+    parts = parts_of(folder, only)
+    unknown = [path.name for path in sorted(folder.glob("*/")) if path.name not in parts and not only]
+    if parts and unknown:
+        print(f"no checks are known for: {', '.join(unknown)}")
+    for part in parts:
         tally.part = part
         before = tally.checked
         check = importlib.import_module(f"scripts.golden_checks.{part}").check

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -56,12 +58,22 @@ def test_times_are_cosine_spaced():
     assert times[4].item() == pytest.approx(0.19098, abs=1e-5)
 
 
-def test_position_rows_run_from_far_past_to_far_future():
-    rows = sinusoid(3, 4, torch.float64, torch.device("cpu"))
-    assert rows.shape == (7, 4)
-    assert rows[3].tolist() == [0, 1, 0, 1]
-    assert rows[0, 0].item() == pytest.approx(torch.tensor(3.0).sin().item(), abs=1e-7)
-    assert torch.allclose(rows[6, 0::2], -rows[0, 0::2])
+def test_position_rows_are_odd_in_sin_and_even_in_cos():
+    rows = sinusoid(torch.tensor([3.0, 0.0, -3.0], dtype=torch.float64), 4)
+    assert rows.shape == (3, 4)
+    assert rows[1].tolist() == [0, 1, 0, 1]
+    assert rows[0, 0].item() == pytest.approx(math.sin(3.0), abs=1e-12)
+    assert rows[0, 2].item() == pytest.approx(math.sin(0.03), abs=1e-12)
+    assert torch.equal(rows[2, 0::2], -rows[0, 0::2]) and torch.equal(rows[2, 1::2], rows[0, 1::2])
+
+
+def test_position_tables_keep_their_bits_when_they_grow():
+    attention = small_flow(torch.float32).encoder.encoders[0].self_attn
+    with torch.inference_mode():
+        before = attention._positions(20, 200).clone()
+        far = attention._positions(20, 1500)
+        assert torch.equal(before, attention._positions(20, 200))
+        assert far.shape[1] == 1519 and torch.equal(far[:, -219:], before)
 
 
 ENDS = st.lists(st.integers(1, 60), unique=True, max_size=4).map(sorted).map(tuple)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -164,6 +165,15 @@ def test_interleaved_requests_are_each_alone(flow32):
             out.append(state.step(one[:known]))
     for i, (state, one, out) in enumerate(zip(states, ids, parts)):
         assert torch.allclose(torch.cat([*out, state.step(one, final=True)]), alone[i], atol=2e-5, rtol=0)
+
+
+def test_requests_on_two_threads_are_each_alone():
+    fresh = small_flow(torch.float32)  # its position tables have yet to grow
+    voice, ids = VoiceState.of(fresh, *voice_of(53)), [ids_of(300, 21), ids_of(320, 22)]
+    with ThreadPoolExecutor(2) as pool:
+        beside = list(pool.map(lambda one: torch.cat(streamed(voice.begin(), one, [28, 50])), ids))
+    for one, mel in zip(ids, beside):
+        assert torch.equal(mel, torch.cat(streamed(voice.begin(), one, [28, 50])))
 
 
 def test_the_same_calls_give_the_same_bits_whatever_ran_beside(flow32):

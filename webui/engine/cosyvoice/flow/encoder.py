@@ -17,7 +17,7 @@ from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, FlowDims
 from .kv import KvStore
 
 SLOT_CONV2, SLOT_UP = 0, 1
-FIRST_REACH = 256
+TILE = 256
 
 
 class EncoderPast:
@@ -35,11 +35,10 @@ class EncoderPast:
         return twin
 
 
-def sinusoid(reach: int, width: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Rows for distances reach..-reach (query minus key), (2*reach+1, width): even columns sin, odd columns cos."""
-    distance = torch.arange(reach, -reach - 1, -1, dtype=torch.float64)[:, None]
-    angle = distance * torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * -(math.log(10000.0) / width))
-    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1).to(device=device, dtype=dtype)
+def sinusoid(distances: torch.Tensor, width: int) -> torch.Tensor:
+    """distances (n,), query minus key -> (n, width) fp64: even columns sin, odd columns cos."""
+    angle = distances[:, None] * torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * -(math.log(10000.0) / width))
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
 
 
 class RelativeAttention(nn.Module):
@@ -56,20 +55,23 @@ class RelativeAttention(nn.Module):
         self.register_buffer("qkv_weight", torch.cat([p.weight.detach() for p in parts]), persistent=False)
         self.register_buffer("qkv_bias", torch.cat([p.bias.detach() for p in parts]), persistent=False)
         del self.linear_q, self.linear_k, self.linear_v
-        self.table = self._table(FIRST_REACH)
+        self.table = self._table(TILE)
 
     def _table(self, reach: int) -> torch.Tensor:
+        """(heads, 2 * reach, width) for distances reach-1 down to -reach. Made in tiles of one shape, so that a row has the same
+        bits however far the table goes: no request may hear which others came before it."""
         weight = self.linear_pos.weight
-        rows = self.linear_pos(sinusoid(reach, weight.shape[0], weight.dtype, weight.device))
+        distances = torch.arange(reach - 1, -reach - 1, -1, dtype=torch.float64).split(TILE)
+        rows = torch.cat([self.linear_pos(sinusoid(tile, weight.shape[0]).to(weight)) for tile in distances])
         return rows.view(-1, self.heads, self.width).transpose(0, 1).contiguous()
 
     def _positions(self, new: int, total: int) -> torch.Tensor:
         """(heads, new + total - 1, width): distances total-1 down to -(new-1). The table depends on weights only and just grows."""
-        reach = self.table.shape[1] // 2
-        if reach < total:
-            self.table = self._table(max(total, 2 * reach))
-            reach = self.table.shape[1] // 2
-        return self.table[:, reach - total + 1 : reach + new]
+        table = self.table
+        if table.shape[1] // 2 < total:
+            table = self.table = self._table(max(-(-total // TILE) * TILE, table.shape[1]))
+        reach = table.shape[1] // 2
+        return table[:, reach - total : reach + new - 1]
 
     def forward(self, x: torch.Tensor, store: KvStore, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
         new, total = x.shape[1], len(store) + x.shape[1]

@@ -59,7 +59,7 @@ def _source_down(channels: int, rate: int) -> nn.Conv1d:
 
 
 class WaveDecoder(nn.Module):
-    """Only layers; the vocoder model owns it under the published key names."""
+    """Layers under the published key names; the vocoder model adds f0 and excitation to them."""
 
     def __init__(self, dims: VocoderDims):
         super().__init__()
