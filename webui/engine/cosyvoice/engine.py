@@ -74,6 +74,7 @@ class CosyVoiceEngine:
 
     def _tell(self, share: float, en: str, zh: str) -> None:
         self._health = Health("starting", en, zh, share)
+        log.info("%.0f %%: %s", 100 * share, en)
 
     def _warm_up(self, model: CosyVoice2) -> None:
         """A sentence in two languages and with each kind of prompt, long enough for every hop; measures first chunk and RTF."""

@@ -1,0 +1,78 @@
+"""The three networks of CosyVoice2, from random numbers at given sizes or from a model directory, and a random voice. No ONNX."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from scripts.small_model import tensors
+from scripts.small_model.sizes import Sizes
+from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.dims import LmDims
+from webui.engine.cosyvoice.flow import FlowDims, FlowModel
+from webui.engine.cosyvoice.lm import SpeechLm
+from webui.engine.cosyvoice.model import CosyVoice2
+from webui.engine.cosyvoice.prompt import VoicePrompt
+from webui.engine.cosyvoice.sampler import RasRule
+from webui.engine.cosyvoice.spec import ModelSpec, read_spec
+from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
+from webui.engine.cosyvoice.weights import COMPONENTS, DTYPES, assign, component_state, published_state
+
+State = dict[str, torch.Tensor]
+IDS_PER_S, FRAMES_PER_ID = 25, 2
+
+
+def random_model(size: Sizes, place: Place, seed: int = 0) -> CosyVoice2:
+    """Speaks noise at the right cost."""
+    flow = {"input_size": size.flow, "encoder_dim": size.flow, "encoder_heads": size.flow_heads, "encoder_ffn_dim": size.flow_ffn, "encoder_blocks": size.flow_blocks,
+            "estimator_channels": size.channels, "estimator_heads": size.estimator_heads, "estimator_head_dim": size.head_dim,
+            "estimator_n_blocks": size.n_blocks, "estimator_mid_blocks": size.mid_blocks, "speech_token_size": size.codes}  # fmt: skip
+    dims = LmDims(size.hidden, size.intermediate, size.layers, size.heads, size.kv_heads, size.text_rows, size.codes)
+    spec = ModelSpec(dims, RasRule(), flow, {"base_channels": size.vocoder, "f0_cond_channels": size.f0}, 24000, IDS_PER_S, 24000 // IDS_PER_S)
+    random = torch.Generator().manual_seed(seed)
+    makers = {"llm": tensors.llm_state, "flow": tensors.flow_state, "hift": tensors.hift_state}
+    return _assembled(spec, place, lambda name: {k: v for k, v in makers[name](size, random).items() if k not in COMPONENTS[name].unused})
+
+
+def load_model(root: Path, place: Place, is_published: bool) -> tuple[CosyVoice2, float]:
+    """From a model directory, and the seconds it took with nothing of its files in the page cache. is_published: the .pt files as they
+    are fetched, whatever else is there; else the converted ones where there are any."""
+    for path in (p for p in root.iterdir() if p.suffix in (".pt", ".safetensors")):
+        _forget(path)
+    began = time.perf_counter()
+
+    def state(name: str) -> State:
+        precision = "fp32" if COMPONENTS[name].exact else place.precision
+        return published_state(root, COMPONENTS[name], precision) if is_published else component_state(root, name, precision)
+    model = _assembled(read_spec(root), place, state)
+    return model, time.perf_counter() - began
+
+
+def _assembled(spec: ModelSpec, place: Place, state: Callable[[str], State]) -> CosyVoice2:
+    with torch.device("meta"):
+        lm = SpeechLm(spec.lm)
+    lm = assign(lm, state("llm"), "llm.pt", DTYPES[place.precision]).to(place.device)
+    flow = FlowModel.of(FlowDims.of(spec.flow), state("flow"), place.dtype, place.device)
+    vocoder = Vocoder.of(VocoderDims.of(spec.hift), state("hift"), torch.float32, place.device)
+    return CosyVoice2(spec, place, None, lm, flow, vocoder, None, {}, "bench")
+
+
+def _forget(path: Path) -> None:
+    """Drop the file from the page cache, where the system can."""
+    if hasattr(os, "posix_fadvise"):
+        with path.open("rb") as f:
+            os.fsync(f.fileno())
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def random_voice(seconds: float, codes: int, seed: int = 1) -> VoicePrompt:
+    """A clip of so long: ids, mel at the level of speech, a vector, and a transcript of four text ids a second."""
+    random = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, codes, (round(seconds * IDS_PER_S),), generator=random).tolist()
+    text = torch.randint(0, 256, (max(1, round(4 * seconds)),), generator=random).tolist()
+    mel = torch.randn(1, FRAMES_PER_ID * len(ids), 80, generator=random) - 4
+    return VoicePrompt(tuple(text), tuple(ids), mel, torch.randn(1, 192, generator=random))

@@ -1,0 +1,92 @@
+#!/usr/bin/env python
+"""Load CosyVoice2, speak its warm-up sentences at every shape that serving uses, and tell how fast it is.
+
+    python scripts/prewarm.py                              the model in pretrained_models
+    python scripts/prewarm.py DIR --convert                first write the converted weights (once): later starts are fast
+
+A process' warm state ends with it; what stays is on disk: converted weights, and the weights in the page cache. The studio warms itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from webui.errors import KaikouError
+
+MODEL = Path(__file__).resolve().parent.parent / "pretrained_models" / "CosyVoice2-0.5B"
+
+
+def convert(root: Path, precision: str) -> None:
+    """Write what is not there yet, or was made from other files. Raises NotReady."""
+    from webui.engine.cosyvoice.weights import COMPONENTS
+    from webui.engine.cosyvoice.weights import convert as write
+
+    for number, (name, part) in enumerate(COMPONENTS.items()):
+        if is_converted(root / part.converted(precision), root, part.file):
+            print(f"{part.converted(precision)} is there")
+            continue
+        began = time.perf_counter()
+        print(f"converting {name} ({number + 1} of {len(COMPONENTS)}) …", flush=True)
+        made = write(root, name, precision)
+        print(f"  {part.file} → {made.name}, {made.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s")
+
+
+def is_converted(made: Path, root: Path, source: str) -> bool:
+    import safetensors
+
+    from webui.engine.cosyvoice.files import fingerprint
+
+    try:
+        with safetensors.safe_open(made, "pt") as f:
+            return (f.metadata() or {}).get("source") == fingerprint(root, source)
+    except (safetensors.SafetensorError, OSError):
+        return False
+
+
+def warm(args: argparse.Namespace) -> dict:
+    """Raises KaikouError with the reason when the model cannot be used here."""
+    from webui.engine.cosyvoice.device import choose
+    from webui.engine.cosyvoice.engine import CosyVoiceEngine
+
+    if args.convert:
+        convert(args.directory, choose(args.device, args.precision).precision)
+    engine = CosyVoiceEngine(args.directory, args.device, args.precision)
+    began = time.perf_counter()
+    try:
+        engine.start()
+        told = engine.describe()
+        return {"start_s": time.perf_counter() - began, "first_chunk_ms": 1000 * engine.first_chunk_s, "rtf": told.rtf, "plan": engine.plan.words(), "version": told.version}
+    finally:
+        engine.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, nargs="?", default=MODEL, help="model directory (default: pretrained_models/CosyVoice2-0.5B)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
+    parser.add_argument("--convert", action="store_true", help="write converted weights beside the published ones first; needs disk: as much again in fp32, half in bf16")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    try:
+        told = warm(args)
+    except KaikouError as fault:
+        print(f"{fault.en}\n{fault.zh}", file=sys.stderr)
+        return 1
+    print(f"memory: {told['plan']}")
+    print(f"ready after {told['start_s']:.1f} s; first chunk {told['first_chunk_ms']:.0f} ms; real-time factor {told['rtf']:.2f}")
+    if args.json:
+        args.json.write_text(json.dumps(told, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

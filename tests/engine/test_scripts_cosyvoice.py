@@ -1,0 +1,77 @@
+"""The CosyVoice scripts on small random weights, each started once as a user does; and the bench on a machine that has torch and numpy alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+ROW = {"variant", "users", "steps", "hop", "precision", "first_chunk_ms_p50", "first_chunk_ms_p95", "rtf", "audio_s_per_s", "underruns",
+       "estimator_frames_per_frame", "peak_rss_mb", "peak_gpu_mb"}  # fmt: skip
+
+
+def run(script: str, *args: object, code: int = 0) -> str:
+    told = subprocess.run([sys.executable, f"scripts/{script}.py", *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert told.returncode == code, told.stdout + told.stderr
+    return told.stdout + told.stderr
+
+
+@pytest.fixture(scope="module")
+def root(small_model, tmp_path_factory):
+    """A copy that may be written to."""
+    return shutil.copytree(small_model, tmp_path_factory.mktemp("scripts") / "model")
+
+
+def test_convert_then_prewarm_says_what_is_there_and_how_fast(root, tmp_path):
+    assert "kaikou-llm-fp32.safetensors" in run("convert_weights", root, "--only", "llm")
+    out = run("prewarm", root, "--convert", "--device", "cpu", "--precision", "fp32", "--json", tmp_path / "told.json")
+    assert "kaikou-llm-fp32.safetensors is there" in out and "flow.pt → kaikou-flow-fp32.safetensors" in out
+    assert "memory: weights" in out and "first chunk" in out and "100 %" not in out
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert told["first_chunk_ms"] > 0 and told["rtf"] > 0
+
+
+def test_prewarm_of_nothing_names_the_reason(tmp_path):
+    out = run("prewarm", tmp_path, code=1)
+    assert "fetch_models" in out
+
+
+def test_bench_runs_both_ways_and_counts_their_work(tmp_path):
+    run("bench_engine", "--small", "--recompute", "--precision", "fp32,bf16", "--seconds", 6, "--times", 1, "--threads", 1, "--json", tmp_path / "told.json")
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert [(r["precision"], r["variant"]) for r in told["rows"]] == [("fp32", "cached"), ("fp32", "recompute"), ("bf16", "cached"), ("bf16", "recompute")]
+    for ours, theirs in (told["rows"][:2], told["rows"][2:]):
+        assert ours.keys() >= ROW and theirs.keys() >= ROW
+        assert ours["estimator_frames_per_frame"] == (2 * 150 + 50) / (2 * 150), "every frame once, and the prompt's unfinished block of 25 ids"
+        assert theirs["estimator_frames_per_frame"] == 2 * ((125 + 25) + (125 + 75) + (125 + 150)) / (2 * 150), "the published schedule: hops of 25 and 50, then the rest"
+        assert abs(ours["audio_s_per_s"] * ours["rtf"] - 1) < 1e-6 and ours["peak_rss_mb"] > 0
+    assert [r["precision"] for r in told["ratios"]] == ["fp32", "bf16"]
+
+
+def test_bench_of_a_directory_tells_its_load_times(root, tmp_path):
+    run("bench_engine", "--model-dir", root, "--convert", "--seconds", 2, "--times", 1, "--threads", 1, "--json", tmp_path / "told.json")
+    load = json.loads((tmp_path / "told.json").read_text())["load"][0]
+    assert load["published_s"] > 0 and load["converted_s"] > 0 and load["rss_mb"] > 0
+    assert "cannot be used" in run("bench_engine", "--model-dir", tmp_path, code=1)
+
+
+def test_bench_needs_torch_and_numpy_only():
+    """The other packages are hidden from the process: what the bench imports on the way must get along without."""
+    code = (
+        "import importlib.abc, importlib.machinery, runpy, sys\n"
+        "hidden = {'onnxruntime', 'tokenizers', 'safetensors', 'yaml', 'onnx', 'pypinyin', 'scipy', 'soxr', 'soundfile', 'fastapi', 'gradio', 'httpx'}\n"
+        "class Hide(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        return None if name.partition('.')[0] in hidden else importlib.machinery.PathFinder.find_spec(name, path, target)\n"
+        "sys.meta_path[:] = [f for f in sys.meta_path if f is not importlib.machinery.PathFinder] + [Hide()]\n"
+        "sys.argv = ['bench_engine.py', '--small', '--seconds', '2', '--times', '1', '--threads', '1']\n"
+        "runpy.run_path('scripts/bench_engine.py', run_name='__main__')\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert told.returncode == 0, told.stderr[-2000:]
+    assert "not here and not needed: onnxruntime, safetensors, tokenizers, yaml" in told.stdout
