@@ -10,12 +10,14 @@ from fastapi import FastAPI
 
 from . import api
 from .engine.base import Engine
-from .settings import Settings
-from .studio import Studio
+from .settings import ROOT, Settings
+from .store.models import ModelFetcher, read_manifest
+from .studio import ModelDownload, Studio
 
 log = logging.getLogger(__name__)
 Maker = Callable[[], Engine]
 MODEL_NAME = "CosyVoice2-0.5B"
+MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 
 
 def model_dir(settings: Settings) -> Path:
@@ -32,11 +34,7 @@ def engine_makers(settings: Settings) -> list[Maker]:
 
         return BuiltinEngine(settings.engine.workers) if settings.engine.workers else BuiltinEngine()
 
-    def cosyvoice2() -> Engine:
-        from .engine.cosyvoice.engine import CosyVoiceEngine  # imports torch: seconds, and only where a model is wanted
-
-        return CosyVoiceEngine(model_dir(settings), settings.engine.device, settings.engine.precision, settings.engine.lock_memory)
-
+    cosyvoice2 = cosyvoice_maker(settings)
     if settings.engine.name == "cosyvoice2":
         return [cosyvoice2]
     if settings.engine.name == "auto" and model_dir(settings).is_dir():
@@ -45,10 +43,29 @@ def engine_makers(settings: Settings) -> list[Maker]:
     return [builtin]
 
 
+def cosyvoice_maker(settings: Settings) -> Maker:
+    def make() -> Engine:
+        from .engine.cosyvoice.engine import CosyVoiceEngine  # imports torch: seconds, and only where a model is wanted
+
+        return CosyVoiceEngine(model_dir(settings), settings.engine.device, settings.engine.precision, settings.engine.lock_memory)
+
+    return make
+
+
+def offer_model(studio: Studio, settings: Settings) -> None:
+    """Let the page fetch the model where none is: a directory that has all the names is somebody's own and is never touched."""
+    model = read_manifest(MANIFEST)[MODEL_NAME]
+    folder = model_dir(settings)
+    if settings.engine.name != "auto" or all((folder / spec.path).exists() for spec in model.files):
+        return
+    studio.model = ModelDownload(lambda source: ModelFetcher(folder, source, model), lambda: studio.resident.start(cosyvoice_maker(settings)))
+
+
 def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
     """Start the studio's engines in the background and return the app with the page mounted."""
     studio = Studio(settings)
     studio.start(*(makers or engine_makers(settings)))
+    offer_model(studio, settings)
     app, static = api.build(studio, settings)
 
     import gradio as gr  # after the engine has begun to start: this import takes seconds

@@ -71,6 +71,9 @@ class FakeEngine:
         finally:
             self.finalised += 1
 
+    def prepare(self, prompt):
+        pass
+
     def notes(self, request):
         return [("I only hum.", "我只会哼。")] if "sing" in request.instruction else []
 

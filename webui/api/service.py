@@ -53,6 +53,14 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     def health():
         return studio.status()
 
+    @router.post("/tts/model/fetch")
+    def fetch_model(source: str = ""):
+        return _model(studio, lambda model: model.fetch(source))
+
+    @router.post("/tts/model/pause")
+    def pause_model():
+        return _model(studio, lambda model: model.pause())
+
     @router.get("/metrics")
     def metrics():
         return PlainTextResponse(studio.metrics.text(), media_type="text/plain; version=0.0.4")
@@ -93,6 +101,13 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         return RedirectResponse(f"{root}/", 303, {"Set-Cookie": cookie})
 
     return router
+
+
+def _model(studio: Studio, act) -> dict:
+    if studio.model is None:
+        raise NotFound("This studio was started with --engine builtin and fetches no model.", "本工作室以 --engine builtin 启动，不下载模型。", code="no_model")
+    act(studio.model)
+    return studio.model.status()
 
 
 def nothing() -> APIRouter:

@@ -26,6 +26,9 @@ class Engine(Protocol):
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """samples: float32 mono (n,), the cut reference at `rate` Hz. Thread-safe. Raises BadInput (too short, silent, not finite)."""
 
+    def prepare(self, prompt: Prompt) -> None:
+        """Whatever makes the first request with this prompt as quick as later ones; may do nothing. Blocking, thread-safe, never needed."""
+
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         """One `next()` = one step of work on `lane` (0 <= lane < describe().lanes). `request.segments` is what is spoken,
         `request.text` when it is empty. The iterator has `close()`; it owns all state of the request."""

@@ -2,7 +2,8 @@
 
 from .drafts import Draft, wav
 from .job import UNLIMITED, Job, Snapshot
+from .models import ModelDownload
 from .studio import Studio
 from .takes import file_name
 
-__all__ = ["UNLIMITED", "Draft", "Job", "Snapshot", "Studio", "file_name", "wav"]
+__all__ = ["UNLIMITED", "Draft", "Job", "ModelDownload", "Snapshot", "Studio", "file_name", "wav"]

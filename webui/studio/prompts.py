@@ -24,8 +24,9 @@ class Prompts:
         self.n_encoded = 0
         self._is_closed = False
 
-    def begin(self, voice: Voice, engine: Engine, clip: Callable[[], Clip]) -> Future:
-        """The prompt, now or soon. `clip()` is asked for only when it has to be made. The future raises the engine's named errors."""
+    def begin(self, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool = False) -> Future:
+        """The prompt, now or soon. `clip()` is asked for only when it has to be made; `prepare`: and the engine makes itself ready for it.
+        The future raises the engine's named errors."""
         about = engine.describe()
         key = (voice.id, voice.fingerprint, about.name, about.version)
         with self._lock:
@@ -37,10 +38,10 @@ class Prompts:
             if self._is_closed:
                 raise NotReady("The studio is shutting down.", "工作室正在关闭。")
             if key not in self._coming:
-                self._coming[key] = self._pool.submit(self._make, key, voice, engine, clip)
+                self._coming[key] = self._pool.submit(self._make, key, voice, engine, clip, prepare)
             return self._coming[key]
 
-    def _make(self, key: tuple, voice: Voice, engine: Engine, clip: Callable[[], Clip]) -> Prompt:
+    def _make(self, key: tuple, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool) -> Prompt:
         try:
             prompt = None if voice.draft else self._store.load_prompt(voice, key[2], key[3])
             if prompt is None:
@@ -50,6 +51,8 @@ class Prompts:
                 if not voice.draft:
                     self._keep_on_disk(voice, prompt)
             self._keep(key, prompt)
+            if prepare:
+                engine.prepare(prompt)
             return prompt
         finally:
             with self._lock:

@@ -17,6 +17,7 @@ from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
 from .drafts import Drafts
 from .job import Job
 from .metrics import Metrics
+from .models import ModelDownload
 from .prompts import Prompts
 from .speak import Speaker
 from .takes import Takes
@@ -40,6 +41,7 @@ class Studio:
         self.voices = Voices(store, self.drafts, self.prompts)
         self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits)
         self._closing = threading.Event()
+        self.model: ModelDownload | None = None  # set by app.py where a model may be fetched
         self.first_sound_ms: float | None = None  # measured at warm-up
         for name, what, read in (("cv_streams_open", "Streams being made", lambda: self.speaker.n_open),
                                  ("cv_streams_waiting", "Requests in the line", lambda: self.speaker.admission.n_waiting),
@@ -79,7 +81,7 @@ class Studio:
             lease = self.resident.lease()
         except NotReady:
             return  # it is made when the voice speaks
-        future = self.prompts.begin(voice, lease.engine, clip)
+        future = self.prompts.begin(voice, lease.engine, clip, prepare=True)
         future.add_done_callback(lambda _: lease.release())
 
     def status(self) -> dict:
@@ -89,6 +91,8 @@ class Studio:
                 "streams": self.speaker.n_open, "waiting": self.speaker.admission.n_waiting, "share": self.settings.server.share}
         if coming is not None and health.state == "ready":
             told["coming"] = {"state": coming.state, "reason": coming.reason, "reason_zh": coming.reason_zh, "progress": coming.progress}
+        if self.model is not None:
+            told["model"] = self.model.status()
         failure = self.resident.failure()
         if failure is not None:
             told |= {"failure": failure.en, "failure_zh": failure.zh}
@@ -135,6 +139,8 @@ class Studio:
     def close(self) -> None:
         """End streams, engines and child processes. Idempotent."""
         self._closing.set()
+        if self.model is not None:
+            self.model.close()
         self.speaker.close()
         self.prompts.close()
         self.takes.close()

@@ -36,6 +36,7 @@ def voice(it: Voice) -> dict:
         "transcript": it.transcript,
         "duration_s": round(it.duration_s, 1),
         "starter": it.starter,
+        "sample": not it.id.startswith("preset-"),  # voices an engine brings have no recording to play
     }
 
 

@@ -168,6 +168,9 @@ class BuiltinEngine:
         for speech in found:
             speech.cancel()
 
+    def prepare(self, prompt: Prompt) -> None:
+        """A profile costs a lane milliseconds: nothing to do ahead."""
+
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         told = understood(request.instruction)[1] if request.instruction.strip() else []
         return [*told, *cannot_read(request.text, request.language)]

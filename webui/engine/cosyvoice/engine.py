@@ -110,6 +110,11 @@ class CosyVoiceEngine:
         """The transcript is not part of a voice here: it travels with each request."""
         return self._loaded().maker.make(samples, rate, "", self.version)
 
+    def prepare(self, prompt: Prompt) -> None:
+        """Runs the prompt through the flow once: seconds on a CPU, and the first click need not wait for them."""
+        self._loaded()
+        self._voices.get(prompt)
+
     def preset(self, name: str) -> Prompt:
         """A ready speaker of the model directory. Raises EngineFault when there is none of that name."""
         voice = self._loaded().presets.get(name)

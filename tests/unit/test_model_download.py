@@ -1,0 +1,109 @@
+"""The download as the page sees it: begins, tells how far, pauses, goes on, ends by bringing the engine up; offered only where no model is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from webui import app
+from webui.errors import BadInput, NotReady
+from webui.settings import EngineChoice, Paths, Settings
+from webui.store.download import FileSpec
+from webui.store.models import Model, ModelFetcher
+from webui.studio import ModelDownload, Studio
+
+BODY = bytes(range(256)) * 400
+MODEL = Model("M", {"modelscope": "x/M", "hf-mirror": "y/M"}, (FileSpec("a.txt", 10, True, None), FileSpec("b.pt", len(BODY), True, None)))
+
+
+class Wire:
+    """In place of the network: gives bytes slowly enough to be paused."""
+
+    def __init__(self, fault: str = ""):
+        self.fault, self.gate, self.asked = fault, threading.Event(), []
+        self.gate.set()
+
+    def fetcher(self, root):
+        def make(source):
+            made = ModelFetcher(root, source, MODEL)
+            made.fetch = lambda progress, stop: self._fetch(made, progress, stop)
+            return made
+        return make
+
+    def _fetch(self, fetcher, progress, stop):
+        from webui.errors import Cancelled
+        from webui.store.models import Progress
+        self.asked.append(fetcher.source)
+        if self.fault:
+            raise NotReady(self.fault, self.fault)
+        fetcher.root.mkdir(parents=True, exist_ok=True)
+        for spec, data in zip(MODEL.files, (BODY[:10], BODY)):
+            progress(Progress(spec.path, 10, 10 + len(BODY), 1000.0))
+            while not self.gate.wait(0.01):
+                if stop.is_set():
+                    raise Cancelled()
+            (fetcher.root / spec.path).write_bytes(data)
+        progress(Progress("b.pt", 10 + len(BODY), 10 + len(BODY), 1000.0))
+
+
+def until(want, limit_s=5.0):
+    end = time.monotonic() + limit_s
+    while not want() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert want()
+
+
+def test_it_goes_from_none_to_present_and_brings_the_engine(tmp_path):
+    wire, came = Wire(), threading.Event()
+    model = ModelDownload(wire.fetcher(tmp_path), came.set)
+    assert model.status()["state"] == "none" and model.status()["b"] == "0.1 MB"
+    model.fetch()
+    assert came.wait(5)
+    told = model.status()
+    assert told["state"] == "present" and told["p"] == 100
+    assert ModelDownload(wire.fetcher(tmp_path), came.set).status()["state"] == "present"
+
+
+def test_pause_and_go_on_from_another_source(tmp_path):
+    wire, came = Wire(), threading.Event()
+    wire.gate.clear()
+    model = ModelDownload(wire.fetcher(tmp_path), came.set)
+    model.fetch()
+    until(lambda: "m" in model.status())
+    model.fetch()
+    model.pause()
+    model.pause()
+    assert model.status()["state"] == "paused" and not came.is_set()
+    wire.gate.set()
+    model.fetch("hf-mirror")
+    assert came.wait(5) and wire.asked == ["modelscope", "hf-mirror"]
+    with pytest.raises(BadInput):
+        model.fetch("ftp-somewhere")
+
+
+def test_a_failure_is_a_sentence_and_may_be_tried_again(tmp_path):
+    wire = Wire("No answer from the source.")
+    model = ModelDownload(wire.fetcher(tmp_path), lambda: None)
+    model.fetch()
+    until(lambda: model.status()["state"] == "failed")
+    assert model.status()["reason"] == "No answer from the source."
+    wire.fault = ""
+    model.fetch()
+    until(lambda: model.status()["state"] == "present")
+
+
+@pytest.mark.parametrize(("name", "has_files", "offered"), [("auto", False, True), ("auto", True, False), ("builtin", False, False), ("cosyvoice2", False, False)])
+def test_it_is_offered_only_where_no_model_is(tmp_path, name, has_files, offered):
+    settings = Settings(engine=EngineChoice(name=name), paths=replace(Paths(), data_dir=tmp_path / "d", model_dir=tmp_path))
+    if has_files:
+        for spec in app.read_manifest(app.MANIFEST)[app.MODEL_NAME].files:
+            path = tmp_path / app.MODEL_NAME / spec.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"mine")
+    studio = Studio(settings)
+    app.offer_model(studio, settings)
+    assert (studio.model is not None) == offered and ("model" in studio.status()) == offered
+    studio.close()
