@@ -26,15 +26,16 @@
     e.preventDefault();
     e.stopImmediatePropagation();
     if (e.target.value) e.target.value = "";
-    live.health.data = fault(key);
-    live.health.busy = false;
-    KK.draw("health");
+    const card = e.target.closest("#kk-src") ? "source" : "health";
+    live[card].data = fault(key);
+    live[card].busy = false;
+    KK.draw(card);
   }
   document.addEventListener("change", e => {
-    if (e.target.matches?.("#kk-ref input[type=file]")) refuse(e.target.files, e);
+    if (e.target.matches?.(":is(#kk-ref, #kk-src) input[type=file]")) refuse(e.target.files, e);
   }, true);
   document.addEventListener("drop", e => {
-    if (e.target.closest?.("#kk-ref")) refuse(e.dataTransfer?.files, e);
+    if (e.target.closest?.("#kk-ref, #kk-src")) refuse(e.dataTransfer?.files, e);
   }, true);
   KK.checking = () => {
     KK.listen.stop();
@@ -53,7 +54,10 @@
     ["health", "need", "title_voice"].forEach(KK.draw);
   };
 
-  const source = i => document.querySelectorAll("#kk-ref .source-selection button")[i];
+  /* Two recorders: the reference's, and on the tab Convert the one of the recording to convert. */
+  const home = () => (KK.tabNow() === "convert" ? "#kk-src" : "#kk-ref");
+  const within = q => document.querySelector(`${home()} ${q}`);
+  const source = i => document.querySelectorAll(home() + " .source-selection button")[i];
   const newClip = then => {
     if (!document.querySelector("#kk-voice")?.offsetParent) KK.tab("speak");
     document.documentElement.dataset.voice = "open";
@@ -70,16 +74,16 @@
     });
   });
   acts.import = acts.otherclip;
-  acts.record = () => newClip(() => {
-    const stop = document.querySelector("#kk-ref button.stop-button, #kk-ref .stop-button-paused");
+  acts.record = () => (home() === "#kk-src" ? record() : newClip(record));
+  function record() {
+    const stop = within("button.stop-button") || within(".stop-button-paused");
     if (stop?.offsetParent) return stop.click();
-    if (document.querySelector("#kk-ref audio.standard-player")) document.querySelector("#kk-ref [aria-label=\"" + CSS.escape(t(
-      "ref.clear")) + "\"]")?.click();
+    if (within("audio.standard-player")) within(".icon-button-wrapper button")?.click();
     KK.when(() => source(1), b => {
       b.click();
-      KK.when(() => document.querySelector("#kk-ref .record-button"), r => r.click(), 60);
+      KK.when(() => within(".record-button"), r => r.click(), 60);
     });
-  });
+  }
   /* The sentence below the recorder: something to read, or why the microphone does not work. */
   KK.parts.mic = root => {
     const why = !window.isSecureContext || !navigator.mediaDevices ? "ref.mic.insecure" : KK.micDenied === "NotFoundError" ?
@@ -87,21 +91,21 @@
     root.innerHTML =
       `<p class="kk kk-inline kk-micline"${why ? ' data-tone="warn" role="status"' : ""}>${KK.esc(t(why || "ref.read"))}</p>`;
   };
+  const mics = () => ["mic", "mic_src"].forEach(KK.draw);
   const MAX_S = 30;
   let limit = 0; // a recording ends by itself
   document.addEventListener("click", e => {
-    if (!e.target.closest?.("#kk-ref .record-button")) return;
+    const box = e.target.closest?.(".record-button")?.closest("#kk-ref, #kk-src");
+    if (!box) return;
     clearTimeout(limit);
     limit = setTimeout(() => {
-      const b = document.querySelector("#kk-ref .stop-button");
+      const b = box.querySelector(".stop-button");
       if (b?.offsetParent) b.click();
     }, MAX_S * 1000);
   });
   document.addEventListener("click", e => {
-    const b = e.target.closest?.("#kk-ref .source-selection button");
-    if (b) {
-      document.documentElement.dataset.mic = b === source(1) ? "on" : "off";
-    }
+    const b = e.target.closest?.(":is(#kk-ref, #kk-src) .source-selection button");
+    if (b) document.documentElement.dataset[b.closest("#kk-src") ? "micsrc" : "mic"] = b === source(1) ? "on" : "off";
   });
   if (navigator.mediaDevices?.getUserMedia) {
     const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
@@ -110,13 +114,13 @@
         const s = await ask(...a);
         if (KK.micDenied) {
           KK.micDenied = "";
-          KK.draw("mic");
+          mics();
         }
         return s;
       } catch (e) {
         if (["NotAllowedError", "NotFoundError"].includes(e.name)) {
           KK.micDenied = e.name;
-          KK.draw("mic");
+          mics();
         }
         throw e;
       }

@@ -22,8 +22,12 @@
   // ---- the voice that will speak --------------------------------------------------------------------------
   KK.voices = () => live.picker?.data || [];
   KK.voiceName = v => (KK.lang === "zh" && v.name_zh) || v.name;
-  const starters = () => KK.voices().filter(v => v.starter);
-  const starter = () => known(KK.pick.starter, starters()) || starters().find(v => v.language === KK.lang) || starters()[0];
+  /* What a mode offers: presets and starters in the preset mode, everything with a recording of its own elsewhere. */
+  KK.offered = () => KK.voices().filter(v => (mode() === "preset" ? v.starter : v.sample));
+  const starter = () => {
+    const list = KK.offered().filter(v => v.starter);
+    return known(KK.pick.starter, list) || list.find(v => !v.sample) || list.find(v => v.language === KK.lang) || list[0];
+  };
   KK.pick = {
     saved: store.get("voice"),
     starter: store.get("starter")
@@ -42,7 +46,7 @@
       voice: v
     } : null);
     if (mode() === "preset") return as(starter());
-    if (KK.source() === "saved") return as(known(KK.pick.saved, KK.voices()) || KK.voices().find(v => !v.starter) || starter());
+    if (KK.source() === "saved") return as(known(KK.pick.saved, KK.offered()) || KK.voices().find(v => !v.starter) || starter());
     const d = KK.draft();
     if (d) return {
       id: d.id,
@@ -69,6 +73,7 @@
   // ---- the Generate event ends here: values of the widgets, by name ------------------------------------------
   KK.speak = v => {
     KK.hush?.();
+    if (KK.tabNow() === "convert") return KK.convert();
     const text = field("kk-text")?.value ?? v.text ?? "",
       who = KK.voiceNow();
     if (!/[\p{L}\p{N}]/u.test(text)) {
@@ -128,7 +133,7 @@
   /* Words of ours in the bar. The player repaints itself when its context wakes up; they are put back while it has
      nothing of its own to say. */
   let shown = null;
-  const notice = (state, info = {}) => {
+  const notice = KK.notice = (state, info = {}) => {
     shown = {
       state,
       info
@@ -266,6 +271,10 @@
     if (store.get("source") === "saved") KK.choose("kk-source", "saved");
   });
   parts.form = () => {};
+  document.addEventListener("kk:engine", () => {
+    const can = KK.engine().modes;
+    if (can && !can.includes(mode())) KK.setMode(can.find(m => document.querySelector(`#kk-mode input[value=${m}]`)) || "zero_shot");
+  });
   document.addEventListener("kk:mode", () => {
     page.mode = mode();
     ["modehint", "picker", "title_voice", "health"].forEach(KK.draw);

@@ -9,52 +9,93 @@
     live
   } = KK;
   const why = e => (KK.lang === "zh" ? e.reason_zh || e.reason : e.reason) || "";
-  const TONE = {
-    starting: "work",
-    broken: "bad",
-    offline: "bad"
-  };
-  KK.engine = () => live.header?.data || {
-    state: "starting"
-  };
+  const TONE = { starting: "work", broken: "bad", offline: "bad", slow: "warn" };
+  const STATES = ["starting", "ready", "busy", "broken", "offline"];
+  KK.engine = () => live.header?.data || { state: "starting" };
 
   const mark =
-    '<svg width="26" height="26" viewBox="0 0 26 26" fill="none" stroke="currentColor" stroke-width="2.6" stroke-linecap="round" aria-hidden="true"><path d="M17 3.5H7A3.5 3.5 0 0 0 3.5 7v12A3.5 3.5 0 0 0 7 22.5h10"/><path d="M13 10v6M18 7.5v11M23 11v4"/></svg>';
+    '<svg width="26" height="26" viewBox="0 0 26 26" fill="none" stroke="currentColor" stroke-width="2.6" stroke-linecap="round"' +
+    ' aria-hidden="true"><path d="M17 3.5H7A3.5 3.5 0 0 0 3.5 7v12A3.5 3.5 0 0 0 7 22.5h10"/><path d="M13 10v6M18 7.5v11M23 11v4"/></svg>';
+  const circle = (colour, rest) =>
+    `<circle cx="8" cy="8" r="6.5" fill="none" stroke="var(--kk-${colour})" stroke-width="2.5"${rest}/>`;
   const ring = p =>
-    `<svg class="kk-ringp" width="16" height="16" viewBox="0 0 16 16"
-        aria-hidden="true"><circle cx="8" cy="8" r="6.5" fill="none" stroke="var(--kk-line)" stroke-width="2.5"/><circle cx="8" cy="8" r="6.5" fill="none" stroke="var(--kk-accent)" stroke-width="2.5" stroke-dasharray="${Math.max(4, p * 40.84).toFixed(1)} 41"/></svg>`;
+    `<svg class="kk-ringp" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">${circle("line", "")}` +
+    circle("accent", ` stroke-dasharray="${Math.max(4, p * 40.84).toFixed(1)} 41"`) + "</svg>";
+  const dot = '<span class="kk-dot"></span>';
 
-  /* What the pill says: state, words, and the honest lines of its pop-over. */
+  /* What the pill says of the engine that speaks: state, words, and the honest lines of its pop-over. */
   function words(e) {
-    const name = e.basic ? t("eng.ready") : t("eng.full", {
-      e: e.engine || ""
-    });
-    const n = e.streams || 0,
-      state = e.state === "ready" && n > 1 ? "busy" : ["starting", "ready", "busy", "broken", "offline"].includes(e.state) ? e.state :
-      "ready";
-    const main = state === "ready" ? name : state === "busy" ? t("eng.busy", {
-      n
-    }) : t("eng." + state);
+    const n = e.streams || 0;
+    let state = STATES.includes(e.state) ? e.state : "ready";
+    if (state === "ready" && n > 1) state = "busy";
+    if (state === "ready" && !e.basic && e.rtf > 1) state = "slow";
+    const name = e.basic ? t(upcoming(e) ? "eng.builtin" : "eng.ready") : t("eng.full", { e: e.name });
+    const main = state === "ready" ? name : t("eng." + state, { n, e: e.name });
     const lines = [];
     if (e.state === "starting") lines.push(why(e) || t("eng.d.starting"));
     if (e.state === "broken") lines.push(why(e) || t("eng.d.broken"));
     if (e.state === "offline") lines.push(t("eng.d.offline"));
     if (e.basic && e.state !== "offline") lines.push(t("eng.d.basic"));
-    if (["ready", "busy"].includes(e.state) && e.rtf) lines.push(t("eng.d.rtf", {
-      rtf: (+e.rtf).toFixed(2)
-    }));
-    if (n) lines.push(t("eng.d.busy", {
-      n,
-      q: e.waiting || 0
-    }));
-    return {
-      main,
-      short: t(`eng.${state}.s`, {
-        n
-      }),
-      lines
-    };
+    if (["ready", "busy"].includes(e.state) && e.rtf) lines.push(pace(e));
+    if (state === "slow") lines.push(t("eng.d.slow", { x: (+e.rtf).toFixed(1) }));
+    if (n) lines.push(t("eng.d.busy", { n, q: e.waiting || 0 }));
+    return { main, state, short: t(`eng.${state}.s`, { n }), lines };
   }
+  /* Measured here: the factor by the engine, the first sound by the newest take it made on this page. */
+  function pace(e) {
+    const rtf = (+e.rtf).toFixed(2),
+      ms = (live.takes?.data || []).find(k => k.engine === e.engine && k.first_sound_ms != null)?.first_sound_ms;
+    return ms == null ? t("eng.d.rtf", { rtf }) : t("eng.d.ready", { ms: Math.round(ms), rtf });
+  }
+  const NAMES = { cosyvoice2: "CosyVoice2" };
+  const named = e => ({ ...e, name: NAMES[e.engine] || e.engine || "" });
+
+  /* The engine that is on its way, or why it is not: {tone, p, main, short, lines, acts}; null when there is nothing to tell.
+     `model`: the files on disk; `coming`: loading and warming up; `failure`: it cannot be used, the built-in voice stays. */
+  function upcoming(e) {
+    const m = e.model || {}, percent = share(m), p = Math.floor(percent * 100);
+    const told = { tone: "work", p: percent, main: t("eng.download", { p }), short: t("eng.download.s", { p }), lines: [], acts: [] };
+    if (e.coming) {
+      const q = Math.floor(100 * (e.coming.progress || 0)), line = why(e.coming);
+      const main = t("eng.load", { p: q }), lines = [line ? t("eng.d.now", { s: line }) : t("eng.d.load"), t("eng.d.builtin")];
+      return { ...told, p: e.coming.progress || 0, main, short: t("eng.load.s", { p: q }), lines };
+    }
+    if (m.state === "downloading") {
+      const about = { a: bytes(m.a), b: bytes(m.b), m: minutes(m.m) };
+      return { ...told, lines: [t(m.m == null ? "eng.d.size" : "eng.d.download", about)], acts: [["modelpause", "eng.pause"]] };
+    }
+    if (m.state === "paused") {
+      const lines = [t("eng.d.size", { a: bytes(m.a), b: bytes(m.b) })];
+      return { ...told, tone: "still", main: t("eng.paused", { p }), lines, acts: [["modelfetch", "eng.resume"]] };
+    }
+    if (m.state === "failed") {
+      const lines = [why(m) || t("eng.d.lost")];
+      return { ...told, tone: "warn", main: t("eng.lost"), short: t("eng.lost.s"), lines, acts: [["modelfetch", "eng.again"]] };
+    }
+    if (e.failure && e.basic) {
+      const lines = [(KK.lang === "zh" ? e.failure_zh : e.failure) || "", t("eng.d.stays")];
+      return { ...told, tone: "warn", main: t("eng.cannot"), short: t("eng.cannot.s"), lines };
+    }
+    if (m.state === "none") {
+      const lines = [m.b ? t("eng.d.none.b", { b: bytes(m.b) }) : t("eng.d.none")];
+      return { ...told, tone: "none", main: t("eng.none"), short: "", lines, acts: [["modelfetch", "eng.fetch"]] };
+    }
+    return null;
+  }
+  const share = m => Math.max(0, Math.min(1, +m.a >= 0 && +m.b > 0 ? m.a / m.b : (+m.p || 0) / 100));
+  const bytes = v => (Number.isFinite(+v) ? (v < 1e9 ? `${Math.round(v / 1e6)} MB` : `${(v / 1e9).toFixed(1)} GB`) : String(v ?? ""));
+  const minutes = v => Math.max(1, Math.round(+v || 0));
+  const tell = async path => {
+    try {
+      const r = await fetch(KK.root() + path, { method: "POST" });
+      if (!r.ok) KK.toast((await r.json().catch(() => null))?.error?.message || t("err.net"));
+    } catch {
+      KK.toast(t("err.net"));
+    }
+    ask();
+  };
+  acts.modelfetch = () => tell("/tts/model/fetch");
+  acts.modelpause = () => tell("/tts/model/pause");
 
   const keyRows = () => [
     [KK.mac ? "⌘ ↵" : "Ctrl ↵", "key.go"],
@@ -68,78 +109,100 @@
   ];
   parts.header = root => {
     if (!root.querySelector(".kk-head")) build(root);
-    const e = KK.engine(),
-      w = words(e),
-      tone = TONE[e.state] || "ok",
-      pill = root.querySelector(".kk-eng");
+    const e = named(KK.engine()), w = words(e), next = e.state === "offline" ? null : upcoming(e), pill = root.querySelector(".kk-eng");
+    const tone = next?.tone === "warn" ? "warn" : TONE[w.state] || "ok", ahead = next && next.tone !== "none";
     root.querySelectorAll(".kk-lang button").forEach(b => b.setAttribute("aria-pressed", String(b.dataset.v === KK.lang)));
     const theme = root.querySelector("[data-do=theme]");
     theme.innerHTML = ico(KK.themeNow());
     theme.title = t("theme." + KK.themeNow());
     theme.setAttribute("aria-label", `${t("theme.label")}: ${t("theme." + KK.themeNow())}`);
     pill.dataset.tone = tone;
-    pill.innerHTML =
-      `<span class="kk-vh">${esc(t("eng.label"))}: </span>${tone === "work" ? ring(e.progress || 0.1) : `<span class="kk-dot"></span>`}<span class="kk-engtext kk-num"><b>${esc(w.main)}</b></span><span
-          class="kk-engshort kk-num">${esc(w.short)}</span>`;
-    root.querySelector("#kk-engpop").innerHTML =
-      `<h2>${esc(t("eng.label"))}</h2><div class="kk-engrow"
-          data-tone="${tone}">${tone === "work" ? ring(e.progress || 0.1) : `<span class="kk-dot"></span>`}<b
-          class="kk-num">${esc(w.main)}</b><span></span>${w.lines.map(l => `<p>${esc(l)}</p>`).join("")}</div>`;
+    pill.toggleAttribute("data-ahead", !!ahead);
+    pill.innerHTML = `<span class="kk-vh">${esc(t("eng.label"))}: </span>` + sign(tone, e.progress) +
+      `<span class="kk-engtext kk-num"><b>${esc(w.main)}</b></span>` +
+      (ahead ? `<i></i><span class="kk-second kk-num">${next.tone === "work" ? ring(next.p) : ""}${esc(next.main)}</span>` : "") +
+      `<span class="kk-engshort kk-num">${ahead ? (next.tone === "work" ? ring(next.p) : "") + esc(next.short) : esc(w.short)}</span>`;
+    root.querySelector("#kk-engpop").innerHTML = `<h2>${esc(t("eng.label"))}</h2>` +
+      row(TONE[w.state] || "ok", e.progress, w.main, w.lines) + (next ? row(next.tone, next.p, next.main, next.lines, next) : "");
     root.querySelector("#kk-keys").innerHTML =
       `<h2>${esc(t("key.title"))}</h2><div
           class="kk-keys">${keyRows().map(([k, s]) => `<kbd>${k}</kbd><span>${esc(t(s))}</span>`).join("")}</div>`;
     root.querySelector(".kk-banner")?.replaceChildren(t("share.banner"));
+    follow(e);
   };
 
+  const sign = (tone, p) => (tone === "work" ? ring(p || 0.1) : dot);
+  const row = (tone, p, main, lines, next = null) =>
+    `<div class="kk-engrow" data-tone="${tone}">${sign(tone, p)}<b class="kk-num">${esc(main)}</b><span></span>` +
+    (next && ["work", "still"].includes(tone) ? `<div class="kk-prog"><span style="width:${Math.round(p * 100)}%"></span></div>` : "") +
+    lines.filter(Boolean).map(l => `<p>${esc(l)}</p>`).join("") +
+    (next?.acts.length ? `<p>${next.acts.map(([what, key]) =>
+      `<button type="button" class="kk-b2" data-do="${what}">${esc(t(key))}</button>`).join("")}</p>` : "") + "</div>";
+
+  /* What the page offers follows what the engine can do, whoever told us: the page's first load, or a later question. */
+  let could = "";
+  function follow(e) {
+    const can = JSON.stringify([e.engine, e.state, e.basic, e.modes, e.styles, e.tags]);
+    if (can === could) return;
+    could = can;
+    const page = document.documentElement;
+    if (e.modes) page.dataset.modes = e.modes.join(" ");
+    queueMicrotask(() => {
+      ["style", "under"].forEach(KK.draw);
+      document.dispatchEvent(new CustomEvent("kk:engine"));
+    });
+  }
+
   function build(root) {
+    const lang = (v, tag, name) =>
+      `<button type="button" data-do="lang" data-v="${v}" lang="${tag}" aria-label="${name}">${name.split(/[，,]/)[0]}</button>`;
     root.innerHTML =
       `<header class="kk kk-head">
       <a class="kk-skip" href="#kk-text" data-do="skip" data-t="nav.skip"></a>
-      <div class="kk-brand">${mark}<h1 lang="zh-CN">${esc(KK_STRINGS.zh["app.name"])}</h1><span lang="en">${esc(KK_STRINGS.en["app.name"])}</span></div>
+      <div class="kk-brand">${mark}<h1 lang="zh-CN">${esc(KK_STRINGS.zh["app.name"])}</h1>
+        <span lang="en">${esc(KK_STRINGS.en["app.name"])}</span></div>
       <div class="kk-space"></div>
       <button type="button" class="kk-eng" popovertarget="kk-engpop"></button>
-      <div class="kk-lang" role="group" data-a="lang.label"><button type="button" data-do="lang" data-v="zh" lang="zh-CN" aria-label="中，中文">中</button><button type="button" data-do="lang" data-v="en" lang="en" aria-label="EN, English">EN</button></div>
+      <div class="kk-lang" role="group" data-a="lang.label">${lang("zh", "zh-CN", "中，中文")}${lang("en", "en", "EN, English")}</div>
       <button type="button" class="kk-iconb" data-do="theme"></button>
       <button type="button" class="kk-iconb kk-help" data-do="help" data-a="help.label">${ico("help")}</button>
-      <div id="kk-engpop" popover></div><div id="kk-keys" popover></div></header>${KK_FACTS.share ? `<p class="kk kk-banner" role="note"></p>` : ""}`;
+      <div id="kk-engpop" popover></div><div id="kk-keys" popover></div></header>` +
+      (KK_FACTS.share ? '<p class="kk kk-banner" role="note"></p>' : "");
   }
   acts.help = () => document.getElementById("kk-keys")?.togglePopover();
 
   // ---- the engine's state: asked for rarely, never while nobody looks -----------------------------------------
-  let timer = 0;
-  let pace = 5000;
+  const RARELY_MS = 30000, SOON_MS = 5000, MOVING_MS = 2000;
+  let timer = 0, pace_ms = SOON_MS, last = null; // last: what was heard before, so that a page that just opened announces nothing
   async function ask(every) {
-    if (every > 0) pace = every;
+    if (every > 0) pace_ms = every;
     clearTimeout(timer);
     if (document.hidden || !live.header) return;
     let next;
     try {
-      const r = await fetch(KK.root() + "/tts/health", {
-        cache: "no-store"
-      });
-      next = r.ok ? await r.json() : {
-        ...KK.engine(),
-        state: "offline"
-      };
+      const r = await fetch(KK.root() + "/tts/health", { cache: "no-store" });
+      next = r.ok ? await r.json() : { ...KK.engine(), state: "offline" };
     } catch {
-      next = {
-        ...KK.engine(),
-        state: "offline"
-      };
+      next = { ...KK.engine(), state: "offline" };
     }
-    const before = KK.engine();
-    if (JSON.stringify(before) !== JSON.stringify(next)) {
+    if (JSON.stringify(KK.engine()) !== JSON.stringify(next)) {
       live.header.data = next;
       KK.draw("header");
-      if (String(before.styles) !== String(next.styles) || before.basic !== next.basic) {
-        KK.draw("style");
-        KK.draw("under");
-      }
-      if (before.state === "starting" && next.state === "ready") KK.toast(t("eng.now.ready"));
-      document.dispatchEvent(new CustomEvent("kk:engine"));
     }
-    if (next.state !== "starting") pace = 5000;
-    timer = setTimeout(ask, next.state === "ready" || next.state === "busy" ? 30000 : pace);
+    if (last) announce(last, next);
+    last = next;
+    if (next.state !== "starting") pace_ms = SOON_MS;
+    const moving = next.coming || next.model?.state === "downloading";
+    clearTimeout(timer);
+    timer = setTimeout(ask, moving ? MOVING_MS : ["ready", "busy"].includes(next.state) ? RARELY_MS : pace_ms);
+  }
+  /* Each change of who speaks is said once, politely; another engine brings voices of its own. */
+  function announce(before, next) {
+    if (next.state === "offline" || before.state === "offline") return;
+    const now = next.engine && next.engine !== before.engine;
+    if (now) KK.toast(next.basic ? t("eng.now.ready") : t("eng.now.full", { e: named(next).name }));
+    if (now) KK.send("picker", { op: "list" });
+    if (next.failure && !before.failure) KK.toast(t("eng.now.cannot"));
   }
   KK.askEngine = ask;
   document.addEventListener("visibilitychange", () => {

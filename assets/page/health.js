@@ -100,7 +100,7 @@
   }
 
   function empty(root) {
-    const list = KK.voices().filter(v => v.starter),
+    const list = KK.voices().filter(v => v.starter && v.sample),
       now = KK.mode() !== "preset" && KK.source() === "new" ? KK.voiceId() : null;
     root.innerHTML =
       `<div class="kk kk-health"><p class="kk-empty">${esc(t("health.empty"))}</p>${list.length ? `<div class="kk-demo"><span

@@ -126,6 +126,7 @@ window.KK ??= (() => {
     if (el) then(el);
     else if (left) requestAnimationFrame(() => when(ready, then, left - 1));
   };
+  const tabNow = () => document.querySelector("#kk-tabs [role=tab][aria-selected=true]")?.dataset.tabId || "speak";
   const tab = id => document.querySelector(`[role=tab][data-tab-id=${id}]`)?.click();
 
   // ---- one set of listeners on document: they outlive every re-render -------------------------------------
@@ -214,6 +215,7 @@ window.KK ??= (() => {
     setMode,
     when,
     tab,
+    tabNow,
     toText,
     translate,
     booting,

@@ -71,32 +71,10 @@
       const s = f.querySelector("[data-testid=block-info]");
       if (s) put(f, "aria-label", s.textContent);
     });
-    const name = (q, key, i = 0) => {
-      const el = document.querySelectorAll(q)[i];
-      if (el) put(el, "aria-label", t(key));
-    };
-    name("#kk-ref .source-selection button", "ref.upload");
-    name("#kk-ref .source-selection button", "ref.mic", 1);
-    name("#kk-ref .icon-button-wrapper button", "ref.clear");
+    ["#kk-ref", "#kk-src"].forEach(recorder);
     name("#kk-speed .reset-button", "adv.reset");
     name("#kk-speed input[type=number]", "adv.speed");
     name("#kk-speed input[type=range]", "adv.speed");
-    document.querySelector("#kk-ref .upload-container")?.removeAttribute("aria-label"); // its visible text is the better name
-    name("#kk-ref .mic-select", "ref.input");
-    name("#kk-ref .pause-button", "ref.pause");
-    name("#kk-ref input[type=file]", "ref.upload");
-    for (const [q, key] of [
-        [".record-button", "ref.rec"],
-        [".stop-button", "ref.stop"],
-        [".stop-button-paused", "ref.stop"],
-        [".resume-button", "ref.resume"]
-      ]) words(document.querySelector("#kk-ref " + q), t(key));
-    const drop = document.querySelector("#kk-ref [data-testid=upload-text]"),
-      lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
-    if (lines[0]) node(lines[0], t("ref.drop"));
-    if (lines[1]) node(lines[1], t("ref.click"));
-    words(drop?.querySelector(".or"), t("ref.or"));
-    document.querySelectorAll("#kk-ref .icon-button-wrapper button").forEach(b => put(b, "title", t("ref.clear")));
     // labels of tabs that were never opened do not follow changeLocale: rewrite the text node Svelte owns, never replace it
     document.querySelectorAll("#kk-tabs [role=tab][data-tab-id]").forEach(b => {
       const s = t("tab." + b.dataset.tabId);
@@ -104,6 +82,33 @@
     });
     document.querySelectorAll(".kk-adv > button.label-wrap").forEach(b => put(b, "aria-expanded", String(b.classList.contains(
       "open"))));
+  }
+  const name = (q, key, i = 0) => {
+    const el = document.querySelectorAll(q)[i];
+    if (el) put(el, "aria-label", t(key));
+  };
+  /* Upload and recorder of one gr.Audio, by its id. */
+  function recorder(box) {
+    if (!document.querySelector(box)) return;
+    name(`${box} .source-selection button`, "ref.upload");
+    name(`${box} .source-selection button`, "ref.mic", 1);
+    name(`${box} .icon-button-wrapper button`, "ref.clear");
+    document.querySelector(`${box} .upload-container`)?.removeAttribute("aria-label"); // its visible text is the better name
+    name(`${box} .mic-select`, "ref.input");
+    name(`${box} .pause-button`, "ref.pause");
+    name(`${box} input[type=file]`, "ref.upload");
+    for (const [q, key] of [
+        [".record-button", "ref.rec"],
+        [".stop-button", "ref.stop"],
+        [".stop-button-paused", "ref.stop"],
+        [".resume-button", "ref.resume"]
+      ]) words(document.querySelector(`${box} ${q}`), t(key));
+    const drop = document.querySelector(`${box} [data-testid=upload-text]`),
+      lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
+    if (lines[0]) node(lines[0], t("ref.drop"));
+    if (lines[1]) node(lines[1], t("ref.click"));
+    words(drop?.querySelector(".or"), t("ref.or"));
+    document.querySelectorAll(`${box} .icon-button-wrapper button`).forEach(b => put(b, "title", t("ref.clear")));
   }
   const node = (n, s) => {
     if (n.data.trim() !== s) n.data = s;

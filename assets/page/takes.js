@@ -15,6 +15,7 @@
   const clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
   const url = id => `${KK.root()}/tts/result/${encodeURIComponent(id)}.wav`;
   const gone = new Set(); // deleted, still undoable
+  const sources = new Map(); // take -> the recording it was converted from: known to this page only
   function ago(then) {
     const m = Math.floor((Date.now() / 1000 - then) / 60);
     return m < 1 ? t("takes.now") : m < 60 ? t("takes.min", {
@@ -29,20 +30,39 @@
     `<button type="button" class="kk-iconb" data-do="${what}" data-id="${esc(id)}" data-a="${key}"
         data-tip="${key}"${extra}>${ico(icon)}</button>`;
 
+  const voiceOf = k => (v => (v ? KK.voiceName(v) : k.voice_name || t("ref.label")))(KK.voices().find(v => v.id === k.voice));
+
   function card(k) {
     const bad = k.state === "failed",
       dur = k.n_samples / k.sample_rate,
       on = k.id === now.id && !sound.paused;
-    const meta = [k.voice_name || t("ref.label"), k.mode === "instruct" && k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean)
-      .map(s => `<span>${esc(s)}</span>`).join("");
+    const id = `data-id="${esc(k.id)}"`, span = (words, cls = "") => `<span${cls && ` class="${cls}"`}>${esc(words)}</span>`;
+    const again = k.mode !== "convert" || bad || sources.has(k.id);
+    const meta = [
+      bad ? span(t("takes.failed") + (k.error ? `: ${k.error}` : ""), "kk-badword") : k.state === "cancelled" ? span(t("takes.stopped")) : "",
+      ...[voiceOf(k), k.mode === "instruct" && k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean).map(s => span(s)),
+      k.seed === "" ? "" : `<button type="button" data-do="copyseed" ${id}
+          aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`,
+      k.first_sound_ms != null ? span(`${t("m.first")} ${Math.round(k.first_sound_ms)} ms`) : "",
+      k.engine === "builtin" ? span(t("takes.builtin"), "kk-tag") : "",
+      span(ago(k.created_at))
+    ].join("");
+    const press = [
+      again ? `<button type="button" class="kk-again" data-do="reroll" ${id}
+          data-tip="${bad ? "bar.retry" : "takes.reroll.t"}">${esc(t(bad ? "bar.retry" : "takes.reroll"))}</button>` : "",
+      b("restore", k.id, "again", "takes.restore"),
+      k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : "",
+      bad ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
+      b("droptake", k.id, "bin", "takes.del")
+    ].join("");
+    const wave = k.n_samples ? `<div class="kk-mini" role="slider" tabindex="0" data-do="seektake" ${id} data-a="takes.seek"
+          aria-valuemin="0" aria-valuemax="${Math.round(dur)}" aria-valuenow="0" style="--p:0%">${KK.bars(k.peaks, 900, 34)}` +
+      `${KK.bars(k.peaks, 900, 34, "on")}<time class="kk-num">${clock(dur)}</time></div>` : "";
+    const name = esc(t(on ? "bar.pause" : "bar.play") + ": " + k.text), icon = bad && !k.n_samples ? "bad" : on ? "pause" : "play";
     return `<li class="kk-take" data-take="${esc(k.id)}"${bad ? ' data-tone="bad"' : ""}><button type="button" class="kk-pp"
-        data-do="playtake" data-id="${esc(k.id)}" aria-label="${esc(t(on ? "bar.pause" : "bar.play") + ": " + k.text)}"${k.n_samples ? "" : " disabled"}>${ico(bad && !k.n_samples ? "bad" : on ? "pause" : "play", 20)}</button>
-      <p title="${esc(k.text)}">${esc(k.text)}</p><div class="kk-meta kk-num">${bad ? `<span
-          class="kk-badword">${esc(t("takes.failed"))}${k.error ? `: ${esc(k.error)}` : ""}</span>` : k.state === "cancelled" ? `<span>${esc(t("takes.stopped"))}</span>` : ""}${meta}${k.seed === "" ? "" : `<button type="button" data-do="copyseed" data-id="${esc(k.id)}" aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`}${k.first_sound_ms != null ? `<span>${esc(t("m.first"))} ${Math.round(k.first_sound_ms)} ms</span>` : ""}${k.engine === "builtin" ? `<span class="kk-tag">${esc(t("takes.builtin"))}</span>` : ""}<span>${esc(ago(k.created_at))}</span></div>
-      <div class="kk-acts"><button type="button" class="kk-again" data-do="reroll" data-id="${esc(k.id)}"
-          data-tip="${bad ? "bar.retry" : "takes.reroll.t"}">${esc(t(bad ? "bar.retry" : "takes.reroll"))}</button>${b("restore", k.id, "again", "takes.restore")}${k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : ""}${bad ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`)}${b("droptake", k.id, "bin", "takes.del")}</div>
-      ${k.n_samples ? `<div class="kk-mini" role="slider" tabindex="0" data-do="seektake" data-id="${esc(k.id)}"
-          data-a="takes.seek" aria-valuemin="0" aria-valuemax="${Math.round(dur)}" aria-valuenow="0" style="--p:0%">${KK.bars(k.peaks, 900, 34)}${KK.bars(k.peaks, 900, 34, "on")}<time class="kk-num">${clock(dur)}</time></div>` : ""}</li>`;
+        data-do="playtake" ${id} aria-label="${name}"${k.n_samples ? "" : " disabled"}>${ico(icon, 20)}</button>
+      <p title="${esc(k.text)}">${esc(k.text)}</p><div class="kk-meta kk-num">${meta}</div>
+      <div class="kk-acts">${press}</div>${wave}</li>`;
   }
   parts.takes = root => {
     const takes = list().filter(k => !gone.has(k.id));
@@ -98,15 +118,16 @@
       if (e.name !== "AbortError") KK.toast(t("takes.nofile"));
     });
   }
+  KK.playSource = id => play(id, "source", `${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=0`);
   KK.playVoice = id => play(id, "voice", `${KK.root()}/v1/audio/voices/${encodeURIComponent(id)}/sample`);
   KK.sounding = (id, kind) => now.id === id && now.kind === kind && !sound.paused;
   acts.playtake = el => play(el.dataset.id, "take", url(el.dataset.id));
 
   function paint(w) {
-    if (w.kind === "voice") {
-      document.querySelectorAll(`[data-do=playvoice][data-id="${CSS.escape(w.id)}"]`).forEach(el => {
-        const on = KK.sounding(w.id, "voice");
-        el.innerHTML = ico(on ? "pause" : "play");
+    if (w.kind !== "take") {
+      const what = w.kind === "voice" ? "playvoice" : "playsource", on = KK.sounding(w.id, w.kind);
+      document.querySelectorAll(`[data-do=${what}][data-id="${CSS.escape(w.id)}"]`).forEach(el => {
+        el.querySelector("svg").outerHTML = ico(on ? "pause" : "play");
       });
       return;
     }
@@ -178,6 +199,7 @@
   document.addEventListener("kk:player", () => {
     const P = KK.player,
       p = KK.said;
+    if (P.job && p?.mode === "convert") sources.set(P.job, p.source);
     if (P.state !== "failed" || !p || p === failed[0]?.params) return;
     failed = [{
       id: "failed-" + Date.now(),
@@ -210,7 +232,8 @@
     speed: k.speed,
     profile: KK.chosen("kk-hop", "fast"),
     transcript: "",
-    consent: true
+    consent: true,
+    ...(k.mode === "convert" ? { source: sources.get(k.id) } : {})
   });
   acts.reroll = el => {
     const k = find(el.dataset.id);
@@ -223,6 +246,7 @@
   };
   acts.restore = el => {
     const k = find(el.dataset.id);
+    if (k.mode === "convert") return KK.aim(k.voice);
     KK.unstyle();
     KK.put({
       text: k.text,

@@ -15,7 +15,8 @@
     "[sigh]": "sigh",
     "[cough]": "cough",
     "[mn]": "mn",
-    "<strong></strong>": "strong"
+    "<strong></strong>": "strong",
+    "<laughter></laughter>": "laughing"
   };
   const SYN = {
     "[laugh]": "[laughter]",
@@ -23,14 +24,23 @@
     "[sighs]": "[sigh]",
     "[breathe]": "[breath]"
   };
-  const MARK = /\[[a-z][a-z _-]*\]|<\/?(?:strong|laughter)>/gi;
-  const known = () => KK.engine().tags || [];
+  const MARK = /\[[a-z][a-z _-]*\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi; // event tags, and orders to a model that none takes from here
+  const known = () => KK.engine().tags || [], opens = v => v.match(/^<\w+>/)?.[0];
+  let linted = "", told = "";
   parts.under = root => {
-    const tags = Object.entries(TOKENS).filter(([v]) => known().includes(v) || (v.startsWith("<") && known().includes("<strong>")));
+    const tags = Object.entries(TOKENS).filter(([v]) => known().includes(opens(v) || v));
+    const chip = (what, v, title, words) => `<button type="button" class="kk-chip kk-flat" data-do="${what}" data-v="${esc(v)}"
+        title="${esc(title)}">${esc(words)}</button>`;
     root.innerHTML =
       `<div class="kk kk-under"><div class="kk-chips kk-scroll" role="group"
-          aria-label="${esc(t(tags.length ? "tok.label" : "text.example"))}">${tags.map(([v, k]) => `<button type="button"
-          class="kk-chip kk-flat" data-do="token" data-v="${esc(v)}" title="${esc(v)}">${esc(t("tok." + k))}</button>`).join("")}${[1, 2, 3].map(n => `<button type="button" class="kk-chip kk-flat" data-do="example" data-v="ex.${n}" title="${esc(t("ex." + n))}">${esc(t("ex.n", { n }))}</button>`).join("")}<button type="button" class="kk-chip kk-flat" data-do="cleartext">${esc(t("text.clear"))}</button></div><span class="kk-count kk-num"></span></div><div class="kk kk-warns kk-lint" role="status"></div>`;
+          aria-label="${esc(t(tags.length ? "tok.label" : "text.example"))}">` +
+      tags.map(([v, k]) => chip("token", v, v, t("tok." + k))).join("") +
+      [1, 2, 3].map(n => chip("example", "ex." + n, t("ex." + n), t("ex.n", { n }))).join("") +
+      `<button type="button" class="kk-chip kk-flat" data-do="cleartext">${esc(t("text.clear"))}</button></div>
+      <span class="kk-count kk-num"></span></div><div class="kk kk-warns kk-lint" role="status"></div>
+      <div class="kk kk-notes" role="status"></div>`;
+    linted = told = "";
+    notes();
     KK.when(() => KK.field("kk-text"), count);
   };
   acts.example = b => {
@@ -46,9 +56,9 @@
       v = b.dataset.v,
       a = el.selectionStart,
       z = el.selectionEnd,
-      wrap = v.startsWith("<");
-    const piece = wrap ? `<strong>${el.value.slice(a, z)}</strong>` : v,
-      at = a + (wrap ? 8 + (z - a) : piece.length);
+      open = opens(v);
+    const piece = open ? open + el.value.slice(a, z) + v.slice(open.length) : v,
+      at = a + (open ? open.length + (z - a) : piece.length); // inside the pair, so that the next words are in it
     KK.setField("kk-text", el.value.slice(0, a) + piece + el.value.slice(z));
     el.focus();
     el.setSelectionRange(at, at);
@@ -65,7 +75,6 @@
       s: Math.max(plain ? 1 : 0, Math.round(han / 4.6 + words / 2.7))
     };
   };
-  let linted = "";
 
   function count() {
     const out = live.under?.root.querySelector(".kk-count");
@@ -77,7 +86,7 @@
       n: over
     }) : t("text.count", m);
     out.toggleAttribute("data-over", over > 0);
-    const bad = (text.match(MARK) || []).find(x => !known().includes(x) && !(x.startsWith("<") && known().includes("<strong>"))),
+    const bad = (text.match(MARK) || []).find(x => !known().includes(x)),
       better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";
     const lines = [];
     if (bad) lines.push(
@@ -93,6 +102,23 @@
   }
   acts.retag = b => KK.setField("kk-text", KK.field("kk-text").value.replaceAll(b.dataset.v, b.dataset.i));
   ["kk:text", "kk:lang", "kk:engine"].forEach(n => document.addEventListener(n, count));
+
+  // ---- what the engine could not do of the last request: said calmly, stays until the next one or until it is read -----------
+  let read = "";
+  function notes() {
+    const box = live.under?.root.querySelector(".kk-notes"), list = KK.player?.notes || [], key = list.length ? `${KK.player.job} ${list.join("\n")}` : "";
+    const html = !list.length || key === read ? "" :
+      `<div class="kk-note2">${ico("bad", 16)}<div><b>${esc(t("notes.title"))}</b>${list.map(s => `<p>${esc(s)}</p>`).join("")}</div>` +
+      `<button type="button" class="kk-link" data-do="noted">${esc(t("notes.close"))}</button></div>`;
+    if (!box || html === told) return;
+    box.innerHTML = told = html;
+  }
+  acts.noted = () => {
+    read = `${KK.player.job} ${KK.player.notes.join("\n")}`;
+    notes();
+    KK.field("kk-text")?.focus();
+  };
+  document.addEventListener("kk:player", notes);
 
   // ---- style chips --------------------------------------------------------------------------------------------
   const GROUPS = {

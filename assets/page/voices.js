@@ -28,13 +28,19 @@
       return l;
     }
   };
-  const line = v => [v.language && tongue(v.language), t("vo.sec", {
+  const line = v => (v.sample === false ? t("vo.model") : [v.language && tongue(v.language), t("vo.sec", {
     d: (+v.duration_s).toFixed(1)
-  })].filter(Boolean).join(" · ");
+  })].filter(Boolean).join(" · "));
   const tag = v => `<span class="kk-tag">${esc(t(v.starter ? "vo.starter" : "vo.mine"))}</span>`;
-  const playb = v =>
+  const playb = v => (v.sample === false ? "" :
     `<button type="button" class="kk-iconb" data-do="playvoice" data-id="${esc(v.id)}"
-        aria-label="${esc(t("bar.play") + " " + KK.voiceName(v))}">${ico(KK.sounding(v.id, "voice") ? "pause" : "play")}</button>`;
+        aria-label="${esc(t("bar.play") + " " + KK.voiceName(v))}">${ico(KK.sounding(v.id, "voice") ? "pause" : "play")}</button>`);
+  const face = v => `<span class="kk-face" aria-hidden="true">${esc(KK.voiceName(v)[0])}</span>`;
+  /* One voice to choose. act: what a press does; on: chosen; stop: the one that Tab reaches. */
+  KK.voiceRow = (v, act, on, stop, told = line(v), mark = tag(v)) =>
+    `<div class="kk-pickrow"><button type="button" role="radio" class="kk-pick" aria-checked="${on}" tabindex="${stop ? 0 : -1}"
+        data-do="${act}" data-id="${esc(v.id)}">${face(v)}<span><b>${esc(KK.voiceName(v))}</b>${mark}
+        <small class="kk-num">${esc(told)}</small></span></button>${playb(v)}</div>`;
   const search = (where, n) => (n > 5 || query[where] ?
     `<label class="kk-search">${ico("search", 16)}<input type="search" data-search="${where}" id="kk-search-${where}"
         value="${esc(query[where])}" placeholder="${esc(t("vo.search"))}" aria-label="${esc(t("vo.search"))}"></label>` :
@@ -53,16 +59,15 @@
       return;
     }
     const preset = KK.mode() === "preset",
-      all = KK.voices().filter(v => !preset || v.starter),
+      all = KK.offered(),
       list = all.filter(v => match(v, query.picker)),
       now = preset || KK.source() === "saved" ? KK.voiceId() : null;
     const at = Math.max(0, list.findIndex(v => v.id === now));
-    root.innerHTML =
-      `<div class="kk kk-picker">${search("picker", all.length)}${list.length ? `<div class="kk-picklist" role="radiogroup"
-          aria-label="${esc(t(preset ? "mode.preset" : "voice.saved"))}">${list.map((v, i) => `<div class="kk-pickrow"><button
-          type="button" role="radio" class="kk-pick" aria-checked="${v.id === now}" tabindex="${i === at ? 0 : -1}" data-do="use" data-id="${esc(v.id)}"><span class="kk-face" aria-hidden="true">${esc(KK.voiceName(v)[0])}</span><span><b>${esc(KK.voiceName(v))}</b>${tag(v)}<small class="kk-num">${esc(line(v))}</small></span></button>${playb(v)}</div>`).join("")}</div>` : none(query.picker)}</div>`;
+    root.innerHTML = `<div class="kk kk-picker">${search("picker", all.length)}` + (list.length ?
+      `<div class="kk-picklist" role="radiogroup" aria-label="${esc(t(preset ? "mode.preset" : "voice.saved"))}">` +
+      list.map((v, i) => KK.voiceRow(v, "use", v.id === now, i === at)).join("") + "</div>" : none(query.picker)) + "</div>";
     document.documentElement.toggleAttribute("data-nostarters", !KK.voices().some(v => v.starter));
-    ["voices", "title_voice", "health"].forEach(n => live[n] && n !== "picker" && KK.draw(n));
+    ["voices", "title_voice", "health", "target"].forEach(n => live[n] && KK.draw(n));
   };
   /* A clip became a voice: it is chosen in Saved voices, and the line under the form says so. */
   function saved(id) {
@@ -78,10 +83,14 @@
     KK.choose("kk-source", "saved");
   }
   acts.use = b => {
+    const v = KK.voices().find(x => x.id === b.dataset.id);
+    if (b.closest("#kk-library")) {
+      if (v?.sample === false) KK.setMode("preset");
+      else if (KK.mode() === "preset" && !v?.starter) KK.setMode("zero_shot");
+    }
     KK.useVoice(b.dataset.id);
     if (b.closest("#kk-library")) {
-      if (KK.mode() === "preset" && !KK.voices().find(v => v.id === b.dataset.id)?.starter) KK.setMode("zero_shot");
-      if (KK.mode() !== "preset") {
+      if (KK.mode() !== "preset" && v?.sample !== false) {
         KK.pick.saved = b.dataset.id;
         KK.store.set("voice", b.dataset.id);
         KK.choose("kk-source", "saved");
@@ -115,11 +124,14 @@
       `<form data-rename="${id}"><input type="text" id="kk-rename" maxlength="60" value="${esc(v.name)}"
           aria-label="${esc(t("vo.newname"))}"><button type="submit" class="kk-b2">${esc(t("vo.ok"))}</button></form>` :
       `<h3>${esc(name)} ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
-    const use = KK.voiceId() === v.id;
-    return `<li class="kk-voice"><span class="kk-face" aria-hidden="true">${esc(name[0])}</span><div>${head}</div><div
-        class="kk-row"><button type="button" class="kk-b2" data-do="use" data-id="${id}"
-        aria-label="${esc(t("vo.use") + " " + name)}">${esc(t(use ? "vo.chosen" : "vo.use"))}</button>${playb(v)}<a
-        class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(v.id)}/sample" download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>${mine ? `<button type="button" class="kk-iconb" data-do="editvoice" data-id="${id}" aria-label="${esc(t("vo.rename") + " " + name)}">${ico("pen")}</button><button type="button" class="kk-iconb" data-do="askvoice" data-id="${id}" aria-label="${esc(t("vo.del") + " " + name)}">${ico("bin")}</button>` : ""}</div></li>`;
+    const press = (what, key, icon) => `<button type="button" class="kk-iconb" data-do="${what}" data-id="${id}"
+        aria-label="${esc(t(key) + " " + name)}">${ico(icon)}</button>`;
+    const use = `<button type="button" class="kk-b2" data-do="use" data-id="${id}"
+        aria-label="${esc(t("vo.use") + " " + name)}">${esc(t(KK.voiceId() === v.id ? "vo.chosen" : "vo.use"))}</button>`;
+    const save = v.sample === false ? "" : `<a class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(v.id)}/sample"
+        download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>`;
+    const own = mine ? press("editvoice", "vo.rename", "pen") + press("askvoice", "vo.del", "bin") : "";
+    return `<li class="kk-voice">${face(v)}<div>${head}</div><div class="kk-row">${use}${playb(v)}${save}${own}</div></li>`;
   }
   const redraw = focus => {
     KK.draw("voices");

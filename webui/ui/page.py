@@ -7,13 +7,13 @@ from pathlib import Path
 import gradio as gr
 
 from ..types import MAX_TEXT
+from . import convert, speak, voices
 from . import settings as settings_tab
-from . import speak, voices
 from .parts import as_json, part
 from .strings import LANGUAGES, i18n, table
 from .theme import theme
 
-SCRIPTS = ("kaikou", "look", "header", "form", "choices", "health", "cures", "clip", "text", "takes", "voices")
+SCRIPTS = ("kaikou", "look", "header", "form", "choices", "health", "cures", "clip", "text", "takes", "voices", "convert", "figures")
 PLAYER = ("stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
 
 
@@ -28,9 +28,11 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
             with gr.Tabs(elem_id="kk-tabs", overflow_behavior="wrap"):
                 w |= speak.tab(studio)
                 voices.tab()
+                w |= convert.tab()
                 w |= settings_tab.tab(settings.privacy.keep_takes_days)
             w["player"] = part("player", events=("generate", "done"), elem_id="kk-player")
         speak.wire(studio, w)
+        convert.wire(studio, w)
         settings_tab.wire(studio, w)
 
         def load(request: gr.Request):

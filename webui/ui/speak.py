@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 
-from ..errors import BadInput, KaikouError, TooLarge
+from ..errors import BadInput, KaikouError
 from ..types import MODES
 from . import told
+from .clip import read, recorder
 from .owner import owner_of
 from .parts import as_json, part
 from .strings import T
@@ -32,17 +31,7 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
             elem_id="kk-source",
         )
         picker = part("picker", starters, events=("act",), elem_id="kk-picker")
-        ref = gr.Audio(
-            None,
-            sources=["upload", "microphone"],
-            type="filepath",
-            label=T("ref.label"),
-            elem_id="kk-ref",
-            interactive=True,
-            buttons=[],
-            editable=False,
-            waveform_options=gr.WaveformOptions(waveform_color="#b9b4a8", waveform_progress_color="#0a6b57"),
-        )
+        ref = recorder("ref.label", "kk-ref")
         part("mic", elem_id="kk-mic")
         health = part("health", events=("act",), elem_id="kk-health")
         transcript = gr.Textbox(
@@ -140,22 +129,6 @@ def tab(studio) -> dict[str, gr.components.Component]:
             right = text_card()
             takes = part("takes", [], events=("act",), elem_id="kk-takes")
     return {**left, **right, "takes": takes}
-
-
-def read(path: str | None, limit: int) -> bytes:
-    """The uploaded file, of at most `limit` bytes. Raises TooLarge, BadInput."""
-    try:
-        if path and Path(path).stat().st_size > limit:
-            raise TooLarge(
-                "The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", code="too_large"
-            )
-        return Path(path or "").read_bytes()
-    except OSError as error:
-        raise BadInput(
-            "This audio file cannot be read. Use wav, mp3, m4a or flac.",
-            "读不懂这个音频文件。请换 wav、mp3、m4a 或 flac。",
-            code="bad_audio",
-        ) from error
 
 
 def wire(studio, w: dict[str, gr.components.Component]) -> None:

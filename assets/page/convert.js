@@ -1,0 +1,110 @@
+/* The tab Convert: the words of one recording in another voice. Source card, target list, and the request; sound is the player's.
+   The tab is there while the engine can do it. */
+(() => {
+  const { t, said, esc, ico, parts, acts, live, store } = KK;
+  const MAX_S = 30, CLIP = "clip"; // the reference clip of the tab Speak, as it is cut there at that moment
+  let target = store.get("target"), agreed = false, need = "";
+
+  // ---- the recording ------------------------------------------------------------------------------------------
+  KK.sourceIn = () => {
+    live.source.busy = true;
+    live.source.data = null;
+    need = "";
+    ["source", "target"].forEach(KK.draw);
+  };
+  KK.sourceOut = () => {
+    live.source.busy = false;
+    live.source.data = null;
+    KK.hush?.();
+    KK.draw("source");
+  };
+  const source = () => {
+    const d = live.source?.data;
+    return d?.id && !live.source.busy ? d : null;
+  };
+  const seconds = d => d.report.duration_s;
+  parts.source = (root, d) => {
+    const part = live.source;
+    if (d && d !== part.last) part.busy = false; // what Python sent
+    part.last = d;
+    root.innerHTML = `<div class="kk kk-health">${part.busy ? `<p class="kk-empty" role="status">${esc(t("health.loading"))}</p>` :
+      !d ? `<p class="kk-empty">${esc(t("cv.empty"))}</p>` : d.error ? bad(said(d.error)) :
+      seconds(d) > MAX_S ? bad(t("cv.long", { s: seconds(d).toFixed(0) })) : good(d)}</div>`;
+  };
+  const bad = words => `<div class="kk-warn" data-tone="bad" role="alert">${ico("bad")}<span>${esc(words)}</span></div>`;
+  const good = d =>
+    `<div class="kk-healthhead"><span class="kk-verdict" role="status">${ico("ok", 16)}` +
+    `${esc(t("cv.ok", { s: seconds(d).toFixed(1) }))}</span><button type="button" class="kk-link" data-do="playsource"
+        data-id="${esc(d.id)}">${ico(KK.sounding(d.id, "source") ? "pause" : "play", 14)}${esc(t("cv.play"))}</button></div>
+      <div class="kk-strip">${KK.bars(d.report.peaks || [])}</div>`;
+  acts.playsource = b => KK.playSource(b.dataset.id);
+
+  // ---- the voice it becomes -----------------------------------------------------------------------------------
+  const choices = () => {
+    const d = KK.draft();
+    return [...(d ? [{ id: CLIP, name: t("cv.clip"), sample: false, length_s: d.end_s - d.start_s }] : []), ...KK.voices()];
+  };
+  const chosen = () => {
+    const list = choices();
+    return list.find(v => v.id === target) || list[0] || null;
+  };
+  parts.target = root => {
+    const list = choices(), now = chosen();
+    const row = v => {
+      const extra = v.id === CLIP ? [t("vo.sec", { d: v.length_s.toFixed(1) }), ""] : [];
+      return KK.voiceRow(v, "target", v === now || v.id === now?.id, v.id === now?.id, ...extra);
+    };
+    const rows = list.length ? list.map(row).join("") : `<p class="kk-empty">${esc(t("vo.empty"))}</p>`;
+    root.innerHTML =
+      `<div class="kk kk-picker"><div class="kk-picklist" role="radiogroup" aria-label="${esc(t("cv.to"))}">${rows}</div>
+      <label class="kk-switch"><input type="checkbox" id="kk-cvconsent"${agreed ? " checked" : ""}>${esc(t("cv.consent"))}</label>` +
+      (need ? `<p class="kk-inline" data-tone="bad" role="status">${esc(t(need))}</p>` : "") + "</div>";
+  };
+  acts.target = b => {
+    target = b.dataset.id;
+    store.set("target", target);
+    KK.draw("target");
+  };
+  document.addEventListener("change", e => {
+    if (!e.target.matches?.("#kk-cvconsent")) return;
+    agreed = e.target.checked;
+    if (agreed && need) {
+      need = "";
+      KK.draw("target");
+    }
+  });
+  document.addEventListener("kk:draft", () => KK.draw("target"));
+
+  // ---- the request ----------------------------------------------------------------------------------------------
+  KK.convert = () => {
+    const d = source(), voice = chosen();
+    if (!d) {
+      document.querySelector("#kk-src .source-selection button")?.focus();
+      return KK.notice("nosource");
+    }
+    if (d.error || seconds(d) > MAX_S)
+      return KK.notice("failed", { why: d.error ? said(d.error) : t("cv.long", { s: seconds(d).toFixed(0) }) });
+    if (!voice) return KK.notice("novoice");
+    if (!agreed) {
+      need = "cv.need";
+      KK.draw("target");
+      return document.getElementById("kk-cvconsent")?.focus();
+    }
+    const id = voice.id === CLIP ? KK.draft().id : voice.id;
+    KK.again({
+      mode: "convert", source: d.id, voice: id, input: t("cv.take", { n: d.name || t("cv.mic") }),
+      instructions: "", language: "auto", speed: 1, seed: -1, profile: KK.chosen("kk-hop", "fast"), transcript: "", consent: true
+    });
+  };
+  /* From a take: its voice is chosen again; the recording stays what it is. */
+  KK.aim = id => {
+    target = id;
+    KK.tab("convert");
+    KK.draw("target");
+  };
+
+  /* An engine that cannot convert takes the tab away; nobody is left standing on it. */
+  document.addEventListener("kk:engine", () => {
+    if (KK.tabNow() === "convert" && KK.engine().modes && !KK.engine().modes.includes("convert")) KK.tab("speak");
+  });
+})();

@@ -1,0 +1,46 @@
+"""The tab Convert: a recording comes in as a draft; which voice it becomes and the request itself are the scripts' and the player's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+from ..errors import KaikouError
+from . import told
+from .clip import read, recorder
+from .owner import owner_of
+from .parts import as_json, part
+from .strings import T
+
+QUIET = {"show_progress": "hidden", "api_visibility": "private"}
+
+
+def tab() -> dict[str, gr.components.Component]:
+    """Shown only while the engine converts: page.css hides it by what the engine's modes say."""
+    with gr.Tab(T("tab.convert"), id="convert"), gr.Column(elem_classes="kk-page"), gr.Row(elem_classes="kk-cols kk-halves"):
+        with gr.Column(), gr.Column(elem_classes="kk-card"):
+            part("title_source", {"t": "cv.src", "s": "cv.src.hint"})
+            recording = recorder("cv.label", "kk-src")
+            part("mic_src", elem_id="kk-micsrc")
+            source = part("source", elem_id="kk-sourcecard")
+        with gr.Column(), gr.Column(elem_classes="kk-card"):
+            part("title_target", {"t": "cv.to", "s": "cv.to.hint"})
+            part("target", elem_id="kk-target")
+    return {"recording": recording, "source": source}
+
+
+def wire(studio, w: dict[str, gr.components.Component]) -> None:
+    limit = studio.limits()["max_clip_mb"] << 20
+
+    def source_in(path: str | None, request: gr.Request) -> str:
+        try:
+            draft = studio.drafts.make(owner_of(request), read(path, limit))
+            return as_json(told.draft(draft) | {"name": Path(path).stem[:40]})
+        except KaikouError as error:
+            return as_json({"error": told.fault(error)})
+
+    came = {"inputs": [w["recording"]], "outputs": [w["source"]], "concurrency_limit": 4, **QUIET}
+    w["recording"].upload(source_in, js="(x) => { KK.sourceIn(); return [x]; }", **came)
+    w["recording"].stop_recording(source_in, js="(x) => { KK.sourceIn(); return [x]; }", **came)
+    w["recording"].clear(None, js="() => KK.sourceOut()", api_visibility="private")
