@@ -35,7 +35,7 @@
     if (e.state === "starting") lines.push(why(e) || t("eng.d.starting"));
     if (e.state === "broken") lines.push(why(e) || t("eng.d.broken"));
     if (e.state === "offline") lines.push(t("eng.d.offline"));
-    if (e.basic && e.state !== "offline") lines.push(t("eng.d.basic"));
+    if (e.basic && e.state !== "offline") lines.push(t(e.model?.state === "downloading" ? "eng.d.builtin" : "eng.d.basic"));
     if (["ready", "busy"].includes(e.state) && e.rtf) lines.push(pace(e));
     if (state === "slow") lines.push(t("eng.d.slow", { x: (+e.rtf).toFixed(1) }));
     if (n) lines.push(t("eng.d.busy", { n, q: e.waiting || 0 }));
@@ -53,38 +53,34 @@
   /* The engine that is on its way, or why it is not: {tone, p, main, short, lines, acts}; null when there is nothing to tell.
      `model`: the files on disk; `coming`: loading and warming up; `failure`: it cannot be used, the built-in voice stays. */
   function upcoming(e) {
-    const m = e.model || {}, percent = share(m), p = Math.floor(percent * 100);
-    const told = { tone: "work", p: percent, main: t("eng.download", { p }), short: t("eng.download.s", { p }), lines: [], acts: [] };
+    const m = e.model || {}, p = m.p || 0, source = m.sources?.length > 1 ? [["modelsource", "eng.mirror"]] : [];
+    const told = { tone: "work", p: p / 100, main: t("eng.download", { p }), short: t("eng.download.s", { p }), lines: [], acts: [] };
+    const size = m.p == null ? t("eng.d.begin") : t(m.m == null ? "eng.d.size" : "eng.d.download", m);
     if (e.coming) {
       const q = Math.floor(100 * (e.coming.progress || 0)), line = why(e.coming);
-      const main = t("eng.load", { p: q }), lines = [line ? t("eng.d.now", { s: line }) : t("eng.d.load"), t("eng.d.builtin")];
+      const main = t("eng.load", { p: q }), lines = [line ? t("eng.d.now", { s: line }) : t("eng.d.load")];
       return { ...told, p: e.coming.progress || 0, main, short: t("eng.load.s", { p: q }), lines };
     }
-    if (m.state === "downloading") {
-      const about = { a: bytes(m.a), b: bytes(m.b), m: minutes(m.m) };
-      return { ...told, lines: [t(m.m == null ? "eng.d.size" : "eng.d.download", about)], acts: [["modelpause", "eng.pause"]] };
-    }
+    if (m.state === "downloading") return { ...told, lines: [size], acts: [["modelpause", "eng.pause"], ...source] };
     if (m.state === "paused") {
-      const lines = [t("eng.d.size", { a: bytes(m.a), b: bytes(m.b) })];
-      return { ...told, tone: "still", main: t("eng.paused", { p }), lines, acts: [["modelfetch", "eng.resume"]] };
+      const lines = m.p == null ? [] : [t("eng.d.size", m)];
+      return { ...told, tone: "still", main: t("eng.paused", { p }), lines, acts: [["modelfetch", "eng.resume"], ...source] };
     }
     if (m.state === "failed") {
-      const lines = [why(m) || t("eng.d.lost")];
-      return { ...told, tone: "warn", main: t("eng.lost"), short: t("eng.lost.s"), lines, acts: [["modelfetch", "eng.again"]] };
+      const lines = [why(m) || t("eng.d.lost")], acts = [["modelfetch", "eng.again"], ...source];
+      return { ...told, tone: "warn", main: t("eng.lost"), short: t("eng.lost.s"), lines, acts };
     }
+    const fetchable = m.state === "none" ? [["modelfetch", "eng.fetch"]] : [];
     if (e.failure && e.basic) {
       const lines = [(KK.lang === "zh" ? e.failure_zh : e.failure) || "", t("eng.d.stays")];
-      return { ...told, tone: "warn", main: t("eng.cannot"), short: t("eng.cannot.s"), lines };
+      return { ...told, tone: "warn", main: t("eng.cannot"), short: t("eng.cannot.s"), lines, acts: fetchable };
     }
-    if (m.state === "none") {
-      const lines = [m.b ? t("eng.d.none.b", { b: bytes(m.b) }) : t("eng.d.none")];
-      return { ...told, tone: "none", main: t("eng.none"), short: "", lines, acts: [["modelfetch", "eng.fetch"]] };
+    if (m.state === "none" && e.basic) {
+      const lines = [m.b ? t("eng.d.none.b", m) : t("eng.d.none")];
+      return { ...told, tone: "none", main: t("eng.none"), lines, acts: fetchable };
     }
     return null;
   }
-  const share = m => Math.max(0, Math.min(1, +m.a >= 0 && +m.b > 0 ? m.a / m.b : (+m.p || 0) / 100));
-  const bytes = v => (Number.isFinite(+v) ? (v < 1e9 ? `${Math.round(v / 1e6)} MB` : `${(v / 1e9).toFixed(1)} GB`) : String(v ?? ""));
-  const minutes = v => Math.max(1, Math.round(+v || 0));
   const tell = async path => {
     try {
       const r = await fetch(KK.root() + path, { method: "POST" });
@@ -93,6 +89,10 @@
       KK.toast(t("err.net"));
     }
     ask();
+  };
+  acts.modelsource = () => {
+    const m = KK.engine().model || {}, at = m.sources.indexOf(m.source);
+    tell("/tts/model/fetch?source=" + encodeURIComponent(m.sources[(at + 1) % m.sources.length]));
   };
   acts.modelfetch = () => tell("/tts/model/fetch");
   acts.modelpause = () => tell("/tts/model/pause");
@@ -136,7 +136,7 @@
     `<div class="kk-engrow" data-tone="${tone}">${sign(tone, p)}<b class="kk-num">${esc(main)}</b><span></span>` +
     (next && ["work", "still"].includes(tone) ? `<div class="kk-prog"><span style="width:${Math.round(p * 100)}%"></span></div>` : "") +
     lines.filter(Boolean).map(l => `<p>${esc(l)}</p>`).join("") +
-    (next?.acts.length ? `<p>${next.acts.map(([what, key]) =>
+    (next?.acts.length ? `<p class="kk-row">${next.acts.map(([what, key]) =>
       `<button type="button" class="kk-b2" data-do="${what}">${esc(t(key))}</button>`).join("")}</p>` : "") + "</div>";
 
   /* What the page offers follows what the engine can do, whoever told us: the page's first load, or a later question. */
