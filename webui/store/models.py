@@ -19,6 +19,7 @@ from urllib.parse import quote, quote_plus
 
 from ..errors import BadInput, Busy, NotReady, StorageFull
 from .download import Download, FileSpec, Opener, over_http, sha256_of
+from .listing import sharpen
 
 SOURCES = {
     "modelscope": "https://modelscope.cn/api/v1/models/{repository}/repo?Revision=master&FilePath={field}",
@@ -127,12 +128,15 @@ class ModelFetcher:
         return SOURCES[self.source].format(repository=repository, path=quote(spec.path), field=quote_plus(spec.path))
 
     def plan(self) -> Plan:
-        missing = tuple(spec for spec in self.model.files if self._fault(spec))
+        return self._plan(tuple(spec for spec in self.model.files if self._fault(spec)))
+
+    def _plan(self, missing: tuple[FileSpec, ...]) -> Plan:
         wanted = sum(max(0, spec.size - self._part_bytes(spec)) for spec in missing)
-        return Plan(missing, wanted, sum(spec.size for spec in self.model.files), all(spec.exact for spec in missing))
+        sizes = {spec.path: spec.size for spec in (*self.model.files, *missing)}
+        return Plan(missing, wanted, sum(sizes.values()), all(spec.exact for spec in missing))
 
     def fetch(self, progress: Callable[[Progress], None] = lambda progress: None, cancelled: threading.Event | None = None) -> None:
-        """Brings what is missing, smallest trouble first: small files, then large ones. May be called again after any failure.
+        """Brings what is missing, in the manifest's order: small files, then large ones. May be called again after any failure.
 
         Raises Cancelled (started files stay and are taken up again), StorageFull, Busy (another fetch runs here), NotReady with the reason.
         """
@@ -141,7 +145,11 @@ class ModelFetcher:
         with self._alone():
             plan = self.plan()
             self._check_room(plan)
+            if plan.is_complete:
+                return
             opener = self._opener or over_http()
+            plan = self._plan(sharpen(plan.missing, self.source, self.model.repositories.get(self.source, ""), opener))
+            self._check_room(plan)
             tell = _Teller(plan, sum(self._part_bytes(spec) for spec in plan.missing), progress)
             for spec in plan.missing:
                 final = self._place(spec)
