@@ -45,7 +45,9 @@ def local(fetcher: ModelFetcher, is_deep: bool) -> int:
     faults = fetcher.verify() if is_deep else [(s.path, "missing or not whole", "") for s in fetcher.plan().missing]
     for path, fault, _ in faults:
         print(f"{path}: {fault}", file=sys.stderr)
-    name = fetcher.model.name
+    name, blind = fetcher.model.name, len(fetcher.unknown()) if is_deep else 0
+    if blind:
+        print(f"{name}: of {blind} files no checksum is known, only their sizes were compared.")
     print(f"{name}: {len(faults)} of {len(fetcher.model.files)} files are not in order." if faults else f"{name}: all {len(fetcher.model.files)} files are here.")
     return 1 if faults else 0
 
@@ -71,8 +73,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only read every file and compare its checksum")
     args = parser.parse_args()
     cancelled = threading.Event()
+
+    def stop(number: int, _frame: object) -> None:
+        cancelled.set()
+        signal.signal(number, signal.SIG_DFL)  # a second one does not wait for the server
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: cancelled.set())
+        signal.signal(number, stop)
     unknown = next((name for name in args.names if name not in models), None)
     if unknown is not None:
         parser.error(f"no model “{unknown}”; known: {', '.join(models)}")
@@ -80,8 +87,11 @@ def main() -> int:
         fetchers = [ModelFetcher(args.dir / name, args.source, models[name]) for name in args.names or models]
         return max(local(f, args.check) if args.offline or args.check else bring(f, cancelled) for f in fetchers)
     except KaikouError as fault:
+        if cancelled.is_set():
+            print("\nStopped. What has come stays: run this again to go on.", file=sys.stderr)
+            return 130
         print(f"\n{fault.en}\n{fault.zh}", file=sys.stderr)
-        return 130 if cancelled.is_set() else 1
+        return 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -34,6 +35,8 @@ class Origin(ThreadingHTTPServer):
         self.content, self.asked, self.tag, self.ranges, self.length = dict(CONTENT), [], '"v1"', True, True
         self.cuts: list[int] = []  # the next answers of big.pt end after so many bytes
         self.status: list[int] = []  # the next answers are these
+        self.hang: threading.Event | None = None  # big files stop half-way until this is set
+        self.half_way = threading.Event()
 
     @property
     def url(self) -> str:
@@ -68,6 +71,11 @@ class Answer(BaseHTTPRequestHandler):
             self.send_header("ETag", server.tag)
         self.end_headers()
         body = data[start:]
+        if server.hang and len(body) > 100_000:
+            self.wfile.write(body[: len(body) // 2])
+            server.half_way.set()
+            server.hang.wait(30)
+            return
         self.wfile.write(body[: server.cuts.pop(0)] if server.cuts and self.path.endswith("big.pt") else body)
 
 
@@ -421,3 +429,23 @@ def test_the_script_offline_and_with_a_server_that_has_nothing(origin, tmp_path)
     told = script("--source", origin.url, "--dir", str(tmp_path))
     assert told.returncode == 1 and "HTTP 404" in told.stderr and "404" in told.stderr.splitlines()[-1]
     assert script("Nothing", "--dir", str(tmp_path)).returncode == 2
+
+
+def test_the_script_interrupted_keeps_what_came_and_goes_on(origin, tmp_path):
+    sizes = {s.path: s.size for s in read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")["CosyVoice2-0.5B"].files}
+    origin.content |= {path: bytes([7]) * size for path, size in sizes.items() if size < 2_000_000}
+    origin.hang = threading.Event()
+    command = [sys.executable, "scripts/fetch_models.py", "--source", origin.url, "--dir", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert origin.half_way.wait(30)
+        process.send_signal(signal.SIGINT)
+        origin.hang.set()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "run this again" in err
+    part = tmp_path / "CosyVoice2-0.5B" / "CosyVoice-BlankEN" / "merges.txt.part"
+    assert 0 < part.stat().st_size < sizes["CosyVoice-BlankEN/merges.txt"] and (part.parent / "config.json").stat().st_size == 659
+    origin.hang = None
+    told = script("--source", origin.url, "--dir", str(tmp_path))
+    assert "HTTP 404" in told.stderr and "vocab.json" in told.stderr, "the server has no more than that"
+    assert (part.parent / "merges.txt").stat().st_size == sizes["CosyVoice-BlankEN/merges.txt"]
+    assert "of 6 files no checksum" in script("--check", "--dir", str(tmp_path)).stdout

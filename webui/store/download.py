@@ -218,7 +218,7 @@ def sha256_of(path: Path, cancelled: threading.Event | None = None) -> str:
     return made.hexdigest()
 
 
-def over_http(timeout_s: float = 30.0) -> Opener:
+def over_http(timeout_s: float = 15.0) -> Opener:
     """The real opener: follows redirects, never from https to plain http."""
     client = httpx.Client(follow_redirects=True, timeout=timeout_s, event_hooks={"response": [_stay_safe]})
     return lambda url, headers: client.stream("GET", url, headers=dict(headers))

@@ -170,6 +170,11 @@ class ModelFetcher:
                 faults.append((spec.path, *fault))
         return faults
 
+    def unknown(self) -> list[str]:
+        """Files for which no checksum is known: `verify` compares their sizes only."""
+        record = self._record()
+        return [s.path for s in self.model.files if not (s.sha256 or record.get(s.path, {}).get("sha256"))]
+
     def discard(self, path: str) -> None:
         """Take away a file that `verify` named, so that the next `fetch` brings it. Only files of the model."""
         for spec in self.model.files:
