@@ -13,7 +13,7 @@
     KK.translate(meter.parentElement);
     if (!sheet()) {
       bar(".kk-bar").insertAdjacentHTML("beforeend", '<div id="kk-figures" class="kk" popover></div>');
-      sheet().addEventListener("toggle", e => e.newState === "open" && draw());
+      sheet().addEventListener("beforetoggle", e => e.newState === "open" && draw());
     }
     draw();
   }

@@ -24,7 +24,7 @@ new PerformanceObserver(l => { for (const e of l.getEntries()) longtasks = Math.
 class StudioPage:
     """One visit of its own. `lang`, `theme`: as in the address; the browser's language is English unless said."""
 
-    def __init__(self, chrome, url: str, lang: str = "zh", theme: str = "light", size: str = "wide", query: str = "", **context):
+    def __init__(self, chrome, url: str, lang: str = "zh", theme: str = "light", size: str = "wide", query: str = "", init: str = "", **context):
         w, h = SIZES[size]
         self.context = chrome.new_context(
             viewport={"width": w, "height": h}, has_touch=size == "phone", **{"permissions": ["microphone"], **context}
@@ -35,7 +35,7 @@ class StudioPage:
         self.requests: list[str] = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.page.on("request", lambda r: self.requests.append(r.url))
-        self.page.add_init_script(SHIFTS)
+        self.page.add_init_script(SHIFTS + init)
         self.page.goto(f"{url}/?lang={lang}&theme={theme}{query}")
         self.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked")
         self.page.wait_for_timeout(150)  # first words put into the field by a client event

@@ -1,0 +1,85 @@
+"""CosyVoice2 through the page, with small random weights: it takes over while the page is open, and every mode makes a finished take."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.make_small_model import make
+from tests.serve import running
+
+from .studio_page import StudioPage, browser, clip
+
+pytestmark = pytest.mark.browser
+SAID = "大家好，这是一段测试。"  # believable for four seconds of speech
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser() as b:
+        yield b
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    make(root / "CosyVoice2-0.5B")
+    return root
+
+
+def speak(p: StudioPage, n: int) -> dict:
+    """Press Generate; the n-th take, which must be finished and made by the big engine."""
+    p.go()
+    p.page.wait_for_function("n => KK.live.takes.data.length === n || KK.player.state === 'failed'", arg=n, timeout=60000)
+    assert p.js("KK.player.state") != "failed", p.status()
+    take = p.takes()[0]
+    assert take["state"] == "done" and take["engine"] == "cosyvoice2" and take["n_samples"] > 0, take
+    p.js("KK.player.stop()")
+    return take
+
+
+def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
+    with running("--model-dir", str(models), engine="auto") as studio, StudioPage(chrome, studio.url, "zh") as p:
+        p.js("() => { window.said = []; const say = KK.toast; KK.toast = (...a) => { said.push(a[0]); return say(...a); }; }")
+        early = p.js("KK.engine().engine") == "builtin"
+        if early:  # on a quick machine it has taken over before the page was up
+            assert not p.page.locator("[role=tab][data-tab-id=convert]").is_visible()
+        p.page.fill("#kk-text textarea", "好。")
+        p.page.wait_for_function("KK.engine().engine === 'cosyvoice2'", timeout=120000)
+        if early:
+            assert p.js("said").count("CosyVoice2 已就绪，之后的合成都用它") == 1
+        p.page.wait_for_function("document.querySelector('.kk-eng').innerText.includes('CosyVoice2 就绪')")
+        p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
+        assert p.page.locator("[role=tab][data-tab-id=convert]").is_visible()
+
+        p.clip_in(clip(4))
+        p.page.fill("#kk-transcript textarea", SAID)
+        p.consent()
+        modes = [speak(p, 1)["mode"]]
+        p.js("KK.setMode('cross_lingual')")
+        p.page.wait_for_function("KK.mode() === 'cross_lingual'")
+        p.page.fill("#kk-text textarea", "Hi.")
+        modes.append(speak(p, 2)["mode"])
+        p.page.fill("#kk-text textarea", "好。")
+        p.page.click("#kk-style [data-v=sichuan]")
+        take = speak(p, 3)
+        modes.append(take["mode"])
+        assert "四川话" in take["instruction"]
+        p.js("KK.setMode('preset')")
+        p.page.wait_for_function("KK.voices().some(v => !v.sample) && document.querySelector('#kk-picker [data-do=use]')")
+        first = p.page.locator("#kk-picker .kk-pickrow").first
+        assert first.locator("[data-do=use]").get_attribute("data-id").startswith("preset-") and "随模型提供" in first.inner_text()
+        assert not first.locator("[data-do=playvoice]").count(), "a voice of the model has no recording to play"
+        assert p.violations() == []
+        first.locator("[data-do=use]").click()
+        take = speak(p, 4)
+        modes.append(take["mode"])
+        assert take["voice"].startswith("preset-")
+        p.page.click("[role=tab][data-tab-id=convert]")
+        p.page.wait_for_selector("#kk-src input[type=file]", state="attached")
+        p.page.set_input_files("#kk-src input[type=file]", {"name": "said.wav", "mimeType": "audio/wav", "buffer": clip(2)})
+        p.page.wait_for_selector("#kk-sourcecard .kk-strip")
+        p.page.click("#kk-target [data-id^=preset-]")
+        p.page.check("#kk-cvconsent")
+        modes.append(speak(p, 5)["mode"])
+        assert modes == ["zero_shot", "cross_lingual", "instruct", "preset", "convert"]
+        assert p.violations() == [] and not p.errors

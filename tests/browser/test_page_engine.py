@@ -1,0 +1,167 @@
+"""Who speaks, as the page tells it: the big engine on its way, taking over, failing, its download; what it cannot do of a request."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .studio_page import StudioPage, browser
+
+pytestmark = pytest.mark.browser
+BASIC = {"state": "ready", "engine": "builtin", "basic": True, "rtf": 0.01, "modes": ["zero_shot", "cross_lingual", "instruct", "preset"], "tags": [], "styles": []}
+COMING = {"state": "starting", "reason": "Loading the acoustic model", "reason_zh": "正在载入声学模型", "progress": 0.43}
+BIG = {**BASIC, "engine": "cosyvoice2", "basic": False, "rtf": 0.42, "modes": [*BASIC["modes"], "convert"], "tags": ["[laughter]", "[breath]", "<strong>", "</strong>"]}
+LOADING = {"zh": "CosyVoice2 载入中 43%", "en": "Loading CosyVoice2 43%"}
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser() as b:
+        yield b
+
+
+class Health:
+    """Stands in for GET /tts/health, so that each state comes when the test wants it."""
+
+    def __init__(self, page: StudioPage, told: dict):
+        self.page, self.told, self.asked = page, told, 0
+        page.page.route("**/tts/health", self._answer)
+        page.js("async () => { await KK.askEngine(); window.said = []; const say = KK.toast; KK.toast = (...a) => { said.push(a[0]); return say(...a); }; }")
+
+    def _answer(self, route) -> None:
+        self.asked += 1
+        route.fulfill(body=json.dumps(self.told), content_type="application/json")
+
+    def tell(self, told: dict, until: str) -> None:
+        self.told = told
+        self.page.js("KK.askEngine()")
+        self.page.page.wait_for_function("s => document.querySelector('.kk-eng').innerText.includes(s)", arg=until)
+
+
+def shown(p: StudioPage, query: str) -> bool:
+    return p.js("q => !!document.querySelector(q)?.checkVisibility()", query)
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_takeover_is_seen_said_once_and_followed_without_a_reload(chrome, studio, lang):
+    with StudioPage(chrome, studio.url, lang) as p:
+        health = Health(p, {**BASIC, "coming": COMING})
+        p.page.wait_for_function("s => document.querySelector('.kk-eng .kk-second')?.innerText === s", arg=LOADING[lang])
+        assert not shown(p, "[role=tab][data-tab-id=convert]") and not p.page.locator("[data-do=token]").count()
+        p.page.click(".kk-eng")
+        assert COMING["reason_zh" if lang == "zh" else "reason"] in p.page.inner_text("#kk-engpop")
+        assert p.violations() == []
+        p.page.keyboard.press("Escape")
+        text, voices = p.page.input_value("#kk-text textarea"), p.js("KK.voices().length")
+        health.told = BIG  # nobody asks for it: while something is coming the page looks again by itself, soon
+        p.page.wait_for_function("document.querySelector('.kk-eng').innerText.includes('CosyVoice2 ' + KK.t('eng.ready.s').toLowerCase())", timeout=6000)
+        p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
+        assert shown(p, "[role=tab][data-tab-id=convert]") and p.page.input_value("#kk-text textarea") == text
+        p.js("KK.askEngine()")
+        p.page.wait_for_timeout(300)
+        assert p.js("said") == [p.js("KK.t('eng.now.full', {e: 'CosyVoice2'})")]
+        assert p.js("KK.voices().length") == voices
+        health.tell({**BIG, "rtf": 1.6}, {"zh": "本机较慢", "en": "slow on this machine"}[lang])
+        assert p.page.get_attribute(".kk-eng", "data-tone") == "warn"
+        assert "1.6" in p.js("document.querySelector('#kk-engpop').textContent")
+        assert p.violations() == [] and not p.errors
+
+
+def test_a_model_that_cannot_be_used_is_told_and_the_built_in_voice_stays(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh") as p:
+        health = Health(p, {**BASIC, "coming": COMING})
+        p.page.wait_for_selector(".kk-eng .kk-second")
+        health.tell({**BASIC, "failure": "flow.pt is damaged.", "failure_zh": "flow.pt 已损坏。"}, "不可用")
+        assert p.page.get_attribute(".kk-eng", "data-tone") == "warn" and "内置音色可用" in p.page.inner_text(".kk-eng")
+        p.page.click(".kk-eng")
+        assert "flow.pt 已损坏。" in p.page.inner_text("#kk-engpop") and "继续用内置音色" in p.page.inner_text("#kk-engpop")
+        assert p.violations() == []
+        assert p.js("said") == ["CosyVoice2 不可用，继续使用内置音色"]
+
+
+def test_the_model_is_downloaded_from_the_pop_over(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh") as p:
+        posted = []
+        p.page.route("**/tts/model/*", lambda r: (posted.append(r.request.method + " " + r.request.url.split("/tts")[1]), r.fulfill(body="{}", content_type="application/json"))[1])
+        model = {"state": "none", "a": "0.0 MB", "b": "2.4 GB", "source": "modelscope", "sources": ["modelscope", "hf-mirror"]}
+        health = Health(p, {**BASIC, "model": model})
+        p.page.wait_for_selector("#kk-engpop [data-do=modelfetch]", state="attached")
+        assert p.page.inner_text(".kk-eng").strip().endswith("内置音色可用"), "nothing is on its way, so the pill says nothing of it"
+        p.page.click(".kk-eng")
+        assert "2.4 GB" in p.page.inner_text("#kk-engpop")
+        p.page.click("#kk-engpop [data-do=modelfetch]")
+        model |= {"state": "downloading", "p": 43, "a": "1.0 GB", "m": 6}
+        health.tell({**BASIC, "model": model}, "CosyVoice2 下载中 43%")
+        assert "已下载 1.0 GB / 2.4 GB，约剩 6 分钟" in p.page.inner_text("#kk-engpop")
+        assert p.js("document.querySelector('#kk-engpop .kk-prog span').style.width") == "43%" and p.violations() == []
+        p.page.click("#kk-engpop [data-do=modelsource]")
+        p.page.click("#kk-engpop [data-do=modelpause]")
+        health.tell({**BASIC, "model": {**model, "state": "paused"}}, "暂停")
+        p.page.click("#kk-engpop [data-do=modelfetch]")
+        health.tell({**BASIC, "model": {**model, "state": "failed", "reason": "The disk is full.", "reason_zh": "磁盘已满。"}}, "下载中断")
+        assert "磁盘已满。" in p.page.inner_text("#kk-engpop") and p.violations() == []
+        assert posted == ["POST /model/fetch", "POST /model/fetch?source=hf-mirror", "POST /model/pause", "POST /model/fetch"]
+        health.tell(BASIC, "内置音色")
+        assert not p.page.locator("#kk-engpop [data-do^=model]").count(), "no word about a model where none can be fetched"
+
+
+def test_sound_tags_go_in_at_the_cursor_and_unknown_ones_are_caught(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh") as p:
+        Health(p, BIG)
+        p.page.wait_for_selector("[data-do=token]")
+        p.page.fill("#kk-text textarea", "你好世界")
+        p.js("() => { const e = KK.field('kk-text'); e.focus(); e.setSelectionRange(2, 2); }")
+        p.page.click("[data-do=token][data-v='[laughter]']")
+        assert p.page.input_value("#kk-text textarea") == "你好[laughter]世界"
+        p.page.keyboard.type("啊")
+        assert p.page.input_value("#kk-text textarea") == "你好[laughter]啊世界", "typing goes on behind the tag"
+        p.js("() => KK.field('kk-text').setSelectionRange(13, 15)")
+        p.page.click("[data-do=token][data-v^='<strong>']")
+        assert p.page.input_value("#kk-text textarea") == "你好[laughter]啊<strong>世界</strong>"
+        assert p.page.inner_text(".kk-lint") == "" and p.page.inner_text(".kk-count").startswith("5 字")
+        p.page.fill("#kk-text textarea", "好[laugh]的<|zh|>")
+        assert "[laugh]" in p.page.inner_text(".kk-lint")
+        p.page.click(".kk-lint [data-do=retag]")
+        assert p.page.input_value("#kk-text textarea") == "好[laughter]的<|zh|>" and "<|zh|>" in p.page.inner_text(".kk-lint")
+        p.page.click(".kk-lint [data-do=retag]")
+        assert p.page.input_value("#kk-text textarea") == "好[laughter]的" and p.violations() == []
+
+
+def test_what_the_engine_cannot_do_is_said_beside_the_text(chrome, studio):
+    """The player hands the sentences over as KK.player.notes."""
+    with StudioPage(chrome, studio.url, "zh") as p:
+        p.js("() => { KK.player.notes = ['灰色的风格做不到。']; document.dispatchEvent(new CustomEvent('kk:player', {detail: {words: false}})); }")
+        assert "灰色的风格做不到。" in p.page.inner_text(".kk-notes") and p.page.get_attribute(".kk-notes", "role") == "status"
+        assert p.violations() == []
+        p.page.click(".kk-notes [data-do=noted]")
+        assert p.page.inner_text(".kk-notes") == ""
+        p.js("() => { KK.player.notes = ['另一句。']; document.dispatchEvent(new CustomEvent('kk:player', {detail: {words: false}})); }")
+        assert "另一句。" in p.page.inner_text(".kk-notes")
+
+
+@pytest.mark.parametrize(("lang", "sentence"), [("zh", "我只会哼。"), ("en", "I only hum.")])
+def test_the_notes_of_a_stream_reach_the_page(chrome, studio, lang, sentence):
+    with StudioPage(chrome, studio.url, lang) as p:
+        if not p.js("'notes' in KK.player"):
+            pytest.skip("this player does not hand over the notes of a stream")
+        p.instruct("sing seconds=1")
+        p.go()
+        p.until("done")
+        assert sentence in p.page.inner_text(".kk-notes")
+        p.instruct("seconds=1")
+        p.go()
+        p.page.wait_for_function("!document.querySelector('.kk-notes').innerText")
+
+
+def test_all_figures_of_the_bar_on_a_phone(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh", size="phone") as p:
+        p.instruct("seconds=1")
+        p.go()
+        p.until("done")
+        p.page.click(".kk-figs")
+        text = p.page.inner_text("#kk-figures")
+        assert all(p.js("k => KK.t('m.' + k)", k) in text for k in ("first", "rtf", "buf", "under"))
+        assert f"{p.js('KK.player.meter.first')}" in text and p.violations() == []
+        p.page.click("#kk-figures button")
+        assert not shown(p, "#kk-figures")
