@@ -271,6 +271,15 @@
     if (store.get("source") === "saved") KK.choose("kk-source", "saved");
   });
   parts.form = () => {};
+  /* Languages the engine does not speak leave the list; Gradio draws it anew each time it opens, so a sheet hides them. */
+  const LANGUAGES = ["zh", "en", "ja", "ko", "yue"], hidden = document.createElement("style");
+  const languages = () => {
+    const can = KK.engine().languages, off = can ? LANGUAGES.filter(l => !can.includes(l)) : [];
+    if (!hidden.isConnected) document.head.append(hidden);
+    hidden.textContent = off.map(l => `#kk-language li[aria-label="${CSS.escape(t("lang." + l))}"] { display: none; }`).join("\n");
+    if (off.includes(read("form", {})?.language)) KK.put({ language: "auto" });
+  };
+  ["kk:engine", "kk:lang", "kk:ready"].forEach(n => document.addEventListener(n, languages));
   document.addEventListener("kk:engine", () => {
     const can = KK.engine().modes;
     if (can && !can.includes(mode())) KK.setMode(can.find(m => document.querySelector(`#kk-mode input[value=${m}]`)) || "zero_shot");

@@ -142,7 +142,7 @@
   /* What the page offers follows what the engine can do, whoever told us: the page's first load, or a later question. */
   let could = "";
   function follow(e) {
-    const can = JSON.stringify([e.engine, e.state, e.basic, e.modes, e.styles, e.tags]);
+    const can = JSON.stringify([e.engine, e.state, e.basic, e.modes, e.styles, e.tags, e.languages]);
     if (can === could) return;
     could = can;
     const page = document.documentElement;
