@@ -98,3 +98,44 @@ def test_frames_computed_per_frame_emitted(engine, prompt):
     grid = 2 * engine._loaded().flow.dims.chunk_size
     assert utterance.emitted_frames > 4 * grid
     assert utterance.computed_frames <= utterance.emitted_frames + grid + 4
+
+
+def test_text_that_arrives_piece_by_piece_is_spoken_before_it_ends(engine, prompt):
+    taken = []
+
+    def pieces():
+        for word in ["One", " two", " three", " four"] * 12:
+            taken.append(word)
+            yield word
+    stream = engine.stream_text(ask(id="arriving", mode="cross_lingual"), prompt, pieces())
+    next(stream)
+    early = len(taken)
+    assert early < 48, "the first sound came before the text had ended"
+    first = [c.samples for c in stream]
+    assert len(taken) == 48 and first
+    again = list(engine.stream_text(ask(id="again", mode="cross_lingual"), prompt, iter(["One", " two", " three", " four"] * 12)))
+    assert np.array_equal(whole(again)[-len(first[-1]):], first[-1])
+
+
+@pytest.mark.parametrize("text", ["ᚠᚢᚦᚨᚱᚲ ᚷᚹ", "𓀀𓀁𓀂", "ꦲꦏ꧀ꦱꦫ", "a" * 600])
+def test_scripts_the_tokenizer_has_never_seen_and_words_without_an_end_still_end(engine, prompt, text):
+    chunks = list(engine.stream(ask(id="odd", text=text, segments=(text[:60],)), prompt))
+    assert chunks[-1].last and np.isfinite(whole(chunks)).all()
+
+
+def test_a_transcript_that_cannot_fit_its_clip_is_refused_by_name(engine, prompt):
+    from webui.errors import BadInput
+
+    with pytest.raises(BadInput) as error:
+        list(engine.stream(ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt))
+    assert error.value.code == "transcript_misfit" and error.value.zh
+
+
+@pytest.mark.parametrize(("seconds", "level", "code"), [(31, 0.1, "too_long"), (0.3, 0.1, "too_short"), (4, 0.0, "silent")])
+def test_references_it_cannot_use(engine, seconds, level, code):
+    from webui.errors import BadInput
+
+    samples = (level * np.sin(np.arange(int(seconds * RATE)) / 9)).astype(np.float32)
+    with pytest.raises(BadInput) as error:
+        engine.encode(samples, RATE, "", "en")
+    assert error.value.code == code

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,6 +131,10 @@ class CosyVoiceEngine:
         def work(utterance: Utterance) -> Iterator[Chunk]:
             yield from utterance.convert(self._loaded().maker.speech_ids(samples, rate))
         return self._run(replace(request, segments=()), prompt, work)
+
+    def stream_text(self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]) -> Iterator[Chunk]:
+        """As `stream`, for a text that is still arriving; `pieces` may block, and sound comes out before it ends."""
+        return self._run(request, prompt, lambda u: u.arriving(pieces))
 
     def _run(self, request: SpeechRequest, prompt: Prompt, work) -> Iterator[Chunk]:
         model, voices = self._loaded(), self._voices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import MappingProxyType
 
 import numpy as np
@@ -17,6 +17,7 @@ from .lm import generate
 from .model import CosyVoice2
 from .prompt import check_fit
 from .sampler import Sampler
+from .text_stream import TextStream
 from .tokenizer import instruction
 from .vocoder import VocoderState
 from .voices import LiveVoice
@@ -45,18 +46,31 @@ class Utterance:
         """Voice conversion: the ids of a source clip in place of the language model's."""
         yield from self._speak(lambda: iter(speech_ids), 0, True)
 
+    def arriving(self, pieces: Iterable[str]) -> Iterator[Chunk]:
+        """Text that comes piece by piece: speech begins while it still comes, 15 ids for every 5 (specification, 5.5)."""
+        model, request = self._model, self._request
+        prompt_text, prompt_speech = self._prompt()
+        sampler = Sampler(request.seed, model.spec.rule, never=(model.lm.dims.reserved,))
+        stream = TextStream(model.lm, model.lm.new_cache(), prompt_text, prompt_speech, sampler)
+        text_ids = (i for piece in pieces for i in model.tokenizer.arriving(piece))
+        yield from self._speak(lambda: stream.speak(text_ids), 0, True)
+
+    def _prompt(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Prompt text and prompt speech of the language model: they depend on the mode (specification, section 4)."""
+        model, voice, request = self._model, self._voice, self._request
+        if request.mode == "instruct" and request.instruction.strip():
+            return tuple(model.tokenizer.encode(instruction(request.instruction))), ()
+        if request.mode == "zero_shot" and voice.prompt.speech_ids:
+            text = tuple(model.tokenizer.typed(request.transcript)) or voice.prompt.text_ids
+            if text:
+                check_fit(len(text), len(voice.prompt.speech_ids), len(voice.prompt.speech_ids) / model.spec.ids_per_s)
+                return text, voice.prompt.speech_ids
+        return (), ()
+
     def _ids(self, segment: str, index: int) -> Callable[[], Iterator[int]]:
-        """How the language model is fed depends on the mode (specification, section 4)."""
         model, voice, request = self._model, self._voice, self._request
         text_ids = model.tokenizer.typed(segment)
-        prompt_text, prompt_speech = (), ()
-        if request.mode == "instruct" and request.instruction.strip():
-            prompt_text = tuple(model.tokenizer.encode(instruction(request.instruction)))
-        elif request.mode == "zero_shot" and voice.prompt.speech_ids:
-            prompt_text = tuple(model.tokenizer.typed(request.transcript)) or voice.prompt.text_ids
-            prompt_speech = voice.prompt.speech_ids if prompt_text else ()
-            if prompt_text:
-                check_fit(len(prompt_text), len(prompt_speech), len(prompt_speech) / model.spec.ids_per_s)
+        prompt_text, prompt_speech = self._prompt()
         sampler = Sampler((request.seed + index) % 2**63, model.spec.rule, never=(model.lm.dims.reserved, model.lm.dims.fill))
 
         def ids() -> Iterator[int]:

@@ -57,7 +57,11 @@ class TextTokenizer:
 
     def typed(self, text: str) -> list[int]:
         """Ids of what a person typed: event tags work, control marks are taken out, since they would be obeyed."""
-        return self.encode(_MARK.sub(lambda m: "" if m[0] in CONTROL else m[0], text).strip())
+        return self.arriving(text.strip())
+
+    def arriving(self, piece: str) -> list[int]:
+        """As `typed`, of a piece of a text that goes on: blanks at its ends count."""
+        return self.encode(_MARK.sub(lambda m: "" if m[0] in CONTROL else m[0], piece))
 
     def decode(self, ids: list[int]) -> str:
         return self._bpe.decode(ids, skip_special_tokens=False)
