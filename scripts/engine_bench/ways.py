@@ -30,6 +30,8 @@ class Run:
     rate: int
     first_s: float = 0.0
     wall_s: float = 0.0
+    first_cpu_s: float = 0.0  # of all threads: what a busy machine cannot stretch
+    cpu_s: float = 0.0
     samples: int = 0
     computed: int = 0
     emitted: int = 0
@@ -37,12 +39,14 @@ class Run:
     stages: dict[str, float] = field(default_factory=dict)
     first_stages: dict[str, float] = field(default_factory=dict)
     _began: float = field(default_factory=time.perf_counter)
+    _cpu_began: float = field(default_factory=time.process_time)
     _played_out: float = 0.0
 
     def sound(self, count: int) -> None:
         """A chunk has arrived: it plays behind the one before, or at once when that one is over (an underrun)."""
-        now = time.perf_counter() - self._began
+        now, self.cpu_s = time.perf_counter() - self._began, time.process_time() - self._cpu_began
         if not self.samples:
+            self.first_cpu_s = self.cpu_s
             self.first_s, self._played_out, self.first_stages = now, now, dict(self.stages)
         elif now > self._played_out:
             self.underruns += 1
