@@ -22,7 +22,8 @@
     return `<svg${cls ? ` class="${cls}"` : ""} viewBox="0 0 ${w} ${h}" preserveAspectRatio="none" aria-hidden="true">` + peaks.map(
       (p, i) => {
         const y = Math.max(1.5, p / top * (h - 8));
-        return `<rect x="${(i * step).toFixed(1)}" y="${((h - y) / 2).toFixed(1)}" width="${bw.toFixed(1)}" height="${y.toFixed(1)}" rx="1"/>`;
+        const [x, top_y, wide, high] = [i * step, (h - y) / 2, bw, y].map(v => v.toFixed(1));
+        return `<rect x="${x}" y="${top_y}" width="${wide}" height="${high}" rx="1"/>`;
       }).join("") + "</svg>";
   };
 
@@ -102,11 +103,13 @@
   function empty(root) {
     const list = KK.voices().filter(v => v.starter && v.sample),
       now = KK.mode() !== "preset" && KK.source() === "new" ? KK.voiceId() : null;
-    root.innerHTML =
-      `<div class="kk kk-health"><p class="kk-empty">${esc(t("health.empty"))}</p>${list.length ? `<div class="kk-demo"><span
-          id="kk-demo-t">${esc(t("ref.demo"))}</span><div class="kk-chips" role="group"
-          aria-labelledby="kk-demo-t">${list.map(v => `<button type="button" class="kk-chip" data-do="demo"
-          data-id="${esc(v.id)}" aria-pressed="${v.id === now}">${ico("play", 13)}${esc(KK.voiceName(v))}</button>`).join("")}</div>${now ? `<p class="kk-sub">${esc(t("ref.now", { n: KK.voiceName(list.find(v => v.id === now)) }))}</p>` : ""}</div>` : ""}</div>`;
+    const chip = v => `<button type="button" class="kk-chip" data-do="demo" data-id="${esc(v.id)}"
+        aria-pressed="${v.id === now}">${ico("play", 13)}${esc(KK.voiceName(v))}</button>`;
+    const stand = list.find(v => v.id === now);
+    const demo = !list.length ? "" : `<div class="kk-demo"><span id="kk-demo-t">${esc(t("ref.demo"))}</span>
+      <div class="kk-chips" role="group" aria-labelledby="kk-demo-t">${list.map(chip).join("")}</div>` +
+      (stand ? `<p class="kk-sub">${esc(t("ref.now", { n: KK.voiceName(stand) }))}</p>` : "") + "</div>";
+    root.innerHTML = `<div class="kk kk-health"><p class="kk-empty">${esc(t("health.empty"))}</p>${demo}</div>`;
   }
   acts.demo = b => {
     KK.pick.starter = b.dataset.id;
@@ -128,52 +131,76 @@
       }
       KK.draw("title_voice");
     }
-    const verdict = t({
-      ok: "health.good",
-      warn: "health.fair",
-      bad: "health.poor"
-    } [tone], {
-      n: open.length
-    });
-    const sel = r.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05 && Math.abs(w.end_s - d.end_s) < .05),
-      left = s => Math.max(0, Math.min(100, s / r.duration_s * 100)).toFixed(2);
-    const shown = ui.all ? list : list.slice(0, 4);
-    const win = (w, i) =>
-      `<button type="button" role="radio" tabindex="${i === sel || (sel < 0 && i === 0) ? 0 : -1}" aria-checked="${i === sel}"
-          data-do="window" data-i="${i}" aria-label="${esc(t("health.window.n", { n: i + 1, a: w.start_s.toFixed(1), b: w.end_s.toFixed(1), s: Math.round(w.score) }))}" style="left:${left(w.start_s)}%;width:${(seconds(w) / r.duration_s * 100).toFixed(2)}%"><span>${i + 1}</span></button>`;
+    const verdict = t({ ok: "health.good", warn: "health.fair", bad: "health.poor" }[tone], { n: open.length });
+    const more = ui.open ?? matchMedia("(min-width: 641px) and (min-height: 1000px)").matches;
     root.innerHTML =
-      `<div class="kk kk-health">
-      <div class="kk-healthhead"><h3>${esc(t("health.title"))}</h3><span class="kk-verdict" data-tone="${tone}">${ico(tone, 16)}${esc(verdict)}</span></div>
-      <div class="kk-strip" role="radiogroup" aria-label="${esc(t("health.window"))}">${KK.bars(r.peaks || [])}${sel < 0 ? `<i
-          class="kk-free" style="left:${left(d.start_s)}%;width:${((d.end_s - d.start_s) / r.duration_s * 100).toFixed(2)}%"></i>` : ""}${r.windows.map(win).join("")}<i class="kk-at" hidden></i></div>
-      <div class="kk-striprow"><span class="kk-num">${esc(t("health.window"))} ${sel < 0 ? "" : sel + 1}　${d.start_s.toFixed(1)}–${d.end_s.toFixed(1)} s</span><button type="button" class="kk-link" data-do="playpart">${ico(ui.sounding ? "stop" : "play", 14)}${esc(t(ui.sounding ? "health.stop" : "health.play"))}</button></div>
-      ${list.length ? `<ul class="kk-warns">${shown.map(w => `<li class="kk-warn"
-          data-tone="${w.done ? "ok" : w.tone}">${ico(w.done ? "ok" : w.tone)}<span>${esc(t("w." + w.code, w))}</span><button
-          type="button" data-do="fix" data-code="${w.code}">${esc(w.done ? t("w.undo") : t(`w.${w.code}.fix`))}</button></li>`).join("")}</ul>${list.length > shown.length ? `<button type="button" class="kk-link" data-do="morewarns">${esc(t("health.more.n", { n: list.length - shown.length }))}</button>` : ""}` : ""}
-      ${ui.tips ? `<p class="kk-inline" role="status">${esc(t("ref.tips"))}</p>` : ""}
-      ${ui.moved && KK.field("kk-transcript")?.value.trim() ? `<p class="kk-inline" role="status">${esc(t("tr.check"))}</p>` : ""}
-      <details class="kk-details" ${(ui.open ?? matchMedia("(min-width: 641px) and (min-height: 1000px)").matches) ? "open" : ""}><summary>${esc(t("health.more"))}</summary>${details(d, r)}</details></div>`;
+      `<div class="kk kk-health"><div class="kk-healthhead"><h3>${esc(t("health.title"))}</h3>
+        <span class="kk-verdict" data-tone="${tone}">${ico(tone, 16)}${esc(verdict)}</span></div>` +
+      strip(d, r, ui) + cureList(list, ui) +
+      (ui.tips ? `<p class="kk-inline" role="status">${esc(t("ref.tips"))}</p>` : "") +
+      (ui.moved && KK.field("kk-transcript")?.value.trim() ? `<p class="kk-inline" role="status">${esc(t("tr.check"))}</p>` : "") +
+      `<details class="kk-details" ${more ? "open" : ""}><summary>${esc(t("health.more"))}</summary>${details(d, r)}</details></div>`;
+  }
+
+  /* The clip's wave with its best windows as a radio group; a window of the visitor's own is framed without a number. */
+  function strip(d, r, ui) {
+    const sel = r.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05 && Math.abs(w.end_s - d.end_s) < .05);
+    const place = w => `left:${Math.max(0, Math.min(100, w.start_s / r.duration_s * 100)).toFixed(2)}%;` +
+      `width:${(seconds(w) / r.duration_s * 100).toFixed(2)}%`;
+    const win = (w, i) => {
+      const name = t("health.window.n", { n: i + 1, a: w.start_s.toFixed(1), b: w.end_s.toFixed(1), s: Math.round(w.score) });
+      return `<button type="button" role="radio" tabindex="${i === Math.max(0, sel) ? 0 : -1}" aria-checked="${i === sel}"
+          data-do="window" data-i="${i}" aria-label="${esc(name)}" style="${place(w)}"><span>${i + 1}</span></button>`;
+    };
+    const free = sel < 0 ? `<i class="kk-free" style="${place(d)}"></i>` : "";
+    const span = `${esc(t("health.window"))} ${sel < 0 ? "" : sel + 1}　${d.start_s.toFixed(1)}–${d.end_s.toFixed(1)} s`;
+    return `<div class="kk-strip" role="radiogroup" aria-label="${esc(t("health.window"))}">` +
+      `${KK.bars(r.peaks || [])}${free}${r.windows.map(win).join("")}<i class="kk-at" hidden></i></div>
+      <div class="kk-striprow"><span class="kk-num">${span}</span><button type="button" class="kk-link"
+        data-do="playpart">${ico(ui.sounding ? "stop" : "play", 14)}${esc(t(ui.sounding ? "health.stop" : "health.play"))}</button></div>`;
+  }
+
+  function cureList(list, ui) {
+    if (!list.length) return "";
+    const shown = ui.all ? list : list.slice(0, 4), rest = list.length - shown.length;
+    const row = w => {
+      const tone = w.done ? "ok" : w.tone, cure = w.done ? t("w.undo") : t(`w.${w.code}.fix`);
+      return `<li class="kk-warn" data-tone="${tone}">${ico(tone)}<span>${esc(t("w." + w.code, w))}</span><button type="button"
+          data-do="fix" data-code="${w.code}">${esc(cure)}</button></li>`;
+    };
+    return `<ul class="kk-warns">${shown.map(row).join("")}</ul>` + (rest ?
+      `<button type="button" class="kk-link" data-do="morewarns">${esc(t("health.more.n", { n: rest }))}</button>` : "");
   }
 
   function details(d, r) {
-    const ui = card().ui,
-      worse = d.worse || ui.worse;
-    const fact = (k, v, unit, level = "") =>
-      `<div><dt>${esc(t("health." + k))}</dt><dd class="kk-num"${level ? `
-          data-tone="${level}"` : ""}>${v}<small>${unit}</small>${level ? `<em>${esc(t(level === "bad" ? "health.bad" : "health.meh"))}</em>` : ""}</dd></div>`;
-    const snr = r.snr_db,
-      lufs = r.loudness_lufs,
-      edge = (k, v, key) =>
+    const ui = card().ui, worse = d.worse || ui.worse, ab = ui.ab || "a";
+    const fact = (k, v, unit, level = "") => {
+      const word = level ? `<em>${esc(t(level === "bad" ? "health.bad" : "health.meh"))}</em>` : "";
+      return `<div><dt>${esc(t("health." + k))}</dt><dd class="kk-num"${level ? ` data-tone="${level}"` : ""}>${v}` +
+        `<small>${unit}</small>${word}</dd></div>`;
+    };
+    const edge = (k, v, key) =>
       `<input type="range" min="0" max="${r.duration_s.toFixed(1)}" step="0.1" value="${v.toFixed(1)}" data-edge="${k}"
           aria-label="${esc(t(key))}" aria-valuetext="${v.toFixed(1)} s">`;
-    return `<dl class="kk-facts">${fact("dur", r.duration_s.toFixed(1), "s")}${fact("speech", Math.round(r.speech_ratio * 100), "%", r.speech_ratio < .3 ? "warn" : "")}${fact("snr", Math.round(snr), "dB", snr < 12 ? "bad" : snr < 20 ? "warn" : "")}${fact("clip", (r.clipping_ratio * 100).toFixed(1), "%", r.clipping_ratio > .005 ? "bad" : "")}${fact("lufs", (lufs < 0 ? "−" : "") + Math.abs(Math.round(lufs)), "LUFS", lufs < -30 ? "warn" : "")}${fact("band", (r.bandwidth_hz / 1000).toFixed(0), "kHz", r.bandwidth_hz < 5000 ? "bad" : "")}</dl>
-      <div class="kk-edges" role="group" aria-label="${esc(t("health.edges"))}"><span>${esc(t("health.edges"))}</span>${edge("start", d.start_s, "health.edge.a")}${edge("end", d.end_s, "health.edge.b")}</div>
-      <div class="kk-ab"><div class="kk-seg2" role="radiogroup" aria-label="${esc(t("dn.label"))}">${["a", "b"].map(v => `<button
-          type="button" role="radio" tabindex="${(ui.ab || "a") === v ? 0 : -1}" aria-checked="${(ui.ab || "a") === v}" data-do="ab" data-v="${v}">${ico("play", 14)}${esc(t("dn." + v))}</button>`).join("")}</div>
+    const side = v => `<button type="button" role="radio" tabindex="${ab === v ? 0 : -1}" aria-checked="${ab === v}"
+          data-do="ab" data-v="${v}">${ico("play", 14)}${esc(t("dn." + v))}</button>`;
+    const snr = r.snr_db, lufs = Math.round(r.loudness_lufs);
+    const facts = [
+      fact("dur", r.duration_s.toFixed(1), "s"),
+      fact("speech", Math.round(r.speech_ratio * 100), "%", r.speech_ratio < .3 ? "warn" : ""),
+      fact("snr", Math.round(snr), "dB", snr < 12 ? "bad" : snr < 20 ? "warn" : ""),
+      fact("clip", (r.clipping_ratio * 100).toFixed(1), "%", r.clipping_ratio > .005 ? "bad" : ""),
+      fact("lufs", (lufs < 0 ? "−" : "") + Math.abs(lufs), "LUFS", r.loudness_lufs < -30 ? "warn" : ""),
+      fact("band", (r.bandwidth_hz / 1000).toFixed(0), "kHz", r.bandwidth_hz < 5000 ? "bad" : "")
+    ];
+    return `<dl class="kk-facts">${facts.join("")}</dl>
+      <div class="kk-edges" role="group" aria-label="${esc(t("health.edges"))}"><span>${esc(t("health.edges"))}</span>` +
+      edge("start", d.start_s, "health.edge.a") + edge("end", d.end_s, "health.edge.b") + `</div>
+      <div class="kk-ab"><div class="kk-seg2" role="radiogroup" aria-label="${esc(t("dn.label"))}">${["a", "b"].map(side).join("")}</div>
         <input type="range" min="0" max="100" step="5" value="${amount(d)}" data-amount aria-label="${esc(t("dn.amount"))}">
-        <label class="kk-switch"><input type="checkbox"
-            id="kk-useclean" ${d.clean > 0 ? "checked" : ""}>${esc(t("dn.use"))}</label></div>${worse ? `<p class="kk-inline"
-            data-tone="warn" role="status">${esc(t("dn.worse"))}</p>` : ""}`;
+        <label class="kk-switch"><input type="checkbox" id="kk-useclean"
+            ${d.clean > 0 ? "checked" : ""}>${esc(t("dn.use"))}</label></div>` +
+      (worse ? `<p class="kk-inline" data-tone="warn" role="status">${esc(t("dn.worse"))}</p>` : "");
   }
   const amount = d => Math.round(100 * (d.clean > 0 ? d.clean : card().ui.amount ?? .6));
   KK.health = {

@@ -39,7 +39,8 @@
     const id = `data-id="${esc(k.id)}"`, span = (words, cls = "") => `<span${cls && ` class="${cls}"`}>${esc(words)}</span>`;
     const again = k.mode !== "convert" || bad || sources.has(k.id);
     const meta = [
-      bad ? span(t("takes.failed") + (k.error ? `: ${k.error}` : ""), "kk-badword") : k.state === "cancelled" ? span(t("takes.stopped")) : "",
+      bad ? span(t("takes.failed") + (k.error ? `: ${k.error}` : ""), "kk-badword") : "",
+      k.state === "cancelled" ? span(t("takes.stopped")) : "",
       ...[voiceOf(k), k.mode === "instruct" && k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean).map(s => span(s)),
       k.seed === "" ? "" : `<button type="button" data-do="copyseed" ${id}
           aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`,
@@ -51,7 +52,8 @@
       again ? `<button type="button" class="kk-again" data-do="reroll" ${id}
           data-tip="${bad ? "bar.retry" : "takes.reroll.t"}">${esc(t(bad ? "bar.retry" : "takes.reroll"))}</button>` : "",
       b("restore", k.id, "again", "takes.restore"),
-      k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : "",
+      k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download
+          data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : "",
       bad ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
       b("droptake", k.id, "bin", "takes.del")
     ].join("");

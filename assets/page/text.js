@@ -24,7 +24,7 @@
     "[sighs]": "[sigh]",
     "[breathe]": "[breath]"
   };
-  const MARK = /\[[a-z][a-z _-]*\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi; // event tags, and orders to a model that none takes from here
+  const MARK = /\[[a-z][a-z _-]*\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi; // event tags; marks that order a model about
   const known = () => KK.engine().tags || [], opens = v => v.match(/^<\w+>/)?.[0];
   let linted = "", told = "";
   parts.under = root => {
@@ -88,11 +88,9 @@
     out.toggleAttribute("data-over", over > 0);
     const bad = (text.match(MARK) || []).find(x => !known().includes(x)),
       better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";
-    const lines = [];
-    if (bad) lines.push(
-      `<div class="kk-warn">${ico("warn")}<span>${esc(t("text.tag.bad", { t: bad }))}</span><button type="button"
-          data-do="retag" data-v="${esc(bad)}" data-i="${esc(better)}">${esc(better ? t("text.tag.fix", { t: better }) : t("text.tag.drop"))}</button></div>`
-      );
+    const lines = [], cure = better ? t("text.tag.fix", { t: better }) : t("text.tag.drop");
+    if (bad) lines.push(`<div class="kk-warn">${ico("warn")}<span>${esc(t("text.tag.bad", { t: bad }))}</span><button type="button"
+          data-do="retag" data-v="${esc(bad)}" data-i="${esc(better)}">${esc(cure)}</button></div>`);
     if (m.c > 150 && over <= 0) lines.push(`<p class="kk-sub kk-longnote">${esc(t("text.long"))}</p>`);
     const html = lines.join(""),
       box = live.under.root.querySelector(".kk-lint");
@@ -106,7 +104,8 @@
   // ---- what the engine could not do of the last request: said calmly, stays until the next one or until it is read -----------
   let read = "";
   function notes() {
-    const box = live.under?.root.querySelector(".kk-notes"), list = KK.player?.notes || [], key = list.length ? `${KK.player.job} ${list.join("\n")}` : "";
+    const box = live.under?.root.querySelector(".kk-notes"), list = KK.player?.notes || [];
+    const key = list.length ? `${KK.player.job} ${list.join("\n")}` : "";
     const html = !list.length || key === read ? "" :
       `<div class="kk-note2">${ico("bad", 16)}<div><b>${esc(t("notes.title"))}</b>${list.map(s => `<p>${esc(s)}</p>`).join("")}</div>` +
       `<button type="button" class="kk-link" data-do="noted">${esc(t("notes.close"))}</button></div>`;
@@ -122,7 +121,7 @@
 
   // ---- style chips --------------------------------------------------------------------------------------------
   const GROUPS = {
-    dialect: ["sichuan", "yue", "dongbei", "tianjin", "henan", "shaanxi", "shandong", "shanghai", "minnan"],
+    dialect: ["sichuan", "yue", "dongbei", "tianjin", "henan", "shaanxi", "shandong", "shanghai", "minnan", "hunan"],
     emotion: ["happy", "sad", "angry", "calm", "surprise", "fear"],
     pace: ["gentle", "whisper", "fast", "slow", "news", "story"]
   };
@@ -155,14 +154,16 @@
       const ok = can(k),
         try_ = trial.includes(k),
         why = ok ? (try_ ? t("style.trial") : "") : t("style.cannot");
-      return `<button type="button" class="kk-chip" data-do="style" data-g="${g}" data-v="${k}"
-          aria-pressed="${picked[g] === k}"${ok ? "" : " disabled"}${why ? ` title="${esc(why)}"` : ""}>${esc(t(`${LETTER[g]}.${k}`))}${try_ ? '<span class="kk-trial"></span>' : ""}${why ? `<span class="kk-vh">（${esc(why)}）</span>` : ""}</button>`;
+      return `<button type="button" class="kk-chip" data-do="style" data-g="${g}" data-v="${k}" aria-pressed="${picked[g] === k}"` +
+        `${ok ? "" : " disabled"}${why ? ` title="${esc(why)}"` : ""}>${esc(t(`${LETTER[g]}.${k}`))}` +
+        `${try_ ? '<span class="kk-trial"></span>' : ""}${why ? `<span class="kk-vh">（${esc(why)}）</span>` : ""}</button>`;
     };
     const mandarin = picked.dialect && WORDING[picked.dialect] && /\p{Script=Han}/u.test(KK.field("kk-text")?.value || "") && !
       WORDING[picked.dialect].test(KK.field("kk-text").value);
+    const clear = `<button type="button" class="kk-link" data-do="nostyle">${esc(t("style.clear"))}</button>`;
     root.innerHTML =
-      `<div class="kk kk-style"><div
-          class="kk-note"><h3>${esc(t("style.title"))} <span>　${esc(t("style.opt"))}</span></h3>${Object.values(picked).some(Boolean) ? `<button type="button" class="kk-link" data-do="nostyle">${esc(t("style.clear"))}</button>` : ""}</div>` +
+      `<div class="kk kk-style"><div class="kk-note"><h3>${esc(t("style.title"))} <span>　${esc(t("style.opt"))}</span></h3>` +
+      `${Object.values(picked).some(Boolean) ? clear : ""}</div>` +
       Object.entries(GROUPS).map(([g, list]) =>
         `<span id="kk-g-${g}">${esc(t("style." + g))}</span><div class="kk-chips kk-scroll" role="group"
             aria-labelledby="kk-g-${g}">${list.map(k => chip(g, k)).join("")}</div>`
