@@ -103,6 +103,16 @@
     KK.draw("target");
   };
 
+  /* An idle bar says what this tab waits for, and takes it back on the others. */
+  document.addEventListener("click", e => {
+    if (!e.target.closest?.("#kk-tabs [role=tab]")) return;
+    requestAnimationFrame(() => {
+      const here = KK.tabNow() === "convert", state = KK.player.state;
+      if (here && ["cold", "warm", "notext", "novoice"].includes(state)) KK.notice("convert");
+      if (!here && ["convert", "nosource"].includes(state)) KK.unnotice();
+    });
+  });
+
   /* An engine that cannot convert takes the tab away; nobody is left standing on it. */
   document.addEventListener("kk:engine", () => {
     if (KK.tabNow() === "convert" && KK.engine().modes && !KK.engine().modes.includes("convert")) KK.tab("speak");

@@ -140,6 +140,10 @@
     };
     KK.player.show(state, info);
   };
+  KK.unnotice = () => {
+    shown = null;
+    KK.player.show("cold");
+  };
   document.addEventListener("kk:player", () => {
     if (shown && ["cold", "warm"].includes(KK.player.state)) {
       const s = shown;

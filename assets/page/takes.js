@@ -1,5 +1,4 @@
-/* The list of takes: play, seek on the card's own wave, download, once more, restore, favourite, delete with a way back.
-   One sound at a time. */
+/* The list of takes: download, once more, restore, favourite, delete with a way back. Their sound is sound.js. */
 (() => {
   const {
     t,
@@ -11,9 +10,9 @@
   } = KK;
   let failed = []; // attempts that never became a take: kept on this page only
   const list = () => [...failed, ...(live.takes?.data || [])],
-    find = id => list().find(k => k.id === id);
-  const clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
-  const url = id => `${KK.root()}/tts/result/${encodeURIComponent(id)}.wav`;
+    find = KK.take = id => list().find(k => k.id === id);
+  const clock = KK.clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
+  const url = KK.takeUrl = id => `${KK.root()}/tts/result/${encodeURIComponent(id)}.wav`;
   const gone = new Set(); // deleted, still undoable
   const sources = new Map(); // take -> the recording it was converted from: known to this page only
   function ago(then) {
@@ -35,7 +34,7 @@
   function card(k) {
     const bad = k.state === "failed",
       dur = k.n_samples / k.sample_rate,
-      on = k.id === now.id && !sound.paused;
+      on = KK.sounding(k.id, "take");
     const id = `data-id="${esc(k.id)}"`, span = (words, cls = "") => `<span${cls && ` class="${cls}"`}>${esc(words)}</span>`;
     const again = k.mode !== "convert" || bad || sources.has(k.id);
     const meta = [
@@ -74,7 +73,7 @@
           href="${esc(KK.root())}/tts/takes.zip" download>${ico("down", 15)}${esc(t("takes.zip"))}</a>` : ""}</div>
       ${takes.length ? `<ol class="kk-takes">${takes.map(card).join("")}</ol>` : `<p
           class="kk-empty">${esc(t("takes.empty"))}</p>`}</section>`;
-    head();
+    KK.soundHead?.();
   };
   setInterval(() => {
     if (!document.hidden && list().length) live.takes.root.querySelectorAll("[data-take]").forEach(li => {
@@ -83,120 +82,6 @@
       if (el && el.textContent !== s) el.textContent = s;
     });
   }, 60000);
-
-  // ---- one sound at a time -------------------------------------------------------------------------------------
-  const sound = new Audio();
-  sound.preload = "none";
-  let now = {
-    id: "",
-    kind: ""
-  };
-  KK.hush = () => {
-    if (!sound.paused) sound.pause();
-    KK.listen?.stop();
-  };
-
-  function play(id, kind, src) {
-    if (now.id === id && now.kind === kind) {
-      if (sound.paused) {
-        begin();
-      } else sound.pause();
-      return;
-    }
-    const before = now;
-    now = {
-      id,
-      kind
-    };
-    sound.src = src;
-    paint(before);
-    begin();
-  }
-
-  function begin() {
-    KK.player?.pause(true);
-    KK.listen?.stop();
-    sound.play().catch(e => {
-      if (e.name !== "AbortError") KK.toast(t("takes.nofile"));
-    });
-  }
-  KK.playSource = id => play(id, "source", `${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=0`);
-  KK.playVoice = id => play(id, "voice", `${KK.root()}/v1/audio/voices/${encodeURIComponent(id)}/sample`);
-  KK.sounding = (id, kind) => now.id === id && now.kind === kind && !sound.paused;
-  acts.playtake = el => play(el.dataset.id, "take", url(el.dataset.id));
-
-  function paint(w) {
-    if (w.kind !== "take") {
-      const what = w.kind === "voice" ? "playvoice" : "playsource", on = KK.sounding(w.id, w.kind);
-      document.querySelectorAll(`[data-do=${what}][data-id="${CSS.escape(w.id)}"]`).forEach(el => {
-        el.querySelector("svg").outerHTML = ico(on ? "pause" : "play");
-      });
-      return;
-    }
-    const el = live.takes?.root.querySelector(`[data-do=playtake][data-id="${CSS.escape(w.id)}"]`);
-    if (!el) return;
-    const on = KK.sounding(w.id, "take");
-    el.innerHTML = ico(on ? "pause" : "play", 20);
-    el.setAttribute("aria-label", t(on ? "bar.pause" : "bar.play") + ": " + (find(w.id)?.text || ""));
-  }
-  for (const n of ["play", "pause", "ended"]) sound.addEventListener(n, () => {
-    paint(now);
-    if (n === "play") tick();
-  });
-
-  function tick() {
-    head();
-    if (!sound.paused)(KK.calm() ? f => setTimeout(f, 250) : requestAnimationFrame)(tick);
-  }
-
-  function head() {
-    if (now.kind !== "take") return;
-    const el = live.takes.root.querySelector(`.kk-mini[data-id="${CSS.escape(now.id)}"]`);
-    if (!el) return;
-    const k = find(now.id),
-      dur = k.n_samples / k.sample_rate;
-    el.style.setProperty("--p", `${(sound.currentTime / dur * 100).toFixed(1)}%`);
-    el.setAttribute("aria-valuenow", Math.round(sound.currentTime));
-    el.setAttribute("aria-valuetext", `${clock(sound.currentTime)} / ${clock(dur)}`);
-  }
-
-  function seek(id, s) {
-    const k = find(id),
-      to = Math.max(0, Math.min(k.n_samples / k.sample_rate - .05, s));
-    if (now.id !== id || now.kind !== "take") {
-      const before = now;
-      now = {
-        id,
-        kind: "take"
-      };
-      sound.src = url(id);
-      paint(before);
-    }
-    sound.currentTime = to;
-    head();
-    if (sound.paused) begin();
-  }
-  document.addEventListener("pointerdown", e => {
-    const el = e.target.closest?.(".kk-mini");
-    if (!el) return;
-    const r = el.getBoundingClientRect(),
-      k = find(el.dataset.id);
-    seek(k.id, (e.clientX - r.left) / r.width * k.n_samples / k.sample_rate);
-  });
-  document.addEventListener("keydown", e => {
-    const el = e.target;
-    if (!el.matches?.(".kk-mini")) return;
-    const d = {
-      ArrowLeft: -2,
-      ArrowRight: 2,
-      Home: -1e9,
-      End: 1e9
-    } [e.key];
-    if (d) {
-      e.preventDefault();
-      seek(el.dataset.id, (now.id === el.dataset.id ? sound.currentTime : 0) + d);
-    }
-  });
 
   document.addEventListener("kk:player", () => {
     const P = KK.player,
@@ -290,7 +175,7 @@
   acts.droptake = el => {
     const id = el.dataset.id;
     gone.add(id);
-    if (now.id === id) sound.pause();
+    if (KK.sounding(id, "take")) KK.hush();
     const next = el.closest("li").nextElementSibling || el.closest("li").previousElementSibling;
     const to = next?.dataset.take;
     if (local(id)) {

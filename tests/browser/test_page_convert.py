@@ -30,6 +30,10 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in(clip(6))
         opened(p)
+        assert p.status() == "放入录音、选好音色，点「生成音频」。"
+        p.page.click("[role=tab][data-tab-id=voices]")
+        p.page.wait_for_function("document.querySelector('#kk-player [role=status]').innerText.startsWith('写好文本')")
+        opened(p)
         p.go()
         p.page.wait_for_function("KK.player.state === 'nosource'")
         p.page.wait_for_timeout(200)

@@ -30,7 +30,9 @@ def read(path: str | None, limit: int) -> bytes:
     try:
         if path and Path(path).stat().st_size > limit:
             raise TooLarge(
-                "The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", code="too_large"
+                "The file is over 10 MB or 60 s. Trim it and try again.",
+                "文件超过 10 MB 或 60 秒。请裁短后再传。",
+                code="too_large",
             )
         return Path(path or "").read_bytes()
     except OSError as error:

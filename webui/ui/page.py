@@ -13,7 +13,10 @@ from .parts import as_json, part
 from .strings import LANGUAGES, i18n, table
 from .theme import theme
 
-SCRIPTS = ("kaikou", "look", "header", "form", "choices", "health", "cures", "clip", "text", "takes", "voices", "convert", "figures")
+SCRIPTS = (  # in this order: each reads what the ones before it put on KK
+    *("kaikou", "look", "header", "form", "choices", "health", "cures", "clip", "text", "takes", "sound", "voices"),
+    *("convert", "figures"),
+)
 PLAYER = ("stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
 
 
