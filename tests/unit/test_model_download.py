@@ -42,9 +42,10 @@ class Wire:
         fetcher.root.mkdir(parents=True, exist_ok=True)
         for spec, data in zip(MODEL.files, (BODY[:10], BODY)):
             progress(Progress(spec.path, 10, 10 + len(BODY), 1000.0))
-            while not self.gate.wait(0.01):
-                if stop.is_set():
-                    raise Cancelled()
+            while not self.gate.wait(0.01) and not stop.is_set():
+                pass
+            if stop.is_set():
+                raise Cancelled()
             (fetcher.root / spec.path).write_bytes(data)
         progress(Progress("b.pt", 10 + len(BODY), 10 + len(BODY), 1000.0))
 
