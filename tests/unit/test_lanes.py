@@ -68,6 +68,28 @@ def test_first_chunks_come_before_second_ones_and_then_the_driest_first():
     lanes.close()
 
 
+def test_a_listener_who_has_fallen_silent_goes_before_a_newcomer_and_narrows_the_door():
+    engine = Cranked(chunks=2)
+    engine.gate.clear()
+    silent, new = job("silent"), job("new")
+    silent.first_chunk_s, silent.dry_s = 1.0, 1.0
+    lanes, _, done = run(engine, [new, silent])
+    engine.gate.set()
+    assert done.wait(10)
+    assert engine.steps.index("silent") <= 1 and engine.steps[-1] == "new"
+    assert lanes.ease < 1.0
+    lanes.close()
+
+
+def test_a_listener_who_paused_is_not_late_when_it_goes_on():
+    paused = job("paused", credit=100)
+    paused.accept(Chunk(0, np.full(24000, 0.1, np.float32), 0, 0, False), 0.01)
+    paused.dry_s -= 100
+    assert not paused.is_hungry and paused.grant(48000) and paused.is_hungry
+    assert paused.due_s() > time.monotonic()
+    assert not paused.grant(48000)
+
+
 def test_background_work_waits_for_listeners():
     engine = Cranked()
     engine.gate.clear()

@@ -18,6 +18,8 @@ from ..errors import Cancelled, KaikouError
 from ..types import Chunk, SpeechRequest, Voice
 
 UNLIMITED = 1 << 62
+RESTED_S = 1.0  # at least what a reader still has in hand when it asks for more
+FIRST_DUE_S = 0.05  # a first chunk is wanted so soon that only a listener who is about to fall silent goes before it
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Job:
         self.work_s = 0.0
         self.stages: dict[str, float] = {}
         self.first_chunk_s: float | None = None  # since birth
+        self.dry_s = 0.0  # when the listener runs out of sound, on the monotonic clock
         self.made_in_s = 0.0  # from birth to the last sample
         self._on_change: Callable[[], None] | None = None
         self._signalled = False
@@ -97,11 +100,20 @@ class Job:
     def is_over(self) -> bool:
         return self._state in ("saving", "done", "failed", "cancelled")
 
-    def dry_at_s(self) -> float:
-        """When the listener runs out of sound, on the monotonic clock; 0 before the first chunk."""
+    def due_s(self) -> float:
+        """When the next chunk is wanted, on the monotonic clock: at once for the first, else when the listener runs dry."""
         if self.first_chunk_s is None:
-            return 0.0
-        return self.born_s + self.first_chunk_s + self.produced / self.rate
+            return self.born_s + FIRST_DUE_S
+        return self.dry_s
+
+    def grant(self, upto: int) -> bool:
+        """The reader takes samples up to `upto`. True when that is news. One that had all it wanted still has sound: it is not late."""
+        if upto <= self.credit:
+            return False
+        if not self.is_hungry:
+            self.dry_s = max(self.dry_s, time.monotonic() + RESTED_S)
+        self.credit = upto
+        return True
 
     def move(self, state: str, position: int = 0) -> None:
         with self._lock:
@@ -127,6 +139,7 @@ class Job:
                 if self.first_chunk_s is None:
                     self.first_chunk_s = time.monotonic() - self.born_s
                 self._pcm += data
+                self.dry_s = max(self.dry_s, time.monotonic()) + len(data) / 2 / self.rate
             self.made_in_s = time.monotonic() - self.born_s
         self._wake()
 

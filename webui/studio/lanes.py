@@ -1,4 +1,4 @@
-"""Steps streams on one engine: a thread per lane, first chunks first, then whoever's listener runs dry soonest.
+"""Steps streams on one engine: a thread per lane, first chunks first, then whoever's listener runs dry soonest (earliest deadline first).
 
 A step is one `next()` of a stream. A step that takes longer than `stall_s` fails its job with EngineStalled and the lane gets a new thread.
 """
@@ -16,6 +16,7 @@ from ..types import Chunk, Prompt
 from .job import Job
 
 log = logging.getLogger(__name__)
+LATE_COSTS, IN_TIME_GIVES, MIN_EASE = 0.8, 0.005, 0.02
 
 
 class Seat:
@@ -34,6 +35,7 @@ class Lanes:
         about = engine.describe()
         self.n_lanes = about.lanes
         self.rtf = about.rtf  # seconds of lane time per second of sound, a running measure
+        self.ease = 1.0  # shrinks with every chunk that comes after its listener fell silent, recovers with every one in time
         self._change = threading.Condition()
         self._seats: list[Seat] = []
         self._closed = False
@@ -70,7 +72,7 @@ class Lanes:
 
     def _pick(self, lane: int) -> Seat | None:
         ready = [s for s in self._seats if s.step_since_s is None and (s.lane == lane or s.lane is None) and (s.job.is_hungry or s.job.is_cancelled)]
-        return min(ready, key=lambda s: (not s.job.is_cancelled, s.job.request.priority, s.job.dry_at_s(), s.job.born_s), default=None)
+        return min(ready, key=lambda s: (not s.job.is_cancelled, s.job.request.priority, s.job.due_s(), s.job.born_s), default=None)
 
     def _run(self, lane: int, generation: int) -> None:
         while True:
@@ -97,6 +99,7 @@ class Lanes:
             if chunk is None:
                 raise EngineFault()  # a stream that ends without a last chunk
             took = time.monotonic() - began
+            self._judge(job, began + took)
             job.accept(chunk, took)
             self.rtf += 0.02 * (took / max(len(chunk.samples) / job.rate, 0.02) - self.rtf)
             if chunk.last:
@@ -112,6 +115,11 @@ class Lanes:
         with self._change:
             seat.step_since_s = None
             self._change.notify_all()
+
+    def _judge(self, job: Job, now_s: float) -> None:
+        """Late chunks mean that more was let in than this machine carries just now."""
+        if job.first_chunk_s is not None:
+            self.ease = max(MIN_EASE, self.ease * LATE_COSTS) if now_s > job.due_s() else min(1.0, self.ease + IN_TIME_GIVES)
 
     def _open(self, seat: Seat) -> Iterator[Chunk]:
         job = seat.job

@@ -47,7 +47,7 @@ class Speaker:
         if self._limits.max_streams:
             return self._limits.max_streams
         lanes = list(self._lanes.values())[-1:]
-        return max(2, int(HEADROOM * sum(x.n_lanes / max(x.rtf, 1e-4) for x in lanes))) if lanes else 2
+        return max(2, int(HEADROOM * sum(x.ease * x.n_lanes / max(x.rtf, 1e-4) for x in lanes))) if lanes else 2
 
     def expected_rtf(self) -> float:
         """What a stream that begins now may expect, shared with those already open."""
@@ -177,8 +177,7 @@ class Speaker:
 
     # ---- what a reader sends back ---------------------------------------------------------------------------
     def credit(self, job: Job, upto: int) -> None:
-        if upto > job.credit:
-            job.credit = upto
+        if job.grant(upto):
             self._poke(job)
 
     def cancel(self, job: Job) -> None:
