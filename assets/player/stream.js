@@ -65,7 +65,7 @@
     const guess = KK.measure?.(body.input)?.s ?? body.input.length / 4.6;
     worker.postMessage({ op: "start", seq: ++seq, turn: ++turn, params: body, predicted_s: guess });
     F = { phase: "live", seq, zero, body, text: body.input, marks: [], sentences: [], rate: 24000, received: 0, rebuffer_s: 0.3, at: 0, time: 0 };
-    Object.assign(P, { peaks: [], played: 0, total: guess, target: guess, job: null, url: null, whole: false, meter: {} });
+    Object.assign(P, { peaks: [], played: 0, total: guess, target: guess, job: null, url: null, whole: false, meter: {}, notes: [] });
     Object.assign(P.counters, { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null });
     if (out.ctx && out.ctx.state === "suspended") out.ctx.resume();
     update();
@@ -138,6 +138,7 @@
     queued: m => { if (F.queuedAt && performance.now() - F.queuedAt < 1000 && F.queued.n === m.position) return; F.queuedAt = performance.now(); F.queued = { n: m.position, s: Math.ceil(m.eta_s ?? 0) }; },
     begin: m => {
       Object.assign(F, { begun: true, broken: false, job: m.job, rate: m.rate, rtf: m.rtf, sentences: m.sentences ?? [], seed: m.seed, engine: m.engine });
+      P.notes = m.notes ?? [];                                               // what the engine cannot do of this request
       P.job = m.job; P.meter.rtf = m.rtf || null; out.rate = m.rate;
       if (m.predicted_s) P.total = P.target = m.predicted_s;
     },

@@ -24,6 +24,9 @@ ME, OTHER = "local/me", "local/other"
 def studio(tmp_path):
     studio = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
     studio.start(FakeEngine).join(20)
+    end = time.monotonic() + 20
+    while studio.prompts.n_encoded < len(studio.voices.list("-")) and time.monotonic() < end:
+        time.sleep(0.01)  # the starters are encoded in the background; counts below begin after them
     yield studio
     studio.close()
 

@@ -116,7 +116,7 @@ class Studio:
 
     def about(self, job: Job) -> dict:
         """What a reader is told before the first sample."""
-        seconds = text.measure(job.request.text)[2] / (job.request.speed * job.tempo)
+        seconds = (job.source.duration_s if job.source is not None else text.measure(job.request.text)[2]) / (job.request.speed * job.tempo)
         return {"job": job.id, "rate": job.rate, "channels": 1, "seed": job.request.seed, "engine": job.engine, "voice": job.voice.id,
                 "sentences": list(job.request.segments), "predicted_s": round(seconds, 1), "rtf": round(self.speaker.expected_rtf(), 4)}
 
