@@ -3,7 +3,7 @@
 (() => {
   const root = KK.root, base = `${root()}/tts/static/${KK_FACTS.version}/`;
   const worker = new Worker(base + "worker.js");
-  const P = KK.player = { state: "cold", info: {}, peaks: [], total: 0, target: 0, played: 0, meter: {}, job: null, url: null, whole: false, via: "ws", limits: {}, token: "", sounding: false,
+  const P = KK.player = { state: "cold", info: {}, peaks: [], total: 0, target: 0, played: 0, meter: {}, notes: [], job: null, url: null, whole: false, via: "ws", limits: {}, token: "", sounding: false,
     counters: { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, ctxTime: 0, outputLatency: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null } };
   const LIVE = ["queued", "priming", "playing", "stalled", "slow", "paused", "locked", "draining", "reconnect"];
   P.busy = () => P.state === "requesting" || LIVE.includes(P.state);
