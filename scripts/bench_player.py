@@ -229,9 +229,13 @@ def c2(k: Bench):
 
 @row("M1", "8 tabs of one browser at once")
 def m1(k: Bench):
-    context = k.browser.new_context()
-    first = Player(context, k.url)
-    tabs = [first] + [Player(context, k.url, voice=first.voice) for _ in range(7)]
+    with running(env=FREE, fake_lanes=8) as studio:  # the tone engine sleeps inside its steps: with fewer lanes it, not the player, would be measured
+        return eight_tabs(k.browser.new_context(), studio.url)
+
+
+def eight_tabs(context, url: str):
+    first = Player(context, url)
+    tabs = [first] + [Player(context, url, voice=first.voice) for _ in range(7)]
     for p in tabs:
         p.page.bring_to_front()
         p.warm()
