@@ -65,7 +65,7 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         modes.append(take["mode"])
         assert "四川话" in take["instruction"]
         p.js("KK.setMode('preset')")
-        p.page.wait_for_function("KK.voices().some(v => !v.sample) && document.querySelector('#kk-picker [data-do=use]')")
+        p.page.wait_for_function("KK.voices().some(v => !v.sample) && document.querySelector('#kk-picker .kk-pickrow [data-do=use]')?.dataset.id.startsWith('preset-')")
         first = p.page.locator("#kk-picker .kk-pickrow").first
         assert first.locator("[data-do=use]").get_attribute("data-id").startswith("preset-") and "随模型提供" in first.inner_text()
         assert not first.locator("[data-do=playvoice]").count(), "a voice of the model has no recording to play"
