@@ -199,7 +199,8 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     w["ref"].clear(None, js="() => KK.cleared()", api_visibility="private")
     w["health"].act(draft_act, outputs=[w["health"], w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
     w["picker"].act(voice_act, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
-    w["takes"].act(take_act, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
+    # one at a time: a star's answer that overtook the delete after it would bring the take back into the list
+    w["takes"].act(take_act, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=1, **QUIET)
     w["save"].click(None, inputs=[w["name"], w["transcript"], w["consent"]], js="(...v) => KK.save(...v)", api_visibility="private")
     # No Python on the way to the first sound: the bar's own event gathers the widgets and hands them to the player.
     names = ("transcript", "consent", "mode", "text", "instruct", "speed", "seed", "random", "language", "profile")
