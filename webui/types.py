@@ -48,6 +48,16 @@ class Prompt:
 
 
 @dataclass(frozen=True)
+class Pronunciation:
+    """One entry of a project's dictionary. language: primary tag, "" for all. key: the term folded; entries with one key and language are one."""
+
+    term: str
+    reading: str
+    language: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
 class SpeechRequest:
     """One utterance to speak. Owns all its settings; an engine keeps nothing about it outside the iterator it returns.
 
@@ -109,6 +119,7 @@ class Abilities:
     min_speed: float = 1.0  # speeds outside min..max are made by audio.tempo after the engine
     max_speed: float = 1.0
     rtf: float = 0.5  # expected seconds of work per second of sound and lane; measured at warm-up where possible
+    speed: float = 0.0  # of lanes that share one device: seconds of sound a second, all of them together; 0 = each lane has its own (lanes / rtf)
     tags: tuple[str, ...] = ()  # event tags the engine can speak, e.g. "[laughter]"
     styles: tuple[str, ...] = ()  # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
     presets: tuple[str, ...] = ()  # names of voices the engine itself brings; Engine.preset(name) gives their prompt
@@ -142,3 +153,4 @@ class Take:
     error: str = ""
     starred: bool = False
     peaks: tuple[float, ...] = ()  # 160 values 0..1 for the card
+    trace: Mapping = field(default_factory=dict)  # milliseconds by stage, as studio.trace tells them; empty in old takes

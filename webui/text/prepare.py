@@ -1,4 +1,4 @@
-"""From what was typed to the sentences that are spoken: clean, split, read out by script, cut to length. Pure; results are kept for the last texts."""
+"""From what was typed to the sentences that are spoken: clean, split, read out by script, cut to length. Pure; results of the last texts are kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from functools import lru_cache
 from . import sentences
 from .clean import clean
 from .english import read_english
+from .kept import Kept
 from .mandarin import read_mandarin
+from .readings import NO_READINGS, Readings
 from .scripts import HAN, detect, has_han, is_japanese
 from .tags import TAG
 
@@ -17,6 +19,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 _CLAUSE_WORD = re.compile(r"(?<!\S)[A-Za-z][A-Za-z']*(?![\w:@/])")  # words between blanks: an address is not a clause
 _ENGLISH_CLAUSE_WORDS = 4  # fewer Latin words among Han are a name: 我用 iPhone 15 Pro is read with 十五
 _SAYABLE = re.compile(r"[\d&@%°#*_^~|\\=+<>/.$€£¥]")
+KEPT = Kept(max_entries=256, max_chars=1_000_000)  # at most a few megabytes
 _HAN_SECONDS, _OTHER_SECONDS, _PAUSE_SECONDS = 0.21, 0.065, 0.25
 
 
@@ -59,10 +62,10 @@ def normalise(sentence: str, language: str) -> str:
     return "".join(out).strip()
 
 
-@lru_cache(maxsize=64)
-def _prepared(text: str, language: str) -> tuple[str, ...]:
-    tidy = clean(text)
-    primary = detect(tidy) if language in ("", "auto") else language
+def _prepared(text: str, language: str, readings: Readings) -> tuple[str, ...]:
+    is_asked = language not in ("", "auto")
+    tidy = clean(readings.apply(text, language if is_asked else detect(text)) if readings.entries else text)
+    primary = language if is_asked else detect(tidy)
     said = (normalise(s, _language_of(s, primary)) for s in sentences.split(tidy))
     pieces = sentences.join_scraps([s for s in said if s])
     if pieces:
@@ -70,14 +73,17 @@ def _prepared(text: str, language: str) -> tuple[str, ...]:
     return tuple(part for piece in pieces for part in sentences.shorten(piece))
 
 
-def prepare(text: str, language: str = "auto") -> list[str]:
+def prepare(text: str, language: str = "auto", readings: Readings = NO_READINGS) -> list[str]:
     """The sentences to speak, in order, none empty, each at most 60 Han or 200 Latin characters, the first one short.
 
-    `language` is a BCP 47 primary tag ("zh", "yue", "en", ...) or "auto". Never raises; a text with nothing to say gives [].
+    `language` is a BCP 47 primary tag ("zh", "yue", "en", ...) or "auto". `readings`: a project's own pronunciations, put in first.
+    A function of (text, language, readings.revision): the last results are kept. Raises BadInput only where the readings make the text
+    too long; a text with nothing to say gives [].
     """
-    return list(_prepared(text, language))
+    return list(KEPT.get((text, language, readings.revision), lambda: _prepared(text, language, readings)))
 
 
+@lru_cache(maxsize=64)
 def measure(text: str) -> tuple[int, int, float]:
     """(characters without blanks, sentences, seconds of speech at normal speed, a guess from the length) of what was typed."""
     tidy = clean(text)
@@ -90,4 +96,4 @@ def measure(text: str) -> tuple[int, int, float]:
 def warm() -> None:
     """Runs every rule once, so that the first listener does not pay for it."""
     for text, language in (("2026年11月21日，涨了3.5%，共¥12.50。", "zh"), ("On May 5, 2024 it cost $3.50 at 3:30 pm.", "en")):
-        _prepared(text, language)
+        prepare(text, language)

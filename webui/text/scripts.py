@@ -18,6 +18,7 @@ _ONE_SCRIPT = {
 }
 _HAN = re.compile(f"[{HAN}]")
 _KANA = re.compile(f"[{KANA}]")
+_UNSPACED = re.compile(f"[{HAN}{KANA}\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3099-\u309a\u3130-\u318f\uac00-\ud7af]")
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
 # Alphabets take about four letters where Han takes one character; without this a single Russian name would outvote a Chinese clause.
 _LETTERS_PER_HAN = 4.0
@@ -26,6 +27,11 @@ _WORD_WEIGHT = 1.2
 
 def has_han(text: str) -> bool:
     return _HAN.search(text) is not None
+
+
+def unspaced(c: str) -> bool:
+    """A character of a script whose words stand without blanks, or take endings without one: Han, kana, Hangul, Thai, Lao, Khmer, Burmese."""
+    return _UNSPACED.match(c) is not None
 
 
 def is_japanese(text: str) -> bool:
