@@ -26,7 +26,7 @@ class Cranked:
         self.gate.set()
 
     def describe(self):
-        return SimpleNamespace(lanes=1, rtf=0.01)
+        return SimpleNamespace(lanes=1, rtf=0.01, speed=0.0)
 
     def stream(self, request, prompt, lane):
         for n in range(self.chunks):

@@ -17,6 +17,7 @@ from .job import Job
 
 log = logging.getLogger(__name__)
 LATE_COSTS, IN_TIME_GIVES, MIN_EASE = 0.8, 0.005, 0.02
+HEADROOM = 0.7  # share of what the engine can that streams may claim; the rest is first chunks, the page and the system
 
 
 class Seat:
@@ -34,7 +35,8 @@ class Lanes:
         self.engine, self._stall_s = engine, stall_s
         about = engine.describe()
         self.n_lanes = about.lanes
-        self.rtf = about.rtf  # seconds of lane time per second of sound, a running measure
+        self.speed = about.speed  # of lanes that share one device, together; 0 where each lane has its own
+        self.rtf = about.rtf  # seconds of lane time per second of sound; a running measure where each lane has its own device
         self.ease = 1.0  # shrinks with every chunk that comes after its listener fell silent, recovers with every one in time
         self._change = threading.Condition()
         self._seats: list[Seat] = []
@@ -56,6 +58,19 @@ class Lanes:
         """Credit or a cancel came in."""
         with self._change:
             self._change.notify_all()
+
+    @property
+    def capacity(self) -> int:
+        """How many streams may be hungry at once: one at least, or two where they have lanes of their own."""
+        if self.speed:
+            return max(1, int(HEADROOM * self.ease * self.speed))
+        return max(2, int(HEADROOM * self.ease * self.n_lanes / max(self.rtf, 1e-4)))
+
+    @property
+    def expected_rtf(self) -> float:
+        """Of one more stream beside those that are open."""
+        share = (self.n_hungry + 1) / self.n_lanes
+        return max(self.rtf, (self.n_hungry + 1) / self.speed) if self.speed else self.rtf * max(1.0, share)
 
     @property
     def n_hungry(self) -> int:
@@ -101,7 +116,8 @@ class Lanes:
             took = time.monotonic() - began
             self._judge(job, began + took)
             job.accept(chunk, took)
-            self.rtf += 0.02 * (took / max(len(chunk.samples) / job.rate, 0.02) - self.rtf)
+            if not self.speed:
+                self.rtf += 0.02 * (took / max(len(chunk.samples) / job.rate, 0.02) - self.rtf)
             if chunk.last:
                 job.move("saving")
                 self._end(seat)
