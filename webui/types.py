@@ -48,16 +48,6 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Pronunciation:
-    """One entry of a project's dictionary. language: primary tag, "" for all. key: the term folded; entries with one key and language are one."""
-
-    term: str
-    reading: str
-    language: str = ""
-    key: str = ""
-
-
-@dataclass(frozen=True)
 class SpeechRequest:
     """One utterance to speak. Owns all its settings; an engine keeps nothing about it outside the iterator it returns.
 

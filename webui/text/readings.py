@@ -5,17 +5,27 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from ..errors import BadInput
-from ..types import MAX_TEXT, Pronunciation
 from .scripts import unspaced
 from .tags import EVENTS, TAG
 
 MAX_TERM, MAX_READING = 64, 160  # characters
-MAX_SAID = 2 * MAX_TEXT  # a text with its readings put in: a short text must not become a book
+MAX_SAID = 8192  # a text with its readings put in: a short text must not become a book
 _CLUSTERS = "\u200c\u200d"  # joiners that some scripts and emoji are written with
 _FOLDED = {"\u2019": "'", "\u02bc": "'", "\t": " ", "\xa0": " ", "\u3000": " "}
+
+
+@dataclass(frozen=True)
+class Pronunciation:
+    """One entry. language: primary tag, "" for all. key: the term folded; entries of one key and language are one."""
+
+    term: str
+    reading: str
+    language: str
+    key: str
 
 
 # ---- characters ---------------------------------------------------------------------------------------------
