@@ -43,18 +43,20 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(dims.hidden, kv)
         self.o_proj = nn.Linear(dims.hidden, dims.hidden, bias=False)
 
-    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], visible: Tensor | None, cache: KvCache, layer: int) -> Tensor:
-        """x: (batch, n, hidden). The query heads of one key head stand in the row axis, so keys are never copied."""
+    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], visible: Tensor | None, caches: Sequence[KvCache], layer: int) -> Tensor:
+        """x: (batch, n, hidden), the batch divided evenly among the caches, each part behind its own past.
+        The query heads of one key head stand in the row axis, so keys are never copied."""
         d = self.dims
         batch, n, _ = x.shape
         group = d.heads // d.kv_heads
         q = rotate(self.q_proj(x).view(batch, n, d.heads, d.head_size).transpose(1, 2), *turn)
         k = rotate(self.k_proj(x).view(batch, n, d.kv_heads, d.head_size).transpose(1, 2), *turn)
         v = self.v_proj(x).view(batch, n, d.kv_heads, d.head_size).transpose(1, 2)
-        keys, values = cache.put(layer, k, v)
         q = q.reshape(batch, d.kv_heads, group * n, d.head_size)
         mask = None if visible is None else visible.repeat(group, 1)
-        out = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+        parts = zip(caches, *(x.chunk(len(caches)) for x in (q, k, v)), strict=True)
+        outs = [F.scaled_dot_product_attention(own, *cache.put(layer, new_k, new_v), attn_mask=mask) for cache, own, new_k, new_v in parts]
+        out = outs[0] if len(outs) == 1 else torch.cat(outs)
         return self.o_proj(out.reshape(batch, d.heads, n, d.head_size).transpose(1, 2).reshape(batch, n, d.hidden))
 
 
@@ -76,8 +78,8 @@ class Layer(nn.Module):
         self.input_layernorm = RmsNorm(dims.hidden, dims.rms_eps)
         self.post_attention_layernorm = RmsNorm(dims.hidden, dims.rms_eps)
 
-    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], visible: Tensor | None, cache: KvCache, layer: int) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), turn, visible, cache, layer)
+    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], visible: Tensor | None, caches: Sequence[KvCache], layer: int) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), turn, visible, caches, layer)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -134,12 +136,18 @@ class SpeechLm(nn.Module):
     def forward(self, x: Tensor, cache: KvCache) -> Tensor:
         """Run (batch, n, hidden) embeddings behind the cache's past, add them to it, return all hidden states after the last norm."""
         n, past = x.shape[1], cache.length
-        cache.reserve(n)
-        turn = self._turn(past, n, x)
         visible = None if n == 1 else torch.ones(n, past + n, dtype=torch.bool, device=x.device).tril(past)
+        return self._through(x, visible, (cache,))
+
+    def _through(self, x: Tensor, visible: Tensor | None, caches: Sequence[KvCache]) -> Tensor:
+        n = x.shape[1]
+        for cache in caches:
+            cache.reserve(n)
+        turn = self._turn([cache.length for cache in caches], n, x)
         for index, layer in enumerate(self.body.layers):
-            x = layer(x, turn, visible, cache, index)
-        cache.advance(n)
+            x = layer(x, turn, visible, caches, index)
+        for cache in caches:
+            cache.advance(n)
         return self.body.norm(x)
 
     @torch.no_grad()
@@ -151,6 +159,13 @@ class SpeechLm(nn.Module):
         """Feed (batch, n, hidden); the scores after the last position, (batch, S + 3)."""
         return self.scores(self.forward(x, cache)[:, -1])
 
+    @torch.no_grad()
+    def step_many(self, ids: Sequence[int], pasts: Sequence[KvCache]) -> Tensor:
+        """One speech id to each of b requests, each behind its own past -> (b, S + 3): all weights are read once for all of them."""
+        if len(pasts) == 1:
+            return self.step(self.speech(ids), pasts[0])
+        return self.scores(self._through(self.speech(ids).transpose(0, 1), None, pasts)[:, -1])
+
     def prefix(self, prompt_text: Sequence[int]) -> KvCache:
         """Cache of [sos] ++ prompt text: all of a voice that its requests can share, since the target text follows it. Fork it per request."""
         cache = self.new_cache(1 + len(prompt_text))
@@ -161,30 +176,49 @@ class SpeechLm(nn.Module):
         """What follows a prefix: E(text) ++ [task] ++ E(prompt speech), (1, n, hidden)."""
         return torch.cat((self.text(text), self.mark(TASK), self.speech(prompt_speech)), 1)
 
-    def _turn(self, past: int, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _turn(self, pasts: Sequence[int], n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, (len(pasts), 1, n, head_size), of the n positions behind each past."""
         size = self.dims.head_size
         rates = self.dims.rope_theta ** (-torch.arange(0, size, 2, dtype=torch.float32, device=like.device) / size)
-        angles = torch.arange(past, past + n, dtype=torch.float32, device=like.device)[:, None] * rates
+        at = torch.tensor(pasts, dtype=torch.float32, device=like.device)[:, None] + torch.arange(n, dtype=torch.float32, device=like.device)
+        angles = at[:, None, :, None] * rates
         angles = torch.cat((angles, angles), -1)
         return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
+class Drawing:
+    """The ids of one segment as they are drawn: at least 2 and at most 20 per text id. The end id is masked before the minimum; the other
+    two stop ids stop whenever `sample` returns them. most: fewer ids than 20 per text id, if given."""
+
+    def __init__(self, dims: LmDims, n_text: int, sample: Sample, most: int | None = None):
+        self._end, self._sample = dims.end, sample
+        self.least, self.most = MIN_IDS_PER_TEXT_ID * n_text, MAX_IDS_PER_TEXT_ID * n_text if most is None else most
+        self.ids: list[int] = []
+        self.is_over = self.most < 1
+
+    def draw(self, scores: Tensor) -> int | None:
+        """scores: (S + 3,), written to. The next id, or None at the end."""
+        if len(self.ids) < self.least:
+            scores[self._end] = -torch.inf
+        chosen = self._sample(scores, self.ids)
+        if chosen >= self._end:
+            self.is_over = True
+            return None
+        self.ids.append(chosen)
+        self.is_over = len(self.ids) >= self.most
+        return chosen
+
+
 def generate(lm: SpeechLm, cache: KvCache, text: Sequence[int], prompt_speech: Sequence[int], sample: Sample) -> Iterator[int]:
     """Speech ids 0..S-1 for `text`, one model call each, behind `cache` (a fork of a prefix, used up by this call).
-
-    At least 2 and at most 20 ids per text id. The end id is masked before the minimum; the other two stop ids stop whenever
-    `sample` returns them. Closing the iterator stops the work.
-    """
-    end, out = lm.dims.end, []
-    cache.reserve(len(text) + 1 + len(prompt_speech) + MAX_IDS_PER_TEXT_ID * len(text))
+    Closing the iterator stops the work."""
+    drawing = Drawing(lm.dims, len(text), sample)
+    cache.reserve(len(text) + 1 + len(prompt_speech) + drawing.most)
     scores = lm.step(lm.opening(text, prompt_speech), cache)
-    for i in range(MAX_IDS_PER_TEXT_ID * len(text)):
-        scores = scores[0]
-        if i < MIN_IDS_PER_TEXT_ID * len(text):
-            scores[end] = -torch.inf
-        chosen = sample(scores, out)
-        if chosen >= end:
+    while not drawing.is_over:
+        chosen = drawing.draw(scores[0])
+        if chosen is None:
             return
-        out.append(chosen)
         yield chosen
-        scores = lm.step(lm.speech([chosen]), cache)
+        if not drawing.is_over:
+            scores = lm.step(lm.speech([chosen]), cache)
