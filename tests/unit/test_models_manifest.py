@@ -1,0 +1,61 @@
+"""The list of a model's files: names that try to leave the folder, broken lists, and the addresses made of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.unit.model_origin import fetcher
+from webui.errors import BadInput
+from webui.store import models as store
+from webui.store.models import Model, ModelFetcher, read_manifest
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "a//x", "", ".", "..", "a\\..\\x", ".hidden", "a/", "C:x", "x\n", "x\0", "~/x", "模型"])
+def test_a_name_that_leaves_the_folder_is_refused(tmp_path, path):
+    (tmp_path / "m.json").write_text(json.dumps({"models": {"M": {"repositories": {}, "files": [{"path": path, "size": 1}]}}}))
+    with pytest.raises(BadInput):
+        read_manifest(tmp_path / "m.json")
+    with pytest.raises(BadInput):
+        ModelFetcher(tmp_path / "m", "http://127.0.0.1:9", Model("M", {}, (store.FileSpec(path, 1),)))._place(store.FileSpec(path, 1))
+
+
+def test_a_link_that_leads_out_is_refused(origin, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "part").symlink_to(tmp_path / "outside")
+    with pytest.raises(BadInput):
+        fetcher(origin, tmp_path / "m").fetch()
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"models": 3}', '{"models": {"../M": {"repositories": {}, "files": []}}}',
+                                  '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": "1"}]}}}',
+                                  '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": 1, "sha256": "zz"}]}}}'])
+def test_a_broken_manifest_is_named(tmp_path, text):
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(BadInput) as fault:
+        read_manifest(tmp_path / "m.json")
+    assert fault.value.code == "bad_manifest"
+
+
+def test_the_manifest_names_just_the_files_that_the_engine_reads():
+    from webui.engine.cosyvoice.spec import REQUIRED
+    from webui.engine.cosyvoice.weights import COMPONENTS
+
+    made = read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")["CosyVoice2-0.5B"]
+    assert {s.path for s in made.files} == {*REQUIRED, *(c.file for c in COMPONENTS.values())}
+
+
+def test_addresses():
+    spec = store.FileSpec("CosyVoice-BlankEN/vocab.json", 1)
+    made = read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")["CosyVoice2-0.5B"]
+    urls = [ModelFetcher(Path("x"), source, made).url(spec) for source in ("modelscope", "hf-mirror", "https://own.example/m/")]
+    assert urls == ["https://modelscope.cn/api/v1/models/iic/CosyVoice2-0.5B/repo?Revision=master&FilePath=CosyVoice-BlankEN%2Fvocab.json",
+                    "https://hf-mirror.com/FunAudioLLM/CosyVoice2-0.5B/resolve/main/CosyVoice-BlankEN/vocab.json",
+                    "https://own.example/m/CosyVoice-BlankEN/vocab.json"]
+    with pytest.raises(BadInput):
+        ModelFetcher(Path("x"), "ftp://x", made)
