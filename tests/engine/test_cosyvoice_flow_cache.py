@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ import torch
 from tests.engine.cosyvoice_small import FLOW_DIMS, GOLDEN, ids_of, small_flow, voice_of
 from webui.engine.cosyvoice.flow import Blocks, FlowState, VoiceState
 from webui.engine.cosyvoice.flow.conv import Past
+from webui.engine.cosyvoice.flow.encoder import EncoderPast
+from webui.engine.cosyvoice.flow.estimator import EstimatorPast
 from webui.engine.cosyvoice.flow.kv import attend
 
 torch.set_num_threads(1)
@@ -95,14 +98,55 @@ def test_steps_before_the_end_give_whole_blocks_and_wanted_ids_tells_when(flow):
     assert VoiceState.of(flow, *voice_of(53), listed(53)).begin().wanted_ids == 13
 
 
-def test_the_first_hop_may_be_short(flow):
-    assert Blocks.early(53) == Blocks(25, (50, 63, 78))
-    assert Blocks.early(2, 8, 20) == Blocks(20, (10, 22))
-    voice = VoiceState.of(flow, *voice_of(53), Blocks.early(53))
+@pytest.mark.parametrize("first", [10, 25])
+@pytest.mark.parametrize("prompt", [0, 7, 25, 53, 122])
+def test_behind_a_prompt_that_ends_on_a_block_only_new_frames_are_computed(flow, prompt, first):
+    """The clip's last 3 ids are what the prompt's last block looks ahead at; then the first hop wants `first` ids and 3 more."""
+    given, ids, ahead = voice_of(prompt), ids_of(130), ids_of(3, seed=9) if prompt else ()
+    blocks = Blocks.behind(prompt, first)
+    voice = VoiceState.of(flow, *given, blocks, ahead=ahead)
+    assert voice.done == prompt and voice.computed_frames == 2 * prompt
     state = voice.begin()
-    assert voice.done == 50
-    assert len(state.step(ids_of(13))) == 20
-    assert state.computed_frames == 26
+    assert state.wanted_ids == first + 3
+    assert len(state.step(ids[: first + 3])) == 2 * first == state.computed_frames
+    assert state.wanted_ids == (28 if first == 10 else 53)
+    state.step(ids, final=True)
+    assert state.computed_frames == state.emitted_frames == 2 * len(ids)
+    hops = [torch.cat(streamed(voice.begin(), ids, given)) for given in ([1], [28, 25], [200])]
+    assert all((hop - hops[0]).abs().max() < 1e-13 for hop in hops)
+
+
+def test_the_block_ends_behind_a_prompt():
+    assert Blocks.behind(50) == Blocks(25, (25, 50)) and Blocks.behind(0) == Blocks(25)
+    assert Blocks.behind(60) == Blocks(25, (10, 35, 60))
+    assert Blocks.behind(30, 10) == Blocks(25, (5, 30, 40, 55))
+
+
+def test_a_voice_grows_a_piece_at_a_time(flow):
+    blocks = Blocks.behind(122)
+    grown, pieces = VoiceState.begun(flow, *voice_of(122), blocks, ahead=[1, 2, 3]), []
+    while not grown.is_ready:
+        grown.grow()
+        pieces.append(grown.done)
+    assert pieces == [72, 122]
+    at_once = EncoderPast(flow.dims, flow.dtype, flow.device), [EstimatorPast(flow.dims, flow.dtype, flow.device) for _ in range(10)]
+    known = torch.cat([voice_of(122)[0], torch.tensor([1, 2, 3])])
+    with torch.inference_mode():
+        flow.advance(known, 0, False, grown.prompt_mel, grown.speaker, *at_once, blocks)
+    for piecewise, whole in zip(grown.pasts, at_once[1]):
+        assert (piecewise.store.prefix - whole.store.data[..., :244, :]).abs().max() < 1e-13
+
+
+@pytest.mark.parametrize("steps", [5, 10])
+def test_the_number_of_euler_steps_is_the_models(steps):
+    flow = small_flow(torch.float64, replace(FLOW_DIMS, euler_steps=steps))
+    ids, given, calls = ids_of(40), voice_of(30), []
+    hook = flow.decoder.estimator.register_forward_pre_hook(lambda module, given: calls.append(1))
+    voice = VoiceState.of(flow, *given)
+    assert len(calls) == steps and voice.bytes == 50 * flow.dims.bytes_per_frame(8)
+    mel = torch.cat(streamed(voice.begin(), ids, [28, 25]))
+    hook.remove()
+    assert (mel - flow.whole(ids, *given, GRID)).abs().max() < 1e-13
 
 
 def test_work_is_counted(flow32):

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import torch
 
-from .dims import LOOKAHEAD_IDS
-
 
 @dataclass(frozen=True)
 class Blocks:
@@ -25,10 +23,12 @@ class Blocks:
             raise ValueError(f"block ends must ascend from above 0, got {self.ends} and size {self.size}")
 
     @classmethod
-    def early(cls, prompt_ids: int, first: int = 10, size: int = 25) -> Blocks:
-        """A short first hop: the prompt is a block of its own but for its last 3 ids, then `first` ids, then up to `size`, then
-        `size` at a time. Just as exact, but cut otherwise than the model was trained: listen before choosing."""
-        ends = (prompt_ids - LOOKAHEAD_IDS, prompt_ids + first, prompt_ids + size)
+    def behind(cls, prompt_ids: int, first: int = 25, size: int = 25) -> Blocks:
+        """Blocks that end where the prompt does: the odd ids are its first block, then `size` at a time, and `first` ids behind it, then up
+        to `size`. Every cut is exact; with `first` below `size` the first hop is cut otherwise than the model was trained: listen first."""
+        ends = list(range(prompt_ids % size, prompt_ids + 1, size))
+        if first != size:
+            ends += [prompt_ids + first, prompt_ids + size]
         return cls(size, tuple(end for end in ends if end > 0))
 
     def end_after(self, position: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 MEL_BANDS = 80
 FRAMES_PER_ID = 2
 LOOKAHEAD_IDS = 3
-EULER_STEPS = 10
+EULER_STEPS = 10  # as published; FlowDims.euler_steps is what a model uses
 GUIDANCE = 0.7
 MAX_FRAMES = 15000  # length of the fixed noise, prompt included
 TIME_WIDTH = 4 * MEL_BANDS  # x, mu, speaker and cond side by side; also the width of the time sinusoid
@@ -30,6 +30,7 @@ class FlowDims:
     estimator_mid_blocks: int = 12
     spk_embed_dim: int = 192
     speech_token_size: int = 6561
+    euler_steps: int = EULER_STEPS
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> FlowDims:
@@ -43,4 +44,4 @@ class FlowDims:
 
     def bytes_per_frame(self, element_bytes: int = 4) -> int:
         """Estimator K/V kept per mel frame: every Euler step, both guidance rows. For memory plans."""
-        return EULER_STEPS * 2 * self.estimator_layers * 2 * self.estimator_heads * self.estimator_head_dim * element_bytes
+        return self.euler_steps * 2 * self.estimator_layers * 2 * self.estimator_heads * self.estimator_head_dim * element_bytes

@@ -1,4 +1,4 @@
-"""Ten Euler steps with guidance from fixed noise to mel. The noise and the times are constants of the model, not of a request."""
+"""Euler steps (ten as published) with guidance from fixed noise to mel. The noise and the times are constants of the model, not of a request."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ def fixed_noise() -> torch.Tensor:
     return torch.randn(1, MEL_BANDS, MAX_FRAMES, generator=torch.Generator().manual_seed(0)).transpose(1, 2).contiguous()
 
 
-def step_times() -> torch.Tensor:
-    """(11,) float32, cosine spaced from 0 to 1."""
-    return 1 - torch.cos(torch.linspace(0, 1, EULER_STEPS + 1) * 0.5 * torch.pi)
+def step_times(steps: int = EULER_STEPS) -> torch.Tensor:
+    """(steps + 1,) float32, cosine spaced from 0 to 1."""
+    return 1 - torch.cos(torch.linspace(0, 1, steps + 1) * 0.5 * torch.pi)
 
 
 class Decoder(nn.Module):
     def __init__(self, dims: FlowDims):
         super().__init__()
-        self.estimator = Estimator(dims)
+        self.estimator, self.euler_steps = Estimator(dims), dims.euler_steps
 
     def pack(self) -> None:
         weight = self.estimator.time_mlp.linear_1.weight
-        self.times = step_times()
+        self.times = step_times(self.euler_steps)
         self.steps = self.times.diff().tolist()
         self.noise = fixed_noise().to(device=weight.device, dtype=torch.promote_types(weight.dtype, torch.float32))
         self.time_table = self.estimator.time_rows(self.times[:-1].to(weight.device))

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 import torch
 
 from .blocks import Blocks
-from .dims import EULER_STEPS, FRAMES_PER_ID, LOOKAHEAD_IDS, MEL_BANDS
+from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .encoder import EncoderPast
 from .estimator import EstimatorPast
 from .model import FlowModel
+
+
+GROWTH_IDS = 50
 
 
 def _ids(values: Sequence[int] | torch.Tensor) -> torch.Tensor:
@@ -24,23 +27,25 @@ def _ids(values: Sequence[int] | torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class VoiceState:
-    """What a voice knows once. Shared by its requests and never written after `of` has made it."""
+    """What a voice knows once. Shared by its requests and never written once it `is_ready`."""
 
     flow: FlowModel
     blocks: Blocks
     prompt_ids: torch.Tensor  # (p,)
     prompt_mel: torch.Tensor  # (t, 80); t is mostly 2p, but need not be
+    ahead: torch.Tensor  # ids of the clip behind the prompt: all that its last block looks ahead at
     speaker: torch.Tensor  # (1, 80)
     store: torch.dtype
+    encoder_past: EncoderPast
+    pasts: list[EstimatorPast] = field(default_factory=list)  # one per Euler step, frozen when ready
     done: int = 0  # ids whose activations are kept
     computed_frames: int = 0
     head: torch.Tensor | None = None  # frames past the prompt mel that these ids already gave (mel shorter than the ids)
-    encoder_past: EncoderPast | None = None
-    pasts: list[EstimatorPast] = field(default_factory=list)  # one per Euler step, frozen
+    is_ready: bool = False
 
     @classmethod
     @torch.inference_mode()
-    def of(
+    def begun(
         cls,
         flow: FlowModel,
         prompt_ids: Sequence[int] | torch.Tensor,
@@ -48,24 +53,42 @@ class VoiceState:
         embedding: torch.Tensor,
         blocks: Blocks | None = None,
         store: torch.dtype | None = None,
-        keep: bool = True,
+        ahead: Sequence[int] | torch.Tensor = (),
     ) -> VoiceState:
-        """prompt_ids (p,) and prompt_mel (t, 80) may be empty; embedding (192,). `store`: dtype of kept K/V (None: the model's).
-        keep False: nothing is computed here and every request runs the prompt itself."""
-        blocks = blocks or Blocks(flow.dims.chunk_size)
-        store = store or flow.dtype
+        """Nothing computed yet: call `grow` until it is ready. Arguments as in `of`."""
         mel = prompt_mel.reshape(-1, MEL_BANDS).to(flow.encoder_proj.weight)
-        voice = cls(flow, blocks, _ids(prompt_ids), mel, flow.speaker(embedding), store)
-        voice.encoder_past = EncoderPast(flow.dims, flow.dtype, flow.device)
-        voice.pasts = [EstimatorPast(flow.dims, store, flow.device) for _ in range(EULER_STEPS)]
-        done = blocks.last_end(len(voice.prompt_ids) - LOOKAHEAD_IDS) if keep else 0
-        if done > 0:
-            ids = voice.prompt_ids[: done + LOOKAHEAD_IDS]
-            out = flow.advance(ids, 0, False, mel, voice.speaker, voice.encoder_past, voice.pasts, blocks)
-            voice.done, voice.computed_frames, voice.head = done, len(out), out[len(mel) :]
-        for past in voice.pasts:
-            past.store.freeze()
+        store = store or flow.dtype
+        pasts = [EstimatorPast(flow.dims, store, flow.device) for _ in range(flow.dims.euler_steps)]
+        return cls(flow, blocks or Blocks(flow.dims.chunk_size), _ids(prompt_ids), mel, _ids(ahead), flow.speaker(embedding), store,
+                   EncoderPast(flow.dims, flow.dtype, flow.device), pasts)
+
+    @classmethod
+    def of(cls, *given, keep: bool = True, **named) -> VoiceState:
+        """prompt_ids (p,) and prompt_mel (t, 80) may be empty; embedding (192,). `store`: dtype of kept K/V (None: the model's).
+        ahead: the 3 ids behind the prompt, with which a prompt that ends on a block is complete.
+        keep False: nothing is computed here and every request runs the prompt itself."""
+        voice = cls.begun(*given, **named)
+        while not voice.is_ready:
+            voice.grow(keep)
         return voice
+
+    @torch.inference_mode()
+    def grow(self, keep: bool = True) -> None:
+        """The next two seconds of the prompt, so that other work can go between; ready when all complete blocks are kept."""
+        known = torch.cat([self.prompt_ids, self.ahead])
+        end, last = self.done, self.blocks.last_end(min(len(self.prompt_ids), len(known) - LOOKAHEAD_IDS)) if keep else 0
+        while end < last and end - self.done < GROWTH_IDS:
+            end = self.blocks.end_after(end)
+        if end > self.done:
+            feed = known[self.done : end + LOOKAHEAD_IDS]
+            out = self.flow.advance(feed, self.done, False, self.prompt_mel, self.speaker, self.encoder_past, self.pasts, self.blocks)
+            past_mel = out[max(0, len(self.prompt_mel) - FRAMES_PER_ID * self.done) :]
+            self.head = past_mel if self.head is None else torch.cat([self.head, past_mel])
+            self.done, self.computed_frames = end, self.computed_frames + len(out)
+        if end >= last:
+            for past in self.pasts:
+                past.store.freeze()
+            self.is_ready = True
 
     @property
     def bytes(self) -> int:
