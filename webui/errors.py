@@ -80,3 +80,9 @@ class StorageFull(KaikouError):
 
     def __init__(self, en: str = "The disk is full. Remove old takes and try again.", zh: str = "磁盘已满，无法保存。请清理旧记录。", **kw):
         super().__init__(en, zh, **kw)
+
+
+class StorageDamaged(KaikouError):
+    """A file of the data folder cannot be read any more. It was set aside under the name in the sentence; nothing of it is deleted."""
+
+    status, kind, code = 500, "storage_error", "damaged"

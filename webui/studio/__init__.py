@@ -3,7 +3,9 @@
 from .drafts import Draft, wav
 from .job import UNLIMITED, Job, Snapshot
 from .models import ModelDownload
+from .pronunciations import TERM_LIMITS
 from .studio import Studio
 from .takes import file_name
+from .term_files import KINDS as TERM_FILES
 
-__all__ = ["UNLIMITED", "Draft", "Job", "ModelDownload", "Snapshot", "Studio", "file_name", "wav"]
+__all__ = ["TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Draft", "Job", "ModelDownload", "Snapshot", "Studio", "file_name", "wav"]

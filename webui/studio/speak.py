@@ -20,6 +20,7 @@ from .job import Job
 from .lanes import Lanes
 from .metrics import Metrics
 from .prompts import Prompts
+from .pronunciations import Pronunciations
 from .takes import Takes
 from .voices import Voices
 
@@ -30,9 +31,10 @@ HEADROOM = 0.7  # share of lane time that streams may claim; the rest is first c
 
 
 class Speaker:
-    def __init__(self, resident: Resident, voices: Voices, drafts: Drafts, prompts: Prompts, takes: Takes, metrics: Metrics, limits: Limits):
+    def __init__(self, resident: Resident, voices: Voices, drafts: Drafts, prompts: Prompts, takes: Takes, metrics: Metrics, limits: Limits,
+                 pronunciations: Pronunciations):
         self._resident, self._voices, self._drafts, self._prompts, self._takes = resident, voices, drafts, prompts, takes
-        self._metrics, self._limits = metrics, limits
+        self._metrics, self._limits, self._pronunciations = metrics, limits, pronunciations
         self._lanes: dict[Engine, Lanes] = {}
         self._rate = Buckets(limits.starts_per_minute)
         self.admission = Admission(self.capacity, lambda: sum(x.n_hungry for x in self._lanes.values()), limits.max_waiting, limits.max_streams_per_visitor)
@@ -101,11 +103,14 @@ class Speaker:
         request = SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority,
                                 transcript=transcript if chosen == "zero_shot" else "")
         began = time.perf_counter()
-        segments = tuple(text.prepare(text.strip_tags(text_in, about.tags), language))
+        readings, notes = self._pronunciations.spoken(owner)
+        segments = tuple(text.prepare(text.strip_tags(text_in, about.tags), language, readings))
         self._metrics.text_s.observe(time.perf_counter() - began)
         if not segments:
             raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
-        return self._admit(owner, voice, replace(request, segments=segments))
+        job = self._admit(owner, voice, replace(request, segments=segments))
+        job.notes = [*notes, *job.notes]
+        return job
 
     def _convert(self, owner: str, voice: Voice, request: SpeechRequest, source: str) -> Job:
         clip = self._drafts.sound(self._drafts.get(owner, source), whole=True)

@@ -12,13 +12,14 @@ from ..engine.base import Engine
 from ..engine.resident import Resident
 from ..errors import KaikouError, NotReady
 from ..settings import Settings
-from ..store import TakeStore, VoiceStore
+from ..store import PronunciationStore, TakeStore, VoiceStore
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
 from .drafts import Drafts
 from .job import Job
 from .metrics import Metrics
 from .models import ModelDownload
 from .prompts import Prompts
+from .pronunciations import Pronunciations
 from .speak import Speaker
 from .takes import Takes
 from .voices import Voices
@@ -39,7 +40,8 @@ class Studio:
         label = f"AI-generated speech, Kaikou {__version__}" if settings.privacy.label_files else ""
         self.takes = Takes(TakeStore(paths.data_dir), settings.privacy.keep_takes_days, limits.takes_per_visitor, label)
         self.voices = Voices(store, self.drafts, self.prompts)
-        self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits)
+        self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
+        self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits, self.pronunciations)
         self._closing = threading.Event()
         self.model: ModelDownload | None = None  # set by app.py where a model may be fetched
         self.first_sound_ms: float | None = None  # measured at warm-up
@@ -59,6 +61,7 @@ class Studio:
 
     def _warm_rooms(self) -> None:
         text.warm()
+        self.pronunciations.spoken("local")  # opens and checks the file
         audio.warm_decoder()
 
     def _took_over(self, engine: Engine) -> None:
@@ -144,6 +147,7 @@ class Studio:
         self.speaker.close()
         self.prompts.close()
         self.takes.close()
+        self.pronunciations.close()
         self.resident.close()
         audio.close_decoder()
         audio.close_cleaner()
