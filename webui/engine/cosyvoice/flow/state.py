@@ -17,7 +17,6 @@ from .encoder import EncoderPast
 from .estimator import EstimatorPast
 from .model import FlowModel
 
-
 GROWTH_IDS = 50
 
 
