@@ -44,12 +44,20 @@ def engine_makers(settings: Settings) -> list[Maker]:
 
 
 def cosyvoice_maker(settings: Settings) -> Maker:
-    def make() -> Engine:
-        from .engine.cosyvoice.engine import CosyVoiceEngine  # imports torch: seconds, and only where a model is wanted
+    """In a process of its own: what befalls torch or the device there is told to whoever was listening, and the page stays up."""
 
-        return CosyVoiceEngine(model_dir(settings), settings.engine.device, settings.engine.precision, settings.engine.lock_memory)
+    def make() -> Engine:
+        from .engine.hosted import HostedEngine
+
+        return HostedEngine("cosyvoice2", cosyvoice_arguments(settings))
 
     return make
+
+
+def cosyvoice_arguments(settings: Settings) -> dict:
+    """As JSON can say them, for the table in engine/hosted/child.py."""
+    choice = settings.engine
+    return {"root": str(model_dir(settings)), "device": choice.device, "precision": choice.precision, "lock_memory": choice.lock_memory}
 
 
 def offer_model(studio: Studio, settings: Settings) -> None:

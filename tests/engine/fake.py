@@ -36,7 +36,8 @@ class FakeEngine:
         if not np.isfinite(samples).all() or len(samples) < rate * 0.8:
             raise BadInput("The clip is too short.", "音频太短。", code="too_short")
         f0 = 100.0 + float(np.abs(samples).mean()) * 1000
-        return Prompt("fake", self.version, "fp", np.float32(f0).tobytes())
+        data = np.float32(f0).tobytes()
+        return Prompt("fake", self.version, data.hex(), data)
 
     def stream(self, request, prompt, lane=0):
         return self._steps(request, float(np.frombuffer(prompt.data, np.float32)[0]))

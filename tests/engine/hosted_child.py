@@ -1,0 +1,102 @@
+"""The program of an engine's process for tests: the table of the real one, and the tone engine with every way an engine can go wrong.
+
+python -m tests.engine.hosted_child SOCKET BEAT_S
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from tests.engine.fake import FakeEngine
+from webui.engine.hosted import child
+from webui.errors import EngineFault, NotReady
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as the one of torch."""
+
+
+class WildEngine(FakeEngine):
+    """The instruction "do=WHAT at=N" makes the N-th step go wrong. start: what goes wrong in starting. marks: a file that counts starts."""
+
+    def __init__(self, start: str = "", marks: str = "", **more):
+        super().__init__(**more)
+        self._trouble, self._marks = start, marks
+
+    def start(self):
+        if self._marks:
+            with open(self._marks, "a") as file:
+                file.write("x")
+        n = len(open(self._marks).read()) if self._marks else 0
+        if self._trouble == "refuse":
+            raise NotReady("No weights in this folder.", "目录里没有模型。", code="model_file", param="llm.pt")
+        if self._trouble == "bug":
+            raise ZeroDivisionError("by nothing")
+        if self._trouble == "die" or (self._trouble == "die once" and n == 1) or (self._trouble == "die later" and n > 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().start()
+
+    def _steps(self, request, f0):
+        told = dict(w.split("=") for w in request.instruction.split() if "=" in w)
+        for chunk in super()._steps(request, f0):
+            if chunk.number == int(told.get("at", 0)) and "do" in told:
+                getattr(self, "do_" + told["do"])()
+            yield chunk
+
+    def do_segv(self):
+        ctypes.string_at(0)
+
+    def do_exit(self):
+        os._exit(3)
+
+    def do_bug(self):
+        raise KeyError("nothing")
+
+    def do_memory(self):
+        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    def do_device(self):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def do_hidden_device(self):
+        try:
+            self.do_device()
+        except RuntimeError as error:
+            raise EngineFault() from error
+
+    def do_hang(self):
+        time.sleep(3600)
+
+    def do_hold(self):
+        """Native code that never lets the interpreter go on."""
+        ctypes.PyDLL(None).sleep(3600)
+
+    def do_garbage(self):
+        os.write(int(sys.argv[1]), b"Loading checkpoint shards: 100%|#####|\n" * 3)
+
+    def do_bring(self):
+        """A process of its own that outlives whoever made it."""
+        subprocess.Popen(["sleep", "4321"])
+
+    def do_deaf(self):
+        self.health = lambda: time.sleep(3600)
+
+    def do_ill(self):
+        self.state = "broken"
+
+    def stream_text(self, request, prompt, pieces):
+        from dataclasses import replace
+
+        for number, piece in enumerate(pieces):
+            for chunk in self.stream(replace(request, text=piece, segments=(piece,)), prompt):
+                yield replace(chunk, number=number, last=False)
+        yield replace(chunk, number=number + 1)
+
+
+if __name__ == "__main__":
+    child.main({**child.KINDS, "wild": WildEngine})

@@ -1,0 +1,44 @@
+"""An engine in a process of its own keeps the contract of every engine: the tone engine, and CosyVoice2 with small random weights."""
+
+import numpy as np
+import pytest
+
+from tests.engine.contract import EngineContract
+from tests.engine.fake import RATE
+from webui.engine.hosted import HostedEngine
+
+
+class TestHostedFake(EngineContract):
+    @pytest.fixture(scope="class")
+    def engine(self):
+        engine = HostedEngine("wild", {"lanes": 3}, program="tests.engine.hosted_child")
+        engine.start()
+        yield engine
+        engine.close()
+
+    @pytest.fixture(scope="class")
+    def reference(self):
+        return np.sin(np.arange(RATE * 4) / 20).astype(np.float32), RATE, "hello", "en"
+
+    @pytest.fixture(scope="class")
+    def prompt(self, engine, reference):
+        return engine.encode(*reference)
+
+
+class TestHostedCosyVoice(EngineContract):
+    @pytest.fixture(scope="class")
+    def engine(self, small_model):
+        engine = HostedEngine("cosyvoice2", {"root": str(small_model), "device": "cpu"})
+        engine.start()
+        yield engine
+        engine.close()
+
+    @pytest.fixture(scope="class")
+    def reference(self):
+        t = np.arange(16000 * 4) / 16000
+        hum = 0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
+        return (hum + np.random.default_rng(0).normal(0, 0.003, len(t))).astype(np.float32), 16000, "", "en"
+
+    @pytest.fixture(scope="class")
+    def prompt(self, engine, reference):
+        return engine.encode(*reference)

@@ -1,0 +1,73 @@
+"""The program of an engine's process: python -m webui.engine.hosted.child SOCKET BEAT_S. Sets the process up; `desk` does the talking.
+
+It ends with the studio, whatever happens to the studio, and takes everything it has started with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ..base import Engine
+from .desk import Desk
+
+PR_SET_PDEATHSIG = 1
+SWITCH_S = 0.0005  # threads that talk must not wait the usual 5 ms behind one that computes in Python
+Build = Callable[..., Engine]
+
+
+def cosyvoice2(root: str, **more) -> Engine:
+    from ..cosyvoice.engine import CosyVoiceEngine  # imports torch: seconds, and only here
+
+    return CosyVoiceEngine(Path(root), **more)
+
+
+KINDS: Mapping[str, Build] = {"cosyvoice2": cosyvoice2}
+
+
+def main(kinds: Mapping[str, Build] = KINDS) -> None:
+    sock = socket.socket(fileno=int(sys.argv[1]))
+    sock.set_inheritable(False)
+    end_with_the_studio()
+    die_first_when_memory_is_short()
+    os.dup2(2, 1)  # what libraries print goes to the log
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    sys.setswitchinterval(SWITCH_S)
+    code = 1
+    try:
+        code = Desk(sock, kinds, float(sys.argv[2])).serve()
+    except Exception:  # a bug of ours: the studio starts another process
+        logging.getLogger(__name__).exception("the engine's process failed")
+    finally:
+        sys.stderr.flush()
+        os._exit(code)  # threads that hang must not keep it alive
+
+
+def end_with_the_studio() -> None:
+    """The end of the socket tells us, in a thread that needs the interpreter; where that is stuck, the kernel does. What we have started is
+    ended by a shell of a megabyte that waits for our own end: its standard input closes whatever we die of."""
+    if os.getpgrp() == os.getpid():
+        read, _ = os.pipe()  # the other end stays open as long as we live
+        subprocess.Popen(["/bin/sh", "-c", "read _; kill -KILL 0"], stdin=read, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(read)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def die_first_when_memory_is_short() -> None:
+    """Of the studio's processes the kernel shall take this one."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text("500")
+    except OSError:
+        return  # not Linux, or not allowed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""HostedEngine: an Engine whose work is done by a child process, watched, and restarted when it dies, freezes or stands still."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+
+import numpy as np
+
+from ...errors import EngineFault, EngineStalled, KaikouError, NotReady
+from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
+from .life import Life, lost
+from .patience import Patience
+from .speech import Speech
+from .words import error_of, prompt_of, record_of, words_of
+
+log = logging.getLogger(__name__)
+PROGRAM = "webui.engine.hosted.child"
+USUAL = Patience()
+
+
+def closing() -> NotReady:
+    return NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
+
+
+class HostedEngine:
+    """kind, arguments: which engine the child builds, a name of its table and what JSON can say (child.py). program: the module that is the child."""
+
+    def __init__(self, kind: str, arguments: dict, patience: Patience = USUAL, program: str = PROGRAM):
+        self._recipe, self._patience, self._program = {"op": "start", "kind": kind, "arguments": arguments}, patience, program
+        self._lock = threading.Lock()
+        self._life: Life | None = None
+        self._about: Abilities | None = None
+        self._health = Health("starting", "The voice engine's process is starting.", "语音引擎进程正在启动。")
+        self._refusal: Callable[[], KaikouError] | None = None  # why it is over for good
+        self._is_ready = False
+        self._restarts: deque[float] = deque()
+        self._start_s, self._born_s, self._still = 5.0, 0.0, 0
+        self._closing = threading.Event()
+        self._first: Future = Future()
+        self._numbers = itertools.count(1)
+        self._thread = threading.Thread(target=self._supervise, name="engine-host", daemon=True)
+        self.restarts = 0  # since the studio began
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that is alive now."""
+        life = self._life
+        return life.pid if life is not None and not life.over.is_set() else None
+
+    # ---- Engine -------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Raises what the engine's own start raised, or NotReady when its process died on the way as often as is borne."""
+        self._thread.start()
+        self._first.result()
+
+    def describe(self) -> Abilities:
+        if self._about is None:
+            raise self._not_ready()
+        return self._about
+
+    def health(self) -> Health:
+        return self._health
+
+    def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
+        question = {"op": "encode", "rate": int(rate), "transcript": transcript, "language": language}
+        words, body = self._serving().ask(question, memoryview(np.ascontiguousarray(samples, np.float32).reshape(-1)))
+        return prompt_of(words["prompt"], body)
+
+    def prepare(self, prompt: Prompt) -> None:
+        self._serving().ask({"op": "prepare"}, prompt=prompt)
+
+    def preset(self, name: str) -> Prompt:
+        words, body = self._serving().ask({"op": "preset", "name": name})
+        return prompt_of(words["prompt"], body)
+
+    def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
+        return [(en, zh) for en, zh in self._serving().ask({"op": "notes", "request": words_of(request)})[0]["notes"]]
+
+    def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
+        return self._speech({"how": "stream", "request": words_of(request), "lane": lane}, prompt)
+
+    def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
+        opening = {"how": "convert", "request": words_of(request), "lane": lane, "rate": int(rate)}
+        return self._speech(opening, prompt, memoryview(np.ascontiguousarray(samples, np.float32).reshape(-1)))
+
+    def stream_text(self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]) -> Iterator[Chunk]:
+        """As `stream`, for a text that is still arriving; only where the engine has it. `pieces` is taken from inside `next()`."""
+        return self._speech({"how": "text", "request": words_of(request)}, prompt, pieces=iter(pieces))
+
+    def _speech(self, opening: dict, prompt: Prompt, body=b"", pieces: Iterator[str] | None = None) -> Speech:
+        return Speech(self._serving(), next(self._numbers), opening, prompt, body, pieces)
+
+    def cancel(self, request_id: str) -> None:
+        life = self._life
+        if life is not None:
+            life.post({"op": "cancel", "request": request_id})
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing.set()
+            self._is_ready, life = False, self._life
+            self._health, self._refusal = Health("draining", "The voice engine is closed.", "语音引擎已关闭。"), closing
+        if life is not None:
+            life.leave(closing)
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # ---- who may be asked ---------------------------------------------------------------------------------------
+    def _serving(self) -> Life:
+        with self._lock:
+            if self._is_ready:
+                return self._life
+        raise self._not_ready()
+
+    def _not_ready(self) -> KaikouError:
+        if self._refusal is not None:
+            return self._refusal()
+        wait_s = max(1, math.ceil(self._start_s - (time.monotonic() - self._born_s if self._born_s else 0.0)))
+        return NotReady(f"The voice engine is starting. Try again in {wait_s} s.", f"语音引擎正在启动，请 {wait_s} 秒后再试。", retry_after_s=wait_s)
+
+    # ---- the supervisor's thread --------------------------------------------------------------------------------
+    def _supervise(self) -> None:
+        try:
+            while not self._closing.is_set():
+                fault, code = self._live()
+                if self._closing.is_set() or not self._goes_on(fault, code):
+                    break
+        finally:
+            if not self._first.done():
+                self._first.set_exception(self._not_ready())
+
+    def _live(self) -> tuple[KaikouError, int]:
+        """One process from birth to end."""
+        self._born_s, self._still = time.monotonic(), 0
+        try:
+            life = Life(self._program, self._patience.beat_s, lambda words: self._told(life, words))
+        except OSError as error:
+            why = error.strerror or str(error)
+            return EngineFault(f"The voice engine's process could not be made: {why}.", f"无法建立语音引擎进程：{why}。", code="engine_lost"), 0
+        with self._lock:
+            self._life = life
+        life.post(self._recipe)
+        if self._closing.is_set():
+            life.end(closing)
+        self._watch(life)
+        with self._lock:
+            self._is_ready = False
+        return life.error(), life.kill(self._patience.bye_s if self._closing.is_set() else 0.0)
+
+    def _watch(self, life: Life) -> None:
+        """Look once per beat until it is over. Beats are counted, so a time in which nobody ran counts little."""
+        patience, heard, silent = self._patience, 0, 0
+        while not life.over.wait(patience.beat_s):
+            frozen_s, still_s = (patience.frozen_s, patience.still_s) if self._is_ready else (patience.start_frozen_s, patience.start_still_s)
+            heard, silent = life.beats, 0 if life.beats != heard else silent + 1
+            if silent >= patience.beats(frozen_s):
+                log.error("the engine's process has said nothing for %d beats of %.1f s", silent, patience.beat_s)
+                life.end(EngineStalled)
+            elif self._still >= patience.beats(still_s):
+                log.error("the engine has not moved for %d beats of %.1f s while asked to work", self._still, patience.beat_s)
+                life.end(EngineStalled)
+            elif life.has_ended():
+                life.end(lost)
+
+    def _told(self, life: Life, words: dict) -> None:
+        """What the process says unasked; in its reading thread."""
+        op = words["op"]
+        if op == "beat":
+            self._still = words["still"]
+            self._heard_health(life, record_of(Health, words["health"]))
+        elif op == "ready":
+            with self._lock:
+                if self._closing.is_set() or life.over.is_set():
+                    return
+                self._about, self._is_ready = record_of(Abilities, words["about"]), True
+                self._health = Health("ready")
+            self._start_s = time.monotonic() - self._born_s
+            log.info("the engine's process %d is ready after %.1f s", life.pid, self._start_s)
+            if not self._first.done():
+                self._first.set_result(None)
+        elif op == "failed":
+            if not self._first.done():
+                self._refuse(lambda: error_of(words["error"]))  # what cannot start the first time is told, not tried again
+            life.end(lambda: error_of(words["error"]))
+        elif op == "ill":
+            life.end(lambda: error_of(words["error"]))
+
+    def _heard_health(self, life: Life, told: Health) -> None:
+        if self._is_ready and told.state == "broken":
+            life.end(lambda: EngineFault(told.reason or lost().en, told.reason_zh or lost().zh, code="engine_lost"))
+            return
+        if told.state == "starting" and self.restarts:
+            told = replace(told, reason=f"Restarting after a failure. {told.reason}", reason_zh=f"故障后正在重启。{told.reason_zh}")
+        if self._is_ready or (told.state == "starting" and told.reason):
+            with self._lock:
+                if not self._closing.is_set() and self._refusal is None and not life.over.is_set():
+                    self._health = told
+
+    # ---- after an end -------------------------------------------------------------------------------------------
+    def _goes_on(self, fault: KaikouError, code: int) -> bool:
+        """False when it is over for good. Else waits out the back-off."""
+        if self._refusal is not None:
+            return False
+        ended = f"{fault.en} [{_ending(code)}]"
+        now, patience = time.monotonic(), self._patience
+        while self._restarts and now - self._restarts[0] > patience.window_s:
+            self._restarts.popleft()
+        n = len(self._restarts)
+        if n >= patience.max_restarts:
+            minutes = max(1, round(patience.window_s / 60))
+            en = f"The voice engine failed {n + 1} times within {minutes} min and is not started again. Restart the studio; its log says more. The last time: {ended}"
+            zh = f"语音引擎在 {minutes} 分钟内失败了 {n + 1} 次，不再自动重启。请重启工作室，原因见日志。最近一次：{fault.zh}"
+            log.error("%s", en)
+            self._refuse(lambda: NotReady(en, zh, code="broken"))
+            return False
+        log.error("the engine's process is lost (%s); restart %d of %d", ended, n + 1, patience.max_restarts)
+        with self._lock:
+            if not self._closing.is_set():
+                self._health = Health("starting", f"The voice engine is being restarted. {fault.en}", f"语音引擎正在重启。{fault.zh}")
+        self._restarts.append(now)
+        self.restarts += 1
+        self._born_s = 0.0
+        return not self._closing.wait(patience.back_off_s[min(n, len(patience.back_off_s) - 1)])
+
+    def _refuse(self, why: Callable[[], KaikouError]) -> None:
+        with self._lock:
+            if not self._closing.is_set():
+                self._refusal, self._is_ready = why, False
+                self._health = Health("broken", why().en, why().zh)
+
+
+def _ending(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "killed, perhaps because memory ran out"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

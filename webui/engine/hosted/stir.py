@@ -1,0 +1,88 @@
+"""Does the engine move? A hung device leaves the talking threads alive, so their word is no proof: this looks where every other thread stands.
+
+Still is an engine that is asked to work while no thread of it has gone on by one instruction and no work has ended; still is also a single
+piece of work that was told to end and does not. Looks are counted, not seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+
+@dataclass(eq=False)
+class Task:
+    """One call into the engine. stream: the number of the stream it is a step of, 0 = of none."""
+
+    stream: int = 0
+    is_resting: bool = False  # it waits for a person's words
+    must_end: bool = False  # it was cancelled
+    overdue: int = 0  # looks since then
+
+
+class Stir:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: set[Task] = set()
+        self._ended = self._still = 0
+        self._left_out: set[int] = set()
+        self._before: int | None = None
+
+    def leave_out(self) -> None:
+        """The calling thread's moves say nothing about the engine."""
+        self._left_out.add(threading.get_ident())
+
+    @contextmanager
+    def working(self, stream: int = 0) -> Iterator[None]:
+        task = Task(stream)
+        with self._lock:
+            self._tasks.add(task)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._tasks.remove(task)
+                self._ended += 1
+
+    @contextmanager
+    def resting(self, stream: int) -> Iterator[None]:
+        """Inside `working(stream)`: what is waited for is not the engine."""
+        self._mark(stream, "is_resting", True)
+        try:
+            yield
+        finally:
+            self._mark(stream, "is_resting", False)
+
+    def must_end(self, stream: int) -> None:
+        self._mark(stream, "must_end", True)
+
+    def _mark(self, stream: int, what: str, value: bool) -> None:
+        with self._lock:
+            for task in self._tasks:
+                if task.stream == stream:
+                    setattr(task, what, value)
+
+    def look(self) -> int:
+        """How many looks in a row have found it still. Called by one thread, once per beat."""
+        places = {thread: where(frame) for thread, frame in sys._current_frames().items() if thread not in self._left_out}
+        with self._lock:
+            active = [task for task in self._tasks if not task.is_resting]
+            now = hash((self._ended, frozenset(places.items())))
+            for task in active:
+                task.overdue += task.must_end
+            self._still = self._still + 1 if active and now == self._before else 0
+            self._before = now
+            return max([self._still, *(task.overdue for task in active)])
+
+
+def where(frame: FrameType | None) -> int:
+    """A number for the place a thread is at: every call it is in, to the instruction."""
+    stack = []
+    while frame is not None:
+        stack.append((id(frame.f_code), frame.f_lasti))
+        frame = frame.f_back
+    return hash(tuple(stack))
