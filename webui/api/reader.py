@@ -25,6 +25,7 @@ class JobReader:
     async def __aexit__(self, *_) -> None:
         self.job.listen(None)
         self.studio.speaker.cancel(self.job)
+        self.studio.speaker.left(self.job)
 
     def poke(self) -> None:
         self._event.set()

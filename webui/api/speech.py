@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import BadInput, NotFound
@@ -71,6 +71,11 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
             studio.speaker.cancel(job)
         return {"cancelled": job is not None}
 
+    @router.get("/tts/result/{job_id}.json")
+    async def record(job_id: str, request: Request):
+        owner = request.scope["kk_owner"]
+        return JSONResponse(_record(studio, owner, job_id, recent.find(job_id, owner)), headers={"Cache-Control": "no-store"})
+
     @router.get("/tts/result/{name}")
     def result(name: str, request: Request):
         take_id, dot, kind = name.rpartition(".")
@@ -81,6 +86,17 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         return FileResponse(path, media_type="audio/wav", filename=file_name(studio.takes.get(owner, take_id)), headers={"Cache-Control": "private, max-age=3600"})
 
     return router
+
+
+def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
+    """What is known of a take, or of a request that is still spoken, failed or was stopped; the trace is the latest."""
+    if job is not None:
+        now = job.snapshot()
+        return {"job": job.id, "state": now.state, "samples": now.n_samples, "rate": job.rate, "engine": job.engine, "engine_version": job.engine_version,
+                "seed": job.request.seed, "rtf": round(now.rtf, 4), "trace": job.trace.told()}
+    take = studio.takes.get(owner, take_id)
+    return {"job": take.id, "state": take.state, "samples": take.n_samples, "rate": take.sample_rate, "engine": take.engine, "engine_version": take.engine_version,
+            "seed": take.request.seed, "rtf": take.rtf, "trace": take.trace}
 
 
 async def _whole(studio: Studio, job: Job) -> bytes:
@@ -107,7 +123,9 @@ async def _stream(studio: Studio, job: Job, is_wav: bool) -> AsyncIterator[bytes
             stop = min(told.n_samples, played + lead)
             if stop > sent:
                 began_s = began_s if began_s is not None else time.monotonic()
-                yield job.pcm(sent, stop)
+                began = time.perf_counter()
+                yield job.pcm(sent, stop)  # comes back when the socket has taken it
+                job.trace.sent(time.perf_counter() - began)
                 sent = stop
             elif told.error is not None:
                 log.warning("job %s ended after its first byte: %s", job.id, told.error.code)

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import struct
+import time
 
 from fastapi import APIRouter, WebSocket
 from pydantic import ValidationError
@@ -205,7 +206,9 @@ class Connection:
             told_marks = len(now.marks)
             while sent < (stop := min(now.n_samples, self._credit, sent + int(FRAME_S[min(frames, len(FRAME_S) - 1)] * job.rate))):
                 is_last = now.state in ("saving", "done") and stop == now.n_samples
+                began = time.perf_counter()
                 await self._socket.send_bytes(FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, sent) + job.pcm(sent, stop))
+                job.trace.sent(time.perf_counter() - began)
                 sent, frames = stop, frames + 1
             if now.error is not None and (sent >= now.n_samples or sent >= self._credit):
                 raise now.error
@@ -214,7 +217,7 @@ class Connection:
 
     async def _end(self, seq: int, job: Job, now: Snapshot) -> None:
         told = {"op": "end", "seq": seq, "job": job.id, "samples": now.n_samples, "url": f"/tts/result/{job.id}.wav" if now.saved else None,
-                "rtf": round(now.rtf, 4), "wall_s": round(job.made_in_s, 3), "seed": job.request.seed}
+                "rtf": round(now.rtf, 4), "wall_s": round(job.made_in_s, 3), "seed": job.request.seed, "trace": job.trace.told()}
         if now.save_error is not None:
             told |= {"code": now.save_error.code, "text": now.save_error.sentence(self._locale)}
         await self._send(told)

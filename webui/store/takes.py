@@ -21,6 +21,7 @@ class TakeStore:
         self.folder = Folder(root / "takes")
         self.folder.sweep()
         self._lock, self._clock = threading.Lock(), clock
+        self._changing = threading.Lock()
         self._takes: dict[str, Take] = {}
         for entry in self.folder.ids():
             try:
@@ -53,10 +54,12 @@ class TakeStore:
         return path
 
     def change(self, take: Take, **what) -> Take:
-        changed = replace(take, **what)
-        self.folder.put(take.id, "take.json", _record(changed))
-        with self._lock:
-            self._takes[take.id] = changed
+        """Only what is given changes: another change since `take` was read is kept. Raises StorageFull, NotFound."""
+        with self._changing:
+            changed = replace(self._takes.get(take.id, take), **what)
+            self.folder.put(take.id, "take.json", _record(changed))
+            with self._lock:
+                self._takes[take.id] = changed
         return changed
 
     def delete(self, take_id: str) -> None:

@@ -16,6 +16,7 @@ from .. import audio
 from ..engine.resident import Lease
 from ..errors import Cancelled, KaikouError
 from ..types import Chunk, SpeechRequest, Voice
+from .trace import Trace
 
 UNLIMITED = 1 << 62
 RESTED_S = 1.0  # at least what a reader still has in hand when it asks for more
@@ -47,6 +48,7 @@ class Job:
     source: audio.Clip | None = None  # of a voice conversion
     credit: int = 0  # samples the reader will take so far
     born_s: float = field(default_factory=time.monotonic)
+    trace: Trace = field(default_factory=Trace)
 
     def __post_init__(self):
         self._lock = threading.Lock()
@@ -61,12 +63,13 @@ class Job:
         self.notes: list[tuple[str, str]] = []  # what the engine cannot do of it, (English, Chinese)
         self.lease: Lease | None = None  # keeps the engine it began on
         self.work_s = 0.0
-        self.stages: dict[str, float] = {}
+        self.underruns = 0  # chunks made after a listener who plays at once had run dry
         self.first_chunk_s: float | None = None  # since birth
         self.dry_s = 0.0  # when the listener runs out of sound, on the monotonic clock
         self.made_in_s = 0.0  # from birth to the last sample
         self._on_change: Callable[[], None] | None = None
         self._signalled = False
+        self._is_made = self._is_closed = False
 
     # ---- the reader's side ------------------------------------------------------------------------------
     def listen(self, wake: Callable[[], None] | None) -> None:
@@ -123,24 +126,29 @@ class Job:
         self._wake()
 
     def accept(self, chunk: Chunk, work_s: float) -> None:
+        began = time.perf_counter()
         sound = self._trim.push(chunk.samples)
         if self._tempo is not None:
             sound = self._tempo.push(sound)
             if chunk.last:
                 sound = np.concatenate([sound, self._tempo.flush()])
         data = audio.to_s16(sound)
+        self.trace.engine(chunk.timings)
+        self.trace.add("encode", time.perf_counter() - began)
         with self._lock:
             self.work_s += work_s
-            for stage, seconds in chunk.timings.items():
-                self.stages[stage] = self.stages.get(stage, 0.0) + seconds
+            now = time.monotonic()
             if data:
                 if not self._marks or self._marks[-1][0] != chunk.segment:
                     self._marks.append((chunk.segment, len(self._pcm) // 2))
                 if self.first_chunk_s is None:
-                    self.first_chunk_s = time.monotonic() - self.born_s
+                    self.first_chunk_s = now - self.born_s
+                    self.trace.sounded()
+                elif now > self.dry_s and self.credit < UNLIMITED:
+                    self.underruns += 1
                 self._pcm += data
-                self.dry_s = max(self.dry_s, time.monotonic()) + len(data) / 2 / self.rate
-            self.made_in_s = time.monotonic() - self.born_s
+                self.dry_s = max(self.dry_s, now) + len(data) / 2 / self.rate
+            self.made_in_s = now - self.born_s
         self._wake()
 
     def fail(self, error: KaikouError) -> None:
@@ -149,6 +157,14 @@ class Job:
                 return
             self._error, self._state = error, "cancelled" if isinstance(error, Cancelled) else "failed"
         self._wake()
+
+    def closed(self, by_engine: bool) -> bool:
+        """The engine has made its last step, or a reader left. True once: when neither has anything to add to the trace."""
+        with self._lock:
+            self._is_made = self._is_made or by_engine
+            is_now = self._is_made and self._on_change is None and not self._is_closed
+            self._is_closed = self._is_closed or is_now
+            return is_now
 
     def saved(self, error: KaikouError | None) -> None:
         with self._lock:

@@ -1,28 +1,97 @@
-"""Counts and histograms for /metrics. One registry per studio, names begin with cv_."""
+"""Counts and histograms for /metrics. One registry per studio, names begin with cv_. Every label has a closed set of values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from ..errors import Cancelled, KaikouError
+from .job import Job
+from .trace import STAGES
 
 SECONDS = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.21, 0.38, 0.75, 1.5, 3, 6, 12)
+STAGE_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+RTF = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2, 3, 5, 10)
+ENDS = ("done", "failed", "cancelled")
+CODES = ("bad_input", "bad_mode", "bad_text", "no_text", "too_long_text", "too_long_instruction", "bad_speed", "bad_seed", "no_voice", "voice_gone", "too_short", "too_large", "not_allowed",
+         "consent", "not_found", "model_not_found", "busy", "rate_limited", "too_many_streams", "notready", "stalled", "fault", "no_worker", "storage", "storage_denied")
+OTHER = "other"
 
 
 class Metrics:
     def __init__(self):
         self.registry = CollectorRegistry()
         make = {"registry": self.registry}
-        self.first_byte_s = Histogram("cv_audio_first_byte_seconds", "From request to the first sound ready to send", buckets=SECONDS, **make)
-        self.queue_s = Histogram("cv_queue_seconds", "Time spent in the waiting line", buckets=SECONDS, **make)
-        self.text_s = Histogram("cv_text_seconds", "Normalising and splitting", buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.15), **make)
-        self.stage_s = Counter("cv_engine_stage_seconds", "Engine time by stage", ["stage"], **make)
-        self.sound_s = Counter("cv_audio_seconds", "Sound made", **make)
-        self.work_s = Counter("cv_engine_work_seconds", "Lane time spent", **make)
-        self.requests = Counter("cv_requests", "Requests by how they ended", ["end"], **make)
+        self._first_byte_s = Histogram("cv_audio_first_byte_seconds", "From request to the first sound ready to send", buckets=SECONDS, **make)
+        self._queue_s = Histogram("cv_queue_seconds", "Time spent in the waiting line", buckets=SECONDS, **make)
+        stage_s = Histogram("cv_stage_seconds", "Time of one request by stage", ["stage"], buckets=STAGE_SECONDS, **make)
+        self._stage_s = {stage: stage_s.labels(stage) for stage in STAGES if stage not in ("queue", "wait")}
+        self._rtf = Histogram("cv_rtf", "Lane time over sound made, of finished requests", buckets=RTF, **make)
+        self._underruns = Counter("cv_underruns", "Chunks made after a listener who plays at once had run dry", **make)
+        self._sound_s = Counter("cv_audio_seconds", "Sound made", **make)
+        self._work_s = Counter("cv_engine_work_seconds", "Lane time spent", **make)
+        jobs = Counter("cv_jobs", "Accepted requests by how they ended", ["end"], **make)
+        self._jobs = {end: jobs.labels(end) for end in ENDS}
+        errors = Counter("cv_errors", "Requests refused or failed, by error code", ["code"], **make)
+        self._errors = {code: errors.labels(code) for code in (*CODES, OTHER)}
+        voices = Counter("cv_voice_cache", "Was the voice's prompt there when a request came", ["result"], **make)
+        self._voices = {hit: voices.labels("hit" if hit else "miss") for hit in (True, False)}
 
     def watch(self, name: str, what: str, read: Callable[[], float]) -> None:
         Gauge(name, what, registry=self.registry).set_function(read)
 
+    def watch_cache(self, name: str, what: str, read: Callable[[], tuple[int, int]]) -> None:
+        """A cache that counts for itself: `read()` gives its hits and misses so far."""
+        self.registry.register(_Cache(name, what, read))
+
+    # ---- what happens to a request --------------------------------------------------------------------------
+    def refused(self, error: KaikouError) -> None:
+        """No job came of a request."""
+        self._errors[error.code if error.code in self._errors else OTHER].inc()
+
+    def voice(self, is_hit: bool) -> None:
+        self._voices[is_hit].inc()
+
+    def begun(self, waited_s: float) -> None:
+        self._queue_s.observe(waited_s)
+
+    def ended(self, job: Job) -> None:
+        """The engine is done with it, or it left the line. Once per job."""
+        told, trace = job.snapshot(), job.trace
+        end = "done" if told.state == "saving" else told.state
+        self._jobs.get(end, self._jobs["failed"]).inc()
+        if told.error is not None and not isinstance(told.error, Cancelled):
+            self.refused(told.error)
+        if trace.first_s is not None:
+            self._first_byte_s.observe(trace.first_s)
+        if end == "done":
+            self._rtf.observe(told.rtf)
+        self._underruns.inc(job.underruns)
+        self._sound_s.inc(job.produced / job.rate)
+        self._work_s.inc(job.work_s)
+        for stage, seconds in trace.whole().items():
+            if stage in self._stage_s and stage != "socket":
+                self._stage_s[stage].observe(seconds)
+
+    def read(self, job: Job) -> None:
+        """Its reader is done with it too. Once per job."""
+        socket_s = job.trace.whole().get("socket")
+        if socket_s is not None:
+            self._stage_s["socket"].observe(socket_s)
+
     def text(self) -> bytes:
         return generate_latest(self.registry)
+
+
+class _Cache(Collector):
+    def __init__(self, name: str, what: str, read: Callable[[], tuple[int, int]]):
+        self._name, self._what, self._read = name, what, read
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        family = CounterMetricFamily(self._name, self._what, labels=["result"])
+        for result, n in zip(("hit", "miss"), self._read()):
+            family.add_metric([result], n)
+        yield family

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import secrets
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import wraps
 
 from .. import audio, text
 from ..engine.base import Engine
@@ -18,16 +22,30 @@ from .admission import Admission, Buckets
 from .drafts import Drafts
 from .job import Job
 from .lanes import Lanes
+from .logline import line
 from .metrics import Metrics
 from .prompts import Prompts
 from .pronunciations import Pronunciations
 from .takes import Takes
+from .trace import Trace
 from .voices import Voices
 
+log = logging.getLogger(__name__)
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OPENAI_VOICES = ("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
 MAX_SOURCE_S = 30.0
-HEADROOM = 0.7  # share of lane time that streams may claim; the rest is first chunks, the page and the system
+
+
+def _counted(way_in: Callable[..., Job]) -> Callable[..., Job]:
+    """Refusals are counted where they pass."""
+    @wraps(way_in)
+    def run(self: Speaker, *given, **named) -> Job:
+        try:
+            return way_in(self, *given, **named)
+        except KaikouError as error:
+            self._metrics.refused(error)
+            raise
+    return run
 
 
 class Speaker:
@@ -49,12 +67,11 @@ class Speaker:
         if self._limits.max_streams:
             return self._limits.max_streams
         lanes = list(self._lanes.values())[-1:]
-        return max(2, int(HEADROOM * sum(x.ease * x.n_lanes / max(x.rtf, 1e-4) for x in lanes))) if lanes else 2
+        return lanes[0].capacity if lanes else 2
 
     def expected_rtf(self) -> float:
         """What a stream that begins now may expect, shared with those already open."""
-        lanes = list(self._lanes.values())[-1:]
-        return sum(x.rtf * max(1.0, (x.n_hungry + 1) / x.n_lanes) for x in lanes)
+        return sum(x.expected_rtf for x in list(self._lanes.values())[-1:])
 
     @property
     def n_open(self) -> int:
@@ -82,12 +99,14 @@ class Speaker:
             raise NotFound(f"There is no model “{model[:40]}” here. Available: auto, {name}.", f"这里没有模型「{model[:40]}」，可用：auto、{name}。", code="model_not_found", param="model")
         return about
 
+    @_counted
     def open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
              seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "", priority: int = 0) -> Job:
         """Everything that can be refused is refused here. Blocking for as long as a voice's first prompt takes; call it off the event loop.
 
         Raises BadInput, NotFound, NotAllowed (consent), Busy, NotReady.
         """
+        trace = Trace()
         self._rate.check(owner)
         about = self.check_model(model)
         if mode not in ("auto", *about.modes):
@@ -98,39 +117,40 @@ class Speaker:
         seed = secrets.randbelow(2**31) if seed < 0 else seed
         transcript = transcript.strip() or voice.transcript
         if mode == CONVERT:
-            return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source)
+            return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source, trace)
         chosen = _mode(mode, instruction, text_in, replace(voice, transcript=transcript))
         request = SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority,
                                 transcript=transcript if chosen == "zero_shot" else "")
         began = time.perf_counter()
         readings, notes = self._pronunciations.spoken(owner)
         segments = tuple(text.prepare(text.strip_tags(text_in, about.tags), language, readings))
-        self._metrics.text_s.observe(time.perf_counter() - began)
+        trace.add("text", time.perf_counter() - began)
         if not segments:
             raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
-        job = self._admit(owner, voice, replace(request, segments=segments))
+        job = self._admit(owner, voice, replace(request, segments=segments), trace)
         job.notes = [*notes, *job.notes]
         return job
 
-    def _convert(self, owner: str, voice: Voice, request: SpeechRequest, source: str) -> Job:
+    def _convert(self, owner: str, voice: Voice, request: SpeechRequest, source: str, trace: Trace) -> Job:
         clip = self._drafts.sound(self._drafts.get(owner, source), whole=True)
         if clip.duration_s > MAX_SOURCE_S:
             raise TooLarge(f"The clip is {clip.duration_s:.0f} s long; {MAX_SOURCE_S:.0f} s at most for conversion.", f"这段音频长 {clip.duration_s:.0f} 秒，变声最多 {MAX_SOURCE_S:.0f} 秒。", param="source")
-        return self._admit(owner, voice, request, clip)
+        return self._admit(owner, voice, request, trace, clip)
 
+    @_counted
     def again(self, old: Job) -> Job:
         """The same request once more, same seed: for a reader whose connection broke. Same refusals as `open`."""
         self._rate.check(old.owner)
         request = replace(old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4))
-        return self._admit(old.owner, self.voice(old.owner, old.voice.id), request, old.source)
+        return self._admit(old.owner, self.voice(old.owner, old.voice.id), request, Trace(), old.source)
 
-    def _admit(self, owner: str, voice: Voice, request: SpeechRequest, source: audio.Clip | None = None) -> Job:
+    def _admit(self, owner: str, voice: Voice, request: SpeechRequest, trace: Trace, source: audio.Clip | None = None) -> Job:
         lease = self._resident.lease()
         try:
             about = lease.engine.describe()
-            prompt = self.prompt(owner, voice, lease.engine).result()
+            prompt = self._wait_for_prompt(owner, voice, lease.engine, trace)
             own = min(max(request.speed, about.min_speed), about.max_speed)
-            job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source)
+            job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source, trace=trace)
             job.lease, job.notes = lease, lease.engine.notes(request)
             lanes = self._lanes[lease.engine]
             self.admission.enter(job, lambda job: self._begin(job, lanes, prompt))
@@ -138,6 +158,17 @@ class Speaker:
             lease.release()
             raise
         return job
+
+    def _wait_for_prompt(self, owner: str, voice: Voice, engine: Engine, trace: Trace) -> Prompt:
+        coming = self.prompt(owner, voice, engine)
+        is_hit = coming.done()
+        self._metrics.voice(is_hit)
+        if is_hit:
+            return coming.result()
+        began = time.perf_counter()
+        prompt = coming.result()
+        trace.add("voice", time.perf_counter() - began)
+        return prompt
 
     def prompt(self, owner: str, voice: Voice, engine: Engine) -> Future:
         if voice.draft:
@@ -151,7 +182,9 @@ class Speaker:
 
     # ---- turn, end ----------------------------------------------------------------------------------------
     def _begin(self, job: Job, lanes: Lanes, prompt: Prompt) -> None:
-        self._metrics.queue_s.observe(time.monotonic() - job.born_s)
+        waited_s = time.monotonic() - job.born_s
+        job.trace.add("queue", waited_s)
+        self._metrics.begun(waited_s)
         job.move("running")
         lanes.add(job, prompt, self._end)
 
@@ -159,16 +192,26 @@ class Speaker:
         """Called by a lane when a job has made its last step, whatever the reason."""
         job.lease.release()
         self.admission.done(job)
-        if job.first_chunk_s is not None:
-            self._metrics.first_byte_s.observe(job.first_chunk_s)
-        self._metrics.sound_s.inc(job.produced / job.rate)
-        self._metrics.work_s.inc(job.work_s)
-        for stage, seconds in job.stages.items():
-            self._metrics.stage_s.labels(stage).inc(seconds)
-        state = job.snapshot().state
-        self._metrics.requests.labels("done" if state == "saving" else state).inc()
-        if state == "saving":
+        self._metrics.ended(job)
+        if job.snapshot().state == "saving":
             self._writer.submit(self._save, job)
+        self._close(job, by_engine=True)
+
+    def left(self, job: Job) -> None:
+        """A reader has taken what it will take."""
+        self._close(job, by_engine=False)
+
+    def _close(self, job: Job, by_engine: bool) -> None:
+        if not job.closed(by_engine):
+            return
+        self._metrics.read(job)
+        log.info("%s", line(job))
+        with contextlib.suppress(RuntimeError):  # the studio is closing and writes no more
+            self._writer.submit(self._trace, job)
+
+    def _trace(self, job: Job) -> None:
+        with contextlib.suppress(NotFound, StorageFull):  # no take of it, or no room to say more of it
+            self._takes.traced(job)
 
     def _save(self, job: Job) -> None:
         error: KaikouError | None = None
@@ -196,7 +239,8 @@ class Speaker:
             job.fail(Cancelled())
             job.lease.release()
             self.admission.done(job)
-            self._metrics.requests.labels("cancelled").inc()
+            self._metrics.ended(job)
+            self._close(job, by_engine=True)
         self._poke(job)
 
     def _poke(self, job: Job) -> None:

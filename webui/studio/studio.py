@@ -50,6 +50,7 @@ class Studio:
                                  ("cv_requests_refused", "Requests refused because the line was full", lambda: self.speaker.admission.refused),
                                  ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded)):
             self.metrics.watch(name, what, read)
+        self.metrics.watch_cache("cv_text_cache", "Texts that were prepared before", lambda: (text.KEPT.hits, text.KEPT.misses))
 
     # ---- engine -------------------------------------------------------------------------------------------
     def start(self, *makers: Callable[[], Engine]) -> threading.Thread:

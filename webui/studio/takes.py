@@ -32,8 +32,8 @@ class Takes:
         n = job.produced
         data = job.pcm(0, n)
         take = Take(job.id, job.request, job.owner, job.voice.name, job.engine, job.engine_version, job.rate, n, time.time(),
-                    first_sound_ms=round(1000 * job.first_chunk_s, 1) if job.first_chunk_s is not None else None,
-                    rtf=round(job.snapshot().rtf, 4), peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)))
+                    first_sound_ms=round(1000 * job.trace.first_s, 1) if job.trace.first_s is not None else None,
+                    rtf=round(job.snapshot().rtf, 4), peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)), trace=job.trace.told())
         label = "" if job.owner in self._label_off else self._label
         self._store.add(take, audio.wav_header(job.rate, n, label) + data)
         return take
@@ -53,6 +53,12 @@ class Takes:
     def told(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
         """The player's own measurement, click to first rendered sample, replaces the server's."""
         return self._store.change(self.get(owner, take_id), first_sound_ms=round(min(max(first_sound_ms, 0.0), 1e6), 1))
+
+    def traced(self, job: Job) -> None:
+        """The last of it was sent after the take was written. Raises NotFound when there is no take of this job, or none any more."""
+        take, trace = self.get(job.owner, job.id), job.trace.told()
+        if take.trace != trace:
+            self._store.change(take, trace=trace)
 
     def delete(self, owner: str, take_id: str) -> None:
         take = self.get(owner, take_id)
