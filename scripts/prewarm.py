@@ -23,12 +23,15 @@ from webui.errors import KaikouError
 MODEL = Path(__file__).resolve().parent.parent / "pretrained_models" / "CosyVoice2-0.5B"
 
 
-def convert(root: Path, precision: str) -> None:
-    """Write what is not there yet, or was made from other files. Raises NotReady."""
+def convert(root: Path, precision: str, lm: str) -> None:
+    """Write what is not there yet, or was made from other files; lm: "torch", or "int8" for the language model's own form. Raises NotReady."""
     from webui.engine.cosyvoice.weights import COMPONENTS
     from webui.engine.cosyvoice.weights import convert as write
 
     for number, (name, part) in enumerate(COMPONENTS.items()):
+        if name == "llm" and lm == "int8":
+            convert_to_int8(root)
+            continue
         if is_converted(root / part.converted(precision), root, part.file):
             print(f"{part.converted(precision)} is there")
             continue
@@ -36,6 +39,21 @@ def convert(root: Path, precision: str) -> None:
         print(f"converting {name} ({number + 1} of {len(COMPONENTS)}) …", flush=True)
         made = write(root, name, precision)
         print(f"  {part.file} → {made.name}, {made.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s")
+
+
+def convert_to_int8(root: Path) -> None:
+    from webui.engine.cosyvoice.onnx_lm import converted
+    from webui.engine.cosyvoice.spec import read_spec
+
+    dims = read_spec(root).lm
+    if converted.is_there(root, dims):
+        print(f"{converted.FILE} is there")
+        return
+    began = time.perf_counter()
+    print("converting llm to int8 …", flush=True)
+    converted.make(root, dims)
+    if (root / converted.FILE).exists():
+        print(f"  llm.pt → {converted.FILE}, {(root / converted.FILE).stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s")
 
 
 def is_converted(made: Path, root: Path, source: str) -> bool:
@@ -56,7 +74,8 @@ def warm(args: argparse.Namespace) -> dict:
     from webui.engine.cosyvoice.engine import CosyVoiceEngine
 
     if args.convert:
-        convert(args.directory, choose(args.device, args.precision).precision)
+        place = choose(args.device, args.precision)
+        convert(args.directory, place.precision, place.lm)
     engine = CosyVoiceEngine(args.directory, args.device, args.precision)
     began = time.perf_counter()
     try:
@@ -71,8 +90,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, nargs="?", default=MODEL, help="model directory (default: pretrained_models/CosyVoice2-0.5B)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
-    parser.add_argument("--convert", action="store_true", help="write converted weights beside the published ones first; needs disk: as much again in fp32, half in bf16")
+    parser.add_argument("--precision", choices=("auto", "int8", "fp32", "bf16", "fp16"), default="auto")
+    parser.add_argument("--convert", action="store_true", help="write converted weights beside the published ones first; needs disk: as much again in fp32, half in bf16, a third in int8")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)

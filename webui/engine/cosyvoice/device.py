@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import torch
 
 from ...errors import NotReady
 from .flow import FlowDims
+from .onnx_lm.converted import memory
 from .spec import ModelSpec
 from .weights import DTYPES
 
@@ -20,11 +23,20 @@ STREAM_TOKENS = 1500
 WORKSPACE = 0.15  # activations of one call, as a share of the weights
 
 
+INT8 = "int8"
+WORST_STAGE_THREADS = 8  # more on one small network cost more than they give
+
+
 @dataclass(frozen=True)
 class Place:
+    """lm: who computes the language model, "torch" or "int8" (ONNX Runtime). threads: of torch in one stage; lm_threads: of one int8 step."""
+
     device: str  # cpu, cuda, mps
-    precision: str  # fp32, bf16, fp16
+    precision: str  # fp32, bf16, fp16: of everything that torch computes
     why: str
+    lm: str = "torch"
+    threads: int = 1
+    lm_threads: int = 1
 
     @property
     def dtype(self) -> torch.dtype:
@@ -35,15 +47,25 @@ class Place:
         """Kept K/V: half the memory at 1e-5 rms (cosyvoice2 specification, 6.6)."""
         return torch.float16 if self.precision == "fp32" else self.dtype
 
+    def words(self) -> str:
+        lm = "language model in int8, the rest in " if self.lm == INT8 else ""
+        threads = f"; {self.threads} thread(s) per stage" if self.device == "cpu" else ""
+        return f"CosyVoice2 on {self.device}, {lm}{self.precision}{threads}: {self.why}"
 
-def choose(device: str = "auto", precision: str = "auto") -> Place:
-    """The best this machine has, or what was asked for. Raises NotReady when that is not there."""
+
+def choose(device: str = "auto", precision: str = "auto", threads: int = 0) -> Place:
+    """The best this machine has, or what was asked for. precision "int8": of the language model on a CPU, the rest as "auto" has it.
+    threads: per stage on a CPU, 0 = chosen. Raises NotReady when that is not there."""
     has = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if device not in ("auto", *has) or precision not in ("auto", *DTYPES):
+    if device not in ("auto", *has) or precision not in ("auto", INT8, *DTYPES):
         raise NotReady(f"There is no device “{device}” with precision “{precision}”.", f"没有设备「{device}」或精度「{precision}」。", code="no_device")
     picked = next(d for d in has if has[d]) if device == "auto" else device
     if not has[picked]:
         raise NotReady(f"This machine has no {picked}. Use device cpu or auto.", f"本机没有 {picked}，请用 cpu 或 auto。", code="no_device")
+    if picked == "cpu":
+        return processor(precision, threads, torch.cpu.get_capabilities(), cores())
+    if precision == INT8:
+        raise NotReady(f"int8 is for the CPU; {picked} has fp32, bf16 and fp16.", f"int8 只用于 CPU；{picked} 可用 fp32、bf16、fp16。", code="no_device")
     if precision != "auto":
         return Place(picked, precision, "as asked")
     if picked == "cuda" and torch.cuda.is_bf16_supported():
@@ -51,6 +73,29 @@ def choose(device: str = "auto", precision: str = "auto") -> Place:
     if picked == "cuda":
         return Place(picked, "fp16", "a GPU without bf16 units")
     return Place(picked, "fp32", "exact on every processor; bf16 only when asked for")
+
+
+def processor(precision: str, threads: int, can: Mapping[str, object], count: int) -> Place:
+    """Where a CPU that `can` this (names of torch.cpu.get_capabilities) and has `count` free cores computes what."""
+    has_dots = bool(can.get("avx512_vnni") or can.get("avx_vnni") or can.get("dot"))
+    has_bf16 = bool(can.get("avx512_bf16") or can.get("amx_bf16"))
+    lm = INT8 if precision == INT8 or (precision == "auto" and has_dots) else "torch"
+    rest = precision if precision in DTYPES else "bf16" if has_bf16 else "fp32"
+    if precision == "auto" and lm == "torch":
+        rest, why = "fp32", "a processor without int8 dot products"
+    elif precision == "auto":
+        why = f"a processor with int8 dot products{' and bf16 units' if has_bf16 else ', without bf16 units'}"
+    else:
+        why = "as asked"
+    # The stages run side by side. A step of the language model waits for memory, which one core saturates; the others are for the sound.
+    chosen = max(1, count - 1 if lm == INT8 else count // 2)
+    return Place("cpu", rest, f"{why}; {count} core(s)", lm, threads or min(chosen, WORST_STAGE_THREADS), 1)
+
+
+def cores() -> int:
+    """Cores that this process may use, counted without hyper-threads."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(allowed, int(torch.cpu.get_capabilities().get("num_physical_cores") or allowed)))
 
 
 @dataclass(frozen=True)
@@ -86,9 +131,12 @@ class MemoryPlan:
 
 def plan(spec: ModelSpec, root: Path, place: Place) -> MemoryPlan:
     size = DTYPES[place.precision].itemsize
-    weights = sum((root / f"{n}.pt").stat().st_size * (4 if n == "hift" else size) // 4 for n in ("llm", "flow", "hift") if (root / f"{n}.pt").is_file())
+    of_torch = ("flow", "hift") if place.lm == INT8 else ("llm", "flow", "hift")
+    weights = sum((root / f"{n}.pt").stat().st_size * (4 if n == "hift" else size) // 4 for n in of_torch if (root / f"{n}.pt").is_file())
+    weights += memory(spec.lm) if place.lm == INT8 else 0
     per_frame = FlowDims.of(spec.flow).bytes_per_frame(place.store.itemsize)
-    return MemoryPlan(weights, VOICE_FRAMES * per_frame, STREAM_FRAMES * per_frame + spec.lm.cache_bytes(STREAM_TOKENS, size), available(place.device))
+    past = spec.lm.cache_bytes(STREAM_TOKENS, 4 if place.lm == INT8 else size)
+    return MemoryPlan(weights, VOICE_FRAMES * per_frame, STREAM_FRAMES * per_frame + past, available(place.device))
 
 
 def available(device: str) -> int:

@@ -8,14 +8,17 @@ import torch
 
 from ...errors import NotReady
 from ..memory_lock import MemoryLock
-from .device import MemoryPlan, Place, available
+from .device import INT8, MemoryPlan, Place, available
 from .weights import COMPONENTS
 
 
-def mapped_files(root: Path, precision: str) -> list[Path]:
-    """The files whose pages the networks use as they are: converted ones, or published ones where nothing is converted on loading."""
+def mapped_files(root: Path, precision: str, lm: str = "torch") -> list[Path]:
+    """The files whose pages the networks use as they are: converted ones, or published ones where nothing is converted on loading.
+    The int8 language model is no such file: it is packed for the processor when it loads."""
     out = []
-    for part in COMPONENTS.values():
+    for name, part in COMPONENTS.items():
+        if name == "llm" and lm == INT8:
+            continue
         converted = root / part.converted(precision)
         if converted.is_file():
             out.append(converted)
@@ -33,7 +36,7 @@ def keep(lock: MemoryLock, plan: MemoryPlan, place: Place, root: Path) -> None:
 
 
 def pin_weights(lock: MemoryLock, place: Place, root: Path) -> None:
-    files = mapped_files(root, place.precision)
+    files = mapped_files(root, place.precision, place.lm)
     if not files:
         raise NotReady(f"There are no weights to pin in {place.precision}: run scripts/convert_weights.py first.",
                        f"没有可锁定的 {place.precision} 权重：请先运行 scripts/convert_weights.py。", code="no_converted")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from .device import Place
+from .device import INT8, Place
+from .dims import LmDims
 from .flow import FlowDims, FlowModel
+from .flow.dims import EULER_STEPS
 from .lm import SpeechLm
+from .lm_seam import LanguageModel
+from .onnx_lm import converted
 from .prompt import PromptMaker, VoicePrompt
 from .speakers import read_speakers
 from .spec import ModelSpec, check_files, read_spec
@@ -27,7 +31,7 @@ class CosyVoice2:
     spec: ModelSpec
     place: Place
     tokenizer: TextTokenizer
-    lm: SpeechLm
+    lm: LanguageModel
     flow: FlowModel
     vocoder: Vocoder
     maker: PromptMaker
@@ -35,22 +39,36 @@ class CosyVoice2:
     mark: str  # of the weights: voices made with other ones do not fit
 
     @classmethod
-    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None) -> CosyVoice2:
-        """Raises NotReady naming the first file or field that does not fit."""
+    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None, steps: int = EULER_STEPS) -> CosyVoice2:
+        """steps: of the flow's solver. Raises NotReady naming the first file or field that does not fit."""
         told(0.02, "Checking model files", "正在校验模型文件")
         check_files(root, place.precision)
-        spec = read_spec(root)
+        spec = with_steps(read_spec(root), steps)
         tokenizer = TextTokenizer(root)
         mark = hashlib.sha256("".join(source_mark(root, n, place.precision) for n in ("flow", "llm")).encode()).hexdigest()[:12]
         told(0.1, "Loading the voice networks", "正在载入声音网络")
         maker = PromptMaker(root, tokenizer, spec.lm.speech_codes)
         told(0.25, "Loading the language model", "正在载入语言模型")
-        lm = SpeechLm.of(spec.lm, component_state(root, "llm", place.precision), place.dtype, place.device)
+        lm = _language_model(root, spec.lm, place, told)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
         flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
         vocoder = Vocoder.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32"), torch.float32, place.device)
         return cls(spec, place, tokenizer, lm, flow, vocoder, maker, _presets(root), mark)
+
+
+def _language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> LanguageModel:
+    if place.lm != INT8:
+        return SpeechLm.of(dims, component_state(root, "llm", place.precision), place.dtype, place.device)
+    from .onnx_lm.runtime import Int8Lm  # only where it computes
+
+    def share(done: float) -> None:
+        told(0.25 + 0.35 * done, "Converting the language model to int8, once for this model", "正在把语言模型转换为 int8，每个模型只需一次")
+    return Int8Lm(dims, converted.load(root, dims, share), place.lm_threads)
+
+
+def with_steps(spec: ModelSpec, steps: int) -> ModelSpec:
+    return replace(spec, flow={**spec.flow, "euler_steps": steps})
 
 
 def _presets(root: Path) -> dict[str, VoicePrompt]:

@@ -14,7 +14,7 @@ from . import files
 from .dims import LmDims
 from .faults import model_fault
 from .sampler import RasRule
-from .weights import COMPONENTS
+from .weights import COMPONENTS, converted_form
 
 YAML, CONFIG = "cosyvoice2.yaml", "CosyVoice-BlankEN/config.json"
 TOKENIZER_ONNX, SPEAKER_ONNX = "speech_tokenizer_v2.onnx", "campplus.onnx"
@@ -82,7 +82,7 @@ def check_files(root: Path, dtype: str = "fp32") -> None:
     for name in REQUIRED:
         files.head(root, name, ("a file of the model", "模型的文件"))
     for part in COMPONENTS.values():
-        if (root / part.file).exists() or not (root / part.converted(dtype)).exists():
+        if (root / part.file).exists() or not converted_form(root, part, dtype).exists():
             files.zipped(root, part.file).close()
 
 

@@ -158,11 +158,12 @@ def component_state(root: Path, name: str, dtype: str = "fp32") -> dict[str, Ten
     """The tensors of "llm", "flow" or "hift" as the modules want them, from the converted file when it was made from this very
     source (or when the source is gone), else from the published file. Raises NotReady."""
     part = COMPONENTS[name]
-    converted = root / part.converted(dtype)
+    wanted = DTYPES["fp32" if part.exact else dtype]
+    converted = converted_form(root, part, dtype)
     if converted.is_file():
-        if not (root / part.file).exists() or _source_of(converted) == files.fingerprint(root, part.file):
+        if not (root / part.file).exists() or source_of(converted) == files.fingerprint(root, part.file):
             try:
-                return load_state(converted)
+                return {k: v.to(wanted) if v.is_floating_point() else v for k, v in load_state(converted).items()}
             except NotReady as fault:
                 if not (root / part.file).exists():
                     raise
@@ -170,6 +171,14 @@ def component_state(root: Path, name: str, dtype: str = "fp32") -> dict[str, Ten
         else:
             log.warning("%s was made from another %s and is not used.", converted.name, part.file)
     return published_state(root, part, "fp32" if part.exact else dtype)
+
+
+def converted_form(root: Path, part: Component, dtype: str) -> Path:
+    """The converted file for `dtype`, there or not; where the published file is gone, one in another dtype must serve."""
+    own = root / part.converted(dtype)
+    if own.is_file() or (root / part.file).exists():
+        return own
+    return next((other for d in DTYPES if (other := root / part.converted(d)).is_file()), own)
 
 
 def published_state(root: Path, part: Component, dtype: str) -> dict[str, Tensor]:
@@ -183,25 +192,30 @@ def convert(root: Path, name: str, dtype: str) -> Path:
     """Write the converted, memory-mappable form of one component beside its source; returns its path. Raises NotReady."""
     part = COMPONENTS[name]
     state = {k: v.contiguous() for k, v in published_state(root, part, "fp32" if part.exact else dtype).items()}
-    meta = {
-        "format": FORMAT,
-        "source": files.fingerprint(root, part.file),
-        "sums": json.dumps({k: _sum(v) for k, v in state.items()}),
-    }
     target = root / part.converted(dtype)
-    unfinished = target.with_name(target.name + ".part")
-    save_file(state, unfinished, meta)
-    unfinished.replace(target)
+    write_checked(target, state, FORMAT, files.fingerprint(root, part.file))
     return target
+
+
+def write_checked(target: Path, state: dict[str, Tensor], form: str, source: str) -> None:
+    """A memory-mappable file with a checksum per tensor, whole or not there. Raises OSError or SafetensorError when it cannot be written."""
+    meta = {"format": form, "source": source, "sums": json.dumps({k: _sum(v) for k, v in state.items()})}
+    unfinished = target.with_name(target.name + ".part")
+    try:
+        save_file(state, unfinished, meta)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def source_mark(root: Path, name: str, dtype: str = "fp32") -> str:
     """Names the published weights that `component_state` would give: the same before and after conversion, with and without the source."""
     part = COMPONENTS[name]
-    return files.fingerprint(root, part.file) if (root / part.file).exists() else _source_of(root / part.converted(dtype))
+    return files.fingerprint(root, part.file) if (root / part.file).exists() else source_of(converted_form(root, part, dtype))
 
 
-def _source_of(converted: Path) -> str:
+def source_of(converted: Path) -> str:
+    """What a converted file was made from, or nothing when it tells nothing."""
     try:
         with safetensors.safe_open(converted, "pt") as f:
             return (f.metadata() or {}).get("source", "")

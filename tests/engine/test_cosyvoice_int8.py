@@ -1,0 +1,308 @@
+"""The int8 language model: close to fp32, rows that do not meet, pasts in slots, and a converted file that is never trusted blindly."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import types
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from scripts.small_model import sizes, tensors
+from webui.engine.cosyvoice.device import INT8, Place, plan, processor
+from webui.engine.cosyvoice.dims import LmDims
+from webui.engine.cosyvoice.kept import mapped_files
+from webui.engine.cosyvoice.lm import SpeechLm, generate
+from webui.engine.cosyvoice.model import CosyVoice2
+from webui.engine.cosyvoice.onnx_lm import converted, values
+from webui.engine.cosyvoice.onnx_lm.int8 import BLOCK, quantise, restore
+from webui.engine.cosyvoice.onnx_lm.runtime import Int8Lm
+from webui.engine.cosyvoice.onnx_lm.slots import FIRST_POSITIONS, FIRST_SLOTS
+from webui.engine.cosyvoice.sampler import Sampler
+from webui.engine.cosyvoice.spec import check_files, read_spec
+from webui.engine.cosyvoice.text_stream import TextStream
+from webui.engine.cosyvoice.weights import component_state, convert
+from webui.errors import NotReady
+
+torch.set_num_threads(1)
+# No width divides by a block.
+DIMS = LmDims(hidden=96, intermediate=200, layers=3, heads=6, kv_heads=2, text_rows=60, speech_codes=40)
+TEXT, PROMPT_TEXT, PROMPT_SPEECH = [3, 9, 27, 21, 3], [5, 50, 8], [1, 2, 30, 39, 7, 7]
+
+
+def random_state(dims: LmDims = DIMS) -> dict[str, torch.Tensor]:
+    size = replace(sizes.SMALL, hidden=dims.hidden, intermediate=dims.intermediate, layers=dims.layers, heads=dims.heads, kv_heads=dims.kv_heads,
+                   text_rows=dims.text_rows, codes=dims.speech_codes)
+    state = tensors.llm_state(size, torch.Generator().manual_seed(3))
+    return {key: value for key, value in state.items() if not key.endswith("lm_head.weight")}
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, np.ndarray]:
+    return values.of(DIMS, random_state())
+
+
+@pytest.fixture
+def lm(made) -> Int8Lm:
+    return Int8Lm(DIMS, made)
+
+
+def speak(lm: Int8Lm, seed: int, text=TEXT) -> list[int]:
+    return list(generate(lm, lm.prefix(PROMPT_TEXT).fork(0), text, PROMPT_SPEECH, Sampler(seed)))
+
+
+class TestNumbers:
+    def test_log_probabilities_stay_near_those_of_fp32(self, lm):
+        exact = SpeechLm.of(DIMS, random_state())
+        pasts = exact.prefix(PROMPT_TEXT).fork(), lm.prefix(PROMPT_TEXT).fork(0)
+        x = exact.opening(TEXT, PROMPT_SPEECH)
+        assert torch.allclose(x, lm.opening(TEXT, PROMPT_SPEECH), rtol=1e-3)
+        pairs = [(exact.step(x, pasts[0]), lm.step(x, pasts[1]))]
+        pairs += [(exact.step(exact.speech([i]), pasts[0]), lm.step(lm.speech([i]), pasts[1])) for i in range(40)]
+        wanted, found = (torch.cat(rows) for rows in zip(*pairs, strict=True))
+        difference = found - wanted
+        relative = difference.square().mean().sqrt() / wanted.std()
+        divergence = (wanted.exp() * (wanted - found)).sum(-1)
+        print(f"int8 and fp32: log-probabilities differ by {difference.abs().max():.3f} at most, {relative:.4f} of their spread; KL {divergence.max():.5f} at most")
+        assert relative < 0.03 and divergence.max() < 0.01
+        assert torch.allclose(found.exp().sum(-1), torch.ones(len(found)), atol=1e-4)
+
+    def test_a_weight_is_off_by_half_a_scale_at_most(self):
+        weight = np.random.default_rng(0).normal(size=(7, BLOCK + 5)).astype(np.float32)
+        weight[3, :BLOCK] = 0
+        codes, scales = quantise(weight)
+        assert codes.shape == (7, 2, BLOCK) and (np.abs(restore(codes, scales, BLOCK + 5) - weight) <= np.repeat(scales, BLOCK, 1)[:, : BLOCK + 5] * 0.501).all()
+
+    def test_positions_together_equal_positions_one_by_one(self, lm):
+        x = lm.opening(TEXT, PROMPT_SPEECH)
+        whole, single = lm.new_cache(), lm.new_cache()
+        together = lm.step(x, whole)
+        for i in range(x.shape[1]):
+            alone = lm.step(x[:, i : i + 1], single)
+        assert whole.length == single.length == x.shape[1]
+        assert torch.allclose(together, alone, atol=0.05)
+
+
+class TestRows:
+    @pytest.mark.parametrize("others", [1, 2, 4, 8])
+    def test_batched_equals_alone_with_joins_and_leaves_at_random_steps(self, lm, others):
+        rng = random.Random(others)
+        texts = {seed: [rng.randrange(60) for _ in range(rng.randint(2, 6))] for seed in range(2 * others)}
+        alone = {seed: speak(lm, seed, text) for seed, text in texts.items()}
+        waiting, running, done, widest = list(texts), {}, {}, 0
+        while waiting or running:
+            while waiting and len(running) < others and (not done or not running or rng.random() < 0.5):
+                seed = waiting.pop()
+                past = lm.prefix(PROMPT_TEXT).fork(0)
+                running[seed] = past, lm.step(lm.opening(texts[seed], PROMPT_SPEECH), past)[0], Sampler(seed), []
+            for seed, (past, scores, sample, ids) in list(running.items()):
+                if len(ids) < 2 * len(texts[seed]):
+                    scores[DIMS.end] = -torch.inf
+                chosen = sample(scores, ids)
+                ids += [chosen] if chosen < DIMS.end else []
+                if chosen >= DIMS.end or len(ids) == 20 * len(texts[seed]):
+                    done[seed] = ids
+                    del running[seed], past
+            stepping = rng.sample(list(running), len(running))
+            widest = max(widest, len(stepping))
+            if stepping:
+                scores = lm.step_many([running[s][3][-1] for s in stepping], [running[s][0] for s in stepping])
+                running |= {s: (running[s][0], row, *running[s][2:]) for s, row in zip(stepping, scores, strict=True)}
+        assert done == alone and len(set(map(tuple, done.values()))) > 1 and widest == others
+
+    def test_one_loud_row_leaves_the_other_as_it_is(self, lm):
+        """Scales of a whole tensor, as plain dynamic quantisation has them, would drown the quiet row."""
+        lm._tables["speech"] = lm._tables["speech"].clone()
+        lm._tables["speech"][7] *= 1000
+        pasts = [lm.prefix(PROMPT_TEXT).fork(0) for _ in range(3)]
+        alone = lm.step(lm.speech([4]), pasts[0])
+        quiet = lm.step_many([4, 7], pasts[1:])[0]
+        assert torch.allclose(quiet, alone[0], atol=1e-4)
+
+    def test_slots_between_those_of_a_batch_keep_their_content(self, lm):
+        pasts = [lm.prefix([k]).fork(0) for k in range(4)]
+        for past in pasts:
+            lm.step(lm.opening(TEXT), past)
+        twin = pasts[1].fork(0)
+        for step in range(5):
+            lm.step_many([step, step], [pasts[3], pasts[0]])
+        assert pasts[1].length == twin.length
+        assert torch.equal(lm.step(lm.speech([3]), pasts[1]), lm.step(lm.speech([3]), twin))
+
+
+class TestPasts:
+    def test_a_fork_leaves_the_prefix_as_it_was(self, lm):
+        prefix = lm.prefix(PROMPT_TEXT)
+        first = [lm.step(lm.opening(TEXT), prefix.fork(0)) for _ in range(2)]
+        branch = prefix.fork(9)
+        for i in range(9):
+            lm.step(lm.speech([i]), branch)
+        assert prefix.length == 1 + len(PROMPT_TEXT) and branch.length == prefix.length + 9
+        assert torch.equal(*first) and torch.equal(lm.step(lm.opening(TEXT), prefix.fork(0)), first[0])
+
+    def test_a_prefix_takes_no_slot_and_a_request_gives_its_own_back(self, lm):
+        prefixes = [lm.prefix([k]) for k in range(3 * FIRST_SLOTS)]
+        for _ in range(3 * FIRST_SLOTS):
+            past = prefixes[0].fork(0)
+            lm.step(lm.opening(TEXT), past)
+            del past
+            gc.collect()
+        assert lm._slots.count == FIRST_SLOTS
+
+    def test_a_past_that_outgrows_its_room_is_moved_with_all_others(self, lm):
+        long, short = lm.new_cache(), lm.prefix(PROMPT_TEXT).fork(0)
+        lm.step(lm.opening(TEXT), short)
+        before = short.fork(0)
+        x = lm.text([i % 60 for i in range(FIRST_POSITIONS - 2)])
+        lm.step(x, long)
+        for i in range(4):
+            lm.step_many([i, i], [long, short])
+        assert lm._slots.grown == 1 and long.length == FIRST_POSITIONS + 2
+        for i in range(4):
+            alone = lm.step(lm.speech([i]), before)
+        again = lm.new_cache(FIRST_POSITIONS + 10)
+        lm.step(x, again)
+        for i in range(4):
+            last = lm.step(lm.speech([i]), again)
+        assert torch.allclose(lm.step(lm.speech([9]), short), lm.step(lm.speech([9]), before), atol=1e-5) and len(alone)
+        assert torch.allclose(lm.step(lm.speech([9]), long), lm.step(lm.speech([9]), again), atol=1e-5) and len(last)
+
+    def test_more_requests_than_slots(self, lm):
+        pasts = [lm.prefix([k]).fork(0) for k in range(2 * FIRST_SLOTS + 1)]
+        alone = torch.cat([lm.step(lm.speech([5]), lm.prefix([k]).fork(0)) for k in range(len(pasts))])
+        assert torch.allclose(lm.step_many([5] * len(pasts), pasts), alone, atol=1e-5)
+
+    def test_text_that_is_still_arriving(self, lm):
+        spoken = [list(TextStream(lm, lm.new_cache(), PROMPT_TEXT, PROMPT_SPEECH, Sampler(5)).speak(iter(TEXT * 3))) for _ in range(2)]
+        assert spoken[0] == spoken[1] and len(spoken[0]) > 10
+
+
+@pytest.fixture
+def model(small_model, tmp_path):
+    target = tmp_path / "model"
+    shutil.copytree(small_model, target, copy_function=os.link)
+    return target
+
+
+def conversions(root, dims=None) -> int:
+    """Loads, and tells how often it had to convert."""
+    told = []
+    loaded = converted.load(root, dims or read_spec(root).lm, told.append)
+    scores = Int8Lm(dims or read_spec(root).lm, loaded)
+    assert torch.isfinite(scores.step(scores.opening([1, 2]), scores.new_cache())).all()
+    return told.count(1.0)
+
+
+class TestFile:
+    def test_made_once(self, model):
+        assert not converted.is_there(model, read_spec(model).lm)
+        assert [conversions(model), conversions(model)] == [1, 0]
+        assert converted.is_there(model, read_spec(model).lm) and not list(model.glob("*.part"))
+
+    def test_made_again_for_other_weights_and_other_sizes(self, model):
+        conversions(model)
+        state = component_state(model, "llm")
+        state["llm_decoder.bias"] = state["llm_decoder.bias"] + 1
+        (model / "llm.pt").unlink()
+        torch.save(state, model / "llm.pt")
+        assert [conversions(model), conversions(model)] == [1, 0]
+        slower = replace(read_spec(model).lm, rope_theta=1e4)
+        assert not converted.is_there(model, slower) and [conversions(model, slower), conversions(model, slower)] == [1, 0]
+
+    @pytest.mark.parametrize("harm", ["one byte", "cut off", "empty", "something else"])
+    def test_made_again_when_damaged(self, model, harm, caplog):
+        conversions(model)
+        file = model / converted.FILE
+        data = bytearray(file.read_bytes())
+        if harm == "one byte":
+            data[-len(data) // 3] ^= 4
+        file.unlink()
+        file.write_bytes({"one byte": data, "cut off": data[: len(data) // 2], "empty": b"", "something else": b"hello" * 99}[harm])
+        assert [conversions(model), conversions(model)] == [1, 0] and "made again" in caplog.text
+
+    def test_half_written_ones_are_neither_used_nor_left(self, model, monkeypatch):
+        def die(state, target, meta):
+            target.write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("webui.engine.cosyvoice.weights.save_file", die)
+            assert conversions(model) == 1 and not list(model.glob("kaikou-llm-int8*"))
+        assert [conversions(model), conversions(model)] == [1, 0]
+
+    def test_a_directory_that_cannot_be_written_to(self, model, monkeypatch, caplog):
+        monkeypatch.setattr(converted, "write_checked", lambda *given: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+        assert [conversions(model), conversions(model)] == [1, 1]
+        assert "in memory" in caplog.text
+
+    def test_the_published_file_may_go_when_a_converted_one_stays(self, model):
+        for name in ("llm", "flow", "hift"):
+            convert(model, name, "fp32")
+            (model / f"{name}.pt").unlink()
+        check_files(model, "bf16")
+        assert component_state(model, "flow", "bf16").popitem()[1].dtype == torch.bfloat16
+        assert [conversions(model), conversions(model)] == [1, 0]
+
+    @pytest.mark.parametrize("key,change,word", [
+        ("llm.model.model.layers.1.mlp.down_proj.weight", None, "none of that name"),
+        ("llm.model.model.layers.0.self_attn.k_proj.bias", lambda t: t[:-1], "[32]"),
+        ("llm_decoder.weight", lambda t: t * torch.nan, "not finite"),
+    ])  # fmt: skip
+    def test_what_does_not_fit_is_named(self, key, change, word):
+        state = random_state()
+        state = {k: v if k != key else change(v) for k, v in state.items() if k != key or change}
+        with pytest.raises(NotReady) as caught:
+            values.of(DIMS, state)
+        assert key in caught.value.en and word in caught.value.en and key in caught.value.zh
+
+    def test_later_starts_need_no_onnx_package(self, model):
+        conversions(model)
+        code = ("import sys; sys.modules['onnx'] = None; from pathlib import Path; from webui.engine.cosyvoice.onnx_lm import converted, runtime;"
+                "from webui.engine.cosyvoice.spec import read_spec; root = Path(sys.argv[1]); dims = read_spec(root).lm;"
+                "lm = runtime.Int8Lm(dims, converted.load(root, dims)); print(lm.step(lm.opening([1]), lm.new_cache()).shape)")
+        told = subprocess.run([sys.executable, "-c", code, model], capture_output=True, text=True, timeout=120)
+        assert "torch.Size" in told.stdout, told.stderr
+
+
+class TestPlace:
+    ALL = types.MappingProxyType({"avx512_vnni": True, "avx512_bf16": True})
+
+    @pytest.mark.parametrize("can,precision,expected", [
+        (ALL, "auto", ("int8", "bf16")), ({"avx512_vnni": True}, "auto", ("int8", "fp32")), ({"avx2": True}, "auto", ("torch", "fp32")),
+        (ALL, "fp32", ("torch", "fp32")), (ALL, "bf16", ("torch", "bf16")), ({}, "int8", ("int8", "fp32")), (ALL, "int8", ("int8", "bf16")),
+    ])  # fmt: skip
+    def test_what_computes_in_what(self, can, precision, expected):
+        place = processor(precision, 0, can, 2)
+        assert (place.lm, place.precision) == expected and place.why in place.words()
+
+    def test_one_thread_per_stage_on_two_cores_and_a_number_that_is_asked_for(self):
+        assert [processor("auto", 0, self.ALL, n).threads for n in (1, 2, 4, 64)] == [1, 1, 3, 8]
+        assert processor("fp32", 0, self.ALL, 2).threads == 1 and processor("auto", 3, self.ALL, 2).threads == 3
+
+    def test_the_model_loads_with_it_and_the_plan_counts_it(self, model):
+        told = []
+        place = Place("cpu", "fp32", "test", INT8)
+        loaded = CosyVoice2.load(model, place, lambda share, en, zh: told.append((share, en, zh)))
+        assert isinstance(loaded.lm, Int8Lm) and any("int8" in en and "int8" in zh for _, en, zh in told)
+        assert [share for share, *_ in told] == sorted(share for share, *_ in told)
+        torch_place = Place("cpu", "fp32", "test")
+        assert plan(loaded.spec, model, place).weights < plan(loaded.spec, model, torch_place).weights
+        for name in ("llm", "flow", "hift"):
+            convert(model, name, "fp32")
+        assert len(mapped_files(model, "fp32", INT8)) == 2 and len(mapped_files(model, "fp32")) == 3
+
+
+def test_prewarm_writes_the_int8_form(model):
+    from scripts.prewarm import convert_to_int8
+
+    convert_to_int8(model)
+    assert converted.is_there(model, read_spec(model).lm) and conversions(model) == 0
+    assert json.dumps(sorted(p.name for p in model.glob("kaikou*"))) == json.dumps([converted.FILE])

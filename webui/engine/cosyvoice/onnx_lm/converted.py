@@ -1,0 +1,88 @@
+"""The int8 form of the language model on disk: made once per model, checked at every start, made again when it fits no more."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import torch
+
+from ....errors import NotReady
+from ..dims import LmDims
+from ..weights import COMPONENTS, DTYPES, component_state, load_state, source_mark, source_of, write_checked
+from .int8 import BLOCK
+
+log = logging.getLogger(__name__)
+FILE = "kaikou-llm-int8.safetensors"
+FORMAT = "kaikou-int8-1"  # raised when the graph or its values change
+Told = Callable[[float], None]  # share done of a conversion; not called when there is none
+
+
+def load(root: Path, dims: LmDims, told: Told = lambda share: None) -> Mapping[str, np.ndarray]:
+    """What Int8Lm needs, mapped from the file when it fits the published weights, else made from them and written beside them.
+
+    Making takes about 8 s and 1.2 GB at the real size. Where nothing can be written it stays in memory. Raises NotReady.
+    """
+    source = _source(root)
+    kept = _read(root, _mark(root, dims, source) if source else "")
+    return kept if kept is not None else make(root, dims, told)
+
+
+def make(root: Path, dims: LmDims, told: Told = lambda share: None) -> Mapping[str, np.ndarray]:
+    """Convert and write, whatever is there. Raises NotReady."""
+    from .values import of  # brings in the onnx package, which no later start needs
+
+    source = _source(root) or "fp32"
+    made = of(dims, component_state(root, "llm", source), told)
+    try:
+        write_checked(root / FILE, {name: torch.from_numpy(array) for name, array in made.items()}, FORMAT, _mark(root, dims, source))
+    except (OSError, safetensors.SafetensorError) as fault:
+        log.warning("%s cannot be written (%s): the language model is converted in memory, at every start.", FILE, fault)
+        return made
+    return _read(root, "") or made  # mapped: the copy in memory can go
+
+
+def memory(dims: LmDims) -> int:
+    """Bytes that the loaded language model holds: packed linears, and the table of text ids as far as the system keeps it in memory."""
+    d = dims
+    per_layer = d.hidden * (2 * d.hidden + 2 * d.kv_heads * d.head_size + 3 * d.intermediate)
+    linears = d.layers * per_layer + (d.speech_codes + 3) * d.hidden
+    return int(linears * (1 + 4 / BLOCK)) + 2 * d.text_rows * d.hidden + 4 * (d.speech_codes + 3) * d.hidden
+
+
+def is_there(root: Path, dims: LmDims) -> bool:
+    """True when the next start need not convert. Looks at names only, not at every byte."""
+    source = _source(root)
+    return (root / FILE).is_file() and (not source or source_of(root / FILE) == _mark(root, dims, source))
+
+
+def _source(root: Path) -> str:
+    """The most exact precision in which the published weights are there; empty when they are gone."""
+    part = COMPONENTS["llm"]
+    if (root / part.file).exists():
+        return "fp32"
+    return next((dtype for dtype in DTYPES if (root / part.converted(dtype)).is_file()), "")
+
+
+def _mark(root: Path, dims: LmDims, source: str) -> str:
+    return hashlib.sha256(f"{FORMAT} {dims} {source_mark(root, 'llm', source)}".encode()).hexdigest()[:32]
+
+
+def _read(root: Path, mark: str) -> Mapping[str, np.ndarray] | None:
+    """None, with the reason in the log, unless the file is whole and was made from these weights (any, when `mark` is empty)."""
+    if not (root / FILE).is_file():
+        return None
+    if mark and source_of(root / FILE) != mark:
+        log.warning("%s was made from other weights or by another version and is made again.", FILE)
+        return None
+    try:
+        return {name: tensor.numpy() for name, tensor in load_state(root / FILE).items()}
+    except NotReady as fault:
+        if not mark:
+            raise
+        log.warning("%s It is made again.", fault.en)
+        return None
