@@ -36,6 +36,7 @@
           aria-label="${esc(t(tags.length ? "tok.label" : "text.example"))}">` +
       tags.map(([v, k]) => chip("token", v, v, t("tok." + k))).join("") +
       [1, 2, 3].map(n => chip("example", "ex." + n, t("ex." + n), t("ex.n", { n }))).join("") +
+      chip("words", "", t("pr.chip.t"), t("pr.chip")) +
       `<button type="button" class="kk-chip kk-flat" data-do="cleartext">${esc(t("text.clear"))}</button></div>
       <span class="kk-count kk-num"></span></div><div class="kk kk-warns kk-lint" role="status"></div>
       <div class="kk kk-notes" role="status"></div>`;

@@ -36,6 +36,8 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
             part("title_priv", {"t": "set.priv", "s": "set.priv.note"})
             keep = _choice("set.priv.keep", "kk-set-keep", days, days[-2][1] if len(days) > 1 else "0")
             label = _check("set.label.file", "kk-set-label", True)
+        with gr.Column(elem_classes="kk-card"):
+            part("words", elem_id="kk-words")
     lang.input(None, inputs=[lang], js="(v) => { KK.setLang(v); }", api_visibility="private")
     theme.input(None, inputs=[theme], js="(v) => { KK.setTheme(v); }", api_visibility="private")
     for box, what in ((autoplay, "autoplay"), (motion, "motion"), (keys, "keys")):
