@@ -1,142 +1,169 @@
-"""Everything one request remembers, and the loop that turns text ids into chunks: language model, flow, vocoder, a hop at a time."""
+"""Everything one request remembers, and the iterator its reader holds. The two stages work on it; nothing of it is kept elsewhere.
+
+Ids run ahead of the sound by one hop, finished sound ahead of the reader by one chunk: whoever reads slowly slows only itself.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
 import numpy as np
 import torch
 
-from ...errors import Cancelled
+from ...errors import Cancelled, KaikouError
 from ...types import Chunk, SpeechRequest
+from .board import Board, named
 from .flow import FlowState
-from .lm import generate
-from .model import CosyVoice2
-from .prompt import check_fit
-from .sampler import Sampler
-from .text_stream import TextStream
-from .tokenizer import instruction
+from .pace import Hops, Profile
+from .sources import Source
 from .vocoder import VocoderState
 from .voices import LiveVoice
 
-MIN_FIRST_IDS = 10  # a first hop shorter than 0.4 s would be heard out before the second is made
-MAX_HOP_BLOCKS = 4  # hops grow 1, 2, 4 blocks of 25 ids, as published
 SILENCE_S = 0.1  # what a segment gives for which the model found nothing to say
 
 
+class Segment:
+    """ids in at one end, sound out at the other. All but `source` is the sound stage's."""
+
+    def __init__(self, index: int, source: Source):
+        self.index, self.source = index, source
+        self.flow: FlowState | None = None
+        self.vocoder: VocoderState | None = None
+        self.hop = self.done = 0  # hops finished; ids that went through the flow
+        self.mels: list[torch.Tensor] = []  # of the hop under way
+        self.has_sounded = False
+
+
 class Utterance:
-    """One request. `chunks()` is its iterator; `cancelled` may be set from any thread and is looked at between two ids."""
+    """One request. `chunks()` is its iterator, for one thread; `cancel` may be called from any, `end` with the lock held."""
 
-    def __init__(self, model: CosyVoice2, voice: LiveVoice, request: SpeechRequest):
-        self._model, self._voice, self._request = model, voice, request
-        self.cancelled = threading.Event()
-        self._number = self._start = 0
-        self._spent: dict[str, float] = {}
+    def __init__(self, board: Board, voice: LiveVoice, request: SpeechRequest, sources: Sequence[Source], hops: Hops, profile: Profile, rate: int):
+        self.board, self.voice, self.request, self.hops, self.rate = board, voice, request, hops, rate
+        self._profile = profile
+        self.segments = [Segment(index, source) for index, source in enumerate(sources)]
+        self.sounding = 0  # index of the segment whose sound is made
+        self.born_s, self.dry_s = time.monotonic(), 0.0  # dry: when its listener has heard everything taken so far
+        self.has_ended = False
+        self.error: KaikouError | None = None
         self.computed_frames = self.emitted_frames = 0
+        self._ready = threading.Condition(board.lock)
+        self._made: Chunk | None = None
+        self._number = self._start = 0
+        self._noted: dict[str, float] = {}
+        self._cost: dict[str, float] = {}
 
+    # ---- the reader's side ------------------------------------------------------------------------------------
     def chunks(self) -> Iterator[Chunk]:
-        segments = self._request.segments or (self._request.text,)
-        for index, segment in enumerate(segments):
-            yield from self._speak(self._ids(segment, index), index, index == len(segments) - 1)
-
-    def convert(self, speech_ids: list[int]) -> Iterator[Chunk]:
-        """Voice conversion: the ids of a source clip in place of the language model's."""
-        yield from self._speak(lambda: iter(speech_ids), 0, True)
-
-    def arriving(self, pieces: Iterable[str]) -> Iterator[Chunk]:
-        """Text that comes piece by piece: speech begins while it still comes, 15 ids for every 5 (specification, 5.5)."""
-        model, request = self._model, self._request
-        prompt_text, prompt_speech = self._prompt()
-        sampler = Sampler(request.seed, model.spec.rule, never=(model.lm.dims.reserved,))
-        stream = TextStream(model.lm, model.lm.new_cache(), prompt_text, prompt_speech, sampler)
-        text_ids = (i for piece in pieces for i in model.tokenizer.arriving(piece))
-        yield from self._speak(lambda: stream.speak(text_ids), 0, True)
-
-    def _prompt(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Prompt text and prompt speech of the language model: they depend on the mode (specification, section 4)."""
-        model, voice, request = self._model, self._voice, self._request
-        if request.mode == "instruct" and request.instruction.strip():
-            return tuple(model.tokenizer.encode(instruction(request.instruction))), ()
-        if request.mode == "zero_shot" and voice.prompt.speech_ids:
-            text = tuple(model.tokenizer.typed(request.transcript)) or voice.prompt.text_ids
-            if text:
-                check_fit(len(text), len(voice.prompt.speech_ids), len(voice.prompt.speech_ids) / model.spec.ids_per_s)
-                return text, voice.prompt.speech_ids
-        return (), ()
-
-    def _ids(self, segment: str, index: int) -> Callable[[], Iterator[int]]:
-        model, voice, request = self._model, self._voice, self._request
-        text_ids = model.tokenizer.typed(segment)
-        prompt_text, prompt_speech = self._prompt()
-        sampler = Sampler((request.seed + index) % 2**63, model.spec.rule, never=(model.lm.dims.reserved, model.lm.dims.fill))
-
-        def ids() -> Iterator[int]:
-            cache = voice.prefix(prompt_text).fork(len(text_ids) + 1 + len(prompt_speech))
-            return generate(model.lm, cache, text_ids, prompt_speech, sampler)
-        return ids
-
-    def _speak(self, source: Callable[[], Iterator[int]], segment: int, is_last: bool) -> Iterator[Chunk]:
-        flow, vocoder = self._voice.flow.begin(), VocoderState(self._model.vocoder, (self._request.seed + segment) % 2**63)
-        ids, known, blocks, is_over, has_sound = source(), [], 1, False, False
+        """Each `next` takes the next finished chunk, or waits for it. Closing frees everything."""
+        self.board.enter(self)
         try:
-            while not is_over:
-                want = self._want(flow, len(known), blocks)
-                blocks = min(MAX_HOP_BLOCKS, 2 * blocks) if known else blocks
-                is_over = not self._gather(ids, known, want)
-                if is_over and not known:
-                    break
-                mel = self._timed("flow", flow.step, known, is_over)
-                wave = self._timed("vocoder", vocoder.push, mel, is_over)
-                if len(wave):
-                    has_sound = True
-                    yield self._chunk(wave.numpy(), segment, is_last and is_over)
+            for segment in self.segments:
+                segment.source.start(self.fail)
+            while True:
+                chunk = self._take()
+                yield chunk
+                if chunk.last:
+                    return
         finally:
-            self.computed_frames += flow.computed_frames
-            self.emitted_frames += flow.emitted_frames
-            flow.close()
-        if not has_sound:
-            yield self._chunk(np.zeros(int(SILENCE_S * self._model.spec.sample_rate), np.float32), segment, is_last)
+            with self.board.lock:
+                self.end(None)
 
-    def _want(self, flow: FlowState, known: int, blocks: int) -> int:
-        grid = self._model.flow.dims.chunk_size
-        want = flow.wanted_ids + (blocks - 1) * grid
-        return want + grid if not known and want < MIN_FIRST_IDS + 3 else want
+    def _take(self) -> Chunk:
+        with self.board.lock:
+            self._ready.wait_for(lambda: self._made is not None or self.error is not None)
+            if self.error is not None:
+                error, self.error = self.error, None  # an error that knows its request by its traceback would keep it alive
+                raise error
+            chunk, self._made = self._made, None
+            self.dry_s = max(self.dry_s, time.monotonic()) + len(chunk.samples) / self.rate
+            self.board.wake()
+            return chunk
 
-    def _gather(self, ids: Iterator[int], known: list[int], want: int) -> bool:
-        """Ids until there are `want`. False when the source has no more."""
-        began = time.perf_counter()
-        try:
-            while len(known) < want:
-                if self.cancelled.is_set():
-                    raise Cancelled()
-                nxt = next(ids, None)
-                if nxt is None:
-                    return False
-                if not known:
-                    self._note("prefill", time.perf_counter() - began)
-                    began = time.perf_counter()
-                known.append(nxt)
-            return True
-        finally:
-            self._note("tokens", time.perf_counter() - began)
+    def cancel(self) -> None:
+        self.fail(Cancelled())
 
-    def _timed(self, stage: str, work: Callable[..., torch.Tensor], *given) -> torch.Tensor:
-        if self.cancelled.is_set():
-            raise Cancelled()
-        began = time.perf_counter()
-        made = work(*given)
-        self._note(stage, time.perf_counter() - began)
-        return made
+    def fail(self, error: Exception) -> None:
+        with self.board.lock:
+            self.end(named(error))
 
-    def _note(self, stage: str, seconds: float) -> None:
-        self._spent[stage] = self._spent.get(stage, 0.0) + seconds
+    def end(self, error: KaikouError | None) -> None:
+        """Idempotent; the lock is held. The reader, if there is one, hears of `error`. A stage at work on it drops what it made."""
+        if self.has_ended:
+            return
+        self.has_ended, self.error = True, error
+        if self in self.board.speaking:
+            self.board.speaking.remove(self)
+        for segment in self.segments:
+            segment.source.free()
+        self.segments, self._made = [], None
+        self._ready.notify_all()
+        self.board.wake()
 
-    def _chunk(self, samples: np.ndarray, segment: int, is_last: bool) -> Chunk:
-        spent, self._spent = MappingProxyType(self._spent), {}
-        made = Chunk(self._number, np.ascontiguousarray(samples, np.float32), self._start, segment, is_last, spent)
-        self._number += 1
-        self._start += len(samples)
-        return made
+    # ---- what the stages ask, with the lock held ----------------------------------------------------------------
+    @property
+    def is_first(self) -> bool:
+        """Its first sound is still to be made."""
+        return not self._number
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Its reader has taken all there is."""
+        return self._made is None
+
+    def due_s(self) -> float:
+        """When the next chunk is wanted: the first soon after birth, the others when the listener runs dry."""
+        return self.born_s + self._profile.first_due_s if self.is_first else self.dry_s
+
+    def rank(self) -> tuple[int, float, float]:
+        return self.request.priority, self.due_s(), self.born_s
+
+    def writing(self) -> tuple[Segment | None, bool]:
+        """The segment whose ids are wanted, and whether there is room for one more. They end one hop behind what the hop under way
+        needs; the next segment's may come as soon as this one's are all there, as many as its first hop needs."""
+        for ahead, segment in enumerate(self.segments[self.sounding : self.sounding + 2]):
+            if not segment.source.is_over:
+                limit = self.hops.needed(segment.hop if ahead else segment.hop + 1)
+                return segment, len(segment.source.ids) < limit
+        return None, False
+
+    def wants_sound(self) -> bool:
+        """There is a piece of work for the sound stage."""
+        if self.has_ended or not self.is_waited_for or self.sounding == len(self.segments):
+            return False
+        segment = self.segments[self.sounding]
+        return not self.voice.is_ready or segment.source.is_over or len(segment.source.ids) >= self.needed(segment)
+
+    def needed(self, segment: Segment) -> int:
+        """Ids that must be known for the segment's next piece."""
+        return self.hops.piece_end(segment.hop, segment.done) + self.hops.needed(0) - self.hops.end(0)
+
+    def note(self, stage: str, seconds: float) -> None:
+        """Time spent on ids that no sound was made of yet."""
+        self._noted[stage] = self._noted.get(stage, 0.0) + seconds
+
+    def begin_hop(self) -> None:
+        """What was noted so far belongs to the chunk that is made now."""
+        for stage, seconds in self._noted.items():
+            self.hop_cost(stage, seconds)
+        self._noted = {}
+
+    def hop_cost(self, stage: str, seconds: float) -> None:
+        self._cost[stage] = self._cost.get(stage, 0.0) + seconds
+
+    def put(self, wave: np.ndarray, segment: Segment, is_over: bool) -> None:
+        """A hop's sound is made, and with `is_over` the segment's."""
+        is_last = is_over and segment.index == len(self.segments) - 1
+        if not len(wave) and is_over and (is_last or not segment.has_sounded):
+            wave = np.zeros(int(SILENCE_S * self.rate), np.float32)
+        if is_over:
+            self.sounding += 1
+            segment.flow = segment.vocoder = None
+        if len(wave):
+            segment.has_sounded = True
+            cost, self._cost = MappingProxyType(self._cost), {}
+            self._made = Chunk(self._number, np.ascontiguousarray(wave, np.float32), self._start, segment.index, is_last, cost)
+            self._number, self._start = self._number + 1, self._start + len(wave)
+            self._ready.notify_all()

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .kv_cache import KvCache
-from .lm import MAX_IDS_PER_TEXT_ID, SOS, TASK, Sample, SpeechLm
+from .lm import MAX_IDS_PER_TEXT_ID, SOS, TASK, Sample
+from .lm_seam import LanguageModel, Past
 
 
 class TextStream:
@@ -18,7 +18,7 @@ class TextStream:
     and never yielded. `forward_lengths` counts the positions of every model call, in order.
     """
 
-    def __init__(self, lm: SpeechLm, cache: KvCache, prompt_text: Sequence[int], prompt_speech: Sequence[int], sample: Sample):
+    def __init__(self, lm: LanguageModel, cache: Past, prompt_text: Sequence[int], prompt_speech: Sequence[int], sample: Sample):
         """cache: empty (the start mark is fed here, since prompt text and prompt speech interleave)."""
         self._lm, self._cache, self._sample = lm, cache, sample
         self._pending_text: list[Tensor] = [lm.text([i]) for i in prompt_text]
@@ -30,8 +30,12 @@ class TextStream:
         self.out: list[int] = []
         self.forward_lengths: list[int] = []
 
-    def speak(self, text: Iterable[int]) -> Iterator[int]:
+    def speak(self, text: Iterable[int | None]) -> Iterator[int | None]:
+        """None in `text` says that nothing has arrived just now; it is passed on, and the caller comes back when something has."""
         for text_id in text:
+            if text_id is None:
+                yield None
+                continue
             self._text_ids += 1
             self._pending_text.append(self._lm.text([text_id]))
             self._interleave_prompt()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-import torch
-
 from ...types import Prompt
-from .flow import VoiceState
-from .kv_cache import KvCache
+from .flow import Blocks, VoiceState
+from .flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
+from .lm_seam import Past
 from .model import CosyVoice2
 from .prompt import VoicePrompt
 
@@ -17,12 +16,36 @@ MAX_PREFIXES = 8
 
 
 class LiveVoice:
-    def __init__(self, model: CosyVoice2, prompt: VoicePrompt):
-        self._model, self.prompt = model, prompt
-        self.flow = VoiceState.of(model.flow, torch.tensor(prompt.speech_ids, dtype=torch.long), prompt.mel, prompt.vector, store=model.place.store)
-        self._prefixes: OrderedDict[tuple[int, ...], KvCache] = OrderedDict()
+    """Made at once, and computed when it is first wanted: the flow's part by the sound stage (`grow`), prefixes by the token stage."""
 
-    def prefix(self, prompt_text: tuple[int, ...]) -> KvCache:
+    def __init__(self, model: CosyVoice2, prompt: VoicePrompt, first_hop: int | None = None):
+        """first_hop: ids of a request's first hop, the model's block when None."""
+        self._model, self.prompt = model, prompt
+        self._first_hop = first_hop or model.flow.dims.chunk_size
+        self.flow: VoiceState | None = None
+        self._prefixes: OrderedDict[tuple[int, ...], Past] = OrderedDict()
+
+    def grow(self) -> None:
+        """The next piece of the prompt. Its last 3 ids are heard as what follows it: then it ends on a block, and a request's first hop
+        computes frames of its own only."""
+        if self.flow is None:
+            self.flow = self._begun()
+        if not self.flow.is_ready:
+            self.flow.grow()
+
+    def _begun(self) -> VoiceState:
+        prompt, flow = self.prompt, self._model.flow
+        n = min(len(prompt.speech_ids), prompt.mel.shape[1] // FRAMES_PER_ID)
+        base = max(0, n - LOOKAHEAD_IDS)
+        blocks = Blocks.behind(base, self._first_hop, flow.dims.chunk_size)
+        return VoiceState.begun(flow, prompt.speech_ids[:base], prompt.mel[:, : FRAMES_PER_ID * base], prompt.vector, blocks,
+                                store=self._model.place.store, ahead=prompt.speech_ids[base:n] if base else ())
+
+    @property
+    def is_ready(self) -> bool:
+        return self.flow is not None and self.flow.is_ready
+
+    def prefix(self, prompt_text: tuple[int, ...]) -> Past:
         """The language model behind [start] ++ prompt text. Fork it."""
         if prompt_text not in self._prefixes:
             self._prefixes[prompt_text] = self._model.lm.prefix(prompt_text)
@@ -33,31 +56,33 @@ class LiveVoice:
 
     @property
     def bytes(self) -> int:
-        return self.flow.bytes + sum(p.nbytes for p in self._prefixes.values())
+        return (self.flow.bytes if self.flow is not None else 0) + sum(p.nbytes for p in list(self._prefixes.values()))
 
 
 class LiveVoices:
-    """Used from the engine's lane only; the lock guards the counts others read."""
+    """Thread-safe. A voice that is let go lives on in the requests that hold it."""
 
-    def __init__(self, model: CosyVoice2, max_bytes: int):
-        self._model, self._max_bytes = model, max_bytes
+    def __init__(self, model: CosyVoice2, max_bytes: int, first_hop: int | None = None):
+        self._model, self._max_bytes, self._first_hop = model, max_bytes, first_hop
         self._lock = threading.Lock()
         self._live: OrderedDict[str, LiveVoice] = OrderedDict()
         self.made = 0
 
     def get(self, prompt: Prompt) -> LiveVoice:
-        """Raises EngineFault when the prompt's bytes are no voice."""
+        """Quick. Raises EngineFault when the prompt's bytes are no voice."""
         with self._lock:
-            if prompt.fingerprint in self._live:
-                self._live.move_to_end(prompt.fingerprint)
-                return self._live[prompt.fingerprint]
-        voice = LiveVoice(self._model, VoicePrompt.unpack(prompt.data))
+            if prompt.fingerprint not in self._live:
+                self._live[prompt.fingerprint] = LiveVoice(self._model, VoicePrompt.unpack(prompt.data), self._first_hop)
+                self.made += 1
+            self._live.move_to_end(prompt.fingerprint)
+            return self._live[prompt.fingerprint]
+
+    def grow(self, voice: LiveVoice) -> None:
+        """For the sound stage: a piece of one voice, and others go when it takes more than there is."""
+        voice.grow()
         with self._lock:
-            self.made += 1
-            self._live[prompt.fingerprint] = voice
             while len(self._live) > 1 and sum(v.bytes for v in self._live.values()) > self._max_bytes:
                 self._live.popitem(last=False)
-        return voice
 
     def clear(self) -> None:
         with self._lock:

@@ -1,0 +1,73 @@
+"""Who is speaking now: what readers and the two stages share, under one lock. Computes nothing and never blocks for long."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...errors import EngineFault, KaikouError
+from .voices import LiveVoice
+
+if TYPE_CHECKING:
+    from .stream import Utterance
+
+log = logging.getLogger(__name__)
+PREPARED_WITHIN_S = 5.0  # a voice that nobody waits for yet
+
+
+def named(error: Exception) -> KaikouError:
+    """What the reader is told of it."""
+    if isinstance(error, KaikouError):
+        return error
+    if isinstance(error, torch.OutOfMemoryError):
+        return EngineFault("The device ran out of memory on this request. Try a shorter text.", "设备内存不足，这一条没有完成，请缩短文本。", code="out_of_memory")
+    log.error("a request failed", exc_info=error)
+    return EngineFault()
+
+
+class Order:
+    """A voice to be made before its first request. `due_s` on the clock of the utterances."""
+
+    def __init__(self, voice: LiveVoice, due_s: float):
+        self.voice, self.due_s, self.done = voice, due_s, threading.Event()
+        self.error: KaikouError | None = None
+
+
+class Board:
+    """ids_wanted, sound_wanted: where the two stages sleep. Whoever changes what they look at notifies them."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.ids_wanted = threading.Condition(self.lock)
+        self.sound_wanted = threading.Condition(self.lock)
+        self.speaking: list[Utterance] = []
+        self.orders: list[Order] = []
+        self.fault: KaikouError | None = None  # why nobody speaks any more
+
+    def enter(self, who: Utterance) -> None:
+        with self.lock:
+            if self.fault is not None:
+                raise self.fault
+            self.speaking.append(who)
+            self.wake()
+
+    def wake(self) -> None:
+        """The lock is held."""
+        self.ids_wanted.notify_all()
+        self.sound_wanted.notify_all()
+
+    def stop(self, fault: KaikouError) -> None:
+        """Everybody's request ends with `fault`, and so does every later one. Idempotent: the first reason stays."""
+        with self.lock:
+            if self.fault is None:
+                self.fault = fault
+            for order in self.orders:
+                order.error = self.fault
+                order.done.set()
+            self.orders.clear()
+            for who in list(self.speaking):
+                who.end(self.fault)
+            self.wake()

@@ -1,0 +1,142 @@
+"""Where the speech ids of one segment come from: drawn from the language model, drawn while the text still arrives, or given.
+
+A source belongs to the token stage; only the reading of an arriving text runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from torch import Tensor
+
+from .board import Board
+from .lm import Drawing
+from .lm_seam import LanguageModel, Past
+from .text_stream import TextStream
+
+MAX_PENDING = 16  # text ids read ahead of the language model
+END = object()
+
+
+class Source:
+    """ids: what there is so far, appended to by the token stage only. is_row: its next step is a row of `step_many`."""
+
+    ids: list[int]
+    is_over = False
+    is_joining = False  # its opening has not been read yet: `go_on` does that
+    is_row = False
+
+    @property
+    def can_step(self) -> bool:
+        return not self.is_over
+
+    def go_on(self) -> None:
+        """One call of the language model, and what it gives."""
+
+    def start(self, fail: Callable[[Exception], None]) -> None:
+        """Its request has begun. fail: how it ends when something goes wrong that no stage sees."""
+
+    def free(self) -> None:
+        """Nothing more is wanted of it. The lock is held."""
+        self.is_over = True
+
+
+class Given(Source):
+    """The ids of a source clip (voice conversion): there at once."""
+
+    def __init__(self, ids: Sequence[int]):
+        self.ids, self.is_over = list(ids), True
+
+
+class Drawn(Source):
+    """A row of the batch, once its opening is read. prefix: called then, for the past behind the prompt text."""
+
+    is_joining = is_row = True
+
+    def __init__(self, lm: LanguageModel, prefix: Callable[[], Past], text: Sequence[int], prompt_speech: Sequence[int], drawing: Drawing):
+        self._lm, self._prefix, self._text, self._prompt_speech, self._drawing = lm, prefix, text, prompt_speech, drawing
+        self.ids, self.is_over = drawing.ids, drawing.is_over
+        self.past: Past | None = None
+
+    def go_on(self) -> None:
+        """The opening, or one step alone."""
+        past = self.past
+        if self.is_joining:
+            opening = self._lm.opening(self._text, self._prompt_speech)
+            past = self._prefix().fork(opening.shape[1] + self._drawing.most)
+            scores = self._lm.step(opening, past)
+            self.past, self.is_joining = past, False
+        else:
+            scores = self._lm.step_many([self.ids[-1]], [past])
+        self.draw(scores[0])
+
+    def draw(self, scores: Tensor) -> None:
+        """scores: (S + 3,) behind the last id."""
+        if not self.is_over:
+            self._drawing.draw(scores)
+        if self._drawing.is_over:
+            self.free()
+
+    def free(self) -> None:
+        self.is_over, self.past = True, None
+
+
+class Arriving(Source):
+    """Text that comes piece by piece. Its calls have lengths of their own, so it steps alone, and it never waits for its text."""
+
+    def __init__(self, stream: Callable[[], TextStream], text: Iterable[int], board: Board):
+        """stream: called once, in the token stage. text: its ids; may block, and is read in a thread of its own."""
+        self.ids: list[int] = []
+        self._text, self._board, self._room = text, board, threading.Condition(board.lock)
+        self._pending: deque[int] = deque()
+        self._has_all = self._is_starved = False
+        self._speech = (chosen for make in [stream] for chosen in make().speak(self._arrived()))
+
+    def start(self, fail: Callable[[Exception], None]) -> None:
+        def feed() -> None:
+            try:
+                self._feed()
+            except Exception as error:  # of whoever writes the text
+                fail(error)
+        threading.Thread(target=feed, name="cosyvoice-text", daemon=True).start()
+
+    def _feed(self) -> None:
+        """As the language model takes it, until it ends or nothing more is wanted."""
+        for text_id in self._text:
+            with self._board.lock:
+                self._room.wait_for(lambda: len(self._pending) < MAX_PENDING or self.is_over)
+                if self.is_over:
+                    return
+                self._pending.append(text_id)
+                self._board.ids_wanted.notify()
+        with self._board.lock:
+            self._has_all = True
+            self._board.ids_wanted.notify()
+
+    def _arrived(self) -> Iterator[int | None]:
+        """None while the rest is still to come."""
+        while True:
+            with self._board.lock:
+                text_id, is_end = (self._pending.popleft() if self._pending else None), self._has_all
+                self._is_starved = text_id is None and not is_end
+                self._room.notify()
+            if text_id is None and is_end:
+                return
+            yield text_id
+
+    @property
+    def can_step(self) -> bool:
+        return not self.is_over and (not self._is_starved or bool(self._pending) or self._has_all)
+
+    def go_on(self) -> None:
+        chosen = next(self._speech, END)
+        if chosen is END:
+            self.is_over = True
+        elif chosen is not None:
+            self.ids.append(chosen)
+
+    def free(self) -> None:
+        self.is_over = True
+        self._room.notify_all()
