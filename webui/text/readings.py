@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from .tags import EVENTS, TAG
 MAX_TERM, MAX_READING = 64, 160  # characters
 MAX_SAID = 8192  # a text with its readings put in: a short text must not become a book
 _CLUSTERS = "\u200c\u200d"  # joiners that some scripts and emoji are written with
+_INITIAL = re.compile(r"(?<![A-Za-z])[A-Z]$")
+_STOP = re.compile(r"\.(?=\s+[^\sa-z])")
 _FOLDED = {"\u2019": "'", "\u02bc": "'", "\t": " ", "\xa0": " ", "\u3000": " "}
 
 
@@ -185,10 +188,13 @@ def _put_in(text: str, table: _Table) -> str:
         blank_before = " " * (i > 0 and _in_word(text[i - 1]) and _in_word(reading[0]))
         blank_after = " " * (end < len(text) and _in_word(text[end]) and _in_word(reading[-1]))
         out += [text[at:i], blank_before, reading, blank_after]
-        size += i - at + len(reading) + 2
+        size += i - at + len(reading) + 3
         if size > 2 * MAX_SAID:
             raise too_long()
         i = at = end
+        if _INITIAL.search(reading) and not _INITIAL.search(text[:end][-2:]) and _STOP.match(text, end):
+            out.append(".\n")  # G P U. Then: no initial of a name, the sentence ends here as it did behind GPU
+            i = at = end + 1
     return "".join([*out, text[at:]])
 
 
