@@ -1,0 +1,1 @@
+"""The parts of measure_likeness.py: a recogniser of words."""
