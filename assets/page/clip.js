@@ -91,13 +91,6 @@
     root.innerHTML =
       `<p class="kk kk-inline kk-micline"${why ? ' data-tone="warn" role="status"' : ""}>${KK.esc(t(why || "ref.read"))}</p>`;
   };
-  /* The first AudioContext of a browser starts its audio service and blocks for 40-130 ms, inside the first press. Asking for the
-     devices starts that service too, and without anyone waiting. */
-  document.addEventListener("kk:ready", () => {
-    const later = window.requestIdleCallback || (f => setTimeout(f, 200));
-    later(() => navigator.mediaDevices?.enumerateDevices?.().catch(() => {}));
-  });
-
   const mics = () => ["mic", "mic_src"].forEach(KK.draw);
   const MAX_S = 30;
   let limit = 0; // a recording ends by itself

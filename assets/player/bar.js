@@ -43,10 +43,15 @@
   const second = () => (P.state === "failed" ? P.canBuiltin() && "bar.builtin" : P.waiting ? "bar.playnow" : ["slow", "playing", "stalled"].includes(P.state) && P.meter.rtf > 1 && !P.whole && "bar.waitmode") || "";
 
   // ---- wave and clock: each frame while it sounds, four times a second where motion is unwelcome --------------------
-  let drawnAt = 0;
   const FRAME_MS = 45;                                   // twenty pictures a second: the head moves a pixel or two in that time, and eight tabs share the processor
-  function tick() { drawNow(); if (!frame && P.sounding && !calm()) frame = requestAnimationFrame(next); }
-  function next(now) { frame = 0; if (!P.sounding || !root()?.isConnected) return; if (now - drawnAt >= FRAME_MS) { drawnAt = now; drawNow(); } frame = requestAnimationFrame(next); }
+  let drawnAt = 0, pause = 0;
+  /* However often the player speaks up, one picture per FRAME_MS. */
+  function tick() {
+    if (frame || pause) return;
+    const wait = drawnAt + FRAME_MS - performance.now();
+    if (wait > 1) pause = setTimeout(() => { pause = 0; frame = requestAnimationFrame(next); }, wait); else frame = requestAnimationFrame(next);
+  }
+  function next() { frame = 0; if (!root()?.isConnected) return; drawnAt = performance.now(); drawNow(); if (P.sounding && !calm()) tick(); }
   /* The scale is the predicted length. It moves only when that was wrong: towards the truth, a tenth at a time. */
   function ease() {
     const want = Math.max(P.target, got()), now = performance.now();

@@ -195,7 +195,10 @@
   document.addEventListener("kk:lang", () => worker.postMessage({ op: "locale", locale: KK.lang }));
   worker.postMessage({ op: "open", root: root(), locale: KK.lang, age_ms: performance.now(), mobile: matchMedia("(pointer: coarse)").matches, hidden: document.hidden,
                        via: new URLSearchParams(location.search).get("transport") === "fetch" ? "fetch" : "ws" });
-  fetch(base + "ring.js").catch(() => {});               // into the cache, so that the first gesture does not wait for it
+  /* The first context of a browser starts its audio service and blocks for 40-130 ms. Asking for the devices starts that service too, and
+     without anyone waiting; then the context is made, and the first gesture only resumes it. */
+  const wake = async () => { await navigator.mediaDevices?.enumerateDevices?.().catch(() => {}); out.ahead(); };
+  (window.requestIdleCallback || (f => setTimeout(f, 200)))(wake);
 
   /* ---- the browser's audio context ---------------------------------------------------------------------------
      Made and resumed inside a gesture, watched, rebuilt. Joins the ring to the worker and steps aside. Blind to streams. */
@@ -208,13 +211,14 @@
     O.blocked = () => !O.ctx || O.stuck || ["suspended", "closed"].includes(O.ctx.state);   // interrupted (a phone call) passes by itself
     O.post = m => O.node?.port.postMessage(m);
 
-    /* Must run synchronously inside a gesture: a context made earlier stays suspended, and its pending resume does not complete by itself. */
-    function build() {
+    /* A context may be made ahead, suspended, with the ring already loaded; what must run synchronously inside a gesture is its first
+       resume(): one that is asked for earlier does not complete by itself. */
+    function build(inGesture = true) {
       close(); asked = O.rate;
       try { O.ctx = new AudioContext({ sampleRate: O.rate, latencyHint: "interactive" }); }
       catch { O.ctx = new AudioContext({ latencyHint: "interactive" }); }                // the worker resamples
       const ctx = O.ctx;
-      ctx.resume();
+      if (inGesture) ctx.resume();
       if (navigator.audioSession) navigator.audioSession.type = "playback";
       ctx.onstatechange = () => { if (ctx === O.ctx && ctx.state !== "interrupted") onState(); };
       ctx.audioWorklet.addModule(base + "ring.js").then(() => {
@@ -228,6 +232,7 @@
       }, e => { console.error("kk-ring", e.message); O.stuck = true; onState(); });
       onState();
     }
+    O.ahead = () => { if (!O.ctx) build(false); };
     function close() { const old = O.ctx; O.ctx = O.node = null; O.stuck = false; lastTime = -1; if (old && old.state !== "closed") old.close(); }
 
     function gesture(e) {

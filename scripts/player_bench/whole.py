@@ -12,9 +12,8 @@ from tests.browser.harness import RATE, wav_samples
 
 @row("S1", "autoplay restricted, no gesture")
 def s1(k: Bench):
-    p = k.plain()
-    cdp = p.page.context.new_cdp_session(p.page)
-    raw = lambda code: cdp.send("Runtime.evaluate", {"expression": code, "userGesture": False, "returnByValue": True})["result"].get("value")  # noqa: E731
+    p = k.plain(is_touched=False)
+    raw = p.raw
     raw(f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent: true, seed: 1, instructions: 'seconds=2'}})")
     end = time.monotonic() + 10
     while raw("KK.player.state") != "locked" and time.monotonic() < end:

@@ -106,9 +106,10 @@ def page_html(root: str, version: str, lang: str = "en") -> str:
 
 
 class Player:
-    """One page. `url`: the studio, or a proxy before it (with its sub-path)."""
+    """One page. `url`: the studio, or a proxy before it (with its sub-path). is_touched False: nothing that counts as a gesture is done to it,
+    and an evaluated expression is one."""
 
-    def __init__(self, context, url: str, query: str = "", voice: str | None = None, lang: str = "en"):
+    def __init__(self, context, url: str, query: str = "", voice: str | None = None, lang: str = "en", is_touched: bool = True):
         self.page, self.url = context.new_page(), url
         self.errors: list[str] = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
@@ -116,7 +117,16 @@ class Player:
         self.voice = voice or make_voice(context, url)
         self.page.route("**/player-test*", lambda r: r.fulfill(body=page_html(url, version, lang), content_type="text/html"))
         self.page.goto(f"{url}/player-test{query}")
-        self.page.wait_for_function("KK.player.linked")
+        self._debugger = context.new_cdp_session(self.page)
+        if is_touched:
+            self.page.wait_for_function("KK.player.linked")
+        else:
+            while not self.raw("!!(window.KK && KK.player && KK.player.linked)"):
+                self.page.wait_for_timeout(20)
+
+    def raw(self, expression: str):
+        """What `expression` is, asked for without a gesture."""
+        return self._debugger.send("Runtime.evaluate", {"expression": expression, "userGesture": False, "returnByValue": True})["result"].get("value")
 
     def js(self, expression: str, arg=None):
         return self.page.evaluate(expression, arg)

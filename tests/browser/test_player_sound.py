@@ -207,12 +207,9 @@ def test_another_rate_is_resampled(chrome, studio):
 def test_no_gesture_no_loss(chrome, studio):
     """S1: asked for through the raw debugger, which is no gesture; one tap and all of it sounds."""
     context = chrome.new_context()
-    p = Player(context, studio.url)
-    cdp = context.new_cdp_session(p.page)
-
-    def raw(code: str):
-        return cdp.send("Runtime.evaluate", {"expression": code, "userGesture": False, "returnByValue": True})["result"].get("value")
-
+    p = Player(context, studio.url, is_touched=False)
+    raw = p.raw
+    assert raw("navigator.userActivation.hasBeenActive") is False
     raw(f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent: true, seed: 1, instructions: 'seconds=1'}})")
     for _ in range(200):
         if raw("KK.player.state") == "locked":
