@@ -111,6 +111,7 @@ def _main(argv: list[str]) -> int:
         at = argv.index("--fake-start")
         fake = FakeEngine(start_s=float(argv[at + 1]), lanes=int(argv[at + 3]))
         del argv[at:at + 4]
+    program.log_to_stderr()
     settings = load(argv)
     listener = program.listen(settings)
     app, studio = root.build(settings, *([lambda: fake] if fake else []))

@@ -15,9 +15,7 @@ SAY_OPEN = "Kaikou 开口: {url}"
 
 
 def main(argv: list[str] | None = None) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "httpcore", "asyncio"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    log_to_stderr()
     try:
         settings = load(sys.argv[1:] if argv is None else argv)
         listener = listen(settings)
@@ -25,6 +23,12 @@ def main(argv: list[str] | None = None) -> int:
     except KaikouError as error:
         print(f"{error.en}\n{error.zh}", file=sys.stderr)
         return 2
+
+
+def log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpcore", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def listen(settings: Settings) -> socket.socket:
