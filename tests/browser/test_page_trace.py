@@ -30,7 +30,7 @@ def wait_rows(p: StudioPage) -> dict[str, list[str]]:
     return p.js(ROWS)
 
 
-@pytest.mark.parametrize(("lang", "text", "encode", "total"), [("zh", "文本", "编码", "合计"), ("en", "Text", "Encoding", "Sum")])
+@pytest.mark.parametrize(("lang", "text", "encode", "total"), [("zh", "文本", "编码", "首音送出"), ("en", "Text", "Encoding", "First sound sent")])
 def test_with_a_mouse(chrome, studio, lang, text, encode, total):
     with StudioPage(chrome, studio.url, lang) as p:
         assert p.page.get_attribute(".kk-meter > div", "title"), "a figure keeps its title"
