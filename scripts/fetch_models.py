@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from webui.errors import KaikouError
+from webui.errors import KaikouError, NotReady
 from webui.store.models import SOURCES, ModelFetcher, Progress, read_manifest
 
 MANIFEST = Path(__file__).resolve().parent.parent / "pretrained_models" / "MANIFEST.json"
@@ -91,6 +91,9 @@ def main() -> int:
             print("\nStopped. What has come stays: run this again to go on.", file=sys.stderr)
             return 130
         print(f"\n{fault.en}\n{fault.zh}", file=sys.stderr)
+        if isinstance(fault, NotReady):
+            others = " or ".join(f"--source {name}" for name in SOURCES if name != args.source)
+            print(f"This was {args.source}; no other source is asked unless you say so: {others}. What has come stays.", file=sys.stderr)
         return 1
 
 

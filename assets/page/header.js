@@ -48,6 +48,13 @@
     return ms == null ? t("eng.d.rtf", { rtf }) : t("eng.d.ready", { ms: Math.round(ms), rtf });
   }
   const NAMES = { cosyvoice2: "CosyVoice2" };
+  const SOURCES = { modelscope: "ModelScope", "hf-mirror": "HF Mirror" };
+  /* Where the model comes from and, once changed, why; m.left is the source before this one. */
+  function origin(m) {
+    const name = s => SOURCES[s] || s, o = m.left;
+    if (!m.source || !o) return m.source ? t("eng.d.from", { s: name(m.source) }) : "";
+    return t(why(o) ? "eng.d.instead" : "eng.d.changed", { s: name(m.source), o: name(o.source), why: why(o) });
+  }
   const named = e => ({ ...e, name: NAMES[e.engine] || e.engine || "" });
 
   /* The engine that is on its way, or why it is not: {tone, p, main, short, lines, acts}; null when there is nothing to tell.
@@ -61,13 +68,13 @@
       const main = t("eng.load", { p: q }), lines = [line ? t("eng.d.now", { s: line }) : t("eng.d.load")];
       return { ...told, p: e.coming.progress || 0, main, short: t("eng.load.s", { p: q }), lines };
     }
-    if (m.state === "downloading") return { ...told, lines: [size], acts: [["modelpause", "eng.pause"], ...source] };
+    if (m.state === "downloading") return { ...told, lines: [size, origin(m)], acts: [["modelpause", "eng.pause"], ...source] };
     if (m.state === "paused") {
-      const lines = m.p == null ? [] : [t("eng.d.size", m)];
+      const lines = [m.p == null ? "" : t("eng.d.size", m), origin(m)];
       return { ...told, tone: "still", main: t("eng.paused", { p }), lines, acts: [["modelfetch", "eng.resume"], ...source] };
     }
     if (m.state === "failed") {
-      const lines = [why(m) || t("eng.d.lost")], acts = [["modelfetch", "eng.again"], ...source];
+      const lines = [why(m) || t("eng.d.lost"), origin(m)], acts = [["modelfetch", "eng.again"], ...source];
       return { ...told, tone: "warn", main: t("eng.lost"), short: t("eng.lost.s"), lines, acts };
     }
     const fetchable = m.state === "none" ? [["modelfetch", "eng.fetch"]] : [];

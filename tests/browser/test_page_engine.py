@@ -93,7 +93,7 @@ def test_the_model_is_downloaded_from_the_pop_over(chrome, studio):
         p.page.click("#kk-engpop [data-do=modelfetch]")
         model |= {"state": "downloading", "p": 43, "a": "1.0 GB", "m": 6}
         health.tell({**BASIC, "model": model}, "CosyVoice2 下载中 43%")
-        assert "已下载 1.0 GB / 2.4 GB，约剩 6 分钟" in p.page.inner_text("#kk-engpop")
+        assert "已下载 1.0 GB / 2.4 GB，约剩 6 分钟" in p.page.inner_text("#kk-engpop") and "下载源：ModelScope。" in p.page.inner_text("#kk-engpop")
         assert p.js("document.querySelector('#kk-engpop .kk-prog span').style.width") == "43%" and p.violations() == []
         p.page.click("#kk-engpop [data-do=modelsource]")
         p.page.click("#kk-engpop [data-do=modelpause]")
@@ -102,6 +102,11 @@ def test_the_model_is_downloaded_from_the_pop_over(chrome, studio):
         health.tell({**BASIC, "model": {**model, "state": "failed", "reason": "The disk is full.", "reason_zh": "磁盘已满。"}}, "下载中断")
         assert "磁盘已满。" in p.page.inner_text("#kk-engpop") and p.violations() == []
         assert posted == ["POST /model/fetch", "POST /model/fetch?source=hf-mirror", "POST /model/pause", "POST /model/fetch"]
+        left = {"source": "modelscope", "reason": "HTTP 404.", "reason_zh": "返回了 404。"}
+        health.tell({**BASIC, "model": {**model, "source": "hf-mirror", "p": 44, "left": left}}, "44%")
+        assert "下载源：HF Mirror，因为 ModelScope 下载失败：返回了 404。" in p.page.inner_text("#kk-engpop")
+        health.tell({**BASIC, "model": {**model, "source": "hf-mirror", "p": 45, "left": {"source": "modelscope"}}}, "45%")
+        assert "下载源：HF Mirror（手动从 ModelScope 换来）。" in p.page.inner_text("#kk-engpop") and p.violations() == []
         health.tell(BASIC, "内置音色")
         assert not p.page.locator("#kk-engpop [data-do^=model]").count(), "no word about a model where none can be fetched"
 

@@ -96,6 +96,25 @@ def test_a_failure_is_a_sentence_and_may_be_tried_again(tmp_path):
     until(lambda: model.status()["state"] == "present")
 
 
+def test_another_source_is_named_with_the_reason_for_leaving_the_first(tmp_path):
+    wire = Wire("No answer from the source.")
+    model = ModelDownload(wire.fetcher(tmp_path), lambda: None)
+    model.fetch()
+    until(lambda: model.status()["state"] == "failed")
+    assert model.status()["source"] == "modelscope" and "left" not in model.status()
+    wire.fault = ""
+    wire.gate.clear()
+    model.fetch("hf-mirror")
+    until(lambda: "m" in model.status())
+    told = model.status()
+    assert told["source"] == "hf-mirror" and "reason" not in told, "the new source has no fault of its own"
+    assert told["left"] == {"source": "modelscope", "reason": "No answer from the source.", "reason_zh": "No answer from the source."}
+    model.fetch("modelscope")
+    assert model.status()["left"] == {"source": "hf-mirror"}, "changed by hand: nothing had failed"
+    wire.gate.set()
+    until(lambda: model.status()["state"] == "present")
+
+
 @pytest.mark.parametrize(("name", "has_files", "offered"), [("auto", False, True), ("auto", True, False), ("builtin", False, False), ("cosyvoice2", False, False)])
 def test_it_is_offered_only_where_no_model_is(tmp_path, name, has_files, offered):
     settings = Settings(engine=EngineChoice(name=name), paths=replace(Paths(), data_dir=tmp_path / "d", model_dir=tmp_path))

@@ -19,7 +19,8 @@ def test_the_script_offline_and_with_a_server_that_has_nothing(origin, tmp_path)
     told = script("--offline", "--dir", str(tmp_path))
     assert told.returncode == 1 and "llm.pt" in told.stderr and origin.asked == []
     told = script("--source", origin.url, "--dir", str(tmp_path))
-    assert told.returncode == 1 and "HTTP 404" in told.stderr and "404" in told.stderr.splitlines()[-1]
+    assert told.returncode == 1 and "HTTP 404" in told.stderr and "404" in told.stderr.splitlines()[-2]
+    assert origin.url in told.stderr.splitlines()[-1] and "--source modelscope or --source hf-mirror" in told.stderr.splitlines()[-1]
     assert script("Nothing", "--dir", str(tmp_path)).returncode == 2
 
 

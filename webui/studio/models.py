@@ -24,6 +24,7 @@ class ModelDownload:
         self._source = SOURCES[0]
         self._progress: Progress | None = None
         self._error: KaikouError | None = None
+        self._left: tuple[str, KaikouError | None] | None = None  # the source before this one, and what went wrong there
         self._state = "present" if fetcher(self._source).plan().is_complete else "none"
 
     def fetch(self, source: str = "") -> None:
@@ -33,6 +34,8 @@ class ModelDownload:
         with self._lock:
             if self._state in ("downloading", "present") and source == self._source:
                 return
+            if source != self._source:
+                self._left = self._source, self._error
             before, self._source = self._thread, source
             self._stop.set()
             self._stop = threading.Event()
@@ -67,22 +70,25 @@ class ModelDownload:
         self._progress = progress
 
     def status(self) -> dict:
-        """state: none, downloading, paused, present, failed; p per cent, a of b in words, m minutes left."""
+        """state: none, downloading, paused, present, failed; p per cent, a of b in words, m minutes left; left: the source before, and its reason."""
         told: dict = {"state": self._state, "source": self._source, "sources": list(SOURCES)}
+        if (left := self._left) is not None:
+            told["left"] = {"source": left[0]} | _why(left[1])
         progress = self._progress
         if progress is None:
             plan = self._fetcher(self._source).plan() if self._state == "none" else None
-            return told | ({"b": _gb(plan.total_bytes), "a": _gb(plan.total_bytes - plan.bytes)} if plan else {}) | self._why()
+            return told | ({"b": _gb(plan.total_bytes), "a": _gb(plan.total_bytes - plan.bytes)} if plan else {}) | _why(self._error)
         told |= {"p": int(100 * progress.done / max(1, progress.total)), "a": _gb(progress.done), "b": _gb(progress.total), "file": progress.file}
         if progress.left_s is not None:
             told["m"] = max(1, round(progress.left_s / 60))
-        return told | self._why()
-
-    def _why(self) -> dict:
-        return {"reason": self._error.en, "reason_zh": self._error.zh} if self._error else {}
+        return told | _why(self._error)
 
     def close(self) -> None:
         self._stop.set()
+
+
+def _why(error: KaikouError | None) -> dict:
+    return {"reason": error.en, "reason_zh": error.zh} if error else {}
 
 
 def _gb(n: int) -> str:
