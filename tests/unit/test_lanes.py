@@ -38,8 +38,8 @@ class Cranked:
         pass
 
 
-def job(name: str, credit: int = 1 << 40, priority: int = 0) -> Job:
-    made = Job(name, SpeechRequest(name, "hello", "v", seed=1, priority=priority), "local/x", VOICE, 24000, "e", "1")
+def job(name: str, credit: int = 1 << 40, priority: int = 0, owner: str = "local/x") -> Job:
+    made = Job(name, SpeechRequest(name, "hello", "v", seed=1, priority=priority), owner, VOICE, 24000, "e", "1")
     made.credit = credit
     return made
 
@@ -150,6 +150,53 @@ def test_admission_places_refusals_and_leaving():
     hungry[0] -= 1
     gate.done(a)
     assert begun == ["a", "c"]
+
+
+def test_a_visitor_with_three_streams_does_not_starve_another():
+    hungry, begun = [0], []
+    gate = Admission(lambda: 1, lambda: hungry[0], max_waiting=9, max_each=9)
+
+    def begin(j):
+        begun.append(j.id)
+        hungry[0] += 1
+    jobs = {n: job(n, owner=n[0]) for n in ("a1", "a2", "a3", "b1", "b2", "c1")}
+    for j in jobs.values():
+        gate.enter(j, begin)
+    places = {n: j.snapshot().position for n, j in jobs.items()}
+    assert places == {"a1": 0, "b1": 1, "c1": 2, "a2": 3, "b2": 4, "a3": 5}
+    for _ in range(5):
+        hungry[0] -= 1
+        gate.done(jobs[begun[-1]])
+    assert begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+class Together:
+    """Four lanes on one device: every step waits until all streams have come to it."""
+
+    def __init__(self, streams: int):
+        self.gate, self.lanes = threading.Barrier(streams, timeout=10), []
+
+    def describe(self):
+        return SimpleNamespace(lanes=4, rtf=0.9, speed=1.1)
+
+    def stream(self, request, prompt, lane):
+        self.lanes.append(lane)
+        for n in range(3):
+            self.gate.wait()
+            yield Chunk(n, np.full(24000, 0.1, np.float32), 0, 0, n == 2)
+
+    def cancel(self, request_id):
+        pass
+
+
+def test_streams_that_wait_for_one_device_have_lanes_of_their_own():
+    engine = Together(4)
+    lanes, _, done = run(engine, [job(n) for n in "abcd"])
+    assert done.wait(10) and sorted(engine.lanes) == [0, 1, 2, 3]
+    assert lanes.capacity == 1, "0.7 of 1.1 streams: one is let in"
+    lanes.speed = 20.0
+    assert lanes.capacity == int(0.7 * 20 * lanes.ease) and lanes.expected_rtf == 0.9
+    lanes.close()
 
 
 def test_one_visitor_cannot_take_every_place():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 from ..errors import Busy
@@ -54,8 +54,9 @@ class Admission:
     def __init__(self, capacity: Callable[[], int], n_hungry: Callable[[], int], max_waiting: int, max_each: int):
         self._capacity, self._n_hungry, self._max_waiting, self._max_each = capacity, n_hungry, max_waiting, max_each
         self._lock = threading.Lock()
-        self._line: deque[tuple[Job, Callable[[Job], None]]] = deque()
+        self._line: list[tuple[Job, Callable[[Job], None]]] = []  # in the order of turns
         self._open: dict[str, int] = {}  # owner -> jobs open or waiting
+        self._turns: dict[str, int] = {}  # owner -> turns had; who comes begins one behind the least served
         self.refused = 0
         self._pace_s = 1.0  # running mean of seconds between two turns
 
@@ -79,11 +80,23 @@ class Admission:
                 s = math.ceil(max(1.0, self._pace_s * len(self._line)))
                 raise Busy(f"It is busy and the line is full. Try again in {s} s.", f"现在人多，排队已满。请 {s} 秒后再试。", retry_after_s=s)
             self._open[job.owner] = self._open.get(job.owner, 0) + 1
+            self._turns.setdefault(job.owner, max(0, min(self._turns.values(), default=0) - 1))
             if must_wait:
                 self._line.append((job, begin))
-                job.move("waiting", len(self._line))
+                self._order()
                 return
+            self._turns[job.owner] += 1
         begin(job)
+
+    def _order(self) -> None:
+        """Visitors take turns, however many streams each has waiting; each one's own go in the order of arrival."""
+        seen, rank = Counter(), {}
+        for job, _ in sorted(self._line, key=lambda entry: (entry[0].request.priority, entry[0].born_s)):
+            rank[job.id] = (job.request.priority, self._turns[job.owner] + seen[job.owner], job.born_s)
+            seen[job.owner] += 1
+        self._line.sort(key=lambda entry: rank[entry[0].id])
+        for place, (job, _) in enumerate(self._line, 1):
+            job.move("waiting", place)
 
     def eta_s(self, position: int) -> float:
         return max(1.0, position * self._pace_s)
@@ -94,13 +107,13 @@ class Admission:
         with self._lock:
             room = self._capacity() - self._n_hungry()
             while self._line and room > 0:
-                job, begin = self._line.popleft()
+                job, begin = self._line.pop(0)
+                self._turns[job.owner] += 1
                 room -= 1
                 waited_s = time.monotonic() - job.born_s
                 self._pace_s += 0.1 * (waited_s / max(1, job.snapshot().position) - self._pace_s)
                 turns.append((job, begin))
-            for place, (job, _) in enumerate(self._line, 1):
-                job.move("waiting", place)
+                self._order()
         for job, begin in turns:
             begin(job)
 
@@ -113,8 +126,7 @@ class Admission:
                     break
             else:
                 return False
-            for place, (waiting, _) in enumerate(self._line, 1):
-                waiting.move("waiting", place)
+            self._order()
         return True
 
     def done(self, job: Job) -> None:
@@ -124,4 +136,5 @@ class Admission:
                 self._open[job.owner] = left
             else:
                 self._open.pop(job.owner, None)
+                self._turns.pop(job.owner, None)
         self.next()

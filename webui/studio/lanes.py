@@ -86,7 +86,12 @@ class Lanes:
             self._change.notify_all()
 
     def _pick(self, lane: int) -> Seat | None:
-        ready = [s for s in self._seats if s.step_since_s is None and (s.lane == lane or s.lane is None) and (s.job.is_hungry or s.job.is_cancelled)]
+        """New streams go to the free lane that carries fewest: where lanes wait for one device, a stream beside another on its lane would wait twice."""
+        carried = [sum(s.lane == n for s in self._seats) for n in range(self.n_lanes)]
+        stepping = {s.lane for s in self._seats if s.step_since_s is not None}
+        takes_new = carried[lane] == min(count for n, count in enumerate(carried) if n == lane or n not in stepping)
+        mine = (lane, None) if takes_new else (lane,)
+        ready = [s for s in self._seats if s.step_since_s is None and s.lane in mine and (s.job.is_hungry or s.job.is_cancelled)]
         return min(ready, key=lambda s: (not s.job.is_cancelled, s.job.request.priority, s.job.due_s(), s.job.born_s), default=None)
 
     def _run(self, lane: int, generation: int) -> None:
