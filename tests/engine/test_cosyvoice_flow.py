@@ -70,9 +70,9 @@ def test_position_rows_are_odd_in_sin_and_even_in_cos():
 def test_position_tables_keep_their_bits_when_they_grow():
     attention = small_flow(torch.float32).encoder.encoders[0].self_attn
     with torch.inference_mode():
-        before = attention._positions(20, 200).clone()
-        far = attention._positions(20, 1500)
-        assert torch.equal(before, attention._positions(20, 200))
+        before = attention.positions(20, 200).clone()
+        far = attention.positions(20, 1500)
+        assert torch.equal(before, attention.positions(20, 200))
         assert far.shape[1] == 1519 and torch.equal(far[:, -219:], before)
 
 

@@ -65,7 +65,7 @@ class RelativeAttention(nn.Module):
         rows = torch.cat([self.linear_pos(sinusoid(tile, weight.shape[0]).to(weight)) for tile in distances])
         return rows.view(-1, self.heads, self.width).transpose(0, 1).contiguous()
 
-    def _positions(self, new: int, total: int) -> torch.Tensor:
+    def positions(self, new: int, total: int) -> torch.Tensor:
         """(heads, new + total - 1, width): distances total-1 down to -(new-1). The table depends on weights only and just grows."""
         table = self.table
         if table.shape[1] // 2 < total:
@@ -74,19 +74,21 @@ class RelativeAttention(nn.Module):
         return table[:, reach - total : reach + new - 1]
 
     def forward(self, x: torch.Tensor, store: KvStore, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
-        new, total = x.shape[1], len(store) + x.shape[1]
-        q, k, v = F.linear(x, self.qkv_weight, self.qkv_bias).view(new, 3, self.heads, self.width).permute(1, 2, 0, 3)
-        ((keys, values),) = store.put(layer, torch.stack([k, v])[:, None])
+        """x (batch, n, dim); mask additive, (..., n, m) for the last m keys."""
+        batch, new, _ = x.shape
+        total = len(store) + new
+        q, k, v = F.linear(x, self.qkv_weight, self.qkv_bias).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
+        ((keys, values),) = store.put(layer, torch.stack([k, v]))
         scale = self.width**-0.5
-        by_distance = ((q + self.pos_bias_v[:, None]) * scale) @ self._positions(new, total).mT
+        by_distance = ((q + self.pos_bias_v[:, None]) * scale) @ self.positions(new, total).mT
         # row i is the same list of distances moved by one: column new-1-i+j holds distance (query i) - (key j)
         span = new + total - 1
-        bias = by_distance.as_strided((self.heads, new, total), (new * span, span - 1, 1), new - 1)
+        bias = by_distance.as_strided((batch, self.heads, new, total), (self.heads * new * span, new * span, span - 1, 1), new - 1)
         if mask is not None:
             bias = bias.clone()
-            bias[..., total - new :] += mask
-        out = F.scaled_dot_product_attention((q + self.pos_bias_u[:, None])[None], keys, values, attn_mask=bias[None])
-        return self.linear_out(out[0].transpose(0, 1).reshape(1, new, -1))
+            bias[..., total - mask.shape[-1] :] += mask
+        out = F.scaled_dot_product_attention(q + self.pos_bias_u[:, None], keys, values, attn_mask=bias)
+        return self.linear_out(out.transpose(1, 2).reshape(batch, new, -1))
 
 
 class FeedForward(nn.Module):

@@ -108,9 +108,6 @@ class TimeMlp(nn.Module):
         super().__init__()
         self.linear_1, self.linear_2 = nn.Linear(d_in, d_out), nn.Linear(d_out, d_out)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear_2(F.silu(self.linear_1(x)))
-
 
 class Estimator(nn.Module):
     def __init__(self, dims: FlowDims):
@@ -137,12 +134,18 @@ class Estimator(nn.Module):
         """times (n,) in 0..1 -> (n, resnets, channels): all that the network makes of the time. Constant for the fixed steps."""
         half = TIME_WIDTH // 2
         angle = 1000.0 * times[:, None] * torch.exp(torch.arange(half, device=times.device) * -(math.log(10000.0) / (half - 1)))
-        weight = self.time_mlp.linear_1.weight
-        hidden = F.mish(self.time_mlp(torch.cat([angle.sin(), angle.cos()], -1).to(weight)))
-        return torch.stack([stage[0].mlp[1](hidden) for stage in self.stages], 1)
+        dtype = self.time_mlp.linear_1.weight.dtype
+        wide = torch.promote_types(dtype, torch.float32)  # made once, so precision costs nothing
+
+        def linear(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+            return F.linear(x, layer.weight.to(wide), layer.bias.to(wide))
+
+        hidden = linear(self.time_mlp.linear_1, torch.cat([angle.sin(), angle.cos()], -1).to(wide))
+        hidden = F.mish(linear(self.time_mlp.linear_2, F.silu(hidden)))
+        return torch.stack([linear(stage[0].mlp[1], hidden) for stage in self.stages], 1).to(dtype)
 
     def forward(self, x: torch.Tensor, time: torch.Tensor, past: EstimatorPast | None, mask: torch.Tensor | None) -> torch.Tensor:
-        """x (2, n, 320) = x, mu, speaker, cond; time (resnets, channels); mask (n, n) additive. -> velocity (2, n, 80).
+        """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (resnets, channels); mask (n, n) additive. -> velocity (2, n, 80).
         past None: a run of its own that leaves nothing behind."""
         store, tails = (past.store, past.tails) if past else (None, Past())
         if store is not None:

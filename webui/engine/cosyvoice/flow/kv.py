@@ -76,21 +76,21 @@ class KvStore:
 
 
 def attend(q: torch.Tensor, pieces: list[tuple[torch.Tensor, torch.Tensor]], mask: torch.Tensor | None) -> torch.Tensor:
-    """q (batch, heads, n, width) over all pieces as if they were one. `mask` (n, n) is additive and meant for the last n keys."""
+    """q (batch, heads, n, width) over all pieces as if they were one. `mask` (n, m) is additive and meant for the last m keys."""
     if len(pieces) == 2 and q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64):
         return _merged(q, *pieces, mask)
     k, v = pieces[0] if len(pieces) == 1 else (torch.cat(both, 2) for both in zip(*pieces))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=_wide(mask, k, q))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=_wide(mask, k))
 
 
-def _wide(mask: torch.Tensor | None, k: torch.Tensor, q: torch.Tensor) -> torch.Tensor | None:
-    return F.pad(mask, (k.shape[2] - q.shape[2], 0)) if mask is not None and k.shape[2] > q.shape[2] else mask
+def _wide(mask: torch.Tensor | None, k: torch.Tensor) -> torch.Tensor | None:
+    return F.pad(mask, (k.shape[2] - mask.shape[-1], 0)) if mask is not None and k.shape[2] > mask.shape[-1] else mask
 
 
 def _merged(q: torch.Tensor, shared: tuple, own: tuple, mask: torch.Tensor | None) -> torch.Tensor:
     """Attention over each piece, then weighed by the sums of their exponentials: exact, and the shared piece is never copied.
     (On a CPU that copy would be a gigabyte per step at real size.)"""
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    near, near_sum = flash(q, *own, attn_mask=_wide(mask, own[0], q))
+    near, near_sum = flash(q, *own, attn_mask=_wide(mask, own[0]))
     far, far_sum = flash(q, *shared)
     return torch.lerp(near, far, torch.sigmoid(far_sum - near_sum)[..., None])

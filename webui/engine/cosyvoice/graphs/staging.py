@@ -39,9 +39,10 @@ class Upload:
         host.wait()
         return host.array
 
-    def send(self) -> None:
+    def send(self, count: int | None = None) -> None:
+        """The first `count` values of a flat buffer, or all."""
         host = self._hosts[self._turn]
-        self._target.copy_(host.tensor, non_blocking=True)
+        self._target[:count].copy_(host.tensor[:count], non_blocking=True)
         host.mark()
         self._turn = (self._turn + 1) % len(self._hosts)
 
@@ -49,13 +50,13 @@ class Upload:
 class Arriving:
     """A copy on its way to the host. It must be taken before DEPTH more are under way."""
 
-    def __init__(self, host: _Host):
-        self._host = host
+    def __init__(self, host: _Host, count: int | None):
+        self._host, self._count = host, count
 
     def take(self) -> np.ndarray:
         """Waits for the copy; an array of the caller's own."""
         self._host.wait()
-        return self._host.array.copy()
+        return self._host.array[: self._count].copy()
 
 
 class Download:
@@ -66,9 +67,10 @@ class Download:
         self._hosts = [_Host(source) for _ in range(DEPTH)]
         self._turn = 0
 
-    def start(self) -> Arriving:
+    def start(self, count: int | None = None) -> Arriving:
+        """The first `count` values of a flat buffer, or all."""
         host = self._hosts[self._turn]
         self._turn = (self._turn + 1) % DEPTH
-        host.tensor.copy_(self._source, non_blocking=True)
+        host.tensor[:count].copy_(self._source[:count], non_blocking=True)
         host.mark()
-        return Arriving(host)
+        return Arriving(host, count)

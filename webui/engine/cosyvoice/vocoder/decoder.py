@@ -81,6 +81,11 @@ class WaveDecoder(nn.Module):
 
     def decode(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         """mel (1, 80, frames), source (1, 1, 480 * frames) -> (480 * frames,) within +-0.99"""
+        wave = torch.istft(self.shaped(mel, source), FFT, FFT_HOP, window=self.window)
+        return wave[0].clamp(-LIMIT, LIMIT)
+
+    def shaped(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        """mel (batch, 80, frames), source (batch, 1, 480 * frames) -> the wave's complex spectrum (batch, 9, 120 * frames + 1)"""
         spectrum = torch.stft(source[:, 0].to(self.window), FFT, FFT_HOP, window=self.window, return_complex=True)
         spectrum = torch.cat([spectrum.real, spectrum.imag], 1).to(mel.dtype)
         x = self.conv_pre(mel)
@@ -94,5 +99,4 @@ class WaveDecoder(nn.Module):
         x = self.conv_post(F.leaky_relu(x, 0.01)).to(self.window.dtype)
         bins = FFT // 2 + 1
         size, phase = x[:, :bins].exp().clamp(max=100.0), x[:, bins:].sin()
-        wave = torch.istft(torch.complex(size * phase.cos(), size * phase.sin()), FFT, FFT_HOP, window=self.window)
-        return wave[0].clamp(-LIMIT, LIMIT)
+        return torch.complex(size * phase.cos(), size * phase.sin())

@@ -1,0 +1,176 @@
+"""The flow over static buffers gives the frames of flow/state.py, alone and in a batch, and gives its memory back."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.engine.cosyvoice_small import ids_of, small_flow, voice_of
+from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder
+from webui.engine.cosyvoice.flow import Blocks, VoiceState
+from webui.engine.cosyvoice.graphs.flow import FlowSizes, StaticFlow, StaticVoice
+from webui.errors import EngineFault
+
+torch.set_num_threads(1)
+SIZES = FlowSizes(ids=(12, 28, 52, 100), batches=(1, 2, 4), reaches=(64, 256), units=700, slots=10)
+SMALL = FlowSizes(ids=(12, 28), batches=(1, 2), reaches=(64,), units=100, slots=4)
+
+
+@pytest.fixture(scope="module")
+def flow():
+    return small_flow(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def static(flow):
+    made = StaticFlow(flow, SIZES)
+    made.prewarm()
+    return made
+
+
+def grown(static: StaticFlow, *given, **named) -> StaticVoice:
+    voice = StaticVoice(static, *given, **named)
+    while not voice.is_ready:
+        voice.grow()
+    return voice
+
+
+def steps(n: int, hops: list[int]) -> list[tuple[int, bool]]:
+    """(known ids, final) of each call"""
+    out, known = [], 0
+    for hop in itertools.cycle(hops):
+        known += hop
+        if known >= n:
+            return [*out, (n, True)]
+        out.append((known, False))
+
+
+@pytest.mark.parametrize("cut", ["grid", "behind", "early"])
+@pytest.mark.parametrize("prompt", [0, 13, 53, 110])
+@pytest.mark.parametrize("hops", [[28, 25], [28, 50, 100], [7], [200]], ids=str)
+def test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, prompt, cut, hops):
+    blocks = {"grid": Blocks(25), "behind": Blocks.behind(prompt), "early": Blocks.behind(prompt, 10)}[cut]
+    ids, given = ids_of(137), voice_of(prompt)
+    want, got = VoiceState.of(flow, *given, blocks).begin(), grown(static, *given, blocks).begin()
+    for known, final in steps(137, hops):
+        assert got.wanted_ids == want.wanted_ids
+        a, b = got.step(ids[:known], final), want.step(ids[:known], final)
+        assert a.shape == b.shape
+        assert not len(a) or (a - b).abs().max() < 1e-5
+    assert got.emitted_frames == want.emitted_frames == 274
+    assert got.computed_frames == want.computed_frames
+    got.close()
+
+
+@pytest.mark.parametrize(("prompt", "mel_frames"), [(53, 99), (60, 41), (60, 0), (30, 67)])
+def test_a_prompt_mel_of_another_length_than_its_ids(flow, static, prompt, mel_frames):
+    given, ids = voice_of(prompt, mel_frames), ids_of(60)
+    want, got = VoiceState.of(flow, *given).begin(), grown(static, *given).begin()
+    for known, final in steps(60, [11]):
+        a, b = got.step(ids[:known], final), want.step(ids[:known], final)
+        assert a.shape == b.shape and (not len(a) or (a - b).abs().max() < 1e-5)
+
+
+@pytest.mark.parametrize("order", range(3))
+def test_a_batch_of_different_pasts_is_each_alone(flow, static, order):
+    """Streams join and leave at random; their slots and rows serve others afterwards."""
+    dice = random.Random(order)
+    voices = [(VoiceState.of(flow, *voice_of(p, seed=p)), grown(static, *voice_of(p, seed=p))) for p in (0, 27, 80)]
+    running, begun = [], 0
+    while running or begun < 8:
+        while begun < 8 and len(running) < 4:
+            plain, fast = voices[begun % 3]
+            running.append((fast.begin(), plain.begin(), ids_of(40 + 9 * begun, seed=begun), [0]))
+            begun += 1
+        chosen = dice.sample(running, dice.randint(1, len(running)))
+        asked = []
+        for stream, _, ids, known in chosen:
+            known[0] = min(len(ids), known[0] + dice.choice([25, 28, 50, 100]))
+            asked.append((stream, ids[: known[0]], known[0] == len(ids)))
+        for mel, (stream, plain, _, _), (_, ids, final) in zip(static.step_many(asked), chosen, asked):
+            want = plain.step(ids, final)
+            assert mel.shape == want.shape and (not len(mel) or (mel - want).abs().max() < 1e-5)
+            if final or dice.random() < 0.1:
+                stream.close()
+                running = [r for r in running if r[0] is not stream]
+    assert {key[1] for key in static.table.played} >= {1, 2, 4}
+
+
+def test_streams_of_a_voice_share_its_rows_and_give_theirs_back(static):
+    units, slots = static.units.in_use, static.slots.in_use
+    voice = grown(static, *voice_of(53))
+    assert static.units.in_use == units + 50
+    streams = [voice.begin() for _ in range(3)]
+    assert static.units.in_use == units + 50 and static.slots.in_use == slots + 4
+    streams[0].step(ids_of(28))
+    assert static.units.in_use == units + 75 and streams[0].bytes > 0
+    streams[0].close()
+    streams[0].close()
+    assert static.units.in_use == units + 50
+    with pytest.raises(ValueError, match="final step"):
+        streams[0].step(ids_of(60))
+    del voice
+    assert static.units.in_use == units + 50, "two streams still read the voice's rows"
+    del streams
+    assert static.units.in_use == units and static.slots.in_use == slots
+
+
+def test_memory_that_ends_fails_its_own_request_only(flow):
+    static = StaticFlow(flow, SMALL)
+    static.prewarm()
+    given, ids = voice_of(0), ids_of(137)
+    want = VoiceState.of(flow, *given).begin()
+    voice = grown(static, *given)
+    first, second = voice.begin(), voice.begin()
+    first.step(ids[:53])
+    second.step(ids[:28])
+    with pytest.raises(EngineFault) as caught:
+        second.step(ids[:78])
+    assert caught.value.code == "out_of_memory"
+    second.close()
+    want.step(ids[:53])
+    assert (first.step(ids[:78]) - want.step(ids[:78])).abs().max() < 1e-5
+    with pytest.raises(EngineFault):
+        [voice.begin() for _ in range(9)]
+
+
+def test_a_stream_that_is_too_long_is_refused_by_name(flow):
+    static = StaticFlow(flow, SMALL)
+    static.prewarm()
+    stream = grown(static, *voice_of(0)).begin()
+    stream.step(ids_of(78))
+    with pytest.raises(EngineFault) as caught:
+        stream.step(ids_of(137))
+    assert caught.value.code == "too_long"
+
+
+def test_kept_rows_in_half_precision_stay_close(flow):
+    static = StaticFlow(flow, replace(SMALL, reaches=(128,)), store=torch.float16)
+    static.prewarm()
+    given, ids = voice_of(27), ids_of(60)
+    want, got = VoiceState.of(flow, *given, store=torch.float16).begin(), grown(static, *given).begin()
+    for known, final in steps(60, [28, 25]):
+        assert (got.step(ids[:known], final) - want.step(ids[:known], final)).abs().max() < 1e-4
+    assert static.buffers.rows.dtype == torch.float16
+
+
+def test_serving_is_replays_and_copies(flow):
+    recorder = Recorder()
+    static = StaticFlow(flow, replace(SMALL, units=300, reaches=(128,)), capture=recorder)
+    static.prewarm()
+    buffers = static.buffers
+    kept = [t.data_ptr() for t in (buffers.rows, buffers.low, buffers.high, buffers.mels, buffers.tails.data, buffers.jobs)]
+    voice, ids = grown(static, *voice_of(27)), ids_of(80).numpy()
+    with Outside(recorder) as outside:
+        streams = [voice.begin() for _ in range(2)]
+        for known in (28, 53, 78):
+            static.step_many([(stream, ids[:known], known == 78) for stream in streams])
+        for stream in streams:
+            stream.close()
+    assert outside.seen <= {"select", "slice", "copy_", "zero_"}, outside.seen
+    assert kept == [t.data_ptr() for t in (buffers.rows, buffers.low, buffers.high, buffers.mels, buffers.tails.data, buffers.jobs)]
+    assert static.table.refused == 0

@@ -1,0 +1,140 @@
+"""Streams of the vocoder over static buffers: what vocoder/state.py is for one stream, here for batches of equal windows, from replays alone."""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ..vocoder import STEADY, Reach, Vocoder
+from ..vocoder.dims import FRAME_SAMPLES, HARMONICS, MEL_BANDS
+from ..vocoder.f0 import REACH_FRAMES
+from ..vocoder.source import noise_at
+from .capture import Capture, Direct, Table, Work, fit
+from .flow_rows import Numbers
+from .staging import Download, Upload
+from .vocoder_work import KNOWN, SLOT, START, VocoderBuffers, VocoderWork
+from .windows import Window, check, cover
+
+
+@dataclass(frozen=True)
+class VocoderSizes:
+    """lengths: of windows in frames (see windows.check). batches: of streams; windows below `alone` only go one by one: they are rare."""
+
+    lengths: tuple[int, ...] = (*range(1, 23), 24, 28, 36, 50, 70, 120, 220)
+    batches: tuple[int, ...] = (1, 2, 4, 8)
+    slots: int = 128
+    alone: int = 50
+
+
+class StaticWave:
+    """One stream, as VocoderState; `push` of several at once is StaticVocoder.push_many."""
+
+    def __init__(self, vocoder: StaticVocoder, seed: int | None):
+        self.vocoder, self.seed = vocoder, seed
+        (self.slot,) = vocoder.slots.take(1)
+        self.close = weakref.finalize(self, vocoder.slots.give_back, [self.slot])
+        self.frames = self.emitted = self.known = self.decoded_frames = 0  # given; played; with final f0
+        self.closed = False
+
+    def push(self, mel: Tensor, final: bool = False) -> Tensor:
+        """mel (n, 80), the next frames -> float32 samples (m,) on the CPU that are final now."""
+        return self.vocoder.push_many([(self, mel, final)])[0]
+
+
+class StaticVocoder:
+    """Used from one thread, on one stream. Call `prewarm` before the first stream."""
+
+    def __init__(self, vocoder: Vocoder, sizes: VocoderSizes | None = None, reach: Reach = STEADY, capture: Capture | None = None):
+        self.sizes, self.reach = sizes or VocoderSizes(), reach
+        check(self.sizes.lengths, reach)
+        longest = self.sizes.lengths[-1]
+        self._piece = longest - reach.left - reach.held  # frames taken in at once
+        self.buffers = VocoderBuffers(vocoder, self.sizes.slots, self.sizes.batches[-1], longest, 2 * longest + REACH_FRAMES + 1)
+        self.slots = Numbers(self.sizes.slots, ("sound under way", "进行中声音"))
+        self.table = Table(capture or Direct())
+        self._work = VocoderWork(vocoder, self.buffers)
+        self._jobs, self._noise, self._waves = Upload(self.buffers.jobs), Upload(self.buffers.noise), Download(self.buffers.waves)
+
+    def works(self) -> dict[Hashable, Work]:
+        s = self.sizes
+        keys = [(n, b) for n in reversed(s.lengths) for b in reversed(s.batches) if b == s.batches[0] or n >= s.alone]
+        return {key: partial(self._work, *key) for key in keys}
+
+    @torch.inference_mode()
+    def prewarm(self, told: Callable[[float], None] = lambda share: None) -> None:
+        self._jobs.array()[:] = 0
+        self._jobs.send()
+        self.table.fill(self.works(), told)
+
+    @torch.inference_mode()
+    def begin(self, seed: int | None = 0) -> StaticWave:
+        """seed decides the noise (None: none). Raises EngineFault `out_of_memory` when all places are taken."""
+        wave = StaticWave(self, seed)
+        self.buffers.cycles[wave.slot].zero_()
+        return wave
+
+    @torch.inference_mode()
+    def push_many(self, asked: Sequence[tuple[StaticWave, Tensor, bool]]) -> list[Tensor]:
+        """`push` of different streams: windows of one length share a replay."""
+        out: list[list[Tensor]] = [[] for _ in asked]
+        waiting = []
+        for number, (wave, mel, final) in enumerate(asked):
+            if wave.closed:
+                raise ValueError("this stream has had its last call")
+            wave.closed = final
+            pieces = mel.reshape(-1, MEL_BANDS).split(self._piece)
+            waiting.append([(number, wave, piece, final and i == len(pieces) - 1) for i, piece in enumerate(pieces)])
+        while round_ := [queue.pop(0) for queue in waiting if queue]:
+            todo = [(number, wave, self._taken_in(wave, piece, last)) for number, wave, piece, last in round_]
+            while windows := [(number, wave, window) for number, wave, left in todo if (window := next(left, None)) is not None]:
+                for number, samples in self._decode(windows):
+                    out[number].append(samples)
+        return [parts[0] if len(parts) == 1 else torch.cat([torch.zeros(0), *parts]) for parts in out]
+
+    def _taken_in(self, wave: StaticWave, mel: Tensor, final: bool):
+        ring = self.buffers.mels[wave.slot]
+        place = wave.frames % self.buffers.ring
+        fits = min(len(mel), self.buffers.ring - place)
+        if fits:
+            ring[place : place + fits].copy_(mel[:fits])
+        if len(mel) > fits:
+            ring[: len(mel) - fits].copy_(mel[fits:])
+        wave.frames += len(mel)
+        return cover(wave.emitted, wave.frames, final, self.reach, self.sizes.lengths)
+
+    def _decode(self, windows: list[tuple[int, StaticWave, Window]]) -> list[tuple[int, Tensor]]:
+        by_length = defaultdict(list)
+        for one in windows:
+            by_length[one[2].length].append(one)
+        out = []
+        for length, group in by_length.items():
+            at_once = self.sizes.batches[-1] if length >= self.sizes.alone else self.sizes.batches[0]
+            for at in range(0, len(group), at_once):
+                out += self._replayed(length, group[at : at + at_once])
+        return out
+
+    def _replayed(self, length: int, group: list[tuple[int, StaticWave, Window]]) -> list[tuple[int, Tensor]]:
+        batch, samples = fit(self.sizes.batches, len(group)), length * FRAME_SAMPLES
+        jobs, noise = self._jobs.array(), self._noise.array()[: batch * samples * HARMONICS].reshape(batch, samples, HARMONICS)
+        jobs[:] = 0
+        for row, (_, wave, window) in enumerate(group):
+            jobs[row, [SLOT, START, KNOWN]] = wave.slot, window.start, wave.known
+            noise[row] = 0 if wave.seed is None else noise_at(wave.seed, window.start * FRAME_SAMPLES, samples).numpy()
+        noise[len(group) :] = 0
+        self._jobs.send()
+        self._noise.send(noise.size)
+        self.table.play((length, batch))
+        waves = torch.from_numpy(self._waves.start(batch * samples).take()).view(batch, samples)
+        return [(number, self._given(wave, window, waves[row])) for row, (number, wave, window) in enumerate(group)]
+
+    def _given(self, wave: StaticWave, window: Window, samples: Tensor) -> Tensor:
+        wave.emitted = window.end
+        wave.decoded_frames += window.length
+        wave.known = max(wave.known, window.start + window.length - REACH_FRAMES)
+        return samples[(window.begin - window.start) * FRAME_SAMPLES : (window.end - window.start) * FRAME_SAMPLES]
