@@ -11,7 +11,8 @@ from tests.api.client import Socket
 from tests.serve import running
 
 ROUTES = [("GET", "/"), ("GET", "/config"), ("GET", "/gradio_api/info"), ("POST", "/gradio_api/queue/join"), ("POST", "/gradio_api/upload"), ("POST", "/v1/audio/speech"), ("GET", "/v1/audio/voices"),
-          ("POST", "/v1/audio/voices"), ("POST", "/tts/session"), ("GET", "/tts/result/take-0.wav"), ("POST", "/tts/cancel/take-0"), ("GET", "/metrics"), ("GET", "/tts/health"), ("GET", "/tts/takes.zip")]
+          ("POST", "/v1/audio/voices"), ("POST", "/tts/session"), ("GET", "/tts/result/take-0.wav"), ("POST", "/tts/cancel/take-0"), ("GET", "/metrics"), ("GET", "/tts/health"), ("GET", "/tts/takes.zip"),
+          ("GET", "/v1/pronunciations"), ("PUT", "/v1/pronunciations"), ("DELETE", "/v1/pronunciations"), ("POST", "/v1/pronunciations.csv"), ("GET", "/v1/pronunciations.tsv")]
 
 
 def ws_status(studio, **headers) -> int:

@@ -98,7 +98,7 @@ def check(term: str, reading: str, language: str = "") -> Pronunciation:
     if not said:
         raise BadInput("Write the term that should be read differently.", "请写上要换读法的词。", code="bad_term", param="term")
     if _has_broken(term) or TAG.search(said.lower()) or "<|" in said:
-        raise BadInput("A term cannot hold control characters or sound tags.", "词条里不能有控制字符或声音标记。", code="bad_term", param="term")
+        raise BadInput("A term cannot hold control characters or marks in brackets such as [breath].", "词条里不能有控制字符或 [breath] 这样的方括号标记。", code="bad_term", param="term")
     if not any(unicodedata.category(c)[0] in "LN" for c in read):
         raise BadInput("Write how the term is read, in letters or characters.", "请写上这个词怎么读。", code="bad_reading", param="reading")
     if _has_broken(reading) or any(tag in EVENTS for tag in TAG.findall(read)) or "<|" in read or "|>" in read:
