@@ -72,6 +72,16 @@ class WildEngine(FakeEngine):
     def do_hang(self):
         time.sleep(3600)
 
+    def do_spin(self):
+        while True:
+            pass
+
+    def do_crunch(self):
+        """Longer than QUICK bears stillness, in one step, but never in one place."""
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            sum(n * n for n in range(1000))
+
     def do_hold(self):
         """Native code that never lets the interpreter go on."""
         ctypes.PyDLL(None).sleep(3600)
@@ -98,5 +108,11 @@ class WildEngine(FakeEngine):
         yield replace(chunk, number=number + 1)
 
 
+def calm_cosyvoice2(**arguments):
+    """On one thread: two that wait for each other by spinning take a busy machine minutes."""
+    os.cpu_count = lambda: 1
+    return child.cosyvoice2(**arguments)
+
+
 if __name__ == "__main__":
-    child.main({**child.KINDS, "wild": WildEngine})
+    child.main({**child.KINDS, "wild": WildEngine, "calm cosyvoice2": calm_cosyvoice2})

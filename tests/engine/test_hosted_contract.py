@@ -8,37 +8,47 @@ from tests.engine.fake import RATE
 from webui.engine.hosted import HostedEngine
 
 
-class TestHostedFake(EngineContract):
-    @pytest.fixture(scope="class")
-    def engine(self):
-        engine = HostedEngine("wild", {"lanes": 3}, program="tests.engine.hosted_child")
-        engine.start()
-        yield engine
-        engine.close()
+@pytest.fixture(scope="module")
+def tone():
+    engine = HostedEngine("wild", {"lanes": 3}, program="tests.engine.hosted_child")
+    engine.start()
+    yield engine
+    engine.close()
 
-    @pytest.fixture(scope="class")
+
+@pytest.fixture(scope="module")
+def cosyvoice(small_model):
+    engine = HostedEngine("calm cosyvoice2", {"root": str(small_model), "device": "cpu"}, program="tests.engine.hosted_child")
+    engine.start()
+    yield engine
+    engine.close()
+
+
+class TestHostedFake(EngineContract):
+    @pytest.fixture
+    def engine(self, tone):
+        return tone
+
+    @pytest.fixture
     def reference(self):
         return np.sin(np.arange(RATE * 4) / 20).astype(np.float32), RATE, "hello", "en"
 
-    @pytest.fixture(scope="class")
-    def prompt(self, engine, reference):
-        return engine.encode(*reference)
+    @pytest.fixture
+    def prompt(self, tone, reference):
+        return tone.encode(*reference)
 
 
 class TestHostedCosyVoice(EngineContract):
-    @pytest.fixture(scope="class")
-    def engine(self, small_model):
-        engine = HostedEngine("cosyvoice2", {"root": str(small_model), "device": "cpu"})
-        engine.start()
-        yield engine
-        engine.close()
+    @pytest.fixture
+    def engine(self, cosyvoice):
+        return cosyvoice
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def reference(self):
         t = np.arange(16000 * 4) / 16000
         hum = 0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
         return (hum + np.random.default_rng(0).normal(0, 0.003, len(t))).astype(np.float32), 16000, "", "en"
 
-    @pytest.fixture(scope="class")
-    def prompt(self, engine, reference):
-        return engine.encode(*reference)
+    @pytest.fixture
+    def prompt(self, cosyvoice, reference):
+        return cosyvoice.encode(*reference)

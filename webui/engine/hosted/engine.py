@@ -154,7 +154,7 @@ class HostedEngine:
         self._watch(life)
         with self._lock:
             self._is_ready = False
-        return life.error(), life.kill(self._patience.bye_s if self._closing.is_set() else 0.0)
+        return life.error(), life.kill(self._patience.bye_s)
 
     def _watch(self, life: Life) -> None:
         """Look once per beat until it is over. Beats are counted, so a time in which nobody ran counts little."""

@@ -68,6 +68,7 @@ class Life:
         self._voices: OrderedDict[str, int] = OrderedDict()  # key -> bytes, as the child keeps them
         self._max_voices_bytes = max_voices_bytes
         self._why: Callable[[], KaikouError] | None = None
+        self._is_leaving = False
         self.over = threading.Event()
         self.beats = 0
         self._threads = [threading.Thread(target=work, name=f"engine-{name}", daemon=True) for name, work in (("reader", self._read), ("writer", self._write))]
@@ -158,13 +159,14 @@ class Life:
 
     def leave(self, why: Callable[[], KaikouError]) -> None:
         """Ask it to close its engine and go; `kill` then waits for it."""
-        self.end(why)
+        self._is_leaving = True
         self.post({"op": "bye"})
+        self.end(why)
 
     def kill(self, grace_s: float = 0.0) -> int:
-        """End it, after `grace_s` at the latest, and everything it has started; returns its exit code (negative: the signal)."""
+        """End it, if it is leaving after `grace_s` at the latest, and everything it has started; returns its exit code (negative: the signal)."""
         try:
-            self._process.wait(grace_s)
+            self._process.wait(grace_s if self._is_leaving else 0.0)
         except subprocess.TimeoutExpired:
             pass  # it is not going by itself
         try:

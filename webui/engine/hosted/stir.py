@@ -1,17 +1,22 @@
 """Does the engine move? A hung device leaves the talking threads alive, so their word is no proof: this looks where every other thread stands.
 
 Still is an engine that is asked to work while no thread of it has gone on by one instruction and no work has ended; still is also a single
-piece of work that was told to end and does not. Looks are counted, not seconds.
+piece of work that was told to end and does not. Looks are counted, not seconds. A thread that computes in one long call counts a quarter:
+it may be slow, or wait for a device by spinning.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+
+COMPUTING = 0.2  # share of one core from which on the process is at work
+QUARTER = 0.25
 
 
 @dataclass(eq=False)
@@ -28,7 +33,8 @@ class Stir:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks: set[Task] = set()
-        self._ended = self._still = 0
+        self._ended, self._still = 0, 0.0
+        self._clocks = time.monotonic(), time.process_time()
         self._left_out: set[int] = set()
         self._before: int | None = None
 
@@ -68,15 +74,17 @@ class Stir:
 
     def look(self) -> int:
         """How many looks in a row have found it still. Called by one thread, once per beat."""
+        before, self._clocks = self._clocks, (time.monotonic(), time.process_time())
+        is_computing = self._clocks[1] - before[1] > COMPUTING * (self._clocks[0] - before[0])
         places = {thread: where(frame) for thread, frame in sys._current_frames().items() if thread not in self._left_out}
         with self._lock:
             active = [task for task in self._tasks if not task.is_resting]
             now = hash((self._ended, frozenset(places.items())))
             for task in active:
                 task.overdue += task.must_end
-            self._still = self._still + 1 if active and now == self._before else 0
+            self._still = self._still + (QUARTER if is_computing else 1) if active and now == self._before else 0
             self._before = now
-            return max([self._still, *(task.overdue for task in active)])
+            return max([int(self._still), *(task.overdue for task in active)])
 
 
 def where(frame: FrameType | None) -> int:
