@@ -88,7 +88,7 @@ class TestNumbers:
         for i in range(x.shape[1]):
             alone = lm.step(x[:, i : i + 1], single)
         assert whole.length == single.length == x.shape[1]
-        assert torch.allclose(together, alone, atol=0.05)
+        assert (together - alone).square().mean().sqrt() / alone.std() < 0.02  # two ways to scale the same numbers
 
 
 class TestRows:

@@ -1,6 +1,7 @@
-"""The network as an ONNX graph without values: which operators, in which order, on which names. The only module that needs the onnx package.
+"""The network as ONNX graphs without values: which operators, in which order, on which names. The only module that needs the onnx package.
 
-Rows of a batch meet in no operator: MatMulNBits scales its inputs per row and block, attention reads each row's own slot.
+There are two: one for a position of many requests, whose rows meet in no operator (inputs are scaled per row and block, attention reads each
+row's own slot), and one for many positions of one request, with scales per position, which takes half as long for those.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 from ..dims import LmDims
-from .int8 import BLOCK
+from .int8 import BLOCK, ZERO
 
 CONTRIB = "com.microsoft"
 INT8_PRODUCTS = 4  # accuracy_level: inputs become int8 per row and block
@@ -19,6 +20,8 @@ IN_FILE = "values"  # the place that initializers name; their values come with t
 
 
 class _Graph:
+    """What both graphs have in common."""
+
     def __init__(self, dims: LmDims):
         self.dims, self.nodes, self.values = dims, [], []
 
@@ -39,10 +42,7 @@ class _Graph:
         return name
 
     def linear(self, x: str, name: str, inputs: int, outputs: int, bias: bool = False) -> str:
-        blocks = -(-inputs // BLOCK)
-        given = [x, self.value(f"{name}.codes", T.UINT8, (outputs, blocks, BLOCK)), self.value(f"{name}.scales", T.FLOAT, (outputs, blocks))]
-        given += ["", "", self.value(f"{name}.bias", T.FLOAT, (outputs,))] if bias else []
-        return self.add("MatMulNBits", given, [f"{name}.out"], K=inputs, N=outputs, bits=8, block_size=BLOCK, accuracy_level=INT8_PRODUCTS)
+        raise NotImplementedError
 
     def norm(self, x: str, more: str, name: str) -> tuple[str, str]:
         """The norm of x + more, and the sum itself."""
@@ -74,15 +74,56 @@ class _Graph:
         return self.add("Slice", [x, "minus_one", "far", "second"], [f"{x}.last"], "")
 
 
-def build(dims: LmDims) -> bytes:
+class _Steps(_Graph):
+    def linear(self, x: str, name: str, inputs: int, outputs: int, bias: bool = False) -> str:
+        blocks = -(-inputs // BLOCK)
+        given = [x, self.value(f"{name}.codes", T.UINT8, (outputs, blocks, BLOCK)), self.value(f"{name}.scales", T.FLOAT, (outputs, blocks))]
+        given += ["", "", self.value(f"{name}.bias", T.FLOAT, (outputs,))] if bias else []
+        return self.add("MatMulNBits", given, [f"{name}.out"], K=inputs, N=outputs, bits=8, block_size=BLOCK, accuracy_level=INT8_PRODUCTS)
+
+
+class _Passage(_Graph):
+    def __init__(self, dims: LmDims):
+        super().__init__(dims)
+        self.constant("step", np.array(1 / 127, np.float32))
+        self.constant("least", np.array(1e-12, np.float32))
+        self.constant("one", np.array(1, np.float32))
+        self.constant("middle", np.array(ZERO, np.uint8))
+
+    def linear(self, x: str, name: str, inputs: int, outputs: int, bias: bool = False) -> str:
+        """Each position's largest value becomes 127."""
+        size = self.add("Abs", [x], [f"{name}.size"], "")
+        largest = self.add("ReduceMax", [size, "last_axis"], [f"{name}.largest"], "", keepdims=1)
+        scale = self.add("Max", [self.add("Mul", [largest, "step"], [f"{name}.in.step"], ""), "least"], [f"{name}.in.scale"], "")
+        flat = self.add("Reshape", [scale, "minus_one"], [f"{name}.in.flat"], "")
+        shape = self.add("Shape", [flat], [f"{name}.in.count"], "")
+        middle = self.add("ConstantOfShape", [shape], [f"{name}.in.middle"], "", value=helper.make_tensor("", T.UINT8, [1], [ZERO]))
+        codes = self.add("QuantizeLinear", [x, flat, middle], [f"{name}.in.codes"], "", axis=1)
+        weight = self.value(f"{name}.bytes", T.INT8, (inputs, outputs)), self.value(f"{name}.gains", T.FLOAT, (outputs,))
+        made = self.add("MatMulIntegerToFloat", [codes, weight[0], "one", weight[1], "middle"], [f"{name}.plain"])
+        made = self.add("Mul", [made, scale], [f"{name}.out"], "")
+        return self.add("Add", [made, self.value(f"{name}.bias", T.FLOAT, (outputs,))], [f"{name}.shifted"], "") if bias else made
+
+
+def steps(dims: LmDims) -> bytes:
+    """As `_build`, for n = 1."""
+    return _build(_Steps(dims))
+
+
+def passage(dims: LmDims) -> bytes:
+    """As `_build`, for one row and one slot."""
+    return _build(_Passage(dims))
+
+
+def _build(g: _Graph) -> bytes:
     """x (rows, n, hidden) -> scores (rows, S + 3), log-probabilities after each row's last position.
 
     Other inputs: spread (slots,) and rows (rows,) int64; last (slots,) int32, the position of each slot's last id; longest () int32, positions
     of the longest slot; cos, sin (positions, head_size / 2); keys.L, values.L (slots, kv_heads, capacity, head_size), which the outputs
     keys.L.new, values.L.new must share.
     """
-    g = _Graph(dims)
-    for name, number in (("minus_one", -1), ("far", 2**31 - 1), ("second", 1)):
+    dims = g.dims
+    for name, number in (("minus_one", -1), ("far", 2**31 - 1), ("second", 1), ("last_axis", -1)):
         g.constant(name, np.array([number], np.int64))
     h = "x"
     g.value("layers.0.in.weight", T.FLOAT, (dims.hidden,))

@@ -14,7 +14,8 @@ from ..lm import SOS, TASK
 from .pages import large_pages
 from .slots import SlotPast, Slots
 
-GRAPH = "graph"  # names of what the converted file holds beside the graph's own values
+# Names of what the converted file holds beside the graphs' values: the graphs, each with the endings of values that are the other one's, and tables.
+GRAPHS = {"graph.steps": (".bytes", ".gains"), "graph.passage": (".codes", ".scales")}
 TABLES = {"text": "table.text", "speech": "table.speech", "mark": "table.mark"}
 
 
@@ -24,10 +25,10 @@ class Int8Lm:
     def __init__(self, dims: LmDims, values: Mapping[str, np.ndarray], threads: int = 1):
         self.dims = dims
         self._tables = {kind: torch.from_numpy(values[name]) for kind, name in TABLES.items()}
-        self._session = _session(values, threads)
+        self._steps, self._passage = (_session(values, graph, threads) for graph in GRAPHS)
         self._slots = Slots(dims)
         self._turn = _turns(dims, self._slots.capacity)
-        self._bindings: dict[tuple[int, int], _Binding] = {}
+        self._bindings: dict[tuple[int, int, bool], _Binding] = {}
         self._grown = self._slots.grown
         self.calls = 0
 
@@ -70,20 +71,21 @@ class Int8Lm:
         with slots.lock:
             at = [past.seat() for past in pasts]
             slots.make_room(max(slots.lengths[slot] for slot in at) + n)
-            scores = self._binding(min(at), max(at) + 1).run(x, at)
+            scores = self._binding(min(at), max(at) + 1, n > 1).run(x, at)
             for slot in at:
                 slots.lengths[slot] += n
             self.calls += 1
         return torch.from_numpy(scores)
 
-    def _binding(self, first: int, stop: int) -> _Binding:
+    def _binding(self, first: int, stop: int, is_passage: bool) -> _Binding:
         """Names bound to the arrays of these slots, kept from step to step."""
         if self._grown != self._slots.grown:
             self._bindings.clear()
             self._turn, self._grown = _turns(self.dims, self._slots.capacity), self._slots.grown
-        if (first, stop) not in self._bindings:
-            self._bindings[first, stop] = _Binding(self._session, self._slots, self._turn, first, stop)
-        return self._bindings[first, stop]
+        key = first, stop, is_passage
+        if key not in self._bindings:
+            self._bindings[key] = _Binding(self._passage if is_passage else self._steps, self._slots, self._turn, first, stop)
+        return self._bindings[key]
 
 
 class _Binding:
@@ -130,12 +132,12 @@ def _turns(dims: LmDims, positions: int) -> tuple[np.ndarray, np.ndarray]:
     return np.cos(angles), np.sin(angles)
 
 
-def _session(values: Mapping[str, np.ndarray], threads: int) -> onnxruntime.InferenceSession:
+def _session(values: Mapping[str, np.ndarray], graph: str, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
-    own = {name: array for name, array in values.items() if name != GRAPH and name not in TABLES.values()}
+    own = {name: array for name, array in values.items() if name not in (*GRAPHS, *TABLES.values()) and not name.endswith(GRAPHS[graph])}
     options.add_external_initializers(list(own), [_value(array) for array in own.values()])
     with large_pages():
-        return onnxruntime.InferenceSession(values[GRAPH].tobytes(), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(values[graph].tobytes(), options, providers=["CPUExecutionProvider"])

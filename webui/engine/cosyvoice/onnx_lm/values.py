@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ..dims import LmDims
 from ..faults import model_fault
-from .graph import build
-from .int8 import quantise
-from .runtime import GRAPH, TABLES
+from .graph import passage, steps
+from .int8 import quantise, quantise_rows
+from .runtime import GRAPHS, TABLES
 
 _BODY = "llm.model.model"
 Told = Callable[[float], None]  # share done
@@ -21,7 +21,7 @@ Told = Callable[[float], None]  # share done
 def of(dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: None) -> dict[str, np.ndarray]:
     """Everything that Int8Lm needs. Raises NotReady naming the first tensor that is missing or does not fit.
 
-    Takes one published matrix into memory at a time; the result has about a byte per weight, and two per value of the text table.
+    Takes one published matrix into memory at a time; the result has about two bytes per value.
     """
     source, out = _Source(state), {}
     d, kv = dims, dims.kv_heads * dims.head_size
@@ -41,14 +41,15 @@ def of(dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: Non
     out[TABLES["speech"]] = source.one("speech_embedding.weight", (d.speech_codes + 3, d.hidden))
     out[TABLES["mark"]] = source.one("llm_embedding.weight", (2, d.hidden))
     out[TABLES["text"]] = source.one(f"{_BODY}.embed_tokens.weight", (d.text_rows, d.hidden), torch.float16)
-    out[GRAPH] = np.frombuffer(bytearray(build(dims)), np.uint8)
+    for name, graph in zip(GRAPHS, (steps, passage), strict=True):
+        out[name] = np.frombuffer(bytearray(graph(dims)), np.uint8)
     told(1.0)
     return out
 
 
 def _linear(name: str, weight: np.ndarray) -> dict[str, np.ndarray]:
-    codes, scales = quantise(weight)
-    return {f"{name}.codes": codes, f"{name}.scales": scales}
+    (codes, scales), (whole, gains) = quantise(weight), quantise_rows(weight)
+    return {f"{name}.codes": codes, f"{name}.scales": scales, f"{name}.bytes": whole, f"{name}.gains": gains}
 
 
 class _Source:
