@@ -173,16 +173,20 @@ def test_text_that_is_still_arriving(engine, prompt):
 
 
 def test_text_whose_source_fails_or_is_given_up(engine, prompt):
-    def broken():
+    def broken(error):
         yield "One two."
-        raise ValueError("the typist left")
-    with pytest.raises(ValueError, match="typist"):
-        list(engine.stream_text(ask(), prompt, broken()))
+        raise error
+    with pytest.raises(BadInput, match="no letters"):
+        list(engine.stream_text(ask(), prompt, broken(BadInput("There are no letters.", "没有字。"))))
+    with pytest.raises(EngineFault):
+        list(engine.stream_text(ask(), prompt, broken(ValueError("the typist left"))))
     for n in range(3):
         stream = engine.stream_text(ask(id=f"g{n}"), prompt, iter(["One two."] * 9))
         next(stream)
         stream.close()
     assert len(whole(engine.stream(ask(), prompt)))
+    until(lambda: not [t for t in threading.enumerate() if t.name == "engine-text"])
+    assert engine._life.wanted == {}
 
 
 def test_a_person_who_thinks_is_no_hung_engine(engine, prompt):

@@ -21,7 +21,7 @@ from .frames import Damaged, Ended, receive, send
 from .lane import Lane, Stream
 from .stir import Stir
 from .troubles import is_sticky, named
-from .words import prompt_of, record_of, words_of, words_of_chunk, words_of_error, words_of_prompt
+from .words import error_of, prompt_of, record_of, words_of, words_of_chunk, words_of_error, words_of_prompt
 
 log = logging.getLogger(__name__)
 TEXT = "text"  # name of the lanes that belong to one stream
@@ -100,7 +100,7 @@ class Desk:
         op, call = words["op"], words.get("call", 0)
         if op == "next":
             stream = self._streams.get(words["stream"]) or self._open(words, body)
-            stream.lane.put(lambda: self._work(call, lambda: self._next(stream, call), stream.number))
+            stream.lane.put(lambda: self._work(call, lambda: self._next(stream), stream.number))
         elif op == "cancel":
             self._cancel(words["request"])
         elif op == "close":
@@ -108,7 +108,7 @@ class Desk:
         elif op == "piece":
             stream = self._streams.get(words["stream"])
             if stream is not None:
-                stream.pieces.put(words["text"])
+                stream.pieces.put(error_of(words["error"]) if "error" in words else words["text"])
         elif op == "voice":
             self._voices[words["key"]] = prompt_of(words["prompt"], body)
         elif op == "forget":
@@ -150,9 +150,9 @@ class Desk:
         """The engine itself is asked in the stream's lane, at its first step."""
         how, prompt = words["open"], self._voices[words["voice"]]
         request = record_of(SpeechRequest, how["request"])
-        if how["how"] == "text":  # waits for its reader's words: in a thread of its own, or it would hold a lane up
+        if how["how"] == "text":  # may wait for its writer: in a thread of its own, or it would hold a lane up
             stream = Stream(words["stream"], request.id, Lane(TEXT))
-            pieces = stream.arriving(self._stir, lambda call: self._send({"re": call, "want": True, "more": True}))
+            pieces = stream.arriving(self._stir, lambda number: self._send({"op": "want", "stream": number}))
             stream.begin = lambda: self._engine.stream_text(request, prompt, pieces)
         else:
             stream = Stream(words["stream"], request.id, self._lane(how["lane"]))
@@ -168,8 +168,8 @@ class Desk:
             self._lanes[number] = Lane(f"lane-{number}")
         return self._lanes[number]
 
-    def _next(self, stream: Stream, call: int) -> tuple[dict, bytes | memoryview]:
-        chunk = stream.step(call)
+    def _next(self, stream: Stream) -> tuple[dict, bytes | memoryview]:
+        chunk = stream.step()
         if chunk is None:
             return {"end": True}, b""
         words, samples = words_of_chunk(chunk)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
-from ...errors import Cancelled
+from ...errors import Cancelled, KaikouError
 from ...types import Chunk
 from .stir import Stir
 
@@ -43,15 +43,13 @@ class Stream:
     def __init__(self, number: int, request_id: str, lane: Lane):
         self.number, self.request_id, self.lane = number, request_id, lane
         self.begin: Callable[[], Iterator[Chunk]] = lambda: iter(())
-        self.pieces: SimpleQueue[str | None] = SimpleQueue()
+        self.pieces: SimpleQueue[str | KaikouError | None] = SimpleQueue()
         self._iterator: Iterator[Chunk] | None = None
-        self._call = 0
         self._is_closed = False
 
-    def step(self, call: int) -> Chunk | None:
+    def step(self) -> Chunk | None:
         if self._is_closed:
             raise Cancelled()
-        self._call = call
         if self._iterator is None:
             self._iterator = self.begin()
         return next(self._iterator, None)
@@ -62,11 +60,14 @@ class Stream:
             self._iterator.close()
 
     def arriving(self, stir: Stir, want: Callable[[int], None]) -> Iterator[str]:
-        """Text from the studio, asked for one piece at a time. Waiting for a person is no stillness of the engine."""
-        while True:
-            want(self._call)
+        """Text from the studio, asked for one piece at a time, by whichever thread of the engine reads it. Waiting for a person is no
+        stillness of the engine. Ends when the stream is closed."""
+        while not self._is_closed:
+            want(self.number)
             with stir.resting(self.number):
                 piece = self.pieces.get()
+            if isinstance(piece, KaikouError):
+                raise piece
             if piece is None:
                 return
             yield piece

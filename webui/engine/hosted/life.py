@@ -33,7 +33,7 @@ def lost() -> EngineFault:
 
 
 class Call:
-    """One question; `wait` may be called again where an answer is followed by another."""
+    """One question on its way."""
 
     def __init__(self, life: Life, number: int):
         self._life, self.number = life, number
@@ -52,7 +52,8 @@ class Call:
 class Life:
     """Must be made in a thread that outlives it: Linux ends the process together with the thread that made it.
 
-    told(words): what the process says unasked, called in the reading thread. `beats` counts its signs of life.
+    told(words): what the process says unasked, called in the reading thread. `beats` counts its signs of life. `wanted`: streams whose
+    text is still arriving, by number; called when the engine wants more of it.
     """
 
     def __init__(self, program: str, beat_s: float, told: Callable[[dict], None], max_voices_bytes: int = MAX_VOICES_BYTES):
@@ -69,6 +70,7 @@ class Life:
         self._max_voices_bytes = max_voices_bytes
         self._why: Callable[[], KaikouError] | None = None
         self._is_leaving = False
+        self.wanted: dict[int, Callable[[bool], object]] = {}
         self.over = threading.Event()
         self.beats = 0
         self._threads = [threading.Thread(target=work, name=f"engine-{name}", daemon=True) for name, work in (("reader", self._read), ("writer", self._write))]
@@ -127,20 +129,25 @@ class Life:
         try:
             while True:
                 words, body = receive(self._sock)
-                if "re" not in words:
-                    self.beats += words.get("op") == "beat"
+                if "re" in words:
+                    self._answered(words, body)
+                elif words["op"] == "want":
+                    self.wanted.get(words["stream"], bool)(True)
+                else:
+                    self.beats += words["op"] == "beat"
                     self._told(words)
-                    continue
-                with self._lock:
-                    call = self._calls.get(words["re"]) if words.get("more") else self._calls.pop(words["re"], None)
-                if call is not None:
-                    call.slot.put((words, body))
         except Ended:
             self.end(lost)
         except Damaged as fault:
             self._nonsense(fault.what)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             self._nonsense(f"words without sense: {type(error).__name__}")
+
+    def _answered(self, words: dict, body: bytearray) -> None:
+        with self._lock:
+            call = self._calls.pop(words["re"], None)
+        if call is not None:
+            call.slot.put((words, body))
 
     def _nonsense(self, what: str) -> None:
         self.end(lambda: Damaged(what))

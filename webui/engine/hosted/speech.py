@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...types import Chunk, Prompt
+from .feeder import Feeder
 from .life import Life
 from .words import chunk_of
 
 
 class Speech:
-    """opening: what the first question carries besides, so that beginning costs no journey of its own. pieces: text that is still arriving,
-    taken from in the reader's own thread, only when the engine asks for more."""
+    """opening: what the first question carries besides, so that beginning costs no journey of its own. pieces: text that is still arriving."""
 
     def __init__(self, life: Life, number: int, opening: dict, prompt: Prompt, body=b"", pieces: Iterator[str] | None = None):
-        self._life, self._number, self._opening, self._prompt, self._body, self._pieces = life, number, opening, prompt, body, pieces
+        self._life, self._number, self._opening, self._prompt, self._body = life, number, opening, prompt, body
+        self._feeder = Feeder(life, number, pieces) if pieces is not None else None
         self._is_open = self._is_over = False
 
     def __iter__(self) -> Speech:
@@ -38,21 +39,19 @@ class Speech:
     def _step(self) -> tuple[dict, bytearray]:
         question = {"op": "next", "stream": self._number}
         if self._is_open:
-            call = self._life.call(question)
-        else:
-            self._is_open = True
-            call = self._life.call({**question, "open": self._opening}, self._body, self._prompt)
-            self._body = b""
-        while True:
-            words, body = call.wait()
-            if "want" not in words:
-                return words, body
-            self._life.post({"op": "piece", "stream": self._number, "text": next(self._pieces, None)})
+            return self._life.ask(question)
+        self._is_open = True
+        if self._feeder is not None:
+            self._feeder.start()
+        body, self._body = self._body, b""
+        return self._life.ask({**question, "open": self._opening}, body, self._prompt)
 
     def close(self) -> None:
         """Idempotent, never waits: the other process frees the request's state after the step it is in."""
         if self._is_open and not self._is_over:
             self._life.post({"op": "close", "stream": self._number})
+            if self._feeder is not None:
+                self._feeder.stop()
         self._is_over = True
 
     def __del__(self):

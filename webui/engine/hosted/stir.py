@@ -24,7 +24,6 @@ class Task:
     """One call into the engine. stream: the number of the stream it is a step of, 0 = of none."""
 
     stream: int = 0
-    is_resting: bool = False  # it waits for a person's words
     must_end: bool = False  # it was cancelled
     overdue: int = 0  # looks since then
 
@@ -33,6 +32,7 @@ class Stir:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks: set[Task] = set()
+        self._resting: set[int] = set()
         self._ended, self._still = 0, 0.0
         self._clocks = time.monotonic(), time.process_time()
         self._left_out: set[int] = set()
@@ -56,21 +56,20 @@ class Stir:
 
     @contextmanager
     def resting(self, stream: int) -> Iterator[None]:
-        """Inside `working(stream)`: what is waited for is not the engine."""
-        self._mark(stream, "is_resting", True)
+        """What the stream waits for is not the engine."""
+        with self._lock:
+            self._resting.add(stream)
         try:
             yield
         finally:
-            self._mark(stream, "is_resting", False)
+            with self._lock:
+                self._resting.discard(stream)
 
     def must_end(self, stream: int) -> None:
-        self._mark(stream, "must_end", True)
-
-    def _mark(self, stream: int, what: str, value: bool) -> None:
+        """Its step under way was cancelled."""
         with self._lock:
             for task in self._tasks:
-                if task.stream == stream:
-                    setattr(task, what, value)
+                task.must_end |= task.stream == stream
 
     def look(self) -> int:
         """How many looks in a row have found it still. Called by one thread, once per beat."""
@@ -78,7 +77,7 @@ class Stir:
         is_computing = self._clocks[1] - before[1] > COMPUTING * (self._clocks[0] - before[0])
         places = {thread: where(frame) for thread, frame in sys._current_frames().items() if thread not in self._left_out}
         with self._lock:
-            active = [task for task in self._tasks if not task.is_resting]
+            active = [task for task in self._tasks if task.stream not in self._resting]
             now = hash((self._ended, frozenset(places.items())))
             for task in active:
                 task.overdue += task.must_end
