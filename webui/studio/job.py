@@ -100,6 +100,11 @@ class Job:
         return self.produced < self.credit
 
     @property
+    def is_background(self) -> bool:
+        """Nobody listens: it fills the gaps that listeners leave."""
+        return self.request.priority > 0
+
+    @property
     def is_over(self) -> bool:
         return self._state in ("saving", "done", "failed", "cancelled")
 

@@ -74,7 +74,8 @@ class Lanes:
 
     @property
     def n_hungry(self) -> int:
-        return sum(s.job.is_hungry for s in self._seats)
+        """Streams that somebody listens to; background work takes nobody's place."""
+        return sum(s.job.is_hungry and not s.job.is_background for s in self._seats)
 
     @property
     def n_open(self) -> int:
@@ -91,7 +92,9 @@ class Lanes:
         stepping = {s.lane for s in self._seats if s.step_since_s is not None}
         takes_new = carried[lane] == min(count for n, count in enumerate(carried) if n == lane or n not in stepping)
         mine = (lane, None) if takes_new else (lane,)
-        ready = [s for s in self._seats if s.step_since_s is None and s.lane in mine and (s.job.is_hungry or s.job.is_cancelled)]
+        waits = bool(self.speed and self.n_hungry)  # on a device that all lanes share, background work would slow whoever is listened to
+        ready = [s for s in self._seats if s.step_since_s is None and s.lane in mine and
+                 (s.job.is_cancelled or (s.job.is_hungry and not (waits and s.job.is_background)))]
         return min(ready, key=lambda s: (not s.job.is_cancelled, s.job.request.priority, s.job.due_s(), s.job.born_s), default=None)
 
     def _run(self, lane: int, generation: int) -> None:
@@ -139,7 +142,7 @@ class Lanes:
 
     def _judge(self, job: Job, now_s: float) -> None:
         """Late chunks mean that more was let in than this machine carries just now."""
-        if job.first_chunk_s is not None:
+        if job.first_chunk_s is not None and not job.is_background:
             self.ease = max(MIN_EASE, self.ease * LATE_COSTS) if now_s > job.due_s() else min(1.0, self.ease + IN_TIME_GIVES)
 
     def _open(self, seat: Seat) -> Iterator[Chunk]:

@@ -65,7 +65,7 @@ class Metrics:
         self._jobs.get(end, self._jobs["failed"]).inc()
         if told.error is not None and not isinstance(told.error, Cancelled):
             self.refused(told.error)
-        if trace.first_s is not None:
+        if trace.first_s is not None and not job.is_background:
             self._first_byte_s.observe(trace.first_s)
         if end == "done":
             self._rtf.observe(told.rtf)

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 
 from .. import audio, text
@@ -20,7 +20,7 @@ from ..store.files import new_id
 from ..types import CONVERT, Abilities, Prompt, SpeechRequest, Voice
 from .admission import Admission, Buckets
 from .drafts import Drafts
-from .job import Job
+from .job import UNLIMITED, Job
 from .lanes import Lanes
 from .logline import line
 from .metrics import Metrics
@@ -34,6 +34,16 @@ log = logging.getLogger(__name__)
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OPENAI_VOICES = ("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
 MAX_SOURCE_S = 30.0
+BACKGROUND = 10  # priority of work that nobody listens to
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """A job in the background, and where it will be made."""
+
+    job: Job
+    lanes: Lanes
+    prompt: Prompt
 
 
 def _counted(way_in: Callable[..., Job]) -> Callable[..., Job]:
@@ -101,7 +111,7 @@ class Speaker:
 
     @_counted
     def open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
-             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "", priority: int = 0) -> Job:
+             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "") -> Job:
         """Everything that can be refused is refused here. Blocking for as long as a voice's first prompt takes; call it off the event loop.
 
         Raises BadInput, NotFound, NotAllowed (consent), Busy, NotReady.
@@ -109,8 +119,7 @@ class Speaker:
         trace = Trace()
         self._rate.check(owner)
         about = self.check_model(model)
-        if mode not in ("auto", *about.modes):
-            raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
+        _check_mode(mode, about)
         voice = self.voice(owner, voice_id)
         if voice.draft and not consent:
             raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
@@ -118,19 +127,49 @@ class Speaker:
         transcript = transcript.strip() or voice.transcript
         if mode == CONVERT:
             return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source, trace)
-        chosen = _mode(mode, instruction, text_in, replace(voice, transcript=transcript))
-        request = SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority,
-                                transcript=transcript if chosen == "zero_shot" else "")
-        began = time.perf_counter()
-        readings, notes = self._pronunciations.spoken(owner)
-        segments = tuple(text.prepare(text.strip_tags(text_in, about.tags), language, readings))
-        trace.add("text", time.perf_counter() - began)
-        if not segments:
-            raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
-        job = self._admit(owner, voice, replace(request, segments=segments), trace)
+        request = _asked(text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
+        request, notes = self._put_in_words(owner, request, about, trace)
+        job = self._admit(owner, voice, request, trace)
         job.notes = [*notes, *job.notes]
         return job
 
+    def _put_in_words(self, owner: str, request: SpeechRequest, about: Abilities, trace: Trace) -> tuple[SpeechRequest, list[tuple[str, str]]]:
+        """With the sentences to speak, and what a listener must know of them. Raises BadInput when there is nothing to say."""
+        began = time.perf_counter()
+        readings, notes = self._pronunciations.spoken(owner)
+        segments = tuple(text.prepare(text.strip_tags(request.text, about.tags), request.language, readings))
+        trace.add("text", time.perf_counter() - began)
+        if not segments:
+            raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
+        return replace(request, segments=segments), notes
+
+    # ---- work that nobody listens to -----------------------------------------------------------------------
+    @property
+    def n_lanes(self) -> int:
+        """Of the engine in charge; 0 while there is none."""
+        return sum(x.n_lanes for x in list(self._lanes.values())[-1:])
+
+    def quiet(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
+              seed: int = 0, model: str = "auto") -> Quiet:
+        """The same way as `open`, for work in the background: it has no place in the line, is bound by no rate and leaves no take. Nothing
+        sounds before `begin_quiet`; end it with `cancel` or `quiet_over`. Blocking. Raises BadInput, NotFound, NotAllowed, NotReady."""
+        trace, about = Trace(), self.check_model(model)
+        _check_mode(mode, about)
+        voice = self.voice(owner, voice_id)
+        if voice.draft:
+            raise NotAllowed("Save this clip as a voice first: only saved voices can be used in a batch.", "请先把这段录音存为音色：批量只能用已保存的音色。", code="draft_voice", param="voice")
+        request, _ = self._put_in_words(owner, _asked(text_in, voice, mode, instruction, language, speed, seed, BACKGROUND), about, trace)
+        return Quiet(*self._job(owner, voice, request, trace))
+
+    def begin_quiet(self, quiet: Quiet) -> None:
+        quiet.job.credit = UNLIMITED
+        self._begin(quiet.job, quiet.lanes, quiet.prompt)
+
+    def quiet_over(self, quiet: Quiet) -> None:
+        """Its sound was taken, or it never began. Idempotent."""
+        quiet.job.lease.release()
+
+    # ---- admission -------------------------------------------------------------------------------------------
     def _convert(self, owner: str, voice: Voice, request: SpeechRequest, source: str, trace: Trace) -> Job:
         clip = self._drafts.sound(self._drafts.get(owner, source), whole=True)
         if clip.duration_s > MAX_SOURCE_S:
@@ -145,6 +184,16 @@ class Speaker:
         return self._admit(old.owner, self.voice(old.owner, old.voice.id), request, Trace(), old.source)
 
     def _admit(self, owner: str, voice: Voice, request: SpeechRequest, trace: Trace, source: audio.Clip | None = None) -> Job:
+        job, lanes, prompt = self._job(owner, voice, request, trace, source)
+        try:
+            self.admission.enter(job, lambda job: self._begin(job, lanes, prompt))
+        except BaseException:
+            job.lease.release()
+            raise
+        return job
+
+    def _job(self, owner: str, voice: Voice, request: SpeechRequest, trace: Trace, source: audio.Clip | None = None) -> tuple[Job, Lanes, Prompt]:
+        """Holds a lease of the engine: whoever calls sees to its release."""
         lease = self._resident.lease()
         try:
             about = lease.engine.describe()
@@ -152,12 +201,10 @@ class Speaker:
             own = min(max(request.speed, about.min_speed), about.max_speed)
             job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source, trace=trace)
             job.lease, job.notes = lease, lease.engine.notes(request)
-            lanes = self._lanes[lease.engine]
-            self.admission.enter(job, lambda job: self._begin(job, lanes, prompt))
+            return job, self._lanes[lease.engine], prompt
         except BaseException:
             lease.release()
             raise
-        return job
 
     def _wait_for_prompt(self, owner: str, voice: Voice, engine: Engine, trace: Trace) -> Prompt:
         coming = self.prompt(owner, voice, engine)
@@ -184,16 +231,18 @@ class Speaker:
     def _begin(self, job: Job, lanes: Lanes, prompt: Prompt) -> None:
         waited_s = time.monotonic() - job.born_s
         job.trace.add("queue", waited_s)
-        self._metrics.begun(waited_s)
+        if not job.is_background:
+            self._metrics.begun(waited_s)
         job.move("running")
         lanes.add(job, prompt, self._end)
 
     def _end(self, job: Job) -> None:
         """Called by a lane when a job has made its last step, whatever the reason."""
         job.lease.release()
-        self.admission.done(job)
+        if not job.is_background:
+            self.admission.done(job)
         self._metrics.ended(job)
-        if job.snapshot().state == "saving":
+        if job.snapshot().state == "saving" and not job.is_background:
             self._writer.submit(self._save, job)
         self._close(job, by_engine=True)
 
@@ -206,6 +255,8 @@ class Speaker:
             return
         self._metrics.read(job)
         log.info("%s", line(job))
+        if job.is_background:
+            return
         with contextlib.suppress(RuntimeError):  # the studio is closing and writes no more
             self._writer.submit(self._trace, job)
 
@@ -252,6 +303,18 @@ class Speaker:
         for lanes in self._lanes.values():
             lanes.close()
         self._writer.shutdown(wait=True)
+
+
+def _check_mode(mode: str, about: Abilities) -> None:
+    if mode not in ("auto", *about.modes):
+        raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
+
+
+def _asked(text_in: str, voice: Voice, mode: str, instruction: str, language: str, speed: float, seed: int, priority: int = 0) -> SpeechRequest:
+    """Raises BadInput."""
+    chosen = _mode(mode, instruction, text_in, voice)
+    return SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority,
+                         transcript=voice.transcript if chosen == "zero_shot" else "")
 
 
 def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:
