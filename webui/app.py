@@ -57,7 +57,8 @@ def cosyvoice_maker(settings: Settings) -> Maker:
 def cosyvoice_arguments(settings: Settings) -> dict:
     """As JSON can say them, for the table in engine/hosted/child.py."""
     choice = settings.engine
-    return {"root": str(model_dir(settings)), "device": choice.device, "precision": choice.precision, "lock_memory": choice.lock_memory}
+    return {"root": str(model_dir(settings)), "device": choice.device, "precision": choice.precision, "threads": choice.threads,
+            "lock_memory": choice.lock_memory}
 
 
 def offer_model(studio: Studio, settings: Settings) -> None:

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from scripts.small_model import sizes, tensors
+from webui.app import cosyvoice_arguments
 from webui.engine.cosyvoice.device import INT8, Place, plan, processor
 from webui.engine.cosyvoice.dims import LmDims
 from webui.engine.cosyvoice.kept import mapped_files
@@ -31,6 +32,7 @@ from webui.engine.cosyvoice.spec import check_files, read_spec
 from webui.engine.cosyvoice.text_stream import TextStream
 from webui.engine.cosyvoice.weights import component_state, convert
 from webui.errors import NotReady
+from webui.settings import load
 
 torch.set_num_threads(1)
 # No width divides by a block.
@@ -286,6 +288,9 @@ class TestPlace:
     def test_one_thread_per_stage_on_two_cores_and_a_number_that_is_asked_for(self):
         assert [processor("auto", 0, self.ALL, n).threads for n in (1, 2, 4, 64)] == [1, 1, 3, 8]
         assert processor("fp32", 0, self.ALL, 2).threads == 1 and processor("auto", 3, self.ALL, 2).threads == 3
+        settings = load([], {"KAIKOU_ENGINE_THREADS": "3", "KAIKOU_PRECISION": "int8"})
+        told = cosyvoice_arguments(settings)
+        assert (told["threads"], told["precision"]) == (3, "int8")
 
     def test_the_model_loads_with_it_and_the_plan_counts_it(self, model):
         told = []

@@ -24,7 +24,7 @@ WORKSPACE = 0.15  # activations of one call, as a share of the weights
 
 
 INT8 = "int8"
-WORST_STAGE_THREADS = 8  # more on one small network cost more than they give
+MOST_THREADS = 8  # of one stage: more on networks of this size cost more than they give
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def processor(precision: str, threads: int, can: Mapping[str, object], count: in
         why = "as asked"
     # The stages run side by side. A step of the language model waits for memory, which one core saturates; the others are for the sound.
     chosen = max(1, count - 1 if lm == INT8 else count // 2)
-    return Place("cpu", rest, f"{why}; {count} core(s)", lm, threads or min(chosen, WORST_STAGE_THREADS), 1)
+    return Place("cpu", rest, f"{why}; {count} core(s)", lm, max(threads, 0) or min(chosen, MOST_THREADS), 1)
 
 
 def cores() -> int:
