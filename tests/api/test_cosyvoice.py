@@ -45,6 +45,8 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
             heard = one.say({**TEXT, "mode": mode, **more})
             assert heard.of("end"), heard.messages
             assert heard.of("begin")[0]["engine"] == "cosyvoice2"
+            trace = heard.of("end")[0]["trace"]
+            assert trace["first"].keys() & trace["whole"].keys() >= {"prefill", "tokens", "flow", "vocoder"} and "espeak" not in trace["whole"] and "other" not in trace["whole"]
             sound[mode] = bytes(heard.pcm)
             assert bytes(one.say({**TEXT, "mode": mode, **more}).pcm) == sound[mode], "request 2 is request 1"
         assert len(set(sound.values())) == 4

@@ -227,9 +227,11 @@ def test_no_name_from_outside_makes_a_series(monkeypatch):
         one = job()
         one.accept(chunk(0, last=True, **{f"stage_{i}": 0.1, 'x"} 1\nevil{a="': 0.1}), 0.1)
         one.fail(Busy("no", "不", code=f"code_{i}"))
+        one.trace.sent(0.01)  # some of it was sent before the engine was done, some after
         metrics.ended(one)
+        one.trace.sent(0.01)
         metrics.read(one)
     told = scrape(metrics)
     assert len(told) == n, "series are all there from the start"
-    assert told["cv_errors_total", "other"] == told["cv_stage_seconds_count", "other"] == told["cv_jobs_total", "failed"] == 300
+    assert told["cv_errors_total", "other"] == told["cv_stage_seconds_count", "other"] == told["cv_jobs_total", "failed"] == told["cv_stage_seconds_count", "socket"] == 300
     assert set(ENGINE) < {labels for name, labels in told if name == "cv_stage_seconds_count"}
