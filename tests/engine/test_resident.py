@@ -49,6 +49,15 @@ def test_a_hot_swap_lets_the_running_stream_end_and_then_closes_the_old_engine()
     assert new.state == "broken"
 
 
+def test_whoever_is_told_knows_an_engine_before_it_can_be_leased():
+    seen = []
+    resident = Resident(lambda engine: seen.append((resident.health().state, resident.coming() is not None)))
+    started(resident, FakeEngine())
+    started(resident, FakeEngine(version="2"))
+    assert seen == [("ready", True), ("ready", True)] and resident.lease().engine.version == "2"
+    resident.close()
+
+
 def test_a_failing_newcomer_leaves_the_old_one_in_charge():
     resident = Resident()
     old = started(resident, FakeEngine())

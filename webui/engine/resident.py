@@ -76,6 +76,9 @@ class Resident:
             engine.close()
 
     def _take_over(self, engine: Engine) -> None:
+        """Whoever is told knows the engine before anybody can lease it."""
+        if not self._closed:
+            self._on_ready(engine)
         with self._lock:
             old, self._seat, self._coming = self._seat, _Seat(engine, self._lock), None
             is_late = self._closed
@@ -86,8 +89,6 @@ class Resident:
             old.engine.close()
         if is_late:
             engine.close()
-            return
-        self._on_ready(engine)
 
     def lease(self) -> Lease:
         """Raises NotReady until the first engine has spoken its warm-up sentence."""

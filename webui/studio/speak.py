@@ -70,8 +70,11 @@ class Speaker:
 
     # ---- capacity ---------------------------------------------------------------------------------------
     def seat(self, engine: Engine) -> None:
-        """An engine took over: give it lanes. Lanes of engines before it stay until their streams end."""
-        self._lanes = {e: lanes for e, lanes in self._lanes.items() if lanes.n_open} | {engine: Lanes(engine, self._limits.stall_s)}
+        """An engine takes over: give it lanes. Those before it stay until their streams end, the last one's also for who just leased it."""
+        kept = {e: lanes for i, (e, lanes) in enumerate(self._lanes.items(), 1) if lanes.n_open or i == len(self._lanes)}
+        for lanes in [x for e, x in self._lanes.items() if e not in kept]:
+            lanes.close()
+        self._lanes = kept | {engine: Lanes(engine, self._limits.stall_s)}
 
     def capacity(self) -> int:
         if self._limits.max_streams:
