@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from .device import INT8, Place
+from .device import INT8, MemoryPlan, Place
 from .dims import LmDims
-from .flow import FlowDims, FlowModel
+from .flow import FlowDims, FlowModel, VoiceState
 from .flow.dims import EULER_STEPS
 from .lm import SpeechLm
 from .lm_seam import LanguageModel
@@ -20,7 +20,7 @@ from .prompt import PromptMaker, VoicePrompt
 from .speakers import read_speakers
 from .spec import ModelSpec, check_files, read_spec
 from .tokenizer import TextTokenizer
-from .vocoder import Vocoder, VocoderDims
+from .vocoder import Vocoder, VocoderDims, VocoderState
 from .weights import component_state, source_mark
 
 Progress = Callable[[float, str, str], None]  # share done, words in English, words in Chinese
@@ -54,7 +54,24 @@ class CosyVoice2:
         flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
         vocoder = Vocoder.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32"), torch.float32, place.device)
-        return cls(spec, place, tokenizer, lm, flow, vocoder, maker, _presets(root), mark)
+        model = cls(spec, place, tokenizer, lm, flow, vocoder, maker, _presets(root), mark)
+        if place.device != "cuda":
+            return model
+        from .graphs.assemble import captured  # which knows this class
+
+        return captured(model, told)
+
+    def voice(self, *given, **named) -> VoiceState:
+        """What a voice costs the flow once, begun: arguments of VoiceState.begun behind the model."""
+        return VoiceState.begun(self.flow, *given, **named)
+
+    def wave(self, seed: int) -> VocoderState:
+        """A new stream of the vocoder."""
+        return VocoderState(self.vocoder, seed)
+
+    def voices_budget(self, plan: MemoryPlan) -> int:
+        """Bytes that kept voices may take."""
+        return plan.voices_budget
 
 
 def _language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> LanguageModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ import torch
 from .board import Board, Order
 from .flow.dims import LOOKAHEAD_IDS
 from .stream import Segment, Utterance
-from .vocoder import Vocoder, VocoderState
+from .vocoder import VocoderState
 from .voices import LiveVoices
 
 MIN_IDS = 8  # of a piece that tells something about speed
@@ -21,9 +22,9 @@ class SoundStage:
 
     name = "sound"
 
-    def __init__(self, board: Board, vocoder: Vocoder, voices: LiveVoices, fail):
-        """fail(utterance, error): an error of one request only; raises when it was more than that."""
-        self._board, self._vocoder, self._voices, self._fail = board, vocoder, voices, fail
+    def __init__(self, board: Board, wave: Callable[[int], VocoderState], voices: LiveVoices, fail):
+        """wave(seed): a new stream of the vocoder. fail(utterance, error): an error of one request only; raises when it was more than that."""
+        self._board, self._wave, self._voices, self._fail = board, wave, voices, fail
         self.pieces = 0
         self.s_per_id = 0.0  # running mean of the work for what one id sounds
 
@@ -72,7 +73,7 @@ class SoundStage:
             if not segment.mels:
                 who.begin_hop()
         if segment.flow is None:
-            segment.flow, segment.vocoder = who.voice.flow.begin(), VocoderState(self._vocoder, (who.request.seed + segment.index) % 2**63)
+            segment.flow, segment.vocoder = who.voice.flow.begin(), self._wave((who.request.seed + segment.index) % 2**63)
         began, done = time.perf_counter(), segment.done
         if known:
             self._flow(who, segment, known, is_over)

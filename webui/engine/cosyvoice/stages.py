@@ -30,7 +30,7 @@ class Stages:
         self.board, self.profile, self._device, self._on_break = Board(), profile, model.place.device, on_break
         self._ids_per_s = model.spec.ids_per_s
         self.tokens = TokenStage(self.board, model.lm, profile, self._failed)
-        self.sound = SoundStage(self.board, model.vocoder, voices, self._failed)
+        self.sound = SoundStage(self.board, model.wave, voices, self._failed)
         if self._device == "cuda":
             torch.cuda.synchronize()  # the weights are there before other streams read them
         self._threads = [threading.Thread(target=self._run, args=(stage,), name=f"cosyvoice-{stage.name}", daemon=True) for stage in (self.tokens, self.sound)]

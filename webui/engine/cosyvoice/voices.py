@@ -38,8 +38,8 @@ class LiveVoice:
         n = min(len(prompt.speech_ids), prompt.mel.shape[1] // FRAMES_PER_ID)
         base = max(0, n - LOOKAHEAD_IDS)
         blocks = Blocks.behind(base, self._first_hop, flow.dims.chunk_size)
-        return VoiceState.begun(flow, prompt.speech_ids[:base], prompt.mel[:, : FRAMES_PER_ID * base], prompt.vector, blocks,
-                                store=self._model.place.store, ahead=prompt.speech_ids[base:n] if base else ())
+        return self._model.voice(prompt.speech_ids[:base], prompt.mel[:, : FRAMES_PER_ID * base], prompt.vector, blocks,
+                                 store=self._model.place.store, ahead=prompt.speech_ids[base:n] if base else ())
 
     @property
     def is_ready(self) -> bool:

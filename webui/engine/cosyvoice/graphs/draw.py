@@ -36,7 +36,7 @@ def _invert(weights: Tensor, at: Tensor) -> Tensor:
     steps = weights.double().cumsum(-1)
     column = torch.searchsorted(steps, at * steps[:, -1:], right=True)
     numbers = torch.arange(weights.shape[-1], device=weights.device)
-    last = torch.where(weights > 0, numbers, 0).amax(-1, keepdim=True)  # the product above may round up to the whole sum
+    last = (numbers * (weights > 0)).amax(-1, keepdim=True)  # the product above may round up to the whole sum
     return torch.minimum(column, last)
 
 
@@ -56,7 +56,7 @@ def choose(scores: Tensor, recent: Tensor, first: Tensor, second: Tensor, rule: 
     -> ids (b, 1), and whether `second` was used (b, 1)."""
     ids, probs = best(scores.softmax(-1), min(rule.top_k, scores.shape[-1]))
     keep = probs.cumsum(-1) - probs < rule.top_p
-    keep[:, :1] = True
+    keep[:, 0].fill_(True)
     chosen = ids.gather(-1, _invert(probs * keep, first))
     again = (recent == chosen).sum(-1, keepdim=True) >= rule.window * rule.tau
     others = scores.scatter(-1, chosen, -torch.inf)
@@ -112,6 +112,6 @@ class Draws:
         before = self.recent[:b].gather(1, place)
         self.recent[:b].scatter_(1, place, torch.where(going[:, None], chosen[:, None], before))
         drawn += going
-        spent += torch.where(going, 1 + again[:, 0].long(), 0)
+        spent += (1 + again[:, 0].long()) * going
         self.done[:b] |= going & ((chosen == self.end) | (drawn >= self.most[:b]))
-        return torch.where(going, chosen, NONE)
+        return chosen.masked_fill(~going, NONE)

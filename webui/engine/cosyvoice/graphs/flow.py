@@ -68,7 +68,9 @@ class StaticVoice:
 
     @property
     def bytes(self) -> int:
-        return len(self.line.own) * self.flow.buffers.bytes_per_unit()
+        """At least a slot's share of the pool: voices end by bytes, before slots do."""
+        sizes = self.flow.sizes
+        return max(len(self.line.own), sizes.units // sizes.slots) * self.flow.buffers.bytes_per_unit()
 
     def grow(self) -> None:
         """The next piece of the prompt, so that other work can go between."""
@@ -91,7 +93,7 @@ class StaticVoice:
 
 
 class StaticStream:
-    """One request, as FlowState. A mel that `step` gives is a view of the stream's own buffer: it is good until the next step or `close`."""
+    """One request, as FlowState. Several at once: StaticFlow.step_many."""
 
     def __init__(self, voice: StaticVoice, blocks: Blocks):
         self.voice = voice
@@ -122,7 +124,7 @@ class StaticStream:
 
     def step(self, ids, final: bool = False) -> Tensor:
         """All generated ids so far -> the mel frames (m, 80) that became final and were not given before."""
-        return self.voice.flow.step_many([(self, ids, final)])[0]
+        return self.voice.flow.step_many([(self, ids, final)])[0].clone()
 
     def close(self) -> None:
         """Free the memory. Idempotent."""
@@ -177,6 +179,7 @@ class StaticFlow:
     def prewarm(self, told: Callable[[float], None] = lambda share: None) -> None:
         self._write([], [])
         self.table.fill(self.works(), told)
+        self._tables = [layer.self_attn.table for layer in self._work.layers]  # graphs read them where they are, even if longer ones replace them
 
     @torch.inference_mode()
     def clear_slot(self, slot: int, speaker: Tensor) -> None:
@@ -192,7 +195,8 @@ class StaticFlow:
     @torch.inference_mode()
     def step_many(self, asked: Sequence[tuple[StaticStream, Sequence[int] | Tensor, bool]]) -> list[Tensor]:
         """`step` for several streams at once: one replay where their new ids fit one. Different streams only. When one is refused
-        (too_long, out_of_memory) nothing of that replay was done: the caller may ask for each alone and lose only the one at fault."""
+        (too_long, out_of_memory) nothing of that replay was done: the caller may ask for each alone and lose only the one at fault.
+        A mel may be a view of the stream's own buffer, good until its next step or `close`."""
         plans = [_Plan(*one) for one in asked]
         while calls := [(plan, call) for plan in plans if (call := plan.next_call()) is not None]:
             for at in range(0, len(calls), self.sizes.batches[-1]):

@@ -69,6 +69,7 @@ class FlowBuffers:
 class FlowWork:
     def __init__(self, flow: FlowModel, buffers: FlowBuffers):
         self.flow, self.buffers = flow, buffers
+        self.layers = [*flow.encoder.encoders, *flow.encoder.up_encoders]
 
     @torch.inference_mode()
     def __call__(self, new: int, batch: int, reach: int) -> None:

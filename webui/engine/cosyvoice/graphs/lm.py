@@ -137,7 +137,7 @@ class StaticLm:
         slot, count, rows = self._job[0:1], self._job[1:2], self._job[2 : 2 + size]
         number = torch.arange(size, device=rows.device)
         start = self.lengths.index_select(0, slot)
-        positions = torch.where(number < count, start + number, self.sizes.positions)
+        positions = (start + number).masked_fill(number >= count, self.sizes.positions)
         hidden = self._weights.run(self._weights.table[rows], slot.expand(size), positions, self.store, self._weights.all_one_slot(size, slot, start))
         scores = self._weights.scores(hidden.index_select(0, (count - 1).clamp(min=0)))
         self.scores.index_copy_(0, slot, torch.where(count > 0, scores, self.scores.index_select(0, slot)))
@@ -260,7 +260,9 @@ class StaticLm:
         users, used = self.slots.users, self.slots.in_use
         target = fit(self.sizes.slots, max(used, 1))
         for slot in sorted((slot for slot in users.keys() if slot >= target), reverse=True):
-            past = users[slot]
+            past = users.get(slot)
+            if past is None:
+                continue
             to = self.slots.take()
             self.copy_slot(slot, to, past.reach)
             past.move(to)

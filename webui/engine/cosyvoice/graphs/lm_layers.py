@@ -92,15 +92,19 @@ class PackedLm:
         """(rows, hidden) -> log-probabilities (rows, S + 3) fp32"""
         return F.linear(hidden, self.head, self.head_bias).float().log_softmax(-1)
 
+    def _mask(self, visible: Tensor) -> Tensor:
+        """Additive, made once for all layers."""
+        return torch.zeros(visible.shape, dtype=self.dtype, device=self.device).masked_fill_(~visible, -torch.inf)
+
     def each_its_own(self, count: int, reach: int, lengths: Tensor) -> Attend:
         """Row i is slot i, at position lengths[i]; the store is read in place, up to `reach` positions."""
         d = self.dims
-        visible = torch.arange(reach, device=self.device) <= lengths[:, None]
+        mask = self._mask(torch.arange(reach, device=self.device) <= lengths[:, None])[:, None, None]
 
         def attend(q: Tensor, kept: Tensor) -> Tensor:
             keys, values = kept[:, :count, :, :reach]
             q = q.reshape(count, d.kv_heads, d.heads // d.kv_heads, d.head_size)
-            return F.scaled_dot_product_attention(q, keys, values, attn_mask=visible[:, None, None]).view(count, -1)
+            return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask).view(count, -1)
 
         return attend
 
@@ -108,13 +112,13 @@ class PackedLm:
         """Rows are neighbours from position `start` (1,) on of `slot` (1,)."""
         d = self.dims
         group = d.heads // d.kv_heads
+        number = torch.arange(count, device=self.device)
+        mask = self._mask(torch.arange(len(self.cos), device=self.device) <= (start + number)[:, None]).repeat(group, 1)
 
         def attend(q: Tensor, kept: Tensor) -> Tensor:
             keys, values = kept.index_select(1, slot)
-            number = torch.arange(count, device=self.device)
-            visible = torch.arange(keys.shape[2], device=self.device) <= (start + number)[:, None]
             q = q.transpose(0, 1).reshape(1, d.kv_heads, group * count, d.head_size)  # a key head's queries share its keys
-            out = F.scaled_dot_product_attention(q, keys, values, attn_mask=visible.repeat(group, 1))
+            out = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
             return out.view(d.heads, count, d.head_size).transpose(0, 1).reshape(count, -1)
 
         return attend

@@ -1,0 +1,76 @@
+"""A loaded model with its three networks captured: sized by the memory that is free, recorded once, and then the same to its users as any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+
+from ..device import MemoryPlan
+from ..flow.dims import FRAMES_PER_ID
+from ..lm import SpeechLm
+from ..model import CosyVoice2, Progress
+from .capture import CudaCapture, no_memory
+from .flow import FlowSizes, StaticFlow, StaticVoice
+from .lm import LmSizes, StaticLm
+from .vocoder import StaticVocoder, StaticWave, VocoderSizes
+
+SHARE = 0.75  # of the free memory, for what is kept; the rest is for the graphs' intermediate values
+MOST_UNITS = 40000  # ids of all voices and streams: 26 minutes of sound
+LEAST_UNITS = 1000  # a voice of 15 s, a stream of 25 s
+
+
+@dataclass(frozen=True)
+class Sizes:
+    lm: LmSizes
+    flow: FlowSizes
+    vocoder: VocoderSizes
+
+    @classmethod
+    def for_memory(cls, model: CosyVoice2, free: int) -> Sizes:
+        """As many units of the flow as fit beside the language model's slots. Raises NotReady when that is too little to speak."""
+        lm, d = LmSizes(), model.flow.dims
+        of_lm = model.spec.lm.cache_bytes(lm.positions, model.place.dtype.itemsize) * (lm.slots[-1] + 1)
+        of_unit = FRAMES_PER_ID * d.bytes_per_frame(model.place.store.itemsize)
+        units = min(MOST_UNITS, (int(free * SHARE) - of_lm) // of_unit)
+        if units < LEAST_UNITS:
+            raise no_memory(f"{free / 2**30:.1f} GB free")
+        return cls(lm, FlowSizes(units=units, slots=512), VocoderSizes())
+
+
+@dataclass(frozen=True)
+class CapturedModel(CosyVoice2):
+    """lm is the static one; voices and waves come from the static flow and vocoder."""
+
+    static_flow: StaticFlow
+    static_vocoder: StaticVocoder
+
+    def voice(self, *given, store: torch.dtype | None = None, **named) -> StaticVoice:
+        """store: that of the pool, whatever is asked."""
+        return StaticVoice(self.static_flow, *given, **named)
+
+    def wave(self, seed: int) -> StaticWave:
+        return self.static_vocoder.begin(seed)
+
+    def voices_budget(self, plan: MemoryPlan) -> int:
+        """Half of the pool; the other half is for streams."""
+        return self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2
+
+
+def captured(model: CosyVoice2, told: Progress = lambda share, en, zh: None, sizes: Sizes | None = None, capture=CudaCapture) -> CapturedModel:
+    """model: of torch networks on the device, not used afterwards. capture: makes one Capture for each of the two stages, since they replay at
+    the same time. Raises NotReady `no_memory`."""
+    if not isinstance(model.lm, SpeechLm):
+        raise ValueError("only the torch language model can be captured")
+    sizes = sizes or Sizes.for_memory(model, torch.cuda.mem_get_info()[0])
+    tokens, sound = capture(), capture()
+    try:
+        lm = StaticLm(model.lm, model.spec.rule, sizes.lm, tokens)
+        flow = StaticFlow(model.flow, sizes.flow, model.place.store, sound)
+        vocoder = StaticVocoder(model.vocoder, sizes.vocoder, capture=sound)
+    except torch.OutOfMemoryError as error:
+        raise no_memory("the buffers") from error
+    for part, first, last in ((lm, 0.82, 0.84), (flow, 0.84, 0.88), (vocoder, 0.88, 0.9)):
+        part.prewarm(lambda share, first=first, last=last: told(first + share * (last - first), "Recording the networks for the GPU", "正在为显卡录制网络"))
+    kept = {f.name: getattr(model, f.name) for f in fields(CosyVoice2)}
+    return CapturedModel(**{**kept, "lm": lm}, static_flow=flow, static_vocoder=vocoder)
