@@ -1,25 +1,27 @@
 #!/usr/bin/env python
-"""How fast the CosyVoice2 engine speaks here: one request of fixed length, voice cached, beside the published code's schedule.
+"""How fast the CosyVoice2 engine speaks here: through its two stages, for one user and for many, beside the published code's schedule.
 
-    python scripts/bench_engine.py --precision fp32,bf16 --recompute      full-size random weights, made in memory
-    python scripts/bench_engine.py --model-dir DIR --convert              a model directory, with its load times
-    python scripts/bench_engine.py --small --recompute                    small networks: does the script work?
-    python scripts/bench_engine.py --device cuda --recompute --json bench.json
+    python scripts/bench_engine.py --precision fp32,int8 --steps 10,5 --recompute        full-size random weights, made in memory
+    python scripts/bench_engine.py --precision int8 --users 1,2,4 --poisson 1            many users, on this machine's CPU
+    python scripts/bench_engine.py --device cuda --precision bf16 --hop 25,10 --users 1,8,32 --poisson 1,5,10,20 --recompute --json gpu.json
+    python scripts/bench_engine.py --model-dir DIR --convert                             a model directory, with its load times
+    python scripts/bench_engine.py --small --recompute                                   small networks: does the script work?
 
-Random weights cost what real ones cost; the language model is made to give just the ids asked for. Needs torch and numpy only
-(--model-dir also needs PyYAML and safetensors). --recompute runs both ways in turn, with the same weights, and prints their ratio.
+Random weights cost what real ones cost; the language model is made to give just the ids asked for. Needs torch and numpy only, int8 also
+onnx and ONNX Runtime, --model-dir also PyYAML and safetensors. int8: the language model in int8, the rest in bf16 where the processor has it.
+--recompute runs in turn with the first user's requests, with the same weights; ratios are against its fp32 run, or the first there is.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import platform
-import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -32,29 +34,29 @@ import torch  # noqa: E402  after the stand-ins
 
 from scripts.engine_bench import memory  # noqa: E402
 from scripts.engine_bench.build import IDS_PER_S, load_model, random_model, random_voice  # noqa: E402
-from scripts.engine_bench.ways import Run, cached, recomputed  # noqa: E402
+from scripts.engine_bench.rounds import Round, closed, poisson, row  # noqa: E402
+from scripts.engine_bench.ways import Floor, recomputed  # noqa: E402
 from scripts.small_model import sizes  # noqa: E402
-from webui.engine.cosyvoice.device import choose  # noqa: E402
-from webui.engine.cosyvoice.flow.dims import EULER_STEPS  # noqa: E402
+from webui.engine.cosyvoice.device import Place, choose  # noqa: E402
 from webui.engine.cosyvoice.model import CosyVoice2  # noqa: E402
-from webui.engine.cosyvoice.voices import LiveVoice  # noqa: E402
+from webui.engine.cosyvoice.pace import PROFILES  # noqa: E402
 from webui.engine.cosyvoice.weights import convert  # noqa: E402
 from webui.errors import KaikouError  # noqa: E402
 
-WAYS = {"cached": cached, "recompute": recomputed}
-WARM_IDS = 60
+WARM_IDS = 80
+PUBLISHED = "recompute"
 
 
-def networks(args: argparse.Namespace, place) -> tuple[CosyVoice2, dict]:
+def networks(args: argparse.Namespace, place: Place, steps: int) -> tuple[CosyVoice2, dict]:
     """The model, and what its loading took (seconds, MB)."""
-    load: dict = {"precision": place.precision}
+    load: dict = {"precision": name_of(place), "steps": steps}
     before = memory.rss_mb()
     if args.model_dir is None:
         began = time.perf_counter()
-        model = random_model(sizes.SMALL if args.small else sizes.FULL, place)
+        model = random_model(sizes.SMALL if args.small else sizes.FULL, place, steps=steps)
         load["random_s"] = time.perf_counter() - began
     else:
-        model, load["published_s"] = load_model(args.model_dir, place, is_published=True)
+        model, load["published_s"] = load_model(args.model_dir, place, is_published=True, steps=steps)
         load["published_rss_mb"] = memory.rss_mb() - before
         if args.convert:
             for name in ("llm", "flow", "hift"):
@@ -62,106 +64,149 @@ def networks(args: argparse.Namespace, place) -> tuple[CosyVoice2, dict]:
         if list(args.model_dir.glob("kaikou-*.safetensors")):
             del model
             before = memory.rss_mb()
-            model, load["converted_s"] = load_model(args.model_dir, place, is_published=False)
+            model, load["converted_s"] = load_model(args.model_dir, place, is_published=False, steps=steps)
             load["converted_rss_mb"] = memory.rss_mb() - before
     load["rss_mb"] = memory.rss_mb()
     return model, load
 
 
-def measure(model: CosyVoice2, args: argparse.Namespace) -> list[dict]:
-    """Both ways in turn, so that what else the machine does meets both."""
-    prompt = random_voice(args.prompt_seconds, model.spec.lm.speech_codes)
-    began = time.perf_counter()
-    voice = LiveVoice(model, prompt)
-    voice_s = time.perf_counter() - began
-    count = round(args.seconds * IDS_PER_S)
-    runs: dict[str, list[tuple[Run, float, float]]] = {way: [] for way in (WAYS if args.recompute else ("cached",))}
-    for way in runs:
-        WAYS[way](model, voice, min(WARM_IDS, count), 1)
-    for turn in range(args.times):
-        for way, done in runs.items():
-            memory.forget_peaks()
-            run = WAYS[way](model, voice, count, 2 + turn)
-            done.append((run, *memory.peaks_mb()))
-            print(f"  {way} {turn + 1}/{args.times}: first chunk {1000 * run.first_s:.0f} ms, {run.wall_s:.1f} s for {run.audio_s:.1f} s of sound", file=sys.stderr, flush=True)
-    return [row(way, model, count, voice_s, done) for way, done in runs.items()]
+def name_of(place: Place) -> str:
+    return place.precision if place.lm == "torch" else place.lm
 
 
-def row(way: str, model: CosyVoice2, count: int, voice_s: float, done: Sequence[tuple[Run, float, float]]) -> dict:
-    runs = [run for run, _, _ in done]
-    first = sorted(1000 * run.first_s for run in runs)
-    wall, audio = sum(run.wall_s for run in runs), sum(run.audio_s for run in runs)
+def served(model: CosyVoice2) -> CosyVoice2:
+    """As the engine serves it: on CUDA with everything captured."""
+    if model.place.device != "cuda":
+        return model
+    from webui.engine.cosyvoice.graphs.assemble import captured
 
-    def mean(stages: Sequence[dict[str, float]]) -> dict[str, float]:
-        return {name: round(statistics.mean(s.get(name, 0.0) for s in stages), 4) for name in ("prefill", "tokens", "flow", "vocoder")}
-    stages = mean([run.stages for run in runs])
-    return {
-        "variant": way, "users": 1, "steps": EULER_STEPS, "hop": model.flow.dims.chunk_size, "precision": model.place.precision,
-        "first_chunk_ms_p50": statistics.median(first), "first_chunk_ms_p95": first[min(len(first) - 1, round(0.95 * len(first)))],
-        "first_cpu_s": statistics.mean(r.first_cpu_s for r in runs), "cpu_s_per_audio_s": sum(r.cpu_s for r in runs) / audio,
-        "rtf": wall / audio, "audio_s_per_s": audio / wall, "underruns": max(run.underruns for run in runs),
-        "estimator_frames_per_frame": sum(r.computed for r in runs) / sum(r.emitted for r in runs),
-        "peak_rss_mb": max(rss for _, rss, _ in done), "peak_gpu_mb": max(gpu for _, _, gpu in done),
-        "lm_ids_per_s": (count - 1) / stages["tokens"] if stages["tokens"] else 0.0, "voice_s": voice_s,
-        "stages_s": stages, "first_stages_s": mean([run.first_stages for run in runs]), "device": model.place.device, "runs": len(runs),
-    }  # fmt: skip
+    return captured(model)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def measure(model: CosyVoice2, args: argparse.Namespace, steps: int, with_baseline: bool) -> list[dict]:
+    """The published schedule in turn with one user's requests, so that what else the machine does meets both; then the other rounds."""
+    prompt, count = random_voice(args.prompt_seconds, model.spec.lm.speech_codes), round(args.seconds * IDS_PER_S)
+    rows, fast = [], served(model)
+    named = {"steps": steps, "precision": name_of(model.place), "device": model.place.device, "seconds": args.seconds, "profile": args.profile}
+    for turn, hop in enumerate(args.hop):
+        floor = Floor(fast, prompt, args.profile, hop)
+
+        def speak(seed: int, floor: Floor = floor):
+            return floor.speak(count, seed)
+        floor.speak(min(WARM_IDS, count), 1)
+        ours, theirs = Round(), Round()
+        if with_baseline and not turn:
+            with_all_cores(args, lambda: recomputed(model, prompt, min(WARM_IDS, count), 1))
+        for n in range(args.times):
+            ours.add(closed(speak, 1, 1, 2 + n))
+            say(f"  stages, hop {hop}, {n + 1}/{args.times}: first chunk {1000 * ours.runs[-1].first_s:.0f} ms, {ours.runs[-1].wall_s:.1f} s for {ours.runs[-1].audio_s:.1f} s of sound")
+            if with_baseline and not turn:
+                theirs.add(with_all_cores(args, lambda n=n: closed(lambda seed: recomputed(model, prompt, count, seed), 1, 1, 2 + n)))
+                say(f"  {PUBLISHED}, {n + 1}/{args.times}: first chunk {1000 * theirs.runs[-1].first_s:.0f} ms, {theirs.runs[-1].wall_s:.1f} s")
+        if theirs.runs:
+            rows.append(row(theirs, variant=PUBLISHED, users=1, hop=model.flow.dims.chunk_size, **named))
+        extra = {"hop": hop, **named, "voice_s": floor.voice_s}
+        for users in args.users:
+            done = ours if users == 1 else closed(speak, users, args.times, 100)
+            rows.append(row(done, variant="stages", users=users, **extra))
+            say(f"  {users} users: {summary(rows[-1])}")
+        for rate in args.poisson:
+            rows.append(row(poisson(speak, rate, args.requests, 300), variant="poisson", users=rate, **extra))
+            say(f"  {rate:g} requests a second: {summary(rows[-1])}")
+        floor.close()
+    return rows
+
+
+def with_all_cores(args: argparse.Namespace, work: Callable):
+    """The published code uses every core for each of its steps."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(args.threads or os.cpu_count() or 1)
+    try:
+        return work()
+    finally:
+        torch.set_num_threads(before)
+
+
+def summary(r: dict) -> str:
+    if "rtf" not in r:
+        return f"none of {r['failures']} requests ended: {r['first_failure']}"
+    return f"first chunk {r['first_chunk_ms_p50']:.0f} ms p50, {r['first_chunk_ms_p95']:.0f} p95; RTF {r['rtf']:.2f}; {r['audio_s_per_s']:.2f} s of sound a second; {r['underruns']} underruns; {r['failures']} failures"
 
 
 def table(rows: Sequence[dict]) -> None:
-    print("precision | way       | first chunk ms p50 p95 |  RTF | CPU s: first chunk, per audio s | audio s/s | ids/s | frames computed/emitted | underruns | peak RSS MB | peak GPU MB")
-    for r in rows:
-        print(f"{r['precision']:9} | {r['variant']:9} | {r['first_chunk_ms_p50']:13.0f} {r['first_chunk_ms_p95']:8.0f} | {r['rtf']:4.2f} | {r['first_cpu_s']:18.2f} {r['cpu_s_per_audio_s']:12.2f} | {r['audio_s_per_s']:9.2f} | {r['lm_ids_per_s']:5.1f} | "
-              f"{r['estimator_frames_per_frame']:23.2f} | {r['underruns']:9d} | {r['peak_rss_mb']:11.0f} | {r['peak_gpu_mb']:11.0f}")
-    for r in rows:
+    print("precision | steps | hop | variant   | users | first chunk ms p50    p95 |  RTF | audio s/s | underruns | frames computed/emitted | CPU s/audio s | peak RSS MB | peak GPU MB")
+    for r in (r for r in rows if "rtf" in r):
+        print(f"{r['precision']:9} | {r['steps']:5d} | {r['hop']:3d} | {r['variant']:9} | {r['users']:5g} | {r['first_chunk_ms_p50']:18.0f} {r['first_chunk_ms_p95']:6.0f} | {r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} | "
+              f"{r['underruns']:9d} | {r['estimator_frames_per_frame']:23.2f} | {r['cpu_s_per_audio_s']:13.2f} | {r['peak_rss_mb']:11.0f} | {r['peak_gpu_mb']:11.0f}")
+    for r in (r for r in rows if "rtf" in r and r["users"] == 1 and r["variant"] != "poisson"):
         whole, first = (", ".join(f"{k} {v:.2f}" for k, v in r[key].items()) for key in ("stages_s", "first_stages_s"))
-        print(f"{r['precision']} {r['variant']}: seconds in the first chunk: {first}; in all: {whole}; the voice's state, once: {r['voice_s']:.2f}")
+        print(f"{r['precision']} {r['steps']} steps, hop {r['hop']}, {r['variant']}: seconds in the first chunk: {first}; in all: {whole}")
 
 
 def ratios(rows: Sequence[dict]) -> list[dict]:
+    baselines = [r for r in rows if r["variant"] == PUBLISHED and "rtf" in r]
+    if not baselines:
+        return []
+    theirs = next((r for r in baselines if r["precision"] == "fp32"), baselines[0])
     out = []
-    by = {(r["precision"], r["variant"]): r for r in rows}
-    for precision in dict.fromkeys(r["precision"] for r in rows):
-        ours, theirs = by.get((precision, "cached")), by.get((precision, "recompute"))
-        if ours and theirs:
-            out.append({"precision": precision, "first_chunk": theirs["first_chunk_ms_p50"] / ours["first_chunk_ms_p50"], "whole": theirs["rtf"] / ours["rtf"],
-                        "first_cpu": theirs["first_cpu_s"] / ours["first_cpu_s"], "cpu": theirs["cpu_s_per_audio_s"] / ours["cpu_s_per_audio_s"],
-                        "first_flow": theirs["first_stages_s"]["flow"] / ours["first_stages_s"]["flow"], "flow": theirs["stages_s"]["flow"] / ours["stages_s"]["flow"]})
-            print("{precision}: the published schedule takes {first_chunk:.1f} times as long to the first chunk, {whole:.1f} times in all "
-                  "({first_cpu:.1f} and {cpu:.1f} times the CPU seconds); "
-                  "its flow alone {first_flow:.1f} and {flow:.1f} times".format(**out[-1]))
+    for ours in (r for r in rows if r["variant"] == "stages" and r["users"] == 1 and "rtf" in r):
+        out.append({"precision": ours["precision"], "steps": ours["steps"], "hop": ours["hop"], "baseline": theirs["precision"],
+                    "first_chunk": theirs["first_chunk_ms_p50"] / ours["first_chunk_ms_p50"], "whole": theirs["rtf"] / ours["rtf"], "cpu": theirs["cpu_s_per_audio_s"] / ours["cpu_s_per_audio_s"]})
+        print("{precision}, {steps} steps, hop {hop}: the published schedule in {baseline} takes {first_chunk:.1f} times as long to the first chunk, {whole:.1f} times in all, "
+              "{cpu:.1f} times the CPU seconds".format(**out[-1]))
     return out
 
 
-def main() -> int:
+def numbers(kind: type) -> Callable[[str], list]:
+    return lambda text: [kind(part) for part in text.split(",") if part]
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-dir", type=Path, help="a model directory instead of random weights in memory")
     parser.add_argument("--small", action="store_true", help="small random networks")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="cpu")
-    parser.add_argument("--precision", default="fp32", help="fp32, bf16, fp16, or several with commas (default: %(default)s)")
+    parser.add_argument("--precision", type=numbers(str), default=["fp32"], help="fp32, bf16, fp16, int8, or several with commas (default: fp32)")
+    parser.add_argument("--steps", type=numbers(int), default=[10], help="of the flow's solver: 10, 5 (default: 10)")
+    parser.add_argument("--hop", type=numbers(int), default=[25], help="ids of the first hop: 25, 10 (default: 25)")
+    parser.add_argument("--profile", choices=sorted(PROFILES), default="balanced")
+    parser.add_argument("--users", type=numbers(int), default=[1], help="users at once, each one request after another (default: 1)")
+    parser.add_argument("--poisson", type=numbers(float), default=[], help="requests a second that come by chance")
+    parser.add_argument("--requests", type=int, default=20, help="of one --poisson round (default: %(default)s)")
     parser.add_argument("--recompute", action="store_true", help="also run the published code's schedule, as the baseline")
     parser.add_argument("--convert", action="store_true", help="with --model-dir: write the converted weights first, and load these too")
     parser.add_argument("--seconds", type=float, default=10, help="length of the utterance (default: %(default)s)")
     parser.add_argument("--prompt-seconds", type=float, default=5, help="length of the reference (default: %(default)s)")
-    parser.add_argument("--times", type=int, default=2, help="measured runs of each way (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=0, help="of torch on a CPU (default: one per core)")
+    parser.add_argument("--times", type=int, default=2, help="measured requests of each user (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=0, help="of torch in each stage on a CPU (default: chosen from the machine)")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads or os.cpu_count() or 1)
-    if STAND_INS.used:
-        print(f"not here and not needed: {', '.join(sorted(STAND_INS.used))}")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = arguments()
     rows, loads = [], []
     try:
-        for precision in args.precision.split(","):
-            place = choose(args.device, precision)
-            model, load = networks(args, place)
-            loads.append(load)
-            print(f"{place.device} {precision}, {torch.get_num_threads()} threads: " + ", ".join(f"{k} {v:.1f}" for k, v in load.items() if k != "precision"), flush=True)
-            rows += measure(model, args)
-            del model
+        for precision in args.precision:
+            for steps in args.steps:
+                place = choose(args.device, precision, args.threads)
+                torch.set_num_threads(place.threads)
+                model, load = networks(args, place, steps)
+                loads.append(load)
+                print(f"{place.words()}; {steps} steps: " + ", ".join(f"{k} {v:.1f}" for k, v in load.items() if k not in ("precision", "steps")), flush=True)
+                rows += measure(model, args, steps, args.recompute and steps == args.steps[0])
+                del model
+                gc.collect()
     except KaikouError as fault:
         print(fault.en, file=sys.stderr)
         return 1
-    print(f"{args.seconds:g} s of speech, a reference of {args.prompt_seconds:g} s, {'small' if args.small else 'full-size'} "
+    if STAND_INS.used:
+        print(f"not here and not needed: {', '.join(sorted(STAND_INS.used))}")
+    print(f"{args.seconds:g} s of speech, a reference of {args.prompt_seconds:g} s, profile {args.profile}, {'small' if args.small else 'full-size'} "
           f"{'random weights' if args.model_dir is None else 'weights of ' + args.model_dir.name}; {platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}")
     table(rows)
     told = ratios(rows)

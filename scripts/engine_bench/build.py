@@ -11,11 +11,13 @@ import torch
 
 from scripts.small_model import tensors
 from scripts.small_model.sizes import Sizes
-from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.device import INT8, Place
 from webui.engine.cosyvoice.dims import LmDims
 from webui.engine.cosyvoice.flow import FlowDims, FlowModel
+from webui.engine.cosyvoice.flow.dims import EULER_STEPS
 from webui.engine.cosyvoice.lm import SpeechLm
-from webui.engine.cosyvoice.model import CosyVoice2
+from webui.engine.cosyvoice.lm_seam import LanguageModel
+from webui.engine.cosyvoice.model import CosyVoice2, with_steps
 from webui.engine.cosyvoice.prompt import VoicePrompt
 from webui.engine.cosyvoice.sampler import RasRule
 from webui.engine.cosyvoice.spec import ModelSpec, read_spec
@@ -26,19 +28,22 @@ State = dict[str, torch.Tensor]
 IDS_PER_S, FRAMES_PER_ID = 25, 2
 
 
-def random_model(size: Sizes, place: Place, seed: int = 0) -> CosyVoice2:
+def random_model(size: Sizes, place: Place, seed: int = 0, steps: int = EULER_STEPS) -> CosyVoice2:
     """Speaks noise at the right cost."""
     flow = {"input_size": size.flow, "encoder_dim": size.flow, "encoder_heads": size.flow_heads, "encoder_ffn_dim": size.flow_ffn, "encoder_blocks": size.flow_blocks,
             "estimator_channels": size.channels, "estimator_heads": size.estimator_heads, "estimator_head_dim": size.head_dim,
             "estimator_n_blocks": size.n_blocks, "estimator_mid_blocks": size.mid_blocks, "speech_token_size": size.codes}  # fmt: skip
     dims = LmDims(size.hidden, size.intermediate, size.layers, size.heads, size.kv_heads, size.text_rows, size.codes)
     spec = ModelSpec(dims, RasRule(), flow, {"base_channels": size.vocoder, "f0_cond_channels": size.f0}, 24000, IDS_PER_S, 24000 // IDS_PER_S)
-    random = torch.Generator().manual_seed(seed)
     makers = {"llm": tensors.llm_state, "flow": tensors.flow_state, "hift": tensors.hift_state}
-    return _assembled(spec, place, lambda name: {k: v for k, v in makers[name](size, random).items() if k not in COMPONENTS[name].unused})
+
+    def state(name: str) -> State:
+        random = torch.Generator().manual_seed(seed + list(makers).index(name))
+        return {k: v for k, v in makers[name](size, random).items() if k not in COMPONENTS[name].unused}
+    return _assembled(with_steps(spec, steps), place, state)
 
 
-def load_model(root: Path, place: Place, is_published: bool) -> tuple[CosyVoice2, float]:
+def load_model(root: Path, place: Place, is_published: bool, steps: int = EULER_STEPS) -> tuple[CosyVoice2, float]:
     """From a model directory, and the seconds it took with nothing of its files in the page cache. is_published: the .pt files as they
     are fetched, whatever else is there; else the converted ones where there are any."""
     for path in (p for p in root.iterdir() if p.suffix in (".pt", ".safetensors")):
@@ -48,17 +53,27 @@ def load_model(root: Path, place: Place, is_published: bool) -> tuple[CosyVoice2
     def state(name: str) -> State:
         precision = "fp32" if COMPONENTS[name].exact else place.precision
         return published_state(root, COMPONENTS[name], precision) if is_published else component_state(root, name, precision)
-    model = _assembled(read_spec(root), place, state)
+    model = _assembled(with_steps(read_spec(root), steps), place, state)
     return model, time.perf_counter() - began
 
 
 def _assembled(spec: ModelSpec, place: Place, state: Callable[[str], State]) -> CosyVoice2:
-    with torch.device("meta"):
-        lm = SpeechLm(spec.lm)
-    lm = assign(lm, state("llm"), "llm.pt", DTYPES[place.precision]).to(place.device)
+    lm = _int8(spec.lm, state("llm"), place) if place.lm == INT8 else _torch(spec.lm, state("llm"), place)
     flow = FlowModel.of(FlowDims.of(spec.flow), state("flow"), place.dtype, place.device)
     vocoder = Vocoder.of(VocoderDims.of(spec.hift), state("hift"), torch.float32, place.device)
     return CosyVoice2(spec, place, None, lm, flow, vocoder, None, {}, "bench")
+
+
+def _torch(dims: LmDims, state: State, place: Place) -> SpeechLm:
+    with torch.device("meta"):
+        lm = SpeechLm(dims)
+    return assign(lm, state, "llm.pt", DTYPES[place.precision]).to(place.device)
+
+
+def _int8(dims: LmDims, state: State, place: Place) -> LanguageModel:
+    from webui.engine.cosyvoice.onnx_lm import runtime, values  # ONNX Runtime is only needed here
+
+    return runtime.Int8Lm(dims, values.of(dims, state), place.lm_threads)
 
 
 def _forget(path: Path) -> None:

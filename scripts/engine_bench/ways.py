@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
 import torch
 
+from webui.engine.cosyvoice import pace
 from webui.engine.cosyvoice.compat import SeamVocoder, Token2Wav, schedule
 from webui.engine.cosyvoice.flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
-from webui.engine.cosyvoice.kv_cache import KvCache
-from webui.engine.cosyvoice.lm import MAX_IDS_PER_TEXT_ID, generate
+from webui.engine.cosyvoice.lm import Drawing, generate
 from webui.engine.cosyvoice.model import CosyVoice2
 from webui.engine.cosyvoice.prompt import VoicePrompt
 from webui.engine.cosyvoice.sampler import Sampler
+from webui.engine.cosyvoice.sources import Drawn
+from webui.engine.cosyvoice.stages import Stages
 from webui.engine.cosyvoice.stream import Utterance
-from webui.engine.cosyvoice.voices import LiveVoice
+from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
+from webui.errors import NotReady
 from webui.types import SpeechRequest
 
 IDS_PER_TEXT_ID = 6  # what speech has; random weights would end anywhere
@@ -30,8 +33,6 @@ class Run:
     rate: int
     first_s: float = 0.0
     wall_s: float = 0.0
-    first_cpu_s: float = 0.0  # of all threads: what a busy machine cannot stretch
-    cpu_s: float = 0.0
     samples: int = 0
     computed: int = 0
     emitted: int = 0
@@ -39,14 +40,12 @@ class Run:
     stages: dict[str, float] = field(default_factory=dict)
     first_stages: dict[str, float] = field(default_factory=dict)
     _began: float = field(default_factory=time.perf_counter)
-    _cpu_began: float = field(default_factory=time.process_time)
     _played_out: float = 0.0
 
     def sound(self, count: int) -> None:
         """A chunk has arrived: it plays behind the one before, or at once when that one is over (an underrun)."""
-        now, self.cpu_s = time.perf_counter() - self._began, time.process_time() - self._cpu_began
+        now = time.perf_counter() - self._began
         if not self.samples:
-            self.first_cpu_s = self.cpu_s
             self.first_s, self._played_out, self.first_stages = now, now, dict(self.stages)
         elif now > self._played_out:
             self.underruns += 1
@@ -63,34 +62,50 @@ class Run:
         return self.samples / self.rate
 
 
-def ids(model: CosyVoice2, cache: KvCache, prompt: VoicePrompt, count: int, seed: int) -> Iterator[int]:
-    """Exactly `count` ids from the language model: stop ids are never drawn."""
+def script(model: CosyVoice2, count: int, seed: int) -> tuple[list[int], Drawing]:
+    """Text ids, and exactly `count` speech ids to draw: stop ids are never drawn."""
     random = torch.Generator().manual_seed(seed)
     text = torch.randint(0, 256, (max(1, -(-count // IDS_PER_TEXT_ID)),), generator=random).tolist()
     dims = model.spec.lm
-    assert len(text) * MAX_IDS_PER_TEXT_ID >= count
-    sampler = Sampler(seed, model.spec.rule, range(dims.speech_codes, dims.speech_codes + 3))
-    return islice(generate(model.lm, cache, text, prompt.speech_ids, sampler), count)
+    return text, Drawing(dims, 0, Sampler(seed, model.spec.rule, range(dims.speech_codes, dims.speech_codes + 3)), count)
 
 
-def cached(model: CosyVoice2, voice: LiveVoice, count: int, seed: int) -> Run:
-    """The studio's way: the voice's state is kept, only new frames are computed, the vocoder carries on."""
-    run = Run(model.spec.sample_rate)
-    prompt = voice.prompt
-    utterance = Utterance(model, voice, SpeechRequest("bench", "bench", "bench", seed=seed))
-    for chunk in utterance.convert(ids(model, voice.prefix(prompt.text_ids).fork(), prompt, count, seed)):
-        for stage, seconds in chunk.timings.items():
-            run.spent(stage, seconds)
-        run.sound(len(chunk.samples))
-    run.computed, run.emitted = utterance.computed_frames, utterance.emitted_frames
-    return run
+class Floor:
+    """The studio's two stages over one model, with one voice computed."""
+
+    def __init__(self, model: CosyVoice2, prompt: VoicePrompt, profile: str, first_hop: int):
+        self.model, self.rate = model, model.spec.sample_rate
+        self._pace = pace.profile(profile)
+        self._hops = pace.Hops(first_hop, model.flow.dims.chunk_size, self._pace.blocks, model.place.device != "cpu")
+        self.voice = LiveVoice(model, prompt, first_hop)
+        self.stages = Stages(model, LiveVoices(model, 1 << 62, first_hop), self._pace)
+        began = time.perf_counter()
+        self.stages.prepare(self.voice)
+        self.voice_s = time.perf_counter() - began
+        self._serial = itertools.count(1)
+
+    def speak(self, count: int, seed: int) -> Run:
+        """One request, from its beginning to its last chunk. Any thread."""
+        model, prompt, run = self.model, self.voice.prompt, Run(self.rate)
+        text, drawing = script(model, count, seed)
+        source = Drawn(model.lm, lambda: self.voice.prefix(prompt.text_ids), text, prompt.speech_ids, drawing)
+        request = SpeechRequest(f"bench-{next(self._serial)}", "bench", "bench", seed=seed)
+        utterance = Utterance(self.stages.board, self.voice, request, [source], self._hops, self._pace, self.rate)
+        for chunk in utterance.chunks():
+            for stage, seconds in chunk.timings.items():
+                run.spent(stage, seconds)
+            run.sound(len(chunk.samples))
+        run.computed, run.emitted = utterance.computed_frames, utterance.emitted_frames
+        return run
+
+    def close(self) -> None:
+        self.stages.close(NotReady("The bench is over.", "测量结束。"))
 
 
-def recomputed(model: CosyVoice2, voice: LiveVoice, count: int, seed: int) -> Run:
+def recomputed(model: CosyVoice2, prompt: VoicePrompt, count: int, seed: int) -> Run:
     """The published schedule: prompt and history again on every hop, full attention in the last. Kinder than the published code:
     no waits between polls, no voice features per request, and our own kernels."""
     run = Run(model.spec.sample_rate)
-    prompt = voice.prompt
     clock = time.perf_counter()
 
     def lap(stage: str) -> None:
@@ -98,7 +113,8 @@ def recomputed(model: CosyVoice2, voice: LiveVoice, count: int, seed: int) -> Ru
         now = time.perf_counter()
         run.spent(stage, now - clock)
         clock = now
-    source, known = ids(model, model.lm.prefix(prompt.text_ids), prompt, count, seed), []
+    text, drawing = script(model, count, seed)
+    source, known = generate(model.lm, model.lm.prefix(prompt.text_ids).fork(len(text) + len(prompt.speech_ids) + count + 2), text, prompt.speech_ids, drawing), []
     speaker = Token2Wav(model.flow, model.vocoder, torch.tensor(prompt.speech_ids), prompt.mel, prompt.vector)
     vocoder = SeamVocoder(model.vocoder, seed)
     for call in schedule(count, len(prompt.speech_ids)):

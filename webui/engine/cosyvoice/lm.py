@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .dims import LmDims
 from .kv_cache import GROWTH_TOKENS, KvCache
+from .lm_seam import LanguageModel, Past
 from .weights import assign, bare
 
 MIN_IDS_PER_TEXT_ID, MAX_IDS_PER_TEXT_ID = 2, 20  # the model's training limits, in speech ids per text id
@@ -209,10 +210,10 @@ class Drawing:
         return chosen
 
 
-def generate(lm: SpeechLm, cache: KvCache, text: Sequence[int], prompt_speech: Sequence[int], sample: Sample) -> Iterator[int]:
+def generate(lm: LanguageModel, cache: Past, text: Sequence[int], prompt_speech: Sequence[int], sample: Sample | Drawing) -> Iterator[int]:
     """Speech ids 0..S-1 for `text`, one model call each, behind `cache` (a fork of a prefix, used up by this call).
-    Closing the iterator stops the work."""
-    drawing = Drawing(lm.dims, len(text), sample)
+    sample: of each id, under the usual rules of length, or rules of its own. Closing the iterator stops the work."""
+    drawing = sample if isinstance(sample, Drawing) else Drawing(lm.dims, len(text), sample)
     cache.reserve(len(text) + 1 + len(prompt_speech) + drawing.most)
     scores = lm.step(lm.opening(text, prompt_speech), cache)
     while not drawing.is_over:
