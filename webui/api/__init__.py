@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from ..settings import Settings
 from ..studio import Studio
-from . import faults, pronunciations, service, speech, stream, voices
+from . import faults, jobs, pronunciations, service, speech, stream, voices
 from .guard import Guard
 from .recent import Recent
 from .session import Sessions
@@ -20,6 +20,7 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     app.include_router(stream.routes(studio, sessions, recent))
     app.include_router(voices.routes(studio))
     app.include_router(pronunciations.routes(studio))
+    app.include_router(jobs.routes(studio))
     app.include_router(service.routes(studio, settings, sessions, static))
     app.include_router(service.nothing())
     faults.install(app)

@@ -15,6 +15,7 @@ from .session import Sessions, cookies_of
 FREE = ("/login", "/health/live", "/tts/static/")  # no login needed
 UPLOADS = ("/gradio_api/upload", "/v1/audio/voices")
 SMALL_BODY = 1 << 20
+BATCH, BATCH_BODY = "/v2/synthesize/batch", 16 << 20
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin"),
            (b"content-security-policy", b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss: blob: data:; object-src 'none'; base-uri 'self'")]
 
@@ -78,7 +79,7 @@ class Guard:
         return fresh
 
     def _body_limit(self, scope, headers, path: str) -> int:
-        limit = self._settings.limits.max_body_mb << 20 if path.startswith(UPLOADS) else SMALL_BODY
+        limit = self._settings.limits.max_body_mb << 20 if path.startswith(UPLOADS) else BATCH_BODY if path == BATCH else SMALL_BODY
         told = headers.get(b"content-length", b"0")
         if not told.isdigit() or int(told) > limit:
             raise too_large(limit)
@@ -135,6 +136,8 @@ class _Body:
 def too_large(limit: int) -> TooLarge:
     if limit <= SMALL_BODY:
         return TooLarge("The request is too large.", "请求太大了。", code="body_too_large")
+    if limit == BATCH_BODY:
+        return TooLarge("The batch is over 16 MB. Split it.", "这一批超过 16 MB，请拆开。", code="body_too_large")
     return TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。")
 
 

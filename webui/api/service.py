@@ -115,6 +115,7 @@ def nothing() -> APIRouter:
     router = APIRouter()
 
     @router.api_route("/v1/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    @router.api_route("/v2/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
     @router.api_route("/tts/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
     def missing(rest: str):
         raise NotFound("There is nothing at this address.", "这个地址没有内容。")

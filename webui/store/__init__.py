@@ -1,8 +1,10 @@
 """Disk: the only room that turns ids into paths. Ids are ours; nothing a user sends becomes a path."""
 
 from .files import Folder
+from .jobs import BatchJob, JobStore, Line
 from .pronunciations import PronunciationStore
+from .sounds import SoundStore
 from .takes import TakeStore
 from .voices import VoiceStore
 
-__all__ = ["Folder", "PronunciationStore", "TakeStore", "VoiceStore"]
+__all__ = ["BatchJob", "Folder", "JobStore", "Line", "PronunciationStore", "SoundStore", "TakeStore", "VoiceStore"]

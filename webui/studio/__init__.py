@@ -1,5 +1,7 @@
 """Use cases without a screen: speak, voices, drafts, takes, admission, metrics."""
 
+from .archive import Zip
+from .batch import BATCH_LIMITS, Ask, Batch
 from .drafts import Draft, wav
 from .job import UNLIMITED, Job, Snapshot
 from .models import ModelDownload
@@ -8,4 +10,4 @@ from .studio import Studio
 from .takes import file_name
 from .term_files import KINDS as TERM_FILES
 
-__all__ = ["TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Draft", "Job", "ModelDownload", "Snapshot", "Studio", "file_name", "wav"]
+__all__ = ["BATCH_LIMITS", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Draft", "Job", "ModelDownload", "Snapshot", "Studio", "Zip", "file_name", "wav"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -12,8 +13,9 @@ from ..engine.base import Engine
 from ..engine.resident import Resident
 from ..errors import KaikouError, NotReady
 from ..settings import Settings
-from ..store import PronunciationStore, TakeStore, VoiceStore
+from ..store import JobStore, PronunciationStore, SoundStore, TakeStore, VoiceStore
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
+from .batch import Batch
 from .drafts import Drafts
 from .job import Job
 from .metrics import Metrics
@@ -42,13 +44,18 @@ class Studio:
         self.voices = Voices(store, self.drafts, self.prompts)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
         self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits, self.pronunciations)
+        self.batch = Batch(JobStore(paths.data_dir), SoundStore(paths.data_dir), self.speaker, label, settings.privacy.keep_takes_days)
         self._closing = threading.Event()
         self.model: ModelDownload | None = None  # set by app.py where a model may be fetched
         self.first_sound_ms: float | None = None  # measured at warm-up
         for name, what, read in (("cv_streams_open", "Streams being made", lambda: self.speaker.n_open),
                                  ("cv_streams_waiting", "Requests in the line", lambda: self.speaker.admission.n_waiting),
                                  ("cv_requests_refused", "Requests refused because the line was full", lambda: self.speaker.admission.refused),
-                                 ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded)):
+                                 ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded),
+                                 ("cv_batch_lines_made", "Lines of batches made", lambda: self.batch.work.n_made),
+                                 ("cv_batch_lines_cached", "Lines of batches whose sound was there already", lambda: self.batch.work.n_cached),
+                                 ("cv_batch_lines_failed", "Lines of batches that failed for good", lambda: self.batch.work.n_failed),
+                                 ("cv_batch_lines_tried_again", "Tries of batch lines in vain", lambda: self.batch.work.n_tried_again)):
             self.metrics.watch(name, what, read)
         self.metrics.watch_cache("cv_text_cache", "Texts that were prepared before", lambda: (text.KEPT.hits, text.KEPT.misses))
 
@@ -57,6 +64,7 @@ class Studio:
         """Bring engines up in the background, one after the other; the page may open before the first is ready, and each takes over when it can."""
         threading.Thread(target=self._warm_rooms, name="warm", daemon=True).start()
         threading.Thread(target=self._sweep, name="sweep", daemon=True).start()
+        self.batch.start()
         self.starting = self.resident.start(*makers)
         return self.starting
 
@@ -68,6 +76,7 @@ class Studio:
     def _took_over(self, engine: Engine) -> None:
         self.speaker.seat(engine)
         self.voices.set_presets(engine.describe().presets)
+        self.batch.work.poke()
         threading.Thread(target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True).start()
 
     def _warm_voices(self, engine: Engine) -> None:
@@ -139,12 +148,15 @@ class Studio:
         self.takes.sweep()
         while not self._closing.wait(SWEEP_S):
             self.takes.sweep()
+            with contextlib.suppress(KaikouError):
+                self.batch.sweep(SWEEP_S)
 
     def close(self) -> None:
         """End streams, engines and child processes. Idempotent."""
         self._closing.set()
         if self.model is not None:
             self.model.close()
+        self.batch.close()
         self.speaker.close()
         self.prompts.close()
         self.takes.close()

@@ -1,0 +1,150 @@
+"""One SQLite file in WAL with full sync: what was written when `write` returned survives a kill and a power cut; a damaged file is set aside.
+
+Knows transactions and what goes wrong on a disk; blind to what the tables mean. One connection reads, one writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import Busy, KaikouError, StorageDamaged, StorageFull
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+WAIT_S = 5.0  # for another process that writes
+_DAMAGED, _BUSY, _FULL = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}, {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}, {sqlite3.SQLITE_FULL}
+_DENIED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+
+
+class Database:
+    """Thread-safe. `tables`: the statements that make version `version` of it. Every call raises StorageFull, Busy, StorageDamaged (once,
+    when the file turns out broken: it is set aside and a new one begun), KaikouError (made by a newer studio)."""
+
+    def __init__(self, path: Path, version: int, tables: Sequence[str]):
+        self.path, self._version, self._tables = path, version, tables
+        self._locks = {False: threading.Lock(), True: threading.Lock()}
+        self._links: dict[bool, sqlite3.Connection] = {}  # is it the writing one -> connection
+        self._generation = 0  # of the file: each that was set aside ends one
+        self.set_aside = ""  # name of the file that was set aside in this run
+
+    @property
+    def is_there(self) -> bool:
+        """Asking makes no file."""
+        return self.path.exists()
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """One look at the file as it is at one moment."""
+        return self._run(False, "BEGIN", work)
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """All that `work` does, or nothing of it."""
+        return self._run(True, "BEGIN IMMEDIATE", work)
+
+    def close(self) -> None:
+        for is_writer, lock in self._locks.items():
+            with lock:
+                self._drop(is_writer)
+
+    def _run(self, is_writer: bool, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        generation = self._generation
+        with self._locks[is_writer]:
+            try:
+                db = self._open(is_writer)
+                db.execute(begin)
+                try:
+                    told = work(db)
+                    db.execute("COMMIT")
+                except BaseException:
+                    with suppress(sqlite3.Error):
+                        db.execute("ROLLBACK")
+                    raise
+                return told
+            except sqlite3.Error as error:
+                problem = error
+            except OSError as error:
+                raise denied() from error
+        raise self._named(problem, generation) from problem
+
+    def _open(self, is_writer: bool) -> sqlite3.Connection:
+        if is_writer in self._links and not self.path.exists():
+            self._drop(is_writer)  # somebody took the file away: what is written now must not go where nobody finds it
+        if is_writer not in self._links:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            db = sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+            try:
+                self._make_ready(db)
+            except BaseException:
+                db.close()
+                raise
+            self._links[is_writer] = db
+        return self._links[is_writer]
+
+    def _make_ready(self, db: sqlite3.Connection) -> None:
+        db.row_factory = sqlite3.Row
+        if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise _broken()
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found > self._version:
+            raise KaikouError(f"{self.path.name} was made by a newer version of the studio.", f"{self.path.name} 是更新版本的工作室建立的。", code="data_newer")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        if found < self._version:
+            db.execute("BEGIN IMMEDIATE")
+            for statement in self._tables:
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version={self._version}")
+            db.execute("COMMIT")
+
+    def _drop(self, is_writer: bool) -> None:
+        db = self._links.pop(is_writer, None)
+        if db is not None:
+            with suppress(sqlite3.Error):
+                db.close()
+
+    def _named(self, problem: sqlite3.Error, generation: int) -> KaikouError:
+        code = (getattr(problem, "sqlite_errorcode", None) or 0) & 0xFF
+        if code in _DAMAGED:
+            return self._put_aside(problem, generation)
+        if code in _BUSY:
+            return Busy("The studio's records are being changed elsewhere. Try again.", "记录正在别处修改，请稍后再试。", code="records_busy", retry_after_s=2)
+        if code in _FULL or code == sqlite3.SQLITE_IOERR:  # a write that the disk cut short tells itself as an I/O error
+            return StorageFull()
+        if code in _DENIED:
+            return denied()
+        log.error("%s: %s", self.path.name, problem)
+        return KaikouError(f"{self.path.name} could not be used.", f"{self.path.name} 用不了。", code="data_fault")
+
+    def _put_aside(self, why: Exception, generation: int) -> KaikouError:
+        name = f"{self.path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}{self.path.suffix}"
+        with self._locks[False], self._locks[True]:
+            if generation == self._generation:
+                self._drop(False)
+                self._drop(True)
+                try:
+                    for tail in ("-wal", "-shm", ""):  # the log first: one that is left must never be read into the new file
+                        with suppress(FileNotFoundError):
+                            os.replace(f"{self.path}{tail}", self.path.with_name(name + tail))
+                except OSError:
+                    return denied()
+                self._generation, self.set_aside = generation + 1, name
+                log.error("%s is damaged (%s): set aside as %s", self.path.name, why, name)
+        return StorageDamaged(f"{self.path.name} was damaged and set aside as {self.set_aside}.", f"{self.path.name} 已损坏，原文件已改名保存为 {self.set_aside}。")
+
+
+def _broken() -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError("quick_check failed")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def denied() -> StorageFull:
+    return StorageFull("The data folder cannot be written. Check its rights.", "数据目录写不进去，请检查权限。", code="storage_denied")

@@ -1,0 +1,94 @@
+"""Sound of batch lines, each file under the hash of everything it was made from: what is there is whole, and never made again.
+
+A file is written beside its place, synced, renamed, and its directory synced, before anybody is told of it. Blind to jobs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import NotFound, StorageFull
+from .database import denied
+from .files import FULL
+
+KEY = re.compile(r"[0-9a-f]{64}")
+DRAFT = ".new-"
+
+
+class SoundStore:
+    """`disk`: what touches the disk, in one place, so that a test can take away what was not synced."""
+
+    def __init__(self, root: Path, disk: Disk | None = None):
+        self.root, self._disk = root / "sounds", disk or Disk()
+
+    def path(self, key: str) -> Path:
+        if not KEY.fullmatch(key):
+            raise NotFound("There is no sound under this number.", "这个编号没有声音。", code="no_sound")
+        return self.root / key[:2] / f"{key}.wav"
+
+    def has(self, key: str) -> bool:
+        return self.path(key).is_file()
+
+    def keep(self, key: str, data: bytes) -> None:
+        """When this returns the file is on the disk, whole, under its name. Raises StorageFull; then nothing of it is there."""
+        final = self.path(key)
+        draft = final.with_name(f"{DRAFT}{secrets.token_hex(8)}")
+        try:
+            self._disk.folder(final.parent)
+            self._disk.write(draft, data)
+            self._disk.rename(draft, final)
+        except OSError as error:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise (StorageFull() if error.errno in FULL else denied()) from error
+
+    def drop(self, key: str) -> None:
+        self.path(key).unlink(missing_ok=True)
+
+    def keys(self) -> Iterator[str]:
+        yield from (p.stem for p in self.root.glob("??/*.wav") if KEY.fullmatch(p.stem))
+
+    def sweep(self) -> None:
+        """Take away what a killed process left half-written. Only while nobody writes."""
+        for left in self.root.glob(f"??/{DRAFT}*"):
+            left.unlink(missing_ok=True)
+
+
+class Disk:
+    def folder(self, path: Path) -> None:
+        """It is there, and would be after a power cut."""
+        if path.is_dir():
+            return
+        self.folder(path.parent)
+        with suppress(FileExistsError):
+            path.mkdir()
+        self._sync_folder(path.parent)
+
+    def write(self, path: Path, data: bytes) -> None:
+        with path.open("xb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+
+    def rename(self, draft: Path, final: Path) -> None:
+        os.replace(draft, final)
+        self._sync_folder(final.parent)
+
+    def _sync_folder(self, path: Path) -> None:
+        try:
+            folder = os.open(path, os.O_RDONLY)
+        except PermissionError:
+            return  # a system whose folders cannot be opened keeps their order by itself
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network folders cannot be synced at all
+                raise
+        finally:
+            os.close(folder)
