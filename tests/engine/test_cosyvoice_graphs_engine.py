@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,17 +12,21 @@ import torch
 
 from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
-from tests.engine.test_cosyvoice_stages import hear, say, until
+from tests.engine.test_cosyvoice_stages import hear, say, texts, until, utterance
 from webui.engine.cosyvoice.device import MemoryPlan, Place
 from webui.engine.cosyvoice.graphs.assemble import Sizes, captured
 from webui.engine.cosyvoice.graphs.capture import Direct
 from webui.engine.cosyvoice.graphs.flow import FlowSizes
 from webui.engine.cosyvoice.graphs.lm import LmSizes
 from webui.engine.cosyvoice.graphs.vocoder import VocoderSizes
+from webui.engine.cosyvoice.lm_seam import Draw, DrawingModel
 from webui.engine.cosyvoice.pace import PROFILES, Hops
+from webui.engine.cosyvoice.script import Script
+from webui.engine.cosyvoice.sources import Drawn, DrawnThere
 from webui.engine.cosyvoice.stages import Stages
 from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
 from webui.errors import NotReady
+from webui.types import SpeechRequest
 
 PLACE = Place("cpu", "fp32", "test")
 SIZES = Sizes(
@@ -48,13 +54,22 @@ def both():
         floor.stages.close(NotReady("The test is over.", "测试结束。"))
 
 
+def speaking(floor, voice, seed: int, n_text: int, segments: int = 1):
+    """As `say`, with ids drawn by the model itself."""
+    sources = []
+    for index in range(segments):
+        draw = Draw(seed + index, 2 * n_text, 20 * n_text)
+        sources.append(DrawnThere(floor.lm, lambda: voice.prefix(voice.prompt.text_ids), texts(n_text, 100 * seed + index), voice.prompt.speech_ids, draw))
+    return utterance(floor, voice, sources, seed)
+
+
 def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(both):
     prompt = random_voice(2.0, SMALL.codes)
     said = []
-    for floor in both:
+    for floor, talk in zip(both, (say, speaking)):
         voice = LiveVoice(floor.model, prompt)
-        said.append([hear(say(floor, voice, seed, n_text=4 + seed, segments=1 + seed)) for seed in range(2)])
-        whos = [say(floor, voice, seed) for seed in range(2, 5)]
+        said.append([hear(talk(floor, voice, seed, n_text=4 + seed, segments=1 + seed)) for seed in range(2)])
+        whos = [talk(floor, voice, seed, n_text=6) for seed in range(2, 5)]
         readers = [who.chunks() for who in whos]
         firsts = [next(reader) for reader in readers]
         for reader in readers:
@@ -69,6 +84,38 @@ def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(both):
     del voice, whos, readers
     assert until(lambda: (model.lm.slots.in_use, model.static_flow.units.in_use, model.static_vocoder.slots.in_use) == (0, 0, 0))
     assert model.lm.table.refused == model.static_flow.table.refused == model.static_vocoder.table.refused == 0
+
+
+def test_ids_drawn_by_the_model_are_those_drawn_here(both):
+    """Several at once, joining while others speak; and fewer turns than ids are needed for it."""
+    plain, fast = both
+    prompt = random_voice(2.0, SMALL.codes)
+    voice = LiveVoice(plain.model, prompt)
+    want = [hear(say(plain, voice, seed, n_text=3 + seed, segments=1 + seed % 2))[0] for seed in range(4)]
+    voice, said, before = LiveVoice(fast.model, prompt), {}, fast.lm.table.played.copy()
+    threads = [
+        threading.Thread(target=lambda seed=seed: said.update({seed: hear(speaking(fast, voice, seed, 3 + seed, 1 + seed % 2))[0]})) for seed in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [said[seed] for seed in range(4)] == want
+    assert isinstance(fast.lm, DrawingModel) and not isinstance(plain.lm, DrawingModel)
+    played = fast.lm.table.played - before
+    assert not any(key[0] == "feed" for key in played), "no scores came to the host"
+    ids = sum(len(segment) for segments in want for segment in segments)
+    assert sum(n for key, n in played.items() if key[0] == "tick") < ids
+
+
+def test_the_script_lets_a_drawing_model_draw(both):
+    request = SpeechRequest("r", "text", "v", mode="cross_lingual", segments=("one", "two three"), seed=7)
+    kinds = []
+    for floor in both:
+        model = replace(floor.model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
+        kinds.append(Script(model, LiveVoice(model, random_voice(1.0, SMALL.codes)), request).drawn())
+    assert [type(s) for s in kinds[0]] == [Drawn] * 2 and [type(s) for s in kinds[1]] == [DrawnThere] * 2
+    assert [s._asked for s in kinds[1]] == [Draw(7, 6, 60), Draw(8, 18, 180)]
 
 
 def test_recording_is_told_in_order(both):

@@ -10,9 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.engine.test_cosyvoice_lm import DIMS, PROMPT_SPEECH, PROMPT_TEXT, TEXT, tiny
 from webui.engine.cosyvoice.graphs.capture import Direct, Table, fit
-from webui.engine.cosyvoice.graphs.draw import Draw, best, chances, choose
+from webui.engine.cosyvoice.graphs.draw import best, chances, choose
 from webui.engine.cosyvoice.graphs.lm import LmSizes, StaticLm
 from webui.engine.cosyvoice.lm import generate
+from webui.engine.cosyvoice.lm_seam import Draw
 from webui.engine.cosyvoice.sampler import RasRule, Sampler, greedy, law, nucleus
 from webui.engine.cosyvoice.text_stream import TextStream
 from webui.errors import Busy, EngineFault, NotReady

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -50,3 +51,36 @@ class LanguageModel(Protocol):
 
     def step_many(self, ids: Sequence[int], pasts: Sequence[Past]) -> Tensor:
         """One speech id to each of b requests whose pasts differ in length -> (b, S + 3) fp32. Rows do not influence each other."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a request asks of a model that draws: the numbers of a Sampler with `seed`, at least and at most so many ids."""
+
+    seed: int
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """New ids of one request. `over`: it will draw no more."""
+
+    ids: list[int]
+    over: bool
+
+
+class OnItsWay(Protocol):
+    def take(self) -> list[Spoken]:
+        """Waits. In the order of the pasts."""
+
+
+@runtime_checkable
+class DrawingModel(Protocol):
+    """A LanguageModel that also draws, where it computes: ids come to the host, several steps at once, scores do not."""
+
+    def start(self, x: Tensor, past: Past, draw: Draw) -> None:
+        """Feed an opening, and get ready to draw behind it."""
+
+    def run(self, pasts: Sequence[Past], steps: int) -> OnItsWay:
+        """`steps` ids, or fewer at the end, for each of the requests, all started. Does not wait for them."""

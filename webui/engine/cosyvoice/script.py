@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from ...types import SpeechRequest
 from .board import Board
-from .lm import Drawing
+from .lm import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, Drawing
+from .lm_seam import Draw, DrawingModel
 from .model import CosyVoice2
 from .prompt import check_fit
 from .sampler import Sampler
-from .sources import Arriving, Drawn
+from .sources import Arriving, Drawn, DrawnThere
 from .text_stream import TextStream
 from .tokenizer import instruction
 from .voices import LiveVoice
@@ -37,13 +38,18 @@ class Script:
                 return text, prompt.speech_ids
         return (), ()
 
-    def drawn(self) -> list[Drawn]:
+    def drawn(self) -> list[Drawn | DrawnThere]:
         """One source for each segment; each has its own random numbers, so that a segment does not depend on the length of those before."""
         model, request, dims = self._model, self._request, self._model.lm.dims
         out = []
         for index, segment in enumerate(request.segments or (request.text,)):
             text = model.tokenizer.typed(segment)
-            sampler = Sampler((request.seed + index) % 2**63, model.spec.rule, never=(dims.reserved, dims.fill))
+            seed = (request.seed + index) % 2**63
+            if isinstance(model.lm, DrawingModel):
+                draw = Draw(seed, MIN_IDS_PER_TEXT_ID * len(text), MAX_IDS_PER_TEXT_ID * len(text))
+                out.append(DrawnThere(model.lm, lambda: self._voice.prefix(self._prompt_text), text, self._prompt_speech, draw))
+                continue
+            sampler = Sampler(seed, model.spec.rule, never=(dims.reserved, dims.fill))
             out.append(Drawn(model.lm, lambda: self._voice.prefix(self._prompt_text), text, self._prompt_speech, Drawing(dims, len(text), sampler)))
         return out
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .board import Board
 from .lm import Drawing
-from .lm_seam import LanguageModel, Past
+from .lm_seam import Draw, DrawingModel, LanguageModel, Past, Spoken
 from .text_stream import TextStream
 
 MAX_PENDING = 16  # text ids read ahead of the language model
@@ -77,6 +77,39 @@ class Drawn(Source):
         if not self.is_over:
             self._drawing.draw(scores)
         if self._drawing.is_over:
+            self.free()
+
+    def free(self) -> None:
+        self.is_over, self.past = True, None
+
+
+class DrawnThere(Source):
+    """A row of a model that draws by itself."""
+
+    is_joining = is_row = True
+
+    def __init__(self, lm: DrawingModel, prefix: Callable[[], Past], text: Sequence[int], prompt_speech: Sequence[int], draw: Draw):
+        self._lm, self._prefix, self._text, self._prompt_speech, self._asked = lm, prefix, text, prompt_speech, draw
+        self.ids: list[int] = []
+        self.is_over = draw.most < 1
+        self.past: Past | None = None
+
+    def go_on(self) -> None:
+        """The opening, or one step alone."""
+        past = self.past
+        if self.is_joining:
+            opening = self._lm.opening(self._text, self._prompt_speech)
+            past = self._prefix().fork(opening.shape[1] + self._asked.most)
+            self._lm.start(opening, past, self._asked)
+            self.past, self.is_joining = past, False
+        else:
+            self.draw(self._lm.run([past], 1).take()[0])
+
+    def draw(self, spoken: Spoken) -> None:
+        if self.is_over:
+            return
+        self.ids += spoken.ids
+        if spoken.over:
             self.free()
 
     def free(self) -> None:

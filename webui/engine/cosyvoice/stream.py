@@ -120,14 +120,14 @@ class Utterance:
     def rank(self) -> tuple[int, float, float]:
         return self.request.priority, self.due_s(), self.born_s
 
-    def writing(self) -> tuple[Segment | None, bool]:
-        """The segment whose ids are wanted, and whether there is room for one more. They end one hop behind what the hop under way
+    def writing(self) -> tuple[Segment | None, int]:
+        """The segment whose ids are wanted, and for how many more there is room. They end one hop behind what the hop under way
         needs; the next segment's may come as soon as this one's are all there, as many as its first hop needs."""
         for ahead, segment in enumerate(self.segments[self.sounding : self.sounding + 2]):
             if not segment.source.is_over:
                 limit = self.hops.needed(segment.hop if ahead else segment.hop + 1)
-                return segment, len(segment.source.ids) < limit
-        return None, False
+                return segment, max(0, limit - len(segment.source.ids))
+        return None, 0
 
     def wants_sound(self) -> bool:
         """There is a piece of work for the sound stage."""

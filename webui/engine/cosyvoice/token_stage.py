@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
+
+from torch import Tensor
 
 from .board import Board
-from .lm_seam import LanguageModel
+from .lm_seam import DrawingModel, LanguageModel, Past, Spoken
 from .pace import Profile
 from .stream import Segment, Utterance
 
 log = logging.getLogger(__name__)
+RUN_STEPS = 8  # taken at once by a model that draws: others wait so long to join
 IN_HAND_S = 1.0  # a listener with this much sound can spare its turn to a first sound
 
 Turn = list[tuple[Utterance, Segment]]
@@ -34,7 +38,7 @@ class TokenStage:
             work = self._with_company()
         for who, segment in self._alone(work):
             self._go_on(who, segment)
-        rows = [(who, segment) for who, segment in work if segment.source.is_row and not segment.source.is_joining and segment.source.ids]
+        rows = [(who, segment) for who, segment in work if segment.source.is_row and not segment.source.is_joining]
         if rows:
             self._step(self._pressing(rows))
 
@@ -80,19 +84,27 @@ class TokenStage:
         if not rows:
             return
         try:
-            scores = self._lm.step_many([segment.source.ids[-1] for _, segment in rows], pasts).cpu()
+            count, given = self._given(rows, pasts)
         except Exception as error:
             self._one_by_one(rows, error)
             return
-        for (who, segment), row in zip(rows, scores, strict=True):
+        for (who, segment), row in zip(rows, given, strict=True):
             try:
                 segment.source.draw(row)
             except Exception as error:
                 self._fail(who, error)
         took = time.perf_counter() - began
-        self.steps, self.rows = self.steps + 1, self.rows + len(rows)
-        self.s_per_id += 0.05 * (took / len(rows) - self.s_per_id) if self.s_per_id else took / len(rows)
+        self.steps, self.rows, each = self.steps + count, self.rows + count * len(rows), took / (count * len(rows))
+        self.s_per_id += 0.05 * (each - self.s_per_id) if self.s_per_id else each
         self._tell(rows, "tokens", took)
+
+    def _given(self, rows: Turn, pasts: list[Past]) -> tuple[int, Sequence[Tensor] | list[Spoken]]:
+        """How many steps were taken, and what they gave each row: scores, or the ids themselves from a model that draws."""
+        if not isinstance(self._lm, DrawingModel):
+            return 1, self._lm.step_many([segment.source.ids[-1] for _, segment in rows], pasts).cpu()
+        with self._board.lock:
+            count = max(1, min(RUN_STEPS, *(who.writing()[1] for who, _ in rows)))
+        return count, self._lm.run(pasts, count).take()
 
     def _one_by_one(self, rows: Turn, error: Exception) -> None:
         """Together they failed: each steps alone, and only those fail that still do."""

@@ -6,24 +6,14 @@ place, its batch or its neighbours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from ..lm_seam import Draw
 from ..sampler import RasRule
 from .staging import Upload
 
 NONE = -1  # in place of an id: nothing was drawn
-
-
-@dataclass(frozen=True)
-class Draw:
-    """What a request asks of its draws: at least and at most so many ids; the end id is not drawn before `least`."""
-
-    seed: int
-    least: int
-    most: int
 
 
 def chances(seed: int, count: int) -> Tensor:

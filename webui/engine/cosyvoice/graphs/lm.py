@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from ..lm import SOS, TASK, SpeechLm
+from ..lm_seam import Draw, Spoken
 from ..sampler import RasRule
 from .capture import Capture, Direct, Table, Work, fit
-from .draw import NONE, Draw, Draws
+from .draw import NONE, Draws
 from .lm_layers import PackedLm
 from .lm_slots import KeptPast, Place, SlotPast, Slots
 from .staging import Arriving, Download, Upload
@@ -34,14 +35,6 @@ class LmSizes:
     @property
     def positions(self) -> int:
         return self.reaches[-1]
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """New ids of one request. `over`: it will draw no more."""
-
-    ids: list[int]
-    over: bool
 
 
 class Drawn:
@@ -64,7 +57,7 @@ class Drawn:
 
 
 class StaticLm:
-    """`LanguageModel`, and more: `start` and `run` draw ids on the device. Used from one thread, on one stream."""
+    """A LanguageModel and a DrawingModel. Used from one thread, on one stream."""
 
     def __init__(self, lm: SpeechLm, rule: RasRule | None = None, sizes: LmSizes | None = None, capture: Capture | None = None):
         """Takes copies of what it needs: `lm` may be dropped afterwards. Call `prewarm` before the first request."""
