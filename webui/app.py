@@ -58,7 +58,7 @@ def cosyvoice_arguments(settings: Settings) -> dict:
     """As JSON can say them, for the table in engine/hosted/child.py."""
     choice = settings.engine
     return {"root": str(model_dir(settings)), "device": choice.device, "precision": choice.precision, "threads": choice.threads,
-            "lock_memory": choice.lock_memory}
+            "lock_memory": choice.lock_memory, "profile": choice.profile, "steps": choice.steps, "first_hop": choice.first_hop}
 
 
 def offer_model(studio: Studio, settings: Settings) -> None:

@@ -53,6 +53,9 @@ class EngineChoice:
     device: str = "auto"  # of CosyVoice2: auto, cpu, cuda, mps
     precision: str = "auto"  # of CosyVoice2: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
     threads: int = 0  # of CosyVoice2 on a CPU, in each of its two stages; 0 = from the machine's cores
+    profile: str = "balanced"  # of CosyVoice2: ttfa (first sounds before everything), balanced, throughput (the most sound in all)
+    steps: int = 10  # of CosyVoice2's flow: 10 as published, 5 in half the time
+    first_hop: int = 25  # of CosyVoice2: ids of the first sound, 25 as trained, or 10
     lock_memory: bool = False  # of CosyVoice2: keep the GPU's memory, or pin the weights in RAM, from its start on
 
 

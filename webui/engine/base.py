@@ -4,7 +4,7 @@
 2. Closing the iterator cancels; `cancel` is idempotent and takes effect within one step (one `next()`).
 3. Every failure is a named error of webui.errors; nothing hangs: a silent engine becomes EngineStalled.
 4. Same request + seed + version = same samples, whatever ran before it or beside it.
-5. Buffers are bounded: a step computes one chunk and nothing runs ahead of the reader.
+5. Buffers are bounded: an engine is ahead of its reader by one chunk at most, and by what the chunk after it needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Engine(Protocol):
         """Whatever makes the first request with this prompt as quick as later ones; may do nothing. Blocking, thread-safe, never needed."""
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
-        """One `next()` = one step of work on `lane` (0 <= lane < describe().lanes). `request.segments` is what is spoken,
+        """One `next()` = one chunk on `lane` (0 <= lane < describe().lanes), made then or waited for. `request.segments` is what is spoken,
         `request.text` when it is empty. The iterator has `close()`; it owns all state of the request."""
 
     def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
