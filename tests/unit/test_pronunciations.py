@@ -207,6 +207,24 @@ def test_damage_that_comes_while_it_runs(words, tmp_path):
     assert words.spoken("local/a")[0].apply("GPU", "en") == "G P U"
 
 
+def test_the_log_of_a_damaged_file_goes_with_it(words, tmp_path):
+    """Killed with changes still in the log, and the file broken: the log must neither be lost nor be read into the file that is begun."""
+    words.put("local/a", "old", "x")
+    words._store._writer.db().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    words.put("local/a", "older", "x")
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for file in tmp_path.glob("pronunciations.sqlite*"):
+        (killed / file.name).write_bytes(file.read_bytes())
+    log = (killed / "pronunciations.sqlite-wal").read_bytes()
+    (killed / "pronunciations.sqlite").write_bytes(b"broken " * 1000)
+    after = Pronunciations(PronunciationStore(killed))
+    assert after.spoken("local/a")[1] and len(log) >= 4096
+    assert [p.read_bytes() for p in killed.glob("pronunciations.damaged-*.sqlite-wal")] == [log]
+    after.put("local/a", "new", "y")
+    assert set(terms(again(after, killed))) == {"new"}
+
+
 def test_a_newer_file_is_left_alone(words, tmp_path):
     fill(words, 3)
     db = sqlite3.connect(tmp_path / "pronunciations.sqlite")

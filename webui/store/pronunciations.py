@@ -39,24 +39,23 @@ class _Link:
     """A connection, opened when first used, and the lock that keeps its users apart."""
 
     def __init__(self, path: Path):
-        self._path, self.lock, self._db = path, threading.Lock(), None
+        self._path, self.lock = path, threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._is_ready = False
 
     def db(self) -> sqlite3.Connection:
         if self._db is not None and not self._path.exists():
             self.close()  # somebody took the file away: what is written now must not go where nobody finds it
         if self._db is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            db = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-            try:
-                _ready(db)
-            except BaseException:
-                db.close()
-                raise
-            self._db = db
+            self._db = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+        if not self._is_ready:
+            _ready(self._db)  # one that fails stays open: closing it would delete the log of a damaged file
+            self._is_ready = True
         return self._db
 
     def close(self) -> None:
-        db, self._db = self._db, None
+        db, self._db, self._is_ready = self._db, None, False
         if db is not None:
             with suppress(sqlite3.Error):
                 db.close()
@@ -73,10 +72,7 @@ def _ready(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     if version < VERSION:
-        db.execute("BEGIN IMMEDIATE")
-        db.execute(TABLE)
-        db.execute(f"PRAGMA user_version={VERSION}")
-        db.execute("COMMIT")
+        _in_transaction(db, lambda db: (db.execute(TABLE), db.execute(f"PRAGMA user_version={VERSION}")))
     if [row[1] for row in db.execute("PRAGMA table_info(pronunciations)")] != COLUMNS:
         raise Damage("the table is not ours")
 
@@ -169,8 +165,6 @@ class PronunciationStore:
         """Renames the file and what belongs to it, begins a new one and brings over what can still be read."""
         with self._repair, self._writer.lock, self._reader.lock:
             if generation == self._generation:
-                self._reader.close()
-                self._writer.close()
                 name = f"pronunciations.damaged-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}.sqlite"
                 try:
                     for tail in ("-wal", "-shm", ""):  # the log first: one that is left must never be read into the new file
@@ -178,6 +172,9 @@ class PronunciationStore:
                             os.replace(f"{self._path}{tail}", self._path.with_name(name + tail))
                 except OSError as error:
                     raise _denied() from error
+                finally:
+                    self._reader.close()
+                    self._writer.close()
                 self._generation += 1
                 self.set_aside, self.saved = name, self._bring_over(self._path.with_name(name))
                 log.error("the pronunciation dictionary is damaged (%s): set aside as %s, %d entries brought over", why, name, self.saved)
