@@ -21,6 +21,8 @@ from .lm_layers import PackedLm
 from .lm_slots import KeptPast, Place, SlotPast, Slots
 from .staging import Arriving, Download, Upload
 
+SPARE = 8  # positions behind a slot's last: padding writes to the first of them, nobody reads it; eight, because attention likes multiples
+
 
 @dataclass(frozen=True)
 class LmSizes:
@@ -63,12 +65,11 @@ class StaticLm:
         """Takes copies of what it needs: `lm` may be dropped afterwards. Call `prewarm` before the first request."""
         self.dims, self.sizes = lm.dims, sizes or LmSizes()
         s, d = self.sizes, lm.dims
-        self._weights = PackedLm(lm, s.positions + 1)
+        self._weights = PackedLm(lm, s.positions + SPARE)
         self.slots, self.table = Slots(s.slots[-1]), Table(capture or Direct())
         self._workshop = s.slots[-1]  # the slot where prefixes are made
         count, device = s.slots[-1] + 1, self._weights.device
-        # the last position of a slot is where padding writes to; nothing reads it
-        self.store = torch.zeros(d.layers, 2, count, d.kv_heads, s.positions + 1, d.head_size, dtype=self._weights.dtype, device=device)
+        self.store = torch.zeros(d.layers, 2, count, d.kv_heads, s.positions + SPARE, d.head_size, dtype=self._weights.dtype, device=device)
         self.bytes_per_position = self.store[:, :, 0, :, 0].nbytes
         self.lengths = torch.zeros(count, dtype=torch.long, device=device)
         self.scores = torch.zeros(count, d.speech_codes + 3, device=device)
