@@ -52,6 +52,7 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
         assert len(set(sound.values())) == 4
         saved = http.post("/v1/audio/voices", files={"audio_sample": clip(4)}, data={"name": "Lin", "consent": "me"}).json()
         assert one.say({**TEXT, "voice": saved["id"]}).of("end")
+        assert not studio.state()["torch"], "the model's process loads torch, the page's never does"
         one.close()
 
 

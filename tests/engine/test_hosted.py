@@ -439,6 +439,17 @@ def test_a_restart_that_cannot_start_is_tried_as_often_as_a_crash(tmp_path):
     assert (tmp_path / "a").read_text() == "xxxx"
 
 
+def test_the_thread_that_started_it_may_end():
+    """Linux would end the process together with the thread that made it."""
+    with unstarted("", None) as engine:
+        thread = threading.Thread(target=engine.start)
+        thread.start()
+        thread.join()
+        beats, pid = engine._life.beats, engine.pid
+        until(lambda: engine._life.beats > beats + 3)
+        assert engine.pid == pid and engine.restarts == 0
+
+
 def test_an_unknown_engine_is_refused():
     engine = HostedEngine("os.system", {"command": "true"}, QUICK)
     with pytest.raises(NotReady, match="no engine"):

@@ -34,7 +34,14 @@ def words_of(record) -> dict:
 
 
 def record_of(kind: type[Record], words: dict) -> Record:
-    return kind(**{k: tuple(v) if isinstance(v, list) else MappingProxyType(v) if isinstance(v, dict) else v for k, v in words.items()})
+    return kind(**{k: _frozen(v) for k, v in words.items()})
+
+
+def _frozen(value):
+    """As our records have it, whose fields are never lists or dicts."""
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return MappingProxyType(value) if isinstance(value, dict) else value
 
 
 def words_of_chunk(chunk: Chunk) -> tuple[dict, memoryview]:
