@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -218,6 +219,18 @@ def test_ends_and_errors_are_counted_by_name(studio):  # noqa: F811
     named = {k[0] + "/" + k[1]: v for k, v in up.items() if k[0].startswith(("cv_jobs", "cv_errors"))}
     assert named == {"cv_jobs_total/failed": 1, "cv_jobs_total/cancelled": 1, "cv_errors_total/fault": 1, "cv_errors_total/no_voice": 1, "cv_errors_total/voice_gone": 1,
                      "cv_errors_total/no_text": 1}
+
+
+def test_work_in_the_background_is_no_listener_that_waited():
+    metrics = metrics_module.Metrics()
+    batch = job(UNLIMITED)
+    batch.request = replace(REQUEST, priority=10)
+    for one in (batch, job()):
+        one.accept(chunk(0, last=True), 0.1)
+        one.move("saving")
+        metrics.ended(one)
+    told = scrape(metrics)
+    assert told["cv_audio_first_byte_seconds_count", ""] == 1 and told["cv_jobs_total", "done"] == told["cv_rtf_count", ""] == 2
 
 
 def test_no_name_from_outside_makes_a_series(monkeypatch):

@@ -17,7 +17,7 @@ STAGE_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1
 RTF = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2, 3, 5, 10)
 ENDS = ("done", "failed", "cancelled")
 CODES = ("bad_input", "bad_mode", "bad_text", "no_text", "too_long_text", "too_long_instruction", "bad_speed", "bad_seed", "no_voice", "voice_gone", "too_short", "too_large", "not_allowed",
-         "consent", "not_found", "model_not_found", "busy", "rate_limited", "too_many_streams", "notready", "stalled", "fault", "no_worker", "storage", "storage_denied")
+         "consent", "not_found", "model_not_found", "busy", "rate_limited", "too_many_streams", "notready", "stalled", "fault", "no_worker", "storage", "storage_denied", "draft_voice")
 OTHER = "other"
 
 
