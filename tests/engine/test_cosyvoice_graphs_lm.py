@@ -267,9 +267,23 @@ def test_memory_that_ends_while_capturing_is_named():
         def add(self, work):
             raise torch.OutOfMemoryError("no room")
 
-    with pytest.raises(NotReady) as caught:
-        Table(Full()).fill({("tick", 64, 2048): lambda: None})
-    assert caught.value.code == "no_memory" and "2048" in caught.value.en
+    class FullWhileRecording(Direct):
+        def add(self, work):
+            try:
+                raise torch.OutOfMemoryError("no room")
+            finally:
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+    class Broken(Direct):
+        def add(self, work):
+            raise RuntimeError("an illegal address")
+
+    for kind in (Full, FullWhileRecording):
+        with pytest.raises(NotReady) as caught:
+            Table(kind()).fill({("tick", 64, 2048): lambda: None})
+        assert caught.value.code == "no_memory" and "2048" in caught.value.en
+    with pytest.raises(RuntimeError, match="illegal"):
+        Table(Broken()).fill({1: lambda: None})
 
 
 def test_fit():

@@ -27,6 +27,9 @@ class Past(Protocol):
 
 
 class LanguageModel(Protocol):
+    """What `mark`, `text`, `speech` and `opening` give may be joined along dimension 1 and is for this model's `step` only: a model that
+    looks embeddings up itself gives row numbers, (1, n, 1), in their place."""
+
     dims: LmDims
 
     def mark(self, which: int) -> Tensor:

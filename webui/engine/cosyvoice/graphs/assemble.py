@@ -18,6 +18,7 @@ from .vocoder import StaticVocoder, StaticWave, VocoderSizes
 SHARE = 0.75  # of the free memory, for what is kept; the rest is for the graphs' intermediate values
 MOST_UNITS = 40000  # ids of all voices and streams: 26 minutes of sound
 LEAST_UNITS = 1000  # a voice of 15 s, a stream of 25 s
+TOGETHER = (1,)  # streams in one call of flow or vocoder: as many as the sound stage asks for at once
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Sizes:
         units = min(MOST_UNITS, (int(free * SHARE) - of_lm) // of_unit)
         if units < LEAST_UNITS:
             raise no_memory(f"{free / 2**30:.1f} GB free")
-        return cls(lm, FlowSizes(units=units, slots=512), VocoderSizes())
+        return cls(lm, FlowSizes(batches=TOGETHER, units=units, slots=512), VocoderSizes(batches=TOGETHER))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ class Table:
         for done, (key, work) in enumerate(works.items()):
             try:
                 self._replays[key] = self._capture.add(work)
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not ran_out(error):
+                    raise
                 raise no_memory(key) from error
             told((done + 1) / len(works))
 
@@ -78,6 +80,11 @@ class Table:
 
     def __len__(self) -> int:
         return len(self._replays)
+
+
+def ran_out(error: BaseException | None) -> bool:
+    """Whether memory was the reason. Ending a capture that broke off raises an error of its own on top."""
+    return error is not None and (isinstance(error, torch.OutOfMemoryError) or ran_out(error.__context__))
 
 
 def no_memory(what: object) -> NotReady:
