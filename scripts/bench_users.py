@@ -4,6 +4,7 @@ Each user speaks sentences of about five seconds one after another and listens i
 be answered from a cache. Linux only for the CPU and RSS columns.
 
     python scripts/bench_users.py --users 1,10,50,100 --seconds 30
+    python scripts/bench_users.py --users 1,2,4 --seconds 60 --engine cosyvoice2 --model-dir DIR
 """
 
 from __future__ import annotations
@@ -152,10 +153,10 @@ def row(r: dict) -> str:
 
 
 @contextlib.contextmanager
-def own_studio(engine: str):
+def own_studio(engine: str, model_dir: str | None = None):
     with tempfile.TemporaryDirectory(prefix="kaikou-bench-") as data:
         port = 7900 + os.getpid() % 90
-        flags = ["--engine", engine, "--port", str(port), "--data-dir", data]
+        flags = ["--engine", engine, "--port", str(port), "--data-dir", data, *(["--model-dir", model_dir] if model_dir else [])]
         process = subprocess.Popen([sys.executable, "-m", "webui", *flags], cwd=ROOT, stdout=subprocess.DEVNULL, env={**os.environ, "KAIKOU_STARTS_PER_MINUTE": "6000"})
         try:
             yield f"http://127.0.0.1:{port}", process.pid
@@ -165,7 +166,7 @@ def own_studio(engine: str):
 
 
 def wait_ready(url: str) -> list[str]:
-    for _ in range(300):
+    for _ in range(1500):  # a large model takes minutes
         with contextlib.suppress(httpx.TransportError):
             if httpx.get(url + "/health/ready", timeout=5).status_code == 200:
                 break
@@ -181,11 +182,12 @@ def main() -> None:
     p.add_argument("--users", default="1,10,50,100", help="numbers of users, one round each")
     p.add_argument("--seconds", type=float, default=30, help="length of a round")
     p.add_argument("--engine", default="builtin")
+    p.add_argument("--model-dir", help="of --engine cosyvoice2; its settings are read from KAIKOU_PRECISION, KAIKOU_STEPS, KAIKOU_PROFILE ...")
     p.add_argument("--url", help="an already running studio instead of an own one")
     p.add_argument("--json", metavar="FILE")
     told = p.parse_args()
     with contextlib.ExitStack() as stack:
-        url, pid = (told.url, None) if told.url else stack.enter_context(own_studio(told.engine))
+        url, pid = (told.url, None) if told.url else stack.enter_context(own_studio(told.engine, told.model_dir))
         voices = wait_ready(url)
         print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; clients and server share them; engine {told.engine}, {len(voices)} voices, {told.seconds:.0f} s a round")
         print("users | sentences | first chunk ms: p50 p95 p99 | queued, p95 | underruns | refused | failed | audio s/s | CPU cores | CPU s/audio s | RSS MB")

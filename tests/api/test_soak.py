@@ -1,0 +1,47 @@
+"""The soak on a small scale: a studio in use does not grow, and one that leaks is caught. KAIKOU_SOAK_MINUTES makes the first as long as wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from scripts.make_small_model import make
+from scripts.soak import Count, grown
+from tests.conftest import ROOT
+
+MINUTES = os.environ.get("KAIKOU_SOAK_MINUTES", "1")  # the whole suite has 20 minutes; five of them show slower leaks
+
+
+def soak(*args: object, minutes: object) -> tuple[int, dict, str]:
+    out = Path(tempfile.mkstemp(suffix=".json")[1])
+    try:
+        told = subprocess.run([sys.executable, "scripts/soak.py", "--minutes", str(minutes), "--json", str(out), *map(str, args)], cwd=ROOT, capture_output=True, text=True,
+                              timeout=240 + 120 * float(minutes))
+        return told.returncode, json.loads(out.read_text()), told.stdout + told.stderr[-2000:]
+    finally:
+        out.unlink(missing_ok=True)
+
+
+def test_a_studio_in_use_does_not_grow(tmp_path):
+    make(tmp_path / "CosyVoice2-0.5B")
+    code, told, words = soak("--engine", "cosyvoice2", "--model-dir", tmp_path, minutes=MINUTES)
+    assert code == 0 and not told["growth"], words
+    assert told["visits"]["listener"] and told["visits"]["leaver"] and told["visits"]["slow reader"], words
+
+
+def test_a_planted_leak_is_caught():
+    code, told, words = soak("--command", f"{sys.executable} -m tests.leaky", minutes=0.3)
+    assert code == 1, words
+    assert {"descriptors", "threads", "temp_files", "rss_mb"} <= told["growth"].keys(), words
+
+
+@pytest.mark.parametrize(("last", "names"), [(Count(202, 40, 20, 3), set()), (Count(202, 60, 20, 3), {"descriptors"}), (Count(260, 40, 30, 9), {"rss_mb", "threads", "temp_files"})])
+def test_growth_is_told_from_noise(last, names):
+    first = Count(200, 39, 20, 2)
+    assert set(grown([Count(150, 30, 10, 0)] * 2 + [first] * 3 + [last] * 3)) == names
