@@ -47,6 +47,11 @@ class Place:
         """Kept K/V: half the memory at 1e-5 rms (cosyvoice2 specification, 6.6)."""
         return torch.float16 if self.precision == "fp32" else self.dtype
 
+    @property
+    def convolutions(self) -> torch.dtype:
+        """Of the vocoder: bf16 where that is worth 40 % of its time, which is on a CPU; a GPU's are short of launches, not of arithmetic."""
+        return torch.bfloat16 if (self.device, self.precision) == ("cpu", "bf16") else torch.float32
+
     def words(self) -> str:
         lm = "language model in int8, the rest in " if self.lm == INT8 else ""
         threads = f"; {self.threads} thread(s) per stage" if self.device == "cpu" else ""

@@ -53,7 +53,7 @@ class CosyVoice2:
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
         flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
-        vocoder = Vocoder.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32"), torch.float32, place.device)
+        vocoder = Vocoder.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32"), torch.float32, place.device).narrow(place.convolutions)
         model = cls(spec, place, tokenizer, lm, flow, vocoder, maker, _presets(root), mark)
         if place.device != "cuda":
             return model

@@ -47,9 +47,15 @@ class ResBlock(nn.Module):
         self.activations1 = nn.ModuleList(Snake(channels) for _ in DILATIONS)
         self.activations2 = nn.ModuleList(Snake(channels) for _ in DILATIONS)
 
+    def narrow(self, dtype: torch.dtype) -> None:
+        """Convolutions in `dtype`; what passes between them, and the sum, stay as wide as the block's input."""
+        self.convs1.to(dtype)
+        self.convs2.to(dtype)
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        narrow = self.convs1[0].weight.dtype
         for snake1, conv1, snake2, conv2 in zip(self.activations1, self.convs1, self.activations2, self.convs2):
-            x = conv2(snake2(conv1(snake1(x)))).add_(x)
+            x = conv2(snake2(conv1(snake1(x).to(narrow)).to(x.dtype)).to(narrow)).to(x.dtype).add_(x)
         return x
 
 

@@ -30,6 +30,13 @@ class Vocoder(WaveDecoder):
         model.pack()
         return model
 
+    def narrow(self, dtype: torch.dtype) -> Vocoder:
+        """The residual blocks' convolutions, nine tenths of the work, in `dtype`; f0, excitation, residual sums and the last layer, which makes
+        size and phase of the spectrum, stay as they are. In bf16 the wave differs by 4 % rms (27 dB)."""
+        for block in (*self.resblocks, *self.source_resblocks):
+            block.narrow(dtype)
+        return self
+
     @property
     def dtype(self) -> torch.dtype:
         return self.conv_pre.weight.dtype
