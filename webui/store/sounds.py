@@ -61,26 +61,36 @@ class SoundStore:
 
 
 class Disk:
+    """Each of the three ways in returns when a power cut could not undo it any more; the steps below them are what the disk is asked for."""
+
     def folder(self, path: Path) -> None:
-        """It is there, and would be after a power cut."""
         if path.is_dir():
             return
         self.folder(path.parent)
         with suppress(FileExistsError):
             path.mkdir()
-        self._sync_folder(path.parent)
+        self.sync_folder(path.parent)
 
     def write(self, path: Path, data: bytes) -> None:
-        with path.open("xb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
+        self.put(path, data)
+        self.sync(path)
 
     def rename(self, draft: Path, final: Path) -> None:
-        os.replace(draft, final)
-        self._sync_folder(final.parent)
+        self.move(draft, final)
+        self.sync_folder(final.parent)
 
-    def _sync_folder(self, path: Path) -> None:
+    def put(self, path: Path, data: bytes) -> None:
+        with path.open("xb") as out:
+            out.write(data)
+
+    def sync(self, path: Path) -> None:
+        with path.open("rb+") as written:
+            os.fsync(written.fileno())
+
+    def move(self, draft: Path, final: Path) -> None:
+        os.replace(draft, final)
+
+    def sync_folder(self, path: Path) -> None:
         try:
             folder = os.open(path, os.O_RDONLY)
         except PermissionError:

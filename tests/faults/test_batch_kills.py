@@ -1,0 +1,52 @@
+"""A batch survives kill -9 and the power cut behind it: nothing lost, nothing twice, nothing half; and the same judge catches a studio that marks too early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.batch_chaos.journal import cut_power
+from scripts.batch_chaos.judge import judge
+from scripts.batch_chaos.kills import run
+
+KILLS, LINES = 25, 120  # with the built-in engine; scripts/chaos_batch.py does 200 in 1,000
+
+
+@pytest.mark.parametrize(("engine", "kills", "lines"), [("builtin", KILLS, LINES), ("tone", 15, 80)])
+def test_kills_during_a_batch_lose_nothing(tmp_path, engine, kills, lines):
+    account = run(tmp_path, kills, lines, engine, steps_each=20)
+    assert account.first_bad is None, account
+    assert account.kills >= 0.8 * kills, "the batch was over before it was killed often enough"
+    assert account.last.states == {"done": lines} and account.last.is_clean and account.last.strays == []
+    assert account.redone <= account.kills
+    assert not [p for p in (tmp_path / "data" / "sounds").rglob(".new-*")], "what a life left half-written was taken away"
+
+
+@pytest.mark.parametrize("wrong", ["mark_first", "no_sync"])
+def test_the_same_judge_catches_the_mistake(tmp_path, wrong):
+    account = run(tmp_path, 12, 200, "tone", wrong)
+    assert account.first_bad is not None and account.first_bad.lost
+
+
+def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path):
+    def there(name: str) -> Path:
+        path = tmp_path / name
+        path.write_bytes(b"x" * 100)
+        return path
+
+    safe, half, unnamed = there("safe.wav"), there("half"), there("unnamed.wav")
+    told = [["put", str(tmp_path / "d1")], ["sync", str(tmp_path / "d1")], ["move", str(tmp_path / "d1"), str(safe)], ["sync_folder", str(tmp_path)],
+            ["put", str(half)],
+            ["put", str(tmp_path / "d2")], ["sync", str(tmp_path / "d2")], ["move", str(tmp_path / "d2"), str(unnamed)]]
+    assert cut_power(told) == 2
+    assert safe.stat().st_size == 100 and half.stat().st_size == 50 and not unnamed.exists() and (tmp_path / "d2").stat().st_size == 100
+
+
+def test_the_judge_sees_a_short_file_behind_a_mark(tmp_path):
+    run(tmp_path, 1, 3, "tone", steps_each=1)
+    data = tmp_path / "data"
+    assert judge(data).states == {"done": 3} and judge(data).is_clean
+    one = next((data / "sounds").glob("??/*.wav"))
+    one.write_bytes(one.read_bytes()[:-2])
+    assert judge(data).half == [one.name] and len(judge(data).lost) == 1
