@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from .tokenizer import TextTokenizer
 from .vocoder import Vocoder, VocoderDims, VocoderState
 from .weights import component_state, source_mark
 
+log = logging.getLogger(__name__)
 Progress = Callable[[float, str, str], None]  # share done, words in English, words in Chinese
 
 
@@ -49,7 +51,7 @@ class CosyVoice2:
         told(0.1, "Loading the voice networks", "正在载入声音网络")
         maker = PromptMaker(root, tokenizer, spec.lm.speech_codes)
         told(0.25, "Loading the language model", "正在载入语言模型")
-        lm = _language_model(root, spec.lm, place, told)
+        lm = language_model(root, spec.lm, place, told)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
         flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
@@ -74,8 +76,11 @@ class CosyVoice2:
         return plan.voices_budget
 
 
-def _language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> LanguageModel:
-    if place.lm != INT8:
+def language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> LanguageModel:
+    """Raises NotReady."""
+    if place.lm == INT8 and not converted.fits(dims):
+        log.warning("heads of %d values are not for int8: torch computes the language model", dims.head_size)
+    if place.lm != INT8 or not converted.fits(dims):
         return SpeechLm.of(dims, component_state(root, "llm", place.precision), place.dtype, place.device)
     from .onnx_lm.runtime import Int8Lm  # only where it computes
 

@@ -22,6 +22,11 @@ FORMAT = "kaikou-int8-2"  # raised when the graph or its values change
 Told = Callable[[float], None]  # share done of a conversion; not called when there is none
 
 
+def fits(dims: LmDims) -> bool:
+    """ONNX Runtime's attention takes heads of whole 16s; the published model has 64."""
+    return dims.head_size % 16 == 0
+
+
 def load(root: Path, dims: LmDims, told: Told = lambda share: None) -> Mapping[str, np.ndarray]:
     """What Int8Lm needs, mapped from the file when it fits the published weights, else made from them and written beside them.
 

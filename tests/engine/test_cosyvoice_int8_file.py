@@ -1,0 +1,175 @@
+"""The int8 form of the language model on disk is never trusted blindly, and a processor computes in what it is good at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import types
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine.test_cosyvoice_int8 import DIMS, random_state
+from webui.app import cosyvoice_arguments
+from webui.engine.cosyvoice.device import INT8, Place, plan, processor
+from webui.engine.cosyvoice.kept import mapped_files
+from webui.engine.cosyvoice.lm import SpeechLm
+from webui.engine.cosyvoice.model import CosyVoice2, language_model
+from webui.engine.cosyvoice.onnx_lm import converted, pages, values
+from webui.engine.cosyvoice.onnx_lm.runtime import Int8Lm
+from webui.engine.cosyvoice.spec import check_files, read_spec
+from webui.engine.cosyvoice.weights import component_state, convert
+from webui.errors import NotReady
+from webui.settings import load
+
+NARROW = replace(DIMS, heads=12)  # head size 8
+
+
+@pytest.fixture
+def model(small_model, tmp_path):
+    target = tmp_path / "model"
+    shutil.copytree(small_model, target, copy_function=os.link)
+    return target
+
+
+def conversions(root, dims=None) -> int:
+    """Loads, and tells how often it had to convert."""
+    told = []
+    loaded = converted.load(root, dims or read_spec(root).lm, told.append)
+    scores = Int8Lm(dims or read_spec(root).lm, loaded)
+    assert torch.isfinite(scores.step(scores.opening([1, 2]), scores.new_cache())).all()
+    return told.count(1.0)
+
+
+class TestFile:
+    def test_made_once(self, model):
+        assert not converted.is_there(model, read_spec(model).lm)
+        assert [conversions(model), conversions(model)] == [1, 0]
+        assert converted.is_there(model, read_spec(model).lm) and not list(model.glob("*.part"))
+
+    def test_made_again_for_other_weights_and_other_sizes(self, model):
+        conversions(model)
+        state = component_state(model, "llm")
+        state["llm_decoder.bias"] = state["llm_decoder.bias"] + 1
+        (model / "llm.pt").unlink()
+        torch.save(state, model / "llm.pt")
+        assert [conversions(model), conversions(model)] == [1, 0]
+        slower = replace(read_spec(model).lm, rope_theta=1e4)
+        assert not converted.is_there(model, slower) and [conversions(model, slower), conversions(model, slower)] == [1, 0]
+
+    @pytest.mark.parametrize("harm", ["one byte", "cut off", "empty", "something else"])
+    def test_made_again_when_damaged(self, model, harm, caplog):
+        conversions(model)
+        file = model / converted.FILE
+        data = bytearray(file.read_bytes())
+        if harm == "one byte":
+            data[-len(data) // 3] ^= 4
+        file.unlink()
+        file.write_bytes({"one byte": data, "cut off": data[: len(data) // 2], "empty": b"", "something else": b"hello" * 99}[harm])
+        assert [conversions(model), conversions(model)] == [1, 0] and "made again" in caplog.text
+
+    def test_half_written_ones_are_neither_used_nor_left(self, model, monkeypatch):
+        def die(state, target, meta):
+            target.write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("webui.engine.cosyvoice.weights.save_file", die)
+            assert conversions(model) == 1 and not list(model.glob("kaikou-llm-int8*"))
+        assert [conversions(model), conversions(model)] == [1, 0]
+
+    def test_a_directory_that_cannot_be_written_to(self, model, monkeypatch, caplog):
+        monkeypatch.setattr(converted, "write_checked", lambda *given: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+        assert [conversions(model), conversions(model)] == [1, 1]
+        assert "in memory" in caplog.text
+
+    def test_the_published_file_may_go_when_a_converted_one_stays(self, model):
+        for name in ("llm", "flow", "hift"):
+            convert(model, name, "fp32")
+            (model / f"{name}.pt").unlink()
+        check_files(model, "bf16")
+        assert component_state(model, "flow", "bf16").popitem()[1].dtype == torch.bfloat16
+        assert [conversions(model), conversions(model)] == [1, 0]
+
+    @pytest.mark.parametrize("key,change,word", [
+        ("llm.model.model.layers.1.mlp.down_proj.weight", None, "none of that name"),
+        ("llm.model.model.layers.0.self_attn.k_proj.bias", lambda t: t[:-1], "[32]"),
+        ("llm_decoder.weight", lambda t: t * torch.nan, "not finite"),
+    ])  # fmt: skip
+    def test_what_does_not_fit_is_named(self, key, change, word):
+        state = random_state()
+        state = {k: v if k != key else change(v) for k, v in state.items() if k != key or change}
+        with pytest.raises(NotReady) as caught:
+            values.of(DIMS, state)
+        assert key in caught.value.en and word in caught.value.en and key in caught.value.zh
+
+    def test_later_starts_need_no_onnx_package(self, model):
+        conversions(model)
+        code = ("import sys; sys.modules['onnx'] = None; from pathlib import Path; from webui.engine.cosyvoice.onnx_lm import converted, runtime;"
+                "from webui.engine.cosyvoice.spec import read_spec; root = Path(sys.argv[1]); dims = read_spec(root).lm;"
+                "lm = runtime.Int8Lm(dims, converted.load(root, dims)); print(lm.step(lm.opening([1]), lm.new_cache()).shape)")
+        told = subprocess.run([sys.executable, "-c", code, model], capture_output=True, text=True, timeout=120)
+        assert "torch.Size" in told.stdout, told.stderr
+
+
+class TestPlace:
+    ALL = types.MappingProxyType({"avx512_vnni": True, "avx512_bf16": True})
+
+    @pytest.mark.parametrize("can,precision,expected", [
+        (ALL, "auto", ("int8", "bf16")), ({"avx512_vnni": True}, "auto", ("int8", "fp32")), ({"avx2": True}, "auto", ("torch", "fp32")),
+        (ALL, "fp32", ("torch", "fp32")), (ALL, "bf16", ("torch", "bf16")), ({}, "int8", ("int8", "fp32")), (ALL, "int8", ("int8", "bf16")),
+    ])  # fmt: skip
+    def test_what_computes_in_what(self, can, precision, expected):
+        place = processor(precision, 0, can, 2)
+        assert (place.lm, place.precision) == expected and place.why in place.words()
+
+    def test_heads_that_the_int8_attention_cannot_take_are_left_to_torch(self, model, caplog):
+        dims = read_spec(model).lm
+        assert converted.fits(dims) and not converted.fits(replace(dims, heads=8))
+        state = random_state(NARROW)
+        (model / "llm.pt").unlink()
+        torch.save(state, model / "llm.pt")
+        lm = language_model(model, NARROW, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None)
+        assert isinstance(lm, SpeechLm) and "head" in caplog.text
+
+    def test_one_thread_per_stage_on_two_cores_and_a_number_that_is_asked_for(self):
+        assert [processor("auto", 0, self.ALL, n).threads for n in (1, 2, 4, 64)] == [1, 1, 3, 8]
+        assert processor("fp32", 0, self.ALL, 2).threads == 1 and processor("auto", 3, self.ALL, 2).threads == 3
+        settings = load([], {"KAIKOU_ENGINE_THREADS": "3", "KAIKOU_PRECISION": "int8"})
+        told = cosyvoice_arguments(settings)
+        assert (told["threads"], told["precision"]) == (3, "int8")
+
+    def test_the_model_loads_with_it_and_the_plan_counts_it(self, model):
+        told = []
+        place = Place("cpu", "fp32", "test", INT8)
+        loaded = CosyVoice2.load(model, place, lambda share, en, zh: told.append((share, en, zh)))
+        assert isinstance(loaded.lm, Int8Lm) and any("int8" in en and "int8" in zh for _, en, zh in told)
+        assert [share for share, *_ in told] == sorted(share for share, *_ in told)
+        torch_place = Place("cpu", "fp32", "test")
+        flow_and_vocoder = sum((model / f"{name}.pt").stat().st_size for name in ("flow", "hift"))
+        assert plan(loaded.spec, model, place).weights == flow_and_vocoder + converted.memory(loaded.spec.lm)
+        assert plan(loaded.spec, model, torch_place).weights == flow_and_vocoder + (model / "llm.pt").stat().st_size
+        for name in ("llm", "flow", "hift"):
+            convert(model, name, "fp32")
+        assert len(mapped_files(model, "fp32", INT8)) == 2 and len(mapped_files(model, "fp32")) == 3
+
+
+def test_prewarm_writes_the_int8_form(model):
+    from scripts.prewarm import convert_to_int8
+
+    convert_to_int8(model)
+    assert converted.is_there(model, read_spec(model).lm) and conversions(model) == 0
+    assert [p.name for p in model.glob("kaikou*")] == [converted.FILE]
+
+
+def test_large_pages_are_a_wish(tmp_path, monkeypatch):
+    with pages.large_pages():
+        large = np.ones(16 << 20, np.uint8)
+    assert large.sum() == 16 << 20
+    monkeypatch.setattr(pages, "MAPS", tmp_path / "nothing")
+    with pages.large_pages():
+        pass
