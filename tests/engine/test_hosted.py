@@ -511,27 +511,35 @@ def test_closing_is_idempotent_and_ends_streams_with_a_sentence():
 
 
 STUDIO = """
-import sys, numpy as np
+import sys, threading
 from tests.engine.contract import ask
 from tests.engine.test_hosted import CLIP, LONG, RATE
 from webui.engine.hosted import HostedEngine
 engine = HostedEngine("wild", {}, program="tests.engine.hosted_child")
 engine.start()
-stream = engine.stream(ask(instruction="do=bring " + LONG), engine.encode(CLIP, RATE, "", "en"))
-next(stream)
+prompt = engine.encode(CLIP, RATE, "", "en")
+next(engine.stream(ask(instruction="do=bring " + LONG), prompt, 0))
+if sys.argv[1:] == ["stuck"]:
+    threading.Thread(target=lambda: list(engine.stream(ask(instruction="do=hold"), prompt, 1)), daemon=True).start()
+    beats = -1
+    while engine._life.beats != beats:
+        beats = engine._life.beats
+        engine._life.over.wait(1.5)
 print(engine.pid, flush=True)
 sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("how", ["kill", "kill while the engine is stopped", "end"])
+@pytest.mark.parametrize("how", ["killed", "killed while the engine is stopped", "killed while the engine is stuck", "ended"])
 def test_when_the_studio_is_gone_so_is_the_engine_and_what_it_started(how):
-    with subprocess.Popen([sys.executable, "-c", STUDIO], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as studio:
+    """Stuck: native code holds the interpreter, so nothing in the engine's process can see that the studio is gone."""
+    command = [sys.executable, "-c", STUDIO, *(["stuck"] if "stuck" in how else [])]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as studio:
         pid = int(studio.stdout.readline())
         assert len(group(pid)) == 3, "the engine, what it started, and the shell that waits for its end"
         if "stopped" in how:
             os.kill(pid, signal.SIGSTOP)
-        studio.kill() if how.startswith("kill") else studio.stdin.close()
+        studio.kill() if how.startswith("killed") else studio.stdin.close()
         studio.wait(20)
         until(lambda: not group(pid), 10.0)
 
