@@ -74,6 +74,7 @@
   KK.speak = v => {
     KK.hush?.();
     if (KK.tabNow() === "convert") return KK.convert();
+    if (KK.tabNow() === "batch") return KK.startBatch();
     const text = field("kk-text")?.value ?? v.text ?? "",
       who = KK.voiceNow();
     if (!/[\p{L}\p{N}]/u.test(text)) {

@@ -39,12 +39,13 @@
   }
   KK.playSource = id => play(id, "source", `${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=0`);
   KK.playVoice = id => play(id, "voice", `${KK.root()}/v1/audio/voices/${encodeURIComponent(id)}/sample`);
+  KK.playLine = (id, src) => play(id, "line", src);
   KK.sounding = (id, kind) => now.id === id && now.kind === kind && !sound.paused;
   acts.playtake = el => play(el.dataset.id, "take", url(el.dataset.id));
 
   function paint(w) {
     if (w.kind !== "take") {
-      const what = w.kind === "voice" ? "playvoice" : "playsource", on = KK.sounding(w.id, w.kind);
+      const what = { voice: "playvoice", line: "playline" }[w.kind] || "playsource", on = KK.sounding(w.id, w.kind);
       document.querySelectorAll(`[data-do=${what}][data-id="${CSS.escape(w.id)}"] svg`).forEach(svg => {
         svg.outerHTML = ico(on ? "pause" : "play", parseInt(svg.style.width));
       });

@@ -68,6 +68,7 @@
       list.map((v, i) => KK.voiceRow(v, "use", v.id === now, i === at)).join("") + "</div>" : none(query.picker)) + "</div>";
     document.documentElement.toggleAttribute("data-nostarters", !KK.voices().some(v => v.starter));
     ["voices", "title_voice", "health", "target"].forEach(n => live[n] && KK.draw(n));
+    KK.batchVoices?.();
   };
   /* A clip became a voice: it is chosen in Saved voices, and the line under the form says so. */
   function saved(id) {

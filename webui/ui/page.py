@@ -7,7 +7,7 @@ from pathlib import Path
 import gradio as gr
 
 from ..types import MAX_TEXT
-from . import convert, speak, voices
+from . import batch, convert, speak, voices
 from . import settings as settings_tab
 from .parts import as_json, part
 from .strings import LANGUAGES, i18n, table
@@ -15,7 +15,7 @@ from .theme import theme
 
 SCRIPTS = (  # in this order: each reads what the ones before it put on KK
     *("kaikou", "look", "header", "form", "choices", "health", "cures", "clip", "text", "takes", "sound", "voices"),
-    *("convert", "figures", "words"),
+    *("convert", "figures", "words", "batchtext", "batch", "jobs"),
 )
 PLAYER = ("stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
 
@@ -32,6 +32,7 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
                 w |= speak.tab(studio)
                 voices.tab()
                 w |= convert.tab()
+                batch.tab()
                 w |= settings_tab.tab(settings.privacy.keep_takes_days)
             w["player"] = part("player", events=("generate", "done"), elem_id="kk-player")
         speak.wire(studio, w)

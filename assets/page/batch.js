@@ -1,0 +1,142 @@
+/* The tab Batch, left: texts come in, what will be made of them is shown, and the whole is handed in. Blind to jobs that are there already. */
+(() => {
+  const { t, esc, ico, parts, acts, live, store } = KK;
+  const SHOWN = 8, MAX = 10000, MAX_TEXT = 4096, MAX_FILE = 8 << 20, MODES = ["auto", "zero_shot", "cross_lingual", "instruct", "preset"];
+  const ui = { raw: "", kind: "", name: "", voice: store.get("batchvoice") || "", seed: "", rows: [], say: null, sending: false };
+  const root = () => live.batch?.root;
+
+  // ---- what is wrong with a row, before it is sent --------------------------------------------------------------------
+  const usable = () => KK.voices();
+  const find = name => usable().find(v => [v.id, v.name, v.name_zh].includes(name));
+  function problem(r) {
+    if (r.problem) return t("ba.e.json");
+    if (!/[\p{L}\p{N}]/u.test(r.text || "")) return t("ba.e.empty");
+    if ([...r.text].length > MAX_TEXT) return t("ba.e.long", { n: MAX_TEXT });
+    if (r.voice && !find(r.voice)) return t("ba.e.voice", { v: r.voice });
+    if (r.mode && !MODES.includes(r.mode)) return t("ba.e.mode", { v: r.mode });
+    if (r.seed && !/^(-1|\d{1,15})$/.test(r.seed)) return t("ba.e.seed");
+    if (r.speed && !(+r.speed >= 0.25 && +r.speed <= 4)) return t("ba.e.speed");
+    return "";
+  }
+  const bad = () => ui.rows.map((r, i) => [i + 1, problem(r)]).filter(([, why]) => why);
+
+  // ---- drawing -----------------------------------------------------------------------------------------------------------
+  const voices = () => usable().map(v => `<option value="${esc(v.id)}"${v.id === ui.voice ? " selected" : ""}>${esc(KK.voiceName(v))}</option>`).join("");
+  /* The list has changed: only the field follows, what is typed beside it stays as it is. */
+  KK.batchVoices = () => {
+    if (!find(ui.voice)) ui.voice = KK.voices().find(v => v.language === KK.lang)?.id || KK.voices()[0]?.id || "";
+    const field = root()?.querySelector("#kk-batchvoice");
+    if (field) field.innerHTML = voices();
+    show();
+  };
+  parts.batch = box => {
+    if (!find(ui.voice)) ui.voice = KK.voices().find(v => v.language === KK.lang)?.id || KK.voices()[0]?.id || "";
+    box.innerHTML = `<section class="kk kk-batch" aria-labelledby="kk-batch-h"><div class="kk-cardhead"><h2 class="kk-h2" id="kk-batch-h">${esc(t("ba.new"))}</h2>
+      <p class="kk-sub">${esc(t("ba.new.sub", { n: MAX.toLocaleString(KK.lang) }))}</p></div>
+      <label class="kk-field"><span>${esc(t("ba.text"))}</span><textarea id="kk-batchtext" rows="8" spellcheck="false" placeholder="${esc(t("ba.place"))}">${esc(ui.raw)}</textarea></label>
+      <div class="kk-row kk-batchfile"><button type="button" class="kk-b2" data-do="batchfile">${ico("up", 16)}${esc(t("ba.file"))}</button>
+        <span class="kk-sub kk-num" id="kk-batchcount"></span></div>
+      <div id="kk-batchpreview"></div>
+      <div class="kk-batchset"><label class="kk-field"><span>${esc(t("ba.voice"))}</span><select id="kk-batchvoice">${voices()}</select></label>
+        <label class="kk-field"><span>${esc(t("ba.seed"))}</span><input type="text" id="kk-batchseed" inputmode="numeric" autocomplete="off" value="${esc(ui.seed)}"></label></div>
+      <p class="kk-inline" id="kk-batchsay" role="status"></p>
+      <div class="kk-row"><button type="button" class="kk-b2 kk-primary" id="kk-batchgo" data-do="batchgo">${ico("play", 16)}${esc(t("ba.start"))}</button></div></section>`;
+    show();
+  };
+  const cell = (r, f) => (f === "voice" ? (v => (v ? KK.voiceName(v) : r.voice || ""))(find(r.voice)) : r[f] || "");
+  const head = f => `<th scope="col">${esc(t("ba.col." + f))}</th>`;
+  /* Everything that follows what is typed; the fields themselves stay. */
+  function show() {
+    const box = root();
+    if (!box) return;
+    const { rows } = ui, chars = rows.reduce((n, r) => n + (r.text || "").length, 0), fields = KK.batchFields(rows), wrong = new Map(bad());
+    box.querySelector("#kk-batchcount").textContent = rows.length ? t("ba.count", { n: rows.length, c: chars }) : "";
+    const row = (r, i) => `<tr${wrong.has(i + 1) ? ' data-tone="bad"' : ""}><td class="kk-num">${i + 1}</td>${fields.map(f => `<td>${esc(cell(r, f))}</td>`).join("")}</tr>`;
+    const more = rows.length > SHOWN ? `<p class="kk-sub kk-num">${esc(t("ba.more", { n: rows.length - SHOWN }))}</p>` : "";
+    box.querySelector("#kk-batchpreview").innerHTML = rows.length ? `<div class="kk-tablebox" tabindex="0" role="region" aria-label="${esc(t("ba.preview"))}"><table><thead><tr>
+      <th scope="col">${esc(t("ba.col.n"))}</th>${fields.map(head).join("")}</tr></thead><tbody>${rows.slice(0, SHOWN).map(row).join("")}</tbody></table></div>${more}` : "";
+    const say = box.querySelector("#kk-batchsay"), told = ui.say || (wrong.size ? { tone: "bad", text: wrongWords([...wrong]) } : { tone: "", text: "" });
+    say.textContent = told.text;
+    say.dataset.tone = told.tone;
+    box.querySelector("#kk-batchgo").disabled = ui.sending;
+  }
+  function wrongWords(list) {
+    const [n, why] = list[0];
+    return t("ba.bad", { n, why }) + (list.length > 1 ? t("ba.badmore", { n: list.length - 1 }) : "");
+  }
+  function said(text, tone = "bad") {
+    ui.say = { text, tone };
+    show();
+  }
+
+  // ---- texts come in -------------------------------------------------------------------------------------------------------
+  function take(raw, kind = "", name = "") {
+    Object.assign(ui, { raw, kind, name, rows: KK.batchRows(raw, kind), say: null });
+    if (ui.rows.length > MAX) ui.say = { text: t("ba.e.many", { n: MAX }), tone: "bad" };
+    show();
+  }
+  async function bring(file) {
+    try {
+      if (file.size > MAX_FILE) throw new Error("large");
+      const raw = KK.batchDecode(await file.arrayBuffer()), kind = (file.name.match(/\.(\w+)$/)?.[1] || "txt").toLowerCase();
+      root().querySelector("#kk-batchtext").value = raw;
+      take(raw, kind, file.name.replace(/\.\w+$/, ""));
+    } catch {
+      said(t("ba.e.file"));
+    }
+  }
+  acts.batchfile = () => {
+    const pick = Object.assign(document.createElement("input"), { type: "file", accept: ".txt,.csv,.tsv,.jsonl,.ndjson" });
+    pick.addEventListener("change", () => pick.files[0] && bring(pick.files[0]));
+    pick.click();
+  };
+  for (const name of ["dragover", "drop"]) document.addEventListener(name, e => {
+    if (KK.tabNow() !== "batch" || !e.target.closest?.(".kk-batch")) return;
+    e.preventDefault();
+    e.stopPropagation();
+    if (name === "drop" && e.dataTransfer.files[0]) bring(e.dataTransfer.files[0]);
+  }, true);
+  let later = 0;
+  document.addEventListener("input", e => {
+    if (e.target.id === "kk-batchtext") {
+      clearTimeout(later);
+      later = setTimeout(take, e.target.value.length > 20000 ? 250 : 0, e.target.value);
+    }
+    if (e.target.id === "kk-batchseed") ui.seed = e.target.value.trim();
+  });
+  document.addEventListener("change", e => {
+    if (e.target.id !== "kk-batchvoice") return;
+    ui.voice = e.target.value;
+    store.set("batchvoice", ui.voice);
+  });
+  document.addEventListener("kk:ready", () => KK.batchVoices());
+
+  // ---- and are handed in -----------------------------------------------------------------------------------------------------
+  const number = x => (x === undefined || x === "" ? undefined : Number(x));
+  const wanted = r => ({ input: r.text, voice: find(r.voice)?.id || ui.voice, mode: r.mode || undefined, instructions: r.instructions, language: r.language,
+    seed: number(r.seed), speed: number(r.speed) });
+  KK.startBatch = acts.batchgo = async () => {
+    if (ui.sending) return;
+    clearTimeout(later);
+    const text = root().querySelector("#kk-batchtext");
+    if (text.value !== ui.raw) take(text.value, ui.kind);
+    const wrong = bad();
+    if (!ui.rows.length) {
+      said(t("ba.none"));
+      return text.focus();
+    }
+    if (ui.rows.length > MAX) return said(t("ba.e.many", { n: MAX }));
+    if (wrong.length) return said(wrongWords(wrong));
+    if (ui.seed && !/^\d{1,15}$/.test(ui.seed)) return said(t("ba.e.seed"));
+    ui.sending = true;
+    show();
+    const name = ui.name || ui.rows[0].text.slice(0, 40);
+    const made = await KK.askJobs("POST", "/v2/synthesize/batch", { requests: ui.rows.map(wanted), seed: number(ui.seed), name, async: true });
+    ui.sending = false;
+    if (made.error) return said(made.error);
+    text.value = "";
+    take("");
+    said(t("ba.started", { n: made.total }), "ok");
+    KK.showJob(made.id);
+  };
+})();
