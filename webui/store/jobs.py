@@ -206,10 +206,8 @@ class JobStore:
     def settle(self, job_id: str) -> bool:
         """A job none of whose lines is to be made any more is done. True when it is over, or gone."""
         def work(db: Connection) -> bool:
-            if db.execute("SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting') LIMIT 1", (job_id,)).fetchone():
-                return False
-            db.execute("UPDATE jobs SET state = 'done', idle_s = 0 WHERE id = ? AND state = 'running'", (job_id,))
-            return True
+            _settle(db, job_id)
+            return db.execute("SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting') LIMIT 1", (job_id,)).fetchone() is None
 
         return self._db.write(work)
 
@@ -268,14 +266,23 @@ class JobStore:
 
     def done(self, line: Line, key: str, samples: int, rate: int, engine: str) -> bool:
         """Its sound is on the disk. False when the line is gone."""
+        def work(db: Connection) -> bool:
+            is_there = db.execute(ask, (key, samples, rate, engine, line.job, line.n)).rowcount > 0
+            _settle(db, line.job)
+            return is_there
+
         ask = "UPDATE lines SET state = 'done', key = ?, samples = ?, rate = ?, engine = ?, code = '', error = '', error_zh = '' WHERE job = ? AND n = ?"
-        return self._db.write(lambda db: db.execute(ask, (key, samples, rate, engine, line.job, line.n)).rowcount > 0)
+        return self._db.write(work)
 
     def tried(self, line: Line, error: KaikouError, is_last: bool) -> None:
         """In vain. It rests, or that was the last try."""
+        def work(db: Connection) -> None:
+            db.execute(ask, values)
+            _settle(db, line.job)
+
         ask = f"UPDATE lines SET attempts = attempts + 1, state = {'?' if is_last else _RESTS}, code = ?, error = ?, error_zh = ? WHERE job = ? AND n = ? AND state = 'running'"
         values = (*(["failed"] if is_last else []), error.code, error.en, error.zh, line.job, line.n)
-        self._db.write(lambda db: db.execute(ask, values))
+        self._db.write(work)
 
     def release(self, line: Line, is_resting: bool = False) -> None:
         """The claim ends without a try: it was not the line's fault."""
@@ -285,6 +292,12 @@ class JobStore:
 # the state of a line that was let go: what its job has become has the last word
 _LEFT = "CASE (SELECT state FROM jobs WHERE id = lines.job) WHEN 'cancelled' THEN 'cancelled' ELSE 'waiting' END"
 _RESTS = "CASE (SELECT state FROM jobs WHERE id = lines.job) WHEN 'cancelled' THEN 'cancelled' ELSE 'resting' END"
+
+
+def _settle(db: Connection, job_id: str) -> None:
+    """With its last line a job is done, in one transaction."""
+    ask = "UPDATE jobs SET state = 'done', idle_s = 0 WHERE id = ? AND state = 'running' AND NOT EXISTS (SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting'))"
+    db.execute(ask, (job_id, job_id))
 
 
 def _is_used(db: Connection, key: str) -> bool:
