@@ -17,6 +17,8 @@ from tests.conftest import ROOT
 
 MINUTES = os.environ.get("KAIKOU_SOAK_MINUTES", "1")  # the whole suite has 20 minutes; five of them show slower leaks
 
+FILLING_MB = 300  # in a minute: sound kept for readers who may come back, and the language model's slots
+
 
 def soak(*args: object, minutes: object) -> tuple[int, dict, str]:
     out = Path(tempfile.mkstemp(suffix=".json")[1])
@@ -30,7 +32,7 @@ def soak(*args: object, minutes: object) -> tuple[int, dict, str]:
 
 def test_a_studio_in_use_does_not_grow(tmp_path):
     make(tmp_path / "CosyVoice2-0.5B")
-    code, told, words = soak("--engine", "cosyvoice2", "--model-dir", tmp_path, minutes=MINUTES)
+    code, told, words = soak("--engine", "cosyvoice2", "--model-dir", tmp_path, "--filling-mb", FILLING_MB if float(MINUTES) < 5 else 0, minutes=MINUTES)
     assert code == 0 and not told["growth"], words
     assert told["visits"]["listener"] and told["visits"]["leaver"] and told["visits"]["slow reader"], words
 

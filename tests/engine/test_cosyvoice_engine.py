@@ -138,3 +138,26 @@ def test_references_it_cannot_use(engine, seconds, level, code):
     with pytest.raises(BadInput) as error:
         engine.encode(samples, RATE, "", "en")
     assert error.value.code == code
+
+
+def test_settings_that_change_the_sound_are_part_of_the_version(root, prompt, engine):
+    other = CosyVoiceEngine(root, profile="ttfa", steps=5, first_hop=10, threads=1)
+    other.start()
+    try:
+        torch.set_num_threads(1)
+        assert other.version == engine.version + "-5-10-ttfa" and other.describe().speed > 0
+        stream = other.stream(ask(id="five"), prompt)
+        assert len(next(stream).samples) == (2 * 10 - 8) * 480, "ten ids, less what the vocoder holds back of them"
+        assert not np.array_equal(whole(stream)[:1000], whole(engine.stream(ask(), prompt))[:1000])
+    finally:
+        other.close()
+    assert other.health().state == "broken"
+
+
+@pytest.mark.parametrize("wrong", [{"profile": "fastest"}, {"steps": 7}, {"first_hop": 12}, {"precision": "int3"}])
+def test_settings_there_are_none_of_are_refused_by_name(root, wrong):
+    from webui.errors import NotReady
+
+    with pytest.raises(NotReady) as error:
+        CosyVoiceEngine(root, **wrong).start()
+    assert error.value.zh
