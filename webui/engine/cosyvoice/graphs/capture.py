@@ -78,6 +78,9 @@ class Table:
         self.played[key] += 1
         replay()
 
+    def keys(self) -> list[Hashable]:
+        return list(self._replays)
+
     def __len__(self) -> int:
         return len(self._replays)
 

@@ -18,7 +18,7 @@ from ..vocoder.source import noise_at
 from .capture import Capture, Direct, Table, Work, fit
 from .flow_rows import Numbers
 from .staging import Download, Upload
-from .vocoder_work import KNOWN, SLOT, START, VocoderBuffers, VocoderWork
+from .vocoder_work import SLOT, START, VocoderBuffers, VocoderWork
 from .windows import Window, check, cover
 
 
@@ -39,7 +39,7 @@ class StaticWave:
         self.vocoder, self.seed = vocoder, seed
         (self.slot,) = vocoder.slots.take(1)
         self.close = weakref.finalize(self, vocoder.slots.give_back, [self.slot])
-        self.frames = self.emitted = self.known = self.decoded_frames = 0  # given; played; with final f0
+        self.frames = self.emitted = self.decoded_frames = 0  # given; played; sent through the decoder
         self.closed = False
 
     def push(self, mel: Tensor, final: bool = False) -> Tensor:
@@ -124,7 +124,7 @@ class StaticVocoder:
         jobs, noise = self._jobs.array(), self._noise.array()[: batch * samples * HARMONICS].reshape(batch, samples, HARMONICS)
         jobs[:] = 0
         for row, (_, wave, window) in enumerate(group):
-            jobs[row, [SLOT, START, KNOWN]] = wave.slot, window.start, wave.known
+            jobs[row, [SLOT, START]] = wave.slot, window.start
             noise[row] = 0 if wave.seed is None else noise_at(wave.seed, window.start * FRAME_SAMPLES, samples).numpy()
         noise[len(group) :] = 0
         self._jobs.send()
@@ -136,5 +136,4 @@ class StaticVocoder:
     def _given(self, wave: StaticWave, window: Window, samples: Tensor) -> Tensor:
         wave.emitted = window.end
         wave.decoded_frames += window.length
-        wave.known = max(wave.known, window.start + window.length - REACH_FRAMES)
         return samples[(window.begin - window.start) * FRAME_SAMPLES : (window.end - window.start) * FRAME_SAMPLES]

@@ -26,7 +26,7 @@ from ..vocoder.dims import (
 )
 from ..vocoder.f0 import REACH_FRAMES
 
-SLOT, START, KNOWN = range(3)  # columns of a job; KNOWN: frames before it have their final f0
+SLOT, START = range(2)  # columns of a job
 
 
 @contextmanager
@@ -48,9 +48,8 @@ class VocoderBuffers:
         device, samples = weight.device, batch * longest * FRAME_SAMPLES
         self.ring = ring
         self.mels = torch.zeros(slots + 1, ring, MEL_BANDS, dtype=weight.dtype, device=device)
-        self.f0 = torch.zeros(slots + 1, ring, dtype=torch.promote_types(weight.dtype, torch.float32), device=device)
         self.cycles = torch.zeros(slots + 1, ring, HARMONICS, dtype=torch.float64, device=device)  # moved before each frame, modulo 1
-        self.jobs = torch.zeros(batch, 3, dtype=torch.long, device=device)
+        self.jobs = torch.zeros(batch, 2, dtype=torch.long, device=device)
         self.noise = torch.zeros(samples * HARMONICS, device=device)
         self.waves = torch.zeros(samples, device=device)
 
@@ -60,17 +59,17 @@ class VocoderWork:
         self.vocoder, self.buffers = vocoder, buffers
         frames = torch.arange(FRAME_SAMPLES, dtype=torch.float64, device=buffers.waves.device)
         self._within = (frames[:, None] + 0.5) / FRAME_SAMPLES
-        self._harmonics = torch.arange(1, HARMONICS + 1, dtype=buffers.f0.dtype, device=buffers.waves.device)
+        self._harmonics = torch.arange(1, HARMONICS + 1, dtype=buffers.waves.dtype, device=buffers.waves.device)
 
     @torch.inference_mode()
     def __call__(self, length: int, batch: int) -> None:
-        """Windows of `length` frames of the first `batch` jobs -> the first batch * 480 * length of `waves`; f0 and phases into their rings."""
+        """Windows of `length` frames of the first `batch` jobs -> the first batch * 480 * length of `waves`; phases into their ring."""
         buffers = self.buffers
         jobs = buffers.jobs[:batch]
         frames = jobs[:, START, None] - REACH_FRAMES + torch.arange(length + REACH_FRAMES, device=jobs.device)
         places = self._places(jobs, frames)
         mel = buffers.mels.flatten(0, 1).index_select(0, places.flatten()).view(batch, -1, MEL_BANDS).mT
-        f0 = self._f0(mel, frames, places, jobs)
+        f0 = self._f0(mel, frames)
         source = self._source(f0, jobs, buffers.noise[: batch * length * FRAME_SAMPLES * HARMONICS].view(batch, -1, HARMONICS))
         wave = overlapped(self.vocoder.shaped(mel[..., REACH_FRAMES:].contiguous(), source.to(mel.dtype)), self.vocoder.window)
         buffers.waves[: wave.numel()].copy_(wave.clamp(-LIMIT, LIMIT).flatten())
@@ -79,18 +78,14 @@ class VocoderWork:
         """Frame numbers (batch, n) -> where they lie in the flattened rings"""
         return jobs[:, SLOT, None] * self.buffers.ring + frames % self.buffers.ring
 
-    def _f0(self, mel: Tensor, frames: Tensor, places: Tensor, jobs: Tensor) -> Tensor:
-        """mel (batch, 80, 5 + n) -> f0 (batch, n). The same as a net that starts where the utterance does, or that has seen it all."""
+    def _f0(self, mel: Tensor, frames: Tensor) -> Tensor:
+        """mel (batch, 80, 5 + n), its frame numbers (batch, 5 + n) -> f0 (batch, n) as of a net that has seen the utterance from its start"""
         is_there = (frames >= 0)[:, None]
         predictor, x = self.vocoder.f0_predictor, mel * is_there
         with full_precision():
             for conv in predictor.condnet[::2]:
                 x = F.elu(conv(x)) * is_there  # before the utterance each layer has zeros, not what it makes of zeros
-            f0 = predictor.classifier(x.mT)[..., 0].abs().to(self.buffers.f0.dtype)[:, REACH_FRAMES:]
-        ring, places = self.buffers.f0.flatten(), places[:, REACH_FRAMES:]
-        f0 = torch.where(frames[:, REACH_FRAMES:] < jobs[:, KNOWN, None], ring[places], f0)
-        ring.index_copy_(0, places.flatten(), f0.flatten())
-        return f0
+            return predictor.classifier(x.mT)[:, REACH_FRAMES:, 0].abs().to(self.buffers.waves.dtype)
 
     def _source(self, f0: Tensor, jobs: Tensor, noise: Tensor) -> Tensor:
         """f0 (batch, n), noise (batch, 480n, 9) -> the excitation (batch, 1, 480n), as Source makes it of one stream"""
