@@ -7,7 +7,7 @@
     python scripts/gpu_lock.py --exclusive -- ./run.sh --engine cosyvoice2    run the studio as the GPU's only process
 
 While this holds GPU memory nobody else can take it, the studio included: end it when the studio is to start. To lock for the studio's
-own use, run it behind `--` as above, or set KAIKOU_LOCK_MEMORY=1 for it: then the studio's process takes the memory itself.
+own use, run it behind `--` as above, or set KAIKOU_LOCK_MEMORY=1 for it: then the engine's process takes the memory itself.
 Everything is undone when this ends; only an exclusive GPU stays so when this is killed with SIGKILL (nvidia-smi -c DEFAULT undoes it).
 """
 

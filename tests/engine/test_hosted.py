@@ -446,7 +446,7 @@ def test_the_thread_that_started_it_may_end():
         thread.start()
         thread.join()
         beats, pid = engine._life.beats, engine.pid
-        until(lambda: engine._life.beats > beats + 3)
+        until(lambda: engine._life.beats > beats + 8)
         assert engine.pid == pid and engine.restarts == 0
 
 
