@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from scripts import bench_graphs
 from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
 from tests.engine.test_cosyvoice_stages import hear, say, texts, until, utterance
@@ -143,3 +145,10 @@ def test_sizes_follow_the_memory_that_is_free():
 def test_an_int8_model_is_not_captured():
     with pytest.raises(ValueError, match="torch"):
         captured(SimpleNamespace(lm=object()))
+
+
+def test_the_bench_of_graphs_runs_without_a_gpu(tmp_path):
+    report = bench_graphs.main(["--device", "cpu", "--size", "small", "--times", "1", "--json", str(tmp_path / "out.json")])
+    assert report["agreement"]["lm"] < 1e-5 and report["agreement"]["flow"] < 1e-3 and report["agreement"]["vocoder"] < 0.1
+    assert report["graphs"] == len(report["rows"]) == len(json.loads((tmp_path / "out.json").read_text())["rows"])
+    assert {row["network"] for row in report["rows"]} == {"lm", "flow", "vocoder"} and all(row["best_ms"] > 0 for row in report["rows"])
