@@ -30,7 +30,7 @@ def fits(dims: LmDims) -> bool:
 def load(root: Path, dims: LmDims, told: Told = lambda share: None) -> Mapping[str, np.ndarray]:
     """What Int8Lm needs, mapped from the file when it fits the published weights, else made from them and written beside them.
 
-    Making takes about 15 s and 1.4 GB at the real size. Where nothing can be written it stays in memory. Raises NotReady.
+    Making takes about 10 s and 1.2 GB at the real size. Where nothing can be written it stays in memory. Raises NotReady.
     """
     source = _source(root)
     kept = _read(root, _mark(root, dims, source) if source else "")
