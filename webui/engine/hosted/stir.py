@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-COMPUTING = 0.2  # share of one core from which on the process is at work
+COMPUTING = 0.05  # share of one core from which on the process is at work; a crowded machine gives it little
 QUARTER = 0.25
 
 
