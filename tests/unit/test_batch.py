@@ -237,6 +237,25 @@ def test_a_damaged_file_is_set_aside_and_new_jobs_go_on(tmp_path):
     store.close()
 
 
+def test_many_come_to_a_new_file_at_once(tmp_path):
+    for n in range(20):
+        store, start, wrong = JobStore(tmp_path / str(n)), threading.Barrier(6), []
+
+        def come(account: str, store=store, start=start, wrong=wrong) -> None:
+            start.wait()
+            try:
+                store.add(account, "", "auto", 1, [Line(1, "x", "v")])
+                assert len(store.list(account, 10)) == 1 and store.open_jobs()
+            except Exception as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=come, args=(f"a{i}",)) for i in range(6)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        store.close()
+        assert wrong == []
+
+
 def test_every_mark_is_synced_before_it_is_told(tmp_path):
     store = JobStore(tmp_path)
     store.add("a", "", "auto", 1, [Line(1, "x", "v")])

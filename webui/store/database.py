@@ -99,9 +99,10 @@ class Database:
         db.execute("PRAGMA synchronous=FULL")
         if found < self._version:
             db.execute("BEGIN IMMEDIATE")
-            for statement in self._tables:
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version={self._version}")
+            if db.execute("PRAGMA user_version").fetchone()[0] == found:  # else another connection was quicker
+                for statement in self._tables:
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version={self._version}")
             db.execute("COMMIT")
 
     def _drop(self, is_writer: bool) -> None:

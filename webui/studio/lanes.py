@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from ..engine.base import Engine
 from ..errors import Cancelled, EngineFault, EngineStalled, KaikouError
 from ..types import Chunk, Prompt
-from .job import Job
+from .job import UNLIMITED, Job
 
 log = logging.getLogger(__name__)
 LATE_COSTS, IN_TIME_GIVES, MIN_EASE = 0.8, 0.005, 0.02
@@ -142,7 +142,7 @@ class Lanes:
 
     def _judge(self, job: Job, now_s: float) -> None:
         """Late chunks mean that more was let in than this machine carries just now."""
-        if job.first_chunk_s is not None and not job.is_background:
+        if job.first_chunk_s is not None and job.credit < UNLIMITED and not job.is_background:  # who takes the whole at once does not play it
             self.ease = max(MIN_EASE, self.ease * LATE_COSTS) if now_s > job.due_s() else min(1.0, self.ease + IN_TIME_GIVES)
 
     def _open(self, seat: Seat) -> Iterator[Chunk]:
