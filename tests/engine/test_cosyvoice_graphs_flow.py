@@ -164,11 +164,11 @@ def test_serving_is_replays_and_copies(flow):
     static.prewarm()
     buffers = static.buffers
     kept = [t.data_ptr() for t in (buffers.rows, buffers.low, buffers.high, buffers.mels, buffers.tails.data, buffers.jobs)]
-    voice, ids = grown(static, *voice_of(27)), ids_of(80).numpy()
+    voice, ids = grown(static, *voice_of(28)), ids_of(80).numpy()
     with Outside(recorder) as outside:
         streams = [voice.begin() for _ in range(2)]
-        for known in (28, 53, 78):
-            static.step_many([(stream, ids[:known], known == 78) for stream in streams])
+        for known in (28, 53, 75):
+            static.step_many([(stream, ids[:known], known == 75) for stream in streams])
         for stream in streams:
             stream.close()
     assert outside.seen <= {"select", "slice", "copy_", "zero_"}, outside.seen
