@@ -11,6 +11,7 @@ import torch
 
 from webui.engine.cosyvoice import pace
 from webui.engine.cosyvoice.compat import SeamVocoder, Token2Wav, schedule
+from webui.engine.cosyvoice.device import cores
 from webui.engine.cosyvoice.flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
 from webui.engine.cosyvoice.lm import Drawing, generate
 from webui.engine.cosyvoice.model import CosyVoice2
@@ -76,7 +77,7 @@ class Floor:
     def __init__(self, model: CosyVoice2, prompt: VoicePrompt, profile: str, first_hop: int):
         self.model, self.rate = model, model.spec.sample_rate
         self._pace = pace.profile(profile)
-        self._hops = pace.Hops(first_hop, model.flow.dims.chunk_size, self._pace.blocks, model.place.device != "cpu")
+        self._hops = pace.Hops(first_hop, model.flow.dims.chunk_size, self._pace.blocks, model.place.device != "cpu" or cores() > 1)
         self.voice = LiveVoice(model, prompt, first_hop)
         self.stages = Stages(model, LiveVoices(model, 1 << 62, first_hop), self._pace)
         began = time.perf_counter()

@@ -172,7 +172,7 @@ def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_
     held, flowed = threading.Event(), threading.Event()
 
     def asked(module, given) -> None:
-        calls.append(given[0].shape[1])
+        calls.append(len(given[0]) * given[0].shape[1])  # both guidance rows of a frame, in one call or in two
         flowed.set()
     hook = told.model.flow.decoder.estimator.register_forward_pre_hook(asked)
     request.addfinalizer(hook.remove)
@@ -187,8 +187,8 @@ def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_
             assert flowed.wait(10), "the ids are there and nothing begins"
     told.lm.gate = gate
     chunks = list(who.chunks())
-    assert held.is_set() and calls[0] == 2 * first
-    assert sum(calls) == 10 * who.computed_frames
+    assert held.is_set() and calls[0] in (2 * first, 2 * 2 * first)
+    assert sum(calls) == 2 * 10 * who.computed_frames
     assert who.computed_frames == who.emitted_frames == 2 * 60, "estimator frames per emitted frame: 1"
     assert len(whole(chunks)) == 60 * 960
 

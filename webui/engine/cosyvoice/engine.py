@@ -14,7 +14,7 @@ import torch
 from ...errors import EngineFault, KaikouError, NotReady
 from ...types import CONVERT, MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
 from ..memory_lock import MemoryLock
-from .device import MemoryPlan, Place, choose, plan
+from .device import MemoryPlan, Place, choose, cores, plan
 from .flow.dims import EULER_STEPS
 from .kept import keep
 from .model import CosyVoice2, with_steps
@@ -75,7 +75,7 @@ class CosyVoiceEngine:
         if self._locks:
             self._lock_memory(place)
         model = CosyVoice2.load(self._root, place, self._tell, self._steps)
-        self._hops = Hops(self._first_hop, model.flow.dims.chunk_size, pace.blocks, place.device != "cpu")
+        self._hops = Hops(self._first_hop, model.flow.dims.chunk_size, pace.blocks, place.device != "cpu" or cores() > 1)
         self._voices, self._model = LiveVoices(model, model.voices_budget(self.plan), self._first_hop), model
         self._stages = Stages(model, self._voices, pace, self._break)
         self._warm_up(model)

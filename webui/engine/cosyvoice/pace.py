@@ -48,7 +48,8 @@ def profile(name: str) -> Profile:
 @dataclass(frozen=True)
 class Hops:
     """first: ids of the first hop, `grid` or fewer. grid: ids of a block. blocks: as in a profile. whole: a hop goes through the flow in one
-    piece; else block by block, so that others get their turn between (on a CPU a longer piece gains nothing)."""
+    piece; else block by block, so that others get their turn between (on one core a longer piece gains nothing;
+    on two, where each computes a guidance row, two blocks at once take 0.85 of the time, four 0.7)."""
 
     first: int
     grid: int

@@ -7,11 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from ...errors import EngineFault, KaikouError
 from .board import PREPARED_WITHIN_S, Board, Order, named
+from .device import cores
 from .model import CosyVoice2
 from .pace import Profile
 from .sound_stage import SoundStage
@@ -31,11 +33,19 @@ class Stages:
         self._ids_per_s = model.spec.ids_per_s
         self.tokens = TokenStage(self.board, model.lm, profile, self._failed)
         self.sound = SoundStage(self.board, model.wave, voices, self._failed)
+        self._beside = self._second_core(model)
         if self._device == "cuda":
             torch.cuda.synchronize()  # the weights are there before other streams read them
         self._threads = [threading.Thread(target=self._run, args=(stage,), name=f"cosyvoice-{stage.name}", daemon=True) for stage in (self.tokens, self.sound)]
         for thread in self._threads:
             thread.start()
+
+    def _second_core(self, model: CosyVoice2) -> ThreadPoolExecutor | None:
+        """The language model leaves most of its core idle: the flow's second guidance row is computed there."""
+        if self._device != "cpu" or cores() < 2:
+            return None
+        model.flow.decoder.beside = ThreadPoolExecutor(1, "cosyvoice-guidance", lambda: torch.set_num_threads(model.place.threads))
+        return model.flow.decoder.beside
 
     @property
     def speed(self) -> float:
@@ -63,6 +73,8 @@ class Stages:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(CLOSING_S)
+        if self._beside is not None:
+            self._beside.shutdown(wait=False)
 
     def _run(self, stage: TokenStage | SoundStage) -> None:
         try:

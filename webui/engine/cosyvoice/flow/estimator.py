@@ -6,6 +6,7 @@ It runs on new frames only, in (batch, frames, channels); earlier frames live in
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -13,14 +14,14 @@ from torch import nn
 
 from .conv import Past, TimeConv
 from .dims import MEL_BANDS, TIME_WIDTH, FlowDims
-from .kv import KvStore, attend
+from .kv import KvStore, Rooms, attend
 
 
 class EstimatorPast:
     """What one Euler step remembers: K/V of all transformer blocks and the tails of all convolutions, both guidance rows."""
 
-    def __init__(self, dims: FlowDims, dtype: torch.dtype, device: torch.device | str):
-        self.store = KvStore(dims.estimator_layers, 2, dims.estimator_heads, dims.estimator_head_dim, dtype, device)
+    def __init__(self, dims: FlowDims, dtype: torch.dtype, device: torch.device | str, rooms: Rooms | None = None):
+        self.store = KvStore(dims.estimator_layers, 2, dims.estimator_heads, dims.estimator_head_dim, dtype, device, rooms)
         self.tails = Past()
 
     def fork(self) -> EstimatorPast:
@@ -28,6 +29,16 @@ class EstimatorPast:
         twin = object.__new__(EstimatorPast)
         twin.store, twin.tails = self.store.fork(), self.tails.copy()
         return twin
+
+    def row(self, index: int) -> EstimatorPast:
+        """One guidance row of it, in the same memory. Of a past that has room for what comes; `join` afterwards."""
+        part = object.__new__(EstimatorPast)
+        part.store, part.tails = self.store.row(index), self.tails.row(index)
+        return part
+
+    def join(self, parts: Sequence[EstimatorPast], new: int) -> None:
+        self.store.advance(new)
+        self.tails.join([part.tails for part in parts])
 
 
 class Attention(nn.Module):

@@ -14,7 +14,10 @@ from .blocks import Blocks
 from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS, FlowDims
 from .encoder import Encoder, EncoderPast
 from .estimator import EstimatorPast
+from .kv import Rooms
 from .solver import Decoder
+
+KEPT_FRAMES = 1000  # memory of ended requests: what the memory plan counts for one stream
 
 
 class FlowModel(nn.Module):
@@ -26,6 +29,7 @@ class FlowModel(nn.Module):
         self.encoder = Encoder(dims)
         self.encoder_proj = nn.Linear(dims.encoder_dim, MEL_BANDS)
         self.decoder = Decoder(dims)
+        self.rooms = Rooms(0)
 
     @classmethod
     def of(cls, dims: FlowDims, state: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32, device: str = "cpu") -> FlowModel:
@@ -40,6 +44,8 @@ class FlowModel(nn.Module):
         for module in list(self.modules()):
             if module is not self and hasattr(module, "pack"):
                 module.pack()
+        if self.device.type == "cpu":
+            self.rooms = Rooms(KEPT_FRAMES * self.dims.bytes_per_frame(self.encoder_proj.weight.element_size()))
         return self.eval().requires_grad_(False)
 
     @property

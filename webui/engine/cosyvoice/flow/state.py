@@ -57,7 +57,7 @@ class VoiceState:
         """Nothing computed yet: call `grow` until it is ready. Arguments as in `of`."""
         mel = prompt_mel.reshape(-1, MEL_BANDS).to(flow.encoder_proj.weight)
         store = store or flow.dtype
-        pasts = [EstimatorPast(flow.dims, store, flow.device) for _ in range(flow.dims.euler_steps)]
+        pasts = [EstimatorPast(flow.dims, store, flow.device, flow.rooms) for _ in range(flow.dims.euler_steps)]
         return cls(flow, blocks or Blocks(flow.dims.chunk_size), _ids(prompt_ids), mel, _ids(ahead), flow.speaker(embedding), store,
                    EncoderPast(flow.dims, flow.dtype, flow.device), pasts)
 
@@ -153,4 +153,6 @@ class FlowState:
 
     def close(self) -> None:
         """Free the memory. Idempotent."""
+        for past in self.pasts:
+            past.store.release()
         self.closed, self.pasts, self.encoder_past = True, [], None
