@@ -68,3 +68,11 @@ def test_what_is_masked_or_never_is_not_drawn():
 def test_the_last_id_with_weight_takes_the_rounding():
     values = torch.tensor([0.0, -torch.inf, -torch.inf])
     assert {Sampler(seed)(values, []) for seed in range(50)} == {0}
+
+
+def test_of_equally_probable_ids_the_lower_ones_are_taken():
+    values = torch.full((500,), -30.0)
+    values[[400, 3, 77, 250]] = 0.0
+    assert nucleus(values.log_softmax(-1), RULE)[0].tolist() == [3, 77, 250, 400]
+    flat = torch.zeros(500).log_softmax(-1)
+    assert nucleus(flat, RULE)[0].tolist() == list(range(25)), "and where equals end the list"
