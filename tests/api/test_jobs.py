@@ -185,16 +185,16 @@ def test_broken_json_and_bodies_over_the_limit(http, own):
         assert b"413" in s.recv(4096)
 
 
-@pytest.mark.parametrize(("method", "tail"), [("GET", ""), ("GET", "/lines"), ("GET", "/lines/1.wav"), ("GET", "/download"), ("POST", "/cancel"), ("POST", "/resume"), ("POST", "/retry"), ("DELETE", "")])
-def test_an_unknown_job_and_anothers_are_the_same(method, tail):
+def test_an_unknown_job_and_anothers_are_the_same():
     with running("--auth", "ann:pw", "--auth", "bob:pw") as shop, shop.client() as ann, shop.client() as bob:
         for who, name in ((ann, "ann"), (bob, "bob")):
             assert who.post("/login", data={"user": name, "password": "pw"}).status_code == 303
         job = post(ann, texts=["Mine."]).headers["x-job-id"]
-        theirs, unknown = bob.request(method, f"/v2/jobs/{job}{tail}"), bob.request(method, f"/v2/jobs/job-{'0' * 32}{tail}")
-        assert (theirs.status_code, theirs.json()) == (unknown.status_code, unknown.json()) and theirs.status_code == 404
+        for method, tail in (("GET", ""), ("GET", "/lines"), ("GET", "/lines/1.wav"), ("GET", "/download"), ("POST", "/cancel"), ("POST", "/resume"), ("POST", "/retry"), ("DELETE", "")):
+            theirs, unknown = bob.request(method, f"/v2/jobs/{job}{tail}"), bob.request(method, f"/v2/jobs/job-{'0' * 32}{tail}")
+            assert (theirs.status_code, theirs.json()) == (unknown.status_code, unknown.json()) and theirs.status_code == 404, (method, tail)
+            assert shop.client().request(method, f"/v2/jobs/{job}{tail}").status_code == 401
         assert bob.get("/v2/jobs").json()["data"] == [] and ann.get(f"/v2/jobs/{job}").json()["state"] == "done"
-        assert shop.client().request(method, f"/v2/jobs/{job}{tail}").status_code == 401
 
 
 def test_strange_queries_are_named_errors(http):
@@ -218,8 +218,8 @@ def test_listeners_go_first_and_keep_their_places(own):
 
 
 def test_a_full_disk_pauses_the_job_and_nothing_half_is_seen():
-    with running(max_file_kb=96) as full, full.client() as http:
-        asks = [{"input": "Small.", **SAY}, {"input": "Large.", **SAY, "instructions": "seconds=6"}, {"input": "Small too.", **SAY}]
+    with running(max_file_kb=400) as full, full.client() as http:
+        asks = [{"input": "Small.", **SAY}, {"input": "Large.", **SAY, "instructions": "seconds=12"}, {"input": "Small too.", **SAY}]
         job = http.post("/v2/synthesize/batch", json={"requests": asks, "async": True}).json()["id"]
         told = until(http, job, "paused")
         assert told["error"]["code"] == "storage" and "disk is full" in told["error"]["message"].lower() and told["failed"] == 0
@@ -232,17 +232,16 @@ def test_a_full_disk_pauses_the_job_and_nothing_half_is_seen():
 
 
 def test_a_restart_goes_on_where_it_was(tmp_path):
-    asks = {"texts": [f"Line {n}." for n in range(12)], "instructions": "seconds=0.4 rtf=1", "async": True}
+    asks = {"texts": [f"Line {n}." for n in range(12)], "instructions": "seconds=1 rtf=1", "async": True}
     with running(data_dir=tmp_path) as first, first.client() as http:
         job = post(http, **asks).json()["id"]
         end = time.monotonic() + 30
-        while http.get(f"/v2/jobs/{job}").json()["done"] < 2 and time.monotonic() < end:
+        while (done := http.get(f"/v2/jobs/{job}").json()["done"]) < 2 and time.monotonic() < end:
             time.sleep(0.02)
         first.process.kill()
         first.process.wait()
     with running(data_dir=tmp_path) as second, second.client() as http:
-        before = http.get(f"/v2/jobs/{job}").json()["done"]
-        assert 2 <= before < 12
+        assert 2 <= done < 12
         assert until(http, job, "done")["done"] == 12
         made = next(float(x.split()[1]) for x in http.get("/metrics").text.splitlines() if x.startswith("cv_batch_lines_made "))
-        assert made <= 10, "what was done stays done"
+        assert made <= 12 - done, "what was done stays done"

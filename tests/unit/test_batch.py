@@ -187,9 +187,12 @@ def test_seeds_come_from_the_job_and_the_line(studio):
 # ---- disk ---------------------------------------------------------------------------------------------------------
 class FullDisk(Disk):
     is_full = False
+    gate = threading.Event()
+    gate.set()
 
     def sync(self, path):
         if self.is_full:
+            self.gate.wait(10)
             raise OSError(28, "No space left on device")
         super().sync(path)
 
@@ -208,6 +211,20 @@ def test_a_disk_that_fills_pauses_the_job_with_its_name(studio, engine):
     studio.batch.resume(ME, full.id)
     told = until(studio, full, "done")
     assert told.lines == {"done": 4} and all(x.attempts == 0 for x in lines(studio, full))
+
+
+def test_a_line_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_job_again(studio, engine):
+    disk, engine.gate = FullDisk(), threading.Event()
+    studio.batch._sounds._disk = disk
+    job = studio.batch.submit(ME, asks(3))
+    while len(engine.spoken) < 2:
+        time.sleep(0.01)
+    disk.is_full, disk.gate = True, threading.Event()
+    engine.gate.set()
+    studio.batch.resume(ME, job.id)  # somebody made room meanwhile
+    disk.gate.set()
+    disk.is_full = False
+    assert until(studio, job, "done").lines == {"done": 3}
 
 
 def test_a_pause_that_cannot_be_written_down_is_known_all_the_same(studio, monkeypatch):
@@ -258,9 +275,12 @@ def test_many_come_to_a_new_file_at_once(tmp_path):
 
 def test_every_mark_is_synced_before_it_is_told(tmp_path):
     store = JobStore(tmp_path)
-    store.add("a", "", "auto", 1, [Line(1, "x", "v")])
-    db = store._db._links[True]
-    assert db.execute("PRAGMA synchronous").fetchone()[0] == 2 and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    job = store.add("a", "", "auto", 1, [Line(1, "x", "v")])
+    line, db = store.claim(job.id), store._db._links[True]
+    seen = []
+    db.set_trace_callback(lambda statement: statement.startswith("UPDATE lines") and seen.append(db.execute("PRAGMA synchronous").fetchone()[0]))
+    store.done(line, "k", 1, 24000, "e")
+    assert seen == [2] and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     store.close()
 
 

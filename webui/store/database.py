@@ -45,20 +45,21 @@ class Database:
         """One look at the file as it is at one moment."""
         return self._run(False, "BEGIN", work)
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """All that `work` does, or nothing of it."""
-        return self._run(True, "BEGIN IMMEDIATE", work)
+    def write(self, work: Callable[[sqlite3.Connection], T], is_lasting: bool = True) -> T:
+        """All that `work` does, or nothing of it. Not lasting: a power cut may undo it, in its order, until something lasting is written."""
+        return self._run(True, "BEGIN IMMEDIATE", work, is_lasting)
 
     def close(self) -> None:
         for is_writer, lock in self._locks.items():
             with lock:
                 self._drop(is_writer)
 
-    def _run(self, is_writer: bool, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _run(self, is_writer: bool, begin: str, work: Callable[[sqlite3.Connection], T], is_lasting: bool = True) -> T:
         generation = self._generation
         with self._locks[is_writer]:
             try:
                 db = self._open(is_writer)
+                db.execute(f"PRAGMA synchronous={'FULL' if is_lasting else 'NORMAL'}")
                 db.execute(begin)
                 try:
                     told = work(db)
@@ -96,7 +97,6 @@ class Database:
         if found > self._version:
             raise KaikouError(f"{self.path.name} was made by a newer version of the studio.", f"{self.path.name} 是更新版本的工作室建立的。", code="data_newer")
         db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
         if found < self._version:
             db.execute("BEGIN IMMEDIATE")
             if db.execute("PRAGMA user_version").fetchone()[0] == found:  # else another connection was quicker

@@ -243,7 +243,7 @@ class JobStore:
         return self._db.read(lambda db: [Line(*r) for r in db.execute(ask, values)])
 
     def claim(self, job_id: str) -> Line | None:
-        """The next line of a job that runs, now this process' own."""
+        """The next line of a job that runs, now this process' own. A claim need not outlive a power cut: it would be given back anyway."""
         def work(db: Connection) -> Line | None:
             ask = f"SELECT {LINE} FROM lines WHERE job = ? AND state = 'waiting' AND (SELECT state FROM jobs WHERE id = ?) = 'running' ORDER BY n LIMIT 1"
             row = db.execute(ask, (job_id, job_id)).fetchone()
@@ -252,7 +252,7 @@ class JobStore:
             db.execute("UPDATE lines SET state = 'running' WHERE job = ? AND n = ?", (job_id, row["n"]))
             return Line(*row)
 
-        return self._db.write(work)
+        return self._db.write(work, is_lasting=False)
 
     def claim_again(self, job_id: str, n: int) -> Line | None:
         """A line that rested; None when it does not wait for that any more."""
@@ -262,7 +262,7 @@ class JobStore:
                 return None
             return Line(*db.execute(f"SELECT {LINE} FROM lines WHERE job = ? AND n = ?", (job_id, n)).fetchone())
 
-        return self._db.write(work)
+        return self._db.write(work, is_lasting=False)
 
     def done(self, line: Line, key: str, samples: int, rate: int, engine: str) -> bool:
         """Its sound is on the disk. False when the line is gone."""
@@ -286,7 +286,8 @@ class JobStore:
 
     def release(self, line: Line, is_resting: bool = False) -> None:
         """The claim ends without a try: it was not the line's fault."""
-        self._db.write(lambda db: db.execute(f"UPDATE lines SET state = {_RESTS if is_resting else _LEFT} WHERE job = ? AND n = ? AND state = 'running'", (line.job, line.n)))
+        ask = f"UPDATE lines SET state = {_RESTS if is_resting else _LEFT} WHERE job = ? AND n = ? AND state = 'running'"
+        self._db.write(lambda db: db.execute(ask, (line.job, line.n)), is_lasting=False)
 
 
 # the state of a line that was let go: what its job has become has the last word

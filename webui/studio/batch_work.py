@@ -40,6 +40,7 @@ class Flight:
     account: str
     quiet: Quiet | None = None
     is_cancelled: bool = False
+    turn: int = 0  # which one it was of all turns
 
     @property
     def where(self) -> tuple[str, int]:
@@ -56,6 +57,7 @@ class BatchWork:
         self._open: dict[str, str] = {}  # job -> account: may have lines to claim
         self._served: dict[str, int] = {}  # job -> when it had its last turn
         self._turn = 0
+        self._went_on: dict[str, int] = {}  # job -> the last turn before it was let go on
         self._flights: dict[tuple[str, int], Flight] = {}
         self._rests: list[tuple[float, str, int, str]] = []  # a heap: (due, job, n, account)
         self._outages: Counter[tuple[str, int]] = Counter()  # how often in a row a line found no engine
@@ -92,6 +94,7 @@ class BatchWork:
             self._stopped.pop(job_id, None)
             self._paces.pop(job_id, None)
             self._open[job_id] = account
+            self._went_on[job_id] = self._turn
         self.poke()
 
     def poke(self) -> None:
@@ -218,6 +221,7 @@ class BatchWork:
             elif is_over:
                 self._paces.pop(job_id, None)
                 self._served.pop(job_id, None)
+                self._went_on.pop(job_id, None)
         if line is not None:
             self._hand_out(line, account)
         else:
@@ -257,7 +261,7 @@ class BatchWork:
             self._suspect = None
             self._flights[flight.where] = flight
             self._turn += 1
-            self._served[line.job] = self._turn
+            self._served[line.job] = flight.turn = self._turn
             self._paces.setdefault(line.job, Pace(self._clock))
         self._pool.submit(self._make, flight)
         return True
@@ -298,7 +302,9 @@ class BatchWork:
             return self._rest(flight, self._outages[flight.where])
         if isinstance(error, StorageFull) or getattr(error, "code", "") == "model_not_found":
             self._jobs.release(line)
-            return self._stop(line.job, error)
+            if flight.turn > self._went_on.get(line.job, 0):  # else it met what stopped the job before somebody saw to that
+                self._stop(line.job, error)
+            return None
         if not isinstance(error, KaikouError):
             log.error("line %d of %s", line.n, line.job, exc_info=error)
             error = EngineFault()
