@@ -163,7 +163,7 @@ async function fetchStream(t) {
     if (!mine()) return;
     if (!r.ok) { const e = (await r.json().catch(() => ({}))).error || {}; return mine() && fail(e.message ? "" : "err.net", { text: e.message, code: e.code, retry: Number(r.headers.get("Retry-After")) || null }); }
     const head = n => r.headers.get(n) || "", rate = Number(/rate=(\d+)/.exec(head("X-Audio-Format"))?.[1]) || 24000;
-    begun({ job: head("X-Job-Id"), rate, seed: head("X-Seed"), engine: head("X-Engine"), voice: head("X-Voice"), rtf: Number(head("X-RTF")) || 0.5, sentences: [], predicted_s: 0 });
+    begun({ job: head("X-Job-Id"), rate, seed: head("X-Seed"), engine: head("X-Engine"), voice: head("X-Voice"), rtf: Number(head("X-RTF")) || 0.5, sentences: [], predicted_s: 0, notes: notesOf(head("X-Notes")) });
     const reader = r.body.getReader();
     let odd = null;
     for (;;) {
@@ -178,6 +178,9 @@ async function fetchStream(t) {
     }
     end({ op: "end", job: t.job, samples: t.samples.length });
   } catch (e) { if (mine() && e.name !== "AbortError") fail("err.net"); }
+}
+function notesOf(text) {                               // a proxy may have cut the header: sound matters more
+  try { return JSON.parse(decodeURIComponent(text || "[]")); } catch { return []; }
 }
 
 // ---- the ring ---------------------------------------------------------------------------------------------

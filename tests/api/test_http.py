@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 import wave
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
+
+from webui.api.speech import NOTES_BYTES, notes_header
 
 RATE = 16000
 
@@ -85,6 +89,25 @@ def test_inspect_reports_and_saves_nothing(http):
     told = http.post("/v1/audio/voices/inspect", files={"audio_sample": clip(6)}).json()
     assert {"duration_s", "sample_rate_hz", "channels", "speech_ratio", "snr_db", "clipping_ratio", "loudness_lufs", "bandwidth_hz", "windows", "warnings"} <= set(told)
     assert len(http.get("/v1/audio/voices").json()["data"]) == before
+
+
+@pytest.mark.parametrize(("language", "sentence"), [("en-GB,en", "I only hum."), ("zh-CN,zh;q=0.9", "我只会哼。")])
+def test_what_the_engine_cannot_do_is_in_a_header(http, language, sentence):
+    def told(instructions: str):
+        ask = {"input": "Hi.", "voice": "starter-zh-high", "instructions": instructions, "response_format": "pcm"}
+        return http.post("/v1/audio/speech", json=ask, headers={"Accept-Language": language}).headers.get("x-notes")
+
+    header = told("sing seconds=0.2")
+    assert header.isascii() and json.loads(unquote(header)) == [sentence]
+    assert told("seconds=0.2") is None
+
+
+def test_a_header_of_notes_holds_whole_sentences_and_never_too_many():
+    told = notes_header([("note", "这一句很长，" * 12)] * 9, "zh")
+    kept = json.loads(unquote(told))
+    assert 1 < len(kept) < 9 and set(kept) == {"这一句很长，" * 12} and len(told) <= NOTES_BYTES
+    assert json.loads(unquote(notes_header([("é" * 4000, "")], "en"))) == [] and json.loads(unquote(notes_header([('Tom "x"\r\nSet-Cookie: a', "")], "en")))
+    assert "\n" not in notes_header([("a\r\nb", "")], "en")
 
 
 def test_wav_and_pcm_headers(http):

@@ -145,9 +145,11 @@ def test_what_the_engine_cannot_do_is_said_beside_the_text(chrome, studio):
         assert "另一句。" in p.page.inner_text(".kk-notes")
 
 
+@pytest.mark.parametrize("transport", ["ws", "fetch"])
 @pytest.mark.parametrize(("lang", "sentence"), [("zh", "我只会哼。"), ("en", "I only hum.")])
-def test_the_notes_of_a_stream_reach_the_page(chrome, studio, lang, sentence):
-    with StudioPage(chrome, studio.url, lang) as p:
+def test_the_notes_of_a_stream_reach_the_page(chrome, studio, lang, sentence, transport):
+    with StudioPage(chrome, studio.url, lang, query=f"&transport={transport}") as p:
+        assert transport == "ws" or p.js("KK.player.via") == "fetch"
         p.instruct("sing seconds=1")
         p.go()
         p.until("done")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
@@ -13,11 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import BadInput, NotFound
 from ..studio import UNLIMITED, Job, Studio, file_name
+from .guard import language_of
 from .reader import JobReader, open_job
 from .recent import Recent
 
 log = logging.getLogger(__name__)
 LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
+NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
 TYPES = {"wav": "audio/wav", "pcm": "audio/pcm"}
 
 
@@ -58,6 +62,8 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         recent.keep(job)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"s16le;rate={job.rate};channels=1", "X-Job-Id": job.id,
                    "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.speaker.expected_rtf():.4f}"}
+        if job.notes:
+            headers["X-Notes"] = notes_header(job.notes, language_of(dict(request.headers.raw)))
         is_wav = body.response_format == "wav"
         if not body.stream:
             data = await _whole(studio, job)
@@ -86,6 +92,21 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         return FileResponse(path, media_type="audio/wav", filename=file_name(studio.takes.get(owner, take_id)), headers={"Cache-Control": "private, max-age=3600"})
 
     return router
+
+
+def notes_header(notes: list[tuple[str, str]], language: str) -> str:
+    """The sentences in the caller's language as a percent-encoded JSON array: the first ones that fit into a header, whole."""
+    told: list[str] = []
+    for en, zh in notes:
+        more = [*told, zh if language == "zh" else en]
+        if len(_header_text(more)) > NOTES_BYTES:
+            break
+        told = more
+    return _header_text(told)
+
+
+def _header_text(sentences: list[str]) -> str:
+    return quote(json.dumps(sentences, ensure_ascii=False), safe=" ,.:;!?'()")
 
 
 def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
