@@ -80,7 +80,8 @@ async def all_of(url: str, asks: list, in_flight: int) -> tuple[list[float], flo
             async with gate:
                 began = time.monotonic()
                 try:
-                    made += await ask(http)
+                    got = await ask(http)
+                    made += got  # not in one line: what is added to must not be read before the wait
                 except httpx.HTTPError as error:
                     failed += 1
                     print("error:", error, file=sys.stderr)
