@@ -11,7 +11,7 @@ import torch
 
 from scripts.small_model import tensors
 from scripts.small_model.sizes import Sizes
-from webui.engine.cosyvoice.device import INT8, Place
+from webui.engine.cosyvoice.device import INT8, Place, cores
 from webui.engine.cosyvoice.dims import LmDims
 from webui.engine.cosyvoice.flow import FlowDims, FlowModel
 from webui.engine.cosyvoice.flow.dims import EULER_STEPS
@@ -73,7 +73,7 @@ def _torch(dims: LmDims, state: State, place: Place) -> SpeechLm:
 def _int8(dims: LmDims, state: State, place: Place) -> LanguageModel:
     from webui.engine.cosyvoice.onnx_lm import runtime, values  # ONNX Runtime is only needed here
 
-    return runtime.Int8Lm(dims, values.of(dims, state), place.lm_threads)
+    return runtime.Int8Lm(dims, values.of(dims, state), place.lm_threads, min(2, cores()))
 
 
 def _forget(path: Path) -> None:

@@ -45,6 +45,7 @@ class Board:
         self.sound_wanted = threading.Condition(self.lock)
         self.speaking: list[Utterance] = []
         self.orders: list[Order] = []
+        self.first_made: Utterance | None = None  # whose first sound is being made now
         self.fault: KaikouError | None = None  # why nobody speaks any more
 
     def enter(self, who: Utterance) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from .device import INT8, MemoryPlan, Place
+from .device import INT8, MemoryPlan, Place, cores
 from .dims import LmDims
 from .flow import FlowDims, FlowModel, VoiceState
 from .flow.dims import EULER_STEPS
@@ -86,7 +86,7 @@ def language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> La
 
     def share(done: float) -> None:
         told(0.25 + 0.35 * done, "Converting the language model to int8, once for this model", "正在把语言模型转换为 int8，每个模型只需一次")
-    return Int8Lm(dims, converted.load(root, dims, share), place.lm_threads)
+    return Int8Lm(dims, converted.load(root, dims, share), place.lm_threads, min(2, cores()))
 
 
 def with_steps(spec: ModelSpec, steps: int) -> ModelSpec:

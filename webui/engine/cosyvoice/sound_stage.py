@@ -40,6 +40,13 @@ class SoundStage:
                 self._go_on(job, segment)
             except Exception as error:  # whatever it was, it is this request's
                 self._fail(job, error)
+            self._made(job)
+
+    def _made(self, job: Utterance) -> None:
+        with self._board.lock:
+            if self._board.first_made is job:
+                self._board.first_made = None
+                self._board.ids_wanted.notify_all()
 
     def _most_pressing(self) -> Utterance | Order | None:
         ready = [(who.rank(), who) for who in self._board.speaking if who.wants_sound()]
@@ -72,6 +79,7 @@ class SoundStage:
             known = segment.source.ids[: None if is_over else needed]
             if not segment.mels:
                 who.begin_hop()
+            self._board.first_made = who if who.is_first else None
         if segment.flow is None:
             segment.flow, segment.vocoder = who.voice.flow.begin(), self._wave((who.request.seed + segment.index) % 2**63)
         began, done = time.perf_counter(), segment.done

@@ -34,6 +34,7 @@ class Stages:
         self.tokens = TokenStage(self.board, model.lm, profile, self._failed)
         self.sound = SoundStage(self.board, model.wave, voices, self._failed)
         self._beside = self._second_core(model)
+        self.tokens.gives_way = self._beside is not None
         if self._device == "cuda":
             torch.cuda.synchronize()  # the weights are there before other streams read them
         self._threads = [threading.Thread(target=self._run, args=(stage,), name=f"cosyvoice-{stage.name}", daemon=True) for stage in (self.tokens, self.sound)]

@@ -28,6 +28,7 @@ class TokenStage:
     def __init__(self, board: Board, lm: LanguageModel, profile: Profile, fail):
         """fail(utterance, error): an error of one request only; raises when it was more than that."""
         self._board, self._lm, self._profile, self._fail = board, lm, profile, fail
+        self.gives_way = False  # whether the sound is made on this stage's core too
         self.steps = self.rows = self.openings = 0
         self.s_per_id = 0.0  # running mean of a step's share
 
@@ -43,7 +44,10 @@ class TokenStage:
             self._step(self._pressing(rows))
 
     def _workable(self) -> Turn:
-        found = ((who, *who.writing()) for who in self._board.speaking)
+        speaking, first = self._board.speaking, self._board.first_made if self.gives_way else None
+        if first is not None:  # its next ids are wanted a hop later, its listener waits now
+            speaking = [who for who in speaking if who.is_first and who is not first]
+        found = ((who, *who.writing()) for who in speaking)
         return [(who, segment) for who, segment, has_room in found if has_room and segment.source.can_step]
 
     def _with_company(self) -> Turn:

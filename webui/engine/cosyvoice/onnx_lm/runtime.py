@@ -20,12 +20,13 @@ TABLES = {"text": "table.text", "speech": "table.speech", "mark": "table.mark"}
 
 
 class Int8Lm:
-    """values: what `values.of` makes of the published weights. threads: of one call."""
+    """values: what `values.of` makes of the published weights. threads: of a step, which waits for memory. passage_threads: of an opening,
+    which computes, and for which a first sound waits."""
 
-    def __init__(self, dims: LmDims, values: Mapping[str, np.ndarray], threads: int = 1):
+    def __init__(self, dims: LmDims, values: Mapping[str, np.ndarray], threads: int = 1, passage_threads: int = 1):
         self.dims = dims
         self._tables = {kind: torch.from_numpy(values[name]) for kind, name in TABLES.items()}
-        self._steps, self._passage = (_session(values, graph, threads) for graph in GRAPHS)
+        self._steps, self._passage = (_session(values, graph, count) for graph, count in zip(GRAPHS, (threads, passage_threads), strict=True))
         self._slots = Slots(dims)
         self._turn = _turns(dims, self._slots.capacity)
         self._bindings: dict[tuple[int, int, bool], _Binding] = {}
