@@ -11,7 +11,7 @@ import pytest
 
 from webui.errors import Busy, Cancelled
 from webui.studio.admission import Admission, Bucket, Buckets
-from webui.studio.job import Job
+from webui.studio.job import UNLIMITED, Job
 from webui.studio.lanes import Lanes
 from webui.types import Chunk, SpeechRequest, Voice
 
@@ -221,3 +221,24 @@ def test_token_bucket_counts_time_not_tries():
     assert slow.value.retry_after_s == 20
     buckets.check("b"), buckets.check("c")
     buckets.check("a")  # forgotten: the table is bounded
+
+
+def test_on_a_shared_device_background_work_stands_still_while_somebody_listens():
+    engine = Cranked(chunks=4)
+    engine.describe = lambda: SimpleNamespace(lanes=2, rtf=0.1, speed=20.0)
+    engine.gate.clear()
+    lanes, _, done = run(engine, [job("now"), job("batch", priority=5)])
+    assert lanes.n_hungry == 1
+    engine.gate.set()
+    assert done.wait(10) and engine.steps == ["now"] * 4 + ["batch"] * 4
+    lanes.close()
+
+
+@pytest.mark.parametrize(("credit", "priority"), [(UNLIMITED, 0), (1 << 40, 5)], ids=["takes the whole", "background"])
+def test_who_does_not_play_is_never_late(credit, priority):
+    engine = Cranked(chunks=3)
+    slow = job("slow", credit, priority)
+    slow.first_chunk_s, slow.dry_s = 1.0, 1.0
+    lanes, _, done = run(engine, [slow])
+    assert done.wait(10) and lanes.ease == 1.0
+    lanes.close()

@@ -84,7 +84,7 @@ class JobStore:
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time):
         self._db, self._clock = Database(root / "jobs.sqlite", 1, TABLES), clock
-        self._lock_file = root / ".jobs.lock"
+        self._lock_file = root / "jobs.lock"
         self._held: IO | None = None
 
     # ---- which process works ------------------------------------------------------------------------------
