@@ -234,6 +234,14 @@ def test_a_silent_worker_is_replaced(own):
     assert len(whole(own.stream(ask("Again."), prompt()))) > 5000
 
 
+def test_starting_may_take_longer_than_any_later_answer():
+    """On a busy machine the warm-up, two seconds of work, is no sign of a stuck worker."""
+    made = BuiltinEngine(1, stall_s=0.05)
+    made.start()
+    assert made.health().state == "ready" and made._lanes[0].life == 1
+    made.close()
+
+
 def test_closing_leaves_no_process_and_no_descriptor():
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     made = BuiltinEngine(1)

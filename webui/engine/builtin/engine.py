@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import BadInput, Cancelled, EngineFault, KaikouError
 from ...types import MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
 from .instructions import STYLES, understood
-from .lane import Lane
+from .lane import START_S, Lane
 from .script import cannot_read
 
 NAME, VERSION = "builtin", "5"
@@ -119,7 +119,7 @@ class BuiltinEngine:
     def start(self) -> None:
         def warm(lane: Lane) -> float:
             lane.start()
-            return lane.ask({"op": "stock" if lane is self._listener else "warm"})[0].get("rtf", 0.0)
+            return lane.ask({"op": "stock" if lane is self._listener else "warm"}, limit_s=START_S)[0].get("rtf", 0.0)
 
         lanes = [*self._lanes, self._listener]
         try:

@@ -77,16 +77,20 @@ class Lane:
             self._process.wait()
         self._sock = self._process = None
 
-    def ask(self, question: dict, body: bytes = b"", life: int | None = None) -> tuple[dict, bytearray]:
-        """One question, one answer. Raises the worker's named error; EngineFault when it died or the stream's life is over,
-        EngineStalled when it fell silent. After either it has been started again."""
+    def ask(self, question: dict, body: bytes = b"", life: int | None = None, limit_s: float | None = None) -> tuple[dict, bytearray]:
+        """One question, one answer, within `limit_s` if that is not the usual time. Raises the worker's named error; EngineFault when it
+        died or the stream's life is over, EngineStalled when it fell silent. After either it has been started again."""
         with self._lock:
             if life is not None and life != self.life:
                 raise errors.EngineFault()
             if self._process is None:
                 self._spawn()
             try:
+                if limit_s is not None:
+                    self._sock.settimeout(limit_s)
                 header, answer = self._exchange(question, body)
+                if limit_s is not None:
+                    self._sock.settimeout(self._stall_s)
             except Closed as e:
                 self._again()
                 raise errors.EngineFault() from e
