@@ -137,6 +137,25 @@ def test_jobs_wait_for_an_engine_that_still_starts(tmp_path):
         made.close()
 
 
+def test_a_stuck_engine_does_not_keep_the_studio_from_ending(tmp_path, monkeypatch):
+    engine = Engine()
+    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path), limits=replace(Limits(), stall_s=3600)))
+    made.start(lambda: engine).join(20)
+    engine.gate.clear()
+    job = made.batch.submit(ME, asks(4))
+    while len(engine.spoken) < 2:
+        time.sleep(0.01)
+    ended = threading.Thread(target=made.batch.close)
+    ended.start()
+    ended.join(10)
+    assert not ended.is_alive()
+    engine.gate.set()
+    made.close()
+    store = JobStore(tmp_path)
+    assert store.hold() and store.reclaim() in range(5) and store.get("local", job.id).lines == {"waiting": 4}
+    store.close()
+
+
 # ---- never twice ------------------------------------------------------------------------------------------------
 def test_two_jobs_that_want_the_same_line_at_once_make_it_once(studio, engine):
     engine.gate.clear()

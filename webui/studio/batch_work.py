@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .. import audio
 from ..errors import BadInput, Cancelled, EngineFault, KaikouError, NotAllowed, NotFound, NotReady, StorageFull, TooLarge
@@ -41,6 +41,7 @@ class Flight:
     quiet: Quiet | None = None
     is_cancelled: bool = False
     turn: int = 0  # which one it was of all turns
+    woken: threading.Event = field(default_factory=threading.Event)  # there is news of it
 
     @property
     def where(self) -> tuple[str, int]:
@@ -270,6 +271,7 @@ class BatchWork:
         flight.is_cancelled = True
         if flight.quiet is not None:
             self._speaker.cancel(flight.quiet.job)
+        flight.woken.set()
         self.poke()
 
     # ---- one line -------------------------------------------------------------------------------------------
@@ -375,13 +377,15 @@ class BatchWork:
 
     def _spoken(self, flight: Flight) -> bytes:
         """s16le samples of the whole line."""
-        job, woken = flight.quiet.job, threading.Event()
-        job.listen(woken.set)
+        job = flight.quiet.job
+        job.listen(flight.woken.set)
         try:
             self._speaker.begin_quiet(flight.quiet)
             while (told := job.snapshot()).state not in ("saving", "done") and told.error is None:
-                woken.wait()
-                woken.clear()
+                if self._closing:
+                    raise Cancelled()  # an engine that is stuck must not keep the studio from ending
+                flight.woken.wait()
+                flight.woken.clear()
         finally:
             job.listen(None)
             self._speaker.left(job)
