@@ -51,9 +51,9 @@ def arrange(studio: Studio, journal: Journal, wrong: str) -> None:
     work = studio.batch.work
     disk = ToldDisk(journal, is_lazy=wrong == "no_sync")
     if wrong == "mark_first":
-        work._sounds = studio.batch._sounds = MarkFirst(studio.settings.paths.data_dir, disk, studio.batch._jobs, journal)
+        work._sounds = work.maker._sounds = studio.batch._sounds = MarkFirst(studio.settings.paths.data_dir, disk, studio.batch._jobs, journal)
         return
-    work._sounds = studio.batch._sounds = SoundStore(studio.settings.paths.data_dir, disk)
+    work._sounds = work.maker._sounds = studio.batch._sounds = SoundStore(studio.settings.paths.data_dir, disk)
     mark = studio.batch._jobs.done
 
     def marked(*line):

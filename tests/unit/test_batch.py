@@ -162,7 +162,7 @@ def test_two_jobs_that_want_the_same_line_at_once_make_it_once(studio, engine):
     first, second = (studio.batch.submit(ME, [Ask("The same.", **SHORT, seed=4)]) for _ in range(2))
     engine.gate.set()
     until(studio, first, "done"), until(studio, second, "done")
-    assert engine.spoken == ["The same."] and studio.batch.work.n_cached == 1
+    assert engine.spoken == ["The same."] and studio.batch.work.maker.n_cached == 1
     assert studio.batch.sound(ME, first.id, 1) == studio.batch.sound(ME, second.id, 1)
     studio.batch.delete(ME, first.id)
     assert studio.batch.sound(ME, second.id, 1).is_file(), "another job still has it"

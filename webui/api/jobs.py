@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import takewhile
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -105,7 +106,8 @@ def routes(studio: Studio) -> APIRouter:
                 "seconds": round(line.samples / line.rate, 3) if line.rate else None,
                 "error": {"code": line.code, "message": line.error_zh if zh else line.error} if line.code else None}
 
-    @router.post("/v2/synthesize/batch", openapi_extra=_schema())
+    @router.post("/v2/synthesize/batch", openapi_extra=_schema(), response_class=StreamingResponse,
+                 responses={200: {"description": "The zip, line by line", **_file("application/zip")}, 202: {"description": "The job, when `async` is true"}, **_refusals(413, 422, 429, 503, 507)})
     async def synthesize(request: Request):
         data = await request.body()  # the guard ends it at its limit
         body, asks = await run_in_threadpool(read, data)
@@ -115,40 +117,40 @@ def routes(studio: Studio) -> APIRouter:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Job-Id": job.id, "X-Seed": str(job.seed), "Content-Disposition": _attachment(job.id)}
         return StreamingResponse(_as_made(studio, owner(request), job), 200, headers, "application/zip")
 
-    @router.get("/v2/jobs")
+    @router.get("/v2/jobs", responses=_refusals(422))
     def every(request: Request, limit: Annotated[int, Query(ge=1, le=200)] = 50):
         return {"object": "list", "data": [told(job, request) for job in batch.list(owner(request), limit)], "limits": BATCH_LIMITS}
 
-    @router.get("/v2/jobs/{job_id}")
+    @router.get("/v2/jobs/{job_id}", responses=_refusals(422))
     def one(job_id: str, request: Request):
         return told(batch.get(owner(request), job_id), request)
 
-    @router.get("/v2/jobs/{job_id}/lines")
+    @router.get("/v2/jobs/{job_id}/lines", responses=_refusals(422))
     def lines(job_id: str, request: Request, start: Annotated[int, Query(ge=1, le=1 << 31)] = 1, count: Annotated[int, Query(ge=1, le=1000)] = PAGE, state: str = ""):
         found = batch.lines(owner(request), job_id, start, count, state[:20])
         return {"object": "list", "data": [line_told(x, request) for x in found], "next": found[-1].n + 1 if len(found) == count else None}
 
-    @router.get("/v2/jobs/{job_id}/lines/{n}.wav")
+    @router.get("/v2/jobs/{job_id}/lines/{n}.wav", response_class=FileResponse, responses={200: {"description": "The line's sound", **_file("audio/wav")}, **_refusals(422)})
     def sound(job_id: str, n: int, request: Request):
         return FileResponse(batch.sound(owner(request), job_id, n), media_type="audio/wav", headers={"Cache-Control": "private, max-age=600"})
 
-    @router.post("/v2/jobs/{job_id}/cancel")
+    @router.post("/v2/jobs/{job_id}/cancel", responses=_refusals(422, 507))
     def cancel(job_id: str, request: Request):
         return told(batch.cancel(owner(request), job_id), request)
 
-    @router.post("/v2/jobs/{job_id}/resume")
+    @router.post("/v2/jobs/{job_id}/resume", responses=_refusals(422, 507))
     def resume(job_id: str, request: Request):
         return told(batch.resume(owner(request), job_id), request)
 
-    @router.post("/v2/jobs/{job_id}/retry")
+    @router.post("/v2/jobs/{job_id}/retry", responses=_refusals(422, 507))
     def retry(job_id: str, request: Request, line: Annotated[int | None, Query(ge=1, le=1 << 31)] = None):
         return told(batch.retry(owner(request), job_id, line), request)
 
-    @router.get("/v2/jobs/{job_id}/download")
+    @router.get("/v2/jobs/{job_id}/download", response_class=StreamingResponse, responses={200: {"description": "The zip", **_file("application/zip")}, **_refusals(422)})
     def download(job_id: str, request: Request):
         return StreamingResponse(batch.zip(owner(request), job_id), 200, {"Cache-Control": "no-store", "Content-Disposition": _attachment(job_id)}, "application/zip")
 
-    @router.delete("/v2/jobs/{job_id}", status_code=204)
+    @router.delete("/v2/jobs/{job_id}", status_code=204, responses=_refusals(422, 507))
     def delete(job_id: str, request: Request):
         batch.delete(owner(request), job_id)
         return Response(status_code=204)
@@ -156,6 +158,31 @@ def routes(studio: Studio) -> APIRouter:
     return router
 
 
+# ---- for the OpenAPI document -----------------------------------------------------------------------------------
+WORDS = {401: "Not logged in", 403: "Not allowed", 404: "No such job, or another's; no such voice or model", 413: "Over 16 MB", 422: "Something in the request is wrong",
+         429: "Too many jobs are open", 500: "Something went wrong here", 503: "The engine is not ready", 507: "The disk is full"}
+ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "object", "required": ["message", "type", "param", "code"], "properties": {
+    "message": {"type": "string"}, "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": "string"}}}}}
+
+
+def _refusals(*statuses: int) -> dict:
+    return {s: {"description": WORDS[s], "content": {"application/json": {"schema": ERROR}}} for s in (401, 403, 404, *statuses)}
+
+
+def _file(kind: str) -> dict:
+    return {"content": {kind: {"schema": {"type": "string", "format": "binary"}}}}
+
+
+def _schema() -> dict:
+    """For the OpenAPI document: the body is read by us, cut while it comes in and checked off the event loop."""
+    line = Wanted.model_json_schema()
+    body = BatchBody.model_json_schema(ref_template="{model}")
+    body.pop("$defs", None)
+    body["properties"]["requests"]["anyOf"][0]["items"] = line
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}}
+
+
+# ---- the answers ----------------------------------------------------------------------------------------------
 def _attachment(job_id: str) -> str:
     return f'attachment; filename="kaikou-{job_id}.zip"'
 
@@ -176,7 +203,7 @@ async def _as_made(studio: Studio, owner: str, job) -> AsyncIterator[bytes]:
         while len(rows) < job.total:
             news.clear()
             now, page = await run_in_threadpool(look, len(rows) + 1)
-            ready = [line for i, line in enumerate(page) if all(x.state in OVER for x in page[:i + 1])]
+            ready = list(takewhile(lambda line: line.state in OVER, page))
             for line in ready:
                 entry, row = await run_in_threadpool(batch.entry, line, job.total)
                 rows.append(row)
@@ -200,12 +227,3 @@ def _give_up(studio: Studio, owner: str, job_id: str) -> None:
     with suppress(NotFound):
         if studio.batch.get(owner, job_id).state == "running":
             studio.batch.cancel(owner, job_id)
-
-
-def _schema() -> dict:
-    """For the OpenAPI document: the body is read by us, cut while it comes in and checked off the event loop."""
-    line = Wanted.model_json_schema()
-    body = BatchBody.model_json_schema(ref_template="{model}")
-    body.pop("$defs", None)
-    body["properties"]["requests"]["anyOf"][0]["items"] = line
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}}

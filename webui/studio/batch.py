@@ -176,7 +176,7 @@ class Batch:
     def _delete(self, job_id: str) -> None:
         self._jobs.cancel(job_id)
         self.work.halt(job_id)
-        self.work.drop_sounds(lambda: self._jobs.delete(job_id))
+        self.work.maker.drop(lambda: self._jobs.delete(job_id))
 
     def sweep(self, seconds: float) -> None:
         """Jobs that have been over for as long as takes are kept go, counted in the studio's own running time. `seconds`: since the last sweep."""

@@ -5,24 +5,20 @@ A line that failed once is tried again with nothing beside it: should it take th
 
 from __future__ import annotations
 
-import hashlib
 import heapq
-import json
 import logging
 import threading
 import time
-import wave
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 
-from .. import audio
 from ..errors import BadInput, Cancelled, EngineFault, KaikouError, NotAllowed, NotFound, NotReady, StorageFull, TooLarge
 from ..store import JobStore, Line, SoundStore
+from .batch_line import Flight, LineMaker
 from .pace import Pace
-from .speak import Quiet, Speaker
+from .speak import Speaker
 
 log = logging.getLogger(__name__)
 MAX_TRIES = 3
@@ -32,27 +28,12 @@ LOOK_AGAIN_S = 5.0  # whether the process that holds the jobs of this folder has
 FOR_GOOD = (BadInput, NotFound, NotAllowed, TooLarge)  # another try would end the same
 
 
-@dataclass
-class Flight:
-    """A line that is being made."""
-
-    line: Line
-    account: str
-    quiet: Quiet | None = None
-    is_cancelled: bool = False
-    turn: int = 0  # which one it was of all turns
-    woken: threading.Event = field(default_factory=threading.Event)  # there is news of it
-
-    @property
-    def where(self) -> tuple[str, int]:
-        return self.line.job, self.line.n
-
-
 class BatchWork:
     """`label`: what the files say of themselves. `clock`: monotonic seconds."""
 
     def __init__(self, jobs: JobStore, sounds: SoundStore, speaker: Speaker, label: str = "", clock: Callable[[], float] = time.monotonic):
-        self._jobs, self._sounds, self._speaker, self._label, self._clock = jobs, sounds, speaker, label, clock
+        self._jobs, self._sounds, self._speaker, self._clock = jobs, sounds, speaker, clock
+        self.maker = LineMaker(jobs, sounds, speaker, label)
         self._change = threading.Condition()
         self._news = self._closing = False
         self._open: dict[str, str] = {}  # job -> account: may have lines to claim
@@ -63,14 +44,12 @@ class BatchWork:
         self._rests: list[tuple[float, str, int, str]] = []  # a heap: (due, job, n, account)
         self._outages: Counter[tuple[str, int]] = Counter()  # how often in a row a line found no engine
         self._suspect: tuple[Line, str] | None = None  # claimed, waits until nothing else is in the air
-        self._keys: set[str] = set()  # of sounds that are being made
-        self._saving = threading.Lock()  # a sound and its mark go together, one line after the other
         self._stopped: dict[str, KaikouError] = {}  # jobs that a full disk stopped, whether or not it could be written down
         self._paces: dict[str, Pace] = {}
         self._watchers: dict[str, set[Callable[[], None]]] = {}
         self._pool = ThreadPoolExecutor(MAX_WIDTH, thread_name_prefix="batch")
         self._thread: threading.Thread | None = None
-        self.n_made = self.n_cached = self.n_failed = self.n_tried_again = 0
+        self.n_failed = self.n_tried_again = 0
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="batch", daemon=True)
@@ -82,8 +61,9 @@ class BatchWork:
             self._closing = True
             flights = list(self._flights.values())
             self._change.notify_all()
+        self.maker.close()
         for flight in flights:
-            self._ground(flight)
+            self.maker.ground(flight)
         self._pool.shutdown(wait=True)
         if self._thread is not None:
             self._thread.join()
@@ -109,7 +89,7 @@ class BatchWork:
         with self._change:
             flights = [f for f in self._flights.values() if f.line.job == job_id]
         for flight in flights:
-            self._ground(flight)
+            self.maker.ground(flight)
         self._tell(job_id)
 
     def in_the_air(self, job_id: str) -> list[int]:
@@ -124,12 +104,6 @@ class BatchWork:
         with self._change:
             pace = self._paces.get(job_id)
             return pace.eta_s(chars) if pace else None
-
-    def drop_sounds(self, forget: Callable[[], list[str]]) -> None:
-        """`forget()` gives the keys that no line has any more. Nothing is saved meanwhile."""
-        with self._saving:
-            for key in forget():
-                self._sounds.drop(key)
 
     def watch(self, job_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """`wake` is called from other threads whenever a line has ended. Returns what ends that."""
@@ -267,19 +241,13 @@ class BatchWork:
         self._pool.submit(self._make, flight)
         return True
 
-    def _ground(self, flight: Flight) -> None:
-        flight.is_cancelled = True
-        if flight.quiet is not None:
-            self._speaker.cancel(flight.quiet.job)
-        flight.woken.set()
-        self.poke()
-
     # ---- one line -------------------------------------------------------------------------------------------
     def _make(self, flight: Flight) -> None:
         line = flight.line
         try:
             try:
-                self._bring(flight)
+                if self.maker.make(flight):
+                    self._keep_pace(line)
                 self._outages.pop(flight.where, None)
             except Exception as error:
                 self._failed(flight, error)
@@ -293,6 +261,11 @@ class BatchWork:
             self._news = True
             self._change.notify_all()
         self._tell(line.job)
+
+    def _keep_pace(self, line: Line) -> None:
+        with self._change:
+            if line.job in self._paces:
+                self._paces[line.job].add(len(line.text))
 
     def _failed(self, flight: Flight, error: Exception) -> None:
         line = flight.line
@@ -331,74 +304,3 @@ class BatchWork:
         with suppress(KaikouError):  # the disk may be too full even for that
             self._jobs.pause(job_id, error)
         self._tell(job_id)
-
-    def _bring(self, flight: Flight) -> None:
-        """The line's sound is on the disk and marked, made now or long ago. Raises what is wrong with it."""
-        line = flight.line
-        quiet = self._speaker.quiet(f"{flight.account}/batch", text_in=line.text, voice_id=line.voice, mode=line.mode, instruction=line.instruction,
-                                    language=line.language, speed=line.speed, seed=line.seed, model=line.model)
-        try:
-            flight.quiet = quiet
-            key = sound_key(flight.account, quiet)
-            with self._change:
-                self._change.wait_for(lambda: key not in self._keys or flight.is_cancelled)
-                if flight.is_cancelled:
-                    raise Cancelled()
-                self._keys.add(key)
-            try:
-                self._bring_sound(flight, key)
-            finally:
-                with self._change:
-                    self._keys.discard(key)
-                    self._change.notify_all()
-        finally:
-            self._speaker.cancel(quiet.job)
-            self._speaker.quiet_over(quiet)
-
-    def _bring_sound(self, flight: Flight, key: str) -> None:
-        line, job = flight.line, flight.quiet.job
-        engine = f"{job.engine} {job.engine_version}"
-        with self._saving:
-            if self._sounds.has(key):
-                with wave.open(str(self._sounds.path(key))) as found:
-                    self._jobs.done(line, key, found.getnframes(), found.getframerate(), engine)
-                self.n_cached += 1
-                return
-        pcm = self._spoken(flight)
-        data = audio.wav_header(job.rate, len(pcm) // 2, self._label) + pcm
-        with self._saving:
-            self._sounds.keep(key, data)
-            if not self._jobs.done(line, key, len(pcm) // 2, job.rate, engine) and not self._jobs.is_used(key):
-                self._sounds.drop(key)  # the job was deleted meanwhile
-        self.n_made += 1
-        with self._change:
-            if line.job in self._paces:
-                self._paces[line.job].add(len(line.text))
-
-    def _spoken(self, flight: Flight) -> bytes:
-        """s16le samples of the whole line."""
-        job = flight.quiet.job
-        job.listen(flight.woken.set)
-        try:
-            self._speaker.begin_quiet(flight.quiet)
-            while (told := job.snapshot()).state not in ("saving", "done") and told.error is None:
-                if self._closing:
-                    raise Cancelled()  # an engine that is stuck must not keep the studio from ending
-                flight.woken.wait()
-                flight.woken.clear()
-        finally:
-            job.listen(None)
-            self._speaker.left(job)
-        if told.error is not None:
-            raise told.error
-        if not told.n_samples:
-            raise EngineFault()
-        return job.pcm(0, told.n_samples)
-
-
-def sound_key(account: str, quiet: Quiet) -> str:
-    """Everything that the sound of a line is made from, as one hash: what has the same need not be made again."""
-    job, request = quiet.job, quiet.job.request
-    made_from = [account, job.engine, job.engine_version, quiet.prompt.fingerprint, request.text, request.segments, request.mode, request.instruction, request.language,
-                 request.transcript, request.speed, job.tempo, request.seed]
-    return hashlib.sha256(json.dumps(made_from, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()

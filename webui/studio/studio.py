@@ -52,8 +52,8 @@ class Studio:
                                  ("cv_streams_waiting", "Requests in the line", lambda: self.speaker.admission.n_waiting),
                                  ("cv_requests_refused", "Requests refused because the line was full", lambda: self.speaker.admission.refused),
                                  ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded),
-                                 ("cv_batch_lines_made", "Lines of batches made", lambda: self.batch.work.n_made),
-                                 ("cv_batch_lines_cached", "Lines of batches whose sound was there already", lambda: self.batch.work.n_cached),
+                                 ("cv_batch_lines_made", "Lines of batches made", lambda: self.batch.work.maker.n_made),
+                                 ("cv_batch_lines_cached", "Lines of batches whose sound was there already", lambda: self.batch.work.maker.n_cached),
                                  ("cv_batch_lines_failed", "Lines of batches that failed for good", lambda: self.batch.work.n_failed),
                                  ("cv_batch_lines_tried_again", "Tries of batch lines in vain", lambda: self.batch.work.n_tried_again)):
             self.metrics.watch(name, what, read)

@@ -1,0 +1,138 @@
+"""Makes the sound of one batch line, through the same way as a listener's, and sees to it that it is on the disk before it is marked.
+
+Blind to whose turn it is, and to what becomes of a line that fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import wave
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .. import audio
+from ..errors import Cancelled, EngineFault
+from ..store import JobStore, Line, SoundStore
+from .speak import Quiet, Speaker
+
+
+@dataclass
+class Flight:
+    """A line that is being made."""
+
+    line: Line
+    account: str
+    quiet: Quiet | None = None
+    is_cancelled: bool = False
+    turn: int = 0  # which one it was of all turns
+    woken: threading.Event = field(default_factory=threading.Event)  # there is news of it
+
+    @property
+    def where(self) -> tuple[str, int]:
+        return self.line.job, self.line.n
+
+
+class LineMaker:
+    """Thread-safe. `label`: what the files say of themselves."""
+
+    def __init__(self, jobs: JobStore, sounds: SoundStore, speaker: Speaker, label: str):
+        self._jobs, self._sounds, self._speaker, self._label = jobs, sounds, speaker, label
+        self._change = threading.Condition()
+        self._keys: set[str] = set()  # of sounds that are being made
+        self._saving = threading.Lock()  # a sound and its mark go together, one line after the other
+        self._closing = False
+        self.n_made = self.n_cached = 0
+
+    def make(self, flight: Flight) -> bool:
+        """When this returns the line's sound is on the disk and marked; True when it was made now and not long ago. Raises what is wrong with it."""
+        line = flight.line
+        quiet = self._speaker.quiet(f"{flight.account}/batch", text_in=line.text, voice_id=line.voice, mode=line.mode, instruction=line.instruction,
+                                    language=line.language, speed=line.speed, seed=line.seed, model=line.model)
+        try:
+            flight.quiet = quiet
+            key = sound_key(flight.account, quiet)
+            self._alone_with(key, flight)
+            try:
+                return self._bring(flight, key)
+            finally:
+                with self._change:
+                    self._keys.discard(key)
+                    self._change.notify_all()
+        finally:
+            self._speaker.cancel(quiet.job)
+            self._speaker.quiet_over(quiet)
+
+    def ground(self, flight: Flight) -> None:
+        """It ends with Cancelled, within one step of the engine."""
+        flight.is_cancelled = True
+        if flight.quiet is not None:
+            self._speaker.cancel(flight.quiet.job)
+        flight.woken.set()
+        with self._change:
+            self._change.notify_all()
+
+    def drop(self, forget: Callable[[], list[str]]) -> None:
+        """`forget()` gives the keys that no line has any more. Nothing is saved meanwhile."""
+        with self._saving:
+            for key in forget():
+                self._sounds.drop(key)
+
+    def close(self) -> None:
+        """Lines in the air need not wait for the engine any more once they are grounded."""
+        self._closing = True
+
+    def _alone_with(self, key: str, flight: Flight) -> None:
+        """Two lines that want the same sound: the second waits, and finds it."""
+        with self._change:
+            self._change.wait_for(lambda: key not in self._keys or flight.is_cancelled)
+            if flight.is_cancelled:
+                raise Cancelled()
+            self._keys.add(key)
+
+    def _bring(self, flight: Flight, key: str) -> bool:
+        line, job = flight.line, flight.quiet.job
+        engine = f"{job.engine} {job.engine_version}"
+        with self._saving:
+            if self._sounds.has(key):
+                with wave.open(str(self._sounds.path(key))) as found:
+                    self._jobs.done(line, key, found.getnframes(), found.getframerate(), engine)
+                self.n_cached += 1
+                return False
+        pcm = self._spoken(flight)
+        data = audio.wav_header(job.rate, len(pcm) // 2, self._label) + pcm
+        with self._saving:
+            self._sounds.keep(key, data)
+            if not self._jobs.done(line, key, len(pcm) // 2, job.rate, engine) and not self._jobs.is_used(key):
+                self._sounds.drop(key)  # the job was deleted meanwhile
+            self.n_made += 1
+        return True
+
+    def _spoken(self, flight: Flight) -> bytes:
+        """s16le samples of the whole line."""
+        job = flight.quiet.job
+        job.listen(flight.woken.set)
+        try:
+            self._speaker.begin_quiet(flight.quiet)
+            while (told := job.snapshot()).state not in ("saving", "done") and told.error is None:
+                if self._closing:
+                    raise Cancelled()  # an engine that is stuck must not keep the studio from ending
+                flight.woken.wait()
+                flight.woken.clear()
+        finally:
+            job.listen(None)
+            self._speaker.left(job)
+        if told.error is not None:
+            raise told.error
+        if not told.n_samples:
+            raise EngineFault()
+        return job.pcm(0, told.n_samples)
+
+
+def sound_key(account: str, quiet: Quiet) -> str:
+    """Everything that the sound of a line is made from, as one hash: what has the same need not be made again."""
+    job, request = quiet.job, quiet.job.request
+    made_from = [account, job.engine, job.engine_version, quiet.prompt.fingerprint, request.text, request.segments, request.mode, request.instruction, request.language,
+                 request.transcript, request.speed, job.tempo, request.seed]
+    return hashlib.sha256(json.dumps(made_from, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
