@@ -150,7 +150,7 @@ BAD = {
     "a number": ({"texts": [3]}, 422, "bad_field"), "an unknown voice": ({"texts": ["a"], "voice": "voice-0"}, 404, "voice_gone"), "no voice": ({"texts": ["a"], "voice": ""}, 422, "no_voice"),
     "a draft": ({"texts": ["a"], "voice": "draft-" + "0" * 32}, 404, None), "a path": ({"texts": ["a"], "voice": "../../etc/passwd"}, 404, None), "a mode": ({"texts": ["a"], "mode": "sing"}, 422, "bad_mode"),
     "conversion": ({"texts": ["a"], "mode": "convert"}, 422, "bad_mode"), "a seed": ({"texts": ["a"], "seed": 2**63}, 422, "bad_seed"), "a line's seed": ({"requests": [{"input": "a", "seed": -5}]}, 422, "bad_seed"),
-    "a speed": ({"texts": ["a"], "speed": 9}, 422, "bad_speed"), "a model": ({"texts": ["a"], "model": "none"}, 404, "model_not_found"),
+    "a speed": ({"texts": ["a"], "speed": 9}, 422, "bad_speed"), "an endless speed": ({"texts": ["a"], "speed": 10**400}, 422, "bad_field"), "a null": ({"texts": ["a\0b"], "voice": "a\0"}, 404, None), "a model": ({"texts": ["a"], "model": "none"}, 404, "model_not_found"),
 }
 
 

@@ -19,7 +19,7 @@ from .faults import wrong_field
 from .guard import language_of
 from .speech import BrokenStream
 
-Number = Annotated[float, Field(allow_inf_nan=False)] | int
+Number = Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)]
 PAGE = 100
 OVER = ("done", "failed", "cancelled")
 
