@@ -20,6 +20,9 @@ from .desk import Desk
 
 PR_SET_PDEATHSIG = 1
 SWITCH_S = 0.0005  # threads that talk must not wait the usual 5 ms behind one that computes in Python
+# Compiled kernels that torch and oneDNN keep, one per shape; their own limits of 1024 fill with half a gigabyte as texts of new lengths come.
+# A piece of sound needs some forty shapes. Read when torch is imported.
+KEPT_KERNELS = {"LRU_CACHE_CAPACITY": "128", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
 Build = Callable[..., Engine]
 
 
@@ -40,6 +43,8 @@ def main(kinds: Mapping[str, Build] = KINDS) -> None:
     os.dup2(2, 1)  # what libraries print goes to the log
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     sys.setswitchinterval(SWITCH_S)
+    for name, most in KEPT_KERNELS.items():
+        os.environ.setdefault(name, most)
     code = 1
     try:
         code = Desk(sock, kinds, float(sys.argv[2])).serve()
