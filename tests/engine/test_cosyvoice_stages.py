@@ -193,6 +193,31 @@ def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_
     assert len(whole(chunks)) == 60 * 960
 
 
+@pytest.mark.parametrize("gives_way", [True, False])
+def test_the_language_model_steps_aside_while_a_first_piece_is_made(floor, prompt, gives_way, request):
+    """On a shared core only; the ids of the next piece are wanted a hop later, the first sound now."""
+    told, steps = floor(), []
+    told.stages.tokens.gives_way = gives_way
+    voice = LiveVoice(told.model, prompt)
+    told.stages.prepare(voice)
+
+    def asked(module, given) -> None:
+        threading.Event().wait(0.02)
+        steps.append(len(told.lm.batches))
+    hook = told.model.flow.decoder.estimator.register_forward_pre_hook(asked)
+    request.addfinalizer(hook.remove)
+    chunks = list(say(told, voice, 3, most=100).chunks())
+    during = steps[9] - steps[0]  # the first piece asks at least once for each of ten steps
+    assert during <= 1 if gives_way else during > 5
+    assert len(whole(chunks)) == 100 * 960, "and goes on afterwards"
+
+
+def test_closed_stages_leave_the_model_usable(model, floor):
+    stages = floor().stages
+    stages.close(NotReady("The test is over.", "测试结束。"))
+    assert model.flow.decoder.beside is None
+
+
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_ids_run_ahead_by_one_hop_and_sound_by_one_chunk(floor, prompt, profile):
     told = floor(profile)

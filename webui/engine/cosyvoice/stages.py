@@ -33,6 +33,7 @@ class Stages:
         self._ids_per_s = model.spec.ids_per_s
         self.tokens = TokenStage(self.board, model.lm, profile, self._failed)
         self.sound = SoundStage(self.board, model.wave, voices, self._failed)
+        self._decoder = model.flow.decoder if self._device == "cpu" else None
         self._beside = self._second_core(model)
         self.tokens.gives_way = self._beside is not None
         if self._device == "cuda":
@@ -45,8 +46,8 @@ class Stages:
         """The language model leaves most of its core idle: the flow's second guidance row is computed there."""
         if self._device != "cpu" or cores() < 2:
             return None
-        model.flow.decoder.beside = ThreadPoolExecutor(1, "cosyvoice-guidance", lambda: torch.set_num_threads(model.place.threads))
-        return model.flow.decoder.beside
+        self._decoder.beside = ThreadPoolExecutor(1, "cosyvoice-guidance", lambda: torch.set_num_threads(model.place.threads))
+        return self._decoder.beside
 
     @property
     def speed(self) -> float:
@@ -76,6 +77,8 @@ class Stages:
                 thread.join(CLOSING_S)
         if self._beside is not None:
             self._beside.shutdown(wait=False)
+            if self._decoder.beside is self._beside:
+                self._decoder.beside = None
 
     def _run(self, stage: TokenStage | SoundStage) -> None:
         try:
