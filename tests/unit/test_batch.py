@@ -280,6 +280,8 @@ def test_many_come_to_a_new_file_at_once(tmp_path):
         def come(account: str, store=store, start=start, wrong=wrong) -> None:
             start.wait()
             try:
+                while account != "a0" and not store.list("a0", 10):
+                    pass  # looks while the file is made
                 store.add(account, "", "auto", 1, [Line(1, "x", "v")])
                 assert len(store.list(account, 10)) == 1 and store.open_jobs()
             except Exception as error:

@@ -32,6 +32,7 @@ class Database:
     def __init__(self, path: Path, version: int, tables: Sequence[str]):
         self.path, self._version, self._tables = path, version, tables
         self._locks = {False: threading.Lock(), True: threading.Lock()}
+        self._opening = threading.Lock()  # a new file changes to WAL, and gets its tables, under nobody's eyes
         self._links: dict[bool, sqlite3.Connection] = {}  # is it the writing one -> connection
         self._generation = 0  # of the file: each that was set aside ends one
         self.set_aside = ""  # name of the file that was set aside in this run
@@ -82,7 +83,8 @@ class Database:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
             try:
-                self._make_ready(db)
+                with self._opening:
+                    self._make_ready(db)
             except BaseException:
                 db.close()
                 raise
