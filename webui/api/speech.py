@@ -32,7 +32,7 @@ class Speech(BaseModel):
     voice: str | dict[str, Any] = ""
     instructions: str = ""
     response_format: str = "wav"
-    speed: Annotated[float, Field(allow_inf_nan=False)] | int = 1.0
+    speed: Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)] = 1.0  # an int without end is no float
     stream: bool = True
     mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset", "convert"] = "auto"
     language: str = "auto"
