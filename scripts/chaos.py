@@ -95,7 +95,7 @@ def is_ready(url: str) -> bool:
 
 def processes() -> list[tuple[int, int, int, str, str]]:
     """(pid, parent, group, state, command) of everything that runs."""
-    told = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
     rows = (line.split(None, 4) for line in told.splitlines())
     return [(int(r[0]), int(r[1]), int(r[2]), r[3], r[4] if len(r) > 4 else "") for r in rows]
 

@@ -179,7 +179,7 @@
     audible: m => { P.counters.firstAudibleMs ??= out.when(m.wall) - F.zero; },
     go: m => { mark(m); F.started = F.moving = true; F.stalled = false; update(); },
     stall: m => { mark(m); F.stalled = true; F.moving = false; F.rebuffer_s = Math.min(2, 0.3 * 2 ** (m.underruns - (F.rtf > 1.02 ? 0 : 1))); P.counters.underruns = m.underruns; update(); },
-    drained: m => { mark(m); F.drained = true; F.moving = false; if (F.phase === "live" && F.ended) done(); else update(); },
+    drained: m => { mark(m); P.played = F.at; F.drained = true; F.moving = false; if (F.phase === "live" && F.ended) done(); else update(); },
     cut: m => { F.at = P.played = m.pos / out.ctx.sampleRate; },
     counters: m => {
       const { ev, turn: _, state, ...c } = m;
