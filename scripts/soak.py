@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import random
+import shlex
 import statistics
 import subprocess
 import sys
@@ -207,7 +208,7 @@ def main() -> int:
     p.add_argument("--filling-mb", type=float, default=0, help="memory that caches of known size may still take while it is counted; for short runs (default: none)")
     p.add_argument("--json", type=Path, metavar="FILE")
     args = p.parse_args()
-    command = args.command.split() if args.command else [sys.executable, "-m", "webui", "--engine", args.engine, *(["--model-dir", str(args.model_dir)] if args.model_dir else [])]
+    command = shlex.split(args.command) if args.command else [sys.executable, "-m", "webui", "--engine", args.engine, *(["--model-dir", str(args.model_dir)] if args.model_dir else [])]
     rounds, counts = args.rounds or max(8, round(args.minutes / 5)), []
     with studio(command) as (url, pid, temp):
         visitors = Visitors(url, wait_ready(url))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,7 @@ def test_a_studio_in_use_does_not_grow(tmp_path):
 
 
 def test_a_planted_leak_is_caught():
-    code, told, words = soak("--command", f"{sys.executable} -m tests.leaky", minutes=0.3)
+    code, told, words = soak("--command", f"{shlex.quote(sys.executable)} -m tests.leaky", minutes=0.3)
     assert code == 1, words
     assert {"descriptors", "threads", "temp_files", "rss_mb"} <= told["growth"].keys(), words
 
