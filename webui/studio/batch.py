@@ -158,8 +158,9 @@ class Batch:
     def resume(self, owner: str, job_id: str) -> BatchJob:
         """A cancelled or paused job goes on where it was. Raises StorageFull when there is still no room."""
         job = self.get(owner, job_id)
-        self._jobs.resume(job.id, self.work.in_the_air(job.id))
-        self.work.go(job.id, job.account)
+        with self.work.fate:
+            self._jobs.resume(job.id, self.work.in_the_air(job.id))
+            self.work.go(job.id, job.account)
         return self.get(owner, job_id)
 
     def retry(self, owner: str, job_id: str, n: int | None = None) -> BatchJob:

@@ -44,6 +44,7 @@ class BatchWork:
         self._rests: list[tuple[float, str, int, str]] = []  # a heap: (due, job, n, account)
         self._outages: Counter[tuple[str, int]] = Counter()  # how often in a row a line found no engine
         self._suspect: tuple[Line, str] | None = None  # claimed, waits until nothing else is in the air
+        self.fate = threading.Lock()  # a job stops or goes on: one after the other, on disk as in mind
         self._stopped: dict[str, KaikouError] = {}  # jobs that a full disk stopped, whether or not it could be written down
         self._paces: dict[str, Pace] = {}
         self._watchers: dict[str, set[Callable[[], None]]] = {}
@@ -277,8 +278,9 @@ class BatchWork:
             return self._rest(flight, self._outages[flight.where])
         if isinstance(error, StorageFull) or getattr(error, "code", "") == "model_not_found":
             self._jobs.release(line)
-            if flight.turn > self._went_on.get(line.job, 0):  # else it met what stopped the job before somebody saw to that
-                self._stop(line.job, error)
+            with self.fate:
+                if flight.turn > self._went_on.get(line.job, 0):  # else it met what stopped the job before somebody saw to that
+                    self._stop(line.job, error)
             return None
         if not isinstance(error, KaikouError):
             log.error("line %d of %s", line.n, line.job, exc_info=error)
