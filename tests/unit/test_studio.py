@@ -32,13 +32,15 @@ def studio(tmp_path):
 
 
 def finish(studio, job, limit_s: float = 20.0):
-    done = threading.Event()
-    job.listen(lambda: done.set() if job.snapshot().state in ("done", "failed", "cancelled") else None)
+    """Until it is over and counted: a take is written, and a failure told, while the lane is still on its way to the books."""
+    changed = threading.Event()
+    job.listen(changed.set)
     studio.speaker.credit(job, UNLIMITED)
     end = time.monotonic() + limit_s
-    while job.snapshot().state not in ("done", "failed", "cancelled") and time.monotonic() < end:
-        done.wait(0.05)
-    return job.snapshot()
+    while not ((told := job.snapshot()).state in ("done", "failed", "cancelled") and job.is_made) and time.monotonic() < end:
+        changed.wait(0.01)
+        changed.clear()
+    return told
 
 
 def speak(studio, text="Hello there.", instruction="seconds=1", **kw):

@@ -69,7 +69,8 @@ class Job:
         self.made_in_s = 0.0  # from birth to the last sample
         self._on_change: Callable[[], None] | None = None
         self._signalled = False
-        self._is_made = self._is_closed = False
+        self.is_made = False  # the engine has made its last step, and that is counted
+        self._is_closed = False
 
     # ---- the reader's side ------------------------------------------------------------------------------
     def listen(self, wake: Callable[[], None] | None) -> None:
@@ -166,8 +167,8 @@ class Job:
     def closed(self, by_engine: bool) -> bool:
         """The engine has made its last step, or a reader left. True once: when neither has anything to add to the trace."""
         with self._lock:
-            self._is_made = self._is_made or by_engine
-            is_now = self._is_made and self._on_change is None and not self._is_closed
+            self.is_made = self.is_made or by_engine
+            is_now = self.is_made and self._on_change is None and not self._is_closed
             self._is_closed = self._is_closed or is_now
             return is_now
 
