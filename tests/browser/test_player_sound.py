@@ -59,7 +59,8 @@ def test_the_file_is_what_was_played(player):
     assert part.status == 206 and len(part.body()) == 60
     states = player.js("states")
     asked = states.index("requesting")
-    assert states[asked - 1] == "warm" and states[-1] == "done" and {"playing", "draining"} & set(states)
+    assert set(states[:asked]) <= {"cold", "warm"} and states[asked - 1] == "warm" and states[-1] == "done" and {"playing", "draining"} & set(states)
+    assert player.js("KK.player.played") == 2, "the head stands at the end, where the ring has put it"
     c = player.counters
     assert (c["rendered"], c["underruns"], c["missing"]) == (2 * RATE, 0, 0)
     assert 0 < c["firstRenderedMs"] <= c["firstAudibleMs"] + 1
@@ -171,6 +172,19 @@ def test_seek_back_and_replay(player):
     assert player.js("KK.player.state") == "done"
     player.page.wait_for_function(f"!KK.player.sounding && KK.player.counters.played >= {2 * RATE}")
     assert find(s16(player.rendered()), wav[200:]) >= 0
+
+
+def test_play_after_the_end_begins_anew(player):
+    """However long before the end the clock was last asked for the place."""
+    player.js("() => { const real = KK.player.position; KK.player.position = () => KK.player.sounding ? KK.player.played = 1.5 : real(); }")
+    player.say("seconds=2")
+    player.until("done")
+    assert player.js("KK.player.played") == 2
+    player.js("tape.port.postMessage('again')")
+    player.page.click("[data-do=toggle]")
+    player.page.wait_for_function("KK.player.sounding")
+    player.page.wait_for_function(f"!KK.player.sounding && KK.player.counters.played >= {2 * RATE}")
+    assert find(s16(player.rendered()), result(player)[200:]) >= 0
 
 
 def test_keys_and_clicks_seek_within_what_came(player):
