@@ -3,6 +3,7 @@
 from .advice import Advice
 from .clean import cleaner_children, cleaning_hurts, close_cleaner, denoise
 from .clip import Clip
+from .coder import CODED, Coder, close_coder, coder_children, coders_open, warm_coder
 from .edit import cut, raise_level, trim_to_words
 from .encode import from_s16, peaks, to_s16, wav_header
 from .health import Report, check_transcript, inspect
@@ -14,10 +15,12 @@ from .tempo import Tempo
 from .windows import Window
 
 __all__ = [
+    "CODED",
     "MAX_BYTES",
     "MAX_S",
     "Advice",
     "Clip",
+    "Coder",
     "LeadTrim",
     "Report",
     "Tempo",
@@ -26,7 +29,10 @@ __all__ = [
     "cleaner_children",
     "cleaning_hurts",
     "close_cleaner",
+    "close_coder",
     "close_decoder",
+    "coder_children",
+    "coders_open",
     "cut",
     "decode",
     "decoder_children",
@@ -39,6 +45,7 @@ __all__ = [
     "resample",
     "to_s16",
     "trim_to_words",
+    "warm_coder",
     "warm_decoder",
     "wav_header",
 ]

@@ -1,5 +1,6 @@
 """Use cases without a screen: speak, voices, drafts, takes, admission, metrics."""
 
+from ..audio import CODED, Coder
 from .archive import Zip
 from .batch import BATCH_LIMITS, Ask, Batch
 from .drafts import Draft, wav
@@ -10,4 +11,4 @@ from .studio import Studio
 from .takes import file_name
 from .term_files import KINDS as TERM_FILES
 
-__all__ = ["BATCH_LIMITS", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Draft", "Job", "ModelDownload", "Snapshot", "Studio", "Zip", "file_name", "wav"]
+__all__ = ["BATCH_LIMITS", "CODED", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Draft", "Job", "ModelDownload", "Snapshot", "Studio", "Zip", "file_name", "wav"]

@@ -72,6 +72,7 @@ class Studio:
         text.warm()
         self.pronunciations.spoken("local")  # opens and checks the file
         audio.warm_decoder()
+        audio.warm_coder()
 
     def _took_over(self, engine: Engine) -> None:
         self.speaker.seat(engine)
@@ -137,6 +138,10 @@ class Studio:
         """WAV header of a job's sound; None while its length is not known."""
         return audio.wav_header(job.rate, n_samples)
 
+    def coder(self, job: Job, kind: str, is_whole: bool = False) -> audio.Coder:
+        """What turns a job's samples into a file of `kind`, one of CODED; the caller closes it. Blocking, for some milliseconds. Raises KaikouError."""
+        return audio.Coder(kind, job.rate, self.takes.label_for(job.owner), is_whole)
+
     def limits(self) -> dict:
         return {"max_text": MAX_TEXT, "max_instruction": MAX_INSTRUCTION, "max_clip_mb": 10, "max_clip_s": 60}
 
@@ -164,3 +169,4 @@ class Studio:
         self.resident.close()
         audio.close_decoder()
         audio.close_cleaner()
+        audio.close_coder()

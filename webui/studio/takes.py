@@ -34,9 +34,12 @@ class Takes:
         take = Take(job.id, job.request, job.owner, job.voice.name, job.engine, job.engine_version, job.rate, n, time.time(),
                     first_sound_ms=round(1000 * job.trace.first_s, 1) if job.trace.first_s is not None else None,
                     rtf=round(job.snapshot().rtf, 4), peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)), trace=job.trace.told())
-        label = "" if job.owner in self._label_off else self._label
-        self._store.add(take, audio.wav_header(job.rate, n, label) + data)
+        self._store.add(take, audio.wav_header(job.rate, n, self.label_for(job.owner)) + data)
         return take
+
+    def label_for(self, owner: str) -> str:
+        """What a file of theirs says of its origin; "" when they wish for none."""
+        return "" if owner in self._label_off else self._label
 
     def list(self, owner: str) -> list[Take]:
         return [t for t in self._store.list(owner) if t.id not in self._hidden]

@@ -1,0 +1,175 @@
+"""Files made while the sound is: each read again by another library, equal in length and content; nothing stays when a request ends."""
+
+import io
+import os
+import signal
+
+import numpy as np
+import pytest
+import soundfile
+
+from webui.audio import CODED, Coder, close_coder, coder_children, coders_open
+from webui.audio import coder as room
+from webui.audio.encode import from_s16, to_s16
+from webui.errors import KaikouError
+
+RATE = 24000
+DELAY = {"mp3": 1105, "aac": 1024, "opus": 0, "flac": 0}  # samples of silence that the format itself puts first, and cannot tell of in a stream
+FRAME = {"mp3": 1152, "aac": 1024, "opus": 0, "flac": 0}
+
+
+class Flowing(soundfile.SoundFile):
+    """As from a pipe: a length that is unknown is not looked for."""
+
+    def seekable(self):
+        return False
+
+
+def read(kind, data):
+    """(float32 (n,), rate) by libsndfile, which shares no codec with the encoder; AAC it cannot read, so that one is read by FFmpeg again."""
+    if kind == "aac":
+        import av
+
+        with av.open(io.BytesIO(data), format="aac") as file:
+            frames = [f.to_ndarray()[0] for f in file.decode(audio=0)]
+            return np.concatenate(frames), file.streams.audio[0].rate
+    with Flowing(io.BytesIO(data)) as file:
+        blocks = []
+        while len(block := file.read(8192, dtype="float32")):
+            blocks.append(block)
+        return np.concatenate(blocks), file.samplerate
+
+
+def gliding(seconds=2.0, rate=RATE):
+    """A tone that rises: no two places in it are alike, so a piece that is missing or doubled shows."""
+    t = np.arange(int(seconds * rate)) / rate
+    return to_s16((0.3 * np.sin(2 * np.pi * (150 * t + 250 * t * t)) * np.minimum(1, 20 * np.minimum(t, t[-1] - t))).astype(np.float32))
+
+
+def same(kind, decoded, pcm, is_whole=False):
+    """Length, likeness and level of what was decoded, against the samples that went in."""
+    want, delay = from_s16(pcm), 0 if is_whole and kind == "mp3" else DELAY[kind]
+    assert 0 <= len(decoded) - delay - len(want) <= (0 if is_whole and kind == "mp3" else FRAME[kind])
+    got = decoded[delay : delay + len(want)]
+    if kind == "flac":
+        assert np.array_equal(to_s16(got), pcm)
+    assert np.corrcoef(got, want)[0, 1] > 0.995
+    assert abs(20 * np.log10(np.sqrt(np.mean(got**2) / np.mean(want**2)))) < 0.7
+
+
+def coded(kind, pcm, piece=1920, rate=RATE, **how):
+    coder = Coder(kind, rate, **how)
+    parts = [coder.push(pcm[at : at + piece]) for at in range(0, len(pcm), piece)]
+    return [*parts, coder.finish()]
+
+
+@pytest.fixture(autouse=True)
+def nothing_open():
+    yield
+    assert coders_open() == 0 and coder_children() <= 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
+    yield
+    close_coder()
+    assert coder_children() == 0
+
+
+@pytest.mark.parametrize("kind", CODED)
+def test_what_is_coded_piece_by_piece_is_the_whole_sound(kind):
+    pcm = gliding()
+    decoded, rate = read(kind, b"".join(coded(kind, pcm)))
+    assert rate == RATE
+    same(kind, decoded, pcm)
+
+
+@pytest.mark.parametrize("kind", CODED)
+def test_a_whole_file_knows_its_length(kind):
+    pcm = gliding(1.0)
+    parts = coded(kind, pcm, is_whole=True)
+    assert not any(parts[:-1])
+    same(kind, read(kind, parts[-1])[0], pcm, is_whole=True)
+    if kind in ("mp3", "flac"):
+        assert soundfile.info(io.BytesIO(parts[-1])).frames == RATE
+
+
+@pytest.mark.parametrize("kind", CODED)
+def test_it_leaves_while_it_is_made(kind):
+    """Counted in sound, not in time: a tenth of a second goes in, and its first frame is out."""
+    coder = Coder(kind, RATE)
+    pcm = gliding(1.0)
+    assert coder.push(pcm[: 2 * RATE // 8])
+    sent = sum(len(coder.push(pcm[at : at + 4800])) > 0 for at in range(6000, 2 * RATE, 4800))
+    assert sent >= 7
+    coder.close()
+
+
+def crossings(sound):
+    """How often a tone changes sides, told from where it is loud."""
+    return int((np.diff(np.signbit(sound[np.abs(sound) > 0.05])) != 0).sum())
+
+
+@pytest.mark.parametrize("kind", CODED)
+@pytest.mark.parametrize("rate", [22050, 48000])
+def test_other_rates_keep_pitch_and_length(kind, rate):
+    pcm = gliding(0.5, rate)
+    decoded, told = read(kind, b"".join(coded(kind, pcm, rate=rate)))
+    assert told >= rate
+    assert abs(crossings(decoded) - crossings(from_s16(pcm))) <= 4
+    assert -0.002 < len(decoded) / told - 0.5 < 0.1
+
+
+def test_the_pieces_may_be_cut_anywhere():
+    pcm = gliding(1.0)
+    want = [b"".join(coded(kind, pcm)) for kind in ("mp3", "flac")]
+    for piece in (2, 14, 5000, 1 << 20):
+        cut = pcm[:4000] if piece == 2 else pcm
+        got = [b"".join(coded(kind, cut, piece)) for kind in ("mp3", "flac")]
+        assert piece == 2 or got == want
+
+
+def test_no_sound_at_all_is_an_empty_file_not_a_fault():
+    for kind in CODED:
+        for is_whole in (False, True):
+            assert isinstance(b"".join(coded(kind, b"", is_whole=is_whole)), bytes)
+
+
+def test_side_by_side_none_hears_another():
+    sounds = {kind: gliding(0.5 + n / 4) for n, kind in enumerate(CODED)}
+    coders, out = {kind: Coder(kind, RATE) for kind in sounds}, dict.fromkeys(sounds, b"")
+    assert coders_open() == 4
+    for at in range(0, max(map(len, sounds.values())), 960):
+        for kind, pcm in sounds.items():
+            out[kind] += coders[kind].push(pcm[at : at + 960])
+    for kind, pcm in sounds.items():
+        same(kind, read(kind, out[kind] + coders[kind].finish())[0], pcm)
+
+
+def test_what_is_given_up_leaves_nothing():
+    for _ in range(25):
+        for kind in CODED:
+            coder = Coder(kind, RATE, "label")
+            coder.push(gliding(0.1))
+            coder.close()
+            coder.close()
+            with pytest.raises(KaikouError):
+                coder.push(b"\0\0")
+    Coder("mp3", RATE).close()
+    assert coders_open() == 0
+
+
+def test_the_label_is_in_the_file():
+    for kind in ("mp3", "opus", "flac"):
+        assert b"AI-generated" in b"".join(coded(kind, gliding(0.2), label="AI-generated speech"))
+
+
+def test_a_process_that_dies_takes_only_what_was_under_way():
+    coder = Coder("opus", RATE)
+    os.kill(room._codecs._child._process.pid, signal.SIGKILL)
+    with pytest.raises(KaikouError) as told:
+        [coder.push(gliding(0.1)) for _ in range(3)]
+    assert told.value.code == "encode" and told.value.en.endswith(".") and told.value.zh.endswith("。")
+    coder.close()
+    pcm = gliding(0.3)
+    same("opus", read("opus", b"".join(coded("opus", pcm)))[0], pcm)
