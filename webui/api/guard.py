@@ -13,7 +13,7 @@ from ..settings import Settings, is_loopback
 from .session import Sessions, cookies_of
 
 FREE = ("/login", "/health/live", "/tts/static/")  # no login needed
-UPLOADS = ("/gradio_api/upload", "/v1/audio/voices")
+UPLOADS = ("/gradio_api/upload", "/v1/audio/voices", "/v1/audio/voice_consents", "/v1/audio/speech")  # clips; speech may bring one with it
 SMALL_BODY = 1 << 20
 BATCH, BATCH_BODY = "/v2/synthesize/batch", 16 << 20
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin"),
