@@ -246,6 +246,24 @@ def test_a_line_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_j
     assert until(studio, job, "done").lines == {"done": 3}
 
 
+def test_a_job_let_go_on_at_the_moment_it_is_stopped_goes_on(studio, monkeypatch):
+    disk, stop, waiting = FullDisk(), studio.batch.work._stop, []
+    studio.batch._sounds._disk = disk
+    disk.is_full = True
+
+    def slow(job_id, error):
+        if not waiting:  # it is found that the job must stop; it has not stopped yet
+            disk.is_full = False
+            waiting.append(threading.Thread(target=studio.batch.resume, args=(ME, job_id)))
+            waiting[0].start()
+            waiting[0].join(0.5)  # as long as it wants to wait; nothing hangs on how long that is
+        stop(job_id, error)
+    monkeypatch.setattr(studio.batch.work, "_stop", slow)
+    job = studio.batch.submit(ME, asks(3))
+    assert until(studio, job, "done").lines == {"done": 3} and waiting
+    waiting[0].join()
+
+
 def test_a_pause_that_cannot_be_written_down_is_known_all_the_same(studio, monkeypatch):
     job = studio.batch.submit(ME, asks(1))
     until(studio, job, "done")
