@@ -13,17 +13,18 @@ from tests.conftest import ROOT
 ALLOWED = {
     "": set(),
     "errors": set(),
+    "logs": set(),
     "types": {"errors"},
     "settings": {"errors", "types"},
     "text": {"errors", "types", "settings"},
     "audio": {"errors", "types", "settings"},
     "engine": {"errors", "types", "settings", "text", "audio"},
     "store": {"errors", "types", "settings"},
-    "studio": {"", "errors", "types", "settings", "text", "audio", "engine", "store"},
-    "api": {"", "errors", "types", "settings", "studio"},
+    "studio": {"", "errors", "logs", "types", "settings", "text", "audio", "engine", "store"},
+    "api": {"", "errors", "logs", "types", "settings", "studio"},
     "ui": {"", "errors", "types", "settings", "studio"},
-    "app": {"", "errors", "types", "settings", "text", "audio", "engine", "store", "studio", "api", "ui"},
-    "__main__": {"", "errors", "types", "settings", "app"},
+    "app": {"", "errors", "logs", "types", "settings", "text", "audio", "engine", "store", "studio", "api", "ui"},
+    "__main__": {"", "errors", "logs", "types", "settings", "app"},
 }
 HEAVY = ("torch", "torchaudio", "modelscope", "onnxruntime", "transformers")
 FILES = sorted((ROOT / "webui").rglob("*.py"))

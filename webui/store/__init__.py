@@ -1,5 +1,6 @@
 """Disk: the only room that turns ids into paths. Ids are ours; nothing a user sends becomes a path."""
 
+from .access import AccessStore
 from .files import Folder
 from .jobs import BatchJob, JobStore, Line
 from .pronunciations import PronunciationStore
@@ -7,4 +8,4 @@ from .sounds import SoundStore
 from .takes import TakeStore
 from .voices import VoiceStore
 
-__all__ = ["BatchJob", "Folder", "JobStore", "Line", "PronunciationStore", "SoundStore", "TakeStore", "VoiceStore"]
+__all__ = ["AccessStore", "BatchJob", "Folder", "JobStore", "Line", "PronunciationStore", "SoundStore", "TakeStore", "VoiceStore"]

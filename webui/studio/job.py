@@ -15,6 +15,7 @@ import numpy as np
 from .. import audio
 from ..engine.resident import Lease
 from ..errors import Cancelled, KaikouError
+from ..logs import REQUEST_ID
 from ..types import Chunk, SpeechRequest, Voice
 from .trace import Trace
 
@@ -49,6 +50,7 @@ class Job:
     credit: int = 0  # samples the reader will take so far
     born_s: float = field(default_factory=time.monotonic)
     trace: Trace = field(default_factory=Trace)
+    asked_as: str = field(default_factory=REQUEST_ID.get)  # X-Request-Id of the request that it came by
 
     def __post_init__(self):
         self._lock = threading.Lock()
@@ -172,9 +174,10 @@ class Job:
             self._is_closed = self._is_closed or is_now
             return is_now
 
-    def saved(self, error: KaikouError | None) -> None:
+    def saved(self, error: KaikouError | None, is_kept: bool = True) -> None:
+        """is_kept: there is a take of it, when nothing went wrong."""
         with self._lock:
-            self._state, self._saved, self._save_error = "done", error is None, error
+            self._state, self._saved, self._save_error = "done", is_kept and error is None, error
         self._wake()
 
     def _wake(self) -> None:

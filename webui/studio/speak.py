@@ -19,6 +19,7 @@ from ..settings import Limits
 from ..store.files import new_id
 from ..types import CONVERT, Abilities, Prompt, SpeechRequest, Voice
 from .admission import Admission, Buckets
+from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .job import UNLIMITED, Job
 from .lanes import Lanes
@@ -28,6 +29,7 @@ from .prompts import Prompts
 from .pronunciations import Pronunciations
 from .takes import Takes
 from .trace import Trace
+from .usage import Usage
 from .voices import Voices
 
 log = logging.getLogger(__name__)
@@ -60,9 +62,9 @@ def _counted(way_in: Callable[..., Job]) -> Callable[..., Job]:
 
 class Speaker:
     def __init__(self, resident: Resident, voices: Voices, drafts: Drafts, prompts: Prompts, takes: Takes, metrics: Metrics, limits: Limits,
-                 pronunciations: Pronunciations):
+                 pronunciations: Pronunciations, demos: Demos, usage: Usage):
         self._resident, self._voices, self._drafts, self._prompts, self._takes = resident, voices, drafts, prompts, takes
-        self._metrics, self._limits, self._pronunciations = metrics, limits, pronunciations
+        self._metrics, self._limits, self._pronunciations, self._demos, self._usage = metrics, limits, pronunciations, demos, usage
         self._lanes: dict[Engine, Lanes] = {}
         self._rate = Buckets(limits.starts_per_minute)
         self.admission = Admission(self.capacity, lambda: sum(x.n_hungry for x in self._lanes.values()), limits.max_waiting, limits.max_streams_per_visitor)
@@ -92,7 +94,9 @@ class Speaker:
 
     # ---- from request to job ----------------------------------------------------------------------------
     def voice(self, owner: str, voice_id: str) -> Voice:
-        """Raises BadInput when none is given, NotFound when it is gone or another's."""
+        """Raises BadInput when none is given, NotFound when it is gone or another's. A guest has the one of the link, whatever is asked for."""
+        if is_guest(owner):
+            owner, voice_id = self._demos.host(owner), self._demos.of(owner).voice
         if not voice_id:
             raise BadInput("Record a clip first, or choose a saved voice.", "先录一段声音，或从音色库选一个。", code="no_voice", param="voice")
         if voice_id.startswith("draft-"):
@@ -113,12 +117,23 @@ class Speaker:
         return about
 
     @_counted
-    def open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
-             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "") -> Job:
+    def open(self, owner: str, *, text_in: str, **asked) -> Job:
         """Everything that can be refused is refused here. Blocking for as long as a voice's first prompt takes; call it off the event loop.
 
-        Raises BadInput, NotFound, NotAllowed (consent), Busy, NotReady.
+        asked: the fields of `_open`. A guest of a demo link has no say in them. Raises BadInput, NotFound, NotAllowed (consent, link), Busy, NotReady.
         """
+        if not is_guest(owner):
+            return self._open(owner, text_in=text_in, **asked)
+        demo = self._demos.enter(owner, text_in)
+        fixed = {k: v for k, v in demo.fixed.items() if k != "sample"}
+        try:
+            return self._open(owner, text_in=text_in, voice_id=demo.voice, **fixed)
+        except BaseException:
+            self._demos.give_back(demo, text_in)
+            raise
+
+    def _open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
+             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "") -> Job:
         trace = Trace()
         self._rate.check(owner)
         about = self.check_model(model)
@@ -133,13 +148,13 @@ class Speaker:
         request = _asked(text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
         request, notes = self._put_in_words(owner, request, about, trace)
         job = self._admit(owner, voice, request, trace)
-        job.notes = [*notes, *job.notes]
+        job.notes = [] if is_guest(owner) else [*notes, *job.notes]
         return job
 
     def _put_in_words(self, owner: str, request: SpeechRequest, about: Abilities, trace: Trace) -> tuple[SpeechRequest, list[tuple[str, str]]]:
         """With the sentences to speak, and what a listener must know of them. Raises BadInput when there is nothing to say."""
         began = time.perf_counter()
-        readings, notes = self._pronunciations.spoken(owner)
+        readings, notes = self._pronunciations.spoken(self._demos.host(owner) if is_guest(owner) else owner)
         segments = tuple(text.prepare(text.strip_tags(request.text, about.tags), request.language, readings))
         trace.add("text", time.perf_counter() - began)
         if not segments:
@@ -183,6 +198,8 @@ class Speaker:
     def again(self, old: Job) -> Job:
         """The same request once more, same seed: for a reader whose connection broke. Same refusals as `open`."""
         self._rate.check(old.owner)
+        if is_guest(old.owner):
+            self._demos.knock(old.owner)
         request = replace(old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4))
         return self._admit(old.owner, self.voice(old.owner, old.voice.id), request, Trace(), old.source)
 
@@ -204,6 +221,8 @@ class Speaker:
             own = min(max(request.speed, about.min_speed), about.max_speed)
             job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source, trace=trace)
             job.lease, job.notes = lease, lease.engine.notes(request)
+            if is_guest(owner):
+                job.voice = shown(voice, self._demos.of(owner).title)
             return job, self._lanes[lease.engine], prompt
         except BaseException:
             lease.release()
@@ -245,7 +264,9 @@ class Speaker:
         if not job.is_background:
             self.admission.done(job)
         self._metrics.ended(job)
-        if job.snapshot().state == "saving" and not job.is_background:
+        if job.snapshot().state == "saving" and is_guest(job.owner):
+            job.saved(None, is_kept=False)
+        elif job.snapshot().state == "saving" and not job.is_background:
             self._writer.submit(self._save, job)
         self._close(job, by_engine=True)
 
@@ -257,8 +278,9 @@ class Speaker:
         if not job.closed(by_engine):
             return
         self._metrics.read(job)
+        self._usage.spoke(job.owner, len(job.request.text), job.produced / job.rate)
         log.info("%s", line(job))
-        if job.is_background:
+        if job.is_background or is_guest(job.owner):
             return
         with contextlib.suppress(RuntimeError):  # the studio is closing and writes no more
             self._writer.submit(self._trace, job)

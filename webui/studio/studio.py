@@ -13,17 +13,20 @@ from ..engine.base import Engine
 from ..engine.resident import Resident
 from ..errors import KaikouError, NotReady
 from ..settings import Settings
-from ..store import JobStore, PronunciationStore, SoundStore, TakeStore, VoiceStore
+from ..store import AccessStore, JobStore, PronunciationStore, SoundStore, TakeStore, VoiceStore
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
 from .batch import Batch
+from .demos import Demos, is_guest
 from .drafts import Drafts
 from .job import Job
+from .keys import Keys
 from .metrics import Metrics
 from .models import ModelDownload
 from .prompts import Prompts
 from .pronunciations import Pronunciations
 from .speak import Speaker
 from .takes import Takes
+from .usage import Usage
 from .voices import Voices
 
 log = logging.getLogger(__name__)
@@ -43,7 +46,9 @@ class Studio:
         self.takes = Takes(TakeStore(paths.data_dir), settings.privacy.keep_takes_days, limits.takes_per_visitor, label)
         self.voices = Voices(store, self.drafts, self.prompts)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
-        self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits, self.pronunciations)
+        access = AccessStore(paths.data_dir)
+        self.keys, self.demos, self.usage = Keys(access, settings.server.api_keys), Demos(access), Usage(access)
+        self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits, self.pronunciations, self.demos, self.usage)
         self.batch = Batch(JobStore(paths.data_dir), SoundStore(paths.data_dir), self.speaker, label, settings.privacy.keep_takes_days)
         self._closing = threading.Event()
         self.model: ModelDownload | None = None  # set by app.py where a model may be fetched
@@ -65,6 +70,7 @@ class Studio:
         threading.Thread(target=self._warm_rooms, name="warm", daemon=True).start()
         threading.Thread(target=self._sweep, name="sweep", daemon=True).start()
         self.batch.start()
+        self.usage.start()
         self.starting = self.resident.start(*makers)
         return self.starting
 
@@ -132,7 +138,7 @@ class Studio:
         """What a reader is told before the first sample."""
         seconds = (job.source.duration_s if job.source is not None else text.measure(job.request.text)[2]) / (job.request.speed * job.tempo)
         return {"job": job.id, "rate": job.rate, "channels": 1, "seed": job.request.seed, "engine": job.engine, "voice": job.voice.id,
-                "sentences": list(job.request.segments), "predicted_s": round(seconds, 1), "rtf": round(self.speaker.expected_rtf(), 4)}
+                "sentences": [] if is_guest(job.owner) else list(job.request.segments), "predicted_s": round(seconds, 1), "rtf": round(self.speaker.expected_rtf(), 4)}
 
     def header(self, job: Job, n_samples: int | None) -> bytes:
         """WAV header of a job's sound; None while its length is not known."""
@@ -166,6 +172,7 @@ class Studio:
         self.prompts.close()
         self.takes.close()
         self.pronunciations.close()
+        self.usage.close()
         self.resident.close()
         audio.close_decoder()
         audio.close_cleaner()

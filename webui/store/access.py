@@ -1,0 +1,155 @@
+"""Who may come in, on disk: API keys (only their hash), demo links, and what each has used. One SQLite file, read by whoever asks and changed by scripts too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from sqlite3 import Connection, Row
+
+from .database import Database
+
+TABLES = (
+    """CREATE TABLE keys (id TEXT PRIMARY KEY, mark TEXT NOT NULL UNIQUE, name TEXT NOT NULL, account TEXT NOT NULL, scopes TEXT NOT NULL, per_minute INTEGER NOT NULL,
+ created_at REAL NOT NULL, revoked_at REAL) WITHOUT ROWID""",
+    """CREATE TABLE demos (id TEXT PRIMARY KEY, account TEXT NOT NULL, voice TEXT NOT NULL, title TEXT NOT NULL, fixed TEXT NOT NULL, expires_at REAL NOT NULL,
+ max_text INTEGER NOT NULL, max_chars INTEGER NOT NULL, max_uses INTEGER NOT NULL, per_minute INTEGER NOT NULL, created_at REAL NOT NULL, ended TEXT NOT NULL DEFAULT '',
+ uses INTEGER NOT NULL DEFAULT 0, chars INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
+    "CREATE TABLE usage (id TEXT PRIMARY KEY, requests INTEGER NOT NULL, chars INTEGER NOT NULL, sound_s REAL NOT NULL, last_used_at REAL) WITHOUT ROWID",
+)
+ADMIN = "admin"
+
+
+@dataclass(frozen=True)
+class Key:
+    """`mark`: SHA-256 of the key in hex. `account`: who made it; a key that may do everything acts as its maker, any other has a shelf of its own."""
+
+    id: str
+    mark: str
+    name: str
+    account: str
+    scopes: tuple[str, ...]
+    per_minute: int = 0  # requests; 0 = no rate of its own
+    created_at: float = 0.0
+    revoked_at: float | None = None
+
+    @property
+    def acts_as(self) -> str:
+        """The account whose voices and jobs it sees."""
+        return self.account if ADMIN in self.scopes else self.id
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A link to one voice of `account`. fixed: the fields of a request that its guests cannot choose. max_text: characters at a time; max_chars, max_uses: in all."""
+
+    id: str
+    account: str
+    voice: str
+    title: str
+    fixed: dict
+    expires_at: float
+    max_text: int
+    max_chars: int
+    max_uses: int
+    per_minute: int
+    created_at: float = 0.0
+    ended: str = ""  # "", revoked, expired
+    uses: int = 0
+    chars: int = 0
+
+
+@dataclass(frozen=True)
+class Used:
+    requests: int = 0
+    chars: int = 0
+    sound_s: float = 0.0
+    last_used_at: float | None = None
+
+
+@dataclass
+class AccessStore:
+    """Thread-safe. Every call raises StorageFull, Busy, StorageDamaged as Database does. Reading makes no file."""
+
+    root: Path
+    _db: Database = field(init=False)
+
+    def __post_init__(self):
+        self._db = Database(self.root / "access.sqlite", 1, TABLES)
+
+    def state(self) -> tuple[int, str]:
+        """Changes whenever any process has changed anything, and when the file is gone or was set aside."""
+        if not self._db.is_there:
+            return 0, self._db.set_aside
+        return self._db.read(lambda db: db.execute("PRAGMA data_version").fetchone()[0]), self._db.set_aside
+
+    def was_damaged(self) -> bool:
+        """A file of keys was set aside, now or in an earlier run, and still lies there."""
+        return any(self.root.glob("access.damaged-*"))
+
+    # ---- keys -------------------------------------------------------------------------------------------------
+    def keys(self) -> list[Key]:
+        """All, newest first, revoked ones too."""
+        return self._all("SELECT * FROM keys ORDER BY created_at DESC, id", lambda row: Key(**{**dict(row), "scopes": tuple(row["scopes"].split())}))
+
+    def add_key(self, key: Key) -> None:
+        row = (key.id, key.mark, key.name, key.account, " ".join(key.scopes), key.per_minute, key.created_at)
+        self._db.write(lambda db: db.execute("INSERT INTO keys (id, mark, name, account, scopes, per_minute, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)", row))
+
+    def revoke_key(self, key_id: str, now: float) -> None:
+        self._db.write(lambda db: db.execute("UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, key_id)))
+
+    # ---- demo links ---------------------------------------------------------------------------------------------
+    def demos(self) -> list[Demo]:
+        """All, newest first, ended ones too."""
+        return self._all("SELECT * FROM demos ORDER BY created_at DESC, id", _demo)
+
+    def demo(self, demo_id: str) -> Demo | None:
+        found = self._all("SELECT * FROM demos WHERE id = ?", _demo, (demo_id,))
+        return found[0] if found else None
+
+    def add_demo(self, demo: Demo) -> None:
+        names = [f.name for f in fields(Demo)]
+        row = [json.dumps(v, ensure_ascii=False) if n == "fixed" else v for n, v in ((n, getattr(demo, n)) for n in names)]
+        self._db.write(lambda db: db.execute(f"INSERT INTO demos ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", row))
+
+    def end_demo(self, demo_id: str, why: str) -> None:
+        """For good: a clock that is set back does not bring it to life again."""
+        self._db.write(lambda db: db.execute("UPDATE demos SET ended = ? WHERE id = ? AND ended = ''", (why, demo_id)))
+
+    def use_demo(self, demo_id: str, n_chars: int) -> bool:
+        """Counts one use where all of its caps still allow it, in one step: of many at once none gets through twice."""
+        ask = "UPDATE demos SET uses = uses + 1, chars = chars + ? WHERE id = ? AND ended = '' AND uses < max_uses AND chars + ? <= max_chars"
+        return self._db.write(lambda db: db.execute(ask, (n_chars, demo_id, n_chars)).rowcount > 0, is_lasting=False)
+
+    def give_back_demo(self, demo_id: str, n_chars: int) -> None:
+        """A use that came to nothing."""
+        self._db.write(lambda db: db.execute("UPDATE demos SET uses = uses - 1, chars = chars - ? WHERE id = ?", (n_chars, demo_id)), is_lasting=False)
+
+    # ---- usage ------------------------------------------------------------------------------------------------
+    def usage(self) -> dict[str, Used]:
+        return dict(self._all("SELECT * FROM usage", lambda row: (row["id"], Used(row["requests"], row["chars"], row["sound_s"], row["last_used_at"]))))
+
+    def add_usage(self, used: Iterable[tuple[str, Used]]) -> None:
+        """On top of what was there."""
+        rows = [(i, u.requests, u.chars, u.sound_s, u.last_used_at) for i, u in used]
+        ask = """INSERT INTO usage VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET requests = requests + excluded.requests, chars = chars + excluded.chars,
+ sound_s = sound_s + excluded.sound_s, last_used_at = max(coalesce(last_used_at, 0), coalesce(excluded.last_used_at, 0))"""
+        self._db.write(lambda db: db.executemany(ask, rows), is_lasting=False)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _all(self, ask: str, made, given: tuple = ()) -> list:
+        if not self._db.is_there:
+            return []
+
+        def look(db: Connection) -> list[Row]:
+            return db.execute(ask, given).fetchall()
+
+        return [made(row) for row in self._db.read(look)]
+
+
+def _demo(row: Row) -> Demo:
+    return Demo(**{**dict(row), "fixed": json.loads(row["fixed"])})

@@ -1,0 +1,109 @@
+"""API keys: made once and shown once, known afterwards by their hash alone. Who a key is, what it may do, and how often. Blind to HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from ..errors import BadInput, Busy, NotFound, StorageDamaged
+from ..store.access import ADMIN, AccessStore, Key
+from .admission import Bucket
+from .drafts import account_of
+
+SCOPES = ("speak", "voices", "jobs", ADMIN)
+PER_MINUTE, MAX_PER_MINUTE = 600, 100_000
+MAX_LIVE = 200  # keys of one account
+MAX_NAME = 60
+
+
+def mark_of(secret: str) -> str:
+    """A key has 256 random bits: a plain hash of it cannot be turned back."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+class Keys:
+    """`fixed`: hashes of keys that were given at the start (KAIKOU_API_KEY). They may do everything, on a shelf of their own."""
+
+    def __init__(self, store: AccessStore, fixed: Iterable[str] = (), clock: Callable[[], float] = time.time):
+        self._store, self._clock, self._lock = store, clock, threading.Lock()
+        self._fixed = {mark: Key(f"key-{mark[:12]}", mark, "KAIKOU_API_KEY", f"key-{mark[:12]}", SCOPES) for mark in fixed}
+        self._state: tuple | None = None
+        self._live: dict[str, Key] = {}
+        self._must_ask = False
+        self._buckets: dict[str, Bucket] = {}
+
+    # ---- at the door ------------------------------------------------------------------------------------------
+    def are_on(self) -> bool:
+        """There is a key, so that who has none stays out. A damaged file of keys does not open the door either."""
+        self._look()
+        return bool(self._fixed or self._live or self._must_ask)
+
+    def find(self, secret: str) -> Key | None:
+        """None for one that is wrong or revoked."""
+        self._look()
+        mark = mark_of(secret)
+        return self._fixed.get(mark) or self._live.get(mark)
+
+    def by_id(self, key_id: str) -> Key | None:
+        self._look()
+        return next((k for k in (*self._fixed.values(), *self._live.values()) if k.id == key_id), None)
+
+    def count(self, key: Key) -> None:
+        """One more request of it. Raises Busy with the seconds to wait."""
+        if not key.per_minute:
+            return
+        with self._lock:
+            bucket = self._buckets.setdefault(key.id, Bucket(key.per_minute))
+            wait_s = bucket.take()
+        if wait_s:
+            s = math.ceil(wait_s)
+            raise Busy(f"This key may ask {key.per_minute} times a minute. Try again in {s} s.", f"这个密钥每分钟最多 {key.per_minute} 次请求，请 {s} 秒后再试。", retry_after_s=s, code="rate_limited")
+
+    def _look(self) -> None:
+        """A key that another process made or revoked counts at once."""
+        with suppress(StorageDamaged):  # it was set aside, and the next look sees the new file
+            state = self._store.state()
+            if state == self._state:
+                return
+        with self._lock:
+            self._state = self._store.state()
+            self._live = {k.mark: k for k in self._store.keys() if k.revoked_at is None}
+            self._must_ask = not self._live and self._store.was_damaged()
+
+    # ---- for who keeps them -------------------------------------------------------------------------------------
+    def create(self, owner: str, name: str, scopes: Iterable[str] = ("speak",), per_minute: int = PER_MINUTE) -> tuple[Key, str]:
+        """The key itself is returned here and never again. Raises BadInput, StorageFull."""
+        name, scopes = " ".join(name.split()), tuple(s for s in SCOPES if s in set(scopes))
+        if not name or len(name) > MAX_NAME:
+            raise BadInput(f"Give the key a name of up to {MAX_NAME} characters.", f"请给密钥起个名字，最多 {MAX_NAME} 字。", code="bad_name", param="name")
+        if not scopes:
+            raise BadInput(f"Choose what the key may do: {', '.join(SCOPES)}.", f"请选择密钥的权限：{'、'.join(SCOPES)}。", code="bad_scope", param="scopes")
+        if not 1 <= per_minute <= MAX_PER_MINUTE:
+            raise BadInput(f"The rate must be between 1 and {MAX_PER_MINUTE:,} requests a minute.", f"速率须在每分钟 1 到 {MAX_PER_MINUTE:,} 次之间。", code="bad_rate", param="per_minute")
+        account = account_of(owner)
+        if sum(k.account == account for k in self._store.keys() if k.revoked_at is None) >= MAX_LIVE:
+            raise BadInput(f"There are {MAX_LIVE} keys already. Revoke some first.", f"已有 {MAX_LIVE} 个密钥，请先撤销一些。", code="too_many_keys")
+        secret = "kk_" + secrets.token_urlsafe(32)
+        mark = mark_of(secret)
+        key = Key(f"key-{mark[:12]}", mark, name, account, scopes, per_minute, self._clock())
+        self._store.add_key(key)
+        return key, secret
+
+    def list(self, owner: str) -> list[Key]:
+        """Of the account, newest first, revoked ones too."""
+        return [k for k in self._store.keys() if k.account == account_of(owner)]
+
+    def revoke(self, owner: str, key_id: str) -> Key:
+        """From now on it is as unknown as a wrong one. Idempotent. Raises NotFound; another's is as unknown as none."""
+        key = next((k for k in self.list(owner) if k.id == key_id), None)
+        if key is None:
+            raise NotFound("There is no such key.", "没有这个密钥。", code="key_gone")
+        self._store.revoke_key(key.id, self._clock())
+        with self._lock:
+            self._buckets.pop(key.id, None)
+        return next(k for k in self.list(owner) if k.id == key_id)
