@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from ..settings import Settings
 from ..studio import Studio
-from . import faults, jobs, pronunciations, service, speech, stream, voices
+from . import document, faults, jobs, pronunciations, service, speech, stream, voices
 from .guard import Guard
 from .recent import Recent
 from .session import Sessions
@@ -24,6 +24,7 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     app.include_router(service.routes(studio, settings, sessions, static))
     app.include_router(service.nothing())
     faults.install(app)
+    document.install(app)
     app.add_middleware(Guard, settings=settings, sessions=sessions)
     app.state.recent = recent
     return app, static

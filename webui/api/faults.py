@@ -8,6 +8,7 @@ import logging
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from ..errors import BadInput, KaikouError, NotFound
 from .guard import error_body, language_of
@@ -43,6 +44,10 @@ def install(app: FastAPI) -> None:
             return answer(request, NotFound("There is nothing at this address.", "这个地址没有内容。"))
         told = {"message": str(error.detail), "type": "invalid_request_error", "param": None, "code": f"http_{error.status_code}"}
         return Response(json.dumps({"error": told}), error.status_code, dict(error.headers or {}), "application/json")
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect):
+        return Response(status_code=400)  # nobody reads it: the sender left, or the guard has answered already
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception):

@@ -5,84 +5,113 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.responses import FileResponse, JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
 
-from ..errors import BadInput, NotFound
+from ..errors import EngineFault, NotAllowed, NotFound
 from ..studio import UNLIMITED, Job, Studio, file_name
+from .document import answers, body_of, file_of, refusals
+from .faults import wrong_field
+from .formats import CODED, RULE, SSE, TYPES, USAGE, delta, done, failed, format_of, is_wrapped, usage
 from .guard import language_of
+from .inline import sound_in
+from .packing import Held, Packing
 from .reader import JobReader, open_job
 from .recent import Recent
 
 log = logging.getLogger(__name__)
 LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
 NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
-TYPES = {"wav": "audio/wav", "pcm": "audio/pcm"}
+SMALL_BODY = 1 << 16  # a larger one is read off the event loop
 
 
 class Speech(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
-    model: str = "auto"
-    input: str
-    voice: str | dict[str, Any] = ""
-    instructions: str = ""
-    response_format: str = "wav"
+    model: str = Field("auto", description="`auto`, the engine's name, or one of OpenAI's names, which mean `auto`")
+    input: str = Field(description="1 to 4096 characters to speak")
+    voice: str | dict[str, Any] = Field("", description='Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one of the starter voices')
+    instructions: str = Field("", description="How to say it, at most 1000 characters. Never spoken")
+    response_format: str | None = Field(None, description=RULE, json_schema_extra={"enum": [*TYPES, None]})
+    stream_format: str = Field("audio", description="`sse`: events `speech.audio.delta` with base64 in `audio`, then `speech.audio.done` with `usage`. " + USAGE,
+                               json_schema_extra={"enum": ["audio", "sse"]})
     speed: Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)] = 1.0  # an int without end is no float
-    stream: bool = True
+    stream: bool = Field(True, description="false: the whole file at once, with its true sizes")
     mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset", "convert"] = "auto"
     language: str = "auto"
     seed: int | None = None
     profile: str = "fast"
     transcript: str = ""
-    consent: bool = False
-    source: str = ""  # id of the clip whose words are converted, mode "convert" only
+    consent: bool = Field(False, description="The speaker of a recording that is no saved voice agreed to its use")
+    source: str = Field("", description="Id of the clip whose words are converted, mode `convert` only")
+    ref_audio: str = Field("", description="A reference recording for this request alone, as base64 or a data: URL; needs `consent: true`, goes before `voice`, is never written to disk. "
+                                           "Addresses and paths are refused")
+    ref_text: str = Field("", description="What is said in `ref_audio`")
 
     def open(self, studio: Studio, owner: str) -> Job:
         """Blocking; raises every refusal there is."""
         voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
+        if self.ref_audio:
+            return self._open(studio, owner, self._reference(studio, owner), self.ref_text or self.transcript)
+        return self._open(studio, owner, voice, self.transcript)
+
+    def _reference(self, studio: Studio, owner: str) -> str:
+        """Id under which the recording that came along is known for now."""
+        if not self.consent:
+            raise NotAllowed("Say that the speaker agreed: send consent: true along with ref_audio.", "请确认说话人已同意：使用 ref_audio 时须同时传 consent: true。", code="consent", param="consent")
+        return studio.drafts.once(owner, sound_in(self.ref_audio, "ref_audio")).id
+
+    def _open(self, studio: Studio, owner: str, voice: str, transcript: str) -> Job:
         return studio.speaker.open(owner, text_in=self.input, voice_id=voice[:200], mode=self.mode, instruction=self.instructions, language=self.language[:16],
                                    speed=float(self.speed), seed=-1 if self.seed is None else self.seed, model=self.model, consent=self.consent,
-                                   transcript=self.transcript[:500], source=self.source[:80])
+                                   transcript=transcript[:500], source=self.source[:80])
+
+
+def read(data: bytes) -> Speech:
+    """Raises BadInput."""
+    try:
+        return Speech.model_validate_json(data)
+    except ValidationError as error:
+        raise wrong_field(error) from None
 
 
 def routes(studio: Studio, recent: Recent) -> APIRouter:
-    router = APIRouter()
+    router, packing = APIRouter(), Packing(studio)
 
-    @router.post("/v1/audio/speech")
-    async def speak(body: Speech, request: Request):
-        if body.response_format not in TYPES:
-            raise BadInput(f"The format {body.response_format[:20]} is not made here yet. Use wav or pcm.", f"暂不支持格式 {body.response_format[:20]}，请用 wav 或 pcm。",
-                           param="response_format", code="bad_format")
+    @router.post("/v1/audio/speech", response_class=Response, openapi_extra=body_of(Speech), description=f"{RULE}\n\n{USAGE}",
+                 responses={200: {"description": "The sound, while it is made", "content": {**file_of(*TYPES.values()), SSE: {"schema": {"type": "string"}}}}, **refusals(404, 422, 429, 500, 503)})
+    async def speak(request: Request):
+        data = await request.body()  # the guard ends it at its limit
+        body = read(data) if len(data) < SMALL_BODY else await run_in_threadpool(read, data)
+        kind, is_events = format_of(body.response_format, request.headers), is_wrapped(body.stream_format)
         job = await open_job(studio, lambda: body.open(studio, request.scope["kk_owner"]))
         recent.keep(job)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"s16le;rate={job.rate};channels=1", "X-Job-Id": job.id,
-                   "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.speaker.expected_rtf():.4f}"}
-        if job.notes:
-            headers["X-Notes"] = notes_header(job.notes, language_of(dict(request.headers.raw)))
-        is_wav = body.response_format == "wav"
-        if not body.stream:
-            data = await _whole(studio, job)
-            return Response((studio.header(job, len(data) // 2) if is_wav else b"") + data, 200, headers, TYPES[body.response_format])
-        return StreamingResponse(_stream(studio, job, is_wav), 200, headers, TYPES[body.response_format])
+        language = language_of(dict(request.headers.raw))
+        headers = _headers(studio, job, kind, language)
+        if not body.stream and not is_events:
+            return Response(await _file(studio, packing, job, kind), 200, headers, TYPES[kind])
+        sound, release = await _sound(studio, packing, job, kind)
+        return Held(_events(sound, job, language) if is_events else sound, headers, SSE if is_events else TYPES[kind], release)
 
-    @router.post("/tts/cancel/{job_id}")
+    @router.post("/tts/cancel/{job_id}", responses=refusals(404, 422))
     async def cancel(job_id: str, request: Request):
         job = recent.find(job_id, request.scope["kk_owner"])
         if job is not None:
             studio.speaker.cancel(job)
         return {"cancelled": job is not None}
 
-    @router.get("/tts/result/{job_id}.json")
+    @router.get("/tts/result/{job_id}.json", responses=refusals(404, 422))
     async def record(job_id: str, request: Request):
         owner = request.scope["kk_owner"]
         return JSONResponse(_record(studio, owner, job_id, recent.find(job_id, owner)), headers={"Cache-Control": "no-store"})
 
-    @router.get("/tts/result/{name}")
+    @router.get("/tts/result/{name}", response_class=FileResponse,
+                responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422)})
     def result(name: str, request: Request):
         take_id, dot, kind = name.rpartition(".")
         if not dot or kind != "wav":
@@ -92,6 +121,12 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         return FileResponse(path, media_type="audio/wav", filename=file_name(studio.takes.get(owner, take_id)), headers={"Cache-Control": "private, max-age=3600"})
 
     return router
+
+
+def _headers(studio: Studio, job: Job, kind: str, language: str) -> dict[str, str]:
+    told = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"{kind if kind in CODED else 's16le'};rate={job.rate};channels=1", "X-Job-Id": job.id,
+            "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.speaker.expected_rtf():.4f}"}
+    return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
 
 
 def notes_header(notes: list[tuple[str, str]], language: str) -> str:
@@ -118,6 +153,41 @@ def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
     take = studio.takes.get(owner, take_id)
     return {"job": take.id, "state": take.state, "samples": take.n_samples, "rate": take.sample_rate, "engine": take.engine, "engine_version": take.engine_version,
             "seed": take.request.seed, "rtf": take.rtf, "trace": take.trace}
+
+
+async def _file(studio: Studio, packing: Packing, job: Job, kind: str) -> bytes:
+    """All of it, with true sizes."""
+    pcm = await _whole(studio, job)
+    if kind in CODED:
+        return await packing.whole(job, kind, pcm)
+    return (studio.header(job, len(pcm) // 2) if kind == "wav" else b"") + pcm
+
+
+async def _sound(studio: Studio, packing: Packing, job: Job, kind: str) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
+    """The file's bytes while they are made, and what to call when nobody takes them any more. Raises KaikouError."""
+    def let_go() -> None:
+        studio.speaker.cancel(job)
+        studio.speaker.left(job)
+
+    if kind not in CODED:
+        return _stream(studio, job, kind == "wav"), let_go
+    try:
+        coder = await packing.open(job, kind)
+    except BaseException:
+        let_go()
+        raise
+    return packing.pack(coder, _stream(studio, job, False)), lambda: (let_go(), packing.close(coder))
+
+
+async def _events(sound: AsyncIterator[bytes], job: Job, language: str) -> AsyncIterator[bytes]:
+    """The same bytes as server-sent events. One that breaks off says why, and then ends abnormally like every other."""
+    try:
+        async for piece in sound:
+            yield delta(piece)
+    except BrokenStream:
+        yield failed(job.snapshot().error or EngineFault(), language)
+        raise
+    yield done(usage(job.request.text, job.request.instruction, job.produced, job.rate))
 
 
 async def _whole(studio: Studio, job: Job) -> bytes:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 
 from .. import audio, text
 from ..audio import Clip, Report
-from ..errors import BadInput, NotAllowed
+from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..store.files import new_id
 from ..store.voices import gone
 from ..types import Voice
+
+ONCE_BYTES = 16 << 20  # of clips that came along with a request
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Draft:
     gain: bool = False
     worse: bool = False  # cleaning by that amount hurts the voice
     transcript: str = ""
+    is_once: bool = False  # it came along with a request to speak, as its reference
 
     @property
     def duration_s(self) -> float:
@@ -57,6 +60,22 @@ class Drafts:
         draft = Draft("draft-" + secrets.token_hex(16), owner, clip, report, best.start_s, best.end_s)
         self._keep(draft)
         self._begin(draft)
+        return draft
+
+    def once(self, owner: str, data: bytes) -> Draft:
+        """The clip of a request that brings its own reference: only its best part, kept in little room, so that the next request with the same
+        bytes need not make its prompt again. Raises BadInput, TooLarge."""
+        key = "draft-" + hashlib.sha256(owner.encode() + b"\0" + data).hexdigest()[:32]
+        try:
+            return self.get(owner, key)
+        except NotFound:
+            pass
+        clip = audio.decode(data)
+        best = audio.inspect(clip)
+        window = best.windows[0]
+        cut = audio.cut(clip, window.start_s, window.end_s)
+        draft = Draft(key, owner, cut, best, 0.0, cut.duration_s, is_once=True)
+        self._keep(draft)
         return draft
 
     def change(self, owner: str, draft_id: str, window: tuple[float, float] | None = None, clean: float | None = None, gain: bool | None = None) -> Draft:
@@ -135,11 +154,12 @@ class Drafts:
     def _keep(self, draft: Draft) -> None:
         with self._lock:
             self._drafts[draft.id] = draft
-            while len(self._drafts) > 1 and self._bytes() > self._max_bytes:
-                self._drafts.popitem(last=False)
+            for is_once, most in ((True, ONCE_BYTES), (False, self._max_bytes)):
+                while self._bytes(is_once) > most and (others := [d.id for d in self._drafts.values() if d.is_once == is_once and d is not draft]):
+                    del self._drafts[others[0]]
 
-    def _bytes(self) -> int:
-        return sum({id(d.clip): d.clip.samples.nbytes for d in self._drafts.values()}.values())
+    def _bytes(self, is_once: bool) -> int:
+        return sum({id(d.clip): d.clip.samples.nbytes for d in self._drafts.values() if d.is_once == is_once}.values())
 
 
 def account_of(owner: str) -> str:

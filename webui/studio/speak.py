@@ -34,7 +34,10 @@ from .voices import Voices
 
 log = logging.getLogger(__name__)
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-OPENAI_VOICES = ("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
+# the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the same for ever
+OPENAI_VOICES = {"alloy": "starter-en-mid", "ash": "starter-en-low", "ballad": "starter-zh-breathy", "cedar": "starter-zh-low", "coral": "starter-en-bright", "echo": "starter-en-low",
+                 "fable": "starter-en-mid", "marin": "starter-zh-high", "nova": "starter-zh-high", "onyx": "starter-zh-low", "sage": "starter-zh-breathy",
+                 "shimmer": "starter-en-bright", "verse": "starter-en-mid"}
 MAX_SOURCE_S = 30.0
 BACKGROUND = 10  # priority of work that nobody listens to
 
@@ -101,10 +104,7 @@ class Speaker:
             raise BadInput("Record a clip first, or choose a saved voice.", "先录一段声音，或从音色库选一个。", code="no_voice", param="voice")
         if voice_id.startswith("draft-"):
             return self._drafts.voice(owner, voice_id)
-        starters = [v for v in self._voices.list("-") if v.starter]
-        if voice_id in OPENAI_VOICES and starters:
-            return starters[OPENAI_VOICES.index(voice_id) % len(starters)]
-        return self._voices.get(owner, voice_id)
+        return self._voices.get(owner, OPENAI_VOICES.get(voice_id, voice_id))
 
     def check_model(self, model: str) -> Abilities:
         """The engine that `model` means. Raises NotFound, NotReady."""

@@ -1,0 +1,66 @@
+"""In which file format, and in which wrapping, spoken sound leaves. Knows names and headers; blind to samples."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+
+from ..errors import BadInput, KaikouError
+from ..studio import CODED
+
+RAW = {"wav": "audio/wav", "pcm": "audio/pcm"}
+TYPES = {**CODED, **RAW}
+WRAPPINGS = ("audio", "sse")
+SSE = "text/event-stream"
+TOKENS_PER_S = 25  # of sound, as the language models of voices count it
+RULE = ("Without `response_format` the answer is mp3 for an OpenAI client library (its `User-Agent` begins with `OpenAI/` or `AsyncOpenAI/`, or it sends `X-Stainless-*` headers), "
+        "as such clients expect, and wav for everyone else.")
+USAGE = ("`usage` counts what OpenAI counts in tokens by what is known of every engine: `input_tokens` are the characters of `input` and `instructions`, `output_tokens` are 25 for each second "
+         "of sound, rounded up, `total_tokens` are both together.")
+
+
+def format_of(asked: str | None, headers: Mapping[str, str]) -> str:
+    """A key of TYPES. headers: names in any case. Raises BadInput."""
+    if asked is None:
+        return "mp3" if is_openai_client(headers) else "wav"
+    if asked not in TYPES:
+        names = ", ".join(TYPES)
+        raise BadInput(f"The format {asked[:20]} is not made here. Use one of: {names}.", f"不支持格式 {asked[:20]}，可用：{names}。", param="response_format", code="bad_format")
+    return asked
+
+
+def is_openai_client(headers: Mapping[str, str]) -> bool:
+    """OpenAI's own libraries, and those generated alike, name themselves."""
+    return headers.get("user-agent", "").startswith(("OpenAI/", "AsyncOpenAI/")) or any(name.lower().startswith("x-stainless-") for name in headers)
+
+
+def is_wrapped(asked: str) -> bool:
+    """As server-sent events, or else as plain bytes. Raises BadInput."""
+    if asked not in WRAPPINGS:
+        raise BadInput("stream_format must be audio or sse.", "stream_format 须是 audio 或 sse。", param="stream_format", code="bad_field")
+    return asked == "sse"
+
+
+def usage(text: str, instruction: str, n_samples: int, rate: int) -> dict:
+    """See USAGE."""
+    asked, made = len(text) + len(instruction), math.ceil(n_samples * TOKENS_PER_S / rate)
+    return {"input_tokens": asked, "output_tokens": made, "total_tokens": asked + made}
+
+
+def event(told: dict) -> bytes:
+    return b"data: " + json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def delta(sound: bytes) -> bytes:
+    return event({"type": "speech.audio.delta", "audio": base64.b64encode(sound).decode()})
+
+
+def done(counts: dict) -> bytes:
+    return event({"type": "speech.audio.done", "usage": counts})
+
+
+def failed(error: KaikouError, language: str) -> bytes:
+    """The last event of a stream that breaks off: OpenAI's clients raise what stands in `error`."""
+    return event({"type": "error", "error": {"message": error.sentence(language), "type": error.kind, "param": error.param, "code": error.code}})
