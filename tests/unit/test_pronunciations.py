@@ -139,7 +139,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
 
 def test_every_change_is_synced_through_the_log(words, tmp_path):
     words.put("local/a", "GPU", "x")
-    db = words._store._writer.db()
+    db = words._store._db._links[True]
     assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal" and db.execute("PRAGMA synchronous").fetchone()[0] == 2
 
 
@@ -197,8 +197,8 @@ def test_what_can_still_be_read_is_brought_over(words, tmp_path):
 
 def test_damage_that_comes_while_it_runs(words, tmp_path):
     words.take_in("local/a", "\n".join(f"term{i:04}\t{'reading ' * 8}{i}" for i in range(900)).encode(), "tsv")
-    words._store._writer.db().execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    words._store._reader.close()
+    words._store._db._links[True].execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    words._store._db._drop(False)
     file = tmp_path / "pronunciations.sqlite"
     file.write_bytes(file.read_bytes()[:4096] + os.urandom(file.stat().st_size - 4096))
     notes = words.spoken("local/a")[1]
@@ -210,7 +210,7 @@ def test_damage_that_comes_while_it_runs(words, tmp_path):
 def test_the_log_of_a_damaged_file_goes_with_it(words, tmp_path):
     """Killed with changes still in the log, and the file broken: the log must neither be lost nor be read into the file that is begun."""
     words.put("local/a", "old", "x")
-    words._store._writer.db().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    words._store._db._links[True].execute("PRAGMA wal_checkpoint(TRUNCATE)")
     words.put("local/a", "older", "x")
     killed = tmp_path / "killed"
     killed.mkdir()
