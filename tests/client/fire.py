@@ -1,0 +1,202 @@
+"""A server on a real socket that misbehaves as it is told: what a text gets is written in the text, e.g. "reset reset ok seven".
+
+The words before the first other one are its answers, one for each time it is asked, the last of them for ever after. A sound is made of
+text and seed alone, so that a test knows every byte. Zips of /v2/synthesize/batch: the same words, "half" breaks the zip off behind the lines before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import socket
+import struct
+import threading
+import zipfile
+from collections import Counter
+from contextlib import contextmanager
+
+RATE = 24000
+WORDS = ("ok", "busy", "full", "error", "reset", "stall", "half", "chunk", "short", "page", "noise", "close", "bad", "odd", "old", "login", "moved", "empty", "away")
+
+
+def pcm_of(text: str, seed: int, n: int = 400) -> bytes:
+    unit = hashlib.sha256(f"{seed}:{text}".encode()).digest()
+    return (unit * (2 * n // len(unit) + 1))[:2 * n]
+
+
+def wav(pcm: bytes, n_told: int | None = -1) -> bytes:
+    """n_told: bytes of samples that the header speaks of; None = endless."""
+    size = 0xFFFFFFFF if n_told is None else len(pcm) if n_told < 0 else n_told
+    whole = 0xFFFFFFFF if n_told is None else 36 + size
+    return struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", whole, b"WAVE", b"fmt ", 16, 1, 1, RATE, RATE * 2, 2, 16, b"data", size) + pcm
+
+
+def zipped(rows: list[tuple[str, bytes | None]]) -> bytes:
+    out, told = io.BytesIO(), []
+    with zipfile.ZipFile(out, "w") as z:
+        for n, (text, data) in enumerate(rows, 1):
+            if data is not None:
+                z.writestr(f"{n:04d}_x.wav", data)
+            told.append({"line": n, "text": text, "state": "done" if data else "failed", "error": None if data else {"code": "fault", "message": "poison"}})
+        z.writestr("manifest.json", json.dumps({"lines": told}))
+    return out.getvalue()
+
+
+class Fire:
+    def __init__(self, n_samples: int = 400):
+        self.asked: Counter[str] = Counter()
+        self.now = self.most = self.connections = self.n_samples = 0
+        self.n_samples, self.bodies, self.keys, self.slow_s = n_samples, [], [], 0.0
+        self.on_ask = lambda: None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    # ---- the socket -----------------------------------------------------------------------------------------
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.add(writer)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                first, *rest = head.decode("latin-1").split("\r\n")
+                told = {k.lower(): v for k, _, v in (line.partition(": ") for line in rest if line)}
+                body = await reader.readexactly(int(told.get("content-length", 0)))
+                self.keys.append(told.get("authorization"))
+                self.now += 1
+                self.most = max(self.most, self.now)
+                try:
+                    await self._answer(first.split()[1], body, writer)
+                finally:
+                    self.now -= 1
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _answer(self, path: str, body: bytes, writer) -> None:
+        told = json.loads(body) if body.startswith(b"{") else {}
+        self.bodies.append(told)
+        asks = told.get("requests") or [told]
+        whats = [self._what(a.get("input", "")) for a in asks]
+        self.on_ask()
+        if self.slow_s:
+            await asyncio.sleep(self.slow_s)
+        if path.endswith("/batch"):
+            return await self._batch(asks, whats, writer)
+        await self._single(asks[0], whats[0], writer)
+
+    def _what(self, text: str) -> str:
+        words = []
+        for w in text.split():
+            if w not in WORDS:
+                break
+            words.append(w)
+        self.asked[text] += 1
+        return (words or ["ok"])[min(self.asked[text], max(1, len(words))) - 1]
+
+    # ---- answers ------------------------------------------------------------------------------------------------
+    async def _single(self, ask: dict, what: str, writer) -> None:
+        seed = ask.get("seed", -1) if ask.get("seed", -1) >= 0 else self.asked[ask["input"]]  # another one each time when none is asked for
+        pcm = pcm_of(ask.get("input", ""), seed, self.n_samples)
+        data, paced, told = wav(pcm), ask.get("stream", False), {"X-Seed": str(seed), "X-Engine": "fire"}
+        if what == "chunk" or (what == "ok" and paced):
+            out = _head(200, {"Transfer-Encoding": "chunked", **told})
+            data = wav(pcm, None)
+            parts = [data[i:i + 333] for i in range(0, len(data), 333)]
+            for part in parts if what == "ok" else parts[:2]:
+                out += b"%x\r\n%s\r\n" % (len(part), part)
+            writer.write(out + (b"0\r\n\r\n" if what == "ok" else b""))
+            await writer.drain()
+            return None if what == "ok" else writer.close()
+        if what == "ok":
+            return await _send(writer, 200, data, told)
+        if what == "half":
+            writer.write(_head(200, {"Content-Length": str(len(data)), **told}) + data[:len(data) // 2])
+            await writer.drain()
+            return writer.close()
+        if what == "short":
+            return await _send(writer, 200, wav(pcm[:100], len(pcm)), told)
+        if what == "old":  # HTTP/1.0, endless header, ends by closing: whole or not, who knows
+            writer.write(b"HTTP/1.0 200 OK\r\nX-Engine: fire\r\n\r\n" + wav(pcm[:300], None))
+            await writer.drain()
+            return writer.close()
+        if what == "odd":
+            return await _send(writer, 200, wav(pcm + b"x", None), told)
+        return await self._wrong(what, writer)
+
+    async def _wrong(self, what: str, writer) -> None:
+        if what == "reset":
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return writer.transport.abort()
+        if what == "close":
+            return writer.close()
+        if what == "stall":
+            writer.write(_head(200, {"Content-Length": "5000"}) + b"RIFF")
+            await writer.drain()
+            return await asyncio.sleep(3600)
+        if what == "noise":
+            writer.write(b"\x16\x03\x01 not http at all\r\n\r\n")
+            await writer.drain()
+            return writer.close()
+        if what == "page":
+            return await _send(writer, 200, b"<!doctype html><title>proxy</title>" * 4)
+        if what == "empty":
+            return await _send(writer, 200, b"")
+        if what == "moved":
+            return await _send(writer, 303, b"", {"Location": "/login"})
+        status, more = {"busy": (429, {"Retry-After": "1"}), "full": (429, {}), "error": (500, {}), "bad": (422, {}), "login": (401, {}), "away": (503, {"Retry-After": "0"})}[what]
+        code = {"busy": "rate_limited", "full": "too_many_streams", "bad": "bad_field", "login": "login_needed"}.get(what, "fault")
+        return await _send(writer, status, json.dumps({"error": {"message": f"no: {what}", "type": "x", "param": None, "code": code}}).encode(), more)
+
+    async def _batch(self, asks: list[dict], whats: list[str], writer) -> None:
+        refusal = next((w for w in whats if w not in ("ok", "half", "odd", "error")), None)
+        if refusal:
+            return await self._wrong(refusal, writer)
+        data = zipped([(a["input"], None if w == "error" else wav(pcm_of(a["input"], a["seed"], self.n_samples))) for a, w in zip(asks, whats)])
+        if "half" in whats:
+            cut = [e.header_offset for e in zipfile.ZipFile(io.BytesIO(data)).infolist()][whats.index("half")] + 100
+            writer.write(_head(200, {"Transfer-Encoding": "chunked"}) + b"%x\r\n%s\r\n" % (cut, data[:cut]))
+            await writer.drain()
+            return writer.close()
+        if "odd" in whats:  # one byte of the samples is another one than the checksum says
+            at = data.index(pcm_of(asks[whats.index("odd")]["input"], asks[whats.index("odd")]["seed"], self.n_samples))
+            data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+        await _send(writer, 200, data)
+
+
+def _head(status: int, headers: dict) -> bytes:
+    return f"HTTP/1.1 {status} X\r\n{''.join(f'{k}: {v}' + chr(13) + chr(10) for k, v in headers.items())}\r\n".encode()
+
+
+async def _send(writer, status: int, body: bytes, headers: dict | None = None) -> None:
+    writer.write(_head(status, {"Content-Length": str(len(body)), **(headers or {})}) + body)
+    await writer.drain()
+
+
+@contextmanager
+def burning(**kw):
+    """The server in a thread of its own; yields (url, Fire)."""
+    fire, ready, told = Fire(**kw), threading.Event(), {}
+
+    async def run() -> None:
+        server = await asyncio.start_server(fire.serve, "127.0.0.1", 0, limit=1 << 24)
+        told.update(port=server.sockets[0].getsockname()[1], loop=asyncio.get_running_loop(), end=asyncio.Event())
+        ready.set()
+        await told["end"].wait()
+        server.close()
+        for writer in list(fire._writers):
+            writer.transport.abort()
+        mine = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+        for task in mine:
+            task.cancel()
+        await asyncio.gather(*mine, return_exceptions=True)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    thread.start()
+    ready.wait()
+    try:
+        yield f"http://127.0.0.1:{told['port']}", fire
+    finally:
+        told["loop"].call_soon_threadsafe(told["end"].set)
+        thread.join(10)

@@ -1,0 +1,106 @@
+"""What can go wrong between a program and the studio, by the names the studio itself uses, and which of it may pass by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from ..errors import (
+    BadInput,
+    Busy,
+    EngineFault,
+    EngineStalled,
+    KaikouError,
+    LoginNeeded,
+    NotAllowed,
+    NotFound,
+    NotReady,
+    StorageFull,
+    TooLarge,
+)
+
+KINDS = {401: LoginNeeded, 403: NotAllowed, 404: NotFound, 413: TooLarge, 422: BadInput, 429: Busy, 503: NotReady, 507: StorageFull}
+MAX_ERROR_BYTES = 1 << 16  # read of an answer that is an error
+
+
+class Unreachable(KaikouError):
+    """Nobody answers at the address, or not in time."""
+
+    status, kind, code = 503, "connection_error", "unreachable"
+
+
+class Broken(KaikouError):
+    """An answer that is not whole, or not what was asked for: never to be kept as if it were."""
+
+    status, kind, code = 502, "connection_error", "broken"
+
+    def __init__(self, en: str = "The answer broke off before it was whole.", zh: str = "回答没有传完就断了。", **kw):
+        super().__init__(en, zh, **kw)
+
+
+class Changed(KaikouError):
+    """A broken stream was asked for again and is not the same sound any more."""
+
+    status, kind, code = 409, "connection_error", "changed"
+
+    def __init__(self):
+        super().__init__("The connection broke, and the sound that came after it is not the same. Begin again.", "连接中断后重新取到的声音与之前不一致，请从头再来。")
+
+
+PASSING = (Unreachable, Broken, Busy, NotReady, EngineStalled, EngineFault)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Another try may go well."""
+    return isinstance(error, PASSING)
+
+
+def is_unheard(error: BaseException) -> bool:
+    """Refused, or never arrived: nothing was done about it, so that asking again cannot do it twice."""
+    return isinstance(error, (Busy, NotReady)) or (isinstance(error, Unreachable) and error.code != "timeout")
+
+
+def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouError:
+    """The named error that an answer which is not 2xx stands for. Its sentence is in the one language that was asked for."""
+    kind = KINDS.get(status) or (EngineFault if status >= 500 or status == 408 else BadInput)
+    told: dict = {}
+    try:
+        told = dict(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        pass  # a proxy's page, or nothing
+    en = zh = str(told.get("message") or "")
+    if not en:
+        en, zh = f"The server answered {status}.", f"服务器回答 {status}。"
+    code, param = told.get("code"), told.get("param")
+    return kind(en, zh, code=str(code) if code else None, param=str(param) if param else None, retry_after_s=retry_after_s(headers))
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds that `Retry-After` asks for, as a number or as a date; None when it asks for nothing that can be read."""
+    told = headers.get("retry-after", "").strip()
+    if told.isascii() and told.isdigit():
+        return float(told[:9])
+    try:
+        return max(0.0, (parsedate_to_datetime(told) - (now or datetime.now(UTC))).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+@contextmanager
+def named() -> Iterator[None]:
+    """What httpx raises, as our errors."""
+    try:
+        yield
+    except httpx.TimeoutException as error:
+        raise Unreachable("The studio did not answer in time.", "工作室没有及时回答。", code="timeout") from error
+    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
+        raise Broken() from error
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise BadInput(f"This is not an address of a studio: {error}.", f"这不是工作室的地址：{error}。", code="bad_url") from error
+    except httpx.TransportError as error:
+        raise Unreachable("The studio cannot be reached. Is it running, and is the address right?", "连不上工作室。它在运行吗？地址对吗？") from error
