@@ -30,6 +30,16 @@ class TooLarge(KaikouError):
     status, kind, code = 413, "invalid_request_error", "too_large"
 
 
+class TooManyHeaders(TooLarge):
+    status, code = 431, "too_many_headers"
+
+
+class TooSlow(KaikouError):
+    """The rest of a request did not come in time."""
+
+    status, kind, code = 408, "invalid_request_error", "too_slow"
+
+
 class NotAllowed(KaikouError):
     status, kind, code = 403, "permission_error", "not_allowed"
 
@@ -40,6 +50,12 @@ class LoginNeeded(NotAllowed):
 
 class NotFound(KaikouError):
     status, kind, code = 404, "not_found_error", "not_found"
+
+
+class Conflict(KaikouError):
+    """It cannot be done while something else is as it is."""
+
+    status, kind, code = 409, "conflict_error", "conflict"
 
 
 class Busy(KaikouError):

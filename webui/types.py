@@ -37,6 +37,17 @@ class Voice:
 
 
 @dataclass(frozen=True)
+class Consent:
+    """A recording in which somebody agrees to the use of their voice. `language`: BCP 47, as it was told."""
+
+    id: str
+    name: str
+    language: str
+    created_at: float
+    owner: str
+
+
+@dataclass(frozen=True)
 class Prompt:
     """What one engine needs to speak as a voice, made once from the reference. `data` is safetensors, opaque outside that engine."""
 

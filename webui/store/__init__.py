@@ -1,6 +1,7 @@
 """Disk: the only room that turns ids into paths. Ids are ours; nothing a user sends becomes a path."""
 
 from .access import AccessStore
+from .consents import ConsentStore
 from .files import Folder
 from .jobs import BatchJob, JobStore, Line
 from .pronunciations import PronunciationStore
@@ -8,4 +9,4 @@ from .sounds import SoundStore
 from .takes import TakeStore
 from .voices import VoiceStore
 
-__all__ = ["AccessStore", "BatchJob", "Folder", "JobStore", "Line", "PronunciationStore", "SoundStore", "TakeStore", "VoiceStore"]
+__all__ = ["AccessStore", "BatchJob", "ConsentStore", "Folder", "JobStore", "Line", "PronunciationStore", "SoundStore", "TakeStore", "VoiceStore"]

@@ -1,0 +1,79 @@
+"""/v1/audio/voice_consents: recordings in which somebody agrees to the use of their voice. JSON <-> studio, no decisions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
+
+from ..studio import Studio
+from ..types import Consent
+from .document import answers, refusals
+from .voices import read
+
+PATH = "/v1/audio/voice_consents"
+
+
+class Told(BaseModel):
+    id: str
+    object: Literal["audio.voice_consent"] = "audio.voice_consent"
+    name: str
+    language: str
+    created_at: int
+
+
+class Listed(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Told]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class Deleted(BaseModel):
+    id: str
+    object: Literal["audio.voice_consent.deleted"] = "audio.voice_consent.deleted"
+    deleted: Literal[True] = True
+
+
+class Rename(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    name: str
+
+
+def told(consent: Consent) -> Told:
+    return Told(id=consent.id, name=consent.name, language=consent.language, created_at=int(consent.created_at))
+
+
+def routes(studio: Studio) -> APIRouter:
+    router, consents = APIRouter(), studio.consents
+
+    def owner(request: Request) -> str:
+        return request.scope["kk_owner"]
+
+    @router.post(PATH, responses={**answers(200, of=Told), **refusals(400, 422, 500, 507)})
+    async def add(request: Request, recording: UploadFile = File(), name: str = Form(), language: str = Form()):
+        data = await read(recording, "recording")
+        return told(await run_in_threadpool(consents.add, owner(request), data, name, language))
+
+    @router.get(PATH, responses={**answers(200, of=Listed), **refusals(404, 422)})
+    def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):
+        found, has_more = consents.list(owner(request), after, limit)
+        return Listed(data=[told(c) for c in found], first_id=found[0].id if found else None, last_id=found[-1].id if found else None, has_more=has_more)
+
+    @router.get(PATH + "/{consent_id}", responses={**answers(200, of=Told), **refusals(404, 422)})
+    def one(consent_id: str, request: Request):
+        return told(consents.get(owner(request), consent_id))
+
+    @router.post(PATH + "/{consent_id}", responses={**answers(200, of=Told), **refusals(404, 422, 507)})
+    def rename(consent_id: str, body: Rename, request: Request):
+        return told(consents.rename(owner(request), consent_id, body.name))
+
+    @router.delete(PATH + "/{consent_id}", responses={**answers(200, of=Deleted), **refusals(404, 409, 422)})
+    def delete(consent_id: str, request: Request):
+        consents.delete(owner(request), consent_id)
+        return Deleted(id=consent_id)
+
+    return router

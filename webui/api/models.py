@@ -1,0 +1,39 @@
+"""/v1/models: the engines that can speak now, and the names other programs know them by."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from ..studio import Studio
+from .document import answers, refusals
+
+
+class Model(BaseModel):
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "kaikou"
+
+
+class Listed(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+def routes(studio: Studio) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/models", responses={**answers(200, of=Listed), **refusals()})
+    def every():
+        return Listed(data=[Model(id=name) for name in ("auto", *studio.engine_names())])
+
+    @router.get("/v1/models/{model}", responses={**answers(200, of=Model), **refusals(404, 422, 503)})
+    def one(model: str):
+        """OpenAI's names are not in the list, but they are known: each means `auto`."""
+        studio.speaker.check_model(model)
+        return Model(id=model)
+
+    return router

@@ -1,0 +1,59 @@
+"""Consents on disk: a record and its recording, one folder each. Blind to what is said in it and to the voices made under it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from ..errors import NotFound
+from ..types import Consent
+from .files import Folder
+
+
+def gone() -> NotFound:
+    return NotFound("There is no such consent here.", "没有这份授权录音。", code="consent_gone", param="consent")
+
+
+class ConsentStore:
+    """`root`: the data folder."""
+
+    def __init__(self, root: Path):
+        self.folder = Folder(root / "consents")
+        self.folder.sweep()
+        self._kept: dict[str, Consent] = {}
+        for entry in self.folder.ids():
+            try:
+                self._kept[entry] = Consent(**json.loads(self.folder.read(entry, "consent.json")))
+            except (NotFound, ValueError, TypeError):
+                continue  # a folder that is not ours is left alone, and not shown
+
+    def list(self, account: str) -> list[Consent]:
+        """Newest first."""
+        return sorted((c for c in self._kept.values() if c.owner == account), key=lambda c: (-c.created_at, c.id))
+
+    def get(self, consent_id: str, account: str) -> Consent:
+        """Raises NotFound, the same for another's as for none."""
+        consent = self._kept.get(consent_id)
+        if consent is None or consent.owner != account:
+            raise gone()
+        return consent
+
+    def add(self, consent: Consent, recording: bytes) -> None:
+        """recording: WAV bytes. Raises StorageFull."""
+        self.folder.write(consent.id, {"consent.json": _record(consent), "recording.wav": recording})
+        self._kept[consent.id] = consent
+
+    def rename(self, consent: Consent, name: str) -> Consent:
+        changed = replace(consent, name=name)
+        self.folder.put(consent.id, "consent.json", _record(changed))
+        self._kept[consent.id] = changed
+        return changed
+
+    def delete(self, consent: Consent) -> None:
+        self._kept.pop(consent.id, None)
+        self.folder.remove(consent.id)
+
+
+def _record(consent: Consent) -> bytes:
+    return json.dumps(asdict(consent), ensure_ascii=False, indent=1).encode()

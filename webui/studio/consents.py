@@ -1,0 +1,71 @@
+"""Recorded consents: kept, listed, and bound to the voices that were made under them."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+from .. import audio
+from ..errors import BadInput, Conflict
+from ..store import ConsentStore, VoiceStore
+from ..store.consents import gone
+from ..store.files import new_id
+from ..types import Consent
+from .drafts import account_of, wav
+
+ID = "consent-"
+MAX_NAME = 60
+
+
+class Consents:
+    def __init__(self, store: ConsentStore, voices: VoiceStore):
+        self._store, self._voices, self._lock = store, voices, threading.Lock()
+
+    def add(self, owner: str, data: bytes, name: str, language: str) -> Consent:
+        """Kept as it is heard: decoded, so that nothing else in the file stays. Raises BadInput, TooLarge, StorageFull."""
+        name = _name(name)
+        if len(language) > 35 or not re.fullmatch(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", language):
+            raise BadInput("The language must be a tag such as zh or en-US.", "语言须是 zh、en-US 这样的标签。", code="bad_language", param="language")
+        consent = Consent(new_id("consent"), name, language, time.time(), account_of(owner))
+        self._store.add(consent, wav(audio.decode(data)))
+        return consent
+
+    def list(self, owner: str, after: str = "", limit: int = 20) -> tuple[list[Consent], bool]:
+        """Newest first, from the one that follows `after`; and whether more follow. Raises NotFound when there is no `after`."""
+        every = self._store.list(account_of(owner))
+        ids = [c.id for c in every]
+        if after and after not in ids:
+            raise gone()
+        start = ids.index(after) + 1 if after else 0
+        return every[start:start + limit], len(every) > start + limit
+
+    def get(self, owner: str, consent_id: str) -> Consent:
+        return self._store.get(consent_id, account_of(owner))
+
+    def rename(self, owner: str, consent_id: str, name: str) -> Consent:
+        return self._store.rename(self.get(owner, consent_id), _name(name))
+
+    def delete(self, owner: str, consent_id: str) -> None:
+        """Raises Conflict while there are voices that were made under it: what allows them stays as long as they do."""
+        consent = self.get(owner, consent_id)
+        with self._lock:
+            using = [v for v in self._voices.list(account_of(owner)) if v.consent.startswith(consent.id)]
+            if using:
+                raise Conflict(f"{len(using)} voice(s) were made under this consent. Delete them first.", f"还有 {len(using)} 个音色用着这份授权，请先删除它们。", code="consent_in_use", param="consent_id")
+            self._store.delete(consent)
+
+    def words(self, owner: str, told: str) -> str:
+        """What is written down with a voice: the id of a recorded consent with its name, or the given words. Raises NotFound for an unknown id."""
+        told = told.strip()
+        if not told.startswith(ID):
+            return told
+        consent = self.get(owner, told)
+        return f"{consent.id} {consent.name}"
+
+
+def _name(name: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > MAX_NAME:
+        raise BadInput(f"Give the consent a name of up to {MAX_NAME} characters.", f"请给授权录音起个名字，最多 {MAX_NAME} 字。", code="bad_name", param="name")
+    return name
