@@ -1,7 +1,8 @@
 """A server on a real socket that misbehaves as it is told: what a text gets is written in the text, e.g. "reset reset ok seven".
 
 The words before the first other one are its answers, one for each time it is asked, the last of them for ever after. A sound is made of
-text and seed alone, so that a test knows every byte. Zips of /v2/synthesize/batch: the same words, "half" breaks the zip off behind the lines before it.
+text and seed alone, so that a test knows every byte. In a batch the same words; "half" breaks the zip off behind the lines before it, and "poison" is a line
+that the studio itself gives up.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import Counter
 from contextlib import contextmanager
 
 RATE = 24000
-WORDS = ("ok", "busy", "full", "error", "reset", "stall", "half", "chunk", "short", "page", "noise", "close", "bad", "odd", "old", "login", "moved", "empty", "away")
+WORDS = ("ok", "busy", "full", "error", "reset", "stall", "half", "chunk", "short", "page", "noise", "close", "bad", "odd", "old", "login", "moved", "empty", "away", "poison")
 
 
 def pcm_of(text: str, seed: int, n: int = 400) -> bytes:
@@ -150,17 +151,18 @@ class Fire:
         return await _send(writer, status, json.dumps({"error": {"message": f"no: {what}", "type": "x", "param": None, "code": code}}).encode(), more)
 
     async def _batch(self, asks: list[dict], whats: list[str], writer) -> None:
-        refusal = next((w for w in whats if w not in ("ok", "half", "odd", "error")), None)
+        refusal = next((w for w in whats if w not in ("ok", "half", "odd", "short", "poison")), None)
         if refusal:
-            return await self._wrong(refusal, writer)
-        data = zipped([(a["input"], None if w == "error" else wav(pcm_of(a["input"], a["seed"], self.n_samples))) for a, w in zip(asks, whats)])
+            return await self._wrong("close" if refusal in ("old", "chunk") else refusal, writer)
+        pcms = [pcm_of(a["input"], a["seed"], self.n_samples) for a in asks]
+        data = zipped([(a["input"], None if w == "poison" else wav(pcm[:100], len(pcm)) if w == "short" else wav(pcm)) for a, w, pcm in zip(asks, whats, pcms)])
         if "half" in whats:
-            cut = [e.header_offset for e in zipfile.ZipFile(io.BytesIO(data)).infolist()][whats.index("half")] + 100
+            cut = {e.filename: e.header_offset for e in zipfile.ZipFile(io.BytesIO(data)).infolist()}[f"{whats.index('half') + 1:04d}_x.wav"] + 100
             writer.write(_head(200, {"Transfer-Encoding": "chunked"}) + b"%x\r\n%s\r\n" % (cut, data[:cut]))
             await writer.drain()
             return writer.close()
         if "odd" in whats:  # one byte of the samples is another one than the checksum says
-            at = data.index(pcm_of(asks[whats.index("odd")]["input"], asks[whats.index("odd")]["seed"], self.n_samples))
+            at = data.index(pcms[whats.index("odd")])
             data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
         await _send(writer, 200, data)
 

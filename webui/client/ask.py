@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -31,18 +31,15 @@ class Ask:
     model: str = "auto"
 
     def __post_init__(self):
-        if any(isinstance(v, str) and not v.isascii() and _is_broken(v) for v in (self.text, self.voice, self.instructions, self.mode, self.language, self.model)):
+        words = f"{self.text}{self.voice}{self.instructions}{self.mode}{self.language}{self.model}"
+        if not words.isascii() and any(0xD800 <= ord(c) <= 0xDFFF for c in words):
             raise BadInput("The text holds broken characters (half of a pair).", "文本里有损坏的字符。", param="input", code="bad_text")
         if not math.isfinite(self.speed):
             raise BadInput("Speed must be between 0.25 and 4.0.", "语速须在 0.25 到 4.0 之间。", param="speed", code="bad_speed")
 
     def body(self) -> dict:
-        told = asdict(self)
+        told = dict(vars(self))
         return {"input": told.pop("text"), **told}
-
-
-def _is_broken(text: str) -> bool:
-    return any(0xD800 <= ord(c) <= 0xDFFF for c in text)
 
 
 def headers(api_key: str | None, language: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import BadInput
@@ -18,7 +18,6 @@ from .ask import Ask
 NAMES = {"text": "text", "input": "text", "文本": "text", "voice": "voice", "音色": "voice", "seed": "seed", "种子": "seed", "mode": "mode", "模式": "mode",
          "instruction": "instructions", "instructions": "instructions", "指令": "instructions", "language": "language", "speed": "speed", "model": "model"}
 BARE = ("text", "voice", "seed", "mode", "instructions")  # columns of a table without names
-KINDS = {str: str, int: int, float: float}
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,13 @@ def line_of(n: int, told: object, usual: Ask) -> Line:
     known = {NAMES[k.strip().lower()]: v for k, v in told.items() if isinstance(k, str) and k.strip().lower() in NAMES and v not in (None, "")}
     text = str(known.get("text", ""))
     made = {}
-    for field in fields(Ask):
-        value = known.get(field.name)
-        if value is None:
-            continue
+    for name, value in known.items():
         try:
             if isinstance(value, Mapping):
                 value = value.get("id", "")
-            made[field.name] = {"speed": float, "seed": _whole}.get(field.name, str)(value)
+            made[name] = KINDS.get(name, str)(value)
         except (ValueError, TypeError, OverflowError):
-            return _bad(n, text, usual, f"“{str(value)[:40]}” is no {field.name}.", f"「{str(value)[:40]}」不能作为 {field.name}。", field.name)
+            return _bad(n, text, usual, f"“{str(value)[:40]}” is no {name}.", f"「{str(value)[:40]}」不能作为 {name}。", name)
     if not text.strip():
         return _bad(n, text, usual, "There is no text in this line.", "这一行没有文本。", "text")
     try:
@@ -67,6 +63,9 @@ def _whole(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     return int(str(value).strip())
+
+
+KINDS = {"speed": float, "seed": _whole}
 
 
 def _bad(n: int, text: str, usual: Ask, en: str, zh: str, param: str | None = None) -> Line:
@@ -157,7 +156,7 @@ class Known:
         self._seed, self._seen = seed, Counter()
 
     def key(self, ask: Ask) -> bytes:
-        said = json.dumps([self._seed, asdict(ask)], ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
+        said = json.dumps([self._seed, vars(ask)], ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(said).digest()[:16]
         self._seen[digest[:8]] += 1
         nth = self._seen[digest[:8]]
