@@ -6,6 +6,8 @@ row's own slot), and one for many positions of one request, with scales per posi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
@@ -19,7 +21,7 @@ IR_VERSION, OPSET = 10, 18
 IN_FILE = "values"  # the place that initializers name; their values come with the session
 
 
-class _Graph:
+class _Graph(ABC):
     """What both graphs have in common."""
 
     def __init__(self, dims: LmDims):
@@ -41,8 +43,8 @@ class _Graph:
         self.values.append(numpy_helper.from_array(value, name))
         return name
 
-    def linear(self, x: str, name: str, inputs: int, outputs: int, bias: bool = False) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def linear(self, x: str, name: str, inputs: int, outputs: int, bias: bool = False) -> str: ...
 
     def norm(self, x: str, more: str, name: str) -> tuple[str, str]:
         """The norm of x + more, and the sum itself."""
