@@ -101,6 +101,14 @@ def test_what_was_taken_away_or_damaged_is_made_again(fire, tmp_path):
     assert made(fire, lines, tmp_path).kept == 6 and not fire.asked
 
 
+def test_a_torn_mark_does_not_swallow_the_next(fire, tmp_path):
+    made(fire, ["ok a"], tmp_path)
+    (tmp_path / MARKS).write_bytes((tmp_path / MARKS).read_bytes()[:-9])
+    made(fire, ["ok b", "ok a"], tmp_path)
+    fire.asked.clear()
+    assert made(fire, ["ok b", "ok a"], tmp_path).kept == 2 and not fire.asked
+
+
 def test_failed_lines_are_tried_again_by_the_next_run(fire, tmp_path):
     lines = ["ok a", "error error error ok b"]
     assert made(fire, lines, tmp_path).failed == 1
@@ -174,6 +182,9 @@ def test_killed_in_the_middle_and_continued(fire, tmp_path, size):
             assert enough.wait(30)
             run.send_signal(signal.SIGKILL)
         out, err = run.communicate(timeout=60)
+        for path in folder.glob("0*.wav"):
+            with wave.open(str(path)) as w:
+                assert w.getnframes() == 400 and len(w.readframes(400)) == 800, "half a file under its own name"
         again = [t for i, t in enumerate(texts) if fire.asked[t] > before.get(t, 0) and any(name.startswith(f"{i + 1:06d}_") for name in done)]
         asked_twice += again
     assert run.returncode == 0 and "150 done" in out, err
