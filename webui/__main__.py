@@ -9,6 +9,7 @@ import sys
 import threading
 
 from .errors import KaikouError
+from .logs import OneLine
 from .settings import Settings, load
 
 SAY_OPEN = "Kaikou 开口: {url}"
@@ -26,7 +27,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def log_to_stderr() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     for chatty in ("httpx", "httpcore", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
@@ -61,7 +64,7 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     import uvicorn
 
     # permessage-deflate would spend a core on compressing noise-like samples
-    config = uvicorn.Config(app, log_level="warning", ws_per_message_deflate=False, ws_max_size=2 << 20, timeout_graceful_shutdown=3, proxy_headers=True,
+    config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False, ws_per_message_deflate=False, ws_max_size=2 << 20, timeout_graceful_shutdown=3, proxy_headers=True,
                             ws_ping_interval=20, ws_ping_timeout=20)
     server = uvicorn.Server(config)
     shown = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host

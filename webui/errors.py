@@ -26,6 +26,12 @@ class BadInput(KaikouError):
     status, kind, code = 422, "invalid_request_error", "bad_input"
 
 
+class BadBody(KaikouError):
+    """What came cannot even be taken apart."""
+
+    status, kind, code = 400, "invalid_request_error", "bad_body"
+
+
 class TooLarge(KaikouError):
     status, kind, code = 413, "invalid_request_error", "too_large"
 

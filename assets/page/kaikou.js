@@ -35,6 +35,7 @@ window.KK ??= (() => {
     up: '<path d="M12 15.5V4.5M7.5 9 12 4.5 16.5 9M5 20h14"/>',
     pen: '<path d="M5 19h3.5L19 8.5 15.5 5 5 15.5zM13 7.5l3.5 3.5"/>',
     bin: '<path d="M5 7h14M10 4.5h4M7 7l.8 12.5h8.400L17 7M10.5 11v5M13.5 11v5"/>',
+    share: '<circle cx="6.5" cy="12" r="2.5"/><circle cx="17" cy="6" r="2.5"/><circle cx="17" cy="18" r="2.5"/><path d="m8.800 10.8 6-3.4M8.800 13.2l6 3.4"/>',
     search: '<circle cx="11" cy="11" r="6"/><path d="m15.5 15.5 4.5 4.5"/>',
     warn: '<path d="M12 4 2.8 19.5h18.4zM12 10v4.5M12 17.2v.1"/>',
     bad: '<circle cx="12" cy="12" r="9"/><path d="M12 7.5v5.5M12 16.2v.1"/>',

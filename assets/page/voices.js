@@ -121,6 +121,8 @@
         class="kk-row"><button type="button" class="kk-b2 kk-danger" data-do="dropvoice"
         data-id="${id}">${esc(t("vo.del"))}</button><button type="button" class="kk-b2" data-do="keepvoice"
         data-id="${id}">${esc(t("vo.keep"))}</button></div></li>`;
+    const sharing = KK.sharing(v);
+    if (sharing) return sharing;
     const head = ui.edit === v.id ?
       `<form data-rename="${id}"><input type="text" id="kk-rename" maxlength="60" value="${esc(v.name)}"
           aria-label="${esc(t("vo.newname"))}"><button type="submit" class="kk-b2">${esc(t("vo.ok"))}</button></form>` :
@@ -131,8 +133,9 @@
         aria-label="${esc(t("vo.use") + " " + name)}">${esc(t(KK.voiceId() === v.id ? "vo.chosen" : "vo.use"))}</button>`;
     const save = v.sample === false ? "" : `<a class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(v.id)}/sample"
         download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>`;
+    const share = press("sharevoice", "dm.share", "share");
     const own = mine ? press("editvoice", "vo.rename", "pen") + press("askvoice", "vo.del", "bin") : "";
-    return `<li class="kk-voice">${face(v)}<div>${head}</div><div class="kk-row">${use}${playb(v)}${save}${own}</div></li>`;
+    return `<li class="kk-voice">${face(v)}<div>${head}</div><div class="kk-row">${use}${playb(v)}${save}${share}${own}</div></li>`;
   }
   const redraw = focus => {
     KK.draw("voices");

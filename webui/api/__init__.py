@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from ..settings import Settings
 from ..studio import Studio
-from . import document, faults, jobs, pronunciations, service, speech, stream, voices
+from . import consents, demos, document, faults, jobs, keys, models, pronunciations, service, speech, stream, voices
 from .guard import Guard
 from .recent import Recent
 from .session import Sessions
@@ -15,16 +15,20 @@ from .session import Sessions
 def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     """The app with all our routes, behind the guard. Gradio's page is mounted into it by app.py."""
     app = FastAPI(title="Kaikou", version=studio.version, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
-    sessions, recent, static = Sessions(settings.paths.data_dir, settings.server), Recent(), service.Static(settings.paths.assets)
+    sessions, recent, static = Sessions(settings.paths.data_dir, settings.server, studio.keys), Recent(), service.Static(settings.paths.assets)
     app.include_router(speech.routes(studio, recent))
     app.include_router(stream.routes(studio, sessions, recent))
     app.include_router(voices.routes(studio))
+    app.include_router(consents.routes(studio))
+    app.include_router(models.routes(studio))
     app.include_router(pronunciations.routes(studio))
     app.include_router(jobs.routes(studio))
+    app.include_router(keys.routes(studio, settings, sessions))
+    app.include_router(demos.routes(studio, settings, sessions, static))
     app.include_router(service.routes(studio, settings, sessions, static))
     app.include_router(service.nothing())
     faults.install(app)
     document.install(app)
-    app.add_middleware(Guard, settings=settings, sessions=sessions)
+    app.add_middleware(Guard, settings=settings, sessions=sessions, studio=studio)
     app.state.recent = recent
     return app, static

@@ -9,10 +9,10 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 JSON = "application/json"
-EVERYWHERE = (401, 403, 413, 429)  # at the door
+EVERYWHERE = (401, 403, 408, 413, 429, 431)  # at the door
 WORDS = {200: "Done", 201: "Made", 202: "Begun", 204: "Gone", 206: "A part of it", 303: "Go there", 400: "The body cannot be read", 401: "Not logged in, or a wrong key", 403: "Not allowed",
          404: "Nothing is there, or it is another's", 408: "The body came too slowly", 409: "It is in use", 413: "The body is too large", 416: "No such part",
-         422: "Something in the request is wrong", 429: "Too much at once; `Retry-After` says when", 500: "Something went wrong here", 503: "The engine is not ready, or failed",
+         422: "Something in the request is wrong", 429: "Too much at once; `Retry-After` says when", 431: "Too many header lines", 500: "Something went wrong here", 503: "The engine is not ready, or failed",
          507: "The disk is full"}
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "object", "required": ["message", "type", "param", "code"], "properties": {
     "message": {"type": "string", "description": "A sentence for people, in Chinese or English by Accept-Language"}, "type": {"type": "string"},
@@ -61,8 +61,8 @@ def _made(app: FastAPI) -> dict[str, Any]:
             replies = operation["responses"]
             if "422" in replies:
                 replies["422"] = refusals(422)[422]
-            for status in EVERYWHERE:
-                replies.setdefault(str(status), refusals()[status])
+            for status in (*EVERYWHERE, *((400,) if "requestBody" in operation else ())):
+                replies.setdefault(str(status), refusals(status)[status])
     told["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "An API key. Not needed where the studio asks for no login"}}
     told["security"] = [{"key": []}, {}]
     return told

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from ..errors import BadInput, KaikouError, NotFound
+from ..errors import BadBody, BadInput, KaikouError, NotFound
 from .guard import error_body, language_of
 
 log = logging.getLogger(__name__)
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 def answer(request: Request, error: KaikouError) -> Response:
     headers = {"Retry-After": str(max(1, round(error.retry_after_s)))} if error.retry_after_s is not None else {}
+    headers["X-Request-Id"] = request.scope.get("kk_request", "")  # what the guard never sees, the answer to a fault of ours, has it too
     return Response(error_body(error, language_of(dict(request.headers.raw))), error.status, headers, "application/json")
 
 
@@ -42,6 +43,8 @@ def install(app: FastAPI) -> None:
     async def http(request: Request, error: HTTPException):
         if error.status_code == 404:
             return answer(request, NotFound("There is nothing at this address.", "这个地址没有内容。"))
+        if error.status_code == 400:
+            return answer(request, BadBody("The body of the request cannot be read.", "读不懂请求的内容。"))
         told = {"message": str(error.detail), "type": "invalid_request_error", "param": None, "code": f"http_{error.status_code}"}
         return Response(json.dumps({"error": told}), error.status_code, dict(error.headers or {}), "application/json")
 
@@ -51,5 +54,5 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception):
-        log.exception("unexpected failure at %s", request.url.path)
+        log.exception("unexpected failure at %s", getattr(request.scope.get("route"), "path", "an unknown route"))
         return answer(request, KaikouError("Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"))

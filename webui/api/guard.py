@@ -1,45 +1,82 @@
-"""The one door: every request to the page, to Gradio's routes and to ours passes here. Host, Origin, login, body size, headers.
+"""The one door: every request to the page, to Gradio's routes and to ours passes here. Host, Origin, login, keys, demo links, body, headers.
 
-Pure ASGI, so that streams pass untouched. Puts the owner into scope["kk_owner"] as "account/visit".
+Pure ASGI, so that streams pass untouched. Puts into the scope: kk_owner ("account/visit"), kk_key (or None), kk_demo (id of a link, or "") and kk_request.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import re
+import secrets
+import time
 from urllib.parse import urlsplit
 
-from ..errors import KaikouError, LoginNeeded, NotAllowed, TooLarge
+from ..errors import KaikouError, LoginNeeded, NotAllowed, NotFound, TooManyHeaders
+from ..logs import REQUEST_ID, request_id
 from ..settings import Settings, is_loopback
+from ..studio import GUEST, Studio
+from . import scopes
+from .body import BATCH_BODY, GUEST_BODY, SMALL_BODY, Body, too_large
 from .session import Sessions, cookies_of
 
-FREE = ("/login", "/health/live", "/tts/static/")  # no login needed
+log = logging.getLogger(__name__)
 UPLOADS = ("/gradio_api/upload", "/v1/audio/voices", "/v1/audio/voice_consents", "/v1/audio/speech")  # clips; speech may bring one with it
-SMALL_BODY = 1 << 20
-BATCH, BATCH_BODY = "/v2/synthesize/batch", 16 << 20
-HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin"),
-           (b"content-security-policy", b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss: blob: data:; object-src 'none'; base-uri 'self'")]
+BATCH = "/v2/synthesize/batch"
+MAX_HEADERS, MAX_HEADER_BYTES = 200, 64 << 10
+DEMO = "/d/"
+# what lies below /d/{token}: our own routes, by these alone
+GUESTS = re.compile(r"GET /tts/static/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST /v1/audio/speech|WEBSOCKET /tts/ws")
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin")]
+CSP = (b"content-security-policy", b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss: blob: data:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'")
+QUIET = ("/tts/static/{version}/{name}", "/tts/health", "/health/live", "/health/ready", "/metrics")  # asked too often to be worth a line
+AREAS = (("/v1/audio/speech", "speech"), ("/tts/ws", "speech"), ("/inference_", "speech"), ("/v1/audio/", "voices"), ("/v1/pronunciations", "voices"), ("/v2/", "jobs"), ("/v1/keys", "access"),
+         ("/v1/demos", "access"), ("/login", "access"), (DEMO, "demo"), ("/v1/", "other"), ("/tts", "other"), ("/health", "other"), ("/metrics", "other"))
+
+
+def area_of(path: str) -> str:
+    """One of a closed set, for a label."""
+    return next((area for start, area in AREAS if path.startswith(start)), "page")
 
 
 class Guard:
-    def __init__(self, app, settings: Settings, sessions: Sessions):
-        self._app, self._settings, self._sessions = app, settings, sessions
+    def __init__(self, app, settings: Settings, sessions: Sessions, studio: Studio):
+        self._app, self._settings, self._sessions, self._studio = app, settings, sessions, studio
         self._root = settings.server.root_path
 
     async def __call__(self, scope, receive, send):
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        headers = dict(scope["headers"])
+        headers, began_s = dict(scope["headers"]), time.perf_counter()
+        scope["kk_request"] = request_id(headers.get(b"x-request-id", b"").decode("latin-1"))
+        REQUEST_ID.set(scope["kk_request"])
+        scope |= {"kk_owner": "", "kk_key": None, "kk_demo": ""}
         path = self._strip_root(scope)
+        told = _Told(send)
         try:
+            await self._pass(scope, receive, told, headers, path)
+        except Exception:
+            told.status = told.status or 500  # answered further out, where the guard does not see it
+            raise
+        finally:
+            self._write_down(scope, path, told.status, time.perf_counter() - began_s)
+
+    async def _pass(self, scope, receive, send, headers, path: str) -> None:
+        try:
+            self._check_headers(scope)
             self._check_host(headers)
             self._check_origin(headers)
-            new_visit = self._identify(scope, headers, path)
-            limit = self._body_limit(scope, headers, path)
+            new_visit = self._guest(scope, path) or self._identify(scope, headers, path)
+            limit = self._body_limit(scope, headers)
         except KaikouError as error:
             return await self._refuse(scope, receive, send, headers, error)
-        body = _Body(receive, send, limit, language_of(headers))
+
+        async def refuse(send, error: KaikouError) -> None:
+            await _reply(send, error.status, error_body(error, language_of(headers)), [(b"content-type", b"application/json"), (b"connection", b"close"), *_own(scope)])
+
+        body = Body(receive, send, limit, self._settings.limits.body_s, refuse)
         cookie = self._sessions.visit_cookie(new_visit, self._root, self._is_secure(scope, headers)) if new_visit else ""
-        await self._app(scope, body.receive, self._dress(body.send, cookie))
+        await self._app(scope, body.receive if scope["type"] == "http" else receive, self._dress(scope, body.send, cookie))
 
     def _strip_root(self, scope) -> str:
         """A proxy may or may not cut the sub-path off; both reach the same route."""
@@ -49,11 +86,16 @@ class Guard:
             scope["raw_path"] = path.encode()
         return path
 
+    # ---- who may come in --------------------------------------------------------------------------------------
+    def _check_headers(self, scope) -> None:
+        if len(scope["headers"]) > MAX_HEADERS or sum(len(k) + len(v) for k, v in scope["headers"]) > MAX_HEADER_BYTES:
+            raise TooManyHeaders("The request has too many header lines.", "请求头太多了。")
+
     def _check_host(self, headers) -> None:
         """Without a login only loopback names are served: a foreign name that resolves here (DNS rebinding) gets nothing."""
         host = headers.get(b"host", b"").decode("latin-1")
         name = urlsplit(f"//{host}").hostname or ""
-        if self._settings.server.is_open and not is_loopback(name):
+        if not is_loopback(name) and self._sessions.is_open():
             raise NotAllowed("This studio answers only on this machine. Open it as 127.0.0.1 or localhost.", "本工作室只在本机应答，请用 127.0.0.1 或 localhost 打开。", code="bad_host")
 
     def _check_origin(self, headers) -> None:
@@ -64,81 +106,113 @@ class Guard:
         if urlsplit(origin).netloc.lower() not in hosts:
             raise NotAllowed("Another site tried to use this studio; that is not allowed.", "其他网站试图调用本工作室，已拒绝。", code="bad_origin")
 
+    def _guest(self, scope, path: str) -> bool:
+        """True when the request came by a demo link: then the path is one of ours, for the link's guest. No cookie is needed, so that it works inside another site's page."""
+        token, slash, rest = path.removeprefix(DEMO).partition("/")
+        if not path.startswith(DEMO) or not slash:
+            return False
+        rest = "/" + rest
+        if not GUESTS.fullmatch(f"{scope.get('method', 'WEBSOCKET')} {rest}"):
+            raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+        demo = self._studio.demos.open(self._sessions.demo_of(token))
+        visit = secrets.token_hex(8) if rest == "/tts/session" else "guest"
+        scope |= {"kk_owner": f"{demo.id}/{visit}", "kk_demo": demo.id, "path": rest, "raw_path": rest.encode()}
+        self._studio.usage.asked(demo.id)
+        return True
+
     def _identify(self, scope, headers, path: str) -> str:
         """Returns the id of a new visit when a page is opened without one."""
-        cookies = cookies_of(headers)
-        account = self._sessions.account(cookies, headers.get(b"authorization", b"").decode("latin-1"))
-        if not account:
-            if not path.startswith(FREE):
-                raise LoginNeeded("Please log in, or send an API key.", "请先登录，或提供 API 密钥。")
-            account = "nobody"
+        cookies, is_free = cookies_of(headers), scopes.is_free(path)
+        try:
+            caller = self._sessions.caller(cookies, headers.get(b"authorization", b"").decode("latin-1"))
+        except LoginNeeded:
+            if not is_free:
+                raise
+            caller = None
+        if caller is None and not is_free:
+            raise LoginNeeded("Please log in, or send an API key.", "请先登录，或提供 API 密钥。")
         visit, fresh = self._sessions.visit_of(cookies), ""
+        if caller is not None and caller.key is not None:
+            scope["kk_key"] = caller.key
+            if not is_free:
+                scopes.check(caller.key.scopes, scope.get("method", "GET"), path)
+                if caller.is_by_key:
+                    self._studio.keys.count(caller.key)
+            self._studio.usage.asked(caller.key.id)
         if not visit and path in ("/", "/tts/session"):
             visit = fresh = self._sessions.new_visit()
-        scope["kk_owner"] = f"{account}/{visit or 'api'}"
+        scope["kk_owner"] = f"{caller.account if caller else 'nobody'}/{visit or (caller.visit if caller else '') or 'api'}"
         return fresh
 
-    def _body_limit(self, scope, headers, path: str) -> int:
-        limit = self._settings.limits.max_body_mb << 20 if path.startswith(UPLOADS) else BATCH_BODY if path == BATCH else SMALL_BODY
+    def _body_limit(self, scope, headers) -> int:
+        path = scope["path"]
+        limit = GUEST_BODY if scope["kk_demo"] else self._settings.limits.max_body_mb << 20 if path.startswith(UPLOADS) else BATCH_BODY if path == BATCH else SMALL_BODY
         told = headers.get(b"content-length", b"0")
         if not told.isdigit() or int(told) > limit:
             raise too_large(limit)
         return limit
 
+    # ---- what goes out ------------------------------------------------------------------------------------------
     def _is_secure(self, scope, headers) -> bool:
         return scope.get("scheme") in ("https", "wss") or headers.get(b"x-forwarded-proto") == b"https"
 
-    def _dress(self, send, cookie: str):
+    def _dress(self, scope, send, cookie: str):
         async def dressed(message):
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.accept"):
                 kept = [(k, v) for k, v in message.get("headers", []) if not k.lower().startswith(b"access-control-")]
-                message = {**message, "headers": kept + HEADERS + ([(b"set-cookie", cookie.encode())] if cookie else [])}
+                own = _own(scope) if message["type"] == "http.response.start" else _own(scope)[:1]
+                named = {k.lower() for k, _ in kept}
+                message = {**message, "headers": kept + [(k, v) for k, v in own if k not in named] + ([(b"set-cookie", cookie.encode())] if cookie else [])}
             await send(message)
         return dressed
 
     async def _refuse(self, scope, receive, send, headers, error: KaikouError) -> None:
+        self._studio.metrics.turned_away(error)
         if scope["type"] == "websocket":
             await receive()
             return await send({"type": "websocket.close", "code": 1008, "reason": error.code})
         wants_page = b"text/html" in headers.get(b"accept", b"") and scope["method"] == "GET"
         if isinstance(error, LoginNeeded) and wants_page:
-            return await _reply(send, 303, b"", [(b"location", f"{self._root}/login".encode())])
-        await _reply(send, error.status, error_body(error, language_of(headers)), [(b"content-type", b"application/json")])
+            return await _reply(send, 303, b"", [(b"location", f"{self._root}/login".encode()), *_own(scope)])
+        more = [(b"www-authenticate", b"Bearer")] if isinstance(error, LoginNeeded) else []
+        if error.retry_after_s is not None:
+            more.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
+        await _reply(send, error.status, error_body(error, language_of(headers)), [(b"content-type", b"application/json"), *more, *_own(scope)])
 
-
-class _Body:
-    """Counts the body while it is read; past the limit answers 413 itself and ends the request for the app."""
-
-    def __init__(self, receive, send, limit: int, language: str):
-        self._receive, self._send, self._limit, self._language = receive, send, limit, language
-        self._seen, self._is_started, self._is_cut = 0, False, False
-
-    async def receive(self):
-        if self._is_cut:
-            return {"type": "http.disconnect"}
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._seen += len(message.get("body", b""))
-            if self._seen > self._limit:
-                self._is_cut = True
-                if not self._is_started:
-                    await _reply(self._send, 413, error_body(too_large(self._limit), self._language), [(b"content-type", b"application/json"), (b"connection", b"close")])
-                return {"type": "http.disconnect"}
-        return message
-
-    async def send(self, message):
-        if self._is_cut and not self._is_started:
+    def _write_down(self, scope, path: str, status: int, seconds: float) -> None:
+        """Routes by their pattern, who by the id of the key or link: addresses hold ids, and ids open things."""
+        if path != "/metrics":  # looking at the figures does not change them
+            self._studio.metrics.answered(area_of(path), status)
+        route = getattr(scope.get("route"), "path", "") or f"({area_of(path)})"
+        if area_of(path) == "page" or route in QUIET:
             return
-        self._is_started = self._is_started or message["type"] == "http.response.start"
+        key = scope["kk_key"]
+        log.info("request=%s %s %s status=%d ms=%.1f by=%s", scope["kk_request"], scope.get("method", "WEBSOCKET"), route, status, 1000 * seconds, scope["kk_demo"] or (key.id if key else "-"))
+
+
+class _Told:
+    """`send`, and the status that went through it."""
+
+    def __init__(self, send):
+        self._send, self.status = send, 0
+
+    async def __call__(self, message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif message["type"] == "websocket.accept":
+            self.status = 101
+        elif message["type"] == "websocket.close" and not self.status:
+            self.status = 403
         await self._send(message)
 
 
-def too_large(limit: int) -> TooLarge:
-    if limit <= SMALL_BODY:
-        return TooLarge("The request is too large.", "请求太大了。", code="body_too_large")
-    if limit == BATCH_BODY:
-        return TooLarge("The batch is over 16 MB. Split it.", "这一批超过 16 MB，请拆开。", code="body_too_large")
-    return TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。")
+def _own(scope) -> list[tuple[bytes, bytes]]:
+    """The headers that every answer has; a route may say its own policy."""
+    return [(b"x-request-id", scope["kk_request"].encode()), *HEADERS, CSP]
+
+
+def is_guest(scope) -> bool:
+    return scope["kk_owner"].startswith(GUEST)
 
 
 def language_of(headers: dict[bytes, bytes]) -> str:
@@ -151,5 +225,5 @@ def error_body(error: KaikouError, language: str) -> bytes:
 
 
 async def _reply(send, status: int, body: bytes, headers: list) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"content-length", str(len(body)).encode()), *HEADERS]})
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
     await send({"type": "http.response.body", "body": body})

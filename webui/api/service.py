@@ -1,4 +1,4 @@
-"""The small routes: models, health, metrics, page session, takes as a zip, static files of the player, login."""
+"""The small routes: health, metrics, page session, takes as a zip, static files of the player, login."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Red
 from ..errors import LoginNeeded, NotFound, NotReady
 from ..settings import Settings
 from ..studio import Studio
+from .document import answers, file_of, refusals
 from .guard import language_of
 from .session import Sessions
 
@@ -33,49 +34,44 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     router = APIRouter()
     root = settings.server.root_path
 
-    @router.get("/v1/models")
-    def models():
-        names = ["auto", *studio.engine_names()]
-        return {"object": "list", "data": [{"id": n, "object": "model", "created": 0, "owned_by": "kaikou"} for n in names]}
-
-    @router.get("/health/live")
+    @router.get("/health/live", responses=refusals())
     def live():
         return {"status": "live"}
 
-    @router.get("/health/ready")
+    @router.get("/health/ready", responses=refusals(503))
     def ready():
         told = studio.status()
         if not studio.is_ready():
             raise NotReady(told["reason"] or "The engine is still starting.", told["reason_zh"] or "引擎还在启动。", retry_after_s=2)
         return {"status": "ready", "engine": told["engine"]}
 
-    @router.get("/tts/health")
+    @router.get("/tts/health", responses=refusals())
     def health():
         return studio.status()
 
-    @router.post("/tts/model/fetch")
+    @router.post("/tts/model/fetch", include_in_schema=False)
     def fetch_model(source: str = ""):
         return _model(studio, lambda model: model.fetch(source))
 
-    @router.post("/tts/model/pause")
+    @router.post("/tts/model/pause", include_in_schema=False)
     def pause_model():
         return _model(studio, lambda model: model.pause())
 
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse, responses=refusals())
     def metrics():
         return PlainTextResponse(studio.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    @router.post("/tts/session")
+    @router.post("/tts/session", include_in_schema=False)
     def session(request: Request):
         owner = request.scope["kk_owner"]
         return {"token": sessions.page_token(owner), "limits": studio.limits(), "version": static.version}
 
-    @router.get("/tts/takes.zip")
+    @router.get("/tts/takes.zip", response_class=Response, responses={**answers(200, content=file_of("application/zip")), **refusals()})
     def takes(request: Request):
         data = studio.takes.zip(request.scope["kk_owner"])
         return Response(data, 200, {"Content-Disposition": 'attachment; filename="kaikou-takes.zip"', "Cache-Control": "no-store"}, "application/zip")
 
-    @router.get("/tts/static/{version}/{name}")
+    @router.get("/tts/static/{version}/{name}", include_in_schema=False)
     def file(version: str, name: str):
         data = static.files.get(name)
         if data is None:
@@ -83,20 +79,20 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         age = "public, max-age=31536000, immutable" if version == static.version else "no-cache"
         return Response(data, 200, {"Cache-Control": age}, TYPES[Path(name).suffix])
 
-    @router.get("/login")
+    @router.get("/login", include_in_schema=False)
     def login_page(request: Request):
-        return HTMLResponse(login_form(root, language_of(dict(request.headers.raw)), ""))
+        return HTMLResponse(login_form(root, language_of(dict(request.headers.raw)), "", bool(settings.server.auth), studio.keys.are_on()))
 
-    @router.post("/login")
-    async def login(request: Request, user: str = Form(""), password: str = Form("")):
+    @router.post("/login", include_in_schema=False)
+    async def login(request: Request, user: str = Form(""), password: str = Form(""), key: str = Form("")):
         secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
-        cookie = sessions.login_cookie(user, password, root, secure)
+        cookie = sessions.key_cookie(key, root, secure) if key else sessions.login_cookie(user, password, root, secure)
         if not cookie:
             await asyncio.sleep(LOGIN_DELAY_S)
-            error = LoginNeeded("The name or the password is wrong.", "用户名或密码不对。", code="bad_login")
+            error = LoginNeeded("This key does not open the page.", "这个密钥打不开页面。", code="bad_login") if key else LoginNeeded("The name or the password is wrong.", "用户名或密码不对。", code="bad_login")
             language = language_of(dict(request.headers.raw))
             if "text/html" in request.headers.get("accept", ""):
-                return HTMLResponse(login_form(root, language, error.sentence(language)), 401)
+                return HTMLResponse(login_form(root, language, error.sentence(language), bool(settings.server.auth), studio.keys.are_on()), 401)
             return JSONResponse({"error": {"message": error.sentence(language), "type": error.kind, "param": None, "code": error.code}}, 401)
         return RedirectResponse(f"{root}/", 303, {"Set-Cookie": cookie})
 
@@ -123,13 +119,15 @@ def nothing() -> APIRouter:
     return router
 
 
-def login_form(root: str, language: str, error: str) -> str:
+def login_form(root: str, language: str, error: str, by_name: bool, by_key: bool) -> str:
     zh = language == "zh"
-    name, word, go = ("用户名", "密码", "登录") if zh else ("User name", "Password", "Log in")
+    name, word, key, go = ("用户名", "密码", "API 密钥（需要 admin 权限）", "登录") if zh else ("User name", "Password", "API key (with the scope admin)", "Log in")
     told = f'<p role="alert">{html.escape(error)}</p>' if error else ""
+    field = lambda label, what: f'<label>{label}<br><input {what} required style="width:100%"></label>'  # noqa: E731
+    named = field(name, 'name="user" autocomplete="username"') + field(word, 'name="password" type="password" autocomplete="current-password"')
+    keyed = field(key, 'name="key" type="password" autocomplete="off" spellcheck="false"')
     return f"""<!doctype html><html lang="{'zh-CN' if zh else 'en'}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>开口 Kaikou</title><style>:root{{color-scheme:light dark}}body{{font:16px/1.6 -apple-system,"Segoe UI","PingFang SC","Microsoft YaHei",sans-serif;
-display:grid;place-items:center;min-height:90vh;margin:0}}form{{display:grid;gap:12px;width:min(320px,90vw)}}input,button{{font:inherit;padding:10px 12px;
+display:grid;place-items:center;min-height:90vh;margin:0}}main{{width:min(320px,90vw)}}form{{display:grid;gap:12px;margin-bottom:28px}}input{{box-sizing:border-box}}input,button{{font:inherit;padding:10px 12px;
 border-radius:10px;border:1px solid #918c81}}button{{background:#0a6b57;color:#fff;border:0}}p{{color:light-dark(#a8261c,#ffa297);margin:0}}</style>
-<main><form method="post" action="{root}/login"><h1>开口 Kaikou</h1>{told}<label>{name}<br><input name="user" autocomplete="username" required style="width:100%"></label>
-<label>{word}<br><input name="password" type="password" autocomplete="current-password" required style="width:100%"></label><button>{go}</button></form></main></html>"""
+<main><h1>开口 Kaikou</h1>{told}{''.join(f'<form method="post" action="{root}/login">{fields}<button>{go}</button></form>' for fields, on in ((named, by_name), (keyed, by_key)) if on)}</main></html>"""

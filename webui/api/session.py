@@ -1,4 +1,4 @@
-"""Who is asking: signed visits (browser cookie and page token), logins and API keys. Signs with one secret kept in the data folder."""
+"""Who is asking: signed visits (browser cookie and page token), logins, API keys and demo links. Signs with one secret kept in the data folder."""
 
 from __future__ import annotations
 
@@ -6,18 +6,32 @@ import hashlib
 import hmac
 import os
 import secrets
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
+from ..errors import LoginNeeded
 from ..settings import Server
+from ..studio import ADMIN, GUEST, Demo, Key, Keys
 
 VISIT, LOGIN = "kk_visit", "kk_login"
 LOGIN_AGE_S = 30 * 86400
+FIRST = "local"  # holder: the browser that made the first key of an open studio
+
+
+@dataclass(frozen=True)
+class Caller:
+    """`visit`: what stands for one where there is no cookie. is_by_key: the key came with this request, not with a login of before."""
+
+    account: str
+    key: Key | None = None
+    visit: str = ""
+    is_by_key: bool = False
 
 
 class Sessions:
-    def __init__(self, data_dir: Path, server: Server):
-        self._server, self._secret = server, _secret(data_dir / "secret")
+    def __init__(self, data_dir: Path, server: Server, keys: Keys):
+        self._server, self._secret, self._keys = server, _secret(data_dir / "secret"), keys
 
     def _sign(self, kind: str, value: str) -> str:
         return f"{value}.{hmac.new(self._secret, f'{kind}:{value}'.encode(), hashlib.sha256).hexdigest()[:40]}"
@@ -43,23 +57,56 @@ class Sessions:
         """"" when the token is not ours."""
         return self._check("page", token)
 
+    # ---- demo links -----------------------------------------------------------------------------------------
+    def demo_token(self, demo: Demo) -> str:
+        """What stands in the address: id and end, signed, so that neither can be edited."""
+        return self._sign("demo", f"{demo.id.removeprefix(GUEST)}.{int(demo.expires_at)}")
+
+    def demo_of(self, token: str) -> str:
+        """The link's id, "" when the token is not ours."""
+        value = self._check("demo", token)
+        return GUEST + value.partition(".")[0] if value else ""
+
     # ---- accounts -------------------------------------------------------------------------------------------
-    def account(self, cookies: dict[str, str], authorization: str) -> str:
-        """The account of a request: "local" when no login is asked for, "" when one is and it is missing."""
-        kind, _, key = authorization.partition(" ")
-        if kind.lower() == "bearer" and self._server.api_keys:
-            mark = hashlib.sha256(key.strip().encode()).hexdigest()
-            if any(hmac.compare_digest(mark, known) for known in self._server.api_keys):
-                return f"key-{mark[:12]}"
-        if self._server.is_open:
-            return "local"
-        user = self._check("login", cookies.get(LOGIN, ""))
-        return f"user-{user}" if any(user == name for name, _ in self._server.auth) else ""
+    def is_open(self) -> bool:
+        """No login and no key is asked for."""
+        return self._server.is_open and not self._keys.are_on()
+
+    def caller(self, cookies: dict[str, str], authorization: str) -> Caller | None:
+        """None when nobody we know asks, and a login or a key is needed. Raises LoginNeeded for a key that is wrong or revoked, all alike."""
+        kind, _, secret = authorization.partition(" ")
+        if kind.lower() == "bearer" and self._keys.are_on():
+            key = self._keys.find(secret.strip())
+            if key is None:
+                raise LoginNeeded("This API key is not valid.", "这个 API 密钥无效。", code="invalid_api_key")
+            return Caller(key.acts_as, key, "" if key.acts_as == key.id else key.id, True)
+        if self.is_open():
+            return Caller("local")
+        signed = cookies.get(LOGIN, "")
+        user = self._check("login", signed)
+        if any(user == name for name, _ in self._server.auth):
+            return Caller(f"user-{user}")
+        return self._holder(self._check("holder", signed))
+
+    def _holder(self, holder: str) -> Caller | None:
+        """Who logged in with a key, as long as it may do everything; or made the first one here."""
+        if holder == FIRST and self._server.is_open:
+            return Caller(FIRST)
+        key = self._keys.by_id(holder) if holder else None
+        return Caller(key.acts_as, key) if key is not None and ADMIN in key.scopes else None
 
     def login_cookie(self, user: str, password: str, path: str, secure: bool) -> str:
         """"" when the pair is wrong. Compares every pair, so that time tells nothing."""
         good = [hmac.compare_digest(f"{u}:{p}".encode(), f"{user}:{password}".encode()) for u, p in self._server.auth]
         return _cookie(LOGIN, self._sign("login", user), path, secure, LOGIN_AGE_S) if any(good) else ""
+
+    def key_cookie(self, secret: str, path: str, secure: bool) -> str:
+        """"" unless the key may do everything: the page does."""
+        key = self._keys.find(secret.strip()) if secret else None
+        return self.holder_cookie(key.id, path, secure) if key is not None and ADMIN in key.scopes else ""
+
+    def holder_cookie(self, holder: str, path: str, secure: bool) -> str:
+        return _cookie(LOGIN, self._sign("holder", holder), path, secure, LOGIN_AGE_S)
 
 
 def cookies_of(headers: dict[bytes, bytes]) -> dict[str, str]:

@@ -3,14 +3,16 @@
 from ..audio import CODED, Coder
 from .archive import Zip
 from .batch import BATCH_LIMITS, Ask, Batch
-from .demos import DEMO_LIMITS, GUEST
+from .demos import DEMO_LIMITS, GUEST, Demo
 from .drafts import Draft, wav
 from .job import UNLIMITED, Job, Snapshot
-from .keys import SCOPES
+from .keys import ADMIN, PER_MINUTE, SCOPES, Key, Keys
 from .models import ModelDownload
 from .pronunciations import TERM_LIMITS
+from .speak import OPENAI_MODELS, OPENAI_VOICES
 from .studio import Studio
 from .takes import file_name
 from .term_files import KINDS as TERM_FILES
+from .usage import Used
 
-__all__ = ["BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Draft", "Job", "ModelDownload", "Snapshot", "Studio", "Zip", "file_name", "wav"]
+__all__ = ["ADMIN", "BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Job", "Key", "Keys", "ModelDownload", "Snapshot", "Studio", "Used", "Zip", "file_name", "wav"]

@@ -84,6 +84,11 @@ class Batch:
         if self._speaker.voice(owner, voice_id).draft:
             raise NotAllowed("Save this clip as a voice first: only saved voices can be used in a batch.", "请先把这段录音存为音色：批量只能用已保存的音色。", code="draft_voice", param="voice")
 
+    @property
+    def n_open(self) -> int:
+        """Jobs that have lines to make."""
+        return self.work.n_open
+
     # ---- look -----------------------------------------------------------------------------------------------
     def list(self, owner: str, limit: int = 50) -> list[BatchJob]:
         """Newest first."""

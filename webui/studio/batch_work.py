@@ -93,6 +93,12 @@ class BatchWork:
             self.maker.ground(flight)
         self._tell(job_id)
 
+    @property
+    def n_open(self) -> int:
+        """Jobs with lines to claim, in the air or resting."""
+        with self._change:
+            return len({*self._open, *(job for job, _ in self._flights), *(job for _, job, _, _ in self._rests)})
+
     def in_the_air(self, job_id: str) -> list[int]:
         with self._change:
             held = [self._suspect[0]] if self._suspect is not None else []

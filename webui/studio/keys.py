@@ -43,6 +43,11 @@ class Keys:
         self._look()
         return bool(self._fixed or self._live or self._must_ask)
 
+    @property
+    def n_live(self) -> int:
+        self._look()
+        return len(self._fixed) + len(self._live)
+
     def find(self, secret: str) -> Key | None:
         """None for one that is wrong or revoked."""
         self._look()

@@ -19,6 +19,9 @@ ENDS = ("done", "failed", "cancelled")
 CODES = ("bad_input", "bad_mode", "bad_text", "no_text", "too_long_text", "too_long_instruction", "bad_speed", "bad_seed", "no_voice", "voice_gone", "too_short", "too_large", "not_allowed",
          "consent", "not_found", "model_not_found", "busy", "rate_limited", "too_many_streams", "notready", "stalled", "fault", "no_worker", "storage", "storage_denied", "draft_voice")
 OTHER = "other"
+AREAS = ("speech", "voices", "jobs", "access", "demo", "page", OTHER)  # of the routes
+STATUSES = ("2xx", "3xx", "4xx", "5xx", "none")  # none: the connection went away before there was an answer
+REFUSALS = ("login_needed", "invalid_api_key", "scope", "rate_limited", "bad_host", "bad_origin", "too_many_headers", "body_too_large", "demo_gone", "demo_ended", "demo_expired", OTHER)  # at the door
 
 
 class Metrics:
@@ -39,6 +42,10 @@ class Metrics:
         self._errors = {code: errors.labels(code) for code in (*CODES, OTHER)}
         voices = Counter("cv_voice_cache", "Was the voice's prompt there when a request came", ["result"], **make)
         self._voices = {hit: voices.labels("hit" if hit else "miss") for hit in (True, False)}
+        answers = Counter("cv_http_answers", "Requests by the area of their route and the kind of answer", ["area", "status"], **make)
+        self._answers = {(area, status): answers.labels(area, status) for area in AREAS for status in STATUSES}
+        refusals = Counter("cv_door_refusals", "Requests that the door did not let in, by code", ["code"], **make)
+        self._refusals = {code: refusals.labels(code) for code in REFUSALS}
 
     def watch(self, name: str, what: str, read: Callable[[], float]) -> None:
         Gauge(name, what, registry=self.registry).set_function(read)
@@ -46,6 +53,15 @@ class Metrics:
     def watch_cache(self, name: str, what: str, read: Callable[[], tuple[int, int]]) -> None:
         """A cache that counts for itself: `read()` gives its hits and misses so far."""
         self.registry.register(_Cache(name, what, read))
+
+    # ---- at the door ----------------------------------------------------------------------------------------
+    def answered(self, area: str, status: int) -> None:
+        """status: of HTTP; 0 when there was none."""
+        kind = "2xx" if status == 101 else f"{status // 100}xx"
+        self._answers[area if area in AREAS else OTHER, kind if kind in STATUSES else "none"].inc()
+
+    def turned_away(self, error: KaikouError) -> None:
+        self._refusals[error.code if error.code in self._refusals else OTHER].inc()
 
     # ---- what happens to a request --------------------------------------------------------------------------
     def refused(self, error: KaikouError) -> None:

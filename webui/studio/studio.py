@@ -13,9 +13,10 @@ from ..engine.base import Engine
 from ..engine.resident import Resident
 from ..errors import KaikouError, NotReady
 from ..settings import Settings
-from ..store import AccessStore, JobStore, PronunciationStore, SoundStore, TakeStore, VoiceStore
+from ..store import AccessStore, ConsentStore, JobStore, PronunciationStore, SoundStore, TakeStore, VoiceStore
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
 from .batch import Batch
+from .consents import Consents
 from .demos import Demos, is_guest
 from .drafts import Drafts
 from .job import Job
@@ -45,6 +46,7 @@ class Studio:
         label = f"AI-generated speech, Kaikou {__version__}" if settings.privacy.label_files else ""
         self.takes = Takes(TakeStore(paths.data_dir), settings.privacy.keep_takes_days, limits.takes_per_visitor, label)
         self.voices = Voices(store, self.drafts, self.prompts)
+        self.consents = Consents(ConsentStore(paths.data_dir), store)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
         access = AccessStore(paths.data_dir)
         self.keys, self.demos, self.usage = Keys(access, settings.server.api_keys), Demos(access), Usage(access)
@@ -60,6 +62,10 @@ class Studio:
                                  ("cv_batch_lines_made", "Lines of batches made", lambda: self.batch.work.maker.n_made),
                                  ("cv_batch_lines_cached", "Lines of batches whose sound was there already", lambda: self.batch.work.maker.n_cached),
                                  ("cv_batch_lines_failed", "Lines of batches that failed for good", lambda: self.batch.work.n_failed),
+                                 ("cv_batch_jobs_open", "Batches that are being made", lambda: self.batch.n_open),
+                                 ("cv_api_keys", "API keys that open something", lambda: self.keys.n_live),
+                                 ("cv_demo_uses", "Texts spoken for the guests of demo links, of this run", lambda: self.demos.n_uses),
+                                 ("cv_demo_refusals", "Guests of demo links refused", lambda: sum(self.demos.refused.values())),
                                  ("cv_batch_lines_tried_again", "Tries of batch lines in vain", lambda: self.batch.work.n_tried_again)):
             self.metrics.watch(name, what, read)
         self.metrics.watch_cache("cv_text_cache", "Texts that were prepared before", lambda: (text.KEPT.hits, text.KEPT.misses))

@@ -38,6 +38,10 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
             label = _check("set.label.file", "kk-set-label", True)
         with gr.Column(elem_classes="kk-card"):
             part("words", elem_id="kk-words")
+        with gr.Column(elem_classes="kk-card"):
+            part("keys", elem_id="kk-keys")
+        with gr.Column(elem_classes="kk-card"):
+            part("demos", elem_id="kk-demos")
     lang.input(None, inputs=[lang], js="(v) => { KK.setLang(v); }", api_visibility="private")
     theme.input(None, inputs=[theme], js="(v) => { KK.setTheme(v); }", api_visibility="private")
     for box, what in ((autoplay, "autoplay"), (motion, "motion"), (keys, "keys")):

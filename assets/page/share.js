@@ -1,0 +1,55 @@
+/* "Share a demo link" on the card of a voice: how long, how often, how much; then the link itself, the frame for another page, and its QR code. */
+(() => {
+  const {
+    t,
+    esc,
+    acts,
+    live
+  } = KK;
+  const CHOICES = { days: [1, 7, 30, 90], max_uses: [20, 200, 2000], max_text: [50, 100, 200, 500] };
+  const fresh = () => ({ voice: "", made: null, say: "", form: { sample: "", days: 7, max_uses: 200, max_text: 100 } });
+  let ui = fresh();
+
+  const select = name => `<label><span>${esc(t("dm." + name))}</span><select data-share="${name}">${CHOICES[name].map(n =>
+    `<option value="${n}"${ui.form[name] === n ? " selected" : ""}>${esc(t(`dm.${name}.n`, { n }))}</option>`).join("")}</select></label>`;
+  const frame = d => `<iframe src="${d.url}" title="${esc(d.title)}" width="100%" height="420" style="border:0;max-width:640px" loading="lazy" allow="autoplay"></iframe>`;
+
+  /* The inside of a voice's card while it is being shared, else "". */
+  KK.sharing = v => {
+    if (ui.voice !== v.id) return "";
+    const head = `<h3>${esc(t("dm.share.of", { n: KK.voiceName(v) }))}</h3>`, close = `<button type="button" class="kk-b2" data-do="shareleave" data-id="${esc(v.id)}">${
+      esc(t(ui.made ? "dm.done" : "pr.cancel"))}</button>`;
+    if (ui.made) return `<li class="kk-voice kk-share">${head}${KK.access.copyable("kk-sharelink", t("dm.link"), ui.made.url)}
+      ${KK.access.copyable("kk-shareframe", t("dm.frame"), frame(ui.made))}<img class="kk-qr" src="${esc(KK.root())}/v1/demos/${esc(ui.made.id)}/qr.svg"
+        alt="${esc(t("dm.qr"))}" width="164" height="164"><p class="kk-sub">${esc(t("dm.reach"))}</p><div class="kk-row">${close}</div></li>`;
+    return `<li class="kk-voice kk-share"><form data-shareform="${esc(v.id)}" aria-label="${esc(t("dm.share"))}">${head}<label><span>${esc(t("dm.sample"))}</span><input type="text"
+        data-share="sample" maxlength="200" value="${esc(ui.form.sample)}" placeholder="${esc(t("demo.eg"))}"></label>${Object.keys(CHOICES).map(select).join("")}
+      <p class="kk-sub">${esc(t("dm.share.note"))}</p><p class="kk-inline" role="status" data-tone="bad">${esc(ui.say)}</p><div class="kk-row"><button
+        type="submit" class="kk-b2">${esc(t("dm.make"))}</button>${close}</div></form></li>`;
+  };
+  const redraw = focus => {
+    KK.draw("voices");
+    live.voices.root.querySelector(focus)?.focus();
+  };
+  acts.sharevoice = b => {
+    ui = { ...fresh(), voice: b.dataset.id };
+    redraw("[data-share=sample]");
+  };
+  acts.shareleave = b => {
+    ui = fresh();
+    redraw(`[data-do=sharevoice][data-id="${CSS.escape(b.dataset.id)}"]`);
+  };
+  document.addEventListener("input", e => {
+    const name = e.target.dataset?.share;
+    if (name) ui.form[name] = name === "sample" ? e.target.value : Number(e.target.value);
+  });
+  document.addEventListener("submit", async e => {
+    const voice = e.target.dataset?.shareform;
+    if (!voice) return;
+    e.preventDefault();
+    const v = KK.voices().find(x => x.id === voice), made = await KK.access.ask("POST", "/v1/demos", { voice, title: KK.voiceName(v), ...ui.form }, text => { ui.say = text; });
+    if (ui.voice !== voice) return;
+    ui.made = made;
+    redraw(made ? "#kk-sharelink" : "[data-share=sample]");
+  });
+})();

@@ -1,0 +1,42 @@
+"""What a key needs for a route. Whatever is not named here, Gradio's routes and those still to come among them, asks for admin."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import NotAllowed
+from ..studio import ADMIN
+
+# open to everyone, with or without a key: tests/api/test_census.py holds every route of the app against these four
+NAMED = ("/login", "/health/live", "/tts/static/{version}/{name}", "/d/{token}")
+_FREE = re.compile("|".join(re.escape(p).replace(r"\{version\}", "[^/]+").replace(r"\{name\}", "[^/]+").replace(r"\{token\}", "[^/]+") for p in NAMED))
+
+ANY = frozenset({"speak", "voices", "jobs"})
+RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple((re.compile(path), methods, needs) for path, methods, needs in (
+    (r"/v1/models(/[^/]*)?|/v1/openapi\.json|/health/ready|/tts/health", "GET HEAD", ANY),
+    (r"/v1/audio/voices", "GET HEAD", ANY),  # whoever speaks or hands in a batch must know the ids
+    (r"/v1/audio/(voices|voice_consents)(/.*)?|/v1/pronunciations[^/]*|/tts/draft/.*", "", frozenset({"voices"})),
+    (r"/v1/audio/speech(/.*)?|/tts/(ws|session|takes\.zip|cancel/.*|result/.*)|/tts|/inference_\w+", "", frozenset({"speak"})),
+    (r"/v2/.*", "", frozenset({"jobs"})),
+))
+
+
+def is_free(path: str) -> bool:
+    return _FREE.fullmatch(path) is not None
+
+
+def needed(method: str, path: str) -> frozenset[str]:
+    """One of these is enough; admin always is."""
+    for pattern, methods, needs in RULES:
+        if pattern.fullmatch(path) and (not methods or method in methods.split()):
+            return needs
+    return frozenset()
+
+
+def check(scopes: tuple[str, ...], method: str, path: str) -> None:
+    """Raises NotAllowed."""
+    needs = needed(method, path)
+    if ADMIN in scopes or needs & set(scopes):
+        return
+    wanted = " or ".join(sorted(needs)) or ADMIN
+    raise NotAllowed(f"This key may not do that: it lacks the scope {wanted}.", f"这个密钥没有所需的权限：{wanted.replace(' or ', ' 或 ')}。", code="scope")
