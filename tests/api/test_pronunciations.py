@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.api.client import Socket
 from tests.api.test_http import error
 from tests.serve import running
 
+pytest_plugins = "tests.api.dictionary"  # lone, http
 PATH = "/v1/pronunciations"
-
-
-@pytest.fixture(scope="module")
-def lone():
-    """A studio of its own: without a login all visits share one account, and so one dictionary."""
-    with running() as told:
-        yield told
-
-
-@pytest.fixture
-def http(lone):
-    with lone.client() as client:
-        client.post("/tts/session")
-        client.delete(PATH, params={"all": True})
-        yield client
 
 
 def entries(http) -> list[tuple]:

@@ -6,28 +6,15 @@ import pytest
 
 from tests.api.client import Socket
 from tests.api.test_http import error
-from tests.serve import running
 
+pytest_plugins = "tests.api.dictionary"  # lone, http
 PATH = "/v1/pronunciations"
+
 KEPT = [
     "'; DROP TABLE pronunciations; --", '" OR 1=1 --', "%", "_", "Robert'); DELETE FROM x", "(.*)+$", "[0-9]{9", "\\", "\\1\\g<0>", "^", "$$$", "a|b", "?", "😀", "👨‍👩‍👧", "❤️", "<script src=x>alert(1)",
     "../../etc/passwd", "=cmd|'/c calc'!A1", "{0.__class__}", "%s%n", "שלום", "مرحبا", "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L", "ﷺ", "İ", "ß", "null", "true", "NaN", "ａｂｃ", "𠮷野家",
 ]  # fmt: skip
 REFUSED = ["", " ", "\x00", "a\x00b", "\x1b[2J", "\x7f", "\u200e\u200f\u202e", "[laughter]", "</strong>", "a [b] c", "<|endofprompt|>", "x" * 65, "x" * 900_000, "字" * 300_000]
-
-
-@pytest.fixture(scope="module")
-def lone():
-    with running() as told:
-        yield told
-
-
-@pytest.fixture
-def http(lone):
-    with lone.client() as client:
-        client.post("/tts/session")
-        client.delete(PATH, params={"all": True})
-        yield client
 
 
 def speaks(lone, http, written: str = "Still here.") -> list[str]:
