@@ -334,14 +334,14 @@ def test_sound_that_fails_and_memory_that_is_full_end_their_request(floor, promp
     told = floor()
     voice, seen = LiveVoice(told.model, prompt), []
     told.stages.prepare(voice)
-    advance = type(told.model.flow).advance
+    advance = type(told.model.flow).advance_many
 
     def full(self, *given, **named):
         seen.append(1)
         if len(seen) == 2:
             raise torch.OutOfMemoryError("full")
         return advance(self, *given, **named)
-    monkeypatch.setattr(type(told.model.flow), "advance", full)
+    monkeypatch.setattr(type(told.model.flow), "advance_many", full)
     stream = say(told, voice, 4, most=100).chunks()
     with pytest.raises(EngineFault) as error:
         list(stream)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import torch
 
 from .device import INT8, MemoryPlan, Place, cores
 from .dims import LmDims
-from .flow import FlowDims, FlowModel, VoiceState
+from .flow import FlowDims, FlowModel, FlowState, VoiceState, step_many
 from .flow.dims import EULER_STEPS
 from .lm import SpeechLm
 from .lm_seam import LanguageModel
@@ -25,6 +25,7 @@ from .vocoder import Vocoder, VocoderDims, VocoderState
 from .weights import component_state, source_mark
 
 log = logging.getLogger(__name__)
+ROWS = 4
 Progress = Callable[[float, str, str], None]  # share done, words in English, words in Chinese
 
 
@@ -70,6 +71,19 @@ class CosyVoice2:
     def wave(self, seed: int) -> VocoderState:
         """A new stream of the vocoder."""
         return VocoderState(self.vocoder, seed)
+
+    @property
+    def together(self) -> int:
+        """Requests whose sound is made in one call, at most; on a CPU fewer, by profile."""
+        return ROWS
+
+    def flow_many(self, asked: Sequence[tuple[FlowState, Sequence[int], bool]]) -> list[torch.Tensor]:
+        """`step` of requests of one shape. When it raises no step has been made."""
+        return step_many(asked)
+
+    def wave_many(self, asked: Sequence[tuple[VocoderState, torch.Tensor, bool]]) -> list[torch.Tensor]:
+        """`push` of different streams."""
+        return [wave.push(mel, final) for wave, mel, final in asked]
 
     def voices_budget(self, plan: MemoryPlan) -> int:
         """Bytes that kept voices may take."""

@@ -32,7 +32,7 @@ class Stages:
         self.board, self.profile, self._device, self._on_break = Board(), profile, model.place.device, on_break
         self._ids_per_s = model.spec.ids_per_s
         self.tokens = TokenStage(self.board, model.lm, profile, self._failed)
-        self.sound = SoundStage(self.board, model.wave, voices, self._failed)
+        self.sound = SoundStage(self.board, model, voices, profile, self._failed)
         self._decoder = model.flow.decoder if self._device == "cpu" else None
         self._beside = self._second_core(model)
         self.tokens.gives_way = self._beside is not None

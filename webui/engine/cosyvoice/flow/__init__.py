@@ -3,6 +3,6 @@
 from .blocks import Blocks
 from .dims import FlowDims
 from .model import FlowModel
-from .state import FlowState, VoiceState
+from .state import FlowState, VoiceState, step_many
 
-__all__ = ["Blocks", "FlowDims", "FlowModel", "FlowState", "VoiceState"]
+__all__ = ["Blocks", "FlowDims", "FlowModel", "FlowState", "VoiceState", "step_many"]

@@ -25,6 +25,11 @@ class Past:
         """The rows of all parts, in order, in place of what was here."""
         self.rows = {slot: torch.cat([part.rows[slot] for part in parts]) for slot in parts[0].rows}
 
+    def parts(self, count: int) -> list[Past]:
+        """As many pasts of equally many rows."""
+        split = {slot: rows.chunk(count) for slot, rows in self.rows.items()}
+        return [Past({slot: rows[i] for slot, rows in split.items()}) for i in range(count)]
+
     def lead(self, slot: int, x: torch.Tensor, width: int) -> torch.Tensor:
         """x (batch, n, channels) with `width` earlier rows in front (zeros at the very start); the last rows are kept."""
         before = self.rows.get(slot)

@@ -34,6 +34,15 @@ class EncoderPast:
         twin.low, twin.high, twin.tails = self.low.copy(), self.high.copy(), self.tails.copy()
         return twin
 
+    def mark(self) -> tuple[int, int, dict[int, torch.Tensor]]:
+        """Where it stands, for `back_to`: what a call that failed half-way has added is forgotten."""
+        return self.low.length, self.high.length, self.tails.rows.copy()
+
+    def back_to(self, mark: tuple[int, int, dict[int, torch.Tensor]]) -> None:
+        self.low.back_to(mark[0])
+        self.high.back_to(mark[1])
+        self.tails.rows = mark[2].copy()
+
 
 def sinusoid(distances: torch.Tensor, width: int) -> torch.Tensor:
     """distances (n,), query minus key -> (n, width) fp64: even columns sin, odd columns cos."""

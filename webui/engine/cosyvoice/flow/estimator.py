@@ -14,7 +14,7 @@ from torch import nn
 
 from .conv import Past, TimeConv
 from .dims import MEL_BANDS, TIME_WIDTH, FlowDims
-from .kv import KvStore, Rooms, attend
+from .kv import JointStore, KvStore, Rooms, attend
 
 
 class EstimatorPast:
@@ -40,6 +40,27 @@ class EstimatorPast:
         self.store.advance(new)
         self.tails.join([part.tails for part in parts])
 
+    def mark(self) -> tuple[int, dict[int, torch.Tensor]]:
+        """Where it stands, for `back_to`: what a call that failed half-way has added is forgotten."""
+        return self.store.length, self.tails.rows.copy()
+
+    def back_to(self, mark: tuple[int, dict[int, torch.Tensor]]) -> None:
+        self.store.back_to(mark[0])
+        self.tails.rows = mark[1].copy()
+
+
+class JointPast:
+    """Pasts of several requests as one to a call of the estimator: their rows one after the other. `part` them afterwards."""
+
+    def __init__(self, pasts: Sequence[EstimatorPast]):
+        self._pasts, self.store, self.tails = pasts, JointStore([past.store for past in pasts]), Past()
+        if pasts[0].tails.rows:
+            self.tails.join([past.tails for past in pasts])
+
+    def part(self) -> None:
+        for past, tails in zip(self._pasts, self.tails.parts(len(self._pasts)), strict=True):
+            past.tails = tails
+
 
 class Attention(nn.Module):
     def __init__(self, channels: int, heads: int, width: int):
@@ -53,11 +74,11 @@ class Attention(nn.Module):
         del self.to_q, self.to_k, self.to_v
         self.register_buffer("qkv", stacked, persistent=False)
 
-    def forward(self, x: torch.Tensor, store: KvStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
         batch, new, _ = x.shape
         qkv = F.linear(x, self.qkv).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
-        pieces = [(qkv[1], qkv[2])] if store is None else store.put(layer, qkv[1:])
-        return self.to_out[0](attend(qkv[0], pieces, mask).transpose(1, 2).reshape(batch, new, -1))
+        seen = attend(qkv[0], [(qkv[1], qkv[2])], mask) if store is None else store.attend(layer, qkv[0], qkv[1:], mask)
+        return self.to_out[0](seen.transpose(1, 2).reshape(batch, new, -1))
 
 
 class Gelu(nn.Module):
@@ -86,7 +107,7 @@ class Transformer(nn.Module):
         self.norm1, self.norm3 = nn.LayerNorm(channels), nn.LayerNorm(channels)
         self.ff = Widen(channels)
 
-    def forward(self, x: torch.Tensor, store: KvStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
         x = x + self.attn1(self.norm1(x), store, layer, mask)
         return x + self.ff(self.norm3(x))
 
@@ -155,7 +176,7 @@ class Estimator(nn.Module):
         hidden = F.mish(linear(self.time_mlp.linear_2, F.silu(hidden)))
         return torch.stack([linear(stage[0].mlp[1], hidden) for stage in self.stages], 1).to(dtype)
 
-    def forward(self, x: torch.Tensor, time: torch.Tensor, past: EstimatorPast | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, time: torch.Tensor, past: EstimatorPast | JointPast | None, mask: torch.Tensor | None) -> torch.Tensor:
         """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (resnets, channels); mask (n, n) additive. -> velocity (2, n, 80).
         past None: a run of its own that leaves nothing behind."""
         store, tails = (past.store, past.tails) if past else (None, Past())

@@ -75,8 +75,16 @@ class KvStore:
             pieces.insert(0, (shared[0], shared[1]))
         return pieces
 
+    def attend(self, layer: int, q: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """`put`, and what q (batch, heads, n, width) sees then."""
+        return attend(q, self.put(layer, kv), mask)
+
     def advance(self, new: int) -> None:
         self.length += new
+
+    def back_to(self, length: int) -> None:
+        """Forgets what came behind its own first `length` positions."""
+        self.length = length
 
     def release(self) -> None:
         """Give its memory to whoever comes next. Nothing may be read from it afterwards."""
@@ -113,6 +121,25 @@ class KvStore:
     def bytes(self) -> int:
         """Memory of its own; the shared prefix is not counted."""
         return self.data.numel() * self.data.element_size()
+
+
+class JointStore:
+    """Stores of several requests as one to the layers of a call: their rows one after the other. Each keeps and sees its own."""
+
+    def __init__(self, stores: Sequence[KvStore]):
+        self._stores, self._rows = stores, [store.data.shape[2] for store in stores]
+
+    def room_for(self, new: int) -> None:
+        for store in self._stores:
+            store.room_for(new)
+
+    def attend(self, layer: int, q: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        each = zip(self._stores, q.split(self._rows), kv.split(self._rows, 1), strict=True)
+        return torch.cat([store.attend(layer, mine, its, mask) for store, mine, its in each])
+
+    def advance(self, new: int) -> None:
+        for store in self._stores:
+            store.advance(new)
 
 
 def attend(q: torch.Tensor, pieces: list[tuple[torch.Tensor, torch.Tensor]], mask: torch.Tensor | None) -> torch.Tensor:

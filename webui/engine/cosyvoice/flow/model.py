@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,32 @@ from .kv import Rooms
 from .solver import Decoder
 
 KEPT_FRAMES = 1000  # memory of ended requests: what the memory plan counts for one stream
+
+
+@dataclass
+class Work:
+    """Arguments of `FlowModel.advance`, of one request."""
+
+    ids: torch.Tensor
+    start: int
+    final: bool
+    prompt_mel: torch.Tensor
+    speaker: torch.Tensor
+    encoder_past: EncoderPast
+    pasts: list[EstimatorPast] | None
+    blocks: Blocks | None
+
+    @property
+    def count(self) -> int:
+        return len(self.ids) - (0 if self.final else LOOKAHEAD_IDS)
+
+    def mark(self) -> tuple:
+        return self.encoder_past.mark(), [past.mark() for past in self.pasts or ()]
+
+    def back_to(self, mark: tuple) -> None:
+        self.encoder_past.back_to(mark[0])
+        for past, own in zip(self.pasts or (), mark[1], strict=True):
+            past.back_to(own)
 
 
 class FlowModel(nn.Module):
@@ -80,16 +107,32 @@ class FlowModel(nn.Module):
     ) -> torch.Tensor:
         """ids (rows,) from position `start` on -> mel (2n, 80) of these positions, prompt frames included.
         The pasts must end at `start` and end at start + n afterwards."""
-        count = len(ids) - (0 if final else LOOKAHEAD_IDS)
-        first, frames = FRAMES_PER_ID * start, FRAMES_PER_ID * count
-        if first + frames > MAX_FRAMES:
-            raise BadInput("This is more than 300 seconds in one piece. Split it.", "这一段超过 300 秒，请拆成几段。")
-        mu = self.encode(ids, final, encoder_past, blocks)
-        cond = mu.new_zeros(1, frames, MEL_BANDS)
-        known = prompt_mel[first : first + frames]
-        cond[0, : len(known)] = known
-        mask = blocks.mask(start, count, FRAMES_PER_ID, mu) if blocks else None
-        return self.decoder.solve(first, mu, speaker, cond, pasts, mask)[0]
+        return self.advance_many([Work(ids, start, final, prompt_mel, speaker, encoder_past, pasts, blocks)])[0]
+
+    def advance_many(self, works: Sequence[Work]) -> list[torch.Tensor]:
+        """`advance` for works of one `shape`, the estimator's calls shared. When it raises, nothing of any of them is done."""
+        marks = [work.mark() for work in works]
+        for work in works:
+            if FRAMES_PER_ID * (work.start + work.count) > MAX_FRAMES:
+                raise BadInput("This is more than 300 seconds in one piece. Split it.", "这一段超过 300 秒，请拆成几段。")
+        try:
+            return list(self._advanced(works))
+        except Exception:
+            for work, mark in zip(works, marks, strict=True):
+                work.back_to(mark)
+            raise
+
+    def _advanced(self, works: Sequence[Work]) -> torch.Tensor:
+        one, frames = works[0], FRAMES_PER_ID * works[0].count
+        mu = torch.cat([self.encode(work.ids, work.final, work.encoder_past, work.blocks) for work in works])
+        cond = mu.new_zeros(len(works), frames, MEL_BANDS)
+        for row, work in zip(cond, works, strict=True):
+            known = work.prompt_mel[FRAMES_PER_ID * work.start :][:frames]
+            row[: len(known)] = known
+        mask = one.blocks.mask(one.start, one.count, FRAMES_PER_ID, mu) if one.blocks else None
+        speakers = torch.cat([work.speaker for work in works])
+        pasts = None if one.pasts is None else [work.pasts for work in works]
+        return self.decoder.solve_many([FRAMES_PER_ID * work.start for work in works], mu, speakers, cond, pasts, mask)
 
     @torch.inference_mode()
     def whole(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor, wait
 
 import torch
 from torch import nn
 
 from .dims import EULER_STEPS, GUIDANCE, MAX_FRAMES, MEL_BANDS, FlowDims
-from .estimator import Estimator, EstimatorPast
+from .estimator import Estimator, EstimatorPast, JointPast
 
 
 def fixed_noise() -> torch.Tensor:
@@ -38,32 +39,45 @@ class Decoder(nn.Module):
         self, start: int, mu: torch.Tensor, speaker: torch.Tensor, cond: torch.Tensor, pasts: list[EstimatorPast] | None, mask
     ) -> torch.Tensor:
         """Frames start..start+n of the utterance. mu, cond (1, n, 80), speaker (1, 80) -> mel (1, n, 80), at least float32."""
-        frames = mu.shape[1]
-        x = self.noise[:, start : start + frames]
-        rows = mu.new_zeros(2, frames, 4 * MEL_BANDS)  # the second row is the unconditioned one
-        rows[:1, :, MEL_BANDS:] = torch.cat([mu, speaker[:, None].expand(1, frames, -1), cond], -1)
+        return self.solve_many([start], mu, speaker, cond, None if pasts is None else [pasts], mask)
+
+    def solve_many(
+        self, starts: Sequence[int], mu: torch.Tensor, speakers: torch.Tensor, cond: torch.Tensor, pasts: Sequence[list[EstimatorPast]] | None, mask
+    ) -> torch.Tensor:
+        """As `solve` for b requests: starts (b,), mu, cond (b, n, 80), speakers (b, 80), the pasts of each, one mask for all -> (b, n, 80)."""
+        count, frames, _ = mu.shape
+        x = torch.cat([self.noise[:, start : start + frames] for start in starts])
+        rows = mu.new_zeros(count, 2, frames, 4 * MEL_BANDS)  # the second row of each is the unconditioned one
+        rows[:, 0, :, MEL_BANDS:] = torch.cat([mu, speakers[:, None].expand(count, frames, -1), cond], -1)
         for k, step in enumerate(self.steps):
-            rows[:, :, :MEL_BANDS] = x
-            v = self._velocity(rows, k, pasts[k] if pasts else None, mask).to(x.dtype)
-            x = x + step * ((1 + GUIDANCE) * v[:1] - GUIDANCE * v[1:])
+            rows[..., :MEL_BANDS] = x[:, None]
+            v = self._velocity(rows, k, [own[k] for own in pasts] if pasts else None, mask).to(x.dtype)
+            x = x + step * ((1 + GUIDANCE) * v[:, 0] - GUIDANCE * v[:, 1])
         return x
 
-    def _velocity(self, rows: torch.Tensor, k: int, past: EstimatorPast | None, mask: torch.Tensor | None) -> torch.Tensor:
-        """(2, n, 320) -> (2, n, 80). The two rows meet nowhere inside the network, so two cores may take one each."""
-        time = self.time_table[k]
-        if self.beside is None or past is None:
-            return self.estimator(rows, time, past, mask)
-        past.store.room_for(rows.shape[1])
-        parts = past.row(0), past.row(1)
-        other = self.beside.submit(self._alone, rows[1:], time, parts[1], mask)
+    def _velocity(self, rows: torch.Tensor, k: int, pasts: list[EstimatorPast] | None, mask: torch.Tensor | None) -> torch.Tensor:
+        """(b, 2, n, 320) -> (b, 2, n, 80). The two rows of a request meet nowhere inside the network, so two cores may take one each."""
+        time, frames = self.time_table[k], rows.shape[2]
+        if self.beside is None or pasts is None:
+            return self._alone(rows.flatten(0, 1), time, pasts, mask).unflatten(0, rows.shape[:2])
+        for past in pasts:
+            past.store.room_for(frames)
+        halves = [past.row(0) for past in pasts], [past.row(1) for past in pasts]
+        other = self.beside.submit(self._alone, rows[:, 1], time, halves[1], mask)
         try:
-            v = self.estimator(rows[:1], time, parts[0], mask)
+            v = self._alone(rows[:, 0], time, halves[0], mask)
         finally:
             wait([other])  # its memory goes to others when this request fails
-        v = torch.cat((v, other.result()))
-        past.join(parts, rows.shape[1])
+        v = torch.stack((v, other.result()), 1)
+        for past, *parts in zip(pasts, *halves, strict=True):
+            past.join(parts, frames)
         return v
 
     @torch.inference_mode()
-    def _alone(self, row: torch.Tensor, time: torch.Tensor, past: EstimatorPast, mask: torch.Tensor | None) -> torch.Tensor:
-        return self.estimator(row, time, past, mask)
+    def _alone(self, rows: torch.Tensor, time: torch.Tensor, pasts: Sequence[EstimatorPast] | None, mask: torch.Tensor | None) -> torch.Tensor:
+        if pasts is None or len(pasts) == 1:
+            return self.estimator(rows, time, pasts[0] if pasts else None, mask)
+        joint = JointPast(pasts)
+        v = self.estimator(rows, time, joint, mask)
+        joint.part()
+        return v

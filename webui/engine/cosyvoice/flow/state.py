@@ -6,7 +6,7 @@ nothing but the voice, so they are computed once and shared, read-only, by all i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,7 +15,7 @@ from .blocks import Blocks
 from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .encoder import EncoderPast
 from .estimator import EstimatorPast
-from .model import FlowModel
+from .model import FlowModel, Work
 
 GROWTH_IDS = 50
 
@@ -94,6 +94,10 @@ class VoiceState:
         """Memory of the kept K/V."""
         return sum(past.store.prefix.nbytes for past in self.pasts if past.store.prefix is not None)
 
+    def shape(self, known: int, final: bool = False) -> Hashable:
+        """That of a new request's first step."""
+        return _shape(self.blocks, len(self.prompt_ids) + known, self.done, final)
+
     def begin(self, blocks: Blocks | None = None) -> FlowState:
         """A new request behind this voice. `blocks` may differ from the voice's where nothing is kept yet."""
         blocks = blocks or self.blocks
@@ -122,24 +126,36 @@ class FlowState:
             end = self.blocks.end_after(end)
         return max(0, end + LOOKAHEAD_IDS - prompt)
 
-    @torch.inference_mode()
     def step(self, ids: Sequence[int] | torch.Tensor, final: bool = False) -> torch.Tensor:
         """All generated ids so far (n,) -> the mel frames (m, 80) that became final and were not given before; m may be 0.
         After the final step the memory is gone."""
+        return step_many([(self, ids, final)])[0]
+
+    def shape(self, known: int, final: bool = False) -> Hashable:
+        """Equal for steps that can share their calls: `known` ids were generated so far. None: it goes alone."""
+        return _shape(self.blocks, len(self.voice.prompt_ids) + known, self.done, final)
+
+    def work(self, ids: Sequence[int] | torch.Tensor, final: bool) -> Work | None:
+        """What a step computes, if anything."""
         if self.closed:
             raise ValueError("this request has had its final step")
         voice = self.voice
         known = torch.cat([voice.prompt_ids, _ids(ids)])
-        end = len(known) if final else self.blocks.last_end(len(known) - LOOKAHEAD_IDS)
-        parts = []
+        end = _end(self.blocks, len(known), final)
+        if end <= self.done:
+            return None
+        feed = known[self.done :] if final else known[self.done : end + LOOKAHEAD_IDS]
+        return Work(feed, self.done, final, voice.prompt_mel, voice.speaker, self.encoder_past, self.pasts, self.blocks)
+
+    def took(self, work: Work | None, out: torch.Tensor | None, final: bool) -> torch.Tensor:
+        """The step's frames: those of its work behind the prompt's."""
+        voice, parts = self.voice, []
         if not self.emitted_frames and voice.head is not None:
             parts.append(voice.head)
-        if end > self.done:
-            feed = known[self.done :] if final else known[self.done : end + LOOKAHEAD_IDS]
-            out = voice.flow.advance(feed, self.done, final, voice.prompt_mel, voice.speaker, self.encoder_past, self.pasts, self.blocks)
+        if work is not None:
             self.computed_frames += len(out)
-            parts.append(out[max(0, len(voice.prompt_mel) - FRAMES_PER_ID * self.done) :])
-            self.done = end
+            parts.append(out[max(0, len(voice.prompt_mel) - FRAMES_PER_ID * work.start) :])
+            self.done = work.start + work.count
         if final:
             self.close()
         mel = torch.cat(parts) if parts else voice.prompt_mel.new_zeros(0, MEL_BANDS)
@@ -156,3 +172,26 @@ class FlowState:
         for past in self.pasts:
             past.store.release()
         self.closed, self.pasts, self.encoder_past = True, [], None
+
+
+def _end(blocks: Blocks, known: int, final: bool) -> int:
+    """How far ids can be computed of which so many are known."""
+    return known if final else blocks.last_end(known - LOOKAHEAD_IDS)
+
+
+def _shape(blocks: Blocks, known: int, done: int, final: bool) -> Hashable:
+    """Whether anything is behind it, and where its blocks end: requests share the weights of a call, and its mask."""
+    end, at, ends = _end(blocks, known, final), done, []
+    while at < end:
+        at = min(end, blocks.end_after(at))
+        ends.append(at - done)
+    return (done == 0, *ends) if ends else None
+
+
+@torch.inference_mode()
+def step_many(asked: Sequence[tuple[FlowState, Sequence[int] | torch.Tensor, bool]]) -> list[torch.Tensor]:
+    """`step` of different requests of one `shape`, their calls shared. When it raises no step has been made, and each may be asked for alone."""
+    works = [state.work(ids, final) for state, ids, final in asked]
+    busy = [work for work in works if work is not None]
+    made = iter(asked[0][0].voice.flow.advance_many(busy) if busy else ())
+    return [state.took(work, next(made) if work else None, final) for (state, _, final), work in zip(asked, works, strict=True)]

@@ -18,7 +18,7 @@ from .vocoder import StaticVocoder, StaticWave, VocoderSizes
 SHARE = 0.75  # of the free memory, for what is kept; the rest is for the graphs' intermediate values
 MOST_UNITS = 40000  # ids of all voices and streams: 26 minutes of sound
 LEAST_UNITS = 1000  # a voice of 15 s, a stream of 25 s
-TOGETHER = (1,)  # streams in one call of flow or vocoder: as many as the sound stage asks for at once
+TOGETHER = (1, 2, 4, 8)  # streams in one call of flow or vocoder
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,16 @@ class CapturedModel(CosyVoice2):
 
     def wave(self, seed: int) -> StaticWave:
         return self.static_vocoder.begin(seed)
+
+    @property
+    def together(self) -> int:
+        return min(self.static_flow.sizes.batches[-1], self.static_vocoder.sizes.batches[-1])
+
+    def flow_many(self, asked) -> list[torch.Tensor]:
+        return [mel.clone() for mel in self.static_flow.step_many(asked)]
+
+    def wave_many(self, asked) -> list[torch.Tensor]:
+        return self.static_vocoder.push_many(asked)
 
     def voices_budget(self, plan: MemoryPlan) -> int:
         """Half of the pool; the other half is for streams."""

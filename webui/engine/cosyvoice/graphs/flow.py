@@ -33,6 +33,15 @@ class Line:
     def units(self) -> list[int]:
         return self.before + self.own
 
+    def last_end(self, known: int, final: bool) -> int:
+        """How far ids can be computed of which so many are known."""
+        return known if final else self.blocks.last_end(known - LOOKAHEAD_IDS)
+
+    def shape(self, known: int, final: bool) -> Hashable:
+        """The bucket of what one replay can compute of it; None where there is nothing, or more than that."""
+        count = self.last_end(known, final) - self.done
+        return fit(self.flow.sizes.ids, count) if 0 < count <= self.flow.sizes.ids[-1] else None
+
     def next_end(self, end: int) -> int:
         """Where the next call stops on the way to `end`: at `end`, or at the last block end that a call can reach."""
         most = self.done + self.flow.sizes.ids[-1]
@@ -85,6 +94,10 @@ class StaticVoice:
                 self.head = past_mel.clone() if self.head is None else torch.cat([self.head, past_mel])
         self.is_ready = self.done >= last
 
+    def shape(self, known: int, final: bool = False) -> Hashable:
+        """That of a new stream's first step."""
+        return self.line.shape(len(self.prompt_ids) + known, final)
+
     def begin(self, blocks: Blocks | None = None) -> StaticStream:
         blocks = blocks or self.blocks
         if not blocks.agrees(self.blocks, self.done):
@@ -121,6 +134,10 @@ class StaticStream:
     @property
     def bytes(self) -> int:
         return len(self.line.own) * self.voice.flow.buffers.bytes_per_unit()
+
+    def shape(self, known: int, final: bool = False) -> Hashable:
+        """Equal for steps that share a replay: `known` ids were generated so far. None: it goes alone."""
+        return self.line.shape(len(self.voice.prompt_ids) + known, final)
 
     def step(self, ids, final: bool = False) -> Tensor:
         """All generated ids so far -> the mel frames (m, 80) that became final and were not given before."""
@@ -254,7 +271,7 @@ class _Plan:
         self._known = np.concatenate([stream.voice.prompt_ids, _ids(ids)])
         if len(self._known) and self._known.max() >= stream.voice.flow.dims.speech_token_size:
             raise ValueError(f"speech id {self._known.max()} is outside 0..{stream.voice.flow.dims.speech_token_size - 1}")
-        self._end = len(self._known) if final else stream.blocks.last_end(len(self._known) - LOOKAHEAD_IDS)
+        self._end = stream.line.last_end(len(self._known), final)
         self._parts: list[Tensor] = []
         if not stream.emitted_frames and stream.voice.head is not None:
             self._parts.append(stream.voice.head)

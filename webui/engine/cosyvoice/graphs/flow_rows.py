@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ....errors import EngineFault
 from ..flow.dims import FRAMES_PER_ID
+from ..flow.kv import attend
 
 TAIL_ROWS = 2  # every causal convolution of the flow looks back on two rows
 SCRATCH = 0  # the unit, and the slot, that padding writes to; never given to anyone
@@ -62,6 +63,9 @@ class PooledKv:
 
     def advance(self, new: int) -> None:
         pass
+
+    def attend(self, layer: int, q: Tensor, kv: Tensor, mask: Tensor | None) -> Tensor:
+        return attend(q, self.put(layer, kv), mask)
 
     def put(self, layer: int, kv: Tensor) -> list[tuple[Tensor, Tensor]]:
         """kv (2, batch, heads, n, width) -> keys and values (batch, heads, reach + n, width)"""
