@@ -1,0 +1,92 @@
+"""The records of batches: made once by whoever comes first, synced before they are told, set aside when damaged, claimed by one process."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+
+from webui.errors import EngineFault, KaikouError, NotFound, StorageDamaged
+from webui.store import JobStore, Line
+
+
+def test_a_damaged_file_is_set_aside_and_new_jobs_go_on(tmp_path):
+    (tmp_path / "jobs.sqlite").write_bytes(b"SQLite format 3\0" + b"garbage" * 1000)
+    store = JobStore(tmp_path)
+    with pytest.raises(StorageDamaged):
+        store.open_jobs()
+    assert store.open_jobs() == [] and [p.name for p in tmp_path.glob("jobs.damaged-*.sqlite")]
+    store.add("a", "", "auto", 1, [Line(1, "x", "v")])
+    assert len(store.list("a", 10)) == 1
+    store.close()
+
+
+def test_many_come_to_a_new_file_at_once(tmp_path):
+    for n in range(20):
+        store, start, wrong = JobStore(tmp_path / str(n)), threading.Barrier(6), []
+
+        def come(account: str, store=store, start=start, wrong=wrong) -> None:
+            start.wait()
+            try:
+                while account != "a0" and not store.list("a0", 10):
+                    pass  # looks while the file is made
+                store.add(account, "", "auto", 1, [Line(1, "x", "v")])
+                assert len(store.list(account, 10)) == 1 and store.open_jobs()
+            except Exception as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=come, args=(f"a{i}",)) for i in range(6)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        store.close()
+        assert wrong == []
+
+
+def test_every_mark_is_synced_before_it_is_told(tmp_path):
+    store = JobStore(tmp_path)
+    job = store.add("a", "", "auto", 1, [Line(1, "x", "v")])
+    line, db = store.claim(job.id), store._db._links[True]
+    seen = []
+    db.set_trace_callback(lambda statement: statement.startswith("UPDATE lines") and seen.append(db.execute("PRAGMA synchronous").fetchone()[0]))
+    store.done(line, "k", 1, 24000, "e")
+    assert seen == [2] and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    store.close()
+
+
+def test_claims_of_a_dead_process_return_and_of_a_living_one_do_not(tmp_path):
+    first, second = JobStore(tmp_path), JobStore(tmp_path)
+    job = first.add("a", "", "auto", 1, [Line(n, "x", "v") for n in (1, 2, 3)])
+    assert first.hold() and not second.hold()
+    assert first.claim(job.id).n == 1 and second.claim(job.id).n == 2
+    first.tried(Line(1, "x", "v", job=job.id), EngineFault(), is_last=False)
+    assert second.get("a", job.id).lines == {"resting": 1, "running": 1, "waiting": 1}
+    first.close()
+    assert second.hold() and second.reclaim() == 2
+    assert second.get("a", job.id).lines == {"waiting": 3} and second.claim(job.id).attempts == 1
+    second.close()
+
+
+def test_a_cancelled_job_takes_back_what_is_still_in_the_air(tmp_path):
+    store = JobStore(tmp_path)
+    job = store.add("a", "", "auto", 1, [Line(n, "x", "v") for n in (1, 2, 3)])
+    one, two = store.claim(job.id), store.claim(job.id)
+    store.cancel(job.id)
+    store.release(one)
+    assert store.done(two, "k", 1, 24000, "e"), "what was made although nobody waits for it is kept"
+    assert store.get("a", job.id).lines == {"cancelled": 2, "done": 1} and store.claim(job.id) is None and store.settle(job.id)
+    store.resume(job.id)
+    assert store.get("a", job.id).lines == {"waiting": 2, "done": 1}
+    store.delete(job.id)
+    assert not store.done(one, "k", 1, 24000, "e")
+    with pytest.raises(NotFound):
+        store.get("a", job.id)
+    store.close()
+
+
+def test_rows_that_are_not_ours_are_an_error_with_a_name(tmp_path):
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as db:
+        db.execute("PRAGMA user_version=99")
+    with pytest.raises(KaikouError) as told:
+        JobStore(tmp_path).list("a", 1)
+    assert told.value.code == "data_newer"
