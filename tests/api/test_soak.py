@@ -18,7 +18,9 @@ from tests.conftest import ROOT
 
 MINUTES = os.environ.get("KAIKOU_SOAK_MINUTES", "1")  # the whole suite has 20 minutes; five of them show slower leaks
 
-FILLING_MB = 60  # in a minute: sound kept for readers who may come back, the language model's slots, compiled kernels up to their number
+# In a minute the kernels kept (child.KEPT_KERNELS) and the language model's slots are still being filled: up to 31 MB were measured where the
+# soak itself allows 26. With torch's and oneDNN's own limits in the environment it is 175 to 218 MB, and the soak ends with 1.
+FILLING_MB = 20
 
 
 def soak(*args: object, minutes: object) -> tuple[int, dict, str]:
