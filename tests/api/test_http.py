@@ -62,7 +62,7 @@ def test_a_voice_is_added_spoken_renamed_and_deleted(http):
     assert spoken.status_code == 200 and spoken.headers["x-voice"] == voice["id"] and spoken.headers["x-seed"] == "3" and spoken.headers["x-engine"] == "fake"
     assert http.patch(f"/v1/audio/voices/{voice['id']}", json={"name": "林晚 · 旁白"}).json()["name"] == "林晚 · 旁白"
     assert error(http.patch(f"/v1/audio/voices/{voice['id']}", json={"name": "  "}))["code"] == "bad_name"
-    assert http.delete(f"/v1/audio/voices/{voice['id']}").status_code == 204
+    assert http.delete(f"/v1/audio/voices/{voice['id']}").json() == {"id": voice["id"], "object": "audio.voice.deleted", "deleted": True}
     for gone in (http.get(f"/v1/audio/voices/{voice['id']}"), http.post("/v1/audio/speech", json=ask), http.delete(f"/v1/audio/voices/{voice['id']}")):
         assert gone.status_code == 404 and error(gone)["code"] == "voice_gone"
 
@@ -72,7 +72,7 @@ def test_a_deleted_voice_finishes_its_running_stream(http):
     with http.stream("POST", "/v1/audio/speech", json={"input": "Hello.", "voice": voice, "instructions": "seconds=2 rtf=0.5", "response_format": "pcm"}) as r:
         parts = r.iter_raw()
         got = len(next(parts))
-        assert http.delete(f"/v1/audio/voices/{voice}").status_code == 204
+        assert http.delete(f"/v1/audio/voices/{voice}").json()["deleted"]
         assert got + sum(map(len, parts)) == 2 * 2 * 24000
 
 

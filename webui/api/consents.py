@@ -53,7 +53,7 @@ def routes(studio: Studio) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    @router.post(PATH, responses={**answers(200, of=Told), **refusals(400, 422, 500, 507)})
+    @router.post(PATH, responses={**answers(200, of=Told), **refusals(422, 500, 507)})
     async def add(request: Request, recording: UploadFile = File(), name: str = Form(), language: str = Form()):
         data = await read(recording, "recording")
         return told(await run_in_threadpool(consents.add, owner(request), data, name, language))

@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput, NotFound
 from ..studio import BATCH_LIMITS, Ask, Studio, Zip
+from .document import answers, file_of, refusals
 from .faults import wrong_field
 from .guard import language_of
 from .speech import BrokenStream
@@ -107,7 +108,7 @@ def routes(studio: Studio) -> APIRouter:
                 "error": {"code": line.code, "message": line.error_zh if zh else line.error} if line.code else None}
 
     @router.post("/v2/synthesize/batch", openapi_extra=_schema(), response_class=StreamingResponse,
-                 responses={200: {"description": "The zip, line by line", **_file("application/zip")}, 202: {"description": "The job, when `async` is true"}, **_refusals(413, 422, 429, 503, 507)})
+                 responses={200: {"description": "The zip, line by line", "content": file_of("application/zip")}, 202: {"description": "The job, when `async` is true"}, **refusals(404, 422, 500, 503, 507)})
     async def synthesize(request: Request):
         data = await request.body()  # the guard ends it at its limit
         body, asks = await run_in_threadpool(read, data)
@@ -117,40 +118,40 @@ def routes(studio: Studio) -> APIRouter:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Job-Id": job.id, "X-Seed": str(job.seed), "Content-Disposition": _attachment(job.id)}
         return StreamingResponse(_as_made(studio, owner(request), job), 200, headers, "application/zip")
 
-    @router.get("/v2/jobs", responses=_refusals(422))
+    @router.get("/v2/jobs", responses=refusals(404, 422, 500, 507))
     def every(request: Request, limit: Annotated[int, Query(ge=1, le=200)] = 50):
         return {"object": "list", "data": [told(job, request) for job in batch.list(owner(request), limit)], "limits": BATCH_LIMITS}
 
-    @router.get("/v2/jobs/{job_id}", responses=_refusals(422))
+    @router.get("/v2/jobs/{job_id}", responses=refusals(404, 422, 500, 507))
     def one(job_id: str, request: Request):
         return told(batch.get(owner(request), job_id), request)
 
-    @router.get("/v2/jobs/{job_id}/lines", responses=_refusals(422))
+    @router.get("/v2/jobs/{job_id}/lines", responses=refusals(404, 422, 500, 507))
     def lines(job_id: str, request: Request, start: Annotated[int, Query(ge=1, le=1 << 31)] = 1, count: Annotated[int, Query(ge=1, le=1000)] = PAGE, state: str = ""):
         found = batch.lines(owner(request), job_id, start, count, state[:20])
         return {"object": "list", "data": [line_told(x, request) for x in found], "next": found[-1].n + 1 if len(found) == count else None}
 
-    @router.get("/v2/jobs/{job_id}/lines/{n}.wav", response_class=FileResponse, responses={200: {"description": "The line's sound", **_file("audio/wav")}, **_refusals(422)})
+    @router.get("/v2/jobs/{job_id}/lines/{n}.wav", response_class=FileResponse, responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422, 500, 507)})
     def sound(job_id: str, n: int, request: Request):
         return FileResponse(batch.sound(owner(request), job_id, n), media_type="audio/wav", headers={"Cache-Control": "private, max-age=600"})
 
-    @router.post("/v2/jobs/{job_id}/cancel", responses=_refusals(422, 507))
+    @router.post("/v2/jobs/{job_id}/cancel", responses=refusals(404, 422, 500, 507))
     def cancel(job_id: str, request: Request):
         return told(batch.cancel(owner(request), job_id), request)
 
-    @router.post("/v2/jobs/{job_id}/resume", responses=_refusals(422, 507))
+    @router.post("/v2/jobs/{job_id}/resume", responses=refusals(404, 422, 500, 507))
     def resume(job_id: str, request: Request):
         return told(batch.resume(owner(request), job_id), request)
 
-    @router.post("/v2/jobs/{job_id}/retry", responses=_refusals(422, 507))
+    @router.post("/v2/jobs/{job_id}/retry", responses=refusals(404, 422, 500, 507))
     def retry(job_id: str, request: Request, line: Annotated[int | None, Query(ge=1, le=1 << 31)] = None):
         return told(batch.retry(owner(request), job_id, line), request)
 
-    @router.get("/v2/jobs/{job_id}/download", response_class=StreamingResponse, responses={200: {"description": "The zip", **_file("application/zip")}, **_refusals(422)})
+    @router.get("/v2/jobs/{job_id}/download", response_class=StreamingResponse, responses={200: {"description": "The zip", "content": file_of("application/zip")}, **refusals(404, 422, 500, 507)})
     def download(job_id: str, request: Request):
         return StreamingResponse(batch.zip(owner(request), job_id), 200, {"Cache-Control": "no-store", "Content-Disposition": _attachment(job_id)}, "application/zip")
 
-    @router.delete("/v2/jobs/{job_id}", status_code=204, responses=_refusals(422, 507))
+    @router.delete("/v2/jobs/{job_id}", status_code=204, responses=refusals(404, 422, 500, 507))
     def delete(job_id: str, request: Request):
         batch.delete(owner(request), job_id)
         return Response(status_code=204)
@@ -159,20 +160,6 @@ def routes(studio: Studio) -> APIRouter:
 
 
 # ---- for the OpenAPI document -----------------------------------------------------------------------------------
-WORDS = {401: "Not logged in", 403: "Not allowed", 404: "No such job, or another's; no such voice or model", 413: "Over 16 MB", 422: "Something in the request is wrong",
-         429: "Too many jobs are open", 500: "Something went wrong here", 503: "The engine is not ready", 507: "The disk is full"}
-ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "object", "required": ["message", "type", "param", "code"], "properties": {
-    "message": {"type": "string"}, "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": "string"}}}}}
-
-
-def _refusals(*statuses: int) -> dict:
-    return {s: {"description": WORDS[s], "content": {"application/json": {"schema": ERROR}}} for s in (401, 403, 404, *statuses)}
-
-
-def _file(kind: str) -> dict:
-    return {"content": {kind: {"schema": {"type": "string", "format": "binary"}}}}
-
-
 def _schema() -> dict:
     """For the OpenAPI document: the body is read by us, cut while it comes in and checked off the event loop."""
     line = Wanted.model_json_schema()

@@ -8,6 +8,9 @@ from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput
 from ..studio import TERM_FILES, TERM_LIMITS, Studio
+from .document import answers, file_of, refusals
+
+FILE = {"requestBody": {"required": True, "content": file_of(*TERM_FILES.values())}}
 
 
 class Was(BaseModel):
@@ -34,16 +37,16 @@ def routes(studio: Studio) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    @router.get("/v1/pronunciations")
+    @router.get("/v1/pronunciations", responses=refusals(500, 507))
     def every(request: Request):
         return {"data": [told(e) for e in words.list(owner(request))], "limits": TERM_LIMITS, "notice": words.notice()}
 
-    @router.put("/v1/pronunciations")
+    @router.put("/v1/pronunciations", responses=refusals(404, 422, 500, 507))
     def put(body: Entry, request: Request):
         was = (body.was.term, body.was.language) if body.was else None
         return told(words.put(owner(request), body.term, body.reading, body.language, was))
 
-    @router.delete("/v1/pronunciations", status_code=204)
+    @router.delete("/v1/pronunciations", status_code=204, responses=refusals(404, 422, 500, 507))
     def delete(request: Request, term: str | None = None, language: str = "", all: bool = False):
         if all:
             words.clear(owner(request))
@@ -53,17 +56,17 @@ def routes(studio: Studio) -> APIRouter:
             words.delete(owner(request), term, language)
         return Response(status_code=204)
 
-    @router.get("/v1/pronunciations.{kind}")
+    @router.get("/v1/pronunciations.{kind}", response_class=Response, responses={**answers(200, content=file_of(*TERM_FILES.values())), **refusals(404, 422, 500, 507)})
     def file(kind: str, request: Request):
         headers = {"Content-Disposition": f'attachment; filename="pronunciations.{kind}"', "Cache-Control": "no-store"}
         data = words.file(owner(request), kind)
         return Response(data, 200, headers, f"{TERM_FILES[kind]}; charset=utf-8")
 
-    @router.post("/v1/pronunciations.{kind}")
+    @router.post("/v1/pronunciations.{kind}", openapi_extra=FILE, responses=refusals(404, 422, 500, 507))
     async def add(kind: str, request: Request):
         return await take_in(kind, request, replace=False)
 
-    @router.put("/v1/pronunciations.{kind}")
+    @router.put("/v1/pronunciations.{kind}", openapi_extra=FILE, responses=refusals(404, 422, 500, 507))
     async def replace(kind: str, request: Request):
         return await take_in(kind, request, replace=True)
 

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import EngineFault, NotAllowed, NotFound
-from ..studio import UNLIMITED, Job, Studio, file_name
+from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Studio, file_name
+from ..types import MAX_INSTRUCTION, MAX_TEXT
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
 from .formats import CODED, RULE, SSE, TYPES, USAGE, delta, done, failed, format_of, is_wrapped, usage
@@ -26,6 +27,8 @@ from .reader import JobReader, open_job
 from .recent import Recent
 
 log = logging.getLogger(__name__)
+MODEL = [{"enum": ["auto", *OPENAI_MODELS]}, {"type": "string"}]
+VOICE = [{"enum": sorted(OPENAI_VOICES)}, {"type": "string"}, {"type": "object", "properties": {"id": {"type": "string"}}}]
 LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
 NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
 SMALL_BODY = 1 << 16  # a larger one is read off the event loop
@@ -33,18 +36,18 @@ SMALL_BODY = 1 << 16  # a larger one is read off the event loop
 
 class Speech(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
-    model: str = Field("auto", description="`auto`, the engine's name, or one of OpenAI's names, which mean `auto`")
-    input: str = Field(description="1 to 4096 characters to speak")
-    voice: str | dict[str, Any] = Field("", description='Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one of the starter voices')
-    instructions: str = Field("", description="How to say it, at most 1000 characters. Never spoken")
+    model: str = Field("auto", json_schema_extra={"anyOf": MODEL}, description="`auto`, the engine's name, or one of OpenAI's names, which mean `auto`")
+    input: str = Field(description="What to say", json_schema_extra={"minLength": 1, "maxLength": MAX_TEXT})
+    voice: str | dict[str, Any] = Field("", json_schema_extra={"anyOf": VOICE}, description='Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one of the starter voices')
+    instructions: str = Field("", description="How to say it. Never spoken", json_schema_extra={"maxLength": MAX_INSTRUCTION})
     response_format: str | None = Field(None, description=RULE, json_schema_extra={"enum": [*TYPES, None]})
     stream_format: str = Field("audio", description="`sse`: events `speech.audio.delta` with base64 in `audio`, then `speech.audio.done` with `usage`. " + USAGE,
                                json_schema_extra={"enum": ["audio", "sse"]})
-    speed: Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)] = 1.0  # an int without end is no float
+    speed: Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)] = Field(1.0, json_schema_extra={"minimum": 0.25, "maximum": 4})  # an int without end is no float
     stream: bool = Field(True, description="false: the whole file at once, with its true sizes")
     mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset", "convert"] = "auto"
     language: str = "auto"
-    seed: int | None = None
+    seed: int | None = Field(None, description="-1 or none: any. The one that was used is in `X-Seed`", json_schema_extra={"minimum": -1, "maximum": 2**63 - 1})
     profile: str = "fast"
     transcript: str = ""
     consent: bool = Field(False, description="The speaker of a recording that is no saved voice agreed to its use")
