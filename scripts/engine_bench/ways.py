@@ -79,7 +79,7 @@ class Floor:
         self._pace = pace.profile(profile)
         self._hops = pace.Hops(first_hop, model.flow.dims.chunk_size, self._pace.blocks, model.place.device != "cpu" or cores() > 1)
         self.voice = LiveVoice(model, prompt, first_hop)
-        self.stages = Stages(model, LiveVoices(model, 1 << 62, first_hop), self._pace)
+        self.stages = Stages(model, LiveVoices(model, 1 << 62, first_hop=first_hop), self._pace)
         began = time.perf_counter()
         self.stages.prepare(self.voice)
         self.voice_s = time.perf_counter() - began

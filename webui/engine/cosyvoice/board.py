@@ -52,6 +52,8 @@ class Board:
         with self.lock:
             if self.fault is not None:
                 raise self.fault
+            if who.has_ended:  # cancelled before it was begun: nobody would take it off the list again
+                return
             self.speaking.append(who)
             self.wake()
 

@@ -23,6 +23,7 @@ STREAM_TOKENS = 1500
 WORKSPACE = 0.15  # activations of one call, as a share of the weights
 
 
+HOST_SHARE = 4
 INT8 = "int8"
 MOST_THREADS = 8  # of one stage: more on networks of this size cost more than they give
 
@@ -105,12 +106,14 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes: weights, one voice of 10 s, one stream of 20 s; `available` on the device now (0 = unknown)."""
+    """Bytes: weights, one voice of 10 s, one stream of 20 s; `available` on the device now (0 = unknown); `host`: free memory of the host,
+    for a device that has its own."""
 
     weights: int
     voice: int
     stream: int
     available: int
+    host: int = 0
 
     @property
     def needed(self) -> int:
@@ -121,6 +124,11 @@ class MemoryPlan:
     def voices_budget(self) -> int:
         """What kept voices may take: half of what one stream leaves over, at least one voice."""
         return max(self.voice, (self.available - self.needed) // 2)
+
+    @property
+    def host_budget(self) -> int:
+        """What voices may take that wait there: it cannot be swapped out, so not much of it."""
+        return self.host // HOST_SHARE
 
     def words(self) -> str:
         mb = {k: f"{getattr(self, k) / 2**20:.0f} MiB" for k in ("weights", "voice", "stream", "needed", "available")}
@@ -141,7 +149,7 @@ def plan(spec: ModelSpec, root: Path, place: Place) -> MemoryPlan:
     weights += memory(spec.lm) if place.lm == INT8 else 0
     per_frame = FlowDims.of(spec.flow).bytes_per_frame(place.store.itemsize)
     past = spec.lm.cache_bytes(STREAM_TOKENS, 4 if place.lm == INT8 else size)
-    return MemoryPlan(weights, VOICE_FRAMES * per_frame, STREAM_FRAMES * per_frame + past, available(place.device))
+    return MemoryPlan(weights, VOICE_FRAMES * per_frame, STREAM_FRAMES * per_frame + past, available(place.device), available("cpu") if place.device == "cuda" else 0)
 
 
 def available(device: str) -> int:

@@ -76,7 +76,7 @@ class CosyVoiceEngine:
             self._lock_memory(place)
         model = CosyVoice2.load(self._root, place, self._tell, self._steps)
         self._hops = Hops(self._first_hop, model.flow.dims.chunk_size, pace.blocks, place.device != "cpu" or cores() > 1)
-        self._voices, self._model = LiveVoices(model, model.voices_budget(self.plan), self._first_hop), model
+        self._voices, self._model = LiveVoices(model, *model.voices_budget(self.plan), first_hop=self._first_hop), model
         self._stages = Stages(model, self._voices, pace, self._break)
         self._warm_up(model)
         self._health = Health("ready")

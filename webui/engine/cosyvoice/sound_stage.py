@@ -16,7 +16,7 @@ from .flow.dims import LOOKAHEAD_IDS
 from .model import CosyVoice2
 from .pace import Profile
 from .stream import Segment, Utterance
-from .voices import LiveVoices
+from .voices import LiveVoice, LiveVoices
 
 log = logging.getLogger(__name__)
 MIN_IDS = 8  # of a piece that tells something about speed
@@ -119,9 +119,13 @@ class SoundStage:
         return there if is_over else needed, is_over
 
     # ---- work ---------------------------------------------------------------------------------------------------------
+    def _used(self) -> set[LiveVoice]:
+        with self._board.lock:
+            return {who.voice for who in self._board.speaking} | {order.voice for order in self._board.orders}
+
     def _prepare(self, order: Order) -> None:
         try:
-            self._voices.grow(order.voice)
+            self._voices.grow(order.voice, self._used())
         except Exception as error:
             order.error = self._fail(None, error)
         if order.error is not None or order.voice.is_ready:
@@ -134,6 +138,7 @@ class SoundStage:
         if not jobs[0].voice.is_ready:
             self._grow(jobs[0])
             return
+        self._voices.settle(self._used)
         with self._board.lock:
             pieces = [self._piece(who) for who in jobs if not who.has_ended]
             self._board.first_made = next((piece.who for piece in pieces if piece.who.is_first), None)
@@ -152,7 +157,7 @@ class SoundStage:
     def _grow(self, who: Utterance) -> None:
         began = time.perf_counter()
         try:
-            self._voices.grow(who.voice)
+            self._voices.grow(who.voice, self._used())
         except Exception as error:  # whatever it was, it is this request's
             self._fail(who, error)
             return

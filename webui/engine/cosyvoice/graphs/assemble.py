@@ -63,9 +63,9 @@ class CapturedModel(CosyVoice2):
     def wave_many(self, asked) -> list[torch.Tensor]:
         return self.static_vocoder.push_many(asked)
 
-    def voices_budget(self, plan: MemoryPlan) -> int:
-        """Half of the pool; the other half is for streams."""
-        return self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2
+    def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
+        """Half of the pool, the other half is for streams; and what the plan has of the host's memory."""
+        return self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2, plan.host_budget
 
 
 def captured(model: CosyVoice2, told: Progress = lambda share, en, zh: None, sizes: Sizes | None = None, capture=CudaCapture) -> CapturedModel:
