@@ -66,7 +66,7 @@ class Guard:
             self._check_headers(scope)
             self._check_host(headers)
             self._check_origin(headers)
-            new_visit = self._guest(scope, path) or self._identify(scope, headers, path)
+            new_visit = "" if self._guest(scope, path) else self._identify(scope, headers, path)
             limit = self._body_limit(scope, headers)
         except KaikouError as error:
             return await self._refuse(scope, receive, send, headers, error)
