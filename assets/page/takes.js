@@ -53,6 +53,7 @@
       b("restore", k.id, "again", "takes.restore"),
       k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download
           data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : "",
+      KK.hasCode(k) ? b("code", k.id, "code", "takes.code", ' aria-haspopup="dialog"') : "",
       bad ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
       b("droptake", k.id, "bin", "takes.del")
     ].join("");

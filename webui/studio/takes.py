@@ -8,6 +8,7 @@ import re
 import threading
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 from .. import audio
@@ -31,7 +32,8 @@ class Takes:
         """Write a finished job's take. Raises StorageFull."""
         n = job.produced
         data = job.pcm(0, n)
-        take = Take(job.id, job.request, job.owner, job.voice.name, job.engine, job.engine_version, job.rate, n, time.time(),
+        asked = replace(job.request, speed=round(job.request.speed * job.tempo, 4))  # what it takes to make it again, not what was left to the engine
+        take = Take(job.id, asked, job.owner, job.voice.name, job.engine, job.engine_version, job.rate, n, time.time(),
                     first_sound_ms=round(1000 * job.trace.first_s, 1) if job.trace.first_s is not None else None,
                     rtf=round(job.snapshot().rtf, 4), peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)), trace=job.trace.told())
         self._store.add(take, audio.wav_header(job.rate, n, self.label_for(job.owner)) + data)
