@@ -9,7 +9,7 @@ import sys
 import threading
 
 from .errors import KaikouError
-from .logs import OneLine
+from .logs import to_stderr
 from .settings import Settings, load
 
 SAY_OPEN = "Kaikou 开口: {url}"
@@ -27,9 +27,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def log_to_stderr() -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(OneLine())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    to_stderr()
     for chatty in ("httpx", "httpcore", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 

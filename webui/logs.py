@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 import secrets
+import threading
 import time
 import traceback
 from contextvars import ContextVar
@@ -36,6 +37,19 @@ class OneLine(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             parts.append(failure(record.exc_info[1]))
         return " ".join(parts).replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
+
+
+def to_stderr(level: int = logging.INFO) -> None:
+    """All of this process' log, and what other packages would print of a failure themselves."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine())
+    logging.basicConfig(level=level, handlers=[handler])
+
+    def printed(*_, **__) -> None:
+        logging.getLogger("printed").error("a failure was met", exc_info=True)
+
+    traceback.print_exc = printed  # Gradio's way of telling what a handler raised, words and all
+    threading.excepthook = lambda told: logging.getLogger("thread").error("%s ended", told.thread.name if told.thread else "a thread", exc_info=told.exc_value)
 
 
 def failure(error: BaseException) -> str:
