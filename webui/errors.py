@@ -32,6 +32,10 @@ class BadBody(KaikouError):
     status, kind, code = 400, "invalid_request_error", "bad_body"
 
 
+class NoSuchPart(KaikouError):
+    status, kind, code = 416, "invalid_request_error", "bad_range"
+
+
 class TooLarge(KaikouError):
     status, kind, code = 413, "invalid_request_error", "too_large"
 

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
@@ -18,6 +18,7 @@ from ..studio import BATCH_LIMITS, Ask, Studio, Zip
 from .document import answers, file_of, refusals
 from .faults import wrong_field
 from .guard import language_of
+from .parts import File
 from .speech import BrokenStream
 
 Number = Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)]
@@ -131,9 +132,9 @@ def routes(studio: Studio) -> APIRouter:
         found = batch.lines(owner(request), job_id, start, count, state[:20])
         return {"object": "list", "data": [line_told(x, request) for x in found], "next": found[-1].n + 1 if len(found) == count else None}
 
-    @router.get("/v2/jobs/{job_id}/lines/{n}.wav", response_class=FileResponse, responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422, 500, 507)})
+    @router.get("/v2/jobs/{job_id}/lines/{n}.wav", response_class=File, responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422, 500, 507)})
     def sound(job_id: str, n: int, request: Request):
-        return FileResponse(batch.sound(owner(request), job_id, n), media_type="audio/wav", headers={"Cache-Control": "private, max-age=600"})
+        return File(batch.sound(owner(request), job_id, n), media_type="audio/wav", headers={"Cache-Control": "private, max-age=600"})
 
     @router.post("/v2/jobs/{job_id}/cancel", responses=refusals(404, 422, 500, 507))
     def cancel(job_id: str, request: Request):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
@@ -23,6 +23,7 @@ from .formats import CODED, RULE, SSE, TYPES, USAGE, delta, done, failed, format
 from .guard import language_of
 from .inline import sound_in
 from .packing import Held, Packing
+from .parts import File
 from .reader import JobReader, open_job
 from .recent import Recent
 
@@ -113,7 +114,7 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         owner = request.scope["kk_owner"]
         return JSONResponse(_record(studio, owner, job_id, recent.find(job_id, owner)), headers={"Cache-Control": "no-store"})
 
-    @router.get("/tts/result/{name}", response_class=FileResponse,
+    @router.get("/tts/result/{name}", response_class=File,
                 responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422)})
     def result(name: str, request: Request):
         take_id, dot, kind = name.rpartition(".")
@@ -121,7 +122,7 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
             raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
         owner = request.scope["kk_owner"]
         path = studio.takes.wav_path(owner, take_id)
-        return FileResponse(path, media_type="audio/wav", filename=file_name(studio.takes.get(owner, take_id)), headers={"Cache-Control": "private, max-age=3600"})
+        return File(path, media_type="audio/wav", filename=file_name(studio.takes.get(owner, take_id)), headers={"Cache-Control": "private, max-age=3600"})
 
     return router
 
