@@ -78,9 +78,10 @@
       return { ...told, tone: "warn", main: t("eng.lost"), short: t("eng.lost.s"), lines, acts };
     }
     const fetchable = m.state === "none" ? [["modelfetch", "eng.fetch"]] : [];
-    if (e.failure && e.basic) {
-      const lines = [(KK.lang === "zh" ? e.failure_zh : e.failure) || "", t("eng.d.stays")];
-      return { ...told, tone: "warn", main: t("eng.cannot"), short: t("eng.cannot.s"), lines, acts: fetchable };
+    if (e.failure && (e.basic || e.state === "broken")) {
+      const lines = e.basic ? [(KK.lang === "zh" ? e.failure_zh : e.failure) || "", t("eng.d.stays")] : [];
+      const again = [...fetchable, ...(e.again ? [["engineagain", "eng.retry"]] : [])];
+      return { ...told, tone: "warn", main: t("eng.cannot"), short: t("eng.cannot.s"), lines, acts: again };
     }
     if (m.state === "none" && e.basic) {
       const lines = [m.b ? t("eng.d.none.b", m) : t("eng.d.none")];
@@ -102,6 +103,7 @@
     tell("/tts/model/fetch?source=" + encodeURIComponent(m.sources[(at + 1) % m.sources.length]));
   };
   acts.modelfetch = () => tell("/tts/model/fetch");
+  acts.engineagain = () => tell("/tts/engine/again");
   acts.modelpause = () => tell("/tts/model/pause");
 
   const keyRows = () => [
@@ -209,7 +211,8 @@
     const now = next.engine && next.engine !== before.engine;
     if (now) KK.toast(next.basic ? t("eng.now.ready") : t("eng.now.full", { e: named(next).name }));
     if (now) KK.send("picker", { op: "list" });
-    if (next.failure && !before.failure) KK.toast(t("eng.now.cannot"));
+    const instead = e => !!e.failure && !!e.basic;
+    if (instead(next) && !instead(before)) KK.toast(t("eng.now.cannot"));
   }
   KK.askEngine = ask;
   document.addEventListener("visibilitychange", () => {

@@ -80,6 +80,27 @@ def test_a_model_that_cannot_be_used_is_told_and_the_built_in_voice_stays(chrome
         assert p.js("said") == ["CosyVoice2 不可用，继续使用内置音色"]
 
 
+@pytest.mark.parametrize(("lang", "why", "again", "says"), [("zh", "四次失败。", "重试", "继续用内置音色"), ("en", "It failed four times.", "Try again", "goes on speaking")])
+def test_a_model_that_broke_for_good_is_told_with_its_reason_and_can_be_tried_again(chrome, studio, lang, why, again, says):
+    with StudioPage(chrome, studio.url, lang) as p:
+        posted, words = [], {"failure": "It failed four times.", "failure_zh": "四次失败。", "again": True}
+        p.page.route("**/tts/engine/*", lambda r: (posted.append(r.request.method + " " + r.request.url.split("/tts")[1]), r.fulfill(body="{}", content_type="application/json"))[1])
+        health = Health(p, BIG)
+        p.page.wait_for_function("document.querySelector('.kk-eng').innerText.includes('CosyVoice2')")
+        health.tell({**BIG, "state": "broken", "reason": words["failure"], "reason_zh": words["failure_zh"], **words}, p.js("KK.t('eng.broken')"))
+        p.page.click(".kk-eng")
+        assert p.page.inner_text("#kk-engpop").count(why) == 1 and p.page.inner_text("#kk-engpop [data-do=engineagain]") == again
+        assert p.js("said") == [], "nothing stays while nobody speaks"
+        health.tell({**BASIC, **words}, p.js("KK.t('eng.cannot')"))
+        assert why in p.page.inner_text("#kk-engpop") and says in p.page.inner_text("#kk-engpop") and p.violations() == []
+        assert p.js("said").pop() == p.js("KK.t('eng.now.cannot')")
+        p.page.click("#kk-engpop [data-do=engineagain]")
+        health.tell({**BASIC, "coming": COMING}, LOADING[lang])
+        assert posted == ["POST /engine/again"] and not p.page.locator("[data-do=engineagain]").count()
+        health.tell({**BASIC, **words, "again": False}, p.js("KK.t('eng.cannot')"))
+        assert not p.page.locator("[data-do=engineagain]").count() and not p.errors
+
+
 def test_the_model_is_downloaded_from_the_pop_over(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         posted = []

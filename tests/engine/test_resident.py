@@ -81,3 +81,126 @@ def test_an_engine_that_never_starts_says_why():
 def whole_tone():
     import numpy as np
     return np.full(RATE * 2, 0.1, np.float32)
+
+
+class Breakable(FakeEngine):
+    """As an engine in a process of its own: it may break for good."""
+
+    kind = "big"
+
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.on_broken = lambda error: None
+
+    def break_down(self):
+        self.state = "broken"
+        self.on_broken(NotReady("It failed four times.", "失败了四次。", code="broken"))
+
+
+def settled(resident, is_so) -> bool:
+    tick = threading.Event()
+    for _ in range(1000):
+        if is_so():
+            return True
+        tick.wait(0.01)
+    return False
+
+
+def both(took_over=None):
+    """A resident whose second engine replaced the first, and all engines that were made."""
+    made = []
+
+    def maker(kind, **more):
+        def make():
+            made.append(kind(**more))
+            return made[-1]
+        return make
+    resident = Resident(took_over.append if took_over is not None else lambda engine: None)
+    resident.start(maker(FakeEngine, version="small"), maker(Breakable, version="big")).join(10)
+    return resident, made
+
+
+def test_when_the_engine_breaks_for_good_the_one_before_it_steps_in_and_it_may_be_tried_again():
+    told = []
+    resident, made = both(told)
+    small, big = made
+    assert resident.absent("big") is None and not resident.can_try_again() and not resident.again()
+    lease = resident.lease()
+    big.break_down()
+    assert settled(resident, lambda: resident.health().state == "ready")
+    stand_in = resident.lease().engine
+    assert stand_in is made[2] and stand_in is not small and stand_in.version == "small" and told == [small, big, stand_in]
+    assert resident.failure().code == "broken" and resident.can_try_again()
+    assert resident.absent("big") is resident.failure() and resident.absent("bigger") is None
+    lease.release()
+    assert big.state == "broken" and stand_in.state == "ready"
+    assert resident.again() and settled(resident, lambda: resident.lease().engine is made[-1] and len(made) == 4)
+    assert resident.lease().engine.version == "big" and resident.failure() is None and not resident.can_try_again()
+    made[3].break_down()
+    assert settled(resident, lambda: resident.health().state == "ready") and resident.lease().engine.version == "small", "and once more"
+    resident.close()
+
+
+def test_while_another_steps_in_requests_are_asked_to_come_again():
+    resident, made = both()
+    gate, start = threading.Event(), FakeEngine.start
+    try:
+        FakeEngine.start = lambda self: (gate.wait(10), start(self))[1]
+        made[1].break_down()
+        assert settled(resident, lambda: resident.coming() is not None)
+        with pytest.raises(NotReady) as refused:
+            resident.lease()
+        assert refused.value.retry_after_s == 2 and "换用内置音色" in refused.value.zh and resident.health().state == "broken"
+        assert not resident.again(), "one comes already"
+    finally:
+        gate.set()
+        FakeEngine.start = start
+    assert settled(resident, lambda: resident.health().state == "ready")
+    assert resident.failure().en == "It failed four times."
+    resident.close()
+
+
+def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
+    resident, made = both()
+    big, start = made[1], FakeEngine.start
+
+    def fails(self):
+        raise NotReady("No voice here.", "没有声音。")
+    try:
+        FakeEngine.start = fails
+        big.break_down()
+        assert settled(resident, lambda: len(made) == 3 and resident.coming() is None)
+    finally:
+        FakeEngine.start = start
+    assert resident.failure().en == "It failed four times." and resident.lease().engine is big
+    assert resident.again() and settled(resident, lambda: resident.health().state == "ready") and resident.lease().engine is made[-1]
+    made[-1].break_down()
+    assert settled(resident, lambda: resident.health().state == "ready") and resident.lease().engine.version == "small", "it is known still who steps in"
+    resident.close()
+
+
+def test_an_engine_alone_says_why_it_broke_and_may_be_tried_again():
+    made, resident = [], Resident()
+    resident.start(lambda: made.append(Breakable()) or made[-1]).join(10)
+    made[0].break_down()
+    assert resident.health().state == "broken" and resident.can_try_again() and resident.coming() is None
+    assert resident.absent("big").en == "It failed four times."
+    assert resident.again() and settled(resident, lambda: len(made) == 2 and resident.health().state == "ready")
+    resident.close()
+
+
+def test_an_engine_that_could_not_start_may_be_tried_again():
+    resident, tries = Resident(), []
+
+    class Late(Breakable):
+        def start(self):
+            tries.append(1)
+            if len(tries) == 1:
+                raise NotReady("No weights.", "没有权重。", code="model_file")
+            super().start()
+    started(resident, FakeEngine(version="small"))
+    resident.start(Late).join(10)
+    assert resident.failure().code == "model_file" and resident.absent("big").code == "model_file" and resident.lease().engine.version == "small"
+    assert resident.again() and settled(resident, lambda: resident.lease().engine.version != "small")
+    assert resident.failure() is None
+    resident.close()

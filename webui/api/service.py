@@ -57,6 +57,10 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     def pause_model():
         return _model(studio, lambda model: model.pause())
 
+    @router.post("/tts/engine/again", include_in_schema=False)
+    def try_again():
+        return {"started": studio.resident.again()}
+
     @router.get("/metrics", response_class=PlainTextResponse, responses=refusals())
     def metrics():
         return PlainTextResponse(studio.metrics.text(), media_type="text/plain; version=0.0.4")

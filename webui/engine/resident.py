@@ -1,6 +1,7 @@
 """The resident engine: one warm engine per process, started in the background, replaced without dropping a running stream.
 
-Knows engines only through engine/base.py. A stream holds a lease; an engine that was replaced is closed when its last lease ends.
+Knows engines only through engine/base.py. A stream holds a lease; an engine that was replaced is closed when its last lease ends. When one
+breaks for good, the one it had replaced steps in, and the broken one may be tried again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ..types import Health
 from .base import Engine
 
 log = logging.getLogger(__name__)
+Maker = Callable[[], Engine]
 
 
 class Lease:
@@ -34,53 +36,85 @@ class Lease:
 
 
 class _Seat:
-    def __init__(self, engine: Engine, lock: threading.Lock):
+    """before: makes the engine that this one replaced, and that steps in for it."""
+
+    def __init__(self, engine: Engine, lock: threading.Lock, make: Maker, before: Maker | None):
         self.engine, self.lock, self.leases, self.retired = engine, lock, 0, False
+        self.make, self.before = make, before
+        self.is_lost = False  # broken, and its place is being taken
+
+
+class Missing:
+    """An engine that failed, at its start or for good while it served: the name it goes by, how it is made, and why it failed."""
+
+    def __init__(self, engine: Engine | None, make: Maker, error: KaikouError):
+        self.name, self.make, self.error = name_of(engine), make, error
 
 
 class Resident:
-    """`on_ready(engine)` is called in the starting thread each time an engine takes over."""
+    """`on_ready(engine)` is called in the starting thread each time an engine takes over. An engine may have `on_broken`, to be set: it calls
+    that with its error, in a thread of its own, when it has served and will not again."""
 
     def __init__(self, on_ready: Callable[[Engine], None] = lambda engine: None):
         self._lock = threading.Lock()
         self._seat: _Seat | None = None
         self._coming: Engine | None = None
-        self._failure: KaikouError | None = None
+        self._missing: Missing | None = None
         self._on_ready = on_ready
         self._closed = False
 
-    def start(self, *makers: Callable[[], Engine]) -> threading.Thread:
+    def start(self, *makers: Maker) -> threading.Thread:
         """Build and warm engines in the background, one after the other; the one in charge keeps speaking until the next is ready."""
         thread = threading.Thread(target=lambda: [self._bring_up(make) for make in makers], name="engine-start", daemon=True)
         thread.start()
         return thread
 
-    def _bring_up(self, make: Callable[[], Engine]) -> None:
+    def again(self) -> bool:
+        """The engine that failed is made anew, with all its chances; the one in charge keeps speaking meanwhile. False: none has, or it comes already."""
+        with self._lock:
+            missing = self._missing
+            if missing is None or self._coming is not None or self._closed:
+                return False
+            self._missing = None
+        self.start(missing.make)
+        return True
+
+    def _bring_up(self, make: Maker, steps_in: bool = False) -> None:
+        engine = None
         try:
             engine = make()
             with self._lock:
-                self._coming, self._failure = engine, None
+                self._coming = engine
+                self._missing = self._missing if steps_in else None
+            if hasattr(engine, "on_broken"):
+                engine.on_broken = lambda error: self._broke(engine, error)
             engine.start()
         except KaikouError as error:
-            self._fail(error)
+            self._fail(engine, make, error, steps_in)
         except Exception as error:  # an engine's own bug must not leave the page waiting for ever
             log.exception("engine failed to start")
-            self._fail(NotReady(f"The engine could not start: {error}.", f"引擎无法启动：{error}。", code="broken"))
+            self._fail(engine, make, NotReady(f"The engine could not start: {error}.", f"引擎无法启动：{error}。", code="broken"), steps_in)
         else:
-            self._take_over(engine)
+            self._take_over(engine, make, steps_in)
 
-    def _fail(self, error: KaikouError) -> None:
+    def _fail(self, engine: Engine | None, make: Maker, error: KaikouError, steps_in: bool) -> None:
         with self._lock:
-            engine, self._coming, self._failure = self._coming, None, error
+            self._coming = None
+            if not steps_in:  # else what it stands in for is what is missing
+                self._missing = Missing(engine, make, error)
+            if steps_in and self._seat is not None:
+                self._seat.is_lost = False
         if engine is not None:
             engine.close()
 
-    def _take_over(self, engine: Engine) -> None:
+    def _take_over(self, engine: Engine, make: Maker, steps_in: bool) -> None:
         """Whoever is told knows the engine before anybody can lease it."""
         if not self._closed:
             self._on_ready(engine)
         with self._lock:
-            old, self._seat, self._coming = self._seat, _Seat(engine, self._lock), None
+            old = self._seat
+            before = None if old is None or steps_in else old.before if old.make is make else old.make
+            self._seat, self._coming = _Seat(engine, self._lock, make, before), None
             is_late = self._closed
             if old is not None:
                 old.retired = True
@@ -89,18 +123,33 @@ class Resident:
             old.engine.close()
         if is_late:
             engine.close()
+        elif hasattr(engine, "on_broken") and (told := engine.health()).state == "broken":  # between its start and now
+            self._broke(engine, NotReady(told.reason, told.reason_zh, code="broken"))
+
+    def _broke(self, engine: Engine, error: KaikouError) -> None:
+        with self._lock:
+            seat = self._seat
+            if self._closed or seat is None or seat.engine is not engine or seat.is_lost:
+                return
+            self._missing = Missing(engine, seat.make, error)
+            seat.is_lost, before = seat.before is not None, seat.before
+        if before is not None:
+            log.error("%s is lost; the engine before it steps in", self._missing.name)
+            threading.Thread(target=self._bring_up, args=(before, True), name="engine-start", daemon=True).start()
 
     def lease(self) -> Lease:
-        """Raises NotReady until the first engine has spoken its warm-up sentence."""
+        """Raises NotReady until the first engine has spoken its warm-up sentence, and while one steps in for one that broke."""
         with self._lock:
             if self._seat is None or self._closed:
-                raise self._failure or NotReady("The engine is still starting. Please wait a moment.", "引擎还在启动，请稍候。", retry_after_s=2)
+                raise self.failure() or NotReady("The engine is still starting. Please wait a moment.", "引擎还在启动，请稍候。", retry_after_s=2)
+            if self._seat.is_lost:
+                raise NotReady("The voice engine has failed, and another one is stepping in. Try again in a moment.", "语音引擎出了故障，正在换用内置音色，请稍后再试。", retry_after_s=2)
             self._seat.leases += 1
             return Lease(self._seat)
 
     def health(self) -> Health:
         with self._lock:
-            seat, coming, failure = self._seat, self._coming, self._failure
+            seat, coming, failure = self._seat, self._coming, self.failure()
         if seat is not None:
             return seat.engine.health()
         if failure is not None:
@@ -113,7 +162,22 @@ class Resident:
             return self._coming.health() if self._coming is not None else None
 
     def failure(self) -> KaikouError | None:
-        return self._failure
+        """Why the engine that failed last is not there."""
+        missing = self._missing
+        return missing.error if missing is not None else None
+
+    def can_try_again(self) -> bool:
+        return self._missing is not None and self._coming is None
+
+    def absent(self, name: str) -> KaikouError | None:
+        """Why the engine of that name does not speak though it should: it failed, or is on its way. None when it is none of ours."""
+        with self._lock:
+            missing, coming = self._missing, self._coming
+        if missing is not None and missing.name == name:
+            return missing.error
+        if coming is not None and name_of(coming) == name:
+            return NotReady(f"{name} is being loaded. Try again in a moment.", f"{name} 正在载入，请稍后再试。", retry_after_s=5)
+        return None
 
     def close(self) -> None:
         with self._lock:
@@ -121,3 +185,8 @@ class Resident:
             engines = [e for e in (self._seat and self._seat.engine, self._coming) if e is not None]
         for engine in engines:
             engine.close()
+
+
+def name_of(engine: Engine | None) -> str:
+    """Also of one that cannot say it yet."""
+    return getattr(engine, "kind", "")

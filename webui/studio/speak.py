@@ -113,6 +113,8 @@ class Speaker:
         name = about.name
         lease.release()
         if model not in ("", "auto", name, *OPENAI_MODELS):
+            if (absent := self._resident.absent(model)) is not None:
+                raise absent
             raise NotFound(f"There is no model “{model[:40]}” here. Available: auto, {name}.", f"这里没有模型「{model[:40]}」，可用：auto、{name}。", code="model_not_found", param="model")
         return about
 

@@ -121,7 +121,7 @@ class Studio:
             told["model"] = self.model.status()
         failure = self.resident.failure()
         if failure is not None:
-            told |= {"failure": failure.en, "failure_zh": failure.zh}
+            told |= {"failure": failure.en, "failure_zh": failure.zh, "again": self.resident.can_try_again()}
         try:
             lease = self.resident.lease()
         except KaikouError:

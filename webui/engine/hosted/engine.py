@@ -48,7 +48,12 @@ class HostedEngine:
         self._first: Future = Future()
         self._numbers = itertools.count(1)
         self._thread = threading.Thread(target=self._supervise, name="engine-host", daemon=True)
-        self.restarts = 0  # since the studio began
+        self.restarts = 0  # since it was made
+        self.on_broken: Callable[[KaikouError], None] = lambda error: None  # called once, when it had served and is not started again
+
+    @property
+    def kind(self) -> str:
+        return self._recipe["kind"]
 
     @property
     def pid(self) -> int | None:
@@ -217,10 +222,12 @@ class HostedEngine:
         n = len(self._restarts)
         if n >= patience.max_restarts:
             minutes = max(1, round(patience.window_s / 60))
-            en = f"The voice engine failed {n + 1} times within {minutes} min and is not started again. Restart the studio; its log says more. The last time: {ended}"
-            zh = f"语音引擎在 {minutes} 分钟内失败了 {n + 1} 次，不再自动重启。请重启工作室，原因见日志。最近一次：{fault.zh}"
+            en = f"The voice engine failed {n + 1} times within {minutes} min and is not started again by itself. Try again at the top of the page; the log says more. The last time: {ended}"
+            zh = f"语音引擎在 {minutes} 分钟内失败了 {n + 1} 次，不再自动重启。可在页面顶部点“重试”，原因见日志。最近一次：{fault.zh}"
             log.error("%s", en)
             self._refuse(lambda: NotReady(en, zh, code="broken"))
+            if self._first.done() and not self._closing.is_set():
+                self.on_broken(NotReady(en, zh, code="broken"))
             return False
         log.error("the engine's process is lost (%s); restart %d of %d", ended, n + 1, patience.max_restarts)
         with self._lock:
