@@ -63,6 +63,7 @@ class Studio:
                                  ("cv_batch_lines_cached", "Lines of batches whose sound was there already", lambda: self.batch.work.maker.n_cached),
                                  ("cv_batch_lines_failed", "Lines of batches that failed for good", lambda: self.batch.work.n_failed),
                                  ("cv_batch_jobs_open", "Batches that are being made", lambda: self.batch.n_open),
+                                 ("cv_engine_ready", "1 when the engine speaks", lambda: self.is_ready()),
                                  ("cv_api_keys", "API keys that open something", lambda: self.keys.n_live),
                                  ("cv_demo_uses", "Texts spoken for the guests of demo links, of this run", lambda: self.demos.n_uses),
                                  ("cv_demo_refusals", "Guests of demo links refused", lambda: sum(self.demos.refused.values())),
