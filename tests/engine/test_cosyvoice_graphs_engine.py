@@ -14,7 +14,7 @@ import torch
 from scripts import bench_graphs
 from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
-from tests.engine.test_cosyvoice_stages import hear, say, texts, until, utterance
+from tests.engine.stage_floor import hear, say, texts, until, utterance
 from webui.engine.cosyvoice.device import MemoryPlan, Place
 from webui.engine.cosyvoice.graphs.assemble import Sizes, captured
 from webui.engine.cosyvoice.graphs.capture import Direct

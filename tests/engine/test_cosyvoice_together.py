@@ -14,8 +14,8 @@ import torch
 from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
 from tests.engine.cosyvoice_small import ids_of, small_flow, voice_of
+from tests.engine.stage_floor import hear, utterance
 from tests.engine.test_cosyvoice_graphs_engine import SIZES
-from tests.engine.test_cosyvoice_stages import hear, utterance
 from webui.engine.cosyvoice.device import Place
 from webui.engine.cosyvoice.flow import VoiceState, step_many
 from webui.engine.cosyvoice.flow.model import FlowModel

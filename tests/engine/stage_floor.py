@@ -1,0 +1,114 @@
+"""The two stages over a small model with random weights: requests to say, ways to hear them, and a language model that counts and can be held."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from scripts.engine_bench.build import random_model, random_voice
+from scripts.small_model.sizes import SMALL
+from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.lm import Drawing
+from webui.engine.cosyvoice.pace import PROFILES, Hops
+from webui.engine.cosyvoice.sampler import Sampler
+from webui.engine.cosyvoice.sources import Drawn
+from webui.engine.cosyvoice.stages import Stages
+from webui.engine.cosyvoice.stream import Utterance
+from webui.engine.cosyvoice.voices import LiveVoices
+from webui.errors import NotReady
+from webui.types import SpeechRequest
+
+RATE = 24000
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.set_num_threads(1)
+    return random_model(SMALL, Place("cpu", "fp32", "test"))
+
+
+@pytest.fixture(scope="module")
+def prompt():
+    return random_voice(2.0, SMALL.codes)
+
+
+class Watched:
+    """The language model, counting; `gate(call)` may wait or raise before a call."""
+
+    def __init__(self, lm):
+        self.lm, self.dims, self.batches, self.threads, self.gate = lm, lm.dims, [], set(), lambda kind: None
+
+    def __getattr__(self, name):
+        return getattr(self.lm, name)
+
+    def step(self, x, past):
+        self.gate("step")
+        self.threads.add(threading.current_thread().name)
+        return self.lm.step(x, past)
+
+    def step_many(self, ids, pasts):
+        self.gate("step_many")
+        self.threads.add(threading.current_thread().name)
+        self.batches.append(len(ids))
+        return self.lm.step_many(ids, pasts)
+
+
+@pytest.fixture
+def floor(model):
+    """Stages of their own over the shared small model."""
+    made = []
+
+    def make(profile: str = "balanced", first: int = 25, whole: bool = False):
+        lm = Watched(model.lm)
+        own = replace(model, lm=lm)
+        broken = []
+        stages = Stages(own, LiveVoices(own, 1 << 40), PROFILES[profile], broken.append)
+        told = SimpleNamespace(stages=stages, lm=lm, model=own, hops=Hops(first, 25, PROFILES[profile].blocks, whole), broken=broken, first=first)
+        made.append(stages)
+        return told
+    yield make
+    for stages in made:
+        stages.close(NotReady("The test is over.", "测试结束。"))
+
+
+def texts(n: int, seed: int) -> list[int]:
+    return torch.randint(0, 256, (n,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def say(floor, voice, seed: int, n_text: int = 6, most: int | None = None, segments: int = 1, **more) -> Utterance:
+    dims = floor.lm.dims
+    never = range(dims.speech_codes, dims.speech_codes + 3) if most is not None else (dims.reserved, dims.fill)
+    sources = []
+    for index in range(segments):
+        text = texts(n_text, 100 * seed + index)
+        drawing = Drawing(dims, n_text if most is None else -(-most // 20), Sampler(seed + index, never=never), most)
+        sources.append(Drawn(floor.lm, lambda: voice.prefix(voice.prompt.text_ids), text, voice.prompt.speech_ids, drawing))
+    return utterance(floor, voice, sources, seed, **more)
+
+
+def utterance(floor, voice, sources, seed: int, priority: int = 0) -> Utterance:
+    request = SpeechRequest(f"r{seed}", "text", "v", seed=seed, priority=priority)
+    return Utterance(floor.stages.board, voice, request, sources, floor.hops, floor.stages.profile, RATE)
+
+
+def whole(chunks) -> np.ndarray:
+    return np.concatenate([c.samples for c in chunks])
+
+
+def hear(who: Utterance) -> tuple[list[list[int]], np.ndarray]:
+    """Ids and samples. The segments are looked at while they are still there."""
+    segments, chunks = list(who.segments), list(who.chunks())
+    return [list(segment.source.ids) for segment in segments], whole(chunks)
+
+
+def until(is_so, limit_s: float = 20.0) -> bool:
+    end = time.monotonic() + limit_s
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.002)
+    return is_so()

@@ -1,0 +1,48 @@
+"""The two stages on a processor: the flow's second guidance row on the language model's core, which steps aside for a first sound."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.engine import stage_floor
+from tests.engine.stage_floor import hear, say, until, whole
+from webui.engine.cosyvoice.voices import LiveVoice
+from webui.errors import NotReady
+
+floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
+
+
+def test_the_language_model_steps_aside_while_a_first_piece_is_made(floor, prompt, request):
+    """On a shared core: the ids of the next piece are wanted a hop later, the first sound now."""
+    told, steps = floor(), []
+    told.stages.tokens.gives_way = True
+    voice = LiveVoice(told.model, prompt)
+    told.stages.prepare(voice)
+
+    def asked(module, given) -> None:
+        threading.Event().wait(0.02)
+        steps.append(len(told.lm.batches))
+    hook = told.model.flow.decoder.estimator.register_forward_pre_hook(asked)
+    request.addfinalizer(hook.remove)
+    chunks = list(say(told, voice, 3, most=100).chunks())
+    during = steps[9] - steps[0]  # the first piece asks at least once for each of ten steps
+    assert during <= 1
+    assert len(whole(chunks)) == 100 * 960, "and goes on afterwards"
+
+
+def guidance() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("cosyvoice-guidance")]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_second_core_is_used_where_there_is_one_and_given_back(model, floor, prompt, monkeypatch, cores):
+    monkeypatch.setattr("webui.engine.cosyvoice.stages.cores", lambda: cores)
+    assert until(lambda: not guidance()), "of the tests before"
+    told = floor()
+    assert (model.flow.decoder.beside is not None) == told.stages.tokens.gives_way == (cores == 2)
+    assert len(hear(say(told, LiveVoice(told.model, prompt), 3, most=60))[1]) == 60 * 960
+    assert len(guidance()) == cores - 1
+    told.stages.close(NotReady("The test is over.", "测试结束。"))
+    assert model.flow.decoder.beside is None and until(lambda: not guidance()), "the model stays usable, and its thread has ended"

@@ -1,0 +1,158 @@
+"""What fails in the two stages: one request's own fault ends that request, a stage's fault ends everybody with a reason, and nothing hangs."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine import stage_floor
+from tests.engine.stage_floor import hear, say, texts, utterance
+from webui.engine.cosyvoice.lm import Drawing
+from webui.engine.cosyvoice.sampler import Sampler
+from webui.engine.cosyvoice.sources import Arriving, Drawn
+from webui.engine.cosyvoice.stream import Utterance
+from webui.engine.cosyvoice.voices import LiveVoice
+from webui.errors import BadInput, EngineFault
+
+floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
+
+
+class Spoilt:
+    """A source whose draws go wrong at one id."""
+
+    def __init__(self, at: int, error: Exception):
+        self._at, self._error = at, error
+
+    def __call__(self, scores, history):
+        if len(history) == self._at:
+            raise self._error
+        return len(history) % 50
+
+
+def spoilt(told, voice, seed: int, at: int, error: Exception) -> Utterance:
+    drawing = Drawing(told.lm.dims, 30, Spoilt(at, error), 200)
+    return utterance(told, voice, [Drawn(told.lm, lambda: voice.prefix(()), texts(30, 1), (), drawing)], seed)
+
+
+@pytest.mark.parametrize("at", [0, 20])
+def test_what_fails_in_one_request_ends_that_request_only(floor, prompt, at):
+    told = floor()
+    voice = LiveVoice(told.model, prompt)
+    alone = hear(say(told, voice, 7))
+    bad, good, heard = spoilt(told, voice, 8, at, ZeroDivisionError()), say(told, voice, 7), []
+    neighbour = threading.Thread(target=lambda: heard.append(hear(good)))
+    neighbour.start()
+    with pytest.raises(EngineFault) as error:
+        list(bad.chunks())
+    assert error.value.code == "fault" and error.value.zh
+    neighbour.join(30)
+    assert heard[0][0] == alone[0] and np.array_equal(heard[0][1], alone[1])
+    assert not told.broken
+    with pytest.raises(BadInput):
+        list(spoilt(told, voice, 9, at, BadInput("So.", "这样。")).chunks())
+
+
+def test_a_step_that_fails_for_many_is_taken_one_by_one(floor, prompt):
+    told = floor()
+    voice = LiveVoice(told.model, prompt)
+    alone = {seed: hear(say(told, voice, seed)) for seed in (1, 2, 3)}
+    broken = set()
+
+    def step_many(ids, pasts):
+        if len(ids) > 1 or pasts[0] in broken:
+            broken.update(pasts[:1] if len(broken) < 1 else [])
+            raise RuntimeError("no")
+        return told.lm.lm.step_many(ids, pasts)
+    told.lm.step_many = step_many
+    got, together = {}, threading.Barrier(3)
+
+    def listen(seed):
+        together.wait()
+        try:
+            got[seed] = hear(say(told, voice, seed))
+        except EngineFault as error:
+            got[seed] = error
+    people = [threading.Thread(target=listen, args=(seed,)) for seed in alone]
+    [p.start() for p in people]
+    [p.join(30) for p in people]
+    failed = [seed for seed in alone if isinstance(got[seed], EngineFault)]
+    assert len(failed) <= 1 and not told.broken
+    assert all(got[seed][0] == alone[seed][0] for seed in alone if seed not in failed)
+
+
+def test_sound_that_fails_and_memory_that_is_full_end_their_request(floor, prompt, monkeypatch):
+    told = floor()
+    voice, seen = LiveVoice(told.model, prompt), []
+    told.stages.prepare(voice)
+    advance = type(told.model.flow).advance_many
+
+    def full(self, *given, **named):
+        seen.append(1)
+        if len(seen) == 2:
+            raise torch.OutOfMemoryError("full")
+        return advance(self, *given, **named)
+    monkeypatch.setattr(type(told.model.flow), "advance_many", full)
+    stream = say(told, voice, 4, most=100).chunks()
+    with pytest.raises(EngineFault) as error:
+        list(stream)
+    assert error.value.code == "out_of_memory" and len(hear(say(told, voice, 4, most=40))[1]) == 40 * 960
+
+
+@pytest.mark.parametrize("stage", ["tokens", "sound"])
+def test_a_stage_that_breaks_ends_everybody_with_a_reason_and_nothing_hangs(floor, prompt, stage):
+    told = floor()
+    voice = LiveVoice(told.model, prompt)
+    running = say(told, voice, 1, most=900).chunks()
+    next(running)
+
+    def broken(*_):
+        raise MemoryError
+    if stage == "tokens":
+        told.stages.tokens._tell = broken
+    else:
+        told.stages.sound._count = broken
+        told.stages.sound._fail = broken
+    with pytest.raises(EngineFault) as error:
+        list(running)
+    assert error.value.code == "engine_broken" and [e.code for e in told.broken] == ["engine_broken"]
+    with pytest.raises(EngineFault):
+        next(say(told, voice, 2).chunks())
+    with pytest.raises(EngineFault):
+        told.stages.prepare(LiveVoice(told.model, prompt))
+
+
+def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
+    from webui.engine.cosyvoice.text_stream import TextStream
+
+    told = floor()
+    voice, more, lm = LiveVoice(told.model, prompt), threading.Event(), told.lm
+
+    def arriving(wait: bool):
+        yield from texts(12, 5)
+        if wait:
+            assert more.wait(30)
+        yield from texts(12, 6)
+
+    def slow(wait: bool) -> Utterance:
+        source = Arriving(lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3, never=(lm.dims.reserved,))), arriving(wait), told.stages.board)
+        return utterance(told, voice, [source], 50)
+    expected = hear(slow(False))
+    waiting, got = slow(True), []
+    listener = threading.Thread(target=lambda: got.append(hear(waiting)))
+    listener.start()
+    for seed in range(3):
+        assert len(hear(say(told, voice, seed, most=60))[1]) == 60 * 960
+    assert not got
+    more.set()
+    listener.join(30)
+    assert got[0][0] == expected[0] and np.array_equal(got[0][1], expected[1])
+
+    def fails():
+        yield from texts(6, 5)
+        raise BadInput("The pen broke.", "笔坏了。")
+    source = Arriving(lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3)), fails(), told.stages.board)
+    with pytest.raises(BadInput):
+        list(utterance(told, voice, [source], 51).chunks())
