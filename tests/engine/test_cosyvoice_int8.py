@@ -86,6 +86,15 @@ def snr_db(exact: torch.Tensor, found: torch.Tensor) -> float:
     return float(10 * torch.log10(exact.square().sum() / (found - exact).square().sum()))
 
 
+def threads_of(lm: Int8Lm) -> list[int]:
+    return [session.get_session_options().intra_op_num_threads for session in (lm._steps, lm._passage)]
+
+
+def test_steps_which_wait_for_memory_and_openings_which_compute_have_threads_of_their_own(made):
+    assert threads_of(Int8Lm(DIMS, made, threads=1, passage_threads=2)) == [1, 2]
+    assert threads_of(Int8Lm(DIMS, made, threads=3, passage_threads=1)) == [3, 1]
+
+
 class TestBf16:
     """What runs beside the int8 language model where the processor has bf16."""
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.test_cosyvoice_int8 import DIMS, random_state
+from tests.engine.test_cosyvoice_int8 import DIMS, random_state, threads_of
 from webui.app import cosyvoice_arguments
 from webui.engine.cosyvoice.device import INT8, Place, plan, processor
 from webui.engine.cosyvoice.kept import mapped_files
@@ -142,6 +142,11 @@ class TestPlace:
         settings = load([], {"KAIKOU_ENGINE_THREADS": "3", "KAIKOU_PRECISION": "int8"})
         told = cosyvoice_arguments(settings)
         assert (told["threads"], told["precision"]) == (3, "int8")
+
+    @pytest.mark.parametrize(("cores", "expected"), [(1, [1, 1]), (2, [1, 2]), (8, [1, 2])])
+    def test_an_opening_has_two_cores_where_they_are(self, model, monkeypatch, cores, expected):
+        monkeypatch.setattr("webui.engine.cosyvoice.model.cores", lambda: cores)
+        assert threads_of(language_model(model, read_spec(model).lm, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None)) == expected
 
     def test_the_model_loads_with_it_and_the_plan_counts_it(self, model):
         told = []

@@ -14,6 +14,7 @@ from scripts.golden_checks import hift as hift_check
 from tests.engine.cosyvoice_small import GOLDEN, random_state, small_vocoder
 from tests.engine.test_cosyvoice_flow import exceeded
 from webui.engine.cosyvoice.vocoder import FULL, STEADY, Reach, Vocoder, VocoderDims, VocoderState
+from webui.engine.cosyvoice.vocoder.decoder import ResBlock
 from webui.engine.cosyvoice.vocoder.source import cycles_per_frame, noise_at, sines
 from webui.errors import NotReady
 
@@ -165,3 +166,20 @@ def test_other_sizes_run_and_reach_is_checked(mel):
         Reach(8, 5, 8)
     with pytest.raises(ValueError, match="halve"):
         VocoderDims(20)
+
+
+@pytest.mark.parametrize(("dtype", "channels_last"), [(torch.bfloat16, 6), (torch.float32, 0)])
+def test_narrow_convolutions_lie_as_the_matrix_units_want_them_and_are_the_same(monkeypatch, dtype, channels_last):
+    """Only then are they worth their rounding: two for each of three dilations."""
+    torch.manual_seed(2)
+    block, x, seen = ResBlock(16, 7), torch.randn(1, 16, 90), []
+    for snake in (*block.activations1, *block.activations2):
+        torch.nn.init.constant_(snake.alpha, 1.5)
+    with torch.inference_mode():
+        exact = block(x.clone())
+        block.narrow(dtype)
+        real = torch.nn.functional.conv2d
+        monkeypatch.setattr("webui.engine.cosyvoice.vocoder.decoder.F.conv2d", lambda wide, *a, **k: (seen.append(wide.is_contiguous(memory_format=torch.channels_last)), real(wide, *a, **k))[1])
+        found = block(x.clone())
+    assert seen == [True] * channels_last
+    assert (found - exact).square().mean() < 1e-3 * (exact - x).square().mean()
