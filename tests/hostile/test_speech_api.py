@@ -73,7 +73,7 @@ def test_a_reference_that_is_none_is_refused_by_name(two, anna, name):
     body = {**ASK, "ref_audio": make()}
     for language in ("en", "zh"):
         answer = anna.post("/v1/audio/speech", json=body, headers={"Accept-Language": language})
-        assert (answer.status_code, error(answer)["code"]) == (status, code)
+        assert (answer.status_code, error(answer)["code"], error(answer)["param"]) == (status, code, "ref_audio")
         assert any("\u4e00" <= c <= "\u9fff" for c in error(answer)["message"]) == (language == "zh")
         assert len(error(answer)["message"]) < 200, "what was sent is not sent back"
     assert not list(two.data_dir.glob("voices/*"))
@@ -179,7 +179,7 @@ def test_a_bad_consent_leaves_nothing(two, anna, fields, status, code):
     before = len(list(two.data_dir.glob("consents/*")))
     told = {"name": "Anna", "language": "en", **{k: v for k, v in fields.items() if k != "recording"}}
     answer = anna.post("/v1/audio/voice_consents", files={"recording": fields.get("recording", clip(2))}, data=told)
-    assert (answer.status_code, error(answer)["code"]) == (status, code)
+    assert (answer.status_code, error(answer)["code"]) == (status, code) and error(answer)["param"] in (*fields, None)
     assert len(list(two.data_dir.glob("consents/*"))) == before
 
 

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from ..studio import Studio
 from ..types import Consent
 from .document import answers, refusals
+from .inline import named
 from .voices import read
 
 PATH = "/v1/audio/voice_consents"
@@ -56,7 +57,8 @@ def routes(studio: Studio) -> APIRouter:
     @router.post(PATH, responses={**answers(200, of=Told), **refusals(422, 500, 507)})
     async def add(request: Request, recording: UploadFile = File(), name: str = Form(), language: str = Form()):
         data = await read(recording, "recording")
-        return told(await run_in_threadpool(consents.add, owner(request), data, name, language))
+        with named("recording"):
+            return told(await run_in_threadpool(consents.add, owner(request), data, name, language))
 
     @router.get(PATH, responses={**answers(200, of=Listed), **refusals(404, 422)})
     def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):

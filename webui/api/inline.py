@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from ..errors import BadInput, TooLarge
+from ..errors import BadInput, KaikouError, TooLarge
 
 MAX_BYTES = 10 << 20
 MIN_SOUND_CHARS = 256  # no sound file is shorter: a short text that looks like a path is one
@@ -42,6 +44,19 @@ def _bytes(text: str, param: str) -> bytes:
     if len(text) > MAX_BYTES * 4 // 3 + 4096:
         raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", param=param)
     try:
-        return base64.b64decode("".join(text.split()), validate=True)
+        data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         raise BadInput(f"{param} is not base64.", f"{param} 不是有效的 base64。", param=param, code="bad_audio") from None
+    if not data:
+        raise BadInput(f"There is no sound in {param}.", f"{param} 里没有声音。", param=param, code="bad_audio")
+    return data
+
+
+@contextmanager
+def named(param: str) -> Iterator[None]:
+    """What is wrong with a recording is told of the field that it came in."""
+    try:
+        yield
+    except KaikouError as error:
+        error.param = param if error.param == "audio_sample" else error.param
+        raise

@@ -14,14 +14,14 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from ..errors import EngineFault, NotAllowed, NotFound
+from ..errors import EngineFault, NotFound
 from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Studio, file_name
 from ..types import MAX_INSTRUCTION, MAX_TEXT
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
 from .formats import CODED, RULE, SSE, TYPES, USAGE, delta, done, failed, format_of, is_wrapped, usage
 from .guard import language_of
-from .inline import sound_in
+from .inline import named, sound_in
 from .packing import Held, Packing
 from .parts import File
 from .reader import JobReader, open_job
@@ -59,21 +59,15 @@ class Speech(BaseModel):
 
     def open(self, studio: Studio, owner: str) -> Job:
         """Blocking; raises every refusal there is."""
+        return studio.speaker.open(owner, text_in=self.input, **self.asked())
+
+    def asked(self) -> dict[str, Any]:
+        """What the studio is asked for, but the text. Raises BadInput, TooLarge."""
         voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
-        if self.ref_audio:
-            return self._open(studio, owner, self._reference(studio, owner), self.ref_text or self.transcript)
-        return self._open(studio, owner, voice, self.transcript)
-
-    def _reference(self, studio: Studio, owner: str) -> str:
-        """Id under which the recording that came along is known for now."""
-        if not self.consent:
-            raise NotAllowed("Say that the speaker agreed: send consent: true along with ref_audio.", "请确认说话人已同意：使用 ref_audio 时须同时传 consent: true。", code="consent", param="consent")
-        return studio.drafts.once(owner, sound_in(self.ref_audio, "ref_audio")).id
-
-    def _open(self, studio: Studio, owner: str, voice: str, transcript: str) -> Job:
-        return studio.speaker.open(owner, text_in=self.input, voice_id=voice[:200], mode=self.mode, instruction=self.instructions, language=self.language[:16],
-                                   speed=float(self.speed), seed=-1 if self.seed is None else self.seed, model=self.model, consent=self.consent,
-                                   transcript=transcript[:500], source=self.source[:80])
+        reference = sound_in(self.ref_audio, "ref_audio") if self.ref_audio else b""
+        transcript = (reference and self.ref_text) or self.transcript
+        return {"voice_id": voice[:200], "mode": self.mode, "instruction": self.instructions, "language": self.language[:16], "speed": float(self.speed),
+                "seed": -1 if self.seed is None else self.seed, "model": self.model, "consent": self.consent, "transcript": transcript[:500], "source": self.source[:80], "reference": reference}
 
 
 def read(data: bytes) -> Speech:
