@@ -1,0 +1,1 @@
+"""What scripts/check_openapi.py hands to schemathesis."""
