@@ -70,14 +70,14 @@
       aria-label="${esc(t("ak.copy") + " " + label)}">${esc(t("ak.copy"))}</button></span></label>`;
 
   parts.keys = root => {
-    const box = s => `<label class="kk-scope"><input type="checkbox" data-scope="${s}"${ui.form.scopes.includes(s) ? " checked" : ""}><span>${
+    const box = s => `<label class="kk-scope"><input type="checkbox" id="kk-scope-${s}" data-scope="${s}"${ui.form.scopes.includes(s) ? " checked" : ""}><span>${
       esc(t("ak.scope." + s))}</span></label>`;
     const list = ui.keys || [];
     root.innerHTML = `<div class="kk kk-words"><div class="kk-cardhead"><h2 class="kk-h2">${esc(t("ak.title"))}</h2><p
-        class="kk-sub">${esc(t(ui.open ? "ak.open" : "ak.sub"))}</p></div>
+        class="kk-sub">${esc(t(ui.open && ui.keys ? "ak.open" : "ak.sub"))}</p></div>
       <form id="kk-keyform" class="kk-keyform" aria-label="${esc(t("ak.title"))}"><label><span>${esc(t("ak.name"))}</span><input type="text"
-          name="kk-keys-name" data-key="name" maxlength="60" autocomplete="off" value="${esc(ui.form.name)}" placeholder="${esc(t("ak.name.eg"))}"></label>
-        <label><span>${esc(t("ak.rate"))}</span><input type="number" name="kk-keys-per_minute" data-key="per_minute" min="1" max="100000"
+          id="kk-keyname" name="kk-keys-name" data-key="name" maxlength="60" autocomplete="off" value="${esc(ui.form.name)}" placeholder="${esc(t("ak.name.eg"))}"></label>
+        <label><span>${esc(t("ak.rate"))}</span><input type="number" id="kk-keyrate" name="kk-keys-per_minute" data-key="per_minute" min="1" max="100000"
           value="${esc(ui.form.per_minute)}"></label><fieldset class="kk-scopes"><legend>${esc(t("ak.scopes"))}</legend>${SCOPES.map(box).join("")}</fieldset>
         <div class="kk-row"><button type="submit" class="kk-b2">${esc(t("ak.make"))}</button></div></form>${status("keys")}
       ${ui.made ? `<div class="kk-made" role="group" aria-label="${esc(ui.made.name)}">${copyable("kk-madekey", t("ak.once", { n: ui.made.name }), ui.made.key)}${
@@ -146,7 +146,7 @@
   acts.keyask = b => askFor("keys", b);
   acts.demoask = b => askFor("demos", b);
   acts.accesskeep = b => {
-    const part = b.closest("#kk-keys") ? "keys" : "demos", id = CSS.escape(b.dataset.id);
+    const part = b.closest("#kk-apikeys") ? "keys" : "demos", id = CSS.escape(b.dataset.id);
     ui.ask = "";
     KK.draw(part);
     focus(part, `[data-do=${part === "keys" ? "keyask" : "demoask"}][data-id="${id}"]`);

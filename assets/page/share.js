@@ -10,7 +10,7 @@
   const fresh = () => ({ voice: "", made: null, say: "", form: { sample: "", days: 7, max_uses: 200, max_text: 100 } });
   let ui = fresh();
 
-  const select = name => `<label><span>${esc(t("dm." + name))}</span><select data-share="${name}">${CHOICES[name].map(n =>
+  const select = name => `<label><span>${esc(t("dm." + name))}</span><select id="kk-share-${name}" data-share="${name}">${CHOICES[name].map(n =>
     `<option value="${n}"${ui.form[name] === n ? " selected" : ""}>${esc(t(`dm.${name}.n`, { n }))}</option>`).join("")}</select></label>`;
   const frame = d => `<iframe src="${d.url}" title="${esc(d.title)}" width="100%" height="420" style="border:0;max-width:640px" loading="lazy" allow="autoplay"></iframe>`;
 
@@ -22,7 +22,7 @@
     if (ui.made) return `<li class="kk-voice kk-share">${head}${KK.access.copyable("kk-sharelink", t("dm.link"), ui.made.url)}
       ${KK.access.copyable("kk-shareframe", t("dm.frame"), frame(ui.made))}<img class="kk-qr" src="${esc(KK.root())}/v1/demos/${esc(ui.made.id)}/qr.svg"
         alt="${esc(t("dm.qr"))}" width="164" height="164"><p class="kk-sub">${esc(t("dm.reach"))}</p><div class="kk-row">${close}</div></li>`;
-    return `<li class="kk-voice kk-share"><form data-shareform="${esc(v.id)}" aria-label="${esc(t("dm.share"))}">${head}<label><span>${esc(t("dm.sample"))}</span><input type="text"
+    return `<li class="kk-voice kk-share"><form data-shareform="${esc(v.id)}" aria-label="${esc(t("dm.share"))}">${head}<label><span>${esc(t("dm.sample"))}</span><input type="text" id="kk-share-sample"
         data-share="sample" maxlength="200" value="${esc(ui.form.sample)}" placeholder="${esc(t("demo.eg"))}"></label>${Object.keys(CHOICES).map(select).join("")}
       <p class="kk-sub">${esc(t("dm.share.note"))}</p><p class="kk-inline" role="status" data-tone="bad">${esc(ui.say)}</p><div class="kk-row"><button
         type="submit" class="kk-b2">${esc(t("dm.make"))}</button>${close}</div></form></li>`;

@@ -39,7 +39,7 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
         with gr.Column(elem_classes="kk-card"):
             part("words", elem_id="kk-words")
         with gr.Column(elem_classes="kk-card"):
-            part("keys", elem_id="kk-keys")
+            part("keys", elem_id="kk-apikeys")
         with gr.Column(elem_classes="kk-card"):
             part("demos", elem_id="kk-demos")
     lang.input(None, inputs=[lang], js="(v) => { KK.setLang(v); }", api_visibility="private")

@@ -1,0 +1,213 @@
+"""Keys and demo links in the page, and the page of a link: made, shown once, copied, listed, taken back; heard on a phone and in another site's frame."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tests.serve import running
+
+from .studio_page import AXE, RULES, StudioPage, browser
+
+pytestmark = pytest.mark.browser
+# every sample that a context plays, kept: what is heard can be asked for
+HEARD = """window.heard = 0; const make = AudioWorkletNode.prototype.connect; AudioWorkletNode.prototype.connect = function (to, ...more) {
+  if (to instanceof AudioDestinationNode) { const look = this.context.createAnalyser(); look.fftSize = 2048; make.call(this, look); const data = new Float32Array(2048);
+    setInterval(() => { look.getFloatTimeDomainData(data); window.heard = Math.max(window.heard, ...data.map(Math.abs)); }, 20); } return make.call(this, to, ...more); };"""
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser() as b:
+        yield b
+
+
+@pytest.fixture(scope="module")
+def lone():
+    """A studio of its own: keys close it for everyone."""
+    with running() as told:
+        yield told
+
+
+def opened(chrome, lone, tab: str, **kw) -> StudioPage:
+    p = StudioPage(chrome, lone.url, lang="en", **kw)
+    p.page.click(f"[role=tab][data-tab-id={tab}]")
+    return p
+
+
+def share(p: StudioPage, sample: str = "Good evening.") -> dict:
+    p.page.locator("[data-do=sharevoice]").first.click()
+    p.page.fill("[data-share=sample]", sample)
+    p.page.select_option("[data-share=max_uses]", "20")
+    p.page.press("[data-share=sample]", "Enter")
+    p.page.wait_for_selector("#kk-sharelink")
+    return {"url": p.page.input_value("#kk-sharelink"), "frame": p.page.input_value("#kk-shareframe")}
+
+
+def violations(page) -> list[str]:
+    page.evaluate(AXE)
+    return page.evaluate("""rules => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(r => r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " +
+        (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / ")))""", RULES)
+
+
+def until(page, expression: str, limit_s: float = 20.0) -> None:
+    """Asked from outside the page: its policy lets nothing be evaluated in it."""
+    end = time.monotonic() + limit_s
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"{expression} did not become true"
+        time.sleep(0.05)
+
+
+def guest(chrome, url: str, size=(390, 844), lang: str = "en", init: str = HEARD, **kw):
+    context = chrome.new_context(viewport={"width": size[0], "height": size[1]}, has_touch=size[0] < 500, locale="zh-CN" if lang == "zh" else "en-US", **kw)
+    page = context.new_page()
+    page.errors = []
+    page.on("pageerror", lambda e: page.errors.append(str(e)))
+    page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)
+    page.add_init_script(init)
+    page.goto(url)
+    page.wait_for_selector("html[data-demo=ready]")
+    return context, page
+
+
+# ---- links -----------------------------------------------------------------------------------------------------
+def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
+    with opened(chrome, lone, "voices") as p:
+        made = share(p)
+        assert made["url"].startswith(lone.url + "/d/") and made["url"] in made["frame"] and "<iframe" in made["frame"]
+        p.page.wait_for_function("document.querySelector('.kk-qr').naturalWidth > 100")
+        assert p.violations() == []
+        p.page.click("[data-do=shareleave]")
+        assert p.page.evaluate("document.activeElement.dataset.do") == "sharevoice"
+        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.locator("#kk-demos").scroll_into_view_if_needed()
+        p.page.wait_for_selector("#kk-demos .kk-accrow")
+        assert "0 of 20 uses" in p.page.inner_text("#kk-demos .kk-accrow") and "Live" in p.page.inner_text("#kk-demos .kk-accrow")
+        assert p.violations() == []
+        p.page.locator("#kk-demos [data-do=demoask]").first.click()
+        p.page.click("[data-do=demodrop]")
+        p.page.wait_for_function("document.querySelector('#kk-demos .kk-accrow').innerText.includes('Taken back')")
+        assert p.page.request.get(made["url"]).status == 403
+        assert p.errors == []
+
+
+@pytest.mark.parametrize(("lang", "size"), [("zh", (390, 844)), ("en", (320, 480)), ("en", (1280, 800))])
+def test_the_page_of_a_link_speaks_on_a_phone_and_breaks_no_rule(chrome, lone, lang, size):
+    with opened(chrome, lone, "voices") as p:
+        made = share(p)
+    context, page = guest(chrome, made["url"], size, lang)
+    assert page.evaluate("document.documentElement.lang") == ("zh-CN" if lang == "zh" else "en")
+    assert page.input_value("textarea") == "Good evening." and ("字" in page.inner_text("main")) == (lang == "zh")
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+    page.fill("textarea", "One tone, two tones.")
+    page.click("[data-do=go]")
+    until(page, "KK.player.state === 'done' && window.heard > 0.01")
+    assert page.evaluate("KK.player.counters.underruns") == 0 and page.evaluate("KK.player.url") is None
+    page.click(f"[data-do=lang][data-v={'en' if lang == 'zh' else 'zh'}]")
+    assert ("字" in page.inner_text("main")) == (lang != "zh") and violations(page) == []
+    assert page.errors == []
+    context.close()
+
+
+def test_a_dark_page_of_a_link_breaks_no_rule_and_one_that_ended_says_so(chrome, lone):
+    with opened(chrome, lone, "voices") as p:
+        made = share(p)
+        context, page = guest(chrome, made["url"], color_scheme="dark")
+        assert violations(page) == []
+        rows = p.page.request.get(lone.url + "/v1/demos").json()["data"]
+        p.page.request.delete(f"{lone.url}/v1/demos/{next(d['id'] for d in rows if d['url'] == made['url'])}")
+        page.click("[data-do=go]")
+        until(page, "KK.player.state === 'failed'")
+        assert "taken back" in page.inner_text("[role=status]")
+        page.goto(made["url"])
+        page.wait_for_selector("h1")
+        assert "taken back" in page.inner_text("main") and violations(page) == [] and not page.locator("textarea").count()
+        context.close()
+
+
+def test_a_link_works_in_another_sites_frame_and_the_studio_does_not(chrome, lone):
+    with opened(chrome, lone, "voices") as p:
+        made = share(p)
+
+    class Site(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = (f"<!doctype html>{made['frame']}" if self.path == "/demo" else f'<!doctype html><iframe src="{lone.url}/"></iframe>').encode()
+            self.send_response(200), self.send_header("Content-Type", "text/html"), self.send_header("Content-Length", str(len(body))), self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        context = chrome.new_context()
+        page = context.new_page()
+        page.add_init_script(HEARD)
+        page.goto(f"http://localhost:{site.server_port}/demo")
+        frame = page.frame_locator("iframe")
+        frame.locator("html[data-demo=ready]").wait_for(state="attached")
+        frame.locator("[data-do=go]").click()
+        inner = next(f for f in page.frames if "/d/" in f.url)
+        until(inner, "KK.player.state === 'done' && window.heard > 0.01")
+        blocked = []
+        page.on("console", lambda m: blocked.append(m.text))
+        page.goto(f"http://localhost:{site.server_port}/studio")
+        page.wait_for_timeout(500)
+        assert any("frame-ancestors" in text for text in blocked), "the studio's own page may not be framed"
+        context.close()
+        site.shutdown()
+
+
+# ---- keys: last, they close the studio ---------------------------------------------------------------------------
+def test_a_key_is_made_by_keyboard_shown_once_and_revoked(chrome, lone):
+    with opened(chrome, lone, "settings") as p:
+        p.page.locator("#kk-apikeys").scroll_into_view_if_needed()
+        p.page.wait_for_selector("#kk-apikeys .kk-empty")
+        assert "No keys yet" in p.page.inner_text("#kk-apikeys")
+        p.page.fill("[name=kk-keys-name]", "robot")
+        p.page.check("[data-scope=jobs]")
+        p.page.press("[name=kk-keys-name]", "Enter")
+        p.page.wait_for_selector("#kk-madekey")
+        secret = p.page.input_value("#kk-madekey")
+        assert secret.startswith("kk_") and p.page.evaluate("document.activeElement.id") == "kk-madekey"
+        assert p.violations() == []
+        p.page.wait_for_selector("#kk-apikeys .kk-accrow")
+        assert lone.client().get("/v1/models").status_code == 401
+        assert lone.client().get("/v2/jobs", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
+        p.page.click("[data-do=keyseen]")
+        assert secret not in p.page.content() and p.page.evaluate("document.activeElement.name") == "kk-keys-name"
+        p.page.reload()
+        p.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.player.linked")
+        p.page.fill("#kk-text textarea", "Still at home.")
+        p.go()
+        p.until("done")
+        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.locator("#kk-apikeys").scroll_into_view_if_needed()
+        p.page.wait_for_selector("#kk-apikeys .kk-accrow")
+        assert secret not in p.page.content() and "robot" in p.page.inner_text("#kk-apikeys .kk-accrow") and "1 requests" in p.page.inner_text("#kk-apikeys .kk-accrow")
+        with_stranger = chrome.new_context()
+        stranger = with_stranger.new_page()
+        stranger.goto(lone.url + "/")
+        assert stranger.url.endswith("/login") and stranger.locator("[name=key]").count() == 1 and stranger.locator("[name=user]").count() == 0 and violations(stranger) == []
+        with_stranger.close()
+        p.page.click("[data-do=keyask]")
+        assert p.page.evaluate("document.activeElement.dataset.do") == "accesskeep" and p.violations() == []
+        p.page.click("[data-do=keydrop]")
+        p.page.wait_for_function("document.querySelector('#kk-apikeys .kk-accrow').innerText.includes('Revoked')")
+        assert lone.client().get("/v1/models").status_code == 200 and p.errors == []
+
+
+def test_a_wrong_field_of_a_key_is_said_beside_it(chrome, lone):
+    with opened(chrome, lone, "settings", size="phone") as p:
+        p.page.wait_for_selector("#kk-apikeys form")
+        p.page.press("[name=kk-keys-name]", "Enter")
+        p.page.wait_for_function("document.querySelector('#kk-apikeys .kk-accsay').dataset.tone === 'bad'")
+        assert "name" in p.page.inner_text("#kk-apikeys .kk-accsay") and p.page.evaluate("document.activeElement.name") == "kk-keys-name"
+        assert p.page.evaluate("document.documentElement.scrollWidth <= innerWidth") and p.violations() == []
+        assert json.loads(json.dumps(p.errors)) == [] and np.isfinite(p.js("performance.now()"))
