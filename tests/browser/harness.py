@@ -148,6 +148,10 @@ class Player:
     def until(self, *states: str, timeout_s: float = 30) -> None:
         self.page.wait_for_function("s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000)
 
+    def plays_on(self, seconds: float) -> None:
+        """Until the clock of the sound has gone on by so much: a busy machine's own clock says little of what was rendered."""
+        self.page.wait_for_function("end => KK.player.output.ctx.currentTime >= end", arg=self.js("KK.player.output.ctx.currentTime") + seconds)
+
     @property
     def counters(self) -> dict:
         return self.js("KK.player.counters")

@@ -108,11 +108,11 @@ def test_a_suspended_context_loses_nothing(player):
 def test_cancel_fades_and_keeps_what_came(player, studio):
     player.say("rtf=0.5 first=0.2 chunk=0.1 seconds=20")
     player.until("playing")
-    time.sleep(0.3)
+    player.plays_on(0.3)
     player.page.keyboard.press("Escape")
     player.js("KK.acts.stop()")
     player.until("cancelled")
-    time.sleep(0.2)
+    player.plays_on(0.2)
     x = player.rendered()
     last = np.flatnonzero(np.abs(x) > 1e-6)[-1] + 1
     assert len(x) - last > RATE * 0.05  # silence now
@@ -145,9 +145,9 @@ def test_pause_plays_every_sample_once(player):
     player.until("playing", "draining")
     player.js("KK.player.pause()")
     player.until("paused")
-    time.sleep(0.5)
+    player.plays_on(0.5)
     held = player.counters["played"]
-    time.sleep(0.4)
+    player.plays_on(0.4)
     assert player.counters["played"] == held
     player.js("KK.player.pause(false)")
     player.until("done")
@@ -158,19 +158,19 @@ def test_pause_plays_every_sample_once(player):
 
 
 def test_seek_back_and_replay(player):
-    player.say("seconds=2")
+    player.say("seconds=4")
     player.until("draining")
-    time.sleep(0.4)
-    player.js("KK.player.seek(1.5)")
+    player.plays_on(0.4)
+    player.js("KK.player.seek(3.5)")
     player.until("done")
-    assert RATE * 0.5 <= player.counters["rendered"] < RATE * 1.6
+    assert RATE * 0.5 <= player.counters["rendered"] < RATE * 3.2
     wav, x = result(player), s16(player.rendered())
-    assert find(x, wav[int(1.6 * RATE):]) >= 0
+    assert find(x, wav[int(3.6 * RATE):]) >= 0
     player.js("tape.port.postMessage('again')")
     player.page.click("[data-do=toggle]")  # play it once more
     player.page.wait_for_function("KK.player.sounding")
     assert player.js("KK.player.state") == "done"
-    player.page.wait_for_function(f"!KK.player.sounding && KK.player.counters.played >= {2 * RATE}")
+    player.page.wait_for_function(f"!KK.player.sounding && KK.player.counters.played >= {4 * RATE}")
     assert find(s16(player.rendered()), wav[200:]) >= 0
 
 

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -89,13 +90,15 @@ def test_names_an_engine_made_up_are_one_stage_and_nonsense_is_none():
     assert trace.whole() == {"other": 502.0}
 
 
-def test_an_underrun_is_a_chunk_that_came_after_the_listener_ran_dry():
+def test_an_underrun_is_a_chunk_that_came_after_the_listener_ran_dry(monkeypatch):
+    now = time.monotonic()
+    monkeypatch.setattr("webui.studio.job.time", SimpleNamespace(monotonic=lambda: now, perf_counter=time.perf_counter))
     late, whole = job(), job(UNLIMITED)
     for one in (late, whole):
         one.accept(chunk(0), 0.1)
         one.accept(chunk(1), 0.1)
         assert one.underruns == 0
-        one.dry_s = time.monotonic() - 1
+        one.dry_s = now - 1
         one.accept(chunk(2, last=True), 0.1)
     assert late.underruns == 1
     assert whole.underruns == 0, "nobody listens to a file that is fetched whole"
