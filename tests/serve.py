@@ -49,11 +49,11 @@ def free_port() -> int:
 
 @contextmanager
 def running(*flags: str, engine: str = "fake", fake_start_s: float = 0.0, fake_lanes: int = 2, wait: bool = True, env: dict | None = None, data_dir: Path | None = None,
-            max_file_kb: int = 0):
+            max_file_kb: int = 0, port: int = 0):
     """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}. `max_file_kb`: the kernel refuses larger files, as a full disk does."""
     with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
         data = data_dir or Path(made) / "data"
-        port, log = free_port(), Path(made) / "log.txt"
+        port, log = port or free_port(), Path(made) / "log.txt"
         argv = [sys.executable, "-m", "tests.serve", *(["--fake", "--fake-start", str(fake_start_s), "--fake-lanes", str(fake_lanes)] if engine == "fake" else ["--engine", engine]),
                 "--port", str(port), "--data-dir", str(data), *flags]
         with log.open("wb") as out:
