@@ -44,6 +44,7 @@ class Limits:
     max_draft_mb: int = 96  # decoded clips kept in memory, all visitors
     takes_per_visitor: int = 200
     stall_s: float = 20.0
+    idle_s: float = 60.0  # a socket on which a text is written, and nothing comes or goes
     body_s: float = 30.0  # for a request's body to come in; a large one gets more as long as it keeps coming
 
 

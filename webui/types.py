@@ -125,6 +125,7 @@ class Abilities:
     styles: tuple[str, ...] = ()  # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
     presets: tuple[str, ...] = ()  # names of voices the engine itself brings; Engine.preset(name) gives their prompt
     basic: bool = False  # a draft voice: the page says so
+    text_in: bool = False  # it reads a text that is still arriving while it speaks: Engine.stream_text
 
 
 @dataclass(frozen=True)

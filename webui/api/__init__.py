@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from ..settings import Settings
 from ..studio import Studio
-from . import consents, demos, document, faults, jobs, keys, models, pronunciations, service, speech, stream, voices
+from . import consents, demos, document, faults, jobs, keys, models, pronunciations, service, speech, stream, textin, voices
 from .guard import Guard
 from .recent import Recent
 from .session import Sessions
@@ -18,6 +18,7 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     sessions, recent, static = Sessions(settings.paths.data_dir, settings.server, studio.keys), Recent(), service.Static(settings.paths.assets)
     app.include_router(speech.routes(studio, recent))
     app.include_router(stream.routes(studio, sessions, recent))
+    app.include_router(textin.routes(studio, recent, settings.limits.idle_s))
     app.include_router(voices.routes(studio))
     app.include_router(consents.routes(studio))
     app.include_router(models.routes(studio))

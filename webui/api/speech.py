@@ -30,6 +30,7 @@ from .recent import Recent
 log = logging.getLogger(__name__)
 MODEL = [{"enum": ["auto", *OPENAI_MODELS]}, {"type": "string"}]
 VOICE = [{"enum": sorted(OPENAI_VOICES)}, {"type": "string"}, {"type": "object", "properties": {"id": {"type": "string"}}}]
+NAMES = ", ".join(f"{theirs} = {ours}" for theirs, ours in OPENAI_VOICES.items())
 LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
 NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
 SMALL_BODY = 1 << 16  # a larger one is read off the event loop
@@ -39,7 +40,7 @@ class Speech(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
     model: str = Field("auto", json_schema_extra={"anyOf": MODEL}, description="`auto`, the engine's name, or one of OpenAI's names, which mean `auto`")
     input: str = Field(description="What to say", json_schema_extra={"minLength": 1, "maxLength": MAX_TEXT})
-    voice: str | dict[str, Any] = Field("", json_schema_extra={"anyOf": VOICE}, description='Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one of the starter voices')
+    voice: str | dict[str, Any] = Field("", json_schema_extra={"anyOf": VOICE}, description='Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one of the starter voices: ' + NAMES)
     instructions: str = Field("", description="How to say it. Never spoken", json_schema_extra={"maxLength": MAX_INSTRUCTION})
     response_format: str | None = Field(None, description=RULE, json_schema_extra={"enum": [*TYPES, None]})
     stream_format: str = Field("audio", description="`sse`: events `speech.audio.delta` with base64 in `audio`, then `speech.audio.done` with `usage`. " + USAGE,
@@ -59,7 +60,9 @@ class Speech(BaseModel):
 
     def open(self, studio: Studio, owner: str) -> Job:
         """Blocking; raises every refusal there is."""
-        return studio.speaker.open(owner, text_in=self.input, **self.asked())
+        asked = self.asked()
+        with named("ref_audio"):
+            return studio.speaker.open(owner, text_in=self.input, **asked)
 
     def asked(self) -> dict[str, Any]:
         """What the studio is asked for, but the text. Raises BadInput, TooLarge."""

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -35,6 +35,10 @@ class Engine(Protocol):
 
     def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
         """Voice conversion, as `stream`; only of engines whose modes hold "convert". samples: the source clip, float32 mono (n,)."""
+
+    def stream_text(self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]) -> Iterator[Chunk]:
+        """As `stream`, for a text that is still arriving; only of engines whose `text_in` is true. `pieces` may wait, in any thread, and ends when
+        nobody listens any more; a step then ends too."""
 
     def preset(self, name: str) -> Prompt:
         """The prompt of one of describe().presets; only of engines that have any."""

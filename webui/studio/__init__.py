@@ -2,6 +2,7 @@
 
 from ..audio import CODED, Coder
 from .archive import Zip
+from .arriving import Written
 from .batch import BATCH_LIMITS, Ask, Batch
 from .demos import DEMO_LIMITS, GUEST, Demo
 from .drafts import Draft, wav
@@ -15,4 +16,4 @@ from .takes import file_name
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
 
-__all__ = ["ADMIN", "BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Job", "Key", "Keys", "ModelDownload", "Snapshot", "Studio", "Used", "Zip", "file_name", "wav"]
+__all__ = ["ADMIN", "BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Job", "Key", "Keys", "ModelDownload", "Snapshot", "Studio", "Used", "Written", "Zip", "file_name", "wav"]

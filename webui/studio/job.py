@@ -17,6 +17,7 @@ from ..engine.resident import Lease
 from ..errors import Cancelled, KaikouError
 from ..logs import REQUEST_ID
 from ..types import Chunk, SpeechRequest, Voice
+from .arriving import Written
 from .trace import Trace
 
 UNLIMITED = 1 << 62
@@ -47,6 +48,7 @@ class Job:
     engine_version: str
     tempo: float = 1.0  # what is left of the speed after the engine's own range
     source: audio.Clip | None = None  # of a voice conversion
+    written: Written | None = None  # its text, while that is still arriving
     credit: int = 0  # samples the reader will take so far
     born_s: float = field(default_factory=time.monotonic)
     trace: Trace = field(default_factory=Trace)
@@ -99,8 +101,11 @@ class Job:
 
     @property
     def is_hungry(self) -> bool:
-        """The reader wants more than there is."""
-        return self.produced < self.credit
+        """The reader wants more than there is, and there is text for it; or nothing is left but to say so."""
+        written = self.written
+        if written is None:
+            return self.produced < self.credit
+        return written.is_spent or (self.produced < self.credit and written.can_step and not written.is_starved)
 
     @property
     def is_background(self) -> bool:
@@ -125,6 +130,11 @@ class Job:
             self.dry_s = max(self.dry_s, time.monotonic() + RESTED_S)
         self.credit = upto
         return True
+
+    def fed(self) -> None:
+        """Text came that was waited for: it is not the engine that was late."""
+        with self._lock:
+            self.dry_s = max(self.dry_s, time.monotonic() + RESTED_S)
 
     def move(self, state: str, position: int = 0) -> None:
         with self._lock:
@@ -158,6 +168,12 @@ class Job:
                 self.dry_s = max(self.dry_s, now) + len(data) / 2 / self.rate
             self.made_in_s = now - self.born_s
         self._wake()
+
+    def settle(self) -> None:
+        """No more of its text will be spoken: what there is of it is its text."""
+        if self.written is not None:
+            self.written.close()
+            self.request = self.written.settled(self.request)
 
     def fail(self, error: KaikouError) -> None:
         with self._lock:

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from ..engine.base import Engine
 from ..errors import Cancelled, EngineFault, EngineStalled, KaikouError
 from ..types import Chunk, Prompt
+from .arriving import Arriving
 from .job import UNLIMITED, Job
 
 log = logging.getLogger(__name__)
 LATE_COSTS, IN_TIME_GIVES, MIN_EASE = 0.8, 0.005, 0.02
+ALONE = -1  # the lane of a stream that has a thread of its own
 HEADROOM = 0.7  # share of what the engine can that streams may claim; the rest is first chunks, the page and the system
 
 
@@ -28,6 +30,20 @@ class Seat:
         self.lane: int | None = None
         self.stream: Iterator[Chunk] | None = None
         self.step_since_s: float | None = None
+
+    @property
+    def can_step(self) -> bool:
+        """Of a stream with a thread of its own: an engine that reads while it speaks may have sound ready while it waits for text."""
+        job = self.job
+        return job.is_cancelled or job.written.is_spent or (job.produced < job.credit and job.written.can_step)
+
+    @property
+    def waits_since_s(self) -> float | None:
+        """How long the step under way has waited for the engine, and not for a text to be written."""
+        written = self.job.written
+        if self.step_since_s is None or written is None:
+            return self.step_since_s
+        return None if written.is_starved else max(self.step_since_s, written.fed_s)
 
 
 class Lanes:
@@ -50,8 +66,12 @@ class Lanes:
         threading.Thread(target=self._run, args=(lane, self._generation[lane]), name=f"lane-{lane}", daemon=True).start()
 
     def add(self, job: Job, prompt: Prompt, on_end: Callable[[Job], None]) -> None:
+        seat = Seat(job, prompt, on_end)
+        if job.written is not None and self.engine.describe().text_in:  # a step may wait for the writer: it would hold a lane up
+            seat.lane = ALONE
+            threading.Thread(target=self._run_alone, args=(seat,), name="lane-text", daemon=True).start()
         with self._change:
-            self._seats.append(Seat(job, prompt, on_end))
+            self._seats.append(seat)
             self._change.notify_all()
 
     def poke(self) -> None:
@@ -108,6 +128,15 @@ class Lanes:
                 seat.step_since_s = time.monotonic()
             self._step(seat)
 
+    def _run_alone(self, seat: Seat) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._closed or seat.job.is_over or (seat in self._seats and seat.can_step))
+                if self._closed or seat.job.is_over:
+                    return
+                seat.step_since_s = time.monotonic()
+            self._step(seat)
+
     def _step(self, seat: Seat) -> None:
         began, job = time.monotonic(), seat.job
         try:
@@ -149,6 +178,8 @@ class Lanes:
         job = seat.job
         if job.source is not None:
             return self.engine.convert(job.request, seat.prompt, job.source.samples, job.source.rate, seat.lane)
+        if job.written is not None:
+            return Arriving(self.engine, job.request, seat.prompt, job.written, None if seat.lane == ALONE else seat.lane)
         return self.engine.stream(job.request, seat.prompt, seat.lane)
 
     def _end(self, seat: Seat) -> None:
@@ -168,18 +199,19 @@ class Lanes:
         with self._change:
             while not self._closed:
                 now = time.monotonic()
-                running = [s for s in self._seats if s.step_since_s is not None]
-                late = [s for s in running if now - s.step_since_s > self._stall_s]
+                running = [(s, since) for s in self._seats if (since := s.waits_since_s) is not None]
+                late = [s for s, since in running if now - since > self._stall_s]
                 for seat in late:
                     self._give_up(seat)
-                due = min((s.step_since_s for s in running if s not in late), default=now)
+                due = min((since for s, since in running if s not in late), default=now)
                 self._change.wait(max(0.01, due + self._stall_s - now + 0.01) if self._seats else None)
 
     def _give_up(self, seat: Seat) -> None:
         log.error("job %s: a step took more than %.0f s", seat.job.id, self._stall_s)
         self._seats.remove(seat)
-        self._generation[seat.lane] += 1
         self.engine.cancel(seat.job.request.id)
         seat.job.fail(EngineStalled())
-        self._spawn(seat.lane)
+        if seat.lane != ALONE:
+            self._generation[seat.lane] += 1
+            self._spawn(seat.lane)
         threading.Thread(target=seat.on_end, args=(seat.job,), daemon=True).start()

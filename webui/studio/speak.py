@@ -19,6 +19,7 @@ from ..settings import Limits
 from ..store.files import new_id
 from ..types import CONVERT, Abilities, Prompt, SpeechRequest, Voice
 from .admission import Admission, Buckets
+from .arriving import Written
 from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .job import UNLIMITED, Job
@@ -135,10 +136,24 @@ class Speaker:
             raise
 
     def _open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
-             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "", reference: bytes = b"") -> Job:
-        """reference: a recording that came along, any file `audio.decode` reads; it goes before `voice_id`."""
+             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "", reference: bytes = b"", written: Written | None = None) -> Job:
+        """reference: a recording that came along, any file `audio.decode` reads; it goes before `voice_id`. written: the text goes on there; `text_in` is how it begins."""
         trace = Trace()
-        self._rate.check(owner)
+        if written is None:
+            self._rate.check(owner)
+        about, voice = self._chosen(owner, voice_id, mode, model, consent, reference)
+        seed = secrets.randbelow(2**31) if seed < 0 else seed
+        transcript = transcript.strip() or voice.transcript
+        if mode == CONVERT:
+            return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source, trace)
+        request = _asked(text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
+        request, notes = self._put_in_words(owner, request, about, trace) if written is None else (replace(request, segments=tuple(written.pieces)), written.notes)
+        job = self._admit(owner, voice, request, trace, written=written)
+        job.notes = [] if is_guest(owner) else [*notes, *job.notes]
+        return job
+
+    def _chosen(self, owner: str, voice_id: str, mode: str, model: str, consent: bool, reference: bytes) -> tuple[Abilities, Voice]:
+        """The engine and the voice that a request means. Raises NotFound, NotReady, BadInput, TooLarge, NotAllowed (consent)."""
         about = self.check_model(model)
         _check_mode(mode, about)
         if reference and not consent:
@@ -146,15 +161,22 @@ class Speaker:
         voice = self.voice(owner, self._drafts.once(owner, reference).id if reference else voice_id)
         if voice.draft and not consent:
             raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
-        seed = secrets.randbelow(2**31) if seed < 0 else seed
-        transcript = transcript.strip() or voice.transcript
+        return about, voice
+
+    @_counted
+    def expect(self, owner: str, *, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0, seed: int = -1, model: str = "auto",
+               consent: bool = False, transcript: str = "", reference: bytes = b"", source: str = "") -> tuple[Written, Abilities]:
+        """A text is going to be written: refuses what can be refused before its first word, and has the voice made ready. `open` it, with the
+        same fields, `written`, and `written.first` for text, when that is no longer empty. Blocking. Raises as `open` does."""
+        self._rate.check(owner)
+        about, voice = self._chosen(owner, voice_id, mode, model, consent, reference)
         if mode == CONVERT:
-            return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source, trace)
-        request = _asked(text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
-        request, notes = self._put_in_words(owner, request, about, trace)
-        job = self._admit(owner, voice, request, trace)
-        job.notes = [] if is_guest(owner) else [*notes, *job.notes]
-        return job
+            raise BadInput("A text that is still being written cannot be a conversion.", "边写边读不支持变声模式。", param="mode", code="bad_mode")
+        _asked("a", replace(voice, transcript=transcript), mode, instruction, language, speed, max(seed, 0))
+        lease = self._resident.lease()
+        self.prompt(owner, voice, lease.engine).add_done_callback(lambda _: lease.release())
+        readings, notes = self._pronunciations.spoken(owner)
+        return Written(lambda clause, own: text.prepare(text.strip_tags(clause, about.tags), own, readings), language, notes), about
 
     def _put_in_words(self, owner: str, request: SpeechRequest, about: Abilities, trace: Trace) -> tuple[SpeechRequest, list[tuple[str, str]]]:
         """With the sentences to speak, and what a listener must know of them. Raises BadInput when there is nothing to say."""
@@ -208,8 +230,11 @@ class Speaker:
         request = replace(old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4))
         return self._admit(old.owner, self.voice(old.owner, old.voice.id), request, Trace(), old.source)
 
-    def _admit(self, owner: str, voice: Voice, request: SpeechRequest, trace: Trace, source: audio.Clip | None = None) -> Job:
+    def _admit(self, owner: str, voice: Voice, request: SpeechRequest, trace: Trace, source: audio.Clip | None = None, written: Written | None = None) -> Job:
         job, lanes, prompt = self._job(owner, voice, request, trace, source)
+        if written is not None:
+            job.written = written
+            written.listen(lambda was_waited_for: self._fed(job, was_waited_for))
         try:
             self.admission.enter(job, lambda job: self._begin(job, lanes, prompt))
         except BaseException:
@@ -265,6 +290,7 @@ class Speaker:
 
     def _end(self, job: Job) -> None:
         """Called by a lane when a job has made its last step, whatever the reason."""
+        job.settle()
         job.lease.release()
         if not job.is_background:
             self.admission.done(job)
@@ -305,6 +331,11 @@ class Speaker:
         job.saved(error)
 
     # ---- what a reader sends back ---------------------------------------------------------------------------
+    def _fed(self, job: Job, was_waited_for: bool) -> None:
+        if was_waited_for:
+            job.fed()
+        self._poke(job)
+
     def credit(self, job: Job, upto: int) -> None:
         if job.grant(upto):
             self._poke(job)
@@ -314,9 +345,12 @@ class Speaker:
         if job.is_cancelled or job.is_over:
             return
         job.is_cancelled = True
+        if job.written is not None:
+            job.written.close()
         for engine in list(self._lanes):
             engine.cancel(job.request.id)
         if self.admission.leave(job):
+            job.settle()
             job.fail(Cancelled())
             job.lease.release()
             self.admission.done(job)

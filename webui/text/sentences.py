@@ -59,6 +59,12 @@ def _full_stop_ends(text: str, m: re.Match[str], start: int, after: str) -> bool
     return not _ABBREVIATION.search(before) or (len(before.split()[-1]) > 1 and "." in before.split()[-1] and _STARTER.match(after) is not None)
 
 
+def may_end(before: str) -> bool:
+    """A full stop after these words may end a sentence: they are no abbreviation and no number of a list."""
+    near = before[-12:]
+    return bool(near.strip().strip("0123456789")) and not _ABBREVIATION.search(near)
+
+
 def split(text: str) -> list[str]:
     """`text` cut after each sentence, closing quotes and brackets with it; newlines always cut. Joined, nothing but blanks is missing."""
     out, start = [], 0
@@ -70,7 +76,7 @@ def split(text: str) -> list[str]:
     return [s for s in out if s]
 
 
-def _cut_at(text: str, limit: float) -> int:
+def cut_at(text: str, limit: float) -> int:
     """Where to cut the head of `text`, which is heavier than `limit`: after the last clause that fits, else at a blank, else hard."""
     sums = accumulate(_NARROW if c < "\u2e80" else 1.0 for c in text)
     room = next((i for i, total in enumerate(sums) if total > limit), len(text) - 1)
@@ -92,7 +98,7 @@ def shorten(sentence: str, limit: float = MAX_WEIGHT) -> list[str]:
     while left > limit:
         aim = min(limit, max(limit / 2, left / -(-left // limit) * 1.25))
         window = sentence[start : start + int(limit / _NARROW) + 2]
-        end = start + _cut_at(window, aim)
+        end = start + cut_at(window, aim)
         parts.append(sentence[start:end].strip())
         left -= weight(sentence[start:end])
         start = end

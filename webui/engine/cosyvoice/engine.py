@@ -126,7 +126,7 @@ class CosyVoiceEngine:
     def describe(self) -> Abilities:
         model = self._loaded()
         return Abilities(ENGINE, self.version, model.spec.sample_rate, (*MODES, CONVERT), LANGUAGES, lanes=LANES[model.place.device != "cpu"], rtf=self._rtf,
-                         speed=self._stages.speed, tags=EVENT_TAGS, styles=STYLES, presets=tuple(model.presets))
+                         speed=self._stages.speed, tags=EVENT_TAGS, styles=STYLES, presets=tuple(model.presets), text_in=True)
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """The transcript is not part of a voice here: it travels with each request."""
