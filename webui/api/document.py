@@ -17,12 +17,22 @@ WORDS = {200: "Done", 201: "Made", 202: "Begun", 204: "Gone", 206: "A part of it
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "object", "required": ["message", "type", "param", "code"], "properties": {
     "message": {"type": "string", "description": "A sentence for people, in Chinese or English by Accept-Language"}, "type": {"type": "string"},
     "param": {"type": ["string", "null"], "description": "The field at fault"}, "code": {"type": "string", "description": "Stable, for programs"}}}}}
+WAIT = {"Retry-After": {"description": "Seconds after which it is worth trying again", "schema": {"type": "integer"}}}
+ABOUT = """What the page does, a program can do by the same routes. Names and shapes are those of OpenAI's audio API where it has them: its own client libraries work with
+`base_url` set to `<this address>/v1`. Our own fields are additions to it (`extra_body` in its Python client).
+
+**Errors** have one shape, `{"error": {"message", "type", "param", "code"}}`, and come before the first byte of sound. A failure after it ends the connection abnormally:
+a file that ends properly is whole. `message` is Chinese or English by `Accept-Language`.
+
+**Keys**: `Authorization: Bearer <key>` where the studio asks for a login. Another's things answer exactly as things that are not there.
+
+**Recordings** come as bytes: as a file of a form, or in `ref_audio` as base64. No address and no path is ever opened."""
 REFERENCE = {"$ref": "#/components/schemas/Error"}
 
 
 def refusals(*statuses: int) -> dict[int, dict]:
     """For a route's `responses`: these, and those of the door."""
-    return {s: {"description": WORDS[s], "content": {JSON: {"schema": REFERENCE}}} for s in sorted({*EVERYWHERE, *statuses})}
+    return {s: {"description": WORDS[s], "content": {JSON: {"schema": REFERENCE}}, **({"headers": WAIT} if s in (429, 503) else {})} for s in sorted({*EVERYWHERE, *statuses})}
 
 
 def answers(*statuses: int, content: dict | None = None, of: type[BaseModel] | None = None) -> dict[int, dict]:
@@ -51,7 +61,7 @@ def install(app: FastAPI) -> None:
 
 
 def _made(app: FastAPI) -> dict[str, Any]:
-    told = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    told = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
     parts = told.setdefault("components", {}).setdefault("schemas", {})
     parts["Error"] = ERROR
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own shape, which no route answers with
