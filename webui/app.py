@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from .studio import ModelDownload, Studio
 
 log = logging.getLogger(__name__)
 Maker = Callable[[], Engine]
+MAX_VOICE_WORKERS = 4  # some 110 MB each
 MODEL_NAME = "CosyVoice2-0.5B"
 MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 
@@ -26,13 +28,19 @@ def model_dir(settings: Settings) -> Path:
     return given if (given / "cosyvoice2.yaml").exists() else given / MODEL_NAME
 
 
+def voice_workers() -> int:
+    """Processes of the built-in voice: as many as there are cores for us, two at least (one begins while another speaks), four at most (memory)."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cores, 2), MAX_VOICE_WORKERS)
+
+
 def engine_makers(settings: Settings) -> list[Maker]:
     """What `--engine` means: the engines to bring up, in order; a later one takes over from an earlier one when it is ready."""
 
     def builtin() -> Engine:
         from .engine.builtin import BuiltinEngine
 
-        return BuiltinEngine(settings.engine.workers) if settings.engine.workers else BuiltinEngine()
+        return BuiltinEngine(settings.engine.workers or voice_workers())
 
     cosyvoice2 = cosyvoice_maker(settings)
     if settings.engine.name == "cosyvoice2":

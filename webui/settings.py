@@ -51,7 +51,7 @@ class Limits:
 @dataclass(frozen=True)
 class EngineChoice:
     name: str = "auto"  # auto, builtin, cosyvoice2
-    workers: int = 0  # processes of the built-in voice; 0 = two
+    workers: int = 0  # processes of the built-in voice; 0 = one for each core, two to four
     device: str = "auto"  # of CosyVoice2: auto, cpu, cuda, mps
     precision: str = "auto"  # of CosyVoice2: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
     threads: int = 0  # of CosyVoice2 on a CPU, in each of its two stages; 0 = from the machine's cores
