@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit import batch_desk
 from tests.unit.batch_desk import ME, asks, lines, until
-from webui.errors import NotFound, StorageFull
+from webui.errors import EngineFault, NotFound, StorageFull
 from webui.store import SoundStore
 from webui.store.sounds import Disk
 
@@ -59,21 +59,38 @@ def test_a_line_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_j
 
 
 def test_a_job_let_go_on_at_the_moment_it_is_stopped_goes_on(studio, monkeypatch):
-    disk, stop, waiting = FullDisk(), studio.batch.work._stop, []
+    disk, pause, waiting = FullDisk(), studio.batch._jobs.pause, []
     studio.batch._sounds._disk = disk
     disk.is_full = True
 
     def slow(job_id, error):
-        if not waiting:  # it is found that the job must stop; it has not stopped yet
+        if not waiting:  # it is found that the job must stop; that is not yet written down
             disk.is_full = False
             waiting.append(threading.Thread(target=studio.batch.resume, args=(ME, job_id)))
             waiting[0].start()
             waiting[0].join(0.5)  # as long as it wants to wait; nothing hangs on how long that is
-        stop(job_id, error)
-    monkeypatch.setattr(studio.batch.work, "_stop", slow)
+        pause(job_id, error)
+    monkeypatch.setattr(studio.batch._jobs, "pause", slow)
     job = studio.batch.submit(ME, asks(3))
     assert until(studio, job, "done").lines == {"done": 3} and waiting
     waiting[0].join()
+
+
+@pytest.mark.parametrize("asked", ["claim", "claim_again"])
+def test_a_claim_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_job(studio, engine, monkeypatch, asked):
+    engine.faults["Line 2."] = [EngineFault()]  # which is claimed again
+    store, met = studio.batch._jobs, []
+    claim = getattr(store, asked)
+
+    def full(job_id, *more):
+        if met:
+            return claim(job_id, *more)
+        met.append(1)
+        studio.batch.resume(ME, job_id)  # somebody made room, and the error is still on its way
+        raise StorageFull()
+    monkeypatch.setattr(store, asked, full)
+    job = studio.batch.submit(ME, asks(3))
+    assert until(studio, job, "done").lines == {"done": 3} and met
 
 
 def test_a_pause_that_cannot_be_written_down_is_known_all_the_same(studio, monkeypatch):

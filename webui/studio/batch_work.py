@@ -39,7 +39,7 @@ class BatchWork:
         self._open: dict[str, str] = {}  # job -> account: may have lines to claim
         self._served: dict[str, int] = {}  # job -> when it had its last turn
         self._turn = 0
-        self._went_on: dict[str, int] = {}  # job -> the last turn before it was let go on
+        self._went_on: dict[str, int] = {}  # job -> the turn at which it was let go on
         self._flights: dict[tuple[str, int], Flight] = {}
         self._rests: list[tuple[float, str, int, str]] = []  # a heap: (due, job, n, account)
         self._outages: Counter[tuple[str, int]] = Counter()  # how often in a row a line found no engine
@@ -76,6 +76,7 @@ class BatchWork:
             self._stopped.pop(job_id, None)
             self._paces.pop(job_id, None)
             self._open[job_id] = account
+            self._turn += 1
             self._went_on[job_id] = self._turn
         self.poke()
 
@@ -190,12 +191,12 @@ class BatchWork:
             job_id = self._whose_turn()
             if job_id is None:
                 return False
-            account = self._open.pop(job_id)  # before it is asked: whoever puts it back meanwhile has news of it
+            account, turn = self._open.pop(job_id), self._turn  # before it is asked: whoever puts it back meanwhile has news of it
         try:
             line = self._jobs.claim(job_id)
             is_over = line is None and self._jobs.settle(job_id)
         except KaikouError as error:
-            self._stop(job_id, error)
+            self._stop(job_id, error, turn)
             return True
         with self._change:
             if line is not None:
@@ -225,11 +226,11 @@ class BatchWork:
 
     def _wake_one(self) -> bool:
         with self._change:
-            _, job_id, n, account = heapq.heappop(self._rests)
+            (_, job_id, n, account), turn = heapq.heappop(self._rests), self._turn
         try:
             line = self._jobs.claim_again(job_id, n)
         except KaikouError as error:
-            self._stop(job_id, error)
+            self._stop(job_id, error, turn)
             return True
         if line is not None:
             self._hand_out(line, account)
@@ -260,7 +261,7 @@ class BatchWork:
                 self._failed(flight, error)
         except Exception as error:  # not even that could be written down
             log.error("line %d of %s: %s", line.n, line.job, error)
-            self._stop(line.job, error if isinstance(error, KaikouError) else StorageFull())
+            self._stop(line.job, error if isinstance(error, KaikouError) else StorageFull(), flight.turn)
         with self._change:
             del self._flights[flight.where]
             if line.job not in self._stopped:
@@ -284,10 +285,7 @@ class BatchWork:
             return self._rest(flight, self._outages[flight.where])
         if isinstance(error, StorageFull) or getattr(error, "code", "") == "model_not_found":
             self._jobs.release(line)
-            with self.fate:
-                if flight.turn > self._went_on.get(line.job, 0):  # else it met what stopped the job before somebody saw to that
-                    self._stop(line.job, error)
-            return None
+            return self._stop(line.job, error, flight.turn)
         if not isinstance(error, KaikouError):
             log.error("line %d of %s", line.n, line.job, exc_info=error)
             error = EngineFault()
@@ -303,12 +301,15 @@ class BatchWork:
         with self._change:
             heapq.heappush(self._rests, (self._clock() + REST_S[min(times, len(REST_S)) - 1], *flight.where, flight.account))
 
-    def _stop(self, job_id: str, error: KaikouError) -> None:
-        """The job pauses, and says why; nothing of it is lost."""
-        with self._change:
-            self._stopped[job_id] = error
-            self._open.pop(job_id, None)
-        log.warning("job %s pauses: %s", job_id, error)
-        with suppress(KaikouError):  # the disk may be too full even for that
-            self._jobs.pause(job_id, error)
+    def _stop(self, job_id: str, error: KaikouError, turn: int) -> None:
+        """The job pauses, and says why; nothing of it is lost. turn: when what met the error was begun; a job that somebody let go on since does so."""
+        with self.fate:
+            with self._change:
+                if self._went_on.get(job_id, 0) > turn:
+                    return
+                self._stopped[job_id] = error
+                self._open.pop(job_id, None)
+            log.warning("job %s pauses: %s", job_id, error)
+            with suppress(KaikouError):  # the disk may be too full even for that
+                self._jobs.pause(job_id, error)
         self._tell(job_id)
