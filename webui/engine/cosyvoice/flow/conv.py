@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .arranged import Arranged, fits
+
 
 class Past:
     """The last input rows of every causal convolution, by slot. Tensors are replaced, never written, so copies may share them."""
@@ -48,23 +50,29 @@ class TimeConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(c_out, c_in, kernel))
         self.bias = nn.Parameter(torch.empty(c_out))
         self.kernel = kernel
+        self._arranged: Arranged | None = None
         self.slot = -1  # its place in Past; given by the model that owns it
 
     def pack(self) -> None:
         matrix = self.weight.detach().permute(0, 2, 1).reshape(self.weight.shape[0], -1).contiguous()
         del self.weight
         self.register_buffer("matrix", matrix, persistent=False)
+        if fits(matrix):
+            self._arranged, self.matrix = Arranged(matrix, self.bias.detach()), matrix.to("meta")
+
+    def _product(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.matrix, self.bias) if self._arranged is None else self._arranged(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.kernel == 1:
-            return F.linear(x, self.matrix, self.bias)
+            return self._product(x)
         x = x.contiguous()
         batch, rows, channels = x.shape
         # rows are contiguous, so `kernel` neighbours are one longer row: a view, not a copy
         windows = x.as_strided((batch, rows - self.kernel + 1, self.kernel * channels), (rows * channels, channels, 1))
         if batch > 1:  # overlapping rows of several requests are no one matrix: copied they are, and one product takes half the time of `batch`
-            return F.linear(windows.reshape(-1, windows.shape[2]), self.matrix, self.bias).view(batch, -1, len(self.bias))
-        return F.linear(windows, self.matrix, self.bias)
+            return self._product(windows.reshape(-1, windows.shape[2])).view(batch, -1, len(self.bias))
+        return self._product(windows)
 
     def causal(self, x: torch.Tensor, past: Past) -> torch.Tensor:
         return self(past.lead(self.slot, x, self.kernel - 1))

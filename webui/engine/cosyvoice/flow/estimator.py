@@ -72,11 +72,12 @@ class Attention(nn.Module):
     def pack(self) -> None:
         stacked = torch.cat([part.weight.detach() for part in (self.to_q, self.to_k, self.to_v)])
         del self.to_q, self.to_k, self.to_v
-        self.register_buffer("qkv", stacked, persistent=False)
+        self.qkv = nn.Linear(*stacked.shape[::-1], bias=False, device="meta")
+        self.qkv.weight = nn.Parameter(stacked, requires_grad=False)
 
     def forward(self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
         batch, new, _ = x.shape
-        qkv = F.linear(x, self.qkv).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
+        qkv = self.qkv(x).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
         seen = attend(qkv[0], [(qkv[1], qkv[2])], mask) if store is None else store.attend(layer, qkv[0], qkv[1:], mask)
         return self.to_out[0](seen.transpose(1, 2).reshape(batch, new, -1))
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from ....errors import BadInput
 from ..weights import assign
+from .arranged import arrange
 from .blocks import Blocks
 from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS, FlowDims
 from .encoder import Encoder, EncoderPast
@@ -71,6 +72,8 @@ class FlowModel(nn.Module):
         for module in list(self.modules()):
             if module is not self and hasattr(module, "pack"):
                 module.pack()
+        for stage in self.decoder.estimator.stages:
+            arrange(stage[1])
         if self.device.type == "cpu":
             self.rooms = Rooms(KEPT_FRAMES * self.dims.bytes_per_frame(self.encoder_proj.weight.element_size()))
         return self.eval().requires_grad_(False)
