@@ -198,7 +198,7 @@ def test_clients_that_leave_at_random_moments_leave_nothing_behind(studio):
 
 
 @pytest.mark.parametrize("garbage", ["not json", "[1]", json.dumps({"op": "fly"}), json.dumps({"op": "start", "seq": "x", "credit": 1}),
-                                     json.dumps({"op": "start", "seq": 1, "credit": -5}), b"\x00\xff binary", "x" * 200_000])
+                                     json.dumps({"op": "start", "seq": 1, "credit": -5}), b"\x00\xff binary", "x" * 200_000, "[" * 100_000])
 def test_garbage_on_the_socket_closes_it_and_nobody_else_notices(studio, socket, garbage):
     other = Socket(studio)
     other.ws.send(garbage)

@@ -81,7 +81,7 @@ class Connection:
             raise BadMessage("text frames of at most 1 MiB only", 1009 if text else 1008)
         try:
             told = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise BadMessage("not JSON") from None
         if not isinstance(told, dict):
             raise BadMessage("not an object")
