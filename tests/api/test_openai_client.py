@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import socket
 import wave
 
 import httpx
@@ -253,3 +254,24 @@ def test_listeners_who_leave_in_the_middle_leave_nothing(studio):
     after = settle(studio, lambda now: idle(now) and now["coders"] == 0 and now["fds"] <= before["fds"])
     assert idle(after) and after["coders"] == 0 and after["fds"] <= before["fds"] + 1 and after["threads"] <= before["threads"] + 2
     assert after["opened"] == after["finalised"]
+
+
+def test_listeners_who_hang_up_before_the_first_byte_leave_nothing(studio):
+    host, port = studio.url.removeprefix("http://").split(":")
+    before = settle(studio, idle)
+    for n in range(40):
+        body = json.dumps({**ASK, "instructions": "seconds=60 rtf=0.5", "response_format": ("mp3", "opus", "flac", "pcm")[n % 4], "stream_format": ("audio", "sse")[n % 2]}).encode()
+        with socket.create_connection((host, int(port))) as caller:
+            caller.sendall(f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    after = settle(studio, lambda now: idle(now) and now["coders"] == 0 and now["fds"] <= before["fds"], 15)
+    assert idle(after) and after["coders"] == 0 and after["opened"] == after["finalised"]
+
+
+def test_a_file_is_made_no_further_ahead_than_it_can_be_heard(studio):
+    """Small files leave quickly, however slowly they are read: the studio makes ten seconds ahead of the clock and no more."""
+    with httpx.Client(base_url=studio.url, timeout=30) as http:
+        with http.stream("POST", "/v1/audio/speech", json={**ASK, "instructions": "seconds=600", "response_format": "mp3"}) as answer:
+            parts = answer.iter_raw(50_000)
+            next(parts)
+            made = http.get(f"/tts/result/{answer.headers['x-job-id']}.json").json()
+    assert made["state"] == "running" and 4 * 24000 < made["samples"] < 60 * 24000

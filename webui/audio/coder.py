@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import logging
 import os
 import threading
 
 from ..errors import KaikouError
 from .child import Child, Lost
 
+log = logging.getLogger(__name__)
 CODED = {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac"}
 MEMORY_BYTES, CPU_S, WALL_S = 2 * 2**30, 20, 20.0  # the seconds are of one exchange
 PIECE_BYTES = 1 << 15  # about 0.7 s at 24 kHz: what one exchange takes at most, so that others get their turn
@@ -49,7 +51,8 @@ class _Codecs:
     def _exchange(self, kind: str, numbers: tuple, data: bytes) -> bytes:
         try:
             state, self.n_open, _, _, coded = self._child.ask(kind, numbers, data, within_s=WALL_S)
-        except Lost:
+        except Lost as lost:
+            log.warning("the coding process %s; %d sounds were under way in it", "took too long" if lost.late else "ended", self.n_open)
             self._drop()
             raise
         if state:
