@@ -18,7 +18,7 @@ ALLOWED = {
     "settings": {"errors", "types"},
     "text": {"errors", "types", "settings"},
     "audio": {"errors", "types", "settings"},
-    "engine": {"errors", "types", "settings", "text", "audio"},
+    "engine": {"errors", "logs", "types", "settings", "text", "audio"},
     "store": {"errors", "types", "settings"},
     "studio": {"", "errors", "logs", "types", "settings", "text", "audio", "engine", "store"},
     "api": {"", "errors", "logs", "types", "settings", "studio"},

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ...logs import to_stderr
 from ..base import Engine
 from .desk import Desk
 
@@ -41,7 +42,7 @@ def main(kinds: Mapping[str, Build] = KINDS) -> None:
     end_with_the_studio()
     die_first_when_memory_is_short()
     os.dup2(2, 1)  # what libraries print goes to the log
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    to_stderr()
     sys.setswitchinterval(SWITCH_S)
     for name, most in KEPT_KERNELS.items():
         os.environ.setdefault(name, most)

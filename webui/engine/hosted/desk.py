@@ -53,7 +53,7 @@ class Desk:
             except Ended:
                 return 0
             except (Damaged, KeyError, TypeError, ValueError) as fault:
-                log.error("what the studio sent has no sense: %r", fault)
+                log.error("what the studio sent has no sense", exc_info=fault)
                 return 1
 
     def _leave(self) -> int:
