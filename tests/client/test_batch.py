@@ -171,13 +171,13 @@ def test_every_try_takes_a_token(fire, monkeypatch):
 
 def test_what_was_asked_for_all_is_heeded_by_all(fire):
     """One line is told to wait a second: the others wait too, instead of running into the same wall."""
-    order = []
+    order, fire.slow_s = [], 0.005
 
     async def run():
         async with AsyncBatchClient(fire.url, in_flight=2, retry=QUICK) as client:
             real = client._bucket.take
             client._bucket.take = lambda: order.append(real()) or order[-1]
-            return await all_of(client, ["busy ok a", *(f"ok {i}" for i in range(10))])
+            return await all_of(client, ["busy ok a", *(f"ok {i}" for i in range(40))])
 
     assert all(r.sound for r in asyncio.run(run())) and fire.asked["busy ok a"] == 2
     assert sum(wait_s > 0.5 for wait_s in order) == 1, "the one hand that was free waits; the other is the one that was told"

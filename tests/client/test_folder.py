@@ -211,6 +211,18 @@ def test_say_clone_and_exit_codes(fire, tmp_path):
     assert [(r["line"], r["state"]) for r in manifest(tmp_path / "out")] == [(1, "done"), (2, "failed"), (4, "done"), (5, "failed")]
 
 
+def test_interrupted_with_the_keyboard_leaves_nothing_half(fire, tmp_path):
+    (tmp_path / "in.txt").write_text("\n".join(f"ok line {i}" for i in range(200)), "utf-8")
+    enough, fire.slow_s = threading.Event(), 0.01
+    fire.on_ask = lambda: enough.set() if sum(fire.asked.values()) > 20 else None
+    run = client("batch", tmp_path / "in.txt", tmp_path / "out", "--url", fire.url, "--voice", "v")
+    assert enough.wait(30)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 130 and "Traceback" not in err
+    assert not [p.name for p in (tmp_path / "out").iterdir() if p.name.startswith(".") or p.name == "manifest.json"]
+
+
 # ---- what is read ------------------------------------------------------------------------------------------------
 def rows(path, data: bytes) -> list[tuple]:
     path.write_bytes(data)

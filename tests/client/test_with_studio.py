@@ -86,7 +86,9 @@ def test_lines_and_batches_make_the_same(studio):
         async with AsyncBatchClient(studio.url, in_flight=3, batch=size, seed=9) as client:
             return [r async for r in client.results(lines, voice=VOICE)]
 
+    before = studio.client().get("/v2/jobs").json()["data"]
     one, four = asyncio.run(run(1)), asyncio.run(run(4))
+    assert studio.client().get("/v2/jobs").json()["data"] == before, "what was delivered stays in nobody's list"
     assert [r.sound and r.sound.pcm for r in one] == [r.sound and r.sound.pcm for r in four] and [r.seed for r in one] == [r.seed for r in four]
     assert [(r.line.n, type(r.error)) for r in four if r.error] == [(13, BadInput), (15, BadInput), (16, NotFound)]
     assert all(r.sound.pcm == whole(studio, input=r.line.ask.text, voice=r.line.ask.voice, seed=r.seed) for r in four[:3])

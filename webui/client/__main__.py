@@ -70,6 +70,8 @@ def how(told: argparse.Namespace) -> dict:
 
 
 def say(told: argparse.Namespace, key: str | None) -> int:
+    if told.out == "-" and sys.stdout.isatty():
+        raise BadInput("Samples are nothing for a screen: name a file with --out, or pipe them into a player.", "裸音频不能显示在屏幕上：请用 --out 指定文件，或用管道送给播放器。", code="no_out")
     text = sys.stdin.read() if told.text == "-" else told.text
     with TTS(told.url, key) as tts:
         if told.out != "-":

@@ -14,7 +14,7 @@ from ..errors import BadInput
 from .faults import MAX_ERROR_BYTES, Broken, Changed, fault_of
 from .sound import Sound, WavReader
 
-SPEECH, BATCH, VOICES = "v1/audio/speech", "v2/synthesize/batch", "v1/audio/voices"
+SPEECH, BATCH, JOBS, VOICES = "v1/audio/speech", "v2/synthesize/batch", "v2/jobs", "v1/audio/voices"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception
 from ..errors import Busy
 from .faults import is_passing, is_unheard
 
-FULL = ("too_many_streams", "busy")  # codes of a 429 that says nothing of a rate: room comes as others end
+FULL = ("too_many_streams", "too_many_jobs", "busy")  # codes of a 429 that says nothing of a rate: room comes as others end
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 import httpx
 
 from ..errors import EngineFault, KaikouError, LoginNeeded, StorageFull
-from .ask import BATCH, SPEECH, Ask, Hearing, aread_error, timeout
+from .ask import BATCH, JOBS, SPEECH, Ask, Hearing, aread_error, timeout
 from .faults import Broken, Unreachable, is_unheard, named
 from .files import Unwritable
 from .lines import Line
@@ -122,6 +122,13 @@ class Maker:
                             if i in asked:
                                 yield i, _sound(entry, asked.pop(i).ask)
                 zip_.end()
+            await self._tidy(answer.headers.get("x-job-id", ""))
+
+    async def _tidy(self, job: str) -> None:
+        """Everything of it is here: it need not stand in the visitor's list of batches."""
+        if job.replace("-", "").isalnum():
+            with suppress(httpx.HTTPError):
+                await self._http.delete(f"{JOBS}/{job}", timeout=timeout(0, self._timeout_s))
 
 
 def _request(ask: Ask) -> dict:
