@@ -283,6 +283,9 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
         one = Guest(studio, guest, demo)
         assert one.hear(one.start({"input": TEXT}, job=take, **{"from": 0})).of("error")[0]["code"] == "stream_gone"
         assert guest.post(f"{demo['path']}/tts/cancel/{take}").json() == {"cancelled": False}
+        for path in ("/v1/audio/speech/stream", "/gradio_api/queue/data", "/tts/ws/", "/v2/jobs"):
+            with pytest.raises(InvalidStatus):  # below the link there is one socket
+                connect(studio.url.replace("http", "ws", 1) + demo["path"] + path, proxy=None, legacy=True)
         with pytest.raises((InvalidStatus, ConnectionClosed)):
             ws = connect(studio.url.replace("http", "ws", 1) + "/tts/ws", proxy=None, legacy=True, additional_headers={"Cookie": f"kk_login={one.token}"})
             ws.recv(5)
