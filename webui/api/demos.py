@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..errors import KaikouError
 from ..settings import Settings
 from ..studio import DEMO_LIMITS, Demo, Studio, Used
-from .document import file_of, refusals
+from . import shapes
+from .document import answers, file_of, refusals
 from .guard import language_of
 from .keys import used_told
 from .service import Static
@@ -74,12 +75,12 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
                 "expires_at": int(demo.expires_at), "max_text": demo.max_text, "max_chars": demo.max_chars, "max_uses": demo.max_uses, "per_minute": demo.per_minute,
                 "uses": demo.uses, "characters": demo.chars, "settings": {k: v for k, v in demo.fixed.items() if k != "seed" or v >= 0}, "usage": used_told(used)}
 
-    @router.get("/v1/demos", responses=refusals(503, 507))
+    @router.get("/v1/demos", responses={**answers(200, of=shapes.DemoList), **refusals(503, 507)})
     def every(request: Request):
         used = studio.usage.every()
         return {"object": "list", "data": [told(d, used.get(d.id, Used()), request) for d in demos.list(owner(request))], "limits": DEMO_LIMITS}
 
-    @router.post("/v1/demos", status_code=201, responses=refusals(403, 404, 422, 503, 507))
+    @router.post("/v1/demos", status_code=201, responses={**answers(201, of=shapes.DemoInfo), **refusals(403, 404, 422, 503, 507)})
     def create(body: NewDemo, request: Request):
         voice = studio.speaker.voice(owner(request), body.voice)
         demo = demos.create(owner(request), voice.id, body.title or voice.name, body.fixed(), days=body.days, max_text=body.max_text, max_chars=body.max_chars, max_uses=body.max_uses, per_minute=body.per_minute)

@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput, NotFound
 from ..studio import BATCH_LIMITS, Ask, Studio, Zip
+from . import shapes
 from .document import answers, file_of, refusals
 from .faults import wrong_field
 from .guard import language_of
@@ -109,7 +110,7 @@ def routes(studio: Studio) -> APIRouter:
                 "error": {"code": line.code, "message": line.error_zh if zh else line.error} if line.code else None}
 
     @router.post("/v2/synthesize/batch", openapi_extra=_schema(), response_class=StreamingResponse,
-                 responses={200: {"description": "The zip, line by line", "content": file_of("application/zip")}, 202: {"description": "The job, when `async` is true"}, **refusals(404, 422, 500, 503, 507)})
+                 responses={200: {"description": "The zip, line by line", "content": file_of("application/zip")}, **answers(202, of=shapes.JobInfo), **refusals(404, 422, 500, 503, 507)})
     async def synthesize(request: Request):
         data = await request.body()  # the guard ends it at its limit
         body, asks = await run_in_threadpool(read, data)
@@ -119,15 +120,15 @@ def routes(studio: Studio) -> APIRouter:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Job-Id": job.id, "X-Seed": str(job.seed), "Content-Disposition": _attachment(job.id)}
         return StreamingResponse(_as_made(studio, owner(request), job), 200, headers, "application/zip")
 
-    @router.get("/v2/jobs", responses=refusals(404, 422, 500, 507))
+    @router.get("/v2/jobs", responses={**answers(200, of=shapes.JobList), **refusals(404, 422, 500, 507)})
     def every(request: Request, limit: Annotated[int, Query(ge=1, le=200)] = 50):
         return {"object": "list", "data": [told(job, request) for job in batch.list(owner(request), limit)], "limits": BATCH_LIMITS}
 
-    @router.get("/v2/jobs/{job_id}", responses=refusals(404, 422, 500, 507))
+    @router.get("/v2/jobs/{job_id}", responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)})
     def one(job_id: str, request: Request):
         return told(batch.get(owner(request), job_id), request)
 
-    @router.get("/v2/jobs/{job_id}/lines", responses=refusals(404, 422, 500, 507))
+    @router.get("/v2/jobs/{job_id}/lines", responses={**answers(200, of=shapes.LineList), **refusals(404, 422, 500, 507)})
     def lines(job_id: str, request: Request, start: Annotated[int, Query(ge=1, le=1 << 31)] = 1, count: Annotated[int, Query(ge=1, le=1000)] = PAGE, state: str = ""):
         found = batch.lines(owner(request), job_id, start, count, state[:20])
         return {"object": "list", "data": [line_told(x, request) for x in found], "next": found[-1].n + 1 if len(found) == count else None}
@@ -136,15 +137,15 @@ def routes(studio: Studio) -> APIRouter:
     def sound(job_id: str, n: int, request: Request):
         return File(batch.sound(owner(request), job_id, n), media_type="audio/wav", headers={"Cache-Control": "private, max-age=600"})
 
-    @router.post("/v2/jobs/{job_id}/cancel", responses=refusals(404, 422, 500, 507))
+    @router.post("/v2/jobs/{job_id}/cancel", responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)})
     def cancel(job_id: str, request: Request):
         return told(batch.cancel(owner(request), job_id), request)
 
-    @router.post("/v2/jobs/{job_id}/resume", responses=refusals(404, 422, 500, 507))
+    @router.post("/v2/jobs/{job_id}/resume", responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)})
     def resume(job_id: str, request: Request):
         return told(batch.resume(owner(request), job_id), request)
 
-    @router.post("/v2/jobs/{job_id}/retry", responses=refusals(404, 422, 500, 507))
+    @router.post("/v2/jobs/{job_id}/retry", responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)})
     def retry(job_id: str, request: Request, line: Annotated[int | None, Query(ge=1, le=1 << 31)] = None):
         return told(batch.retry(owner(request), job_id, line), request)
 

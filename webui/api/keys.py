@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..settings import Settings
 from ..studio import SCOPES, Key, Studio, Used
-from .document import refusals
+from . import shapes
+from .document import answers, refusals
 from .session import FIRST, Sessions
 
 
@@ -36,12 +37,12 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    @router.get("/v1/keys", responses=refusals(503, 507))
+    @router.get("/v1/keys", responses={**answers(200, of=shapes.KeyList), **refusals(503, 507)})
     def every(request: Request):
         used = studio.usage.every()
         return {"object": "list", "data": [told(k, used.get(k.id, Used())) for k in keys.list(owner(request))], "scopes": SCOPES, "are_on": not sessions.is_open()}
 
-    @router.post("/v1/keys", status_code=201, responses=refusals(422, 503, 507))
+    @router.post("/v1/keys", status_code=201, responses={**answers(201, of=shapes.KeyMade), **refusals(422, 503, 507)})
     def create(body: NewKey, request: Request):
         """The answer holds the key itself, this one time. The browser that makes the first key of an open studio stays logged in."""
         was_open = sessions.is_open()

@@ -18,7 +18,7 @@ class Model(BaseModel):
     owned_by: str = "kaikou"
 
 
-class Listed(BaseModel):
+class ModelList(BaseModel):
     object: Literal["list"] = "list"
     data: list[Model]
 
@@ -26,9 +26,9 @@ class Listed(BaseModel):
 def routes(studio: Studio) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/v1/models", responses={**answers(200, of=Listed), **refusals()})
+    @router.get("/v1/models", responses={**answers(200, of=ModelList), **refusals()})
     def every():
-        return Listed(data=[Model(id=name) for name in ("auto", *studio.engine_names())])
+        return ModelList(data=[Model(id=name) for name in ("auto", *studio.engine_names())])
 
     @router.get("/v1/models/{model}", responses={**answers(200, of=Model), **refusals(404, 422, 503)})
     def one(model: str):

@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput
 from ..studio import TERM_FILES, TERM_LIMITS, Studio
+from . import shapes
 from .document import answers, file_of, refusals
 
 FILE = {"requestBody": {"required": True, "content": file_of(*TERM_FILES.values())}}
@@ -37,11 +38,11 @@ def routes(studio: Studio) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    @router.get("/v1/pronunciations", responses=refusals(500, 507))
+    @router.get("/v1/pronunciations", responses={**answers(200, of=shapes.TermList), **refusals(500, 507)})
     def every(request: Request):
         return {"data": [told(e) for e in words.list(owner(request))], "limits": TERM_LIMITS, "notice": words.notice()}
 
-    @router.put("/v1/pronunciations", responses=refusals(404, 422, 500, 507))
+    @router.put("/v1/pronunciations", responses={**answers(200, of=shapes.TermInfo), **refusals(404, 422, 500, 507)})
     def put(body: Entry, request: Request):
         was = (body.was.term, body.was.language) if body.was else None
         return told(words.put(owner(request), body.term, body.reading, body.language, was))
@@ -62,11 +63,11 @@ def routes(studio: Studio) -> APIRouter:
         data = words.file(owner(request), kind)
         return Response(data, 200, headers, f"{TERM_FILES[kind]}; charset=utf-8")
 
-    @router.post("/v1/pronunciations.{kind}", openapi_extra=FILE, responses=refusals(404, 422, 500, 507))
+    @router.post("/v1/pronunciations.{kind}", openapi_extra=FILE, responses={**answers(200, of=shapes.TermsTaken), **refusals(404, 422, 500, 507)})
     async def add(kind: str, request: Request):
         return await take_in(kind, request, replace=False)
 
-    @router.put("/v1/pronunciations.{kind}", openapi_extra=FILE, responses=refusals(404, 422, 500, 507))
+    @router.put("/v1/pronunciations.{kind}", openapi_extra=FILE, responses={**answers(200, of=shapes.TermsTaken), **refusals(404, 422, 500, 507)})
     async def replace(kind: str, request: Request):
         return await take_in(kind, request, replace=True)
 

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Red
 from ..errors import LoginNeeded, NotFound, NotReady
 from ..settings import Settings
 from ..studio import Studio
+from . import shapes
 from .document import answers, file_of, refusals
 from .guard import language_of
 from .session import Sessions
@@ -34,18 +35,18 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     router = APIRouter()
     root = settings.server.root_path
 
-    @router.get("/health/live", responses=refusals())
+    @router.get("/health/live", responses={**answers(200, of=shapes.LiveInfo), **refusals()})
     def live():
         return {"status": "live"}
 
-    @router.get("/health/ready", responses=refusals(503))
+    @router.get("/health/ready", responses={**answers(200, of=shapes.ReadyInfo), **refusals(503)})
     def ready():
         told = studio.status()
         if not studio.is_ready():
             raise NotReady(told["reason"] or "The engine is still starting.", told["reason_zh"] or "引擎还在启动。", retry_after_s=2)
         return {"status": "ready", "engine": told["engine"]}
 
-    @router.get("/tts/health", responses=refusals())
+    @router.get("/tts/health", responses={**answers(200, of=shapes.HealthInfo), **refusals()})
     def health():
         return studio.status()
 

@@ -16,7 +16,7 @@ from .document import answers, file_of, refusals
 MAX_SAMPLE = 10 << 20
 
 
-class Told(BaseModel):
+class VoiceInfo(BaseModel):
     id: str
     object: Literal["audio.voice"] = "audio.voice"
     type: Literal["audio_sample"] = "audio_sample"
@@ -52,16 +52,16 @@ class Report(BaseModel):
     warnings: list[dict[str, Any]]
 
 
-class Added(Told):
+class VoiceAdded(VoiceInfo):
     report: Report
 
 
-class Listed(BaseModel):
+class VoiceList(BaseModel):
     object: Literal["list"] = "list"
-    data: list[Told]
+    data: list[VoiceInfo]
 
 
-class Deleted(BaseModel):
+class VoiceDeleted(BaseModel):
     id: str
     object: Literal["audio.voice.deleted"] = "audio.voice.deleted"
     deleted: Literal[True] = True
@@ -93,7 +93,7 @@ def routes(studio: Studio) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    @router.get("/v1/audio/voices", responses={**answers(200, of=Listed), **refusals()})
+    @router.get("/v1/audio/voices", responses={**answers(200, of=VoiceList), **refusals()})
     def every(request: Request):
         return {"object": "list", "data": [told(v, engines()) for v in studio.voices.list(owner(request))]}
 
@@ -102,7 +102,7 @@ def routes(studio: Studio) -> APIRouter:
         data = await read(audio_sample)
         return await run_in_threadpool(lambda: studio.drafts.inspect(data).to_json())
 
-    @router.post("/v1/audio/voices", status_code=201, responses={**answers(201, of=Added), **refusals(404, 422, 507)})
+    @router.post("/v1/audio/voices", status_code=201, responses={**answers(201, of=VoiceAdded), **refusals(404, 422, 507)})
     async def add(request: Request, audio_sample: UploadFile = File(), name: str = Form(), transcript: str = Form(""), language: str = Form(""),
                   denoise: bool = Form(False), consent: str = Form("", description="Who agrees, on what basis; or the id of a recorded consent")):
         data = await read(audio_sample)
@@ -112,18 +112,18 @@ def routes(studio: Studio) -> APIRouter:
             return {**told(voice, engines()), "report": draft.report.to_json()}
         return await run_in_threadpool(make)
 
-    @router.get("/v1/audio/voices/{voice_id}", responses={**answers(200, of=Told), **refusals(404, 422)})
+    @router.get("/v1/audio/voices/{voice_id}", responses={**answers(200, of=VoiceInfo), **refusals(404, 422)})
     def one(voice_id: str, request: Request):
         return told(studio.voices.get(owner(request), voice_id), engines())
 
-    @router.patch("/v1/audio/voices/{voice_id}", responses={**answers(200, of=Told), **refusals(404, 422, 507)})
+    @router.patch("/v1/audio/voices/{voice_id}", responses={**answers(200, of=VoiceInfo), **refusals(404, 422, 507)})
     def change(voice_id: str, body: Change, request: Request):
         return told(studio.voices.change(owner(request), voice_id, body.name, body.transcript, body.language), engines())
 
-    @router.delete("/v1/audio/voices/{voice_id}", responses={**answers(200, of=Deleted), **refusals(404, 422)})
+    @router.delete("/v1/audio/voices/{voice_id}", responses={**answers(200, of=VoiceDeleted), **refusals(404, 422)})
     def delete(voice_id: str, request: Request):
         studio.voices.delete(owner(request), voice_id)
-        return Deleted(id=voice_id)
+        return VoiceDeleted(id=voice_id)
 
     @router.get("/v1/audio/voices/{voice_id}/sample", response_class=Response, responses={**answers(200, content=file_of("audio/wav")), **refusals(404, 422)})
     def sample(voice_id: str, request: Request):

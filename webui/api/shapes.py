@@ -1,0 +1,169 @@
+"""The JSON that routes answer with, for the OpenAPI document alone: nothing is checked or left out by these."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+State = Literal["waiting", "running", "paused", "saving", "done", "failed", "cancelled"]
+
+
+class Why(BaseModel):
+    code: str
+    message: str
+
+
+class JobInfo(BaseModel):
+    id: str
+    object: Literal["job"]
+    name: str
+    state: State
+    total: int
+    done: int
+    failed: int
+    cancelled: int
+    eta_s: float | None
+    seed: int
+    model: str
+    created_at: int
+    error: Why | None
+
+
+class JobList(BaseModel):
+    object: Literal["list"]
+    data: list[JobInfo]
+    limits: dict[str, int]
+
+
+class LineInfo(BaseModel):
+    line: int
+    text: str
+    voice: str
+    mode: str
+    instructions: str
+    language: str
+    speed: float
+    seed: int
+    state: State
+    attempts: int
+    engine: str | None
+    seconds: float | None
+    error: Why | None
+
+
+class LineList(BaseModel):
+    object: Literal["list"]
+    data: list[LineInfo]
+    next: int | None
+
+
+class TermInfo(BaseModel):
+    term: str
+    reading: str
+    language: str
+
+
+class TermList(BaseModel):
+    data: list[TermInfo]
+    limits: dict[str, int]
+    notice: dict[str, Any] | None
+
+
+class TermsTaken(BaseModel):
+    added: int
+    changed: int
+
+
+class UsageInfo(BaseModel):
+    requests: int
+    characters: int
+    audio_s: float
+    last_used_at: int | None
+
+
+class KeyInfo(BaseModel):
+    id: str
+    object: Literal["key"]
+    name: str
+    scopes: list[str]
+    per_minute: int
+    created_at: int
+    revoked_at: int | None
+    usage: UsageInfo
+
+
+class KeyMade(KeyInfo):
+    key: str
+
+
+class KeyList(BaseModel):
+    object: Literal["list"]
+    data: list[KeyInfo]
+    scopes: list[str]
+    are_on: bool
+
+
+class DemoInfo(BaseModel):
+    id: str
+    object: Literal["demo"]
+    voice: str
+    title: str
+    state: Literal["live", "revoked", "expired", "used_up"]
+    path: str
+    url: str
+    created_at: int
+    expires_at: int
+    max_text: int
+    max_chars: int
+    max_uses: int
+    per_minute: int
+    uses: int
+    characters: int
+    settings: dict[str, Any]
+    usage: UsageInfo
+
+
+class DemoList(BaseModel):
+    object: Literal["list"]
+    data: list[DemoInfo]
+    limits: dict[str, int]
+
+
+class CancelInfo(BaseModel):
+    cancelled: bool
+
+
+class TakeInfo(BaseModel):
+    """`trace`: milliseconds by stage."""
+
+    job: str
+    state: State
+    samples: int
+    rate: int
+    engine: str
+    engine_version: str
+    seed: int
+    rtf: float | None
+    trace: dict[str, Any]
+
+
+class LiveInfo(BaseModel):
+    status: Literal["live"]
+
+
+class ReadyInfo(BaseModel):
+    status: Literal["ready"]
+    engine: str
+
+
+class HealthInfo(BaseModel):
+    """More where an engine is there: its name, abilities, rate."""
+
+    state: Literal["starting", "ready", "busy", "draining", "broken"]
+    reason: str
+    reason_zh: str
+    progress: float
+    version: str
+    streams: int
+    waiting: int
