@@ -51,12 +51,11 @@
   }
   function draw() {
     const code = KK.codeOf(shown);
-    dialog().innerHTML = `<div class="kk-secthead"><h2 class="kk-h2" id="kk-code-h">${esc(t("code.title"))}</h2>
+    dialog().innerHTML = `<div class="kk-secthead"><h2 class="kk-h2" id="kk-code-h">${esc(t("code.title"))}</h2><p role="status"></p>
       <button type="button" class="kk-b2" data-do="closecode">${esc(t("m.close"))}</button></div>
       <p>${esc(t(isDraft(shown) ? "code.draft" : "code.note"))}</p>${KINDS.map(kind => `<section aria-labelledby="kk-code-${kind}">
       <div class="kk-coderow"><h3 id="kk-code-${kind}">${esc(t(`code.k.${kind}`))}</h3><button type="button" class="kk-b2" data-do="copycode" data-v="${kind}"
-      aria-describedby="kk-code-${kind}">${esc(t("code.copy"))}</button></div><pre translate="no"><code>${esc(code[kind])}</code></pre></section>`).join("")}
-      <p role="status"></p>`;
+      aria-describedby="kk-code-${kind}">${esc(t("code.copy"))}</button></div><pre translate="no"><code>${esc(code[kind])}</code></pre></section>`).join("")}`;
   }
   acts.code = el => {
     shown = KK.take(el.dataset.id);
