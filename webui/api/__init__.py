@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from ..settings import Settings
 from ..studio import Studio
-from . import consents, demos, document, faults, jobs, keys, models, pronunciations, service, speech, stream, textin, voices
+from . import consents, demos, document, facades, faults, jobs, keys, models, pronunciations, service, speech, stream, textin, voices
 from .guard import Guard
 from .recent import Recent
 from .session import Sessions
@@ -19,6 +19,8 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     app.include_router(speech.routes(studio, recent))
     app.include_router(stream.routes(studio, sessions, recent))
     app.include_router(textin.routes(studio, recent, settings.limits.idle_s))
+    app.include_router(facades.cosyvoice.routes(studio, recent))
+    app.include_router(facades.gptsovits.routes(studio, recent))
     app.include_router(voices.routes(studio))
     app.include_router(consents.routes(studio))
     app.include_router(models.routes(studio))

@@ -21,7 +21,7 @@ from .body import BATCH_BODY, GUEST_BODY, SMALL_BODY, Body, too_large
 from .session import Sessions, cookies_of
 
 log = logging.getLogger(__name__)
-UPLOADS = ("/gradio_api/upload", "/v1/audio/voices", "/v1/audio/voice_consents", "/v1/audio/speech")  # clips; speech may bring one with it
+UPLOADS = ("/gradio_api/upload", "/v1/audio/voices", "/v1/audio/voice_consents", "/v1/audio/speech", "/inference_")  # clips; speech may bring one with it
 BATCH = "/v2/synthesize/batch"
 MAX_HEADERS, MAX_HEADER_BYTES = 200, 64 << 10
 DEMO = "/d/"
@@ -146,7 +146,7 @@ class Guard:
 
     def _body_limit(self, scope, headers) -> int:
         path = scope["path"]
-        limit = GUEST_BODY if scope["kk_demo"] else self._settings.limits.max_body_mb << 20 if path.startswith(UPLOADS) else BATCH_BODY if path == BATCH else SMALL_BODY
+        limit = GUEST_BODY if scope["kk_demo"] else self._settings.limits.max_body_mb << 20 if path.startswith(UPLOADS) or path == "/tts" else BATCH_BODY if path == BATCH else SMALL_BODY
         told = headers.get(b"content-length", b"0")
         if not told.isdigit() or int(told) > limit:
             raise too_large(limit)

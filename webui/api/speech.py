@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal
@@ -17,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from ..errors import EngineFault, NotFound
 from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Studio, file_name
 from ..types import MAX_INSTRUCTION, MAX_TEXT
+from . import shapes
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
 from .formats import CODED, RULE, SSE, TYPES, USAGE, delta, done, failed, format_of, is_wrapped, usage
@@ -92,21 +94,16 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         kind, is_events = format_of(body.response_format, request.headers), is_wrapped(body.stream_format)
         job = await open_job(studio, lambda: body.open(studio, request.scope["kk_owner"]))
         recent.keep(job)
-        language = language_of(dict(request.headers.raw))
-        headers = _headers(studio, job, kind, language)
-        if not body.stream and not is_events:
-            return Response(await _file(studio, packing, job, kind), 200, headers, TYPES[kind])
-        sound, release = await _sound(studio, packing, job, kind)
-        return Held(_events(sound, job, language) if is_events else sound, headers, SSE if is_events else TYPES[kind], release)
+        return await reply(studio, packing, job, kind, language_of(dict(request.headers.raw)), is_streamed=body.stream, is_events=is_events)
 
-    @router.post("/tts/cancel/{job_id}", responses=refusals(404, 422))
+    @router.post("/tts/cancel/{job_id}", responses={**answers(200, of=shapes.CancelInfo), **refusals(404, 422)})
     async def cancel(job_id: str, request: Request):
         job = recent.find(job_id, request.scope["kk_owner"])
         if job is not None:
             studio.speaker.cancel(job)
         return {"cancelled": job is not None}
 
-    @router.get("/tts/result/{job_id}.json", responses=refusals(404, 422))
+    @router.get("/tts/result/{job_id}.json", responses={**answers(200, of=shapes.TakeInfo), **refusals(404, 422)})
     async def record(job_id: str, request: Request):
         owner = request.scope["kk_owner"]
         return JSONResponse(_record(studio, owner, job_id, recent.find(job_id, owner)), headers={"Cache-Control": "no-store"})
@@ -122,6 +119,15 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         return File(path, media_type="audio/wav", filename=file_name(studio.takes.get(owner, take_id)), headers={"Cache-Control": "private, max-age=3600"})
 
     return router
+
+
+async def reply(studio: Studio, packing: Packing, job: Job, kind: str, language: str, *, is_streamed: bool = True, is_events: bool = False, is_paced: bool = True) -> Response:
+    """A job's sound as the answer to whoever asked for it. kind: a key of TYPES. Raises KaikouError."""
+    headers = _headers(studio, job, kind, language)
+    if not is_streamed and not is_events:
+        return Response(await _file(studio, packing, job, kind), 200, headers, TYPES[kind])
+    sound, release = await _sound(studio, packing, job, kind, LEAD_S if is_paced else math.inf)
+    return Held(_events(sound, job, language) if is_events else sound, headers, SSE if is_events else TYPES[kind], release)
 
 
 def _headers(studio: Studio, job: Job, kind: str, language: str) -> dict[str, str]:
@@ -164,20 +170,20 @@ async def _file(studio: Studio, packing: Packing, job: Job, kind: str) -> bytes:
     return (studio.header(job, len(pcm) // 2) if kind == "wav" else b"") + pcm
 
 
-async def _sound(studio: Studio, packing: Packing, job: Job, kind: str) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
+async def _sound(studio: Studio, packing: Packing, job: Job, kind: str, lead_s: float) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
     """The file's bytes while they are made, and what to call when nobody takes them any more. Raises KaikouError."""
     def let_go() -> None:
         studio.speaker.cancel(job)
         studio.speaker.left(job)
 
     if kind not in CODED:
-        return _stream(studio, job, kind == "wav"), let_go
+        return _stream(studio, job, kind == "wav", lead_s), let_go
     try:
         coder = await packing.open(job, kind)
     except BaseException:
         let_go()
         raise
-    return packing.pack(coder, _stream(studio, job, False)), lambda: (let_go(), packing.close(coder))
+    return packing.pack(coder, _stream(studio, job, False, lead_s)), lambda: (let_go(), packing.close(coder))
 
 
 async def _events(sound: AsyncIterator[bytes], job: Job, language: str) -> AsyncIterator[bytes]:
@@ -202,15 +208,15 @@ async def _whole(studio: Studio, job: Job) -> bytes:
                 return job.pcm(0, told.n_samples)
 
 
-async def _stream(studio: Studio, job: Job, is_wav: bool) -> AsyncIterator[bytes]:
-    """Samples as they are made, never more than LEAD_S ahead of the wall clock. A slow reader holds this generator, and so the credit, back."""
+async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> AsyncIterator[bytes]:
+    """Samples as they are made, never more than lead_s ahead of the wall clock. A slow reader holds this generator, and so the credit, back."""
     async with JobReader(studio, job) as reader:
         if is_wav:
             yield studio.header(job, None)
-        sent, began_s, lead = 0, None, int(LEAD_S * job.rate)
+        sent, began_s, lead = 0, None, UNLIMITED if math.isinf(lead_s) else int(lead_s * job.rate)
         while True:
             played = int((time.monotonic() - began_s) * job.rate) if began_s is not None else 0
-            studio.speaker.credit(job, played + lead)
+            studio.speaker.credit(job, min(UNLIMITED, played + lead))
             told = job.snapshot()
             stop = min(told.n_samples, played + lead)
             if stop > sent:

@@ -1,0 +1,18 @@
+"""A refusal names the field that the caller sent, not the one it becomes here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from ...errors import KaikouError
+
+
+@contextmanager
+def called(theirs: Mapping[str, str]) -> Iterator[None]:
+    """theirs: our name of a field -> the caller's."""
+    try:
+        yield
+    except KaikouError as error:
+        error.param = theirs.get(error.param or "", error.param)
+        raise
