@@ -98,7 +98,7 @@ def test_more_than_the_studio_lets_in_is_waited_for_and_nothing_is_lost():
     """Real 429s: of the rate, and of streams at once."""
     with running(env={"KAIKOU_STARTS_PER_MINUTE": "300", "KAIKOU_MAX_STREAMS_PER_VISITOR": "3"}) as told:
         async def run():
-            async with AsyncBatchClient(told.url, in_flight=12, retry=Retry(tries=2, patience_s=60, first_s=0.05, longest_s=0.5)) as client:
+            async with AsyncBatchClient(told.url, in_flight=12, retry=Retry(tries=2, patience_s=60, first_s=0.05, longest_s=0.5), batch=1) as client:
                 return [r async for r in client.results([f"Number {i}." for i in range(104)], voice=VOICE)]
 
         ends = asyncio.run(run())

@@ -30,8 +30,8 @@ def parser() -> argparse.ArgumentParser:
     batch = verbs.add_parser("batch", help="many lines into a folder; run it again to continue / 批量合成到文件夹，可续跑", allow_abbrev=False)
     batch.add_argument("input", help=".txt, .csv, .tsv or .jsonl / 输入文件")
     batch.add_argument("folder", help="where the WAVs and manifest.json go / 输出文件夹")
-    batch.add_argument("--in-flight", type=int, default=8, metavar="N", help="requests at once (default 8) / 同时请求数")
-    batch.add_argument("--batch", type=int, default=1, metavar="N", help="lines in one request (default 1) / 每个请求的行数")
+    batch.add_argument("--in-flight", type=int, default=4, metavar="N", help="requests at once (default 4) / 同时请求数")
+    batch.add_argument("--batch", type=int, default=8, metavar="N", help="lines in one request (default 8) / 每个请求的行数")
     batch.add_argument("--per-second", type=float, metavar="N", help="requests a second at most / 每秒请求上限")
     for verb in (say, batch):
         verb.add_argument("--voice", default="", help="id of the voice / 音色 id")

@@ -18,7 +18,7 @@ from .retry import Bucket, Retry
 from .sound import Sound
 from .work import Item, Maker, Result
 
-IN_HAND = 4  # times what is in flight: how far the others may run ahead of a slow one
+AHEAD = 3  # lines for each request in flight: how far the others may run ahead of a slow one
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Progress:
 
 class AsyncBatchClient:
     """in_flight: requests at once, over as many connections that stay open. batch: lines in one request; above 1 they go through
-    /v2/synthesize/batch, behind everybody who listens. per_second, burst: a token bucket that every try takes from. seed: lines without one
+    /v2/synthesize/batch, behind everybody who listens and bound by no rate of starts; 1 asks for each as a listener does. per_second, burst: a token bucket that every try takes from. seed: lines without one
     of their own get theirs from it and from what they say, so that another try, or another run, makes the same.
 
-    Memory: at most 4 x in_flight requests are in hand, however long the input. One event loop; several runs at once share the limits.
+    Memory: what is in flight and a few lines more are in hand, however long the input. One event loop; several runs at once share the limits.
     """
 
-    def __init__(self, base_url: str = "http://127.0.0.1:7860", api_key: str | None = None, *, in_flight: int = 8, batch: int = 1, per_second: float | None = None,
+    def __init__(self, base_url: str = "http://127.0.0.1:7860", api_key: str | None = None, *, in_flight: int = 4, batch: int = 8, per_second: float | None = None,
                  burst: int = 1, seed: int = 0, retry: Retry | None = None, timeout_s: float | None = None, language: str = "en",
                  transport: httpx.AsyncBaseTransport | None = None):
         if in_flight < 1 or batch < 1:
@@ -102,7 +102,8 @@ class AsyncBatchClient:
             return [made[i] for i in range(len(items))]
 
         groups = _groups(lines, usual, known, self._batch)
-        async with aclosing(ordered(groups, work, self._in_flight, IN_HAND * self._in_flight)) as answers:
+        in_hand = self._in_flight + max(2, AHEAD * self._in_flight // self._batch)
+        async with aclosing(ordered(groups, work, self._in_flight, in_hand)) as answers:
             async for _, results in answers:
                 for result in results:
                     yield result
