@@ -14,7 +14,8 @@ import httpx
 import schemathesis
 
 SAMPLE = (Path(__file__).resolve().parents[2] / "assets" / "voices" / "starter-en-mid.wav").read_bytes()
-RECORDINGS = {"audio_sample", "recording"}
+RECORDINGS = {"audio_sample", "recording", "prompt_wav", "ref_audio"}
+TTS = {"text": "Checked.", "ref_audio_path": "alloy", "text_lang": "en", "prompt_lang": "en", "media_type": "wav", "streaming_mode": "1", "speed_factor": 1.0, "seed": 7, "aux_ref_audio_paths": None}
 GOOD = {  # what makes a body good enough, whatever else is in it
     "POST /v1/audio/voices": {"name": "Checked", "language": "en", "consent": "me"},
     "PATCH /v1/audio/voices/{voice_id}": {"name": "Checked", "language": "en", "transcript": "Checked."},
@@ -22,6 +23,12 @@ GOOD = {  # what makes a body good enough, whatever else is in it
     "POST /v1/audio/voice_consents/{consent_id}": {"name": "Checked"},
     "PUT /v1/pronunciations": {"term": "GPU", "reading": "G P U", "language": "en", "was": None},
     "POST /v1/demos": {"voice": "alloy"},
+    "POST /inference_sft": {"tts_text": "Checked.", "spk_id": "alloy"},
+    "POST /inference_instruct": {"tts_text": "Checked.", "spk_id": "alloy", "instruct_text": "happy"},
+    "POST /inference_instruct2": {"tts_text": "Checked.", "instruct_text": "happy"},
+    "POST /inference_zero_shot": {"tts_text": "Checked.", "prompt_text": "Checked."},
+    "POST /inference_cross_lingual": {"tts_text": "Checked."},
+    "POST /tts": TTS,
     "POST /v2/synthesize/batch": {"texts": ["Checked."], "requests": None, "voice": "alloy", "async": True},
 }
 _turns: Counter[str] = Counter()
@@ -70,8 +77,11 @@ def before_call(context, case, kwargs) -> None:
         is_take = case.path.startswith("/tts/") and name in ("job_id", "name")
         if is_take or name in MAKE:
             given[name] = _id("take" if is_take else name, case.method) + (".wav" if name == "name" else "")
+    if label == "GET /tts":
+        case.query = {k: v for k, v in TTS.items() if v is not None}
     if isinstance(case.body, dict):
         case.body |= GOOD.get(label, {})
-        case.body |= dict.fromkeys(RECORDINGS & set(case.body), SAMPLE)
+        if case.media_type == "multipart/form-data":
+            case.body |= dict.fromkeys(RECORDINGS & set(case.body), SAMPLE)
     elif label.endswith("/v1/pronunciations.{kind}"):
         case.body = b"GPU,G P U\n"

@@ -19,9 +19,9 @@ def test_every_answer_of_every_route_is_in_the_document():
         state = studio.state()
     assert found.ok, found.text[-6000:]
     assert not [status for status in found.statuses if status >= 500]
-    assert len(found.routes) >= 45 and sum(found.statuses.values()) > 800
+    assert len(found.routes) >= 52 and sum(found.statuses.values()) > 800
     assert found.routes["POST /v1/audio/speech"][200] >= 3, "nothing was spoken: only refusals were looked at"
-    assert [name for name in found.never_done if name.split()[1].startswith(("/v1/", "/v2/", "/tts/"))] == [], "of these only refusals were looked at"
+    assert found.never_done == [], "of these only refusals were looked at: scripts/openapi_check/hooks.py can make them succeed"
     assert state["opened"] == state["finalised"] and state["coders"] == 0
 
 
