@@ -195,6 +195,18 @@ def test_pieces_of_one_shape_are_made_in_one_call_and_sound_as_alone(floor, prom
     assert told.stages.sound.calls == len(told.calls)
 
 
+def test_pieces_of_different_shapes_are_made_apart(floor, prompt):
+    """Three requests that end at different ids: their last pieces share no call."""
+    told, shapes = floor(), []
+    told.gate = lambda asked: shapes.append({state.shape(len(ids), final) for state, ids, final in asked})
+    voice = ready(told, prompt)
+    alone = [hear(given(told, voice, seed, ids))[1] for seed, ids in enumerate((60, 66, 66))]
+    shapes.clear()
+    out = together(told, [given(told, voice, seed, ids) for seed, ids in enumerate((60, 66, 66))])
+    assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
+    assert all(len(shape) == 1 for shape in shapes) and max(told.calls) == 3
+
+
 def test_on_a_cpu_a_first_sound_has_no_company(floor, prompt):
     told, firsts = floor(most=4, first_alone=True), []
     whos = [given(told, ready(told, prompt), seed) for seed in range(3)]
