@@ -34,6 +34,7 @@ MODEL = [{"enum": ["auto", *OPENAI_MODELS]}, {"type": "string"}]
 VOICE = [{"enum": sorted(OPENAI_VOICES)}, {"type": "string"}, {"type": "object", "properties": {"id": {"type": "string"}}}]
 NAMES = ", ".join(f"{theirs} = {ours}" for theirs, ours in OPENAI_VOICES.items())
 LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
+PIECE_S = 0.25  # and from there on in pieces of this length: sample by sample as the clock moves would keep a core busy
 NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
 SMALL_BODY = 1 << 16  # a larger one is read off the event loop
 
@@ -219,19 +220,19 @@ async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> Asyn
             studio.speaker.credit(job, min(UNLIMITED, played + lead))
             told = job.snapshot()
             stop = min(told.n_samples, played + lead)
-            if stop > sent:
+            if stop > sent and (stop == told.n_samples or stop - sent >= PIECE_S * job.rate):
                 began_s = began_s if began_s is not None else time.monotonic()
                 began = time.perf_counter()
                 yield job.pcm(sent, stop)  # comes back when the socket has taken it
                 job.trace.sent(time.perf_counter() - began)
                 sent = stop
-            elif told.error is not None:
+            elif told.error is not None and sent == told.n_samples:
                 log.warning("job %s ended after its first byte: %s", job.id, told.error.code)
                 raise BrokenStream(job.id)
             elif told.state in ("saving", "done") and sent == told.n_samples:
                 return
             else:
-                await reader.change(0.25 if sent >= job.credit else None)
+                await reader.change(PIECE_S if sent < told.n_samples or sent >= job.credit else None)
 
 
 class BrokenStream(Exception):

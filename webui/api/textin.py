@@ -32,7 +32,7 @@ from .stream import FRAME, FRAME_S, MAGIC, MAX_MESSAGE
 log = logging.getLogger(__name__)
 PATH = "/v1/audio/speech/stream"
 LEAD_S = 5.0  # a listener that gives no credit is served at most this far ahead of the wall clock
-LOOK_AGAIN_S = 0.1  # whether the clock has gone on
+LOOK_AGAIN_S = 0.1  # whether the clock has gone on; less than that is not sent by itself, or the clock's every step would be a frame
 INLINE_CHARS = 200  # a longer delta is normalised off the event loop
 PROTOCOL, NO_BINARY, TOO_BIG = 1008, 1003, 1009
 MESSAGES = ("start", "text", "flush", "end", "cancel", "credit")
@@ -145,9 +145,10 @@ class Talk:
                 await self._tell_begin(job)
             await self._tell_sentences(now)
             stop = min(now.n_samples, may, self.sent + int(FRAME_S[min(self._frames, len(FRAME_S) - 1)] * job.rate))
-            if stop > self.sent:
+            is_crumb = self.credit is None and stop == may < now.n_samples and stop - self.sent < LOOK_AGAIN_S * job.rate
+            if stop > self.sent and not is_crumb:
                 await self._send(job, stop, now)
-            elif now.error is not None:
+            elif now.error is not None and not is_crumb:
                 raise now.error
             elif now.state == "done" and self.sent == now.n_samples:
                 return await self._tell_done(job, now)
