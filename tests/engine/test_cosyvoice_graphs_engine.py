@@ -137,6 +137,8 @@ def test_sizes_follow_the_memory_that_is_free():
     model = random_model(SMALL, PLACE)
     sizes = [Sizes.for_memory(model, free << 20).flow.units for free in (400, 800, 1 << 20)]
     assert 1000 <= sizes[0] < sizes[1] < sizes[2] == 40000
+    rows = [Sizes.for_memory(model, free << 30) for free in (1, 3, 6, 80)]
+    assert [size.flow.batches[-1] for size in rows] == [size.vocoder.batches[-1] for size in rows] == [1, 4, 8, 8]
     with pytest.raises(NotReady) as caught:
         Sizes.for_memory(model, 100 << 20)
     assert caught.value.code == "no_memory"

@@ -18,7 +18,8 @@ from .vocoder import StaticVocoder, StaticWave, VocoderSizes
 SHARE = 0.75  # of the free memory, for what is kept; the rest is for the graphs' intermediate values
 MOST_UNITS = 40000  # ids of all voices and streams: 26 minutes of sound
 LEAST_UNITS = 1000  # a voice of 15 s, a stream of 25 s
-TOGETHER = (1, 2, 4, 8)  # streams in one call of flow or vocoder
+TOGETHER = (1, 2, 4, 8)  # streams in one call of flow or vocoder, where there is room to work on so many
+ROW_BYTES = 80 << 20  # what a call needs for each, counted for the largest
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ class Sizes:
         units = min(MOST_UNITS, (int(free * SHARE) - of_lm) // of_unit)
         if units < LEAST_UNITS:
             raise no_memory(f"{free / 2**30:.1f} GB free")
-        return cls(lm, FlowSizes(batches=TOGETHER, units=units, slots=512), VocoderSizes(batches=TOGETHER))
+        rows = free * (1 - SHARE) / 2 // ROW_BYTES
+        together = tuple(b for b in TOGETHER if b <= max(1, rows))
+        return cls(lm, FlowSizes(batches=together, units=units, slots=512), VocoderSizes(batches=together))
 
 
 @dataclass(frozen=True)
