@@ -23,6 +23,8 @@ GOOD = {  # what makes a body good enough, whatever else is in it
     "POST /v1/audio/voice_consents/{consent_id}": {"name": "Checked"},
     "PUT /v1/pronunciations": {"term": "GPU", "reading": "G P U", "language": "en", "was": None},
     "POST /v1/demos": {"voice": "alloy"},
+    "POST /v1/keys": {"name": "Checked", "scopes": ["speak"]},
+    "POST /v1/audio/speech": {"input": "Checked.", "voice": "alloy", "model": "auto"},
     "POST /inference_sft": {"tts_text": "Checked.", "spk_id": "alloy"},
     "POST /inference_instruct": {"tts_text": "Checked.", "spk_id": "alloy", "instruct_text": "happy"},
     "POST /inference_instruct2": {"tts_text": "Checked.", "instruct_text": "happy"},

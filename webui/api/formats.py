@@ -21,6 +21,18 @@ USAGE = ("`usage` counts what OpenAI counts in tokens by what is known of every 
          "of sound, rounded up, `total_tokens` are both together.")
 
 
+def _of(kind: str, **fields: dict) -> dict:
+    return {"type": "object", "required": ["type", *fields], "properties": {"type": {"const": kind}, **fields}}
+
+
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+# one event, for the OpenAPI document
+EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string", "contentMediaType": "application/json", "contentSchema": {"oneOf": [
+    _of("speech.audio.delta", audio={"type": "string", "contentEncoding": "base64"}),
+    _of("speech.audio.done", usage={"type": "object", "required": list(_COUNTS), "properties": {name: {"type": "integer"} for name in _COUNTS}}),
+    _of("error", error={"type": "object"})]}}}}
+
+
 def format_of(asked: str | None, headers: Mapping[str, str]) -> str:
     """A key of TYPES. headers: names in any case. Raises BadInput."""
     if asked is None:

@@ -21,7 +21,7 @@ from ..types import MAX_INSTRUCTION, MAX_TEXT
 from . import shapes
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
-from .formats import CODED, RULE, SSE, TYPES, USAGE, delta, done, failed, format_of, is_wrapped, usage
+from .formats import CODED, EVENT, RULE, SSE, TYPES, USAGE, delta, done, failed, format_of, is_wrapped, usage
 from .guard import language_of
 from .inline import named, sound_in
 from .packing import Held, Packing
@@ -88,7 +88,7 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
     router, packing = APIRouter(), Packing(studio)
 
     @router.post("/v1/audio/speech", response_class=Response, openapi_extra=body_of(Speech), description=f"{RULE}\n\n{USAGE}",
-                 responses={200: {"description": "The sound, while it is made", "content": {**file_of(*TYPES.values()), SSE: {"schema": {"type": "string"}}}}, **refusals(404, 422, 429, 500, 503)})
+                 responses={200: {"description": "The sound, while it is made", "content": {**file_of(*TYPES.values()), SSE: {"schema": EVENT}}}, **refusals(404, 422, 429, 500, 503)})
     async def speak(request: Request):
         data = await request.body()  # the guard ends it at its limit
         body = read(data) if len(data) < SMALL_BODY else await run_in_threadpool(read, data)
