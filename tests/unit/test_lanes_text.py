@@ -1,0 +1,119 @@
+"""Lanes and texts that are still being written: whoever waits for a writer holds nobody up, is not late and is not stalled; an engine that hangs is."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.unit.test_lanes import Cranked, job
+from webui.errors import Cancelled, EngineStalled
+from webui.studio.arriving import Written
+from webui.studio.lanes import Lanes
+from webui.types import Chunk
+
+
+class Reading(Cranked):
+    """A chunk for each piece that it reads; `hangs`: at a piece of that name it stands still."""
+
+    def __init__(self, reads: bool, hangs: str = ""):
+        super().__init__(chunks=1)
+        self.reads, self.hangs, self.hung, self.closed = reads, hangs, threading.Event(), threading.Event()
+
+    def describe(self):
+        return SimpleNamespace(lanes=1, rtf=0.01, speed=0.0, text_in=self.reads)
+
+    def stream_text(self, request, prompt, pieces):
+        n = -1
+        try:
+            for n, piece in enumerate(pieces):
+                if piece.strip() == self.hangs:
+                    self.hung.wait(30)
+                self.steps.append(f"{request.id}:{piece}")
+                yield Chunk(n, np.full(2400, 0.1, np.float32), 2400 * n, 0, False)
+            yield Chunk(n + 1, np.full(2400, 0.1, np.float32), 2400 * n, 0, True)
+        finally:
+            self.closed.set()
+
+
+class Told:
+    """Lanes with one text, and what became of it."""
+
+    def __init__(self, engine, stall_s: float = 20.0):
+        self.lanes, self.over = Lanes(engine, stall_s), threading.Event()
+        self.text = Written(lambda clause, own: [clause], "en", [])
+        self.job = job("text")
+        self.job.written = self.text
+        self.text.listen(lambda waited: (self.job.fed() if waited else None, self.lanes.poke()))
+        self.job.move("running")
+
+    def begin(self):
+        self.lanes.add(self.job, None, lambda _: self.over.set())
+        return self
+
+    def until(self, want) -> bool:
+        pause = threading.Event()
+        return any(want() or pause.wait(0.01) for _ in range(1000))
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_who_waits_for_a_writer_holds_nobody_up_and_is_neither_late_nor_stalled(reads):
+    told = Told(engine := Reading(reads), stall_s=0.2)
+    told.text.push("Hello there, ")
+    told.begin()
+    assert told.until(lambda: told.job.produced)
+    assert not told.over.wait(0.8), "four times as long as an engine may stand still"
+    assert not told.job.is_hungry and told.lanes.n_hungry == 0, "it takes nobody's place"
+    other, done = job("other"), threading.Event()
+    other.move("running")
+    told.lanes.add(other, None, lambda _: done.set())
+    assert done.wait(5), "the only lane is free"
+    told.text.push("and good bye. ")
+    told.text.end()
+    assert told.over.wait(5) and told.job.snapshot().state == "saving" and told.job.snapshot().error is None
+    assert told.job.underruns == 0 and told.lanes.ease == 1.0, "what came late was the text"
+    assert len([s for s in engine.steps if s.startswith("text")]) == 2
+    told.lanes.close()
+
+
+def test_an_engine_that_hangs_over_a_text_is_given_up():
+    told = Told(engine := Reading(True, hangs="And now it hangs."), stall_s=0.3)
+    told.text.push("Hello there, ")
+    told.begin()
+    assert told.until(lambda: told.job.produced)
+    told.text.push("And now it hangs. ")
+    assert told.over.wait(10) and isinstance(told.job.snapshot().error, EngineStalled)
+    engine.hung.set()
+    told.lanes.close()
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_cancel_ends_it_while_it_waits(reads):
+    told = Told(engine := Reading(reads))
+    told.text.push("Hello there, ")
+    told.begin()
+    assert told.until(lambda: told.job.produced and (told.text.is_starved or not reads))
+    told.job.is_cancelled = True
+    told.text.close()
+    told.lanes.poke()
+    assert told.over.wait(5) and isinstance(told.job.snapshot().error, Cancelled)
+    assert not reads or engine.closed.wait(5)
+    assert told.until(lambda: not [t for t in threading.enumerate() if t.name == "lane-text"])
+    told.lanes.close()
+
+
+def test_no_more_is_made_than_the_reader_takes_and_the_end_needs_no_credit():
+    told = Told(engine := Reading(False))
+    told.job.credit = 24000  # two clauses of half a second
+    told.text.push("One two three. Four five six. Seven eight nine. ")
+    told.begin()
+    assert told.until(lambda: told.job.produced == 24000)
+    assert not told.over.wait(0.3) and len(engine.steps) == 2
+    told.job.grant(36000)
+    told.lanes.poke()
+    assert told.until(lambda: told.job.produced == 36000)
+    told.text.end()
+    assert told.over.wait(5) and told.job.snapshot().state == "saving"
+    told.lanes.close()
