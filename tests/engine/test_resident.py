@@ -147,7 +147,7 @@ def test_while_another_steps_in_requests_are_asked_to_come_again():
     try:
         FakeEngine.start = lambda self: (gate.wait(10), start(self))[1]
         made[1].break_down()
-        assert settled(resident, lambda: resident.coming() is not None)
+        assert settled(resident, lambda: len(made) == 3) and resident.coming() is None, "that is for the one people wait for"
         with pytest.raises(NotReady) as refused:
             resident.lease()
         assert refused.value.retry_after_s == 2 and "换用内置音色" in refused.value.zh and resident.health().state == "broken"
@@ -169,9 +169,10 @@ def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
     try:
         FakeEngine.start = fails
         big.break_down()
-        assert settled(resident, lambda: len(made) == 3 and resident.coming() is None)
+        assert settled(resident, lambda: len(made) == 3 and resident.can_try_again())
     finally:
         FakeEngine.start = start
+    assert settled(resident, resident.can_try_again)
     assert resident.failure().en == "It failed four times." and resident.lease().engine is big
     assert resident.again() and settled(resident, lambda: resident.health().state == "ready") and resident.lease().engine is made[-1]
     made[-1].break_down()

@@ -78,3 +78,20 @@ def test_who_was_listening_hears_an_error_and_the_studio_closes_with_no_process_
     until(lambda: job.snapshot().state == "failed")
     until(lambda: studio.is_ready() and serving(studio) is not big)
     assert big.pid is None
+
+
+def test_an_engine_alone_is_tried_again_with_its_progress(tmp_path):
+    """--engine cosyvoice2: nobody steps in, the reason stays until it is tried again, and then the page sees it come."""
+    studio = Studio(Settings(paths=dataclasses.replace(Paths(), data_dir=tmp_path)))
+    studio.start(lambda: HostedEngine("wild", {"start": "", "marks": ""}, ONCE, program="tests.engine.hosted_child")).join(60)
+    harm(serving(studio))
+    until(lambda: studio.status()["state"] == "broken" and studio.status().get("again"))
+    with pytest.raises(NotReady) as refused:
+        studio.speaker.open("local/me", text_in="Hello.", voice_id="alloy")
+    assert refused.value.code == "broken" and "coming" not in studio.status()
+    assert studio.resident.again()
+    seen = until(lambda: studio.status().get("coming"))
+    assert seen["state"] == "starting"
+    until(studio.is_ready)
+    assert speak(studio)[1].state == "done" and "failure" not in studio.status()
+    studio.close()

@@ -157,9 +157,10 @@ class Resident:
         return coming.health() if coming is not None else Health("starting")
 
     def coming(self) -> Health | None:
-        """Progress of an engine on its way while another one speaks; None when nothing is coming."""
+        """Progress of an engine on its way while another one speaks, or has failed; None when nothing is coming but one that steps in."""
         with self._lock:
-            return self._coming.health() if self._coming is not None else None
+            steps_in = self._seat is not None and self._seat.is_lost
+            return self._coming.health() if self._coming is not None and not steps_in else None
 
     def failure(self) -> KaikouError | None:
         """Why the engine that failed last is not there."""

@@ -116,7 +116,7 @@ class Studio:
         health, coming = self.resident.health(), self.resident.coming()
         told = {"state": health.state, "reason": health.reason, "reason_zh": health.reason_zh, "progress": health.progress, "version": self.version,
                 "streams": self.speaker.n_open, "waiting": self.speaker.admission.n_waiting, "share": self.settings.server.share}
-        if coming is not None and health.state == "ready":
+        if coming is not None and health.state in ("ready", "broken"):
             told["coming"] = {"state": coming.state, "reason": coming.reason, "reason_zh": coming.reason_zh, "progress": coming.progress}
         if self.model is not None:
             told["model"] = self.model.status()
