@@ -207,6 +207,13 @@ def test_range_tricks(anna, asked):
         assert answer.status_code == 416 and error(answer)["code"] == "bad_range"
 
 
+@pytest.mark.parametrize("path", ["/v1/audio/voices", "/v1/audio/voice_consents", "/inference_sft", "/tts"])
+def test_a_form_that_cannot_be_taken_apart_is_told_so_in_each_routes_shape(anna, path):
+    answer = anna.post(path, content=b"x", headers={"Content-Type": "multipart/form-data"})
+    assert answer.status_code == 400 and answer.json()["error"]["code"] == "bad_body"
+    assert path != "/tts" or answer.json()["message"], "GPT-SoVITS' clients read `message`"
+
+
 def test_nothing_stays_of_all_this(two):
     state = settle(two, idle)
     assert idle(state) and state["coders"] == 0 and state["opened"] == state["finalised"]

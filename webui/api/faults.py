@@ -30,6 +30,10 @@ def wrong_field(error: RequestValidationError) -> BadInput:
     return BadInput(f"The field {name} is wrong: {first['msg']}.", f"字段 {name} 不对：{first['msg']}。", code="bad_field", param=name)
 
 
+def unreadable() -> BadBody:
+    return BadBody("The body of the request cannot be read.", "读不懂请求的内容。")
+
+
 def install(app: FastAPI) -> None:
     @app.exception_handler(KaikouError)
     async def named(request: Request, error: KaikouError):
@@ -44,7 +48,7 @@ def install(app: FastAPI) -> None:
         if error.status_code == 404:
             return answer(request, NotFound("There is nothing at this address.", "这个地址没有内容。"))
         if error.status_code == 400:
-            return answer(request, BadBody("The body of the request cannot be read.", "读不懂请求的内容。"))
+            return answer(request, unreadable())
         told = {"message": str(error.detail), "type": "invalid_request_error", "param": None, "code": f"http_{error.status_code}"}
         return Response(json.dumps({"error": told}), error.status_code, dict(error.headers or {}), "application/json")
 

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 
 from ...errors import BadInput, KaikouError
 from ...studio import Job, Studio
 from ..document import ERROR, JSON, file_of, refusals
-from ..faults import wrong_field
+from ..faults import unreadable, wrong_field
 from ..guard import language_of
 from ..inline import sound_in
 from ..packing import Packing
@@ -89,6 +90,8 @@ async def _asked(request: Request) -> tuple[Asked, bytes]:
         return Asked.model_validate_json(await request.body()), clip
     except ValidationError as error:
         raise wrong_field(error) from None
+    except HTTPException:
+        raise unreadable() from None
 
 
 def _check(asked: Asked) -> tuple[str, bool]:
