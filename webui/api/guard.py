@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from ..errors import KaikouError, LoginNeeded, NotAllowed, NotFound, TooManyHeaders
 from ..logs import REQUEST_ID, request_id
 from ..settings import Settings, is_loopback
-from ..studio import GUEST, Studio
+from ..studio import Studio
 from . import scopes
 from .body import BATCH_BODY, GUEST_BODY, SMALL_BODY, Body, too_large
 from .session import Sessions, cookies_of
@@ -36,7 +36,7 @@ AREAS = (("/v1/audio/speech", "speech"), ("/tts/ws", "speech"), ("/inference_", 
 
 def area_of(path: str) -> str:
     """One of a closed set, for a label."""
-    return next((area for start, area in AREAS if path.startswith(start)), "page")
+    return "speech" if path == "/tts" else next((area for start, area in AREAS if path.startswith(start)), "page")
 
 
 class Guard:
@@ -209,10 +209,6 @@ class _Told:
 def _own(scope) -> list[tuple[bytes, bytes]]:
     """The headers that every answer has; a route may say its own policy."""
     return [(b"x-request-id", scope["kk_request"].encode()), *HEADERS, CSP]
-
-
-def is_guest(scope) -> bool:
-    return scope["kk_owner"].startswith(GUEST)
 
 
 def language_of(headers: dict[bytes, bytes]) -> str:
