@@ -20,7 +20,7 @@ from .instructions import STYLES, understood
 from .lane import START_S, Lane
 from .script import cannot_read
 
-NAME, VERSION = "builtin", "5"
+NAME, VERSION = "builtin", "6"
 RATE_HZ = 24000
 LANGUAGES = ("zh", "yue", "en", "ja", "ko", "ru")
 MAX_PROMPTS = 128
