@@ -283,8 +283,12 @@ def test_who_falls_silent_is_not_waited_for():
             with pytest.raises(ConnectionClosed):
                 one.recv()
         one = Typist(small)
-        heard = one.say("你好，", mode="instruct", instructions="seconds=1.5 rtf=1")  # whoever listens may be silent
-        assert heard.end["type"] == "speech.audio.done" and len(heard.pcm) == 72000
+        heard = one.say("你好，", mode="instruct", instructions="seconds=3 first=2 rtf=1")  # whoever listens may be silent, and need not hear anything yet
+        assert heard.end["type"] == "speech.audio.done" and len(heard.pcm) == 144000
+        one.start(mode="instruct", instructions="seconds=20", credit=2400)
+        one.text("你好，")
+        one.send(type="end")
+        assert one.hear(until=("error",), timeout=10).end["error"]["code"] == "idle", "who takes no sound is not waited for either"
         assert idle(settle(small, idle))
 
 
@@ -338,7 +342,8 @@ def test_a_hundred_sockets_that_drop_at_random_moments_leave_nothing(studio):
 
     def leave(n: int, rounds: int) -> None:
         one = Typist(studio)
-        moves = [lambda: one.start(**SLOW), lambda: one.text("你好，今天"), lambda: one.recv(), lambda: one.text("天气真好。再说一句。"), lambda: one.send(type="flush"), lambda: one.hear(until="sound"),
+        asked = SLOW if n % 3 else {"mode": "instruct", "instructions": "seconds=0.1"}  # dropped in mid-speech, or while all is said and more text awaited
+        moves = [lambda: one.start(**asked), lambda: one.text("你好，今天"), lambda: one.recv(), lambda: one.text("天气真好。再说一句。"), lambda: one.send(type="flush"), lambda: one.hear(until="sound"),
                  lambda: one.send(type="end"), lambda: one.recv(), lambda: one.send(type="cancel")]
         for move in moves[:rounds]:
             move()

@@ -92,6 +92,11 @@ class Talk:
         if self.written.first or self.written.is_over:
             self._has_words.set()
 
+    @property
+    def is_held_back(self) -> bool:
+        """There is no more that may be sent."""
+        return self.credit is not None and self.sent >= self.credit
+
     def raise_credit(self, upto: int) -> None:
         if self.credit is not None and upto > self.credit:
             self.credit = upto
@@ -256,7 +261,7 @@ class Line:
     @property
     def _is_their_turn(self) -> bool:
         talk = self._talk
-        return talk is None or talk.task.done() or not talk.written.is_over
+        return talk is None or talk.task.done() or not talk.written.is_over or talk.is_held_back
 
     async def _take(self, told: dict) -> None:
         kind = told.get("type")
