@@ -23,4 +23,4 @@ if __name__ == "__main__":
     import tests.engine.fake
 
     tests.engine.fake.FakeEngine = Leaky
-    sys.exit(serve._main(["--fake", "--fake-start", "0", "--fake-lanes", "2", *sys.argv[1:]]))
+    sys.exit(serve._main(["--fake", "--fake-start", "0", "--fake-lanes", "2", "--fake-gate", "", *sys.argv[1:]]))

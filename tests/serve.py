@@ -3,7 +3,7 @@
     with running() as studio:            # the tone engine; studio.url, studio.owner_client()
     with running(engine="builtin"):      # the built-in voice
 
-As a program: python -m tests.serve [--fake --fake-start SECONDS --fake-lanes N] <flags of run.sh>. /test/state tells what the fake engine did.
+As a program: python -m tests.serve [--fake --fake-start SECONDS --fake-lanes N --fake-gate PIPE] <flags of run.sh>. /test/state tells what the fake engine did.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(*flags: str, engine: str = "fake", fake_start_s: float = 0.0, fake_lanes: int = 2, wait: bool = True, env: dict | None = None, data_dir: Path | None = None,
+def running(*flags: str, engine: str = "fake", fake_start_s: float = 0.0, fake_lanes: int = 2, fake_gate: Path | str = "", wait: bool = True, env: dict | None = None, data_dir: Path | None = None,
             max_file_kb: int = 0, port: int = 0):
     """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}. `max_file_kb`: the kernel refuses larger files, as a full disk does."""
     with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
         data = data_dir or Path(made) / "data"
         port, log = port or free_port(), Path(made) / "log.txt"
-        argv = [sys.executable, "-m", "tests.serve", *(["--fake", "--fake-start", str(fake_start_s), "--fake-lanes", str(fake_lanes)] if engine == "fake" else ["--engine", engine]),
+        argv = [sys.executable, "-m", "tests.serve", *(["--fake", "--fake-start", str(fake_start_s), "--fake-lanes", str(fake_lanes), "--fake-gate", str(fake_gate)] if engine == "fake" else ["--engine", engine]),
                 "--port", str(port), "--data-dir", str(data), *flags]
         with log.open("wb") as out:
             process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=out, env={**os.environ, **(env or {})},
@@ -110,8 +110,8 @@ def _main(argv: list[str]) -> int:
     if "--fake" in argv:
         argv.remove("--fake")
         at = argv.index("--fake-start")
-        fake = FakeEngine(start_s=float(argv[at + 1]), lanes=int(argv[at + 3]))
-        del argv[at:at + 4]
+        fake = FakeEngine(start_s=float(argv[at + 1]), lanes=int(argv[at + 3]), gate=argv[at + 5])
+        del argv[at:at + 6]
     program.log_to_stderr()
     settings = load(argv)
     listener = program.listen(settings)

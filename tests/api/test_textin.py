@@ -258,9 +258,9 @@ def test_refusals_are_in_the_language_of_who_asks(studio, language):
 def test_what_is_no_message_closes_the_socket_and_says_why(studio, typist, garbage, code, closed):
     other = Typist(studio)
     other.start()
-    other.ws.send(garbage)
     told = {}
-    with pytest.raises(ConnectionClosed) as end:
+    with pytest.raises(ConnectionClosed) as end:  # by whichever learns of it first, the sending or the reading
+        other.ws.send(garbage)
         while True:
             told = other.recv()
     assert end.value.rcvd.code == closed and (code is None or told["error"]["code"] == code)

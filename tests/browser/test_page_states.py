@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.serve import running
@@ -17,14 +19,17 @@ def chrome():
         yield b
 
 
-def test_generate_waits_in_words_while_the_engine_starts(chrome):
-    with running(fake_start_s=7, wait=False) as told, StudioPage(chrome, told.url, "zh") as p:
+def test_generate_waits_in_words_while_the_engine_starts(chrome, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with running(fake_gate=gate, wait=False) as told, StudioPage(chrome, told.url, "zh") as p:
         assert p.page.get_attribute(".kk-eng", "data-tone") == "work"
         p.page.fill("#kk-text textarea", "好的。")
         p.go()
         p.page.wait_for_function("KK.player.state === 'warming'")
         p.page.wait_for_timeout(300)
         assert p.status() == "引擎启动中，就绪后自动开始…"
+        gate.write_text("")  # the engine is ready from here on
         p.until("playing", "draining", "done")
         p.until("done")
         p.wait_takes(1)

@@ -55,6 +55,10 @@ def rows(p: StudioPage) -> list[str]:
 
 def spoken(p: StudioPage, written: str) -> list[str]:
     """The sentences that the studio began to speak."""
+    p.page.wait_for_function("KK.player.linked")
+    while p.js("KK.player.via") != "ws":  # a page that took long to load has no socket, and only a socket tells sentences
+        p.page.reload()
+        p.page.wait_for_function("window.KK && KK.player && KK.player.linked")
     p.page.click("[role=tab][data-tab-id=speak]")
     p.page.fill("#kk-text textarea", written)
     n = p.js("begun.length")

@@ -3,6 +3,7 @@
 from ..audio import CODED, Coder
 from .archive import Zip
 from .arriving import Written
+from .asked import OPENAI_MODELS, OPENAI_VOICES
 from .batch import BATCH_LIMITS, Ask, Batch
 from .demos import DEMO_LIMITS, GUEST, Demo
 from .drafts import Draft, wav
@@ -10,7 +11,6 @@ from .job import UNLIMITED, Job, Snapshot
 from .keys import ADMIN, PER_MINUTE, SCOPES, Key, Keys
 from .models import ModelDownload
 from .pronunciations import TERM_LIMITS
-from .speak import OPENAI_MODELS, OPENAI_VOICES
 from .studio import Studio
 from .takes import file_name
 from .term_files import KINDS as TERM_FILES

@@ -19,7 +19,7 @@ class Prompts:
         self._store, self._max_bytes = store, max_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple, Prompt] = OrderedDict()
-        self._coming: dict[tuple, Future] = {}
+        self._coming: dict[tuple[tuple, Engine], Future] = {}  # by the engine itself: one that is closed fails what it owes, not what its successor makes
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="encode")
         self.n_encoded = 0
         self._is_closed = False
@@ -37,9 +37,9 @@ class Prompts:
                 return ready
             if self._is_closed:
                 raise NotReady("The studio is shutting down.", "工作室正在关闭。")
-            if key not in self._coming:
-                self._coming[key] = self._pool.submit(self._make, key, voice, engine, clip, prepare)
-            return self._coming[key]
+            if (key, engine) not in self._coming:
+                self._coming[key, engine] = self._pool.submit(self._make, key, voice, engine, clip, prepare)
+            return self._coming[key, engine]
 
     def _make(self, key: tuple, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool) -> Prompt:
         try:
@@ -56,7 +56,7 @@ class Prompts:
             return prompt
         finally:
             with self._lock:
-                self._coming.pop(key, None)
+                self._coming.pop((key, engine), None)
 
     def _keep_on_disk(self, voice: Voice, prompt: Prompt) -> None:
         try:

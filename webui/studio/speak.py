@@ -20,6 +20,7 @@ from ..store.files import new_id
 from ..types import CONVERT, Abilities, Prompt, SpeechRequest, Voice
 from .admission import Admission, Buckets
 from .arriving import Written
+from .asked import BACKGROUND, OPENAI_MODELS, OPENAI_VOICES, asked_for, check_mode
 from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .job import UNLIMITED, Job
@@ -34,13 +35,7 @@ from .usage import Usage
 from .voices import Voices
 
 log = logging.getLogger(__name__)
-OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-# the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the same for ever
-OPENAI_VOICES = {"alloy": "starter-en-mid", "ash": "starter-en-low", "ballad": "starter-zh-breathy", "cedar": "starter-zh-low", "coral": "starter-en-bright", "echo": "starter-en-low",
-                 "fable": "starter-en-mid", "marin": "starter-zh-high", "nova": "starter-zh-high", "onyx": "starter-zh-low", "sage": "starter-zh-breathy",
-                 "shimmer": "starter-en-bright", "verse": "starter-en-mid"}
 MAX_SOURCE_S = 30.0
-BACKGROUND = 10  # priority of work that nobody listens to
 
 
 @dataclass(frozen=True)
@@ -146,7 +141,7 @@ class Speaker:
         transcript = transcript.strip() or voice.transcript
         if mode == CONVERT:
             return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source, trace)
-        request = _asked(text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
+        request = asked_for(text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
         request, notes = self._put_in_words(owner, request, about, trace) if written is None else (replace(request, segments=tuple(written.pieces)), written.notes)
         job = self._admit(owner, voice, request, trace, written=written)
         job.notes = [] if is_guest(owner) else [*notes, *job.notes]
@@ -155,7 +150,7 @@ class Speaker:
     def _chosen(self, owner: str, voice_id: str, mode: str, model: str, consent: bool, reference: bytes) -> tuple[Abilities, Voice]:
         """The engine and the voice that a request means. Raises NotFound, NotReady, BadInput, TooLarge, NotAllowed (consent)."""
         about = self.check_model(model)
-        _check_mode(mode, about)
+        check_mode(mode, about)
         if reference and not consent:
             raise NotAllowed("Say that the speaker agreed: send consent: true along with the recording.", "请确认说话人已同意：带录音的请求须同时传 consent: true。", code="consent", param="consent")
         voice = self.voice(owner, self._drafts.once(owner, reference).id if reference else voice_id)
@@ -172,7 +167,7 @@ class Speaker:
         about, voice = self._chosen(owner, voice_id, mode, model, consent, reference)
         if mode == CONVERT:
             raise BadInput("A text that is still being written cannot be a conversion.", "边写边读不支持变声模式。", param="mode", code="bad_mode")
-        _asked("a", replace(voice, transcript=transcript), mode, instruction, language, speed, max(seed, 0))
+        asked_for("a", replace(voice, transcript=transcript), mode, instruction, language, speed, max(seed, 0))
         lease = self._resident.lease()
         self.prompt(owner, voice, lease.engine).add_done_callback(lambda _: lease.release())
         readings, notes = self._pronunciations.spoken(owner)
@@ -199,11 +194,11 @@ class Speaker:
         """The same way as `open`, for work in the background: it has no place in the line, is bound by no rate and leaves no take. Nothing
         sounds before `begin_quiet`; end it with `cancel` or `quiet_over`. Blocking. Raises BadInput, NotFound, NotAllowed, NotReady."""
         trace, about = Trace(), self.check_model(model)
-        _check_mode(mode, about)
+        check_mode(mode, about)
         voice = self.voice(owner, voice_id)
         if voice.draft:
             raise NotAllowed("Save this clip as a voice first: only saved voices can be used in a batch.", "请先把这段录音存为音色：批量只能用已保存的音色。", code="draft_voice", param="voice")
-        request, _ = self._put_in_words(owner, _asked(text_in, voice, mode, instruction, language, speed, seed, BACKGROUND), about, trace)
+        request, _ = self._put_in_words(owner, asked_for(text_in, voice, mode, instruction, language, speed, seed, BACKGROUND), about, trace)
         return Quiet(*self._job(owner, voice, request, trace))
 
     def begin_quiet(self, quiet: Quiet) -> None:
@@ -367,26 +362,3 @@ class Speaker:
         for lanes in self._lanes.values():
             lanes.close()
         self._writer.shutdown(wait=True)
-
-
-def _check_mode(mode: str, about: Abilities) -> None:
-    if mode not in ("auto", *about.modes):
-        raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
-
-
-def _asked(text_in: str, voice: Voice, mode: str, instruction: str, language: str, speed: float, seed: int, priority: int = 0) -> SpeechRequest:
-    """Raises BadInput."""
-    chosen = _mode(mode, instruction, text_in, voice)
-    return SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority,
-                         transcript=voice.transcript if chosen == "zero_shot" else "")
-
-
-def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:
-    """`auto` of the API: instruct when told how, cross-lingual when languages differ or nothing is known of the clip, else zero-shot."""
-    if mode != "auto":
-        return mode
-    if instruction.strip():
-        return "instruct"
-    if not voice.transcript or (voice.language and voice.language != text.detect(text_in)):
-        return "cross_lingual"
-    return "zero_shot"

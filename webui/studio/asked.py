@@ -1,0 +1,38 @@
+"""What was asked for, as a SpeechRequest: names of OpenAI's and the fields that follow from others. Knows voices and abilities, not jobs."""
+
+from __future__ import annotations
+
+from .. import text
+from ..errors import BadInput
+from ..store.files import new_id
+from ..types import Abilities, SpeechRequest, Voice
+
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+# the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the same for ever
+OPENAI_VOICES = {"alloy": "starter-en-mid", "ash": "starter-en-low", "ballad": "starter-zh-breathy", "cedar": "starter-zh-low", "coral": "starter-en-bright", "echo": "starter-en-low",
+                 "fable": "starter-en-mid", "marin": "starter-zh-high", "nova": "starter-zh-high", "onyx": "starter-zh-low", "sage": "starter-zh-breathy",
+                 "shimmer": "starter-en-bright", "verse": "starter-en-mid"}
+BACKGROUND = 10  # priority of work that nobody listens to
+
+
+def check_mode(mode: str, about: Abilities) -> None:
+    if mode not in ("auto", *about.modes):
+        raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
+
+
+def asked_for(text_in: str, voice: Voice, mode: str, instruction: str, language: str, speed: float, seed: int, priority: int = 0) -> SpeechRequest:
+    """Raises BadInput."""
+    chosen = _mode(mode, instruction, text_in, voice)
+    return SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority,
+                         transcript=voice.transcript if chosen == "zero_shot" else "")
+
+
+def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:
+    """`auto` of the API: instruct when told how, cross-lingual when languages differ or nothing is known of the clip, else zero-shot."""
+    if mode != "auto":
+        return mode
+    if instruction.strip():
+        return "instruct"
+    if not voice.transcript or (voice.language and voice.language != text.detect(text_in)):
+        return "cross_lingual"
+    return "zero_shot"
