@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from tests import nest, serve
+
+if hasattr(os, "pidfd_open"):  # not on macOS
+    serve.lay = nest.Nest().hatch
 ROOT = Path(__file__).resolve().parent.parent
 
 

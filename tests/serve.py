@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -24,13 +23,16 @@ from pathlib import Path
 
 import httpx
 
+from tests.nest import Hatched, alone
+
+lay = alone  # how a server comes into being; tests/conftest.py has them forked
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
 class Running:
     url: str
-    process: subprocess.Popen
+    process: Hatched | subprocess.Popen
     data_dir: Path
     log: Path
 
@@ -54,11 +56,9 @@ def running(*flags: str, engine: str = "fake", fake_start_s: float = 0.0, fake_l
     with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
         data = data_dir or Path(made) / "data"
         port, log = port or free_port(), Path(made) / "log.txt"
-        argv = [sys.executable, "-m", "tests.serve", *(["--fake", "--fake-start", str(fake_start_s), "--fake-lanes", str(fake_lanes), "--fake-gate", str(fake_gate)] if engine == "fake" else ["--engine", engine]),
+        argv = [*(["--fake", "--fake-start", str(fake_start_s), "--fake-lanes", str(fake_lanes), "--fake-gate", str(fake_gate)] if engine == "fake" else ["--engine", engine]),
                 "--port", str(port), "--data-dir", str(data), *flags]
-        with log.open("wb") as out:
-            process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=out, env={**os.environ, **(env or {})},
-                                       preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_kb << 10,) * 2)) if max_file_kb else None)
+        process = lay(argv, log, {**os.environ, **(env or {})}, max_file_kb)
         try:
             wait_for_line(process, log)
             told = Running(f"http://127.0.0.1:{port}", process, data, log)

@@ -12,9 +12,9 @@ KEEP_S = 60.0
 
 
 class Recent:
-    """Bounded by age after the end, by number and by bytes. Used on the event loop only."""
+    """Bounded by age after the end, by number and by bytes; what is no longer here is spoken again with its seed. Used on the event loop only."""
 
-    def __init__(self, max_jobs: int = 256, max_bytes: int = 64 << 20, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, max_jobs: int = 256, max_bytes: int = 32 << 20, clock: Callable[[], float] = time.monotonic):
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._max_jobs, self._max_bytes, self._clock = max_jobs, max_bytes, clock
 
