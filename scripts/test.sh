@@ -48,12 +48,12 @@ heap() { # name, what pytest is given
   shift
   "$VENV/bin/python" -m pytest --durations=8 "$@" >"$heaps/$name" 2>&1
 }
-heap pages tests/browser &
+heap pages tests/browser tests/faults &
 pages=$!
 heap routes tests/api tests/client tests/hostile &
 routes=$!
 status=0
-"$VENV/bin/python" -m pytest --durations=8 --ignore=tests/browser --ignore=tests/api --ignore=tests/client --ignore=tests/hostile || status=$?
+"$VENV/bin/python" -m pytest --durations=8 --ignore=tests/browser --ignore=tests/faults --ignore=tests/api --ignore=tests/client --ignore=tests/hostile || status=$?
 wait "$pages" || status=$?
 wait "$routes" || status=$?
 cat "$heaps/pages" "$heaps/routes"
