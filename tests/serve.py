@@ -110,7 +110,7 @@ def _main(argv: list[str]) -> int:
     if "--fake" in argv:
         argv.remove("--fake")
         at = argv.index("--fake-start")
-        fake = FakeEngine(start_s=float(argv[at + 1]), lanes=int(argv[at + 3]), gate=argv[at + 5])
+        fake = FakeEngine(start_s=float(argv[at + 1]), lanes=int(argv[at + 3]), held_by=argv[at + 5])
         del argv[at:at + 6]
     program.log_to_stderr()
     settings = load(argv)

@@ -18,8 +18,8 @@ RATE = 24000
 
 
 class FakeEngine:
-    def __init__(self, lanes: int = 2, start_s: float = 0.0, version: str = "1", gate: str = ""):
-        self.lanes, self.start_s, self.version, self.gate = lanes, start_s, version, gate
+    def __init__(self, lanes: int = 2, start_s: float = 0.0, version: str = "1", held_by: str = ""):
+        self.lanes, self.start_s, self.version, self.held_by = lanes, start_s, version, held_by
         self.stop, self.state = threading.Event(), "starting"
         self.opened = self.finalised = 0
         self.cancelled: set[str] = set()
@@ -30,8 +30,8 @@ class FakeEngine:
 
     def start(self):
         self.stop.wait(self.start_s)
-        if self.gate:
-            with open(self.gate) as pipe:  # a named pipe: comes back when somebody opens its other end
+        if self.held_by:
+            with open(self.held_by) as pipe:  # a named pipe: comes back when somebody opens its other end
                 pipe.read()
         self.state = "ready"
 
