@@ -56,7 +56,9 @@ def rows(p: StudioPage) -> list[str]:
 def spoken(p: StudioPage, written: str) -> list[str]:
     """The sentences that the studio began to speak."""
     p.page.wait_for_function("KK.player.linked")
-    while p.js("KK.player.via") != "ws":  # a page that took long to load has no socket, and only a socket tells sentences
+    for _ in range(5):  # a page that took long to load has no socket, and only a socket tells sentences
+        if p.js("KK.player.via") == "ws":
+            break
         p.page.reload()
         p.page.wait_for_function("window.KK && KK.player && KK.player.linked")
     p.page.click("[role=tab][data-tab-id=speak]")
