@@ -1,0 +1,209 @@
+"""The seam between the engine and the generations of the model: what a Family says about itself, and what its loaded Model does.
+
+A generation is a folder with one constant FAMILY. The engine, its stages and its stores see these two only, and no generation's own names.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor
+
+from ...types import SpeechRequest
+from .device import MemoryPlan, Place
+from .faults import model_fault
+from .lm_seam import LanguageModel
+from .pace import Hops, Profile
+from .prompt import PromptMaker, VoicePrompt
+from .sampler import RasRule
+from .weights import Component
+
+if TYPE_CHECKING:
+    from .script import Script
+    from .voices import LiveVoice
+
+Progress = Callable[[float, str, str], None]  # share done, words in English, words in Chinese
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the page is told. modes: of webui.types, and CONVERT. languages: BCP 47. styles: keys of the style chips. tags: as typed."""
+
+    modes: tuple[str, ...]
+    languages: tuple[str, ...]
+    styles: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    text_in: bool = False
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Bytes: a voice of 10 s, a stream of 20 s with its language model's past, the language model in int8 (of a spec and a place)."""
+
+    voice: int
+    stream: int
+    int8_lm: int
+
+
+class Sizes(Protocol):
+    def cache_bytes(self, tokens: int, bytes_per_value: int) -> int: ...
+
+
+class Spec(Protocol):
+    """What a directory says about itself, read without its weights."""
+
+    lm: Sizes  # LmDims, or another generation's own
+    rule: RasRule
+    sample_rate: int
+    ids_per_s: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """One generation. engine: its name in prompts and in describe(). title: in sentences. code: raised when the same weights and seed give
+    other samples. yaml: the file that tells it. required: files needed beside the components. telling: a tensor of flow.pt that no other
+    generation has. steps, first_hops: what may be asked for, the first is what it was trained for.
+
+    read_spec(root) and load(root, place, told, steps) raise NotReady naming file and field; costs(spec, place) is for the memory plan."""
+
+    engine: str
+    title: str
+    code: str
+    yaml: str
+    components: Mapping[str, Component]
+    required: tuple[str, ...]
+    telling: str
+    steps: tuple[int, ...]
+    first_hops: tuple[int, ...]
+    read_spec: Callable[[Path, int], Spec]  # root, steps of the flow's solver
+    costs: Callable[[Any, Place], Costs]
+    load: Callable[[Path, Place, Progress, int], Model]
+    model_names: tuple[str, ...] = field(default=())  # as published, for the sentence about a missing file
+
+
+class FlowRequest(Protocol):
+    """What one request remembers of the flow. computed_frames, emitted_frames: count its work."""
+
+    computed_frames: int
+    emitted_frames: int
+
+    def shape(self, known: int, final: bool = False) -> Hashable:
+        """Equal for steps that can share their calls; None: it goes alone."""
+
+    def step(self, ids: Sequence[int], final: bool = False) -> Tensor:
+        """All ids so far -> mel (m, 80) of the frames that became final and were not given before."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class FlowVoice(Protocol):
+    """What a voice costs the flow once, shared read-only by its requests. bytes: kept where it is used; host_bytes: where it waits, moved
+    out; out_bytes: what it will take again. All but `bytes` are 0 where the two are one memory."""
+
+    is_ready: bool
+    host_bytes: int
+    out_bytes: int
+
+    def grow(self) -> None:
+        """Its next piece, so that other work can go between."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    def move_out(self) -> None:
+        """To the host's memory; `grow` brings it back."""
+
+    def shape(self, known: int, final: bool = False) -> Hashable:
+        """That of a new request's first step."""
+
+    def begin(self) -> FlowRequest: ...
+
+
+class Wave(Protocol):
+    """A stream of the vocoder."""
+
+    def push(self, mel: Tensor, final: bool = False) -> Tensor:
+        """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are final now. `final` gives the rest."""
+
+
+class TwoRows(Protocol):
+    """A solver that can compute its second guidance row elsewhere meanwhile."""
+
+    beside: Executor | None
+
+
+class Model(Protocol):
+    """A loaded generation, read-only. mark: of its weights; voices made with other ones do not fit."""
+
+    family: Family
+    spec: Spec
+    place: Place
+    tokenizer: Any  # encode, typed, arriving, unknown
+    lm: LanguageModel
+    maker: PromptMaker
+    presets: Mapping[str, VoicePrompt]
+    mark: str
+
+    @property
+    def facts(self) -> Facts:
+        """Of this directory: its family's, without what its files cannot do."""
+
+    @property
+    def guidance(self) -> TwoRows | None:
+        """The solver, where a second core is of use to it."""
+
+    @property
+    def together(self) -> int:
+        """Requests whose sound is made in one call, at most."""
+
+    def hops(self, first: int, pace: Profile) -> Hops:
+        """How a request's ids are cut. first: ids of the first hop."""
+
+    def voice(self, prompt: VoicePrompt, first_hop: int) -> FlowVoice:
+        """Begun, nothing computed yet."""
+
+    def wave(self, seed: int) -> Wave: ...
+
+    def flow_many(self, asked: Sequence[tuple[FlowRequest, Sequence[int], bool]]) -> list[Tensor]:
+        """`step` of requests of one shape. When it raises no step has been made."""
+
+    def wave_many(self, asked: Sequence[tuple[Wave, Tensor, bool]]) -> list[Tensor]:
+        """`push` of different streams."""
+
+    def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
+        """Bytes that kept voices may take: where they are used, and where they wait."""
+
+    def script(self, voice: LiveVoice, request: SpeechRequest) -> Script: ...
+
+    def warm_prompt(self) -> VoicePrompt:
+        """Of random values, with every part that a prompt can have: what the warm-up speaks with."""
+
+
+FOLDERS = {"cosyvoice2.yaml": "..cosyvoice.model", "cosyvoice3.yaml": "..cosyvoice3.model", "cosyvoice.yaml": "..cosyvoice1.model"}
+
+
+def families() -> list[Family]:
+    """All of them. Imports their folders."""
+    return [family_at(yaml) for yaml in FOLDERS]
+
+
+def family_at(yaml: str) -> Family:
+    return importlib.import_module(FOLDERS[yaml], __package__).FAMILY
+
+
+def family_of(root: Path) -> Family:
+    """The generation of a model directory, whatever its name, by its yaml. Raises NotReady when there is none."""
+    found = [yaml for yaml in FOLDERS if (root / yaml).exists()]
+    if not found:
+        expected = ("a CosyVoice model directory with one of " + ", ".join(FOLDERS), "CosyVoice 模型目录，其中有 " + "、".join(FOLDERS) + " 之一")
+        what = ("no such file", "没有这样的文件") if root.is_dir() else ("no directory of that name", "没有这个目录")
+        raise model_fault(root.name, expected, what)
+    return family_at(found[0])
