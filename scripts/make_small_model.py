@@ -1,8 +1,9 @@
 #!/usr/bin/env python
-"""Write a whole CosyVoice2 model directory with random weights: the published layout without the download, for tests and trials.
+"""Write a whole model directory with random weights: the published layout without the download, for tests and trials.
 
-    python scripts/make_small_model.py DIR            small networks, a few megabytes
-    python scripts/make_small_model.py DIR --full     the real sizes, 2.6 GB, for measurements
+    python scripts/make_small_model.py DIR                         small networks of CosyVoice2, a few megabytes
+    python scripts/make_small_model.py DIR --family cosyvoice3     of another generation: cosyvoice1, cosyvoice2, cosyvoice3
+    python scripts/make_small_model.py DIR --full                  the real sizes, 1.7 to 3.9 GB, for measurements
 
 It speaks noise, not words.
 """
@@ -18,28 +19,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 import torch
 
-from scripts.small_model import networks, sizes, tensors, words
+from scripts.small_model import networks
+from scripts.small_model.families import FAMILIES
 
 
-def make(root: Path, seed: int = 0, full: bool = False) -> Path:
+def make(root: Path, seed: int = 0, full: bool = False, family: str = "cosyvoice2") -> Path:
     """Fill `root` (made when missing); returns it."""
-    size = sizes.FULL if full else sizes.SMALL
-    folder = root / "CosyVoice-BlankEN"
-    folder.mkdir(parents=True, exist_ok=True)
-    vocab, merges = words.vocabulary()
-    for path, content in (
-        (root / "cosyvoice2.yaml", sizes.yaml_text(size)),
-        (folder / "config.json", sizes.config_json(size)),
-        (folder / "vocab.json", vocab),
-        (folder / "merges.txt", merges),
-    ):
-        path.write_text(content, encoding="utf-8")
+    made = FAMILIES[family]
+    size = made.full if full else made.small
+    for name, content in made.texts(size).items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content, encoding="utf-8")
     random = torch.Generator().manual_seed(seed)
-    for name, state in (("llm", tensors.llm_state), ("flow", tensors.flow_state), ("hift", tensors.hift_state)):
+    for name, state in made.states.items():
         torch.save(state(size, random), root / f"{name}.pt")
-    torch.save(tensors.speakers(size.codes, random), root / "spk2info.pt")
+    if made.speakers is not None:
+        torch.save(made.speakers(size.codes, random), root / "spk2info.pt")
     draws = np.random.default_rng(seed)
-    networks.speech_tokenizer(root / "speech_tokenizer_v2.onnx", draws)
+    networks.speech_tokenizer(root / made.tokenizer, draws, *made.ids)
     networks.speaker_network(root / "campplus.onnx", draws)
     return root
 
@@ -47,10 +44,11 @@ def make(root: Path, seed: int = 0, full: bool = False) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--family", choices=sorted(FAMILIES), default="cosyvoice2", help="the generation (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--full", action="store_true", help="the real sizes instead of small ones")
     args = parser.parse_args()
-    made = make(args.directory, args.seed, args.full)
+    made = make(args.directory, args.seed, args.full, args.family)
     print(f"{made}: {sum(f.stat().st_size for f in made.rglob('*') if f.is_file()) / 1e6:.1f} MB")
     return 0
 

@@ -19,19 +19,20 @@ def _save(path: Path, nodes: list, inputs: list, outputs: list, constants: dict[
     onnx.save(model, path)
 
 
-def speech_tokenizer(path: Path, random: np.random.Generator) -> None:
-    """feats (1, 128, T), feats_length (1,) -> ids (1, T // 4) within 0..6560: eight rounded projections, as the real quantiser has."""
-    kernel = random.normal(0, 1.2 / np.sqrt(128), (8, 128, 4)).astype(np.float32)
+def speech_tokenizer(path: Path, random: np.random.Generator, frames: int = 4, levels: int = 3, digits: int = 8) -> None:
+    """feats (1, 128, T), feats_length (1,) -> ids (1, T // frames) below levels ** digits: rounded projections, as the real quantiser has."""
+    kernel = random.normal(0, 1.2 / np.sqrt(128), (digits, 128, frames)).astype(np.float32)
     constants = {
-        "kernel": kernel, "start": np.zeros(1, np.int32), "axis": np.array([2], np.int32), "one": np.float32(1).reshape(()),
-        "powers": (3.0 ** np.arange(8)).astype(np.float32).reshape(1, 8, 1), "bands": np.array([1], np.int64),
+        "kernel": kernel, "start": np.zeros(1, np.int32), "axis": np.array([2], np.int32), "half": np.float32((levels - 1) / 2).reshape(()),
+        "powers": (float(levels) ** np.arange(digits)).astype(np.float32).reshape(1, digits, 1), "bands": np.array([1], np.int64),
     }  # fmt: skip
     nodes = [
         helper.make_node("Slice", ["feats", "start", "feats_length", "axis"], ["used"]),
-        helper.make_node("Conv", ["used", "kernel"], ["projected"], strides=[4]),
+        helper.make_node("Conv", ["used", "kernel"], ["projected"], strides=[frames]),
         helper.make_node("Tanh", ["projected"], ["bounded"]),
-        helper.make_node("Round", ["bounded"], ["rounded"]),
-        helper.make_node("Add", ["rounded", "one"], ["digits"]),
+        helper.make_node("Mul", ["bounded", "half"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "half"], ["raised"]),
+        helper.make_node("Round", ["raised"], ["digits"]),
         helper.make_node("Mul", ["digits", "powers"], ["weighted"]),
         helper.make_node("ReduceSum", ["weighted", "bands"], ["code"], keepdims=0),
         helper.make_node("Cast", ["code"], ["indices"], to=TensorProto.INT32),

@@ -1,9 +1,13 @@
-"""Sizes of the small model and of the real one, and the YAML and JSON files that state them in the published layout."""
+"""CosyVoice2: sizes of the small model and of the real one, and the YAML and JSON files that state them in the published layout."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+
+from . import cosyvoice3, hift
+
+STAGES = cosyvoice3.STAGES
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ SMALL = Sizes()
 FULL = Sizes(896, 4864, 24, 14, 2, 151936, 6561, 512, 8, 2048, 6, 256, 8, 64, 4, 12, 512, 512)
 
 
-def config_json(sizes: Sizes) -> str:
+def config_json(sizes: Sizes | cosyvoice3.Sizes) -> str:
+    """Of the language model that two generations share."""
     table = {
         "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": sizes.hidden,
         "intermediate_size": sizes.intermediate, "num_hidden_layers": sizes.layers, "num_attention_heads": sizes.heads,
@@ -99,27 +104,5 @@ flow: !new:cosyvoice.flow.flow.CausalMaskedDiffWithXvec
             num_mid_blocks: {s.mid_blocks}
             num_heads: {s.estimator_heads}
             static_chunk_size: !ref <chunk_size> * <token_mel_ratio>
-hift: !new:cosyvoice.hifigan.generator.HiFTGenerator
-    in_channels: 80
-    base_channels: {s.vocoder}
-    nb_harmonics: 8
-    sampling_rate: !ref <sample_rate>
-    nsf_alpha: 0.1
-    nsf_sigma: 0.003
-    nsf_voiced_threshold: 10
-    upsample_rates: [8, 5, 3]
-    upsample_kernel_sizes: [16, 11, 7]
-    istft_params:
-        n_fft: 16
-        hop_len: 4
-    resblock_kernel_sizes: [3, 7, 11]
-    resblock_dilation_sizes: [[1, 3, 5], [1, 3, 5], [1, 3, 5]]
-    source_resblock_kernel_sizes: [7, 7, 11]
-    source_resblock_dilation_sizes: [[1, 3, 5], [1, 3, 5], [1, 3, 5]]
-    lrelu_slope: 0.1
-    audio_limit: 0.99
-    f0_predictor: !new:cosyvoice.hifigan.f0_predictor.ConvRNNF0Predictor
-        num_class: 1
-        in_channels: 80
-        cond_channels: {s.f0}
+{hift.yaml_text("HiFTGenerator", "ConvRNNF0Predictor", (8, 5, 3), STAGES, s.vocoder, s.f0)}\
 """

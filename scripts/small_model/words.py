@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 _WORDS = (" the", " and", " to", " of", "ing", "er", " in", "he", "你", "好", "的", "是", "我", "不", "一", "了", "。", "，", " hello", " voice")
@@ -15,8 +16,8 @@ def byte_letters() -> list[str]:
     return [letters[b] for b in range(256)]
 
 
-def vocabulary() -> tuple[str, str]:
-    """(vocab.json, merges.txt)."""
+def _grown() -> tuple[list[str], list[str]]:
+    """(tokens in the order of their ids, merges)."""
     letters = byte_letters()
     tokens, merges = list(letters), []
     for word in _WORDS:
@@ -26,4 +27,24 @@ def vocabulary() -> tuple[str, str]:
                 tokens.append(joined + letter)
                 merges.append(f"{joined} {letter}")
             joined += letter
+    return tokens, merges
+
+
+def vocabulary() -> tuple[str, str]:
+    """(vocab.json, merges.txt)."""
+    tokens, merges = _grown()
     return json.dumps({token: i for i, token in enumerate(tokens)}, ensure_ascii=False), "\n".join(["#version: 0.2", *merges, ""])
+
+
+def ranks(count: int = 0) -> list[bytes]:
+    """The same tokens as bytes, as the first generation keeps them; filled up with pairs of bytes to `count`, where so many are wanted."""
+    bytes_of = {letter: b for b, letter in enumerate(byte_letters())}
+    tokens = [bytes(bytes_of[letter] for letter in token) for token in _grown()[0]]
+    have = set(tokens)
+    pairs = (pair for pair in (bytes((a, b)) for a in range(255, -1, -1) for b in range(256)) if pair not in have)
+    return tokens + [next(pairs) for _ in range(count - len(tokens))]
+
+
+def tiktoken(tokens: list[bytes]) -> str:
+    """A token in base64 and its rank in each line."""
+    return "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens))
