@@ -2,15 +2,19 @@
 """Run every golden case in a folder: `check_golden.py DIR [--only flow,hift] [--device cuda]`.
 
 One line per tensor: case, tensor, largest error, tolerance, ok. Exit code 1 when any is exceeded, cannot be computed, or none was found.
-Which parts there are is read from DIR's own subfolders, so any folder of the same format will do, with other sizes and seeds.
+Which generation of the model it is, and which parts there are, is read from DIR's own files, so any folder of the same format will do,
+whatever its name, with other sizes and seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import inspect
+import json
 import math
+import struct
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
+
+NAMES = {"1": "CosyVoice-300M", "2": "CosyVoice2", "3": "Fun-CosyVoice3"}
+DIFFERENT = ("flow", "frontend", "hift", "llm", "token2wav")  # what each generation has of its own
 
 
 @dataclass
@@ -41,21 +48,56 @@ class Tally:
         print(f"{self.part:<36} cannot be checked: {why}")
 
 
-def parts_of(folder: Path, only: list[str]) -> list[str]:
-    known = sorted(path.stem for path in (ROOT / "scripts" / "golden_checks").glob("*.py") if path.stem != "__init__")
-    return [part for part in known if (folder / part).is_dir() and (not only or part in only)]
+def generation_of(folder: Path) -> str:
+    """"1", "2" or "3": by the sizes of the networks that the configurations name, else by the vocoder's own weights."""
+    sizes: set[str] = set()
+    for path in folder.glob("*/*_config.json"):
+        with contextlib.suppress(OSError, ValueError):  # the check itself says what is wrong with it
+            sizes |= set(json.loads(path.read_text("utf-8")))
+    if sizes & {"dit_dim", "end_of_prompt_id"}:
+        return "3"
+    if sizes & {"text_encoder_dim", "llm_blocks"} or ("estimator_n_blocks" in sizes and "chunk_size" not in sizes):
+        return "1"
+    return _generation_of_vocoder(folder / "hift" / "hift.safetensors") if not sizes & {"chunk_size", "num_hidden_layers"} else "2"
+
+
+def _generation_of_vocoder(path: Path) -> str:
+    try:
+        with path.open("rb") as f:
+            header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        kernel = header["conv_pre.parametrizations.weight.original1"]["shape"][-1]
+    except (OSError, ValueError, struct.error, KeyError):  # the check itself says what is wrong with it
+        return "2"
+    return "1" if "ups.2.bias" not in header else "3" if kernel == 5 else "2"
+
+
+def check_of(part: str, generation: str) -> str:
+    """The module that checks a part of a generation, or "". What is the same in all has one without a number."""
+    known = {path.stem for path in (ROOT / "scripts" / "golden_checks").glob("*.py")}
+    own = part if generation == "2" or part not in DIFFERENT else part + generation
+    return next((name for name in (own, part + generation) if name in known), "")
+
+
+def parts_of(folder: Path, only: list[str], generation: str) -> dict[str, str]:
+    """part -> module that checks it."""
+    parts = sorted(path.name for path in folder.glob("*/"))
+    found = {part: check_of(part, generation) for part in parts if not only or part in only}
+    return {part: module for part, module in found.items() if module}
 
 
 def run(folder: Path, only: list[str], device: str) -> Tally:
     tally = Tally()
-    parts = parts_of(folder, only)
+    generation = generation_of(folder)
+    parts = parts_of(folder, only, generation)
+    if parts:
+        print(f"golden data of {NAMES[generation]}")
     unknown = [path.name for path in sorted(folder.glob("*/")) if path.name not in parts and not only]
     if parts and unknown:
         print(f"no checks are known for: {', '.join(unknown)}")
-    for part in parts:
+    for part, module in parts.items():
         tally.part = part
         before = tally.checked
-        check = importlib.import_module(f"scripts.golden_checks.{part}").check
+        check = importlib.import_module(f"scripts.golden_checks.{module}").check
         extra = {"device": device} if "device" in inspect.signature(check).parameters else {}
         try:
             check(folder / part, tally.report, **extra)

@@ -2,6 +2,8 @@
 """Fetch model weights: only the files that the studio reads, checked, and taken up again where an earlier run stopped.
 
     python scripts/fetch_models.py                          CosyVoice2-0.5B from ModelScope, about 3.1 GB
+    python scripts/fetch_models.py CosyVoice-300M-SFT       another one: Fun-CosyVoice3-0.5B-2512 (4.4 GB), CosyVoice-300M, CosyVoice-300M-SFT,
+                                                            CosyVoice-300M-Instruct (2.3 GB each); several names, or: all
     python scripts/fetch_models.py --source hf-mirror       from a mirror of Hugging Face
     python scripts/fetch_models.py --source https://HOST/FOLDER   from a place of your own
     python scripts/fetch_models.py --offline                is everything here? asks no server
@@ -22,6 +24,7 @@ from webui.errors import KaikouError, NotReady
 from webui.store.models import SOURCES, ModelFetcher, Progress, read_manifest
 
 MANIFEST = Path(__file__).resolve().parent.parent / "pretrained_models" / "MANIFEST.json"
+DEFAULT = "CosyVoice2-0.5B"
 
 
 class Line:
@@ -66,7 +69,7 @@ def bring(fetcher: ModelFetcher, cancelled: threading.Event) -> int:
 def main() -> int:
     models = read_manifest(MANIFEST)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which models (default: all of {', '.join(models)})")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which models: {', '.join(models)}, or all (default: {DEFAULT})")
     parser.add_argument("--dir", type=Path, default=MANIFEST.parent, help="folder that holds one folder per model (default: pretrained_models)")
     parser.add_argument("--source", default="modelscope", help=f"{', '.join(SOURCES)}, or an http(s) address below which the files lie (default: modelscope)")
     parser.add_argument("--offline", action="store_true", help="only say whether everything is here")
@@ -80,11 +83,12 @@ def main() -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    unknown = next((name for name in args.names if name not in models), None)
+    names = list(models) if "all" in args.names else args.names or [DEFAULT]
+    unknown = next((name for name in names if name not in models), None)
     if unknown is not None:
         parser.error(f"no model “{unknown}”; known: {', '.join(models)}")
     try:
-        fetchers = [ModelFetcher(args.dir / name, args.source, models[name]) for name in args.names or models]
+        fetchers = [ModelFetcher(args.dir / name, args.source, models[name]) for name in names]
         return max(local(f, args.check) if args.offline or args.check else bring(f, cancelled) for f in fetchers)
     except KaikouError as fault:
         if cancelled.is_set():

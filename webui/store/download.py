@@ -21,7 +21,7 @@ PROGRESS_BYTES = 1 << 20  # a try that gained this much was worth it: the count 
 TRIES = 6
 MAX_WAIT_S = 60.0
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
-PLAUSIBLE = 2.0  # a size known only roughly may be off by this factor, no more: an error page or a pointer is far off
+PLAUSIBLE = 2.0  # a size known only roughly may be off by this factor, no more, where the manifest says no other: an error page or a pointer is far off
 
 Opener = Callable[[str, Mapping[str, str]], AbstractContextManager[httpx.Response]]
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
@@ -29,15 +29,21 @@ _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 @dataclass(frozen=True)
 class FileSpec:
-    """path: inside the target folder, with `/`. size: bytes, rounded where `exact` is False. sha256: hex, None where unknown."""
+    """path: inside the target folder, with `/`. size: bytes, rounded where `exact` is False. sha256: hex, None where unknown.
+    within: the factor by which a rounded size may be off."""
 
     path: str
     size: int
     exact: bool = False
     sha256: str | None = None
+    within: float = PLAUSIBLE
 
     def fits(self, size: int) -> bool:
-        return size == self.size if self.exact else self.size / PLAUSIBLE <= size <= self.size * PLAUSIBLE
+        return size == self.size if self.exact else self.size / self.within <= size <= self.most
+
+    @property
+    def most(self) -> float:
+        return self.size * (1 if self.exact else self.within)
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ class Download:
                 self._told(have)
                 if self._cancelled.is_set():
                     raise Cancelled()
-                if have > self._spec.size * (1 if self._spec.exact else PLAUSIBLE):
+                if have > self._spec.most:
                     break  # more than there can be: the check names it
             out.flush()
             os.fsync(out.fileno())

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 from ..errors import BadInput, Busy, NotReady, StorageFull
-from .download import Download, FileSpec, Opener, over_http, sha256_of
+from .download import PLAUSIBLE, Download, FileSpec, Opener, over_http, sha256_of
 from .listing import sharpen
 
 SOURCES = {
@@ -36,6 +36,12 @@ class Model:
     name: str
     repositories: Mapping[str, str]  # source -> name there
     files: tuple[FileSpec, ...]
+    engine: str = "cosyvoice2"  # the generation, as prompts and takes name it
+
+    @property
+    def bytes(self) -> int:
+        """About: as the manifest has it."""
+        return sum(spec.size for spec in self.files)
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,8 @@ def read_manifest(path: Path) -> dict[str, Model]:
 def _model(name: str, entry: Mapping) -> Model:
     if not _STEP.fullmatch(name):
         raise _bad("models", name)
-    files = tuple(FileSpec(_inside(f["path"]), _whole(f), bool(f.get("exact")), _hex(f.get("sha256"))) for f in entry["files"])
-    return Model(name, dict(entry["repositories"]), files)
+    files = tuple(FileSpec(_inside(f["path"]), _whole(f), bool(f.get("exact")), _hex(f.get("sha256")), float(f.get("within", PLAUSIBLE))) for f in entry["files"])
+    return Model(name, dict(entry["repositories"]), files, str(entry.get("engine", "cosyvoice2")))
 
 
 def _inside(path: str) -> str:
