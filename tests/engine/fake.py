@@ -23,6 +23,7 @@ class FakeEngine:
         self.stop, self.state = threading.Event(), "starting"
         self.opened = self.finalised = 0
         self.cancelled: set[str] = set()
+        self.change = threading.Condition()
 
     def describe(self):
         return Abilities("fake", self.version, RATE, ("zero_shot", "cross_lingual", "instruct", "preset", "convert"), ("zh", "en"), self.lanes,
@@ -66,7 +67,10 @@ class FakeEngine:
                     self.stop.wait(3600)
                 n = min(total - done, int((opt("first", 0.04) if number == 0 else opt("chunk", 0.2)) * RATE))
                 due = began + (done + n) / RATE * opt("rtf", 0) + rng.uniform(-1, 1) * opt("jitter", 0)
-                self.stop.wait(max(0.0, due - time.monotonic()))
+                with self.change:
+                    self.change.wait_for(lambda: self.stop.is_set() or request.id in self.cancelled, max(0.0, due - time.monotonic()))
+                if request.id in self.cancelled:
+                    raise Cancelled()
                 k = np.arange(done, done + n)
                 tone = 0.5 * np.cos(2 * np.pi * (f0 + request.seed % 97) * k / RATE)
                 segment = min(len(request.segments or (1,)) - 1, int(done / total * len(request.segments or (1,))))
@@ -82,11 +86,15 @@ class FakeEngine:
         return [("I only hum.", "我只会哼。")] if "sing" in request.instruction else []
 
     def cancel(self, request_id):
-        self.cancelled.add(request_id)
+        with self.change:
+            self.cancelled.add(request_id)
+            self.change.notify_all()
 
     def health(self):
         return Health(self.state)
 
     def close(self):
         self.stop.set()
+        with self.change:
+            self.change.notify_all()
         self.state = "broken"
