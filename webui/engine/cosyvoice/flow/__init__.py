@@ -2,7 +2,7 @@
 
 from .blocks import Blocks
 from .dims import FlowDims
-from .model import FlowModel
+from .model import CausalFlow, FlowModel
 from .state import FlowState, VoiceState, step_many
 
-__all__ = ["Blocks", "FlowDims", "FlowModel", "FlowState", "VoiceState", "step_many"]
+__all__ = ["Blocks", "CausalFlow", "FlowDims", "FlowModel", "FlowState", "VoiceState", "step_many"]

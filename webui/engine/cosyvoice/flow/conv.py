@@ -20,6 +20,13 @@ class Past:
     def copy(self) -> Past:
         return Past(self.rows)
 
+    def mark(self) -> dict[int, torch.Tensor]:
+        """Where it stands, for `back_to`: what a call that failed half-way has added is forgotten."""
+        return self.rows.copy()
+
+    def back_to(self, mark: dict[int, torch.Tensor]) -> None:
+        self.rows = mark.copy()
+
     def row(self, index: int) -> Past:
         return Past({slot: rows[index : index + 1] for slot, rows in self.rows.items()})
 

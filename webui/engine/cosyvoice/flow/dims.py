@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Self
 
 MEL_BANDS = 80
 FRAMES_PER_ID = 2
@@ -14,8 +15,21 @@ MAX_FRAMES = 15000  # length of the fixed noise, prompt included
 TIME_WIDTH = 4 * MEL_BANDS  # x, mu, speaker and cond side by side; also the width of the time sinusoid
 
 
+class EstimatorSizes:
+    """What a flow's memory needs to know of its estimator: euler_steps, estimator_layers (of attention), estimator_heads, estimator_head_dim."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, object]) -> Self:
+        """From a mapping of scalars; names it does not know are left alone."""
+        return cls(**{field.name: int(config[field.name]) for field in fields(cls) if field.name in config})
+
+    def bytes_per_frame(self, element_bytes: int = 4) -> int:
+        """Estimator K/V kept per mel frame: every Euler step, both guidance rows. For memory plans."""
+        return self.euler_steps * 2 * self.estimator_layers * 2 * self.estimator_heads * self.estimator_head_dim * element_bytes
+
+
 @dataclass(frozen=True)
-class FlowDims:
+class FlowDims(EstimatorSizes):
     input_size: int = 512
     encoder_dim: int = 512
     encoder_heads: int = 8
@@ -32,16 +46,7 @@ class FlowDims:
     speech_token_size: int = 6561
     euler_steps: int = EULER_STEPS
 
-    @classmethod
-    def of(cls, config: Mapping[str, object]) -> FlowDims:
-        """From a mapping of scalars; names it does not know are left alone."""
-        return cls(**{field.name: int(config[field.name]) for field in fields(cls) if field.name in config})
-
     @property
     def estimator_layers(self) -> int:
         """Transformer blocks of one estimator evaluation (56 in the real model)."""
         return self.estimator_n_blocks * (self.estimator_mid_blocks + 2)
-
-    def bytes_per_frame(self, element_bytes: int = 4) -> int:
-        """Estimator K/V kept per mel frame: every Euler step, both guidance rows. For memory plans."""
-        return self.euler_steps * 2 * self.estimator_layers * 2 * self.estimator_heads * self.estimator_head_dim * element_bytes

@@ -6,7 +6,7 @@ It runs on new frames only, in (batch, frames, channels); earlier frames live in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -62,22 +62,44 @@ class JointPast:
             past.tails = tails
 
 
+Turn = Callable[[torch.Tensor], torch.Tensor]  # (3, batch, heads, n, width), queries, keys and values -> the same with positions in them
+
+
+def time_waves(times: torch.Tensor, width: int) -> torch.Tensor:
+    """times (n,) in 0..1 -> (n, width): sines, then cosines."""
+    half = width // 2
+    angle = 1000.0 * times[:, None] * torch.exp(torch.arange(half, device=times.device) * -(math.log(10000.0) / (half - 1)))
+    return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+def widely(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    """The layer in float32 at least: for what is made once, where precision costs nothing."""
+    wide = torch.promote_types(layer.weight.dtype, torch.float32)
+    return F.linear(x.to(wide), layer.weight.to(wide), layer.bias.to(wide))
+
+
 class Attention(nn.Module):
-    def __init__(self, channels: int, heads: int, width: int):
+    def __init__(self, channels: int, heads: int, width: int, bias: bool = False):
         super().__init__()
         self.heads, self.width = heads, width
-        self.to_q, self.to_k, self.to_v = (nn.Linear(channels, heads * width, bias=False) for _ in range(3))
+        self.to_q, self.to_k, self.to_v = (nn.Linear(channels, heads * width, bias=bias) for _ in range(3))
         self.to_out = nn.ModuleList([nn.Linear(heads * width, channels)])
 
     def pack(self) -> None:
-        stacked = torch.cat([part.weight.detach() for part in (self.to_q, self.to_k, self.to_v)])
-        del self.to_q, self.to_k, self.to_v
-        self.qkv = nn.Linear(*stacked.shape[::-1], bias=False, device="meta")
+        parts = self.to_q, self.to_k, self.to_v
+        stacked = torch.cat([part.weight.detach() for part in parts])
+        self.qkv = nn.Linear(*stacked.shape[::-1], bias=self.to_q.bias is not None, device="meta")
         self.qkv.weight = nn.Parameter(stacked, requires_grad=False)
+        if self.to_q.bias is not None:
+            self.qkv.bias = nn.Parameter(torch.cat([part.bias.detach() for part in parts]), requires_grad=False)
+        del self.to_q, self.to_k, self.to_v
 
-    def forward(self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None, turn: Turn | None = None
+    ) -> torch.Tensor:
         batch, new, _ = x.shape
         qkv = self.qkv(x).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
+        qkv = qkv if turn is None else turn(qkv)
         seen = attend(qkv[0], [(qkv[1], qkv[2])], mask) if store is None else store.attend(layer, qkv[0], qkv[1:], mask)
         return self.to_out[0](seen.transpose(1, 2).reshape(batch, new, -1))
 
@@ -125,9 +147,9 @@ class ConvBlock(nn.Module):
 
 
 class Resnet(nn.Module):
-    def __init__(self, c_in: int, c_out: int):
+    def __init__(self, c_in: int, c_out: int, block: type[nn.Module] = ConvBlock):
         super().__init__()
-        self.block1, self.block2 = ConvBlock(c_in, c_out), ConvBlock(c_out, c_out)
+        self.block1, self.block2 = block(c_in, c_out), block(c_out, c_out)
         self.mlp = nn.ModuleList([nn.Identity(), nn.Linear(4 * c_out, c_out)])
         self.res_conv = TimeConv(c_in, c_out, 1)
 
@@ -140,6 +162,11 @@ class TimeMlp(nn.Module):
     def __init__(self, d_in: int, d_out: int):
         super().__init__()
         self.linear_1, self.linear_2 = nn.Linear(d_in, d_out), nn.Linear(d_out, d_out)
+
+    def rows(self, times: torch.Tensor, resnets: Sequence[Resnet]) -> torch.Tensor:
+        """times (n,) in 0..1 -> (n, resnets, channels): all that the network makes of the time. Constant for the fixed steps."""
+        hidden = F.mish(widely(self.linear_2, F.silu(widely(self.linear_1, time_waves(times, TIME_WIDTH)))))
+        return torch.stack([widely(resnet.mlp[1], hidden) for resnet in resnets], 1).to(self.linear_1.weight.dtype)
 
 
 class Estimator(nn.Module):
@@ -163,19 +190,13 @@ class Estimator(nn.Module):
     def stages(self) -> list[nn.ModuleList]:
         return [self.down_blocks[0], *self.mid_blocks, self.up_blocks[0]]
 
+    @property
+    def products(self) -> list[nn.Module]:
+        """Layers in which matrices are most of the time."""
+        return [stage[1] for stage in self.stages]
+
     def time_rows(self, times: torch.Tensor) -> torch.Tensor:
-        """times (n,) in 0..1 -> (n, resnets, channels): all that the network makes of the time. Constant for the fixed steps."""
-        half = TIME_WIDTH // 2
-        angle = 1000.0 * times[:, None] * torch.exp(torch.arange(half, device=times.device) * -(math.log(10000.0) / (half - 1)))
-        dtype = self.time_mlp.linear_1.weight.dtype
-        wide = torch.promote_types(dtype, torch.float32)  # made once, so precision costs nothing
-
-        def linear(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
-            return F.linear(x, layer.weight.to(wide), layer.bias.to(wide))
-
-        hidden = linear(self.time_mlp.linear_1, torch.cat([angle.sin(), angle.cos()], -1).to(wide))
-        hidden = F.mish(linear(self.time_mlp.linear_2, F.silu(hidden)))
-        return torch.stack([linear(stage[0].mlp[1], hidden) for stage in self.stages], 1).to(dtype)
+        return self.time_mlp.rows(times, [stage[0] for stage in self.stages])
 
     def forward(self, x: torch.Tensor, time: torch.Tensor, past: EstimatorPast | JointPast | None, mask: torch.Tensor | None) -> torch.Tensor:
         """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (resnets, channels); mask (n, n) additive. -> velocity (2, n, 80).

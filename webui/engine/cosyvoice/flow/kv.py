@@ -51,6 +51,11 @@ class KvStore:
         """Positions visible to the next call."""
         return self.length + (0 if self.prefix is None else self.prefix.shape[4])
 
+    @property
+    def starts(self) -> list[int]:
+        """Where the next call's positions begin, for each row of the batch."""
+        return [len(self)] * self.data.shape[2]
+
     def room_for(self, new: int) -> None:
         need, have = self.length + new, self.data.shape[4]
         if need <= have:
@@ -128,6 +133,10 @@ class JointStore:
 
     def __init__(self, stores: Sequence[KvStore]):
         self._stores, self._rows = stores, [store.data.shape[2] for store in stores]
+
+    @property
+    def starts(self) -> list[int]:
+        return [start for store in self._stores for start in store.starts]
 
     def room_for(self, new: int) -> None:
         for store in self._stores:

@@ -1,22 +1,23 @@
-"""The flow model: speech ids, prompt mel and speaker vector to mel. Weights only; every request's memory is in state.py."""
+"""The flow models: speech ids, prompt mel and speaker vector to mel. Weights only; every request's memory is in state.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from ....errors import BadInput
-from ..weights import assign
-from .arranged import arrange
 from .blocks import Blocks
-from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS, FlowDims
+from .conv import Past
+from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS, EstimatorSizes, FlowDims
 from .encoder import Encoder, EncoderPast
-from .estimator import EstimatorPast
+from .estimator import Estimator, EstimatorPast
 from .kv import Rooms
+from .network import FlowNetwork
 from .solver import Decoder
 
 KEPT_FRAMES = 1000  # memory of ended requests: what the memory plan counts for one stream
@@ -31,7 +32,7 @@ class Work:
     final: bool
     prompt_mel: torch.Tensor
     speaker: torch.Tensor
-    encoder_past: EncoderPast
+    encoder_past: EncoderPast | Past
     pasts: list[EstimatorPast] | None
     blocks: Blocks | None
 
@@ -48,54 +49,28 @@ class Work:
             past.back_to(own)
 
 
-class FlowModel(nn.Module):
-    def __init__(self, dims: FlowDims):
-        super().__init__()
-        self.dims = dims
-        self.input_embedding = nn.Embedding(dims.speech_token_size, dims.input_size)
-        self.spk_embed_affine_layer = nn.Linear(dims.spk_embed_dim, MEL_BANDS)
-        self.encoder = Encoder(dims)
-        self.encoder_proj = nn.Linear(dims.encoder_dim, MEL_BANDS)
-        self.decoder = Decoder(dims)
+class CausalFlow(FlowNetwork, ABC):
+    """What generations share whose flow never changes a complete block. Their own are the way from ids to mu, and the estimator."""
+
+    solver = Decoder
+
+    def __init__(self, dims: EstimatorSizes, width: int, estimator: nn.Module):
+        super().__init__(dims, width, estimator)
         self.rooms = Rooms(0)
 
-    @classmethod
-    def of(cls, dims: FlowDims, state: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32, device: str = "cpu") -> FlowModel:
-        """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
-        with torch.device("meta"):
-            model = cls(dims)
-        return assign(model, dict(state), "flow.pt").to(device=device, dtype=dtype).pack()
-
-    @torch.inference_mode()
-    def pack(self) -> FlowModel:
-        """Once, after the weights are in place, with their final dtype and device: fused matrices and constant tables."""
-        for module in list(self.modules()):
-            if module is not self and hasattr(module, "pack"):
-                module.pack()
-        for stage in self.decoder.estimator.stages:
-            arrange(stage[1])
+    def pack(self) -> Self:
+        super().pack()
         if self.device.type == "cpu":
-            self.rooms = Rooms(KEPT_FRAMES * self.dims.bytes_per_frame(self.encoder_proj.weight.element_size()))
-        return self.eval().requires_grad_(False)
+            self.rooms = Rooms(KEPT_FRAMES * self.dims.bytes_per_frame(self.dtype.itemsize))
+        return self
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.encoder_proj.weight.dtype
+    @abstractmethod
+    def new_past(self) -> EncoderPast | Past:
+        """What `encode` remembers, empty."""
 
-    @property
-    def device(self) -> torch.device:
-        return self.encoder_proj.weight.device
-
-    def speaker(self, embedding: torch.Tensor) -> torch.Tensor:
-        """(192,) or (1, 192) -> (1, 80)"""
-        return self.spk_embed_affine_layer(F.normalize(embedding.reshape(1, -1).to(self.encoder_proj.weight), dim=1))
-
-    def encode(self, ids: torch.Tensor, final: bool, past: EncoderPast, blocks: Blocks | None) -> torch.Tensor:
+    @abstractmethod
+    def encode(self, ids: torch.Tensor, final: bool, past: EncoderPast | Past, blocks: Blocks | None) -> torch.Tensor:
         """New ids (rows,), not final with 3 more as context -> mu (1, 2n, 80)"""
-        if int(ids.max()) >= self.dims.speech_token_size:
-            raise ValueError(f"speech id {int(ids.max())} is outside 0..{self.dims.speech_token_size - 1}")
-        x = self.input_embedding(ids.to(self.device).clamp(min=0))[None]
-        return self.encoder_proj(self.encoder(x, final, past, blocks))
 
     def advance(
         self,
@@ -104,7 +79,7 @@ class FlowModel(nn.Module):
         final: bool,
         prompt_mel: torch.Tensor,
         speaker: torch.Tensor,
-        encoder_past: EncoderPast,
+        encoder_past: EncoderPast | Past,
         pasts: list[EstimatorPast] | None,
         blocks: Blocks | None,
     ) -> torch.Tensor:
@@ -150,7 +125,21 @@ class FlowModel(nn.Module):
         """All at once, nothing kept. ids (n,), prompt_ids (p,), prompt_mel (t, 80), embedding (192,) -> mel (frames, 80) after
         the prompt's. blocks None: full attention; not final: the last 3 ids are look-ahead only."""
         joined = torch.cat([prompt_ids.reshape(-1).long(), ids.reshape(-1).long()])
-        prompt_mel = prompt_mel.reshape(-1, MEL_BANDS).to(self.encoder_proj.weight)
-        past = EncoderPast(self.dims, self.dtype, self.device)
-        mel = self.advance(joined, 0, final, prompt_mel, self.speaker(embedding), past, None, blocks)
+        prompt_mel = prompt_mel.reshape(-1, MEL_BANDS).to(device=self.device, dtype=self.dtype)
+        mel = self.advance(joined, 0, final, prompt_mel, self.speaker(embedding), self.new_past(), None, blocks)
         return mel[len(prompt_mel) :]
+
+
+class FlowModel(CausalFlow):
+    """CosyVoice2's."""
+
+    def __init__(self, dims: FlowDims):
+        super().__init__(dims, dims.input_size, Estimator(dims))
+        self.encoder = Encoder(dims)
+        self.encoder_proj = nn.Linear(dims.encoder_dim, MEL_BANDS)
+
+    def new_past(self) -> EncoderPast:
+        return EncoderPast(self.dims, self.dtype, self.device)
+
+    def encode(self, ids: torch.Tensor, final: bool, past: EncoderPast, blocks: Blocks | None) -> torch.Tensor:
+        return self.encoder_proj(self.encoder(self.embedded(ids), final, past, blocks))

@@ -1,4 +1,4 @@
-"""Euler steps (ten as published) with guidance from fixed noise to mel. The noise and the times are constants of the model, not of a request."""
+"""Euler steps (ten as published) with guidance from noise to mel. The times are constants of the model, and so is a causal model's noise."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from concurrent.futures import Executor, wait
 import torch
 from torch import nn
 
-from .dims import EULER_STEPS, GUIDANCE, MAX_FRAMES, MEL_BANDS, FlowDims
-from .estimator import Estimator, EstimatorPast, JointPast
+from .dims import EULER_STEPS, GUIDANCE, MAX_FRAMES, MEL_BANDS
+from .estimator import EstimatorPast, JointPast
 
 
 def fixed_noise() -> torch.Tensor:
@@ -22,31 +22,25 @@ def step_times(steps: int = EULER_STEPS) -> torch.Tensor:
     return 1 - torch.cos(torch.linspace(0, 1, steps + 1) * 0.5 * torch.pi)
 
 
-class Decoder(nn.Module):
-    def __init__(self, dims: FlowDims):
+class Solver(nn.Module):
+    def __init__(self, estimator: nn.Module, euler_steps: int):
+        """estimator(rows (b, n, 320) = x, mu, speaker, cond; what its time_rows gave for this time; past; mask) -> velocity (b, n, 80)"""
         super().__init__()
-        self.estimator, self.euler_steps = Estimator(dims), dims.euler_steps
+        self.estimator, self.euler_steps = estimator, euler_steps
         self.beside: Executor | None = None  # where the second guidance row is computed while the first one is; None: both in one call
 
     def pack(self) -> None:
-        weight = self.estimator.time_mlp.linear_1.weight
+        weight = next(self.estimator.parameters())
         self.times = step_times(self.euler_steps)
         self.steps = self.times.diff().tolist()
-        self.noise = fixed_noise().to(device=weight.device, dtype=torch.promote_types(weight.dtype, torch.float32))
         self.time_table = self.estimator.time_rows(self.times[:-1].to(weight.device))
 
-    def solve(
-        self, start: int, mu: torch.Tensor, speaker: torch.Tensor, cond: torch.Tensor, pasts: list[EstimatorPast] | None, mask
+    def guided(
+        self, x: torch.Tensor, mu: torch.Tensor, speakers: torch.Tensor, cond: torch.Tensor, pasts: Sequence[list[EstimatorPast]] | None = None, mask=None
     ) -> torch.Tensor:
-        """Frames start..start+n of the utterance. mu, cond (1, n, 80), speaker (1, 80) -> mel (1, n, 80), at least float32."""
-        return self.solve_many([start], mu, speaker, cond, None if pasts is None else [pasts], mask)
-
-    def solve_many(
-        self, starts: Sequence[int], mu: torch.Tensor, speakers: torch.Tensor, cond: torch.Tensor, pasts: Sequence[list[EstimatorPast]] | None, mask
-    ) -> torch.Tensor:
-        """As `solve` for b requests: starts (b,), mu, cond (b, n, 80), speakers (b, 80), the pasts of each, one mask for all -> (b, n, 80)."""
+        """Of b requests, from noise to mel: x, mu, cond (b, n, 80), speakers (b, 80), the pasts of each, one mask for all -> (b, n, 80), as
+        exact as x."""
         count, frames, _ = mu.shape
-        x = torch.cat([self.noise[:, start : start + frames] for start in starts])
         rows = mu.new_zeros(count, 2, frames, 4 * MEL_BANDS)  # the second row of each is the unconditioned one
         rows[:, 0, :, MEL_BANDS:] = torch.cat([mu, speakers[:, None].expand(count, frames, -1), cond], -1)
         for k, step in enumerate(self.steps):
@@ -58,18 +52,18 @@ class Decoder(nn.Module):
     def _velocity(self, rows: torch.Tensor, k: int, pasts: list[EstimatorPast] | None, mask: torch.Tensor | None) -> torch.Tensor:
         """(b, 2, n, 320) -> (b, 2, n, 80). The two rows of a request meet nowhere inside the network, so two cores may take one each."""
         time, frames = self.time_table[k], rows.shape[2]
-        if self.beside is None or pasts is None:
+        if self.beside is None:
             return self._alone(rows.flatten(0, 1), time, pasts, mask).unflatten(0, rows.shape[:2])
-        for past in pasts:
+        for past in pasts or ():
             past.store.room_for(frames)
-        halves = [past.row(0) for past in pasts], [past.row(1) for past in pasts]
+        halves = (None, None) if pasts is None else ([past.row(0) for past in pasts], [past.row(1) for past in pasts])
         other = self.beside.submit(self._alone, rows[:, 1], time, halves[1], mask)
         try:
             v = self._alone(rows[:, 0], time, halves[0], mask)
         finally:
             wait([other])  # its memory goes to others when this request fails
         v = torch.stack((v, other.result()), 1)
-        for past, *parts in zip(pasts, *halves, strict=True):
+        for past, *parts in zip(pasts, *halves, strict=True) if pasts else ():
             past.join(parts, frames)
         return v
 
@@ -81,3 +75,24 @@ class Decoder(nn.Module):
         v = self.estimator(rows, time, joint, mask)
         joint.part()
         return v
+
+
+class Decoder(Solver):
+    """From the noise that belongs to a causal model, not to a request."""
+
+    def pack(self) -> None:
+        super().pack()
+        weight = next(self.estimator.parameters())
+        self.noise = fixed_noise().to(device=weight.device, dtype=torch.promote_types(weight.dtype, torch.float32))
+
+    def solve(
+        self, start: int, mu: torch.Tensor, speaker: torch.Tensor, cond: torch.Tensor, pasts: list[EstimatorPast] | None, mask
+    ) -> torch.Tensor:
+        """Frames start..start+n of the utterance. mu, cond (1, n, 80), speaker (1, 80) -> mel (1, n, 80), at least float32."""
+        return self.solve_many([start], mu, speaker, cond, None if pasts is None else [pasts], mask)
+
+    def solve_many(
+        self, starts: Sequence[int], mu: torch.Tensor, speakers: torch.Tensor, cond: torch.Tensor, pasts: Sequence[list[EstimatorPast]] | None, mask
+    ) -> torch.Tensor:
+        """As `solve` for b requests: starts (b,), the rest as in `guided`."""
+        return self.guided(torch.cat([self.noise[:, start : start + mu.shape[1]] for start in starts]), mu, speakers, cond, pasts, mask)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 import torch
 
 from .blocks import Blocks
+from .conv import Past
 from .dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .encoder import EncoderPast
 from .estimator import EstimatorPast
-from .model import FlowModel, Work
+from .model import CausalFlow, Work
 
 GROWTH_IDS = 50
 
@@ -28,14 +29,14 @@ def _ids(values: Sequence[int] | torch.Tensor) -> torch.Tensor:
 class VoiceState:
     """What a voice knows once. Shared by its requests and never written once it `is_ready`."""
 
-    flow: FlowModel
+    flow: CausalFlow
     blocks: Blocks
     prompt_ids: torch.Tensor  # (p,)
     prompt_mel: torch.Tensor  # (t, 80); t is mostly 2p, but need not be
     ahead: torch.Tensor  # ids of the clip behind the prompt: all that its last block looks ahead at
     speaker: torch.Tensor  # (1, 80)
     store: torch.dtype
-    encoder_past: EncoderPast
+    encoder_past: EncoderPast | Past
     pasts: list[EstimatorPast] = field(default_factory=list)  # one per Euler step, frozen when ready
     done: int = 0  # ids whose activations are kept
     computed_frames: int = 0
@@ -46,7 +47,7 @@ class VoiceState:
     @torch.inference_mode()
     def begun(
         cls,
-        flow: FlowModel,
+        flow: CausalFlow,
         prompt_ids: Sequence[int] | torch.Tensor,
         prompt_mel: torch.Tensor,
         embedding: torch.Tensor,
@@ -55,11 +56,11 @@ class VoiceState:
         ahead: Sequence[int] | torch.Tensor = (),
     ) -> VoiceState:
         """Nothing computed yet: call `grow` until it is ready. Arguments as in `of`."""
-        mel = prompt_mel.reshape(-1, MEL_BANDS).to(flow.encoder_proj.weight)
+        mel = prompt_mel.reshape(-1, MEL_BANDS).to(device=flow.device, dtype=flow.dtype)
         store = store or flow.dtype
         pasts = [EstimatorPast(flow.dims, store, flow.device, flow.rooms) for _ in range(flow.dims.euler_steps)]
         return cls(flow, blocks or Blocks(flow.dims.chunk_size), _ids(prompt_ids), mel, _ids(ahead), flow.speaker(embedding), store,
-                   EncoderPast(flow.dims, flow.dtype, flow.device), pasts)
+                   flow.new_past(), pasts)
 
     @classmethod
     def of(cls, *given, keep: bool = True, **named) -> VoiceState:

@@ -1,0 +1,55 @@
+"""Third generation's front end against golden data: prompt mel to 12 kHz, texts with the mark and with readings, tokens, what each mode feeds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+from safetensors.torch import load_file
+
+from webui.engine.cosyvoice import text_front
+from webui.engine.cosyvoice.features import OUTPUT_HZ, resample
+from webui.engine.cosyvoice3.model import hear
+from webui.engine.cosyvoice3.tokenizer import TOKENS, asked
+
+from .flow import Report
+from .frontend import error
+
+BASE_IDS = 151643  # of the published vocabulary
+MEL_TOLERANCE = 1e-3
+STUB_INSTRUCTION = "I."
+
+
+def check(folder: Path, report: Report) -> None:
+    """folder: golden3/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
+    features = load_file(folder / "audio_features.safetensors")
+    for clip in sorted({key.split(".")[0] for key in features}):
+        samples, rate = soundfile.read(folder / f"{clip}.wav", dtype="float32", always_2d=True)
+        mono = torch.from_numpy(np.ascontiguousarray(samples.mean(1)))
+        report(clip, "prompt_mel", error(hear(resample(mono, rate, OUTPUT_HZ)), features[f"{clip}.prompt_mel"]), MEL_TOLERANCE)
+    tokens = json.loads((folder / "special_tokens.json").read_text(encoding="utf-8"))
+    report("special_tokens", "names", float(list(TOKENS) != tokens["tokens"]), 0)
+    report("special_tokens", "first_id", abs(tokens["first_id"] - BASE_IDS), 0)
+    _check_texts(json.loads((folder / "text_cases.json").read_text(encoding="utf-8")), report)
+    _check_prompts(json.loads((folder / "mode_inputs.json").read_text(encoding="utf-8"))["modes"], report)
+
+
+def _check_texts(told: dict, report: Report) -> None:
+    token = re.compile(told["tokenizer_regex"])
+
+    def count(text: str) -> int:
+        return len(token.findall(text))
+    for name, is_split in (("split", True), ("nosplit", False)):
+        wrong = sum(text_front.normalise(case["text"], is_split, count) != case[name] for case in told["cases"])
+        report("text_cases", name, wrong, 0)
+
+
+def _check_prompts(modes: dict, report: Report) -> None:
+    """The stub's transcript is P, its instruction I., its text T."""
+    report("mode_inputs", "zero_shot", float(asked("") + "P" != modes["zero_shot"]["prompt_text"]), 0)
+    report("mode_inputs", "instruct2", float(asked(STUB_INSTRUCTION) != modes["instruct2"]["prompt_text"]), 0)
+    report("mode_inputs", "cross_lingual", float(asked("") + "T" != modes["cross_lingual"]["text"]), 0)
