@@ -5,10 +5,15 @@ A mel frame touches the wave up to 13 frames before and after itself, most of it
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Self
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..weights import assign, fold_weight_norm
 from .dims import (
     BLOCK_KERNELS,
     DILATIONS,
@@ -16,9 +21,6 @@ from .dims import (
     FFT_HOP,
     LIMIT,
     MEL_BANDS,
-    SOURCE_KERNELS,
-    UP_KERNELS,
-    UP_RATES,
     VocoderDims,
 )
 
@@ -35,12 +37,24 @@ class Snake(nn.Module):
         return (x * alpha).sin_().square_().div_(alpha + 1e-9).add_(x)
 
 
+Lead = Callable[[nn.Conv1d, torch.Tensor], torch.Tensor]  # what a layer is given, from what there is: a causal one, earlier columns in front
+
+
+def as_it_is(conv: nn.Conv1d, x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def half(span: int) -> int:
+    return span // 2
+
+
 class ResBlock(nn.Module):
-    def __init__(self, channels: int, kernel: int):
+    def __init__(self, channels: int, kernel: int, padding: Callable[[int], int] = half):
+        """padding: at either end, of a layer's span, the columns it sees beside one."""
         super().__init__()
 
         def conv(dilation: int) -> nn.Conv1d:
-            return nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=(kernel - 1) * dilation // 2)
+            return nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=padding((kernel - 1) * dilation))
 
         self.convs1 = nn.ModuleList(conv(d) for d in DILATIONS)
         self.convs2 = nn.ModuleList(conv(1) for _ in DILATIONS)
@@ -52,11 +66,12 @@ class ResBlock(nn.Module):
         self.convs1.to(dtype)
         self.convs2.to(dtype)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, lead: Lead = as_it_is) -> torch.Tensor:
         narrow = self.convs1[0].weight.dtype
         convolve = _channels_last if narrow == torch.bfloat16 and x.device.type == "cpu" else nn.Module.__call__
         for snake1, conv1, snake2, conv2 in zip(self.activations1, self.convs1, self.activations2, self.convs2):
-            x = convolve(conv2, snake2(convolve(conv1, snake1(x).to(narrow)).to(x.dtype)).to(narrow)).to(x.dtype).add_(x)
+            y = convolve(conv1, lead(conv1, snake1(x).to(narrow))).to(x.dtype)
+            x = convolve(conv2, lead(conv2, snake2(y).to(narrow))).to(x.dtype).add_(x)
         return x
 
 
@@ -72,34 +87,72 @@ def _source_down(channels: int, rate: int) -> nn.Conv1d:
     return nn.Conv1d(FFT + 2, channels, 1 if rate == 1 else 2 * rate, stride=rate, padding=rate // 2)
 
 
-class WaveDecoder(nn.Module):
-    """Layers under the published key names; the vocoder model adds f0 and excitation to them."""
+class HiftLayers(nn.Module):
+    """What all vocoders of this kind share. Theirs are `conv_pre`, `ups`, `source_downs`, `source_resblocks`, `resblocks`, `conv_post`."""
 
-    def __init__(self, dims: VocoderDims):
-        super().__init__()
-        base, stages = dims.base_channels, range(len(UP_RATES))
-        widths = [base >> (i + 1) for i in stages]
-        self.conv_pre = nn.Conv1d(MEL_BANDS, base, 7, padding=3)
-        self.ups = nn.ModuleList(
-            nn.ConvTranspose1d(base >> i, widths[i], UP_KERNELS[i], UP_RATES[i], padding=(UP_KERNELS[i] - UP_RATES[i]) // 2) for i in stages
-        )
-        slower = [UP_RATES[1] * UP_RATES[2], UP_RATES[2], 1]
-        self.source_downs = nn.ModuleList(_source_down(widths[i], slower[i]) for i in stages)
-        self.source_resblocks = nn.ModuleList(ResBlock(widths[i], SOURCE_KERNELS[i]) for i in stages)
-        self.resblocks = nn.ModuleList(ResBlock(widths[i], kernel) for i in stages for kernel in BLOCK_KERNELS)
-        self.conv_post = nn.Conv1d(widths[-1], FFT + 2, 7, padding=3)
+    @classmethod
+    def of(cls, dims: VocoderDims, state: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32, device: str = "cpu") -> Self:
+        """From a state dict with upstream's key names, weight norm folded or not. Raises NotReady naming the first misfit."""
+        with torch.device("meta"):
+            model = cls(dims)
+        state = {key.replace("generator.", ""): value for key, value in state.items()}
+        model = assign(model, fold_weight_norm(state), "hift.pt").to(device=device, dtype=dtype)
+        model.pack()
+        return model
 
     def pack(self) -> None:
         weight = self.conv_pre.weight
         self.window = torch.hann_window(FFT, dtype=torch.promote_types(weight.dtype, torch.float32), device=weight.device)
 
+    def narrow(self, dtype: torch.dtype) -> Self:
+        """The residual blocks' convolutions, nine tenths of the work, in `dtype`; f0, excitation, residual sums and the last layer, which makes
+        size and phase of the spectrum, stay as they are. In bf16 the wave differs by 4 % rms (27 dB)."""
+        for block in (*self.resblocks, *self.source_resblocks):
+            block.narrow(dtype)
+        return self
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.conv_pre.weight.dtype
+
+    def mixed(self, stage: int, x: torch.Tensor, spectrum: torch.Tensor, lead: Lead = as_it_is) -> torch.Tensor:
+        """x of a stage and the excitation's spectrum -> what goes to the next one"""
+        down = self.source_downs[stage]
+        x += self.source_resblocks[stage](down(lead(down, spectrum)), lead)
+        blocks = self.resblocks[stage * len(BLOCK_KERNELS) : (stage + 1) * len(BLOCK_KERNELS)]
+        return sum(block(x, lead) for block in blocks) / len(BLOCK_KERNELS)
+
+    def spectrum_of(self, x: torch.Tensor) -> torch.Tensor:
+        """What the last layer gives, (batch, 18, n) -> complex (batch, 9, n)"""
+        bins = FFT // 2 + 1
+        x = x.to(self.window.dtype)
+        size, phase = x[:, :bins].exp().clamp(max=100.0), x[:, bins:].sin()
+        return torch.complex(size * phase.cos(), size * phase.sin())
+
+
+class WaveDecoder(HiftLayers):
+    """Layers under the published key names; the vocoder model adds f0 and excitation to them."""
+
+    def __init__(self, dims: VocoderDims):
+        super().__init__()
+        base, stages, rates, kernels = dims.base_channels, range(len(dims.up_rates)), dims.up_rates, dims.up_kernels
+        widths = [base >> (i + 1) for i in stages]
+        self.conv_pre = nn.Conv1d(MEL_BANDS, base, 7, padding=3)
+        self.ups = nn.ModuleList(
+            nn.ConvTranspose1d(base >> i, widths[i], kernels[i], rates[i], padding=(kernels[i] - rates[i]) // 2) for i in stages
+        )
+        self.source_downs = nn.ModuleList(_source_down(widths[i], prod(rates[i + 1 :])) for i in stages)
+        self.source_resblocks = nn.ModuleList(ResBlock(widths[i], dims.source_kernels[i]) for i in stages)
+        self.resblocks = nn.ModuleList(ResBlock(widths[i], kernel) for i in stages for kernel in BLOCK_KERNELS)
+        self.conv_post = nn.Conv1d(widths[-1], FFT + 2, 7, padding=3)
+
     def decode(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        """mel (1, 80, frames), source (1, 1, 480 * frames) -> (480 * frames,) within +-0.99"""
+        """mel (1, 80, frames), source (1, 1, n) -> (n,) within +-0.99; n samples are the frames' (480 each in CosyVoice2)"""
         wave = torch.istft(self.shaped(mel, source), FFT, FFT_HOP, window=self.window)
         return wave[0].clamp(-LIMIT, LIMIT)
 
     def shaped(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        """mel (batch, 80, frames), source (batch, 1, 480 * frames) -> the wave's complex spectrum (batch, 9, 120 * frames + 1)"""
+        """mel (batch, 80, frames), source (batch, 1, n) -> the wave's complex spectrum (batch, 9, n / 4 + 1)"""
         spectrum = torch.stft(source[:, 0].to(self.window), FFT, FFT_HOP, window=self.window, return_complex=True)
         spectrum = torch.cat([spectrum.real, spectrum.imag], 1).to(mel.dtype)
         x = self.conv_pre(mel)
@@ -107,10 +160,5 @@ class WaveDecoder(nn.Module):
             x = up(F.leaky_relu(x, 0.1))
             if i == len(self.ups) - 1:
                 x = F.pad(x, (1, 0), "reflect")  # the centred STFT has one frame more
-            x += self.source_resblocks[i](self.source_downs[i](spectrum))
-            blocks = self.resblocks[i * len(BLOCK_KERNELS) : (i + 1) * len(BLOCK_KERNELS)]
-            x = sum(block(x) for block in blocks) / len(BLOCK_KERNELS)
-        x = self.conv_post(F.leaky_relu(x, 0.01)).to(self.window.dtype)
-        bins = FFT // 2 + 1
-        size, phase = x[:, :bins].exp().clamp(max=100.0), x[:, bins:].sin()
-        return torch.complex(size * phase.cos(), size * phase.sin())
+            x = self.mixed(i, x, spectrum)
+        return self.spectrum_of(self.conv_post(F.leaky_relu(x, 0.01)))

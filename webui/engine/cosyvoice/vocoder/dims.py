@@ -1,9 +1,10 @@
-"""Sizes of the vocoder as data. Defaults are CosyVoice2-0.5B; everything that is the same in every checkpoint is a constant."""
+"""Sizes of the vocoder as data. Defaults are CosyVoice2-0.5B; everything that is the same in every generation is a constant."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from math import prod
 
 MEL_BANDS = 80
 RATE_HZ = 24000
@@ -18,20 +19,35 @@ BLOCK_KERNELS = (3, 7, 11)
 SOURCE_KERNELS = (7, 7, 11)
 DILATIONS = (1, 3, 5)
 FFT, FFT_HOP = 16, 4
-FRAME_SAMPLES = UP_RATES[0] * UP_RATES[1] * UP_RATES[2] * FFT_HOP  # 480: 20 ms
+FRAME_SAMPLES = prod(UP_RATES) * FFT_HOP  # 480: 20 ms
 LIMIT = 0.99
 
 
 @dataclass(frozen=True)
 class VocoderDims:
+    """rate_hz and the tuples (of each stage) are those of a generation, the two sizes those of a checkpoint."""
+
     base_channels: int = 512
     f0_cond_channels: int = 512
+    rate_hz: int = RATE_HZ
+    up_rates: tuple[int, ...] = UP_RATES
+    up_kernels: tuple[int, ...] = UP_KERNELS
+    source_kernels: tuple[int, ...] = SOURCE_KERNELS
 
     def __post_init__(self):
-        if self.base_channels % 2 ** len(UP_RATES):
-            raise ValueError(f"base_channels {self.base_channels} must halve {len(UP_RATES)} times")
+        if self.base_channels % 2 ** len(self.up_rates):
+            raise ValueError(f"base_channels {self.base_channels} must halve {len(self.up_rates)} times")
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> VocoderDims:
         """From a mapping of scalars; names it does not know are left alone."""
-        return cls(**{field.name: int(config[field.name]) for field in fields(cls) if field.name in config})
+        return cls(**sizes(config))
+
+    @property
+    def frame_samples(self) -> int:
+        return prod(self.up_rates) * FFT_HOP
+
+
+def sizes(config: Mapping[str, object]) -> dict[str, int]:
+    """What differs within a generation."""
+    return {name: int(config[name]) for name in ("base_channels", "f0_cond_channels") if name in config}

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import torch
 
-from .dims import FRAME_SAMPLES, HARMONICS, MEL_BANDS
+from .dims import MEL_BANDS
 from .f0 import REACH_FRAMES
 from .model import Vocoder
-from .source import cycles_per_frame, noise_at
+from .source import noise_at
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Frames around what is emitted. `left` costs work, `held` costs delay (20 ms each); `first_held` is that of the first sound,
+    """Frames around what is emitted. `left` costs work, `held` costs delay; `first_held` is that of the first sound,
     where delay counts most and there is only one seam to pay for it."""
 
     left: int
@@ -43,7 +43,7 @@ class VocoderState:
         self.mel: torch.Tensor | None = None  # (1, 80, kept): from `first` on
         self.first = 0  # absolute frame of mel[..., 0]
         self.window = 0  # absolute frame where the decoder's window starts
-        self.cycles: torch.Tensor | None = None  # (9,) phase moved before `window`; None at the very start
+        self.cycles = vocoder.m_source.start(seed)  # (9,) phase moved before `window`
         self.emitted = 0  # frames
         self.decoded_frames = 0
         self.closed = False
@@ -61,11 +61,12 @@ class VocoderState:
         if ready <= self.emitted:
             return torch.zeros(0)
         f0 = self.vocoder.f0(self.mel)[self.window - self.first :]
-        noise = None if self.seed is None else noise_at(self.seed, self.window * FRAME_SAMPLES, (end - self.window) * FRAME_SAMPLES)
+        each = self.vocoder.dims.frame_samples
+        noise = None if self.seed is None else noise_at(self.seed, self.window * each, (end - self.window) * each)
         source = self.vocoder.m_source(f0, noise, self.cycles).to(self.mel)
         wave = self.vocoder.decode(self.mel[..., self.window - self.first :], source).float().cpu()
         self.decoded_frames += end - self.window
-        wave = wave[(self.emitted - self.window) * FRAME_SAMPLES : (ready - self.window) * FRAME_SAMPLES]
+        wave = wave[(self.emitted - self.window) * each : (ready - self.window) * each]
         self.emitted = ready
         self._move(f0)
         return wave
@@ -74,8 +75,7 @@ class VocoderState:
         """Forget what the next call cannot hear, and carry the phase to its window."""
         window = max(0, self.emitted - self.reach.left)
         if window > self.window:
-            before = torch.zeros(HARMONICS, dtype=torch.float64) if self.cycles is None else self.cycles
-            self.cycles = (before + cycles_per_frame(f0[: window - self.window]).sum(0)) % 1.0
+            self.cycles = self.vocoder.m_source.after(f0[: window - self.window], self.cycles)
             self.window = window
         first = max(0, window - REACH_FRAMES)
         self.mel, self.first = self.mel[..., first - self.first :].clone(), first
