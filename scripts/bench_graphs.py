@@ -41,7 +41,7 @@ def spoken(model: CosyVoice2) -> dict[str, torch.Tensor]:
     past = model.lm.prefix(voice.text_ids).fork(200)
     scores = [model.lm.step(model.lm.opening([1, 2, 3], voice.speech_ids), past)]
     scores += [model.lm.step_many([i], [past]) for i in voice.speech_ids]
-    live = model.voice(voice.speech_ids, voice.mel, voice.vector, store=model.place.store)
+    live = model.begun(voice.speech_ids, voice.mel, voice.vector, store=model.place.store)
     while not live.is_ready:
         live.grow()
     stream, ids = live.begin(), random_voice(2.0, model.spec.lm.speech_codes, seed=2).speech_ids

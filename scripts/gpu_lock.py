@@ -36,14 +36,15 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
     import torch
 
     from webui.engine.cosyvoice.device import choose, plan
+    from webui.engine.cosyvoice.family import family_of
     from webui.engine.cosyvoice.kept import pin_weights
-    from webui.engine.cosyvoice.spec import read_spec
 
     place = choose(args.device, args.precision)
     print(f"{place.device}, {place.precision}: {place.why}")
     needed = int(args.gb * 2**30)
     if not needed or place.device != "cuda":
-        told = plan(read_spec(args.model_dir), args.model_dir, place)
+        family = family_of(args.model_dir)
+        told = plan(family, family.read_spec(args.model_dir, family.steps[0]), args.model_dir, place)
         print(f"plan: {told.words()}")
         needed = needed or told.needed
     if args.exclusive:

@@ -68,7 +68,7 @@ def script(model: CosyVoice2, count: int, seed: int) -> tuple[list[int], Drawing
     random = torch.Generator().manual_seed(seed)
     text = torch.randint(0, 256, (max(1, -(-count // IDS_PER_TEXT_ID)),), generator=random).tolist()
     dims = model.spec.lm
-    return text, Drawing(dims, 0, Sampler(seed, model.spec.rule, range(dims.speech_codes, dims.speech_codes + 3)), count)
+    return text, Drawing(dims, 0, Sampler(seed, model.spec.rule, dims.barred()), count)
 
 
 class Floor:

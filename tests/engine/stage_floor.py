@@ -83,7 +83,7 @@ def texts(n: int, seed: int) -> list[int]:
 
 def say(floor, voice, seed: int, n_text: int = 6, most: int | None = None, segments: int = 1, **more) -> Utterance:
     dims = floor.lm.dims
-    never = range(dims.speech_codes, dims.speech_codes + 3) if most is not None else (dims.reserved, dims.fill)
+    never = dims.barred() if most is not None else dims.barred(dims.end)
     sources = []
     for index in range(segments):
         text = texts(n_text, 100 * seed + index)

@@ -14,14 +14,15 @@ import pytest
 import torch
 
 from tests.engine.test_cosyvoice_int8 import DIMS, random_state, threads_of
-from webui.app import cosyvoice_arguments
+from webui.app import cosyvoice_arguments, first_model
 from webui.engine.cosyvoice.device import INT8, Place, plan, processor
+from webui.engine.cosyvoice.family import check_files
 from webui.engine.cosyvoice.kept import mapped_files
 from webui.engine.cosyvoice.lm import SpeechLm
-from webui.engine.cosyvoice.model import CosyVoice2, language_model
+from webui.engine.cosyvoice.model import FAMILY, CosyVoice2, language_model
 from webui.engine.cosyvoice.onnx_lm import converted, pages, values
 from webui.engine.cosyvoice.onnx_lm.runtime import Int8Lm
-from webui.engine.cosyvoice.spec import check_files, read_spec
+from webui.engine.cosyvoice.spec import read_spec
 from webui.engine.cosyvoice.weights import component_state, convert
 from webui.errors import NotReady
 from webui.settings import load
@@ -91,7 +92,7 @@ class TestFile:
         for name in ("llm", "flow", "hift"):
             convert(model, name, "fp32")
             (model / f"{name}.pt").unlink()
-        check_files(model, "bf16")
+        check_files(FAMILY, model, "bf16")
         assert component_state(model, "flow", "bf16").popitem()[1].dtype == torch.bfloat16
         assert [conversions(model), conversions(model)] == [1, 0]
 
@@ -140,7 +141,7 @@ class TestPlace:
         assert [processor("auto", 0, self.ALL, n).threads for n in (1, 2, 4, 64)] == [1, 1, 3, 8]
         assert processor("fp32", 0, self.ALL, 2).threads == 1 and processor("auto", 3, self.ALL, 2).threads == 3
         settings = load([], {"KAIKOU_ENGINE_THREADS": "3", "KAIKOU_PRECISION": "int8"})
-        told = cosyvoice_arguments(settings)
+        told = cosyvoice_arguments(settings, first_model(settings).path)
         assert (told["threads"], told["precision"]) == (3, "int8")
 
     @pytest.mark.parametrize(("cores", "expected"), [(1, [1, 1]), (2, [1, 2]), (8, [1, 2])])
@@ -156,8 +157,8 @@ class TestPlace:
         assert [share for share, *_ in told] == sorted(share for share, *_ in told)
         torch_place = Place("cpu", "fp32", "test")
         flow_and_vocoder = sum((model / f"{name}.pt").stat().st_size for name in ("flow", "hift"))
-        assert plan(loaded.spec, model, place).weights == flow_and_vocoder + converted.memory(loaded.spec.lm)
-        assert plan(loaded.spec, model, torch_place).weights == flow_and_vocoder + (model / "llm.pt").stat().st_size
+        assert plan(FAMILY, loaded.spec, model, place).weights == flow_and_vocoder + converted.memory(loaded.spec.lm)
+        assert plan(FAMILY, loaded.spec, model, torch_place).weights == flow_and_vocoder + (model / "llm.pt").stat().st_size
         for name in ("llm", "flow", "hift"):
             convert(model, name, "fp32")
         assert len(mapped_files(model, "fp32", INT8)) == 2 and len(mapped_files(model, "fp32")) == 3

@@ -106,7 +106,7 @@ def test_the_prompt_text_matters():
     assert not torch.allclose(lm.step(lm.opening(TEXT, []), lm.prefix(PROMPT_TEXT)), lm.step(lm.opening(TEXT, []), other), atol=1e-3)
 
 
-@pytest.mark.parametrize("stop,least,most", [("end", 10, 10), ("reserved", 0, 0), (None, 100, 100)])
+@pytest.mark.parametrize("stop,least,most", [(DIMS.end, 10, 10), (DIMS.end + 1, 0, 0), (None, 100, 100)])
 def test_length_rules(stop, least, most):
     """Minimum 2 and maximum 20 ids per text id; the minimum holds back the end id only, as the public code does."""
     lm = tiny()
@@ -114,7 +114,7 @@ def test_length_rules(stop, least, most):
     lm.llm_decoder.bias[:] = 0
     lm.llm_decoder.bias[DIMS.end :] = -50
     if stop:
-        lm.llm_decoder.bias[getattr(DIMS, stop)] = 50
+        lm.llm_decoder.bias[stop] = 50
     ids = speak(lm, 3)
     assert least <= len(ids) <= most and all(0 <= i < DIMS.speech_codes for i in ids)
 

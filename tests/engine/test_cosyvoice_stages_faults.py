@@ -137,7 +137,7 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
         yield from texts(12, 6)
 
     def slow(wait: bool) -> Utterance:
-        source = Arriving(lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3, never=(lm.dims.reserved,))), arriving(wait), told.stages.board)
+        source = Arriving(lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3, never=lm.dims.barred(lm.dims.end, lm.dims.fill))), arriving(wait), told.stages.board)
         return utterance(told, voice, [source], 50)
     expected = hear(slow(False))
     waiting, got = slow(True), []

@@ -64,10 +64,10 @@ def test_generation_ends_even_when_the_end_is_never_drawn():
     assert len(spoken) == 20 * 4
 
 
-@pytest.mark.parametrize("bad", ["reserved", "fill"])
+@pytest.mark.parametrize("bad", [DIMS.end + 1, DIMS.fill])
 def test_an_id_without_meaning_is_drawn_again(bad):
     lm = tiny()
-    lm.llm_decoder.bias[getattr(DIMS, bad)] = 30
+    lm.llm_decoder.bias[bad] = 30
     spoken = list(stream(lm, 3).speak(iter(TEXT[:8])))
     assert all(0 <= i < DIMS.speech_codes for i in spoken)
 

@@ -18,8 +18,8 @@ from webui.engine.cosyvoice.device import MemoryPlan, Place
 from webui.engine.cosyvoice.graphs.assemble import captured
 from webui.engine.cosyvoice.graphs.capture import Direct
 from webui.engine.cosyvoice.graphs.flow import FlowSizes, StaticFlow
+from webui.engine.cosyvoice.model import FAMILY
 from webui.engine.cosyvoice.pace import PROFILES, Hops
-from webui.engine.cosyvoice.prompt import ENGINE
 from webui.engine.cosyvoice.sources import Given
 from webui.engine.cosyvoice.stages import Stages
 from webui.engine.cosyvoice.voices import LiveVoices
@@ -85,7 +85,7 @@ def model():
 
 
 def prompt(seed: int) -> Prompt:
-    return Prompt(ENGINE, "v", f"voice {seed}", random_voice(2.0, SMALL.codes, seed).pack())
+    return Prompt(FAMILY.engine, "v", f"voice {seed}", random_voice(2.0, SMALL.codes, seed).pack())
 
 
 def make(model, device: float, host: float) -> LiveVoices:

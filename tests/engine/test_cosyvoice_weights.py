@@ -18,11 +18,13 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from tests.engine.model_poison import calls, poisoned
 from webui.engine.cosyvoice import files
+from webui.engine.cosyvoice.family import check_files
 from webui.engine.cosyvoice.flow import FlowDims, FlowModel
 from webui.engine.cosyvoice.lm import SpeechLm
+from webui.engine.cosyvoice.model import FAMILY
 from webui.engine.cosyvoice.prompt import PromptMaker
 from webui.engine.cosyvoice.speakers import read_speakers
-from webui.engine.cosyvoice.spec import FIXED, check_files, read_spec
+from webui.engine.cosyvoice.spec import FIXED, read_spec
 from webui.engine.cosyvoice.tokenizer import TextTokenizer
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
 from webui.engine.cosyvoice.weights import COMPONENTS, assign, component_state, convert, fold_weight_norm, load_state, source_mark
@@ -46,7 +48,7 @@ def replace(path: Path, data: bytes) -> None:
 
 def load_all(root: Path, dtype: str = "fp32"):
     """What an engine does at its start, speakers included."""
-    check_files(root, dtype)
+    check_files(FAMILY, root, dtype)
     spec = read_spec(root)
     lm = SpeechLm.of(spec.lm, component_state(root, "llm", dtype))
     flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow"))

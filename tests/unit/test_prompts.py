@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,3 +43,40 @@ def test_an_engine_that_is_closed_does_not_fail_its_successor_of_the_same_name(t
     with pytest.raises(NotReady):
         owed.result(20)
     prompts.close()
+
+
+class Named(FakeEngine):
+    """One of several engines between which the studio switches."""
+
+    def __init__(self, name: str, version: str = "1"):
+        super().__init__(version=version)
+        self.name, self.heard = name, 0
+
+    def describe(self):
+        return replace(super().describe(), name=self.name)
+
+    def encode(self, *given):
+        self.heard += 1
+        return replace(super().encode(*given), engine=self.name)
+
+
+def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_comes_back(tmp_path):
+    store, clip, asked = VoiceStore(tmp_path, tmp_path), Clip(np.full(RATE * 2, 0.1, np.float32), RATE), []
+
+    def heard() -> Clip:
+        asked.append(1)
+        return clip
+
+    voice = replace(VOICE, draft=False)
+    store.add(voice, b"RIFF")
+    old, new, newer = Named("cosyvoice2"), Named("cosyvoice3"), Named("cosyvoice3", "2")
+    prompts = Prompts(store)
+    for engine, made in ((old, 1), (new, 2), (old, 2), (new, 2), (newer, 3)):
+        prompt = prompts.begin(voice, engine, heard).result(20)
+        assert (prompt.engine, prompt.version, len(asked)) == (engine.name, engine.version, made)
+    prompts.close()
+    again = Prompts(store)
+    for engine in (new, old, newer):
+        assert again.begin(voice, engine, heard).result(20).engine == engine.name
+    assert len(asked) == 3 and (old.heard, new.heard, newer.heard) == (1, 1, 1), "after a restart each is still there"
+    again.close()

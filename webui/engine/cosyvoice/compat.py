@@ -14,12 +14,10 @@ import torch.nn.functional as F
 from .flow import Blocks, FlowModel
 from .flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
 from .vocoder import Vocoder
-from .vocoder.dims import FRAME_SAMPLES
 from .vocoder.source import noise_at
 
 FIRST_HOP_IDS, MAX_HOP_IDS, HOP_GROWTH = 25, 100, 2
 HELD_FRAMES = 8
-HELD_SAMPLES = HELD_FRAMES * FRAME_SAMPLES
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,11 @@ def schedule(n_ids: int, prompt_ids: int) -> list[Call]:
 
 
 class SeamVocoder:
-    """One stream as the published code makes it: each call has the last 8 frames and their excitation in front, and is faded in."""
+    """One stream as the published code makes it: each call has the last `held` frames and their excitation in front, and is faded in."""
 
-    def __init__(self, vocoder: Vocoder, seed: int | None = None):
+    def __init__(self, vocoder: Vocoder, seed: int | None = None, held: int = HELD_FRAMES):
         self.vocoder, self.seed = vocoder, seed
+        self.frames, self.samples = held, held * vocoder.dims.frame_samples
         self.held: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
         self.calls = 0
 
@@ -58,21 +57,22 @@ class SeamVocoder:
     @torch.inference_mode()
     def push(self, joined: torch.Tensor, final: bool) -> torch.Tensor:
         """joined (1, 80, n) from `joined` -> samples (m,)"""
-        vocoder = self.vocoder
-        noise = None if self.seed is None else noise_at(self.seed + self.calls, 0, joined.shape[2] * FRAME_SAMPLES)
+        vocoder, samples = self.vocoder, self.samples
+        seed = None if self.seed is None else self.seed + self.calls
+        noise = None if seed is None else noise_at(seed, 0, joined.shape[2] * vocoder.dims.frame_samples)
         self.calls += 1
-        source = vocoder.m_source(vocoder.f0(joined), noise)
+        source = vocoder.m_source(vocoder.f0(joined), noise, vocoder.m_source.start(seed))
         if self.held is not None:
-            source[:, :, :HELD_SAMPLES] = self.held[1]
+            source[:, :, :samples] = self.held[1]
         wave = vocoder.decode(joined, source)
         if self.held is not None:
-            fade = torch.from_numpy(np.hamming(2 * HELD_SAMPLES)).to(wave)
-            wave[:HELD_SAMPLES] = wave[:HELD_SAMPLES] * fade[:HELD_SAMPLES] + self.held[2] * fade[HELD_SAMPLES:]
+            fade = torch.from_numpy(np.hamming(2 * samples)).to(wave)
+            wave[:samples] = wave[:samples] * fade[:samples] + self.held[2] * fade[samples:]
         if final:
             self.held = None
             return wave
-        self.held = joined[:, :, -HELD_FRAMES:], source[:, :, -HELD_SAMPLES:], wave[-HELD_SAMPLES:].clone()
-        return wave[:-HELD_SAMPLES]
+        self.held = joined[:, :, -self.frames :], source[:, :, -samples:], wave[-samples:].clone()
+        return wave[:-samples]
 
 
 def stretch(mel: torch.Tensor, speed: float) -> torch.Tensor:

@@ -7,18 +7,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from ...errors import NotReady
-from .flow import FlowDims
-from .onnx_lm.converted import memory
-from .spec import ModelSpec
 from .weights import DTYPES
 
+if TYPE_CHECKING:
+    from .family import Family, Spec
+
 log = logging.getLogger(__name__)
-VOICE_FRAMES = 500  # a prompt of 10 s
-STREAM_FRAMES = 1000  # 20 s of speech, the longest a segment grows in practice
+VOICE_S = 10.0  # of a prompt
+STREAM_S = 20.0  # of speech, the longest a segment grows in practice
 STREAM_TOKENS = 1500
 WORKSPACE = 0.15  # activations of one call, as a share of the weights
 
@@ -53,10 +54,10 @@ class Place:
         """Of the vocoder: bf16 where that is worth 40 % of its time, which is on a CPU; a GPU's are short of launches, not of arithmetic."""
         return torch.bfloat16 if (self.device, self.precision) == ("cpu", "bf16") else torch.float32
 
-    def words(self) -> str:
+    def words(self, title: str = "CosyVoice") -> str:
         lm = "language model in int8, the rest in " if self.lm == INT8 else ""
         threads = f"; {self.threads} thread(s) per stage" if self.device == "cpu" else ""
-        return f"CosyVoice2 on {self.device}, {lm}{self.precision}{threads}: {self.why}"
+        return f"{title} on {self.device}, {lm}{self.precision}{threads}: {self.why}"
 
 
 def choose(device: str = "auto", precision: str = "auto", threads: int = 0) -> Place:
@@ -134,22 +135,21 @@ class MemoryPlan:
         mb = {k: f"{getattr(self, k) / 2**20:.0f} MiB" for k in ("weights", "voice", "stream", "needed", "available")}
         return f"weights {mb['weights']}, a 10 s voice {mb['voice']}, a 20 s stream {mb['stream']}; needed {mb['needed']}, available {mb['available']}"
 
-    def check(self) -> None:
+    def check(self, title: str = "CosyVoice") -> None:
         """Raises NotReady: a clear refusal now instead of an out-of-memory kill later."""
         if self.available and self.available < self.needed:
             gb = self.needed / 2**30, self.available / 2**30
-            raise NotReady(f"CosyVoice2 needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close other programs, or use the built-in voice.",
-                           f"CosyVoice2 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。请关闭其他程序，或使用内置音色。", code="no_memory")
+            raise NotReady(f"{title} needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close other programs, or use the built-in voice.",
+                           f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。请关闭其他程序，或使用内置音色。", code="no_memory")
 
 
-def plan(spec: ModelSpec, root: Path, place: Place) -> MemoryPlan:
-    size = DTYPES[place.precision].itemsize
-    of_torch = ("flow", "hift") if place.lm == INT8 else ("llm", "flow", "hift")
-    weights = sum((root / f"{n}.pt").stat().st_size * (4 if n == "hift" else size) // 4 for n in of_torch if (root / f"{n}.pt").is_file())
-    weights += memory(spec.lm) if place.lm == INT8 else 0
-    per_frame = FlowDims.of(spec.flow).bytes_per_frame(place.store.itemsize)
+def plan(family: Family, spec: Spec, root: Path, place: Place) -> MemoryPlan:
+    size, costs = DTYPES[place.precision].itemsize, family.costs(spec, place)
+    of_torch = [part for name, part in family.components.items() if name != "llm" or place.lm != INT8]
+    there = [(path.stat().st_size, part) for part in of_torch if (path := root / part.published(root)).is_file()]
+    weights = sum(count * (4 if part.exact else size) // 4 for count, part in there) + (costs.int8_lm if place.lm == INT8 else 0)
     past = spec.lm.cache_bytes(STREAM_TOKENS, 4 if place.lm == INT8 else size)
-    return MemoryPlan(weights, VOICE_FRAMES * per_frame, STREAM_FRAMES * per_frame + past, available(place.device), available("cpu") if place.device == "cuda" else 0)
+    return MemoryPlan(weights, costs.voice, costs.stream + past, available(place.device), available("cpu") if place.device == "cuda" else 0)
 
 
 def available(device: str) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LmDims:
-    """Qwen2 body and the speech vocabulary around it. `speech_codes` S: head and speech embedding have S + 3 rows (end, reserved, fill)."""
+    """Qwen2 body and the speech vocabulary around it. `speech_codes` S: head and speech embedding have S + marks rows; end_at, fill_at: which
+    of the marks end a text and ask for more of it. Whatever else is drawn of them ends a text too."""
 
     hidden: int
     intermediate: int
@@ -20,6 +21,9 @@ class LmDims:
     rope_theta: float = 1e6
     rms_eps: float = 1e-6
     mix: tuple[int, int] = (5, 15)  # text : speech in text streaming, from training
+    marks: int = 3
+    end_at: int = 0
+    fill_at: int = 2
 
     def __post_init__(self):
         for value, by, names in (
@@ -33,6 +37,8 @@ class LmDims:
             raise ValueError(f"mix_ratio: {self.mix} is no pair")
         if min(self.intermediate, self.layers, self.text_rows, self.speech_codes, *self.mix) < 1:
             raise ValueError("every size must be 1 or more")
+        if not 0 <= min(self.end_at, self.fill_at) <= max(self.end_at, self.fill_at) < self.marks:
+            raise ValueError(f"end {self.end_at} and fill {self.fill_at} are not among {self.marks} marks")
 
     @classmethod
     def of(cls, config: Mapping) -> LmDims:
@@ -56,16 +62,21 @@ class LmDims:
         return self.hidden // self.heads
 
     @property
-    def end(self) -> int:
-        return self.speech_codes
+    def rows(self) -> int:
+        """Of the head and of the speech embedding."""
+        return self.speech_codes + self.marks
 
     @property
-    def reserved(self) -> int:
-        return self.speech_codes + 1
+    def end(self) -> int:
+        return self.speech_codes + self.end_at
 
     @property
     def fill(self) -> int:
-        return self.speech_codes + 2
+        return self.speech_codes + self.fill_at
+
+    def barred(self, *drawn: int) -> tuple[int, ...]:
+        """The marks but `drawn`: they mean nothing where only those are asked for."""
+        return tuple(row for row in range(self.speech_codes, self.rows) if row not in drawn)
 
     def cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
         """Keys and values of `tokens` positions of one request."""

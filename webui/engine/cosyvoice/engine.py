@@ -1,4 +1,5 @@
-"""CosyVoice2 as an Engine: loads in `start`, speaks on two stages that all streams share, keeps nothing of a request outside its iterator."""
+"""Any generation of CosyVoice as an Engine: loads in `start`, speaks on two stages that all streams share, keeps nothing of a request
+outside its iterator."""
 
 from __future__ import annotations
 
@@ -12,74 +13,76 @@ import numpy as np
 import torch
 
 from ...errors import EngineFault, KaikouError, NotReady
-from ...types import CONVERT, MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
+from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
 from ..memory_lock import MemoryLock
-from .device import MemoryPlan, Place, choose, cores, plan
-from .flow.dims import EULER_STEPS
+from .device import MemoryPlan, Place, choose, plan
+from .family import Family, Model, check_files, family_of
 from .kept import keep
-from .model import CosyVoice2, with_steps
-from .pace import Hops, profile
-from .prompt import ENGINE, VoicePrompt
-from .script import Script
+from .pace import profile
 from .sources import Given, Source
-from .spec import check_files, read_spec
 from .stages import Stages
 from .stream import Utterance
-from .tokenizer import EVENT_TAGS
 from .voices import LiveVoice, LiveVoices
 
 log = logging.getLogger(__name__)
-CODE = "2"  # raised when the same weights and seed give other samples
-GRID = 25
-STEPS, FIRST_HOPS = (10, 5), (25, 10)
-DEFAULTS = (EULER_STEPS, GRID, "balanced")
+USUAL = "balanced"
 LANES = (8, 32)  # streams that may be open at once, on a CPU and on a GPU; how many of them are let in is measured
-LANGUAGES = ("zh", "yue", "en", "ja", "ko")
-STYLES = ("sichuan", "yue", "dongbei", "shanghai", "tianjin", "henan", "shaanxi", "shandong", "minnan", "hunan", "happy", "sad", "angry", "calm", "surprise", "fear",
-          "gentle", "whisper", "fast", "slow", "news", "story")
 WARM_TEXT = ("你好，我已经准备好了。", "Hello, I am ready to speak to you now.")
-NOT_LOADED = ("CosyVoice2 is not ready yet. You can use the built-in voice.", "CosyVoice2 还没准备好。可以先用内置音色。")
+WARM_MODES = ("cross_lingual", "instruct")  # each kind of prompt
 
 
 class CosyVoiceEngine:
-    """root: a CosyVoice2-0.5B directory as published. device, precision: "auto" or a name of device.py. lock_memory: keep what the plan
-    needs from others. profile: a name of pace.py. steps: of the flow's solver, 10 as published or 5. first_hop: ids of the first sound,
-    25 as the model was trained or 10. threads: of torch in each stage, 0 = chosen from the machine. Raises nothing until `start`."""
+    """root: a model directory as published; which generation it is its files tell. device, precision: "auto" or a name of device.py.
+    lock_memory: keep what the plan needs from others. profile: a name of pace.py. steps: of the flow's solver; first_hop: ids of the first
+    sound; of those the generation has, 0 = as it was trained. threads: of torch in each stage, 0 = chosen from the machine. Raises nothing
+    until `start`."""
 
-    def __init__(self, root: Path, device: str = "auto", precision: str = "auto", lock_memory: bool = False, *, profile: str = "balanced", steps: int = EULER_STEPS,
-                 first_hop: int = GRID, threads: int = 0):
+    def __init__(self, root: Path, device: str = "auto", precision: str = "auto", lock_memory: bool = False, *, profile: str = USUAL, steps: int = 0,
+                 first_hop: int = 0, threads: int = 0):
         self._root, self._asked, self._locks = root, (device, precision, threads), lock_memory
         self._profile, self._steps, self._first_hop = profile, steps, first_hop
         self.lock = MemoryLock()
-        self._model: CosyVoice2 | None = None
+        self._family: Family | None = None
+        self._model: Model | None = None
         self._voices: LiveVoices | None = None
         self._stages: Stages | None = None
         self._running: dict[str, Utterance] = {}
-        self._health = Health("starting", "CosyVoice2 is about to load.", "即将载入 CosyVoice2。")
+        self._health = Health("starting", f"{self._title} is about to load.", f"即将载入 {self._title}。")
         self._rtf = 1.0
         self.first_chunk_s = 0.0
         self.plan: MemoryPlan | None = None
 
+    @property
+    def _title(self) -> str:
+        return self._family.title if self._family is not None else "CosyVoice"
+
     def start(self) -> None:
-        pace = profile(self._profile)
-        if self._steps not in STEPS or self._first_hop not in FIRST_HOPS:
-            raise NotReady(f"CosyVoice2 takes {STEPS} solver steps and first hops of {FIRST_HOPS} ids.", f"CosyVoice2 的求解步数可为 {STEPS}，首段可为 {FIRST_HOPS} 个编号。", code="bad_setting")
+        pace, family = profile(self._profile), family_of(self._root)
+        self._family = family
+        self._steps, self._first_hop = self._one_of(self._steps, family.steps), self._one_of(self._first_hop, family.first_hops)
         place = choose(*self._asked)
-        log.info("%s; profile %s, %d steps, first hop %d", place.words(), pace.name, self._steps, self._first_hop)
+        log.info("%s; profile %s, %d steps, first hop %d", place.words(family.title), pace.name, self._steps, self._first_hop)
         if place.device == "cpu":
             torch.set_num_threads(place.threads)
-        check_files(self._root, place.precision)
-        self.plan = plan(with_steps(read_spec(self._root), self._steps), self._root, place)
+        check_files(family, self._root, place.precision)
+        self.plan = plan(family, family.read_spec(self._root, self._steps), self._root, place)
         log.info("memory plan: %s", self.plan.words())
-        self.plan.check()
+        self.plan.check(family.title)
         if self._locks:
             self._lock_memory(place)
-        model = CosyVoice2.load(self._root, place, self._tell, self._steps)
-        self._hops = Hops(self._first_hop, model.flow.dims.chunk_size, pace.blocks, place.device != "cpu" or cores() > 1)
+        model = family.load(self._root, place, self._tell, self._steps)
+        self._hops = model.hops(self._first_hop, pace)
         self._voices, self._model = LiveVoices(model, *model.voices_budget(self.plan), first_hop=self._first_hop), model
         self._stages = Stages(model, self._voices, pace, self._break)
         self._warm_up(model)
         self._health = Health("ready")
+
+    def _one_of(self, asked: int, known: Sequence[int]) -> int:
+        if asked and asked not in known:
+            title, family = self._title, self._family
+            raise NotReady(f"{title} takes {family.steps} solver steps and first hops of {family.first_hops} ids.",
+                           f"{title} 的求解步数可为 {family.steps}，首段可为 {family.first_hops} 个编号。", code="bad_setting")
+        return asked or known[0]
 
     def _break(self, fault: KaikouError) -> None:
         """A stage has failed: nobody can speak any more, and everybody is told why."""
@@ -87,7 +90,7 @@ class CosyVoiceEngine:
 
     def _lock_memory(self, place: Place) -> None:
         try:
-            keep(self.lock, self.plan, place, self._root)
+            keep(self.lock, self.plan, place, self._root, self._family.components)
         except NotReady as fault:  # slower under pressure, but it speaks
             log.warning("memory is not locked: %s", fault.en)
 
@@ -95,15 +98,12 @@ class CosyVoiceEngine:
         self._health = Health("starting", en, zh, share)
         log.info("%.0f %%: %s", 100 * share, en)
 
-    def _warm_up(self, model: CosyVoice2) -> None:
+    def _warm_up(self, model: Model) -> None:
         """A sentence in two languages and with each kind of prompt, long enough for every hop; measures first chunk and RTF."""
         self._tell(0.9, "Speaking a warm-up sentence", "正在试读一句")
-        noise = torch.Generator().manual_seed(1)
-        ids = tuple(torch.randint(0, model.spec.lm.speech_codes, (80,), generator=noise).tolist())
-        voice = VoicePrompt((), ids, torch.randn(1, 160, 80, generator=noise) - 4, torch.randn(1, 192, generator=noise))
-        prompt = Prompt(ENGINE, self.version, "warm-up", voice.pack())
+        prompt = Prompt(model.family.engine, self.version, "warm-up", model.warm_prompt().pack())
         self.prepare(prompt)
-        for mode in ("cross_lingual", "instruct"):
+        for mode in [mode for mode in WARM_MODES if mode in model.facts.modes] or model.facts.modes[:1]:
             began, made = time.perf_counter(), 0
             for chunk in self.stream(SpeechRequest("warm-up", WARM_TEXT[0], "warm-up", mode, instruction="开心", segments=WARM_TEXT, seed=1), prompt):
                 self.first_chunk_s = time.perf_counter() - began if not chunk.number else self.first_chunk_s
@@ -115,18 +115,21 @@ class CosyVoiceEngine:
     @property
     def version(self) -> str:
         """Settings that change what is heard are part of it."""
-        settings = (self._steps, self._first_hop, self._profile)
-        return f"{CODE}-{self._loaded().mark}{''.join(f'-{s}' for s in settings) if settings != DEFAULTS else ''}"
+        model, settings = self._loaded(), (self._steps, self._first_hop, self._profile)
+        family = model.family
+        usual = (family.steps[0], family.first_hops[0], USUAL)
+        return f"{family.code}-{model.mark}{''.join(f'-{s}' for s in settings) if settings != usual else ''}"
 
-    def _loaded(self) -> CosyVoice2:
+    def _loaded(self) -> Model:
         if self._model is None:
-            raise NotReady(*NOT_LOADED)
+            raise NotReady(f"{self._title} is not ready yet. You can use the built-in voice.", f"{self._title} 还没准备好。可以先用内置音色。")
         return self._model
 
     def describe(self) -> Abilities:
-        model = self._loaded()
-        return Abilities(ENGINE, self.version, model.spec.sample_rate, (*MODES, CONVERT), LANGUAGES, lanes=LANES[model.place.device != "cpu"], rtf=self._rtf,
-                         speed=self._stages.speed, tags=EVENT_TAGS, styles=STYLES, presets=tuple(model.presets), text_in=True)
+        model, facts = self._loaded(), self._loaded().facts
+        return Abilities(model.family.engine, self.version, model.spec.sample_rate, facts.modes, facts.languages, lanes=LANES[model.place.device != "cpu"],
+                         rtf=self._rtf, speed=self._stages.speed, tags=facts.tags, styles=facts.styles, presets=tuple(model.presets), text_in=facts.text_in,
+                         preset_modes=facts.preset_modes)
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """The transcript is not part of a voice here: it travels with each request."""
@@ -143,10 +146,10 @@ class CosyVoiceEngine:
         if voice is None:
             raise EngineFault(f"The model has no preset voice “{name[:60]}”.", f"模型里没有预训练音色「{name[:60]}」。", param="voice")
         data = voice.pack()
-        return Prompt(ENGINE, self.version, hashlib.sha256(data).hexdigest()[:32], data)
+        return Prompt(self._family.engine, self.version, hashlib.sha256(data).hexdigest()[:32], data)
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
-        return self._run(request, prompt, lambda voice: Script(self._loaded(), voice, request).drawn())
+        return self._run(request, prompt, lambda voice: self._loaded().script(voice, request).drawn())
 
     def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
         """The words of a source clip in the prompt's voice. samples: float32 mono (n,), at most 30 s."""
@@ -154,10 +157,13 @@ class CosyVoiceEngine:
 
     def stream_text(self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]) -> Iterator[Chunk]:
         """As `stream`, for a text that is still arriving; `pieces` may block, and sound comes out before it ends."""
-        return self._run(request, prompt, lambda voice: [Script(self._loaded(), voice, request).arriving(pieces, self._stages.board)])
+        return self._run(request, prompt, lambda voice: [self._loaded().script(voice, request).arriving(pieces, self._stages.board)])
 
     def _run(self, request: SpeechRequest, prompt: Prompt, sources: Callable[[LiveVoice], Sequence[Source]]) -> Iterator[Chunk]:
         model, voices, stages = self._loaded(), self._voices, self._stages
+        if prompt.engine != model.family.engine:
+            raise EngineFault(f"This voice was made for {prompt.engine[:40]}. Choose it again, and it is made anew.",
+                              f"这个声音是为 {prompt.engine[:40]} 生成的，请重新选择它，会自动重新生成。", param="voice", code="voice_other_engine")
         voice = voices.get(prompt)
         utterance = Utterance(stages.board, voice, request, sources(voice), self._hops, stages.profile, model.spec.sample_rate)
         self._running[request.id] = utterance
@@ -180,7 +186,7 @@ class CosyVoiceEngine:
         return self._health
 
     def close(self) -> None:
-        fault = NotReady("CosyVoice2 was closed.", "CosyVoice2 已关闭。", code="closed")
+        fault = NotReady(f"{self._title} was closed.", f"{self._title} 已关闭。", code="closed")
         self._break(fault)
         if self._stages is not None:
             self._stages.close(fault)

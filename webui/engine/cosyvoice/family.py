@@ -8,20 +8,22 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
 from ...types import SpeechRequest
+from ..generations import GENERATIONS, yamls
+from . import files
 from .device import MemoryPlan, Place
-from .faults import model_fault
-from .lm_seam import LanguageModel
+from .faults import model_fault, remedy
+from .lm_seam import LanguageModel, SpeechDims
 from .pace import Hops, Profile
 from .prompt import PromptMaker, VoicePrompt
 from .sampler import RasRule
-from .weights import Component
+from .weights import Component, converted_form, tensor_names
 
 if TYPE_CHECKING:
     from .script import Script
@@ -32,32 +34,30 @@ Progress = Callable[[float, str, str], None]  # share done, words in English, wo
 
 @dataclass(frozen=True)
 class Facts:
-    """What the page is told. modes: of webui.types, and CONVERT. languages: BCP 47. styles: keys of the style chips. tags: as typed."""
+    """What the page is told. modes: of webui.types, and CONVERT. languages: BCP 47. styles: keys of the style chips. tags: as typed.
+    preset_modes: those beside "preset" that ready speakers were made for."""
 
     modes: tuple[str, ...]
     languages: tuple[str, ...]
     styles: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     text_in: bool = False
+    preset_modes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes: a voice of 10 s, a stream of 20 s with its language model's past, the language model in int8 (of a spec and a place)."""
+    """Bytes of the flow's memory of a voice of VOICE_S and of a stream of STREAM_S, and of the language model in int8."""
 
     voice: int
     stream: int
     int8_lm: int
 
 
-class Sizes(Protocol):
-    def cache_bytes(self, tokens: int, bytes_per_value: int) -> int: ...
-
-
 class Spec(Protocol):
     """What a directory says about itself, read without its weights."""
 
-    lm: Sizes  # LmDims, or another generation's own
+    lm: SpeechDims  # LmDims, or another generation's own
     rule: RasRule
     sample_rate: int
     ids_per_s: int
@@ -83,7 +83,6 @@ class Family:
     read_spec: Callable[[Path, int], Spec]  # root, steps of the flow's solver
     costs: Callable[[Any, Place], Costs]
     load: Callable[[Path, Place, Progress, int], Model]
-    model_names: tuple[str, ...] = field(default=())  # as published, for the sentence about a missing file
 
 
 class FlowRequest(Protocol):
@@ -167,6 +166,9 @@ class Model(Protocol):
     def hops(self, first: int, pace: Profile) -> Hops:
         """How a request's ids are cut. first: ids of the first hop."""
 
+    def unpack(self, data: bytes) -> VoicePrompt:
+        """Raises EngineFault when the bytes are no voice of this generation."""
+
     def voice(self, prompt: VoicePrompt, first_hop: int) -> FlowVoice:
         """Begun, nothing computed yet."""
 
@@ -187,23 +189,46 @@ class Model(Protocol):
         """Of random values, with every part that a prompt can have: what the warm-up speaks with."""
 
 
-FOLDERS = {"cosyvoice2.yaml": "..cosyvoice.model", "cosyvoice3.yaml": "..cosyvoice3.model", "cosyvoice.yaml": "..cosyvoice1.model"}
+FOLDERS = {"cosyvoice2": "..cosyvoice.model", "cosyvoice3": "..cosyvoice3.model", "cosyvoice1": "..cosyvoice1.model"}  # where FAMILY is
 
 
 def families() -> list[Family]:
     """All of them. Imports their folders."""
-    return [family_at(yaml) for yaml in FOLDERS]
+    return [family_at(yaml) for yaml in GENERATIONS]
 
 
 def family_at(yaml: str) -> Family:
-    return importlib.import_module(FOLDERS[yaml], __package__).FAMILY
+    return importlib.import_module(FOLDERS[GENERATIONS[yaml]], __package__).FAMILY
 
 
 def family_of(root: Path) -> Family:
     """The generation of a model directory, whatever its name, by its yaml. Raises NotReady when there is none."""
-    found = [yaml for yaml in FOLDERS if (root / yaml).exists()]
+    found = yamls(root)
     if not found:
-        expected = ("a CosyVoice model directory with one of " + ", ".join(FOLDERS), "CosyVoice 模型目录，其中有 " + "、".join(FOLDERS) + " 之一")
+        expected = ("a CosyVoice model directory with one of " + ", ".join(GENERATIONS), "CosyVoice 模型目录，其中有 " + "、".join(GENERATIONS) + " 之一")
         what = ("no such file", "没有这样的文件") if root.is_dir() else ("no directory of that name", "没有这个目录")
         raise model_fault(root.name, expected, what)
-    return family_at(found[0])
+    if len(found) == 1:
+        return family_at(found[0])
+    candidates, keys = [family_at(yaml) for yaml in found], tensor_names(root, "flow")
+    return next((family for family in candidates if family.telling in keys), candidates[0])
+
+
+def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
+    """Look at every needed file's first bytes, and the containers' ends, so that a fault is told before gigabytes are read. Raises NotReady."""
+    expected = (f"a {family.title} model directory", f"{family.title} 模型目录")
+    if not root.is_dir():
+        raise model_fault(root.name, expected, ("no directory of that name", "没有这个目录"), remedy(family.title))
+    if not (root / family.yaml).exists():
+        other = next(iter(yamls(root)), None)
+        if other:
+            raise model_fault(family.yaml, expected, (f"{other}, another generation of the model", f"{other}，另一代模型"), remedy(family.title))
+    for name in family.required:
+        files.head(root, name, ("a file of the model", "模型的文件"))
+    for part in family.components.values():
+        published = part.published(root)
+        if part.name == "llm" and (root / "vllm").is_dir() and not (root / published).exists():
+            found = "only the folder vllm, which has no speech embedding", "只有 vllm 文件夹，其中没有语音编号的嵌入"
+            raise model_fault(published, ("the whole language model", "完整的语言模型"), found)
+        if (root / published).exists() or not converted_form(root, part, dtype).exists():
+            files.zipped(root, published).close()

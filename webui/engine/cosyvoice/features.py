@@ -56,13 +56,19 @@ def kaldi_fbank(x: Tensor) -> Tensor:
 
 def prompt_mel(x: Tensor) -> Tensor:
     """(n,) at 24 kHz -> (n // 480, 80) natural-log mel, the flow's own unit."""
-    padded = F.pad(x[None, None], (720, 720), mode="reflect")[0, 0]
-    spectrum = torch.stft(padded, 1920, MEL_HOP_SAMPLES, window=torch.hann_window(1920), center=False, return_complex=True)
+    return log_mel(x, OUTPUT_HZ, 1920, MEL_HOP_SAMPLES)
+
+
+def log_mel(x: Tensor, rate_hz: int, window: int, hop: int, top_hz: float = 8000.0) -> Tensor:
+    """(n,) at `rate_hz` -> (n // hop, 80) natural-log mel up to top_hz. window, hop: samples."""
+    side = (window - hop) // 2
+    padded = F.pad(x[None, None], (side, side), mode="reflect")[0, 0]
+    spectrum = torch.stft(padded, window, hop, window=torch.hann_window(window), center=False, return_complex=True)
     magnitude = torch.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)
-    return torch.log((_slaney(OUTPUT_HZ, 1920, 80) @ magnitude).clamp(min=1e-5)).T
+    return torch.log((_slaney(rate_hz, window, 80, top_hz) @ magnitude).clamp(min=1e-5)).T
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _slaney(rate_hz: int, n_fft: int, bands: int, top_hz: float = 8000.0) -> Tensor:
     """(bands, n_fft // 2 + 1): triangles between equally spaced Slaney mels, each of unit area."""
 

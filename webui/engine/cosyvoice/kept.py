@@ -9,34 +9,34 @@ import torch
 from ...errors import NotReady
 from ..memory_lock import MemoryLock
 from .device import INT8, MemoryPlan, Place, available
-from .weights import COMPONENTS
+from .weights import COMPONENTS, Parts
 
 
-def mapped_files(root: Path, precision: str, lm: str = "torch") -> list[Path]:
+def mapped_files(root: Path, precision: str, lm: str = "torch", parts: Parts = COMPONENTS) -> list[Path]:
     """The files whose pages the networks use as they are: converted ones, or published ones where nothing is converted on loading.
     The int8 language model is no such file: it is packed for the processor when it loads."""
     out = []
-    for name, part in COMPONENTS.items():
+    for name, part in parts.items():
         if name == "llm" and lm == INT8:
             continue
         converted = root / part.converted(precision)
         if converted.is_file():
             out.append(converted)
-        elif precision == "fp32" and not part.exact and (root / part.file).is_file():
-            out.append(root / part.file)
+        elif precision == "fp32" and not part.exact and (root / part.published(root)).is_file():
+            out.append(root / part.published(root))
     return out
 
 
-def keep(lock: MemoryLock, plan: MemoryPlan, place: Place, root: Path) -> None:
+def keep(lock: MemoryLock, plan: MemoryPlan, place: Place, root: Path, parts: Parts = COMPONENTS) -> None:
     """For the process that loads the model. Raises NotReady with the reason and the remedy."""
     if place.device == "cuda":
         lock.pool_gpu(torch, plan.needed)
     else:
-        pin_weights(lock, place, root)
+        pin_weights(lock, place, root, parts)
 
 
-def pin_weights(lock: MemoryLock, place: Place, root: Path) -> None:
-    files = mapped_files(root, place.precision, place.lm)
+def pin_weights(lock: MemoryLock, place: Place, root: Path, parts: Parts = COMPONENTS) -> None:
+    files = mapped_files(root, place.precision, place.lm, parts)
     if not files:
         raise NotReady(f"There are no weights to pin in {place.precision}: run scripts/convert_weights.py first.",
                        f"没有可锁定的 {place.precision} 权重：请先运行 scripts/convert_weights.py。", code="no_converted")

@@ -101,8 +101,8 @@ class SpeechLm(nn.Module):
         super().__init__()
         self.dims = dims
         self.llm_embedding = nn.Embedding(2, dims.hidden)
-        self.speech_embedding = nn.Embedding(dims.speech_codes + 3, dims.hidden)
-        self.llm_decoder = nn.Linear(dims.hidden, dims.speech_codes + 3)
+        self.speech_embedding = nn.Embedding(dims.rows, dims.hidden)
+        self.llm_decoder = nn.Linear(dims.hidden, dims.rows)
         self.llm = nn.ModuleDict({"model": nn.ModuleDict({"model": Body(dims)})})
 
     @classmethod
@@ -153,16 +153,16 @@ class SpeechLm(nn.Module):
 
     @torch.no_grad()
     def scores(self, hidden: Tensor) -> Tensor:
-        """(..., hidden) -> (..., S + 3) log-probabilities in fp32."""
+        """(..., hidden) -> (..., rows) log-probabilities in fp32."""
         return self.llm_decoder(hidden).float().log_softmax(-1)
 
     def step(self, x: Tensor, cache: KvCache) -> Tensor:
-        """Feed (batch, n, hidden); the scores after the last position, (batch, S + 3)."""
+        """Feed (batch, n, hidden); the scores after the last position, (batch, rows)."""
         return self.scores(self.forward(x, cache)[:, -1])
 
     @torch.no_grad()
     def step_many(self, ids: Sequence[int], pasts: Sequence[KvCache]) -> Tensor:
-        """One speech id to each of b requests, each behind its own past -> (b, S + 3): all weights are read once for all of them."""
+        """One speech id to each of b requests, each behind its own past -> (b, rows): all weights are read once for all of them."""
         if len(pasts) == 1:
             return self.step(self.speech(ids), pasts[0])
         return self.scores(self._through(self.speech(ids).transpose(0, 1), None, pasts)[:, -1])
@@ -189,20 +189,20 @@ class SpeechLm(nn.Module):
 
 class Drawing:
     """The ids of one segment as they are drawn: at least 2 and at most 20 per text id. The end id is masked before the minimum; the other
-    two stop ids stop whenever `sample` returns them. most: fewer ids than 20 per text id, if given."""
+    marks stop whenever `sample` returns them. most: fewer ids than 20 per text id, if given."""
 
     def __init__(self, dims: LmDims, n_text: int, sample: Sample, most: int | None = None):
-        self._end, self._sample = dims.end, sample
+        self._end, self._codes, self._sample = dims.end, dims.speech_codes, sample
         self.least, self.most = MIN_IDS_PER_TEXT_ID * n_text, MAX_IDS_PER_TEXT_ID * n_text if most is None else most
         self.ids: list[int] = []
         self.is_over = self.most < 1
 
     def draw(self, scores: Tensor) -> int | None:
-        """scores: (S + 3,), written to. The next id, or None at the end."""
+        """scores: (rows,), written to. The next id, or None at the end."""
         if len(self.ids) < self.least:
             scores[self._end] = -torch.inf
         chosen = self._sample(scores, self.ids)
-        if chosen >= self._end:
+        if chosen >= self._codes:
             self.is_over = True
             return None
         self.ids.append(chosen)

@@ -1,4 +1,5 @@
-"""What a request needs of a language model, whoever computes it: torch, ONNX Runtime or captured graphs. Blind to text and to sampling."""
+"""What a request needs of a language model, whichever it is and whoever computes it: torch, ONNX Runtime or captured graphs. Blind to text
+and to sampling."""
 
 from __future__ import annotations
 
@@ -8,7 +9,23 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from .dims import LmDims
+
+class SpeechDims(Protocol):
+    """LmDims, or another network's own. Speech ids are 0..speech_codes-1; the rows behind them are marks, of which any ends a text."""
+
+    speech_codes: int
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    def barred(self, *drawn: int) -> tuple[int, ...]:
+        """The marks but `drawn`."""
+
+    def cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
+        """What one request remembers of `tokens` positions."""
 
 
 class Past(Protocol):
@@ -30,7 +47,7 @@ class LanguageModel(Protocol):
     """What `mark`, `text`, `speech` and `opening` give may be joined along dimension 1 and is for this model's `step` only: a model that
     looks embeddings up itself gives row numbers, (1, n, 1), in their place."""
 
-    dims: LmDims
+    dims: SpeechDims
 
     def mark(self, which: int) -> Tensor:
         """The embedding of SOS or TASK, (1, 1, hidden)."""
@@ -50,10 +67,10 @@ class LanguageModel(Protocol):
         """The past behind [sos] ++ prompt text: what all requests of a voice share. Fork it."""
 
     def step(self, x: Tensor, past: Past) -> Tensor:
-        """Feed (1, n, hidden) behind `past`; log-probabilities after the last position, (1, S + 3) fp32."""
+        """Feed (1, n, hidden) behind `past`; log-probabilities after the last position, (1, rows) fp32."""
 
     def step_many(self, ids: Sequence[int], pasts: Sequence[Past]) -> Tensor:
-        """One speech id to each of b requests whose pasts differ in length -> (b, S + 3) fp32. Rows do not influence each other."""
+        """One speech id to each of b requests whose pasts differ in length -> (b, rows) fp32. Rows do not influence each other."""
 
 
 @dataclass(frozen=True)

@@ -1,76 +1,129 @@
-"""The loaded model: the three networks, the tokenizer, the two listening networks and the preset speakers, as one read-only object."""
+"""CosyVoice2 as a Family, and its loaded Model: the three networks, the tokenizer, the two listening networks and the preset speakers."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import torch
 
-from .device import INT8, MemoryPlan, Place, cores
+from ...types import CONVERT, MODES, SpeechRequest
+from .device import INT8, STREAM_S, VOICE_S, MemoryPlan, Place, cores
 from .dims import LmDims
-from .flow import FlowDims, FlowModel, FlowState, VoiceState, step_many
-from .flow.dims import EULER_STEPS
+from .family import Costs, Facts, Family, Progress, check_files
+from .flow import Blocks, CausalFlow, FlowDims, FlowModel, FlowState, VoiceState, step_many
+from .flow.dims import EULER_STEPS, FRAMES_PER_ID, LOOKAHEAD_IDS
+from .flow.solver import Decoder
 from .lm import SpeechLm
 from .lm_seam import LanguageModel
 from .onnx_lm import converted
-from .prompt import PromptMaker, VoicePrompt
+from .pace import Hops, Profile
+from .prompt import SPEAKER_ONNX, TOKENIZER_ONNX, Hearing, PromptMaker, VoicePrompt
+from .script import Script
 from .speakers import read_speakers
-from .spec import ModelSpec, check_files, read_spec
-from .tokenizer import TextTokenizer
+from .spec import CONFIG, YAML, ModelSpec, read_spec
+from .tokenizer import EVENT_TAGS, TextTokenizer
 from .vocoder import Vocoder, VocoderDims, VocoderState
-from .weights import component_state, source_mark
+from .vocoder.decoder import HiftLayers
+from .voices import LiveVoice
+from .weights import COMPONENTS, Parts, component_state, marked
 
 log = logging.getLogger(__name__)
 ROWS = 4
-Progress = Callable[[float, str, str], None]  # share done, words in English, words in Chinese
+FRAMES_PER_S = 50
+LANGUAGES = ("zh", "yue", "en", "ja", "ko")
+STYLES = ("sichuan", "yue", "dongbei", "shanghai", "tianjin", "henan", "shaanxi", "shandong", "minnan", "hunan", "happy", "sad", "angry", "calm", "surprise", "fear",
+          "gentle", "whisper", "fast", "slow", "news", "story")
+FACTS = Facts((*MODES, CONVERT), LANGUAGES, STYLES, EVENT_TAGS, text_in=True)
 
 
 @dataclass(frozen=True)
 class CosyVoice2:
+    """Also the base of a generation whose networks are others in the same places: it overrides what stands before `load`, and `placed`."""
+
     spec: ModelSpec
     place: Place
     tokenizer: TextTokenizer
     lm: LanguageModel
-    flow: FlowModel
-    vocoder: Vocoder
+    flow: CausalFlow
+    vocoder: HiftLayers
     maker: PromptMaker
     presets: dict[str, VoicePrompt]
     mark: str  # of the weights: voices made with other ones do not fit
+    facts = FACTS
+    tokenizer_kind, hearing = TextTokenizer, Hearing()
+    flow_kind, flow_dims, vocoder_kind = FlowModel, FlowDims, Vocoder
 
     @classmethod
-    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None, steps: int = EULER_STEPS) -> CosyVoice2:
+    def its_family(cls) -> Family:
+        return FAMILY
+
+    @classmethod
+    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None, steps: int = EULER_STEPS) -> Self:
         """steps: of the flow's solver. Raises NotReady naming the first file or field that does not fit."""
         told(0.02, "Checking model files", "正在校验模型文件")
-        check_files(root, place.precision)
-        spec = with_steps(read_spec(root), steps)
-        tokenizer = TextTokenizer(root)
-        mark = hashlib.sha256("".join(source_mark(root, n, place.precision) for n in ("flow", "llm")).encode()).hexdigest()[:12]
+        family = cls.its_family()
+        check_files(family, root, place.precision)
+        spec, parts = family.read_spec(root, steps), family.components
+        tokenizer = cls.tokenizer_kind(root)
+        mark = marked(root, place.precision, parts)
         told(0.1, "Loading the voice networks", "正在载入声音网络")
-        maker = PromptMaker(root, tokenizer, spec.lm.speech_codes)
+        maker = PromptMaker(root, tokenizer, replace(cls.hearing, codes=spec.lm.speech_codes))
         told(0.25, "Loading the language model", "正在载入语言模型")
-        lm = language_model(root, spec.lm, place, told)
+        lm = language_model(root, spec.lm, place, told, parts)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
-        flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
+        flow = cls.flow_kind.of(cls.flow_dims.of(spec.flow), component_state(root, "flow", place.precision, parts), place.dtype, place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
-        vocoder = Vocoder.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32"), torch.float32, place.device).narrow(place.convolutions)
-        model = cls(spec, place, tokenizer, lm, flow, vocoder, maker, _presets(root), mark)
-        if place.device != "cuda":
-            return model
+        vocoder = cls.vocoder_kind.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32", parts), torch.float32, place.device)
+        return cls(spec, place, tokenizer, lm, flow, vocoder.narrow(place.convolutions), maker, presets(root), mark).placed(told)
+
+    def placed(self, told: Progress) -> CosyVoice2:
+        """As it computes where it is."""
+        if self.place.device != "cuda":
+            return self
         from .graphs.assemble import captured  # which knows this class
 
-        return captured(model, told)
+        return captured(self, told)
 
-    def voice(self, *given, **named) -> VoiceState:
-        """What a voice costs the flow once, begun: arguments of VoiceState.begun behind the model."""
+    @property
+    def family(self) -> Family:
+        return self.its_family()
+
+    @property
+    def guidance(self) -> Decoder:
+        return self.flow.decoder
+
+    def hops(self, first: int, pace: Profile) -> Hops:
+        return Hops(first, self.flow.dims.chunk_size, pace.blocks, self.place.device != "cpu" or cores() > 1)
+
+    def unpack(self, data: bytes) -> VoicePrompt:
+        return VoicePrompt.unpack(data)
+
+    def voice(self, prompt: VoicePrompt, first_hop: int) -> VoiceState:
+        """The prompt's last 3 ids are heard as what follows it: then it ends on a block, and a request's first hop computes frames of its
+        own only."""
+        n = min(len(prompt.speech_ids), prompt.mel.shape[1] // FRAMES_PER_ID)
+        base = max(0, n - LOOKAHEAD_IDS)
+        blocks = Blocks.behind(base, first_hop, self.flow.dims.chunk_size)
+        ahead = prompt.speech_ids[base:n] if base else ()
+        return self.begun(prompt.speech_ids[:base], prompt.mel[:, : FRAMES_PER_ID * base], prompt.vector, blocks, store=self.place.store, ahead=ahead)
+
+    def begun(self, *given, **named) -> VoiceState:
+        """Arguments of VoiceState.begun behind the model."""
         return VoiceState.begun(self.flow, *given, **named)
 
     def wave(self, seed: int) -> VocoderState:
         """A new stream of the vocoder."""
         return VocoderState(self.vocoder, seed)
+
+    def script(self, voice: LiveVoice, request: SpeechRequest) -> Script:
+        return Script(self, voice, request)
+
+    def warm_prompt(self) -> VoicePrompt:
+        return warm_prompt(self.spec.lm.speech_codes)
 
     @property
     def together(self) -> int:
@@ -90,24 +143,56 @@ class CosyVoice2:
         return plan.voices_budget, 0
 
 
-def language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> LanguageModel:
+def language_model(root: Path, dims: LmDims, place: Place, told: Progress, parts: Parts = COMPONENTS) -> LanguageModel:
     """Raises NotReady."""
     if place.lm == INT8 and not converted.fits(dims):
         log.warning("heads of %d values are not for int8: torch computes the language model", dims.head_size)
     if place.lm != INT8 or not converted.fits(dims):
-        return SpeechLm.of(dims, component_state(root, "llm", place.precision), place.dtype, place.device)
+        return SpeechLm.of(dims, component_state(root, "llm", place.precision, parts), place.dtype, place.device)
     from .onnx_lm.runtime import Int8Lm  # only where it computes
 
-    def share(done: float) -> None:
-        told(0.25 + 0.35 * done, "Converting the language model to int8, once for this model", "正在把语言模型转换为 int8，每个模型只需一次")
-    return Int8Lm(dims, converted.load(root, dims, share), place.lm_threads, min(2, cores()))
+    return Int8Lm(dims, converted.load(root, dims, converting(told), parts), place.lm_threads, min(2, cores()))
+
+
+def converting(told: Progress) -> Callable[[float], None]:
+    """How far the language model's conversion is, as a part of the whole start."""
+    return lambda done: told(0.25 + 0.35 * done, "Converting the language model to int8, once for this model", "正在把语言模型转换为 int8，每个模型只需一次")
+
+
+def warm_prompt(codes: int, ids: int = 80, frames_per_id: int = FRAMES_PER_ID) -> VoicePrompt:
+    """Random speech of so many ids, mel at the level of a voice, and a vector."""
+    noise = torch.Generator().manual_seed(1)
+    speech = tuple(torch.randint(0, codes, (ids,), generator=noise).tolist())
+    return VoicePrompt((), speech, torch.randn(1, frames_per_id * ids, 80, generator=noise) - 4, torch.randn(1, 192, generator=noise))
 
 
 def with_steps(spec: ModelSpec, steps: int) -> ModelSpec:
     return replace(spec, flow={**spec.flow, "euler_steps": steps})
 
 
-def _presets(root: Path) -> dict[str, VoicePrompt]:
+def presets(root: Path, frames_per_id: int | None = FRAMES_PER_ID) -> dict[str, VoicePrompt]:
+    """The ready speakers of a directory that has any. Raises NotReady."""
     if not (root / "spk2info.pt").is_file():
         return {}
-    return {name: VoicePrompt.of_speaker(entry) for name, entry in read_speakers(root).items()}
+    return {name: VoicePrompt.of_speaker(entry, frames_per_id) for name, entry in read_speakers(root).items()}
+
+
+def costs(spec: ModelSpec, place: Place) -> Costs:
+    per_s = FRAMES_PER_S * FlowDims.of(spec.flow).bytes_per_frame(place.store.itemsize)
+    return Costs(int(VOICE_S * per_s), int(STREAM_S * per_s), converted.memory(spec.lm))
+
+
+FAMILY = Family(
+    engine="cosyvoice2",
+    title="CosyVoice2",
+    code="2",
+    yaml=YAML,
+    components=COMPONENTS,
+    required=(YAML, CONFIG, "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt", SPEAKER_ONNX, TOKENIZER_ONNX),
+    telling="encoder.up_embed.out.0.weight",
+    steps=(EULER_STEPS, 5),
+    first_hops=(25, 10),
+    read_spec=read_spec,
+    costs=costs,
+    load=CosyVoice2.load,
+)

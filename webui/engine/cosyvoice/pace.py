@@ -51,12 +51,13 @@ def profile(name: str) -> Profile:
 class Hops:
     """first: ids of the first hop, `grid` or fewer. grid: ids of a block. blocks: as in a profile. whole: a hop goes through the flow in one
     piece; else block by block, so that others get their turn between (on one core a longer piece gains nothing;
-    on two, where each computes a guidance row, two blocks at once take 0.85 of the time, four 0.7)."""
+    on two, where each computes a guidance row, two blocks at once take 0.85 of the time, four 0.7). ahead: ids behind a piece that it looks at."""
 
     first: int
     grid: int
     blocks: tuple[int, ...]
     is_whole: bool
+    ahead: int = LOOKAHEAD_IDS
 
     def end(self, hop: int) -> int:
         """Ids that are sound when hop number `hop` is over, counted from the first generated one."""
@@ -68,7 +69,7 @@ class Hops:
 
     def needed(self, hop: int) -> int:
         """Ids that must be known for it."""
-        return self.end(hop) + LOOKAHEAD_IDS
+        return self.end(hop) + self.ahead
 
     def piece_end(self, hop: int, done: int) -> int:
         """Where the next piece of the flow ends that begins behind `done` ids."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 import onnxruntime
@@ -20,20 +21,35 @@ from ...types import Prompt
 from . import files
 from .faults import model_fault
 from .features import OUTPUT_HZ, TOKENIZER_HZ, kaldi_fbank, prompt_mel, resample, whisper_log_mel
-from .spec import SPEAKER_ONNX, TOKENIZER_ONNX
-from .tokenizer import TextTokenizer
 
+SPEAKER_ONNX, TOKENIZER_ONNX = "campplus.onnx", "speech_tokenizer_v2.onnx"
 MIN_HZ = 8_000
 MIN_S, MAX_S = 0.96, 30.0  # below, nothing of a voice is left; above, the speech tokenizer was not trained
+RATE_MARGIN = 0.3  # short clips are rounded to whole ids
 SILENCE_RMS = 0.002  # loudest 20 ms, full scale 1
 FRAMES_PER_ID = 2
-ENGINE = "cosyvoice2"
+Ids = TypeVar("Ids", bound=Sequence)
 _ORT_FAULTS = tuple(v for v in vars(ort_faults).values() if isinstance(v, type) and issubclass(v, Exception))
 
 
 @dataclass(frozen=True)
+class Hearing:
+    """How a generation hears a clip. engine: its name in prompts. network: the ONNX file that gives `ids_per_s` speech ids of `codes`. mel: samples (n,) at
+    `mel_hz` -> (frames, 80). frames_per_id: of mel, both cut to one length; None: each keeps its own."""
+
+    engine: str = "cosyvoice2"
+    network: str = TOKENIZER_ONNX
+    codes: int = 6561
+    ids_per_s: int = 25
+    mel_hz: int = OUTPUT_HZ
+    mel: Callable[[Tensor], Tensor] = prompt_mel
+    frames_per_id: int | None = FRAMES_PER_ID
+
+
+@dataclass(frozen=True)
 class VoicePrompt:
-    """speech_ids n, mel (1, 2n, 80) fp32, vector (1, 192) fp32, text_ids of the transcript (empty when there is none)."""
+    """speech_ids n, mel (1, 2n, 80) fp32 (of any length where a generation does not tie them), vector (1, 192) fp32, text_ids of the
+    transcript (empty when there is none)."""
 
     text_ids: tuple[int, ...]
     speech_ids: tuple[int, ...]
@@ -45,34 +61,39 @@ class VoicePrompt:
         return save({**ids, "mel": self.mel.contiguous(), "vector": self.vector.contiguous()})
 
     @classmethod
-    def of_speaker(cls, entry: Mapping[str, Tensor]) -> VoicePrompt:
+    def of_speaker(cls, entry: Mapping[str, Tensor], frames_per_id: int | None = FRAMES_PER_ID) -> VoicePrompt:
         """A ready speaker (speakers.read_speakers): a preset has its vector only, a saved clone everything."""
         ids = entry.get("flow_prompt_speech_token", torch.zeros(1, 0)).reshape(-1).int()
         mel = entry.get("prompt_speech_feat", torch.zeros(1, 0, 80)).float().reshape(1, -1, 80)
-        n = min(mel.shape[1] // FRAMES_PER_ID, len(ids))
+        ids, mel = aligned(ids, mel, frames_per_id)
         text = entry.get("prompt_text", torch.zeros(1, 0)).reshape(-1).int()
-        return cls(tuple(text.tolist()), tuple(ids[:n].tolist()), mel[:, : FRAMES_PER_ID * n].contiguous(), entry["embedding"])
+        return cls(tuple(text.tolist()), tuple(ids.tolist()), mel.contiguous(), entry["embedding"])
 
     @classmethod
-    def unpack(cls, data: bytes) -> VoicePrompt:
+    def unpack(cls, data: bytes, frames_per_id: int | None = FRAMES_PER_ID) -> VoicePrompt:
         """Raises EngineFault when the bytes are no voice of this engine."""
         try:
             table = load(data)
             made = cls(tuple(table["text_ids"].tolist()), tuple(table["speech_ids"].tolist()), table["mel"], table["vector"])
         except (SafetensorError, KeyError, ValueError) as e:
             raise _spoiled() from e
-        if made.mel.shape != (1, FRAMES_PER_ID * len(made.speech_ids), 80) or made.vector.shape != (1, 192):
+        frames = made.mel.shape[1] if frames_per_id is None and made.mel.dim() == 3 else (frames_per_id or 0) * len(made.speech_ids)
+        if made.mel.shape != (1, frames, 80) or made.vector.shape != (1, 192):
             raise _spoiled()
         return made
+
+
+class Typed(Protocol):
+    def typed(self, text: str) -> list[int]: ...
 
 
 class PromptMaker:
     """The two ONNX networks and the tokenizer. Thread-safe: sessions may run from several threads."""
 
-    def __init__(self, root: Path, tokenizer: TextTokenizer, codes: int = 6561):
+    def __init__(self, root: Path, tokenizer: Typed, hearing: Hearing | None = None):
         """Raises NotReady naming the ONNX file that is missing, no ONNX file, or another network."""
-        self._tokenizer, self._codes = tokenizer, codes
-        self._listen = _session(root, TOKENIZER_ONNX, inputs=2, axis=1, size=128)
+        self._tokenizer, self.hearing = tokenizer, hearing or Hearing()
+        self._listen = _session(root, self.hearing.network, inputs=2, axis=1, size=128)
         self._recognise = _session(root, SPEAKER_ONNX, inputs=1, axis=2, size=80)
 
     def make(self, samples: np.ndarray, rate: int, transcript: str = "", version: str = "") -> Prompt:
@@ -80,18 +101,17 @@ class PromptMaker:
         voice = self.voice(samples, rate, transcript)
         notes = ("narrow_band",) if rate < TOKENIZER_HZ else ()
         data = voice.pack()
-        return Prompt(ENGINE, version, hashlib.sha256(data).hexdigest()[:32], data, notes)
+        return Prompt(self.hearing.engine, version, hashlib.sha256(data).hexdigest()[:32], data, notes)
 
     def voice(self, samples: np.ndarray, rate: int, transcript: str = "") -> VoicePrompt:
-        """As `make`, unpacked. Mel and ids are cut to one length: n = min(frames // 2, ids), 2n frames, n ids."""
-        x = checked(samples, rate)
-        low, mel = resample(x, rate, TOKENIZER_HZ), prompt_mel(resample(x, rate, OUTPUT_HZ))
-        ids = self._ids(low)
-        n = min(len(mel) // FRAMES_PER_ID, len(ids))
+        """As `make`, unpacked."""
+        x, how = checked(samples, rate), self.hearing
+        low, mel = resample(x, rate, TOKENIZER_HZ), how.mel(resample(x, rate, how.mel_hz))
+        ids, mel = aligned(self._ids(low), mel[None], how.frames_per_id)
         text_ids = self._tokenizer.typed(transcript)
         if text_ids:
-            check_fit(len(text_ids), n, len(x) / rate)
-        return VoicePrompt(tuple(text_ids), tuple(ids[:n]), mel[None, : FRAMES_PER_ID * n].contiguous(), self._vector(low))
+            check_fit(len(text_ids), len(ids), len(x) / rate)
+        return VoicePrompt(tuple(text_ids), tuple(ids), mel.contiguous(), self._vector(low))
 
     def speech_ids(self, samples: np.ndarray, rate: int) -> list[int]:
         """The ids of a clip whose words another voice shall speak (voice conversion). Raises BadInput."""
@@ -99,9 +119,14 @@ class PromptMaker:
 
     def _ids(self, low: Tensor) -> list[int]:
         feats = whisper_log_mel(low).numpy()
-        ids = _run(self._listen, TOKENIZER_ONNX, feats, np.array([feats.shape[2]], np.int32)).reshape(-1)
-        if not len(ids) or not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 or ids.max() >= self._codes:
-            raise model_fault(TOKENIZER_ONNX, (f"ids from 0 to {self._codes - 1}", f"0 到 {self._codes - 1} 的编号"), ("other values", "别的值"))
+        name, most = self.hearing.network, self.hearing.codes - 1
+        ids = _run(self._listen, name, feats, np.array([feats.shape[2]], np.int32)).reshape(-1)
+        if not len(ids) or not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 or ids.max() > most:
+            raise model_fault(name, (f"ids from 0 to {most}", f"0 到 {most} 的编号"), ("other values", "别的值"))
+        rate = len(ids) * TOKENIZER_HZ / len(low)
+        if abs(rate / self.hearing.ids_per_s - 1) > RATE_MARGIN:  # the network of another generation
+            expected = f"{self.hearing.ids_per_s} speech ids a second", f"每秒 {self.hearing.ids_per_s} 个语音编号"
+            raise model_fault(name, expected, (f"{rate:.0f}", f"{rate:.0f} 个"))
         return ids.tolist()
 
     def _vector(self, low: Tensor) -> Tensor:
@@ -109,6 +134,14 @@ class PromptMaker:
         if out.shape != (1, 192) or not np.isfinite(out).all():
             raise model_fault(SPEAKER_ONNX, ("192 finite values", "192 个有限值"), (f"shape {out.shape}", f"形状 {out.shape}"))
         return torch.from_numpy(out.astype(np.float32))
+
+
+def aligned(ids: Ids, mel: Tensor, frames_per_id: int | None) -> tuple[Ids, Tensor]:
+    """ids (n,), mel (1, frames, 80): both cut to n = min(frames // frames_per_id, ids), where a generation ties them to each other."""
+    if frames_per_id is None:
+        return ids, mel
+    n = min(mel.shape[1] // frames_per_id, len(ids))
+    return ids[:n], mel[:, : frames_per_id * n]
 
 
 def checked(samples: np.ndarray, rate: int) -> Tensor:

@@ -56,7 +56,7 @@ class Sampler:
 
     def __init__(self, seed: int, rule: RasRule | None = None, never: Sequence[int] = ()):
         """seed: 0 .. 2**63-1. never: ids that are not drawn at all, e.g. the stop ids no training example ends with."""
-        self.rule, self._never = rule or RasRule(), list(never)
+        self.rule, self._never = rule or RasRule(), torch.tensor(list(never), dtype=torch.long)
         self._random = torch.Generator().manual_seed(seed)
 
     def __call__(self, scores: Tensor, history: Sequence[int]) -> int:

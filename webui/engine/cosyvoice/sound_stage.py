@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from .board import Board, Order
-from .flow.dims import LOOKAHEAD_IDS
-from .model import CosyVoice2
+from .family import Model
 from .pace import Profile
 from .stream import Segment, Utterance
 from .voices import LiveVoice, LiveVoices
@@ -44,7 +43,7 @@ class SoundStage:
 
     name = "sound"
 
-    def __init__(self, board: Board, model: CosyVoice2, voices: LiveVoices, profile: Profile, fail: Callable):
+    def __init__(self, board: Board, model: Model, voices: LiveVoices, profile: Profile, fail: Callable):
         """fail(utterance, error): an error of one request only; raises when it was more than that."""
         self._board, self._model, self._voices, self._profile, self._fail = board, model, voices, profile, fail
         self.is_first_alone = model.place.device == "cpu"  # where company costs it time
@@ -198,7 +197,7 @@ class SoundStage:
             self._fail(asked[0].who, error)  # whatever it was, it is this request's
             return []
         for piece, mel, (computed, emitted) in zip(asked, mels, before, strict=True):
-            segment, done = piece.segment, len(piece.known) - (0 if piece.is_over else LOOKAHEAD_IDS)
+            segment, done = piece.segment, len(piece.known) - (0 if piece.is_over else piece.who.hops.ahead)
             segment.mels.append(mel)
             piece.ids, segment.done = done - segment.done, done
             piece.who.computed_frames += segment.flow.computed_frames - computed

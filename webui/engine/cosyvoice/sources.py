@@ -18,10 +18,11 @@ from .text_stream import TextStream
 
 MAX_PENDING = 16  # text ids read ahead of the language model
 END = object()
+Hears = Callable[[int], bool]  # whether the flow hears an id; asked once for each as it is drawn, one of these per segment, and it may remember
 
 
 class Source:
-    """ids: what there is so far, appended to by the token stage only. is_row: its next step is a row of `step_many`."""
+    """ids: what the flow hears so far, appended to by the token stage only. is_row: its next step is a row of `step_many`."""
 
     ids: list[int]
     is_over = False
@@ -51,14 +52,19 @@ class Given(Source):
 
 
 class Drawn(Source):
-    """A row of the batch, once its opening is read. prefix: called then, for the past behind the prompt text."""
+    """A row of the batch, once its opening is read. prefix: called then, for the past behind the prompt text. hears: None = all of them."""
 
     is_joining = is_row = True
 
-    def __init__(self, lm: LanguageModel, prefix: Callable[[], Past], text: Sequence[int], prompt_speech: Sequence[int], drawing: Drawing):
-        self._lm, self._prefix, self._text, self._prompt_speech, self._drawing = lm, prefix, text, prompt_speech, drawing
-        self.ids, self.is_over = drawing.ids, drawing.is_over
+    def __init__(self, lm: LanguageModel, prefix: Callable[[], Past], text: Sequence[int], prompt_speech: Sequence[int], drawing: Drawing, hears: Hears | None = None):
+        self._lm, self._prefix, self._text, self._prompt_speech, self._drawing, self._hears = lm, prefix, text, prompt_speech, drawing, hears
+        self.ids, self.is_over = drawing.ids if hears is None else [], drawing.is_over
         self.past: Past | None = None
+
+    @property
+    def last(self) -> int:
+        """The id that the language model is fed next, heard or not."""
+        return self._drawing.ids[-1]
 
     def go_on(self) -> None:
         """The opening, or one step alone."""
@@ -69,13 +75,15 @@ class Drawn(Source):
             scores = self._lm.step(opening, past)
             self.past, self.is_joining = past, False
         else:
-            scores = self._lm.step_many([self.ids[-1]], [past])
+            scores = self._lm.step_many([self.last], [past])
         self.draw(scores[0])
 
     def draw(self, scores: Tensor) -> None:
-        """scores: (S + 3,) behind the last id."""
+        """scores: (rows,) behind the last id."""
         if not self.is_over:
-            self._drawing.draw(scores)
+            chosen = self._drawing.draw(scores)
+            if self._hears is not None and chosen is not None and self._hears(chosen):
+                self.ids.append(chosen)
         if self._drawing.is_over:
             self.free()
 
@@ -88,8 +96,9 @@ class DrawnThere(Source):
 
     is_joining = is_row = True
 
-    def __init__(self, lm: DrawingModel, prefix: Callable[[], Past], text: Sequence[int], prompt_speech: Sequence[int], draw: Draw):
+    def __init__(self, lm: DrawingModel, prefix: Callable[[], Past], text: Sequence[int], prompt_speech: Sequence[int], draw: Draw, hears: Hears | None = None):
         self._lm, self._prefix, self._text, self._prompt_speech, self._asked = lm, prefix, text, prompt_speech, draw
+        self._hears = hears
         self.ids: list[int] = []
         self.is_over = draw.most < 1
         self.past: Past | None = None
@@ -108,7 +117,7 @@ class DrawnThere(Source):
     def draw(self, spoken: Spoken) -> None:
         if self.is_over:
             return
-        self.ids += spoken.ids
+        self.ids += spoken.ids if self._hears is None else [chosen for chosen in spoken.ids if self._hears(chosen)]
         if spoken.over:
             self.free()
 
@@ -119,9 +128,10 @@ class DrawnThere(Source):
 class Arriving(Source):
     """Text that comes piece by piece. Its calls have lengths of their own, so it steps alone, and it never waits for its text."""
 
-    def __init__(self, stream: Callable[[], TextStream], text: Iterable[int], board: Board):
+    def __init__(self, stream: Callable[[], TextStream], text: Iterable[int], board: Board, hears: Hears | None = None):
         """stream: called once, in the token stage. text: its ids; may block, and is read in a thread of its own."""
         self.ids: list[int] = []
+        self._hears = hears
         self._text, self._board, self._room = text, board, threading.Condition(board.lock)
         self._pending: deque[int] = deque()
         self._has_all = self._is_starved = False
@@ -167,7 +177,7 @@ class Arriving(Source):
         chosen = next(self._speech, END)
         if chosen is END:
             self.is_over = True
-        elif chosen is not None:
+        elif chosen is not None and (self._hears is None or self._hears(chosen)):
             self.ids.append(chosen)
 
     def free(self) -> None:

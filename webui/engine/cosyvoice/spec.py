@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
+from ...errors import NotReady
 from . import files
 from .dims import LmDims
-from .faults import model_fault
+from .faults import model_fault, remedy
+from .flow.dims import EULER_STEPS
 from .sampler import RasRule
-from .weights import COMPONENTS, converted_form
 
 YAML, CONFIG = "cosyvoice2.yaml", "CosyVoice-BlankEN/config.json"
-TOKENIZER_ONNX, SPEAKER_ONNX = "speech_tokenizer_v2.onnx", "campplus.onnx"
-REQUIRED = (YAML, CONFIG, "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt", SPEAKER_ONNX, TOKENIZER_ONNX)
 FIXED = {
     "sample_rate": 24000,
     "token_frame_rate": 25,
@@ -49,12 +49,9 @@ _ZH = {
     "a value": "一个值", "none": "没有", "a number": "数字", "a whole number": "整数", "a list of whole numbers": "整数列表",
     "one value": "单个值", "a list or table": "列表或表", "something else": "别的内容", "an exact division": "整除",
 }  # fmt: skip
-_MAX_SIZE, _MAX_BLOCKS = 1 << 20, 256  # far above any published model: a damaged number must not start a day of work
+MAX_SIZE, MAX_BLOCKS = 1 << 20, 256  # far above any published model: a damaged number must not start a day of work
+ISTFT_HOP = 4  # samples: of every generation's vocoder
 _REF = re.compile(r"<(\w+)>")
-_REMEDY = (
-    "Use the files of CosyVoice2-0.5B (scripts/fetch_models.py brings them); the built-in voice keeps speaking.",
-    "请使用 CosyVoice2-0.5B 的文件（scripts/fetch_models.py 可下载）；在此之前由内置声音朗读。",
-)
 
 
 @dataclass(frozen=True)
@@ -70,70 +67,78 @@ class ModelSpec:
     samples_per_id: int
 
 
-def check_files(root: Path, dtype: str = "fp32") -> None:
-    """Look at every needed file's first bytes, and the containers' ends, so that a fault is told before gigabytes are read."""
-    expected = ("a CosyVoice2-0.5B model directory", "CosyVoice2-0.5B 模型目录")
-    if not root.is_dir():
-        raise model_fault(root.name, expected, ("no directory of that name", "没有这个目录"), _REMEDY)
-    if not (root / YAML).exists():
-        other = next((n for n in ("cosyvoice.yaml", "cosyvoice3.yaml") if (root / n).exists()), None)
-        if other:
-            raise model_fault(YAML, expected, (f"{other}, another generation of the model", f"{other}，另一代模型"), _REMEDY)
-    for name in REQUIRED:
-        files.head(root, name, ("a file of the model", "模型的文件"))
-    for part in COMPONENTS.values():
-        if (root / part.file).exists() or not converted_form(root, part, dtype).exists():
-            files.zipped(root, part.file).close()
-
-
-def read_spec(root: Path) -> ModelSpec:
-    """From `cosyvoice2.yaml` and `CosyVoice-BlankEN/config.json`. Raises NotReady naming file and field."""
+def read_spec(root: Path, steps: int = EULER_STEPS) -> ModelSpec:
+    """From `cosyvoice2.yaml` and `CosyVoice-BlankEN/config.json`. steps: of the flow's solver. Raises NotReady naming file and field."""
     table = Scalars(root)
-    for field, value in FIXED.items():
-        if table.whole(field) != value:
-            raise _wrong(YAML, field, str(value), str(table.whole(field)))
+    table.check(FIXED)
     rate, ids_per_s = table.whole("sample_rate"), table.whole("token_frame_rate")
-    hop = _exactly(rate, ids_per_s * table.whole("token_mel_ratio"), "sample_rate / token_frame_rate / token_mel_ratio")
-    made = 4
-    for step in table.wholes("hift.upsample_rates"):
-        made *= step
-    if made != hop:
-        raise _wrong(YAML, "hift.upsample_rates", f"{hop // 4} × 4", f"{made // 4} × 4")
+    hop = table.exactly(rate, ids_per_s * table.whole("token_mel_ratio"), "sample_rate / token_frame_rate / token_mel_ratio")
+    table.check_rates(hop)
     codes = table.whole("llm.speech_token_size")
-    flow = {name: table.whole(field) for name, field in _FLOW.items()}
-    flow["estimator_channels"] = table.wholes("flow.decoder.estimator.channels")[0]
+    flow = table.sizes(_FLOW)
+    flow["estimator_channels"] = table.within("flow.decoder.estimator.channels", table.wholes("flow.decoder.estimator.channels")[0])
     if flow["speech_token_size"] != codes:
-        raise _wrong(YAML, "flow.vocab_size", f"{codes} (llm.speech_token_size)", str(flow["speech_token_size"]))
-    for name, value in flow.items():
-        if not 1 <= value <= (_MAX_BLOCKS if name.endswith("blocks") else _MAX_SIZE):
-            raise _wrong(YAML, _FLOW.get(name, name), "1…" + str(_MAX_SIZE), str(value))
-    _exactly(flow["encoder_dim"], flow["encoder_heads"], "flow.encoder.output_size / attention_heads")
-    rule = RasRule(
-        table.real("llm.sampling.top_p"), table.whole("llm.sampling.top_k"), table.whole("llm.sampling.win_size"), table.real("llm.sampling.tau_r")
-    )
+        raise table.wrong("flow.vocab_size", f"{codes} (llm.speech_token_size)", str(flow["speech_token_size"]))
+    table.exactly(flow["encoder_dim"], flow["encoder_heads"], "flow.encoder.output_size / attention_heads")
     return ModelSpec(
-        lm=_language_model(root, codes, table),
-        rule=rule,
-        flow=flow,
+        lm=qwen2_dims(root, codes, table),
+        rule=table.rule(),
+        flow={**flow, "euler_steps": steps},
         hift={"base_channels": table.whole("hift.base_channels"), "f0_cond_channels": table.whole("hift.f0_predictor.cond_channels")},
         sample_rate=rate,
         ids_per_s=ids_per_s,
-        samples_per_id=_exactly(rate, ids_per_s, "sample_rate / token_frame_rate"),
+        samples_per_id=table.exactly(rate, ids_per_s, "sample_rate / token_frame_rate"),
     )
 
 
 class Scalars:
-    """The plain values of the YAML file by dotted name. Tags are dropped; `!ref <a> * <b>` is the product of the whole numbers a and b."""
+    """The plain values of a model's YAML file by dotted name. Tags are dropped; `!ref <a> * <b>` is the product of the whole numbers a and b.
+    title: of the model whose files would be right. Every method raises NotReady naming file and field."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, yaml_name: str = YAML, title: str = "CosyVoice2-0.5B"):
+        self.name, self._remedy = yaml_name, remedy(title)
         expected = ("a YAML table of sizes", "YAML 参数表")
-        source = files.text(root, YAML, expected, limit=1 << 18)
+        source = files.text(root, yaml_name, expected, limit=1 << 18)
         try:
             self._top = yaml.compose(source, yaml.SafeLoader)  # nodes only: nothing is constructed
         except (yaml.YAMLError, RecursionError, ValueError) as e:
-            raise model_fault(YAML, expected, ("broken YAML", "损坏的 YAML")) from e
+            raise model_fault(yaml_name, expected, ("broken YAML", "损坏的 YAML")) from e
         if not isinstance(self._top, yaml.MappingNode):
-            raise model_fault(YAML, expected, ("no table", "不是参数表"))
+            raise model_fault(yaml_name, expected, ("no table", "不是参数表"))
+
+    def wrong(self, field: str, expected: str, found: str, file: str = "") -> NotReady:
+        """The fault about a field of this file, or of another one of the directory."""
+        return model_fault(file or self.name, (f"{field} = {expected}", f"{field} = {_ZH.get(expected, expected)}"), (found, _ZH.get(found, found)), self._remedy)
+
+    def check(self, fixed: Mapping[str, int]) -> None:
+        """What our code is written for: another value is another model."""
+        for field, value in fixed.items():
+            if self.whole(field) != value:
+                raise self.wrong(field, str(value), str(self.whole(field)))
+
+    def check_rates(self, hop: int) -> None:
+        """The vocoder's upsampling gives `hop` samples per frame."""
+        made = math.prod(self.wholes("hift.upsample_rates"))
+        if made * ISTFT_HOP != hop:
+            raise self.wrong("hift.upsample_rates", f"{hop // ISTFT_HOP} × {ISTFT_HOP}", f"{made} × {ISTFT_HOP}")
+
+    def sizes(self, fields: Mapping[str, str]) -> dict[str, int]:
+        """name -> value of the field that `fields` has under it; no size beyond reason."""
+        return {name: self.within(field, self.whole(field), MAX_BLOCKS if name.endswith("blocks") else MAX_SIZE) for name, field in fields.items()}
+
+    def within(self, field: str, value: int, most: int = MAX_SIZE) -> int:
+        if not 1 <= value <= most:
+            raise self.wrong(field, f"1…{most}", str(value))
+        return value
+
+    def rule(self) -> RasRule:
+        top_p, tau = self.real("llm.sampling.top_p"), self.real("llm.sampling.tau_r")
+        return RasRule(top_p, self.whole("llm.sampling.top_k"), self.whole("llm.sampling.win_size"), tau)
+
+    def exactly(self, value: int, by: int, field: str) -> int:
+        if by < 1 or value % by:
+            raise self.wrong(field, "an exact division", f"{value} / {by}")
+        return value // by
 
     def whole(self, field: str) -> int:
         return self._whole(self._scalar(self._node(field), field), field)
@@ -143,26 +148,33 @@ class Scalars:
         try:
             return float(value)
         except ValueError as e:
-            raise _wrong(YAML, field, "a number", value) from e
+            raise self.wrong(field, "a number", value) from e
 
     def wholes(self, field: str) -> tuple[int, ...]:
         node = self._node(field)
         if not isinstance(node, yaml.SequenceNode) or not node.value:
-            raise _wrong(YAML, field, "a list of whole numbers", "something else")
+            raise self.wrong(field, "a list of whole numbers", "something else")
         return tuple(self._whole(self._scalar(item, field), field) for item in node.value)
 
-    def _node(self, field: str) -> yaml.Node:
+    def has(self, field: str) -> bool:
+        return self._found(field) is not None
+
+    def _found(self, field: str) -> yaml.Node | None:
         node = self._top
         for part in field.split("."):
             rows = node.value if isinstance(node, yaml.MappingNode) else ()
             node = next((value for key, value in rows if key.value == part), None)
-            if node is None:
-                raise _wrong(YAML, field, "a value", "none")
+        return node
+
+    def _node(self, field: str) -> yaml.Node:
+        node = self._found(field)
+        if node is None:
+            raise self.wrong(field, "a value", "none")
         return node
 
     def _scalar(self, node: yaml.Node, field: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise _wrong(YAML, field, "one value", "a list or table")
+            raise self.wrong(field, "one value", "a list or table")
         return node.value
 
     def _whole(self, value: str, field: str, depth: int = 0) -> int:
@@ -170,14 +182,15 @@ class Scalars:
             return int(value)
         names = [part.strip() for part in value.split("*")]
         if depth > 4 or not all(_REF.fullmatch(name) for name in names):
-            raise _wrong(YAML, field, "a whole number", value[:60])
+            raise self.wrong(field, "a whole number", value[:60])
         product = 1
         for name in names:
             product *= self._whole(self._scalar(self._node(name[1:-1]), field), field, depth + 1)
         return product
 
 
-def _language_model(root: Path, codes: int, table: Scalars) -> LmDims:
+def qwen2_dims(root: Path, codes: int, table: Scalars, **more: int) -> LmDims:
+    """Of the directory's Qwen2 body with `codes` speech ids. more: fields of LmDims that no file tells. Raises NotReady."""
     expected = ("Qwen2's configuration", "Qwen2 的配置")
     try:
         config = json.loads(files.text(root, CONFIG, expected, limit=1 << 18))
@@ -186,23 +199,13 @@ def _language_model(root: Path, codes: int, table: Scalars) -> LmDims:
     if not isinstance(config, dict):
         raise model_fault(CONFIG, expected, ("no table", "不是参数表"))
     try:
-        dims = LmDims.of({**config, "speech_token_size": codes, "mix_ratio": table.wholes("llm.mix_ratio")})
+        dims = replace(LmDims.of({**config, "speech_token_size": codes, "mix_ratio": table.wholes("llm.mix_ratio")}), **more)
     except KeyError as e:
-        raise _wrong(CONFIG, str(e.args[0]), "a value", "none") from e
+        raise table.wrong(str(e.args[0]), "a value", "none", CONFIG) from e
     except (ValueError, TypeError, OverflowError) as e:
-        raise model_fault(CONFIG, ("sizes that fit each other", "相互吻合的尺寸"), (str(e)[:120], str(e)[:120]), _REMEDY) from e
-    if dims.layers > _MAX_BLOCKS or max(dims.hidden, dims.intermediate, dims.text_rows, dims.speech_codes) > _MAX_SIZE:
-        raise _wrong(CONFIG, "num_hidden_layers, hidden_size, intermediate_size, vocab_size", f"≤ {_MAX_BLOCKS}, ≤ {_MAX_SIZE}", str(dims))
+        raise model_fault(CONFIG, ("sizes that fit each other", "相互吻合的尺寸"), (str(e)[:120], str(e)[:120])) from e
+    if dims.layers > MAX_BLOCKS or max(dims.hidden, dims.intermediate, dims.text_rows, dims.speech_codes) > MAX_SIZE:
+        raise table.wrong("num_hidden_layers, hidden_size, intermediate_size, vocab_size", f"≤ {MAX_BLOCKS}, ≤ {MAX_SIZE}", str(dims), CONFIG)
     if dims.hidden != table.whole("llm_input_size"):
-        raise _wrong(CONFIG, "hidden_size", f"{table.whole('llm_input_size')} ({YAML}: llm_input_size)", str(dims.hidden))
+        raise table.wrong("hidden_size", f"{table.whole('llm_input_size')} ({table.name}: llm_input_size)", str(dims.hidden), CONFIG)
     return dims
-
-
-def _exactly(value: int, by: int, field: str) -> int:
-    if by < 1 or value % by:
-        raise _wrong(YAML, field, "an exact division", f"{value} / {by}")
-    return value // by
-
-
-def _wrong(file: str, field: str, expected: str, found: str) -> Exception:
-    return model_fault(file, (f"{field} = {expected}", f"{field} = {_ZH.get(expected, expected)}"), (found, _ZH.get(found, found)), _REMEDY)

@@ -14,7 +14,7 @@ import torch
 from ...errors import EngineFault, KaikouError
 from .board import PREPARED_WITHIN_S, Board, Order, named
 from .device import cores
-from .model import CosyVoice2
+from .family import Model
 from .pace import Profile
 from .sound_stage import SoundStage
 from .stream import Utterance
@@ -28,12 +28,12 @@ CLOSING_S = 30.0  # for the piece that is being made
 class Stages:
     """on_break(reason): called once when a stage itself has failed; then nobody can speak any more."""
 
-    def __init__(self, model: CosyVoice2, voices: LiveVoices, profile: Profile, on_break: Callable[[KaikouError], None] = lambda error: None):
+    def __init__(self, model: Model, voices: LiveVoices, profile: Profile, on_break: Callable[[KaikouError], None] = lambda error: None):
         self.board, self.profile, self._device, self._on_break = Board(), profile, model.place.device, on_break
-        self._ids_per_s = model.spec.ids_per_s
+        self._ids_per_s, self._title = model.spec.ids_per_s, model.family.title
         self.tokens = TokenStage(self.board, model.lm, profile, self._failed)
         self.sound = SoundStage(self.board, model, voices, profile, self._failed)
-        self._decoder = model.flow.decoder if self._device == "cpu" else None
+        self._guidance = model.guidance if self._device == "cpu" else None
         self._beside = self._second_core(model)
         self.tokens.gives_way = self._beside is not None
         if self._device == "cuda":
@@ -42,12 +42,12 @@ class Stages:
         for thread in self._threads:
             thread.start()
 
-    def _second_core(self, model: CosyVoice2) -> ThreadPoolExecutor | None:
+    def _second_core(self, model: Model) -> ThreadPoolExecutor | None:
         """The language model leaves most of its core idle: the flow's second guidance row is computed there."""
-        if self._device != "cpu" or cores() < 2:
+        if self._guidance is None or cores() < 2:
             return None
-        self._decoder.beside = ThreadPoolExecutor(1, "cosyvoice-guidance", lambda: torch.set_num_threads(model.place.threads))
-        return self._decoder.beside
+        self._guidance.beside = ThreadPoolExecutor(1, "cosyvoice-guidance", lambda: torch.set_num_threads(model.place.threads))
+        return self._guidance.beside
 
     @property
     def speed(self) -> float:
@@ -77,8 +77,8 @@ class Stages:
                 thread.join(CLOSING_S)
         if self._beside is not None:
             self._beside.shutdown(wait=False)
-            if self._decoder.beside is self._beside:
-                self._decoder.beside = None
+            if self._guidance.beside is self._beside:
+                self._guidance.beside = None
 
     def _run(self, stage: TokenStage | SoundStage) -> None:
         try:
@@ -87,7 +87,7 @@ class Stages:
                     stage.turn()
         except BaseException as error:
             log.critical("the stage %s has failed", stage.name, exc_info=error)
-            fault = EngineFault("CosyVoice2 stopped working. It must be started again.", "CosyVoice2 已停止工作，需要重新启动。", code="engine_broken")
+            fault = EngineFault(f"{self._title} stopped working. It must be started again.", f"{self._title} 已停止工作，需要重新启动。", code="engine_broken")
             self.board.stop(fault)
             self._on_break(fault)
 

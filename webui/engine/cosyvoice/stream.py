@@ -16,10 +16,9 @@ import torch
 from ...errors import Cancelled, KaikouError
 from ...types import Chunk, SpeechRequest
 from .board import Board, named
-from .flow import FlowState
+from .family import FlowRequest, Wave
 from .pace import Hops, Profile
 from .sources import Source
-from .vocoder import VocoderState
 from .voices import LiveVoice
 
 SILENCE_S = 0.1  # what a segment gives for which the model found nothing to say
@@ -30,8 +29,8 @@ class Segment:
 
     def __init__(self, index: int, source: Source):
         self.index, self.source = index, source
-        self.flow: FlowState | None = None
-        self.vocoder: VocoderState | None = None
+        self.flow: FlowRequest | None = None
+        self.vocoder: Wave | None = None
         self.hop = self.done = 0  # hops finished; ids that went through the flow
         self.mels: list[torch.Tensor] = []  # of the hop under way
         self.has_sounded = False
@@ -138,7 +137,7 @@ class Utterance:
 
     def needed(self, segment: Segment) -> int:
         """Ids that must be known for the segment's next piece."""
-        return self.hops.piece_end(segment.hop, segment.done) + self.hops.needed(0) - self.hops.end(0)
+        return self.hops.piece_end(segment.hop, segment.done) + self.hops.ahead
 
     def note(self, stage: str, seconds: float) -> None:
         """Time spent on ids that no sound was made of yet."""

@@ -18,12 +18,13 @@ class TextStream:
     and never yielded. `forward_lengths` counts the positions of every model call, in order.
     """
 
-    def __init__(self, lm: LanguageModel, cache: Past, prompt_text: Sequence[int], prompt_speech: Sequence[int], sample: Sample):
-        """cache: empty (the start mark is fed here, since prompt text and prompt speech interleave)."""
+    def __init__(self, lm: LanguageModel, cache: Past, prompt_text: Sequence[int], prompt_speech: Sequence[int], sample: Sample, head: Sequence[int] = ()):
+        """cache: empty (the start mark is fed here, since prompt text and prompt speech interleave). head: text ids that stand before both."""
         self._lm, self._cache, self._sample = lm, cache, sample
         self._pending_text: list[Tensor] = [lm.text([i]) for i in prompt_text]
         self._pending_speech: list[Tensor] = [lm.speech([i]) for i in prompt_speech]
-        self._input: list[Tensor] = [lm.mark(SOS)]
+        self._input: list[Tensor] = [lm.mark(SOS), *(lm.text([i]) for i in head)]
+        self._opening = len(self._input)
         n = len(prompt_speech)
         self._next_fill = (n // lm.dims.mix[1] + 1) * lm.dims.mix[1] - n
         self._text_ids = 0
@@ -55,7 +56,7 @@ class TextStream:
 
     def _may_speak(self) -> bool:
         """True when decoding can go on; takes five text ids where a round starts. After a fill they replace what was fed before it."""
-        starting = not self.out and len(self._input) == 1
+        starting = not self.out and len(self._input) == self._opening
         after_fill = bool(self.out) and self.out[-1] == self._lm.dims.fill
         if not (starting or after_fill):
             return True
@@ -73,7 +74,7 @@ class TextStream:
             if len(self.out) == self._next_fill:
                 chosen = dims.fill  # forced: the scores of this call are not used
             else:
-                chosen = self._choose(scores, never=(dims.end, dims.reserved))
+                chosen = self._choose(scores, never=dims.barred(dims.fill))
             if chosen == dims.fill:
                 self._next_fill = len(self.out) + dims.mix[1] + 1
                 self.out.append(chosen)
@@ -84,22 +85,27 @@ class TextStream:
 
     def _to_the_end(self) -> Iterator[int]:
         dims = self._lm.dims
-        self._input += self._pending_text + [self._lm.mark(TASK)]
+        self._input += self._pending_text + [self._lm.mark(TASK)] + self._left_over()
         limit = len(self.out) + MAX_IDS_PER_TEXT_ID * max(self._text_ids, 1)  # upstream has none: an unlucky draw never ended
         while len(self.out) < limit:
-            chosen = self._choose(self._forward(), never=(dims.reserved, dims.fill))
+            chosen = self._choose(self._forward(), never=dims.barred(dims.end))
             self.out.append(chosen)
             if chosen == dims.end:
                 return
             self._input = [self._lm.speech([chosen])]
             yield chosen
 
+    def _left_over(self) -> list[Tensor]:
+        """Of the prompt's speech what no text was left for: behind the task mark, as where all text is known (upstream drops it)."""
+        left, self._pending_speech = self._pending_speech, []
+        return left
+
     def _forward(self) -> Tensor:
         x = torch.cat(self._input, 1)
         self.forward_lengths.append(x.shape[1])
         return self._lm.step(x, self._cache)[0]
 
-    def _choose(self, scores: Tensor, never: tuple[int, int]) -> int:
+    def _choose(self, scores: Tensor, never: tuple[int, ...]) -> int:
         """Sample; an id that has no meaning here is drawn again without it (upstream raises). The end id is masked before the draw."""
         if self._lm.dims.end in never:
             scores[self._lm.dims.end] = -torch.inf

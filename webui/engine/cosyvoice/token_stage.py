@@ -105,7 +105,7 @@ class TokenStage:
     def _given(self, rows: Turn, pasts: list[Past]) -> tuple[int, Sequence[Tensor] | list[Spoken]]:
         """How many steps were taken, and what they gave each row: scores, or the ids themselves from a model that draws."""
         if not isinstance(self._lm, DrawingModel):
-            return 1, self._lm.step_many([segment.source.ids[-1] for _, segment in rows], pasts).cpu()
+            return 1, self._lm.step_many([segment.source.last for _, segment in rows], pasts).cpu()
         with self._board.lock:
             count = max(1, min(RUN_STEPS, *(who.writing()[1] for who, _ in rows)))
         return count, self._lm.run(pasts, count).take()

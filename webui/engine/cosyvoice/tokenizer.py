@@ -1,9 +1,10 @@
-"""Text to text ids: Qwen2's byte-level BPE from vocab.json and merges.txt, with CosyVoice2's event tags behind the base vocabulary."""
+"""Text to text ids: Qwen2's byte-level BPE from vocab.json and merges.txt, with a generation's own tokens behind the base vocabulary."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -26,9 +27,10 @@ _MARK = re.compile(r"<\|[^|<>]{1,32}\|>")
 
 
 class TextTokenizer:
-    """Reads `vocab.json` and `merges.txt` of a model directory. Thread-safe. The special ids start where the base vocabulary ends."""
+    """Reads `vocab.json` and `merges.txt` of a model directory. Thread-safe. The special ids start where the base vocabulary ends.
+    specials: in this order, from training; tags: those of them that a person may type and that act as one."""
 
-    def __init__(self, root: Path, folder: str = "CosyVoice-BlankEN"):
+    def __init__(self, root: Path, folder: str = "CosyVoice-BlankEN", specials: Sequence[str] = SPECIALS, tags: Sequence[str] = EVENT_TAGS):
         """Raises NotReady naming the file that is missing or broken."""
         vocab = _vocabulary(root, f"{folder}/vocab.json")
         merges = _merges(root, f"{folder}/merges.txt", vocab)
@@ -37,10 +39,11 @@ class TextTokenizer:
         cut = pre_tokenizers.Split(Regex(_WORDS), "isolated")
         self._bpe.pre_tokenizer = pre_tokenizers.Sequence([cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
         self._bpe.decoder = decoders.ByteLevel()
-        self.base = len(vocab)
-        self._bpe.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in SPECIALS])
-        self.specials = {name: self._bpe.token_to_id(name) for name in SPECIALS}
-        wrong = next((name for i, name in enumerate(SPECIALS) if self.specials[name] != self.base + i), None)
+        self.base, self._tags = len(vocab), tuple(tags)
+        self._control = [name for name in specials if _MARK.fullmatch(name)]
+        self._bpe.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in specials])
+        self.specials = {name: self._bpe.token_to_id(name) for name in specials}
+        wrong = next((name for i, name in enumerate(specials) if self.specials[name] != self.base + i), None)
         if wrong is not None:
             where = f"{folder}/vocab.json"
             found = f"it inside the vocabulary ({self.specials[wrong]})", f"它已在词表内（{self.specials[wrong]}）"
@@ -49,7 +52,7 @@ class TextTokenizer:
     @property
     def size(self) -> int:
         """Ids in use; the embedding may have more rows."""
-        return self.base + len(SPECIALS)
+        return self.base + len(self.specials)
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`; special tokens inside it are recognised, nothing is put before or behind it."""
@@ -61,19 +64,23 @@ class TextTokenizer:
 
     def arriving(self, piece: str) -> list[int]:
         """As `typed`, of a piece of a text that goes on: blanks at its ends count."""
-        return self.encode(_MARK.sub(lambda m: "" if m[0] in CONTROL else m[0], piece))
+        return self.encode(without_control(piece, self._control))
 
     def decode(self, ids: list[int]) -> str:
         return self._bpe.decode(ids, skip_special_tokens=False)
 
     def unknown(self, text: str) -> list[str]:
         """What looks like an event tag or a mark and does not work as one, each once: it would be read aloud or dropped."""
-        return list(dict.fromkeys(unknown_tags(_MARK.sub(" ", text), EVENT_TAGS) + _MARK.findall(text)))
+        return list(dict.fromkeys(unknown_tags(_MARK.sub(" ", text), self._tags) + _MARK.findall(text)))
+
+
+def without_control(text: str, control: Container[str] = CONTROL) -> str:
+    return _MARK.sub(lambda m: "" if m[0] in control else m[0], text)
 
 
 def instruction(text: str) -> str:
     """The prompt text of an instruction: ended by the mark without which it would be spoken; control marks inside are taken out."""
-    return _MARK.sub(lambda m: "" if m[0] in CONTROL else m[0], text).strip() + END_OF_PROMPT
+    return without_control(text).strip() + END_OF_PROMPT
 
 
 def _vocabulary(root: Path, name: str) -> dict[str, int]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
+from typing import TYPE_CHECKING
 
 from ...types import Prompt
-from .flow import Blocks, VoiceState
-from .flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
 from .lm_seam import Past
-from .model import CosyVoice2
 from .prompt import VoicePrompt
+
+if TYPE_CHECKING:
+    from .family import FlowVoice, Model
 
 MAX_PREFIXES = 8
 
@@ -19,28 +20,19 @@ MAX_PREFIXES = 8
 class LiveVoice:
     """Made at once, and computed when it is first wanted: the flow's part by the sound stage (`grow`), prefixes by the token stage."""
 
-    def __init__(self, model: CosyVoice2, prompt: VoicePrompt, first_hop: int | None = None):
-        """first_hop: ids of a request's first hop, the model's block when None."""
+    def __init__(self, model: Model, prompt: VoicePrompt, first_hop: int | None = None):
+        """first_hop: ids of a request's first hop, as the model was trained when None."""
         self._model, self.prompt = model, prompt
-        self._first_hop = first_hop or model.flow.dims.chunk_size
-        self.flow: VoiceState | None = None
-        self._prefixes: OrderedDict[tuple[int, ...], Past] = OrderedDict()
+        self._first_hop = first_hop or model.family.first_hops[0]
+        self.flow: FlowVoice | None = None
+        self._prefixes: OrderedDict[Hashable, Past] = OrderedDict()
 
     def grow(self) -> None:
-        """The next piece of the prompt. Its last 3 ids are heard as what follows it: then it ends on a block, and a request's first hop
-        computes frames of its own only."""
+        """The next piece of the prompt."""
         if self.flow is None:
-            self.flow = self._begun()
+            self.flow = self._model.voice(self.prompt, self._first_hop)
         if not self.flow.is_ready:
             self.flow.grow()
-
-    def _begun(self) -> VoiceState:
-        prompt, flow = self.prompt, self._model.flow
-        n = min(len(prompt.speech_ids), prompt.mel.shape[1] // FRAMES_PER_ID)
-        base = max(0, n - LOOKAHEAD_IDS)
-        blocks = Blocks.behind(base, self._first_hop, flow.dims.chunk_size)
-        return self._model.voice(prompt.speech_ids[:base], prompt.mel[:, : FRAMES_PER_ID * base], prompt.vector, blocks,
-                                 store=self._model.place.store, ahead=prompt.speech_ids[base:n] if base else ())
 
     @property
     def is_ready(self) -> bool:
@@ -48,12 +40,16 @@ class LiveVoice:
 
     def prefix(self, prompt_text: tuple[int, ...]) -> Past:
         """The language model behind [start] ++ prompt text. Fork it."""
-        if prompt_text not in self._prefixes:
-            self._prefixes[prompt_text] = self._model.lm.prefix(prompt_text)
+        return self.past(prompt_text, lambda: self._model.lm.prefix(prompt_text))
+
+    def past(self, key: Hashable, make: Callable[[], Past]) -> Past:
+        """What the requests of this voice share under `key`, made when there is none. Fork it."""
+        if key not in self._prefixes:
+            self._prefixes[key] = make()
             while len(self._prefixes) > MAX_PREFIXES:
                 self._prefixes.popitem(last=False)
-        self._prefixes.move_to_end(prompt_text)
-        return self._prefixes[prompt_text]
+        self._prefixes.move_to_end(key)
+        return self._prefixes[key]
 
     # ---- a device with memory of its own: for the sound stage -------------------------------------------------------
     @property
@@ -85,7 +81,7 @@ class LiveVoices:
     """Thread-safe. The least used voice makes room: it waits in the host's memory, where that is another than the device's, and is gone when
     that is full too. A voice that is let go lives on in the requests that hold it; one that a request uses is never moved."""
 
-    def __init__(self, model: CosyVoice2, max_bytes: int, host_bytes: int = 0, first_hop: int | None = None):
+    def __init__(self, model: Model, max_bytes: int, host_bytes: int = 0, first_hop: int | None = None):
         self._model, self._max_bytes, self._host_bytes, self._first_hop = model, max_bytes, host_bytes, first_hop
         self._lock = threading.Lock()
         self._live: OrderedDict[str, LiveVoice] = OrderedDict()
@@ -96,7 +92,7 @@ class LiveVoices:
         """Quick. Raises EngineFault when the prompt's bytes are no voice."""
         with self._lock:
             if prompt.fingerprint not in self._live:
-                self._live[prompt.fingerprint] = LiveVoice(self._model, VoicePrompt.unpack(prompt.data), self._first_hop)
+                self._live[prompt.fingerprint] = LiveVoice(self._model, self._model.unpack(prompt.data), self._first_hop)
                 self.made += 1
             self._live.move_to_end(prompt.fingerprint)
             return self._live[prompt.fingerprint]

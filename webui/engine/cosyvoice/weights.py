@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import pickle
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,9 @@ from .faults import model_fault
 
 log = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-TRAINING_EXTRAS = ("epoch", "step")  # left in by the training code
+WRAPPERS = ("state_dict", "model", "module")  # under which training codes keep the tensors, beside their own notes
+PARALLEL = "module."  # before every key, from training on several devices
+OLD_WEIGHT_NORM = {".weight_g": ".parametrizations.weight.original0", ".weight_v": ".parametrizations.weight.original1"}
 FORMAT = "kaikou-1"
 
 
@@ -33,12 +36,18 @@ class Component:
 
     name: str
     delete: tuple[str, ...] = ()  # substrings taken out of every key
-    unused: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  # keys, or with a point at the end what keys begin with
     exact: bool = False
+    also: tuple[str, ...] = ()  # files that serve where `file` is missing
+    reform: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict  # from the published tensors to those of our module
 
     @property
     def file(self) -> str:
         return f"{self.name}.pt"
+
+    def published(self, root: Path) -> str:
+        """The published file's name in `root`: of the first that is there, else of the one that should be."""
+        return next((name for name in (self.file, *self.also) if (root / name).exists()), self.file)
 
     def converted(self, dtype: str) -> str:
         return f"kaikou-{self.name}-{'fp32' if self.exact else dtype}.safetensors"
@@ -47,8 +56,11 @@ class Component:
 COMPONENTS = {
     "llm": Component("llm", unused=("llm.model.lm_head.weight",)),  # a copy of the embedding that inference never reads
     "flow": Component("flow"),
-    "hift": Component("hift", delete=("generator.",), exact=True),  # its phase needs fp32, and it is small
+    "hift": Component("hift", delete=("generator.",), unused=("discriminator.",), exact=True),  # its phase needs fp32, and it is small
 }
+
+
+Parts = Mapping[str, Component]  # "llm", "flow" and "hift" of a generation
 
 
 class _NoInit(TorchFunctionMode):
@@ -71,10 +83,10 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
 
     prefix_fixups: substrings to take out of every key. Raises NotReady naming file and fault; never runs anything from the file.
     """
-    state = _read_safetensors(path) if path.suffix == ".safetensors" else read_pt(path)
+    state = _read_safetensors(path) if path.suffix == ".safetensors" else _unwrapped(read_pt(path))
     out = {}
     for key, value in state.items():
-        if key in TRAINING_EXTRAS:
+        if isinstance(value, int | float):  # a note of the training: epoch, step
             continue
         if not isinstance(value, Tensor):
             kind = type(value).__name__
@@ -82,7 +94,16 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
         for cut in prefix_fixups:
             key = key.replace(cut, "")
         out[key] = value
+    if out and all(key.startswith(PARALLEL) for key in out):
+        return {key.removeprefix(PARALLEL): value for key, value in out.items()}
     return out
+
+
+def _unwrapped(state: dict) -> dict:
+    """The table of tensors, where it is kept under a name beside other things."""
+    inner = next((state[name] for name in WRAPPERS if isinstance(state.get(name), dict)), None)
+    is_wrapped = inner is not None and all(isinstance(k, str) for k in inner) and not any(isinstance(v, Tensor) for v in state.values())
+    return inner if is_wrapped else state
 
 
 def read_pt(path: Path) -> dict:
@@ -120,6 +141,8 @@ def _sum(tensor: Tensor) -> int:
 
 def fold_weight_norm(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Gain and direction pairs become plain `.weight` keys: w = g v / |v|, norm over all dimensions but the first."""
+    for old, new in OLD_WEIGHT_NORM.items():
+        state = {key.removesuffix(old) + new if key.endswith(old) else key: value for key, value in state.items()}
     out = {}
     for key, value in state.items():
         stem, _, part = key.rpartition(".parametrizations.weight.original")
@@ -154,46 +177,47 @@ def assign(module: nn.Module, state: dict[str, Tensor], file: str = "", dtype: t
     return module.requires_grad_(False).eval()
 
 
-def component_state(root: Path, name: str, dtype: str = "fp32") -> dict[str, Tensor]:
+def component_state(root: Path, name: str, dtype: str = "fp32", parts: Parts = COMPONENTS) -> dict[str, Tensor]:
     """The tensors of "llm", "flow" or "hift" as the modules want them, from the converted file when it was made from this very
     source (or when the source is gone), else from the published file. Raises NotReady."""
-    part = COMPONENTS[name]
-    wanted = DTYPES["fp32" if part.exact else dtype]
+    part = parts[name]
+    wanted, source = DTYPES["fp32" if part.exact else dtype], part.published(root)
     converted = converted_form(root, part, dtype)
     if converted.is_file():
-        if not (root / part.file).exists() or source_of(converted) == files.fingerprint(root, part.file):
+        if not (root / source).exists() or source_of(converted) == files.fingerprint(root, source):
             try:
                 return {k: v.to(wanted) if v.is_floating_point() else v for k, v in load_state(converted).items()}
             except NotReady as fault:
-                if not (root / part.file).exists():
+                if not (root / source).exists():
                     raise
-                log.warning("%s Using %s.", fault.en, part.file)
+                log.warning("%s Using %s.", fault.en, source)
         else:
-            log.warning("%s was made from another %s and is not used.", converted.name, part.file)
+            log.warning("%s was made from another %s and is not used.", converted.name, source)
     return published_state(root, part, "fp32" if part.exact else dtype)
 
 
 def converted_form(root: Path, part: Component, dtype: str) -> Path:
     """The converted file for `dtype`, there or not; where the published file is gone, one in another dtype must serve."""
     own = root / part.converted(dtype)
-    if own.is_file() or (root / part.file).exists():
+    if own.is_file() or (root / part.published(root)).exists():
         return own
     return next((other for d in DTYPES if (other := root / part.converted(d)).is_file()), own)
 
 
 def published_state(root: Path, part: Component, dtype: str) -> dict[str, Tensor]:
-    """The tensors of the published file: unused ones dropped, weight norm folded, floats in `dtype`."""
-    state = load_state(root / part.file, part.delete)
-    state = fold_weight_norm({k: v for k, v in state.items() if k not in part.unused})
-    return {k: v.to(DTYPES[dtype]) if v.is_floating_point() else v for k, v in state.items()}
+    """The tensors of the published file as the module wants them: unused ones dropped, weight norm folded, reformed, floats in `dtype`."""
+    state = load_state(root / part.published(root), part.delete)
+    unused = tuple(start for start in part.unused if start.endswith("."))
+    state = fold_weight_norm({k: v for k, v in state.items() if k not in part.unused and not k.startswith(unused)})
+    return {k: v.to(DTYPES[dtype]) if v.is_floating_point() else v for k, v in part.reform(state).items()}
 
 
-def convert(root: Path, name: str, dtype: str) -> Path:
+def convert(root: Path, name: str, dtype: str, parts: Parts = COMPONENTS) -> Path:
     """Write the converted, memory-mappable form of one component beside its source; returns its path. Raises NotReady."""
-    part = COMPONENTS[name]
+    part = parts[name]
     state = {k: v.contiguous() for k, v in published_state(root, part, "fp32" if part.exact else dtype).items()}
     target = root / part.converted(dtype)
-    write_checked(target, state, FORMAT, files.fingerprint(root, part.file))
+    write_checked(target, state, FORMAT, files.fingerprint(root, part.published(root)))
     return target
 
 
@@ -208,10 +232,24 @@ def write_checked(target: Path, state: dict[str, Tensor], form: str, source: str
         unfinished.unlink(missing_ok=True)
 
 
-def source_mark(root: Path, name: str, dtype: str = "fp32") -> str:
+def source_mark(root: Path, name: str, dtype: str = "fp32", parts: Parts = COMPONENTS) -> str:
     """Names the published weights that `component_state` would give: the same before and after conversion, with and without the source."""
-    part = COMPONENTS[name]
-    return files.fingerprint(root, part.file) if (root / part.file).exists() else source_of(converted_form(root, part, dtype))
+    part = parts[name]
+    source = part.published(root)
+    return files.fingerprint(root, source) if (root / source).exists() else source_of(converted_form(root, part, dtype))
+
+
+def marked(root: Path, precision: str, parts: Parts = COMPONENTS) -> str:
+    """Names what is heard of a directory: voices made with other weights do not fit."""
+    return hashlib.sha256("".join(source_mark(root, name, precision, parts) for name in ("flow", "llm")).encode()).hexdigest()[:12]
+
+
+def tensor_names(root: Path, name: str) -> set[str]:
+    """The keys of a published file, or none where it cannot be read: to tell generations apart, before anything is checked."""
+    try:
+        return set(torch.load(root / f"{name}.pt", map_location="cpu", weights_only=True, mmap=True))
+    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, EOFError, OSError, AttributeError, TypeError, IndexError, AssertionError):
+        return set()
 
 
 def source_of(converted: Path) -> str:

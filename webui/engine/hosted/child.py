@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ...logs import to_stderr
 from ..base import Engine
+from ..generations import GENERATIONS
 from .desk import Desk
 
 PR_SET_PDEATHSIG = 1
@@ -27,13 +28,14 @@ KEPT_KERNELS = {"LRU_CACHE_CAPACITY": "128", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": 
 Build = Callable[..., Engine]
 
 
-def cosyvoice2(root: str, **more) -> Engine:
+def cosyvoice(root: str, **more) -> Engine:
+    """Of any generation: the directory tells which."""
     from ..cosyvoice.engine import CosyVoiceEngine  # imports torch: seconds, and only here
 
     return CosyVoiceEngine(Path(root), **more)
 
 
-KINDS: Mapping[str, Build] = {"cosyvoice2": cosyvoice2}
+KINDS: Mapping[str, Build] = {name: cosyvoice for name in GENERATIONS.values()}
 
 
 def main(kinds: Mapping[str, Build] = KINDS) -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, fields
 import torch
 
 from ..device import MemoryPlan
+from ..family import Progress
 from ..flow.dims import FRAMES_PER_ID
 from ..lm import SpeechLm
-from ..model import CosyVoice2, Progress
+from ..model import CosyVoice2
+from ..sampler import RasRule
 from .capture import CudaCapture, no_memory
 from .flow import FlowSizes, StaticFlow, StaticVoice
 from .lm import LmSizes, StaticLm
@@ -49,7 +51,7 @@ class CapturedModel(CosyVoice2):
     static_flow: StaticFlow
     static_vocoder: StaticVocoder
 
-    def voice(self, *given, store: torch.dtype | None = None, **named) -> StaticVoice:
+    def begun(self, *given, store: torch.dtype | None = None, **named) -> StaticVoice:
         """store: that of the pool, whatever is asked."""
         return StaticVoice(self.static_flow, *given, **named)
 
@@ -71,6 +73,19 @@ class CapturedModel(CosyVoice2):
         return self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2, plan.host_budget
 
 
+RECORDING = ("Recording the networks for the GPU", "正在为显卡录制网络")
+
+
+def captured_lm(lm: SpeechLm, rule: RasRule, told: Progress = lambda share, en, zh: None, sizes: LmSizes | None = None, capture=CudaCapture) -> StaticLm:
+    """For a generation whose other networks have no graphs: each id by itself would wait for hundreds of launches. Raises NotReady `no_memory`."""
+    try:
+        made = StaticLm(lm, rule, sizes or LmSizes(), capture())
+    except torch.OutOfMemoryError as error:
+        raise no_memory("the buffers") from error
+    made.prewarm(lambda share: told(0.82 + 0.08 * share, *RECORDING))
+    return made
+
+
 def captured(model: CosyVoice2, told: Progress = lambda share, en, zh: None, sizes: Sizes | None = None, capture=CudaCapture) -> CapturedModel:
     """model: of torch networks on the device, not used afterwards. capture: makes one Capture for each of the two stages, since they replay at
     the same time. Raises NotReady `no_memory`."""
@@ -85,6 +100,6 @@ def captured(model: CosyVoice2, told: Progress = lambda share, en, zh: None, siz
     except torch.OutOfMemoryError as error:
         raise no_memory("the buffers") from error
     for part, first, last in ((lm, 0.82, 0.84), (flow, 0.84, 0.88), (vocoder, 0.88, 0.9)):
-        part.prewarm(lambda share, first=first, last=last: told(first + share * (last - first), "Recording the networks for the GPU", "正在为显卡录制网络"))
+        part.prewarm(lambda share, first=first, last=last: told(first + share * (last - first), *RECORDING))
     kept = {f.name: getattr(model, f.name) for f in fields(CosyVoice2)}
     return CapturedModel(**{**kept, "lm": lm}, static_flow=flow, static_vocoder=vocoder)

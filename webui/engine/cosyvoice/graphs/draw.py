@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..lm_seam import Draw
+from ..lm_seam import Draw, SpeechDims
 from ..sampler import RasRule
 from .staging import Upload
 
@@ -56,8 +56,8 @@ def choose(scores: Tensor, recent: Tensor, first: Tensor, second: Tensor, rule: 
 class Draws:
     """What the draws of `slots` requests remember, on the device. Row i belongs to slot i."""
 
-    def __init__(self, slots: int, max_ids: int, rule: RasRule, end: int, device: torch.device | str):
-        self.rule, self.end = rule, end
+    def __init__(self, slots: int, max_ids: int, rule: RasRule, dims: SpeechDims, device: torch.device | str):
+        self.rule, self.codes, self.end = rule, dims.speech_codes, dims.end
         self.chances = torch.zeros(slots, 2 * max_ids, dtype=torch.float64, device=device)
         self._incoming = torch.zeros(2 * max_ids, dtype=torch.float64, device=device)
         self._numbers = Upload(self._incoming)
@@ -93,7 +93,8 @@ class Draws:
         drawn, spent = self.drawn[:b], self.spent[:b]
         numbers = torch.arange(scores.shape[-1], device=scores.device)
         early = (drawn < self.least[:b])[:, None]
-        masked = scores.masked_fill((numbers > self.end) | (early & (numbers == self.end)), -torch.inf)
+        is_end = numbers == self.end
+        masked = scores.masked_fill(((numbers >= self.codes) & ~is_end) | (early & is_end), -torch.inf)
         at = spent.clamp(max=self.chances.shape[1] - 2)[:, None]
         first, second = self.chances[:b].gather(1, at), self.chances[:b].gather(1, at + 1)
         chosen, again = choose(masked, self.recent[:b], first, second, self.rule)

@@ -72,8 +72,8 @@ class StaticLm:
         self.store = torch.zeros(d.layers, 2, count, d.kv_heads, s.positions + SPARE, d.head_size, dtype=self._weights.dtype, device=device)
         self.bytes_per_position = self.store[:, :, 0, :, 0].nbytes
         self.lengths = torch.zeros(count, dtype=torch.long, device=device)
-        self.scores = torch.zeros(count, d.speech_codes + 3, device=device)
-        self.draws = Draws(count, s.positions, rule or RasRule(), d.end, device)
+        self.scores = torch.zeros(count, d.rows, device=device)
+        self.draws = Draws(count, s.positions, rule or RasRule(), d, device)
         self._wanted = torch.zeros(count, dtype=torch.bool, device=device)  # rows that a run steps
         self._fed = torch.zeros(count, 2, dtype=torch.long, device=device)  # id to feed, and whether to feed it
         self._job = torch.zeros(2 + s.inputs[-1], dtype=torch.long, device=device)  # slot, count, row numbers

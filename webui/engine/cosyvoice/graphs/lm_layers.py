@@ -89,7 +89,7 @@ class PackedLm:
         return F.rms_norm(x, weight.shape, weight, self.dims.rms_eps)
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """(rows, hidden) -> log-probabilities (rows, S + 3) fp32"""
+        """(rows, hidden) -> log-probabilities (rows, dims.rows) fp32"""
         return F.linear(hidden, self.head, self.head_bias).float().log_softmax(-1)
 
     def _mask(self, visible: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 
 from ....errors import NotReady
 from ..dims import LmDims
-from ..weights import COMPONENTS, DTYPES, component_state, load_state, source_mark, source_of, write_checked
+from ..weights import COMPONENTS, DTYPES, Parts, component_state, load_state, source_mark, source_of, write_checked
 from .int8 import BLOCK
 
 log = logging.getLogger(__name__)
@@ -27,24 +27,24 @@ def fits(dims: LmDims) -> bool:
     return dims.head_size % 16 == 0
 
 
-def load(root: Path, dims: LmDims, told: Told = lambda share: None) -> Mapping[str, np.ndarray]:
+def load(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS) -> Mapping[str, np.ndarray]:
     """What Int8Lm needs, mapped from the file when it fits the published weights, else made from them and written beside them.
 
     Making takes about 10 s and 1.2 GB at the real size. Where nothing can be written it stays in memory. Raises NotReady.
     """
-    source = _source(root)
-    kept = _read(root, _mark(root, dims, source) if source else "")
-    return kept if kept is not None else make(root, dims, told)
+    source = _source(root, parts)
+    kept = _read(root, _mark(root, dims, source, parts) if source else "")
+    return kept if kept is not None else make(root, dims, told, parts)
 
 
-def make(root: Path, dims: LmDims, told: Told = lambda share: None) -> Mapping[str, np.ndarray]:
+def make(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS) -> Mapping[str, np.ndarray]:
     """Convert and write, whatever is there. Raises NotReady."""
     from .values import of  # brings in the onnx package, which no later start needs
 
-    source = _source(root) or "fp32"
-    made = of(dims, component_state(root, "llm", source), told)
+    source = _source(root, parts) or "fp32"
+    made = of(dims, component_state(root, "llm", source, parts), told)
     try:
-        write_checked(root / FILE, {name: torch.from_numpy(array) for name, array in made.items()}, FORMAT, _mark(root, dims, source))
+        write_checked(root / FILE, {name: torch.from_numpy(array) for name, array in made.items()}, FORMAT, _mark(root, dims, source, parts))
     except (OSError, safetensors.SafetensorError) as fault:
         log.warning("%s cannot be written (%s): the language model is converted in memory, at every start.", FILE, fault)
         return made
@@ -55,26 +55,26 @@ def memory(dims: LmDims) -> int:
     """Bytes that the loaded language model holds: linears packed twice, and the table of text ids as far as the system keeps it in memory."""
     d = dims
     per_layer = d.hidden * (2 * d.hidden + 2 * d.kv_heads * d.head_size + 3 * d.intermediate)
-    linears = d.layers * per_layer + (d.speech_codes + 3) * d.hidden
-    return int(linears * (2 + 4 / BLOCK)) + 2 * d.text_rows * d.hidden + 4 * (d.speech_codes + 3) * d.hidden
+    linears = d.layers * per_layer + d.rows * d.hidden
+    return int(linears * (2 + 4 / BLOCK)) + 2 * d.text_rows * d.hidden + 4 * d.rows * d.hidden
 
 
-def is_there(root: Path, dims: LmDims) -> bool:
+def is_there(root: Path, dims: LmDims, parts: Parts = COMPONENTS) -> bool:
     """True when the next start need not convert. Looks at names only, not at every byte."""
-    source = _source(root)
-    return (root / FILE).is_file() and (not source or source_of(root / FILE) == _mark(root, dims, source))
+    source = _source(root, parts)
+    return (root / FILE).is_file() and (not source or source_of(root / FILE) == _mark(root, dims, source, parts))
 
 
-def _source(root: Path) -> str:
+def _source(root: Path, parts: Parts) -> str:
     """The most exact precision in which the published weights are there; empty when they are gone."""
-    part = COMPONENTS["llm"]
-    if (root / part.file).exists():
+    part = parts["llm"]
+    if (root / part.published(root)).exists():
         return "fp32"
     return next((dtype for dtype in DTYPES if (root / part.converted(dtype)).is_file()), "")
 
 
-def _mark(root: Path, dims: LmDims, source: str) -> str:
-    return hashlib.sha256(f"{FORMAT} {dims} {source_mark(root, 'llm', source)}".encode()).hexdigest()[:32]
+def _mark(root: Path, dims: LmDims, source: str, parts: Parts) -> str:
+    return hashlib.sha256(f"{FORMAT} {dims} {source_mark(root, 'llm', source, parts)}".encode()).hexdigest()[:32]
 
 
 def _read(root: Path, mark: str) -> Mapping[str, np.ndarray] | None:

@@ -118,7 +118,7 @@ def passage(dims: LmDims) -> bytes:
 
 
 def _build(g: _Graph) -> bytes:
-    """x (rows, n, hidden) -> scores (rows, S + 3), log-probabilities after each row's last position.
+    """x (rows, n, hidden) -> scores (rows, dims.rows), log-probabilities after each row's last position.
 
     Other inputs: spread (slots,) and rows (rows,) int64; last (slots,) int32, the position of each slot's last id; longest () int32, positions
     of the longest slot; cos, sin (positions, head_size / 2); keys.L, values.L (slots, kv_heads, capacity, head_size), which the outputs
@@ -138,7 +138,7 @@ def _build(g: _Graph) -> bytes:
         normed, h = g.norm(h, g.linear(mixed, f"layers.{layer}.o", dims.hidden, dims.hidden), f"layers.{layer}.post")
         normed, h = g.norm(h, g.mlp(normed, layer), "norm" if is_last else f"layers.{layer + 1}.in")
     flat = g.add("Squeeze", [normed, "second"], ["hidden"], "")
-    g.add("LogSoftmax", [g.linear(flat, "head", dims.hidden, dims.speech_codes + 3, bias=True)], ["scores"], "", axis=-1)
+    g.add("LogSoftmax", [g.linear(flat, "head", dims.hidden, dims.rows, bias=True)], ["scores"], "", axis=-1)
     return _model(g).SerializeToString()
 
 
@@ -149,6 +149,6 @@ def _model(g: _Graph):
     turns = [of(name, T.FLOAT, ["positions", d.head_size // 2]) for name in ("cos", "sin")]
     inputs = [of("x", T.FLOAT, ["rows", "n", d.hidden]), of("spread", T.INT64, ["slots"]), of("rows", T.INT64, ["rows"]),
               of("last", T.INT32, ["slots"]), of("longest", T.INT32, []), *turns, *(of(name.format(""), T.FLOAT, shape) for name in kept)]
-    outputs = [of("scores", T.FLOAT, ["rows", d.speech_codes + 3]), *(of(name.format(".new"), T.FLOAT, shape) for name in kept)]
+    outputs = [of("scores", T.FLOAT, ["rows", d.rows]), *(of(name.format(".new"), T.FLOAT, shape) for name in kept)]
     graph = helper.make_graph(g.nodes, "language model", inputs, outputs, g.values)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)], ir_version=IR_VERSION, producer_name="kaikou")

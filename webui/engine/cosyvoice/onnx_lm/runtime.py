@@ -113,7 +113,7 @@ class _Binding:
         self._longest[...] = self._last.max() + 1
         self._spread[:] = 0
         self._spread[rows] = range(len(at))
-        scores = np.empty((len(at), self._slots.dims.speech_codes + 3), np.float32)
+        scores = np.empty((len(at), self._slots.dims.rows), np.float32)
         self._io.bind_ortvalue_input("x", _value(np.ascontiguousarray(x)))
         self._io.bind_ortvalue_input("rows", _value(rows))
         self._io.bind_ortvalue_output("scores", _value(scores))

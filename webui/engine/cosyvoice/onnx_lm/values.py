@@ -36,9 +36,9 @@ def of(dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: Non
         out[f"{to}.post.weight"] = source.one(f"{at}.post_attention_layernorm.weight", (d.hidden,))
         told((layer + 1) / (d.layers + 2))
     out["norm.weight"] = source.one(f"{_BODY}.norm.weight", (d.hidden,))
-    out |= _linear("head", source.one("llm_decoder.weight", (d.speech_codes + 3, d.hidden)))
-    out["head.bias"] = source.one("llm_decoder.bias", (d.speech_codes + 3,))
-    out[TABLES["speech"]] = source.one("speech_embedding.weight", (d.speech_codes + 3, d.hidden))
+    out |= _linear("head", source.one("llm_decoder.weight", (d.rows, d.hidden)))
+    out["head.bias"] = source.one("llm_decoder.bias", (d.rows,))
+    out[TABLES["speech"]] = source.one("speech_embedding.weight", (d.rows, d.hidden))
     out[TABLES["mark"]] = source.one("llm_embedding.weight", (2, d.hidden))
     out[TABLES["text"]] = source.one(f"{_BODY}.embed_tokens.weight", (d.text_rows, d.hidden), torch.float16)
     for name, graph in zip(GRAPHS, (steps, passage), strict=True):
