@@ -1,0 +1,46 @@
+"""First generation's flow and vocoder together, the published way: schedule, mel of every call, wave, streamed and in one piece.
+
+Weights are those of the folders `flow` and `hift` beside this one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from webui.engine.cosyvoice.compat import SeamVocoder
+from webui.engine.cosyvoice1.compat import HELD_FRAMES, Token2Wav, schedule
+
+from . import flow1 as flow_check
+from . import hift1 as hift_check
+from .hift import Report
+from .token2wav import compare, fed
+
+MEL_TOLERANCE = 1e-3
+
+
+@torch.inference_mode()
+def check(folder: Path, report: Report, device: str = "cpu") -> None:
+    flow = flow_check.load(folder.parent / "flow", device)
+    vocoder = hift_check.load(folder.parent / "hift", device)
+    io = load_file(folder / "token2wav_io.safetensors")
+    meta = json.loads((folder / "token2wav_meta.json").read_text())
+    for key in sorted(name.removesuffix(".wav") for name in io if name.endswith(".wav")):
+        case, _, way = key.partition(".")
+        ids = io[f"{case}.token"][0]
+
+        def noise(call: int, frames: int, key: str = key) -> torch.Tensor:
+            return io[f"{key}.call{call}.noise"].mT.contiguous()
+
+        maker = Token2Wav(flow, vocoder, io[f"{case}.prompt_token"][0], io[f"{case}.prompt_feat"][0], io["embedding"], noise)
+        if way == "stream":
+            made = list(maker.stream(ids))
+            told = [(call["n_token"], call["finalize"]) for call in meta[key]["calls"]]
+            report(key, "schedule", float([(call.given, call.final) for call in schedule(len(ids))] != told), 0.0)
+        else:
+            made = [maker.offline(ids, float(way.removeprefix("offline_speed")) if "speed" in way else 1.0)]
+        compare(io, key, made, MEL_TOLERANCE, report)
+        fed(io, key, SeamVocoder(vocoder, held=HELD_FRAMES), device, report)
