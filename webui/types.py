@@ -124,6 +124,7 @@ class Abilities:
     tags: tuple[str, ...] = ()  # event tags the engine can speak, e.g. "[laughter]"
     styles: tuple[str, ...] = ()  # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
     presets: tuple[str, ...] = ()  # names of voices the engine itself brings; Engine.preset(name) gives their prompt
+    preset_modes: tuple[str, ...] = ()  # modes beside "preset" that these voices speak in
     basic: bool = False  # a draft voice: the page says so
     text_in: bool = False  # it reads a text that is still arriving while it speaks: Engine.stream_text
 
