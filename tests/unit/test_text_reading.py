@@ -4,7 +4,7 @@ import pytest
 
 from webui.text.clean import clean
 from webui.text.numerals import en_cardinal, en_ordinal, en_year, zh_cardinal
-from webui.text.prepare import normalise
+from webui.text.prepare import normalise, prepare
 
 CHINESE = """
 2026年 | 二零二六年
@@ -211,6 +211,20 @@ def test_english_reading(written, said):
 @pytest.mark.parametrize("sentence", ["今天天气真好。", "他说：“走吧！”", "Hello, world!", "It's a well-known song.", "“Quoted,” he said."])
 def test_plain_text_is_left_as_it_is(sentence):
     assert normalise(sentence, "zh") == normalise(sentence, "en") == sentence
+
+
+@pytest.mark.parametrize(("typed", "said"), [
+    ("小明还[h][uán]钱了，3元。", "小明还[h][uán]钱了，三元。"),
+    ("她重[ch][óng]新走了[n][ǚ]2次。", "她重[ch][óng]新走了[n][ǚ]两次。"),
+    ("She [R][EH1][D] it 5 times in [AH0][K][T][OW1][B][ER0] 2024.", "She [R][EH1][D] it five times in [AH0][K][T][OW1][B][ER0] twenty twenty four."),
+])  # fmt: skip
+def test_readings_in_brackets_stay_and_what_is_around_them_is_read(typed, said):
+    assert "".join(prepare(typed)) == said
+
+
+def test_a_long_run_of_readings_is_cut_between_them():
+    pieces = prepare("[uàng][zh][ǚ]" * 60 + "好。")
+    assert len(pieces) > 2 and all(piece.count("[") == piece.count("]") and not piece.startswith("]") for piece in pieces)
 
 
 def test_other_languages_keep_their_digits_for_their_engine():

@@ -12,7 +12,7 @@ from .kept import Kept
 from .mandarin import read_mandarin
 from .readings import NO_READINGS, Readings
 from .scripts import HAN, detect, has_han, is_japanese
-from .tags import TAG
+from .tags import UNTOUCHED
 
 _HAN_RUN = re.compile(f"([{HAN}，。！？、；：“”‘’（）《》【】…—]+)")
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
@@ -53,9 +53,9 @@ def _language_of(sentence: str, primary: str) -> str:
 
 
 def normalise(sentence: str, language: str) -> str:
-    """One clean sentence as it is said; event tags stay untouched. Languages other than zh, yue and en are returned as they are."""
+    """One clean sentence as it is said; event tags and readings in brackets stay untouched. Languages other than zh, yue and en are returned as they are."""
     out, at = [], 0
-    for m in TAG.finditer(sentence):
+    for m in UNTOUCHED.finditer(sentence):
         out += [_read(sentence[at : m.start()], language), m[0]]
         at = m.end()
     out.append(_read(sentence[at:], language))

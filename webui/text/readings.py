@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from ..errors import BadInput
 from .scripts import unspaced
-from .tags import EVENTS, TAG
+from .tags import EVENTS, TAG, UNTOUCHED
 
 MAX_TERM, MAX_READING = 64, 160  # characters
 MAX_SAID = 8192  # a text with its readings put in: a short text must not become a book
@@ -161,7 +161,7 @@ class Readings:
             table = self._tables[language] = _Table(e for e in self.entries if e.language in ("", language))
         text = unicodedata.normalize("NFC", text)
         out, at = [], 0
-        for tag in TAG.finditer(text):
+        for tag in UNTOUCHED.finditer(text):
             out += [_put_in(text[at : tag.start()], table), tag[0]]
             at = tag.end()
         said = "".join([*out, _put_in(text[at:], table)])

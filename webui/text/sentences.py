@@ -12,6 +12,7 @@ MAX_WEIGHT = 60.0  # one Han character weighs 1, a Latin letter 0.3: 60 Han or 2
 FIRST_WEIGHT = 12.0
 MIN_WEIGHT = 3.0  # anything lighter is said together with its neighbour
 _NARROW = 0.3
+MARK_CHARS = 22  # no mark in brackets is longer
 _CLOSERS = "\"'”’」』）)】》〉]}"
 _END = re.compile(rf"(?:[。！？…]+|[!?;；]+|\.+)[{re.escape(_CLOSERS)}]*|\n")
 _CLAUSE = re.compile(rf"(?:[，、：；;]|——|[,:](?=\s|[{HAN}])| [-—–] )[{re.escape(_CLOSERS)}]*")
@@ -89,7 +90,8 @@ def cut_at(text: str, limit: float) -> int:
         return blank + 1
     while room > 1 and (unicodedata.category(text[room])[0] == "M" or unicodedata.category(text[room - 1])[0] == "M") and len(head) - room < 8:
         room -= 1
-    return max(1, room)
+    mark = text.rfind("[", max(0, room - MARK_CHARS), room)
+    return mark if mark > 0 and "]" not in text[mark:room] else max(1, room)
 
 
 def shorten(sentence: str, limit: float = MAX_WEIGHT) -> list[str]:

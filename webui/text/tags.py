@@ -1,4 +1,5 @@
-"""Event tags in a text: [laughter], [breath], <strong>..</strong>. Knows their shape and the names in use; which ones work is the engine's word."""
+"""Marks in brackets in a text: event tags ([laughter], <strong>..</strong>) and readings of a word (zhuàng: [zh][uàng], read: [R][EH1][D]).
+Knows their shape and the names in use; which ones work is the engine's word."""
 
 from __future__ import annotations
 
@@ -10,6 +11,9 @@ EVENTS = (
     "[vocalized-noise]", "[accent]", "[mn]", "<strong>", "</strong>", "<laughter>", "</laughter>",
 )  # fmt: skip
 TAG = re.compile(r"\[[a-z][a-z_-]{0,19}\]|</?[a-z][a-z_-]{0,19}>")
+_PHONE = r"(?:AA|AE|AH|AO|AW|AY|EH|ER|EY|IH|IY|OW|OY|UH|UW)[012]?|B|CH|D|DH|F|G|HH|JH|K|L|M|N|NG|P|R|S|SH|T|TH|V|W|Y|Z|ZH"  # of English, by ARPAbet
+_FINAL = "[a-zàáèéìíòóùúāēěīōūǎǐǒǔǘǚǜ]{1,4}"  # of Mandarin, with its tone; initials look like tags
+UNTOUCHED = re.compile(rf"{TAG.pattern}|\[(?:{_PHONE}|{_FINAL})\]")  # what no rule of reading may change
 
 
 def unknown_tags(text: str, known: tuple[str, ...]) -> list[str]:
