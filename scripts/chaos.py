@@ -46,7 +46,7 @@ def serve(given: list[str], frozen_s: float) -> int:
     settings = load(given)
     listener = program.listen(settings)
     patience = Patience(frozen_s=frozen_s, max_restarts=1 << 30, back_off_s=(0.0,))
-    app, studio = root.build(settings, lambda: HostedEngine("cosyvoice2", root.cosyvoice_arguments(settings), patience))
+    app, studio = root.build(settings, lambda: HostedEngine("cosyvoice2", root.cosyvoice_arguments(settings, root.first_model(settings).path), patience))
     return program.run(settings, listener, app, studio)
 
 

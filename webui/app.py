@@ -4,28 +4,53 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
 
 from . import api
 from .engine.base import Engine
-from .settings import ROOT, Settings
+from .engine.generations import engine_of, is_model
+from .settings import ROOT, EngineChoice, Settings
+from .store.installed import Installed, find, first, remember, remembered
 from .store.models import ModelFetcher, read_manifest
-from .studio import ModelDownload, Studio
+from .studio import Offer, Shelf, Studio
 
 log = logging.getLogger(__name__)
 Maker = Callable[[], Engine]
 MAX_VOICE_WORKERS = 4  # some 110 MB each
-MODEL_NAME = "CosyVoice2-0.5B"
+MODEL_NAME, USUAL_ENGINE = "CosyVoice2-0.5B", "cosyvoice2"
 MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
+ORDER = (USUAL_ENGINE, "cosyvoice3", "cosyvoice1")  # generations, where nobody says which
+LITE = "lite"
 
 
-def model_dir(settings: Settings) -> Path:
-    """The given directory when it holds a model itself, else the place below it where scripts/fetch_models.py puts it."""
-    given = settings.paths.model_dir
-    return given if (given / "cosyvoice2.yaml").exists() else given / MODEL_NAME
+def models_here(settings: Settings) -> list[Installed]:
+    return find(settings.paths.model_dir, engine_of)
+
+
+def first_model(settings: Settings) -> Installed:
+    """The one to begin with: that of --model, the one chosen last, else by generation. Where there is none: where scripts/fetch_models.py
+    puts the usual one, so that what is missing has a name."""
+    choice, root = settings.engine, settings.paths.model_dir
+    here = [m for m in models_here(settings) if choice.name not in ORDER or m.engine == choice.name or m.path == root]
+    lite = is_lite(choice)
+    wanted = choice.model or ("" if lite else remembered(settings.paths.data_dir))
+    named = next((m for m in here if m.name == wanted), None)
+    if named is None and choice.model:
+        return Installed(choice.model, root / choice.model, engine_of(root / choice.model), False)
+    order = sorted(ORDER, key=lambda engine: engine != "cosyvoice1") if lite else ORDER
+    usual = Installed(MODEL_NAME, root / MODEL_NAME, choice.name if choice.name in ORDER else USUAL_ENGINE, False)
+    return named or first([m for m in here if m.is_whole] or here, order, read_manifest(MANIFEST)) or usual
+
+
+def is_lite(choice: EngineChoice) -> bool:
+    """The profile of that name means something on a CPU only. torch is not there yet to be asked."""
+    has_gpu = choice.device in ("cuda", "mps") or (choice.device == "auto" and (Path("/proc/driver/nvidia/version").exists() or sys.platform == "darwin"))
+    return choice.profile == LITE and not has_gpu
 
 
 def voice_workers() -> int:
@@ -34,7 +59,7 @@ def voice_workers() -> int:
     return min(max(cores, 2), MAX_VOICE_WORKERS)
 
 
-def engine_makers(settings: Settings) -> list[Maker]:
+def engine_makers(settings: Settings, shelf: Shelf | None = None) -> list[Maker]:
     """What `--engine` means: the engines to bring up, in order; a later one takes over from an earlier one when it is ready."""
 
     def builtin() -> Engine:
@@ -42,47 +67,65 @@ def engine_makers(settings: Settings) -> list[Maker]:
 
         return BuiltinEngine(settings.engine.workers or voice_workers())
 
-    cosyvoice2 = cosyvoice_maker(settings)
-    if settings.engine.name == "cosyvoice2":
-        return [cosyvoice2]
-    if settings.engine.name == "auto" and model_dir(settings).is_dir():
-        log.info("found %s: the built-in voice speaks until it is ready", model_dir(settings).name)
-        return [builtin, cosyvoice2]
+    if settings.engine.name == "builtin":
+        return [builtin]
+    model = first_model(settings)
+    cosyvoice = shelf.maker(model) if shelf is not None else cosyvoice_maker(settings, model.path)
+    if settings.engine.name != "auto":
+        return [cosyvoice]
+    if model.path.is_dir():
+        log.info("found %s: the built-in voice speaks until it is ready", model.name)
+        return [builtin, cosyvoice]
     return [builtin]
 
 
-def cosyvoice_maker(settings: Settings) -> Maker:
-    """In a process of its own: what befalls torch or the device there is told to whoever was listening, and the page stays up."""
+def cosyvoice_maker(settings: Settings, root: Path) -> Maker:
+    """The model directory `root`, of whichever generation, in a process of its own: what befalls torch or the device there is told to whoever
+    was listening, and the page stays up."""
 
     def make() -> Engine:
         from .engine.hosted import HostedEngine
 
-        return HostedEngine("cosyvoice2", cosyvoice_arguments(settings))
+        return HostedEngine(engine_of(root) or USUAL_ENGINE, cosyvoice_arguments(settings, root))
 
     return make
 
 
-def cosyvoice_arguments(settings: Settings) -> dict:
+def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
     """As JSON can say them, for the table in engine/hosted/child.py."""
     choice = settings.engine
-    return {"root": str(model_dir(settings)), "device": choice.device, "precision": choice.precision, "threads": choice.threads,
-            "lock_memory": choice.lock_memory, "profile": choice.profile, "steps": choice.steps, "first_hop": choice.first_hop}
+    return {"root": str(root), "device": choice.device, "precision": choice.precision, "threads": choice.threads,
+            "lock_memory": choice.lock_memory, "profile": "balanced" if choice.profile == LITE else choice.profile, "steps": choice.steps, "first_hop": choice.first_hop}
 
 
-def offer_model(studio: Studio, settings: Settings) -> None:
-    """Let the page fetch the model where none is: a directory that has all the names is somebody's own and is never touched."""
-    model = read_manifest(MANIFEST)[MODEL_NAME]
-    folder = model_dir(settings)
-    if settings.engine.name != "auto" or all((folder / spec.path).exists() for spec in model.files):
+def furnish(studio: Studio, settings: Settings) -> None:
+    """Tell the studio of the models there are, and let the page fetch those that are not: a directory that has all the names of one is
+    somebody's own and is never touched."""
+    if settings.engine.name == "builtin":
         return
-    studio.model = ModelDownload(lambda source: ModelFetcher(folder, source, model), lambda: studio.resident.start(cosyvoice_maker(settings)))
+    offers = _offers(settings) if settings.engine.name == "auto" else {}
+    own = settings.paths.model_dir.name
+    usual = next((name for name in (MODEL_NAME, own) if name in offers), "")
+    studio.furnish(Shelf(studio.resident, lambda: models_here(settings), lambda model: cosyvoice_maker(settings, model.path), offers, usual,
+                         lambda name: remember(settings.paths.data_dir, name)))
+
+
+def _offers(settings: Settings) -> dict[str, Offer]:
+    """By name; into the model directory, or into the given model's own when it is one that we know."""
+    known, root = read_manifest(MANIFEST), settings.paths.model_dir
+    folders = {name: (root / name, model) for name, model in known.items()}
+    if is_model(root):
+        mine = known.get(root.name) or (known[MODEL_NAME] if engine_of(root) == known[MODEL_NAME].engine else None)
+        folders = {root.name: (root, mine)} if mine is not None else {}
+    return {name: Offer(model.engine, model.bytes / 1e9, partial(ModelFetcher, folder, model=model)) for name, (folder, model) in folders.items()
+            if not all((folder / spec.path).exists() for spec in model.files)}
 
 
 def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
     """Start the studio's engines in the background and return the app with the page mounted."""
     studio = Studio(settings)
-    studio.start(*(makers or engine_makers(settings)))
-    offer_model(studio, settings)
+    furnish(studio, settings)
+    studio.start(*(makers or engine_makers(settings, studio.shelf)))
     app, static = api.build(studio, settings)
 
     import gradio as gr  # after the engine has begun to start: this import takes seconds

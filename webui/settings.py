@@ -50,14 +50,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    name: str = "auto"  # auto, builtin, cosyvoice2
+    name: str = "auto"  # auto, builtin, or a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3
+    model: str = ""  # folder below the model directory to begin with; "" = the one chosen last, or the first there is
     workers: int = 0  # processes of the built-in voice; 0 = one for each core, two to four
     device: str = "auto"  # of CosyVoice2: auto, cpu, cuda, mps
     precision: str = "auto"  # of CosyVoice2: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
     threads: int = 0  # of CosyVoice2 on a CPU, in each of its two stages; 0 = from the machine's cores
     profile: str = "balanced"  # of CosyVoice2: ttfa (first sounds before everything), balanced, throughput (the most sound in all)
     steps: int = 10  # of CosyVoice2's flow: 10 as published, 5 in half the time
-    first_hop: int = 25  # of CosyVoice2: ids of the first sound, 25 as trained, or 10
+    first_hop: int = 0  # of CosyVoice: ids of the first sound, 0 as trained, or one its generation has (10 of CosyVoice2)
     lock_memory: bool = False  # of CosyVoice2: keep the GPU's memory, or pin the weights in RAM, from its start on
 
 
@@ -85,7 +86,7 @@ class Settings:
 
 SECTIONS = {f.name: f.default_factory for f in fields(Settings)}  # name -> dataclass
 FLAGS = {"host": "server.host", "port": "server.port", "root_path": "server.root_path", "share": "server.share", "lang": "server.lang",
-         "engine": "engine.name", "model_dir": "paths.model_dir", "data_dir": "paths.data_dir"}
+         "engine": "engine.name", "model": "engine.model", "profile": "engine.profile", "model_dir": "paths.model_dir", "data_dir": "paths.data_dir"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -93,8 +94,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--host", help="address to listen on (default 127.0.0.1) / 监听地址")
     p.add_argument("--port", type=int, help="port (default 7860) / 端口")
     p.add_argument("--root-path", metavar="PATH", help="path below which a reverse proxy serves the studio, e.g. /voice / 反向代理的子路径")
-    p.add_argument("--engine", choices=("auto", "builtin", "cosyvoice2"), help="which voice engine speaks (default auto) / 语音引擎")
-    p.add_argument("--model-dir", metavar="DIR", help="where the model weights are / 模型目录")
+    p.add_argument("--engine", choices=("auto", "builtin", "cosyvoice1", "cosyvoice2", "cosyvoice3"), help="which voice engine speaks (default auto) / 语音引擎")
+    p.add_argument("--model-dir", metavar="DIR", help="where the model weights are: one model's folder, or one that holds several / 模型目录")
+    p.add_argument("--model", metavar="NAME", help="the model below it to begin with; the page changes it while it runs / 先用哪个模型")
+    p.add_argument("--profile", choices=("ttfa", "balanced", "throughput", "lite"), help="what matters most; lite: a 300M model on a CPU (default balanced) / 侧重")
     p.add_argument("--data-dir", metavar="DIR", help="where voices and takes are kept / 数据目录")
     p.add_argument("--auth", metavar="USER:PASSWORD", action="append", help="ask for this login; may be given more than once / 登录账号")
     p.add_argument("--share", action="store_const", const=True, help="also open a public link (needs --auth or an API key) / 公网分享链接")

@@ -62,7 +62,7 @@
     if (!document.querySelector("#kk-voice")?.offsetParent) KK.tab("speak");
     document.documentElement.dataset.voice = "open";
     KK.draw("title_voice");
-    if (KK.mode() === "preset") KK.setMode("zero_shot");
+    if (KK.noClip()) KK.setMode("zero_shot");
     if (KK.source() !== "new") KK.choose("kk-source", "new");
     then();
   };

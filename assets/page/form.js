@@ -22,8 +22,11 @@
   // ---- the voice that will speak --------------------------------------------------------------------------
   KK.voices = () => live.picker?.data || [];
   KK.voiceName = v => (KK.lang === "zh" && v.name_zh) || v.name;
-  /* What a mode offers: presets and starters in the preset mode, everything with a recording of its own elsewhere. */
-  KK.offered = () => KK.voices().filter(v => (mode() === "preset" ? v.starter : v.sample));
+  KK.noClip = () => mode() === "preset";
+  /* What a mode offers: presets and starters in the preset mode, everything with a recording of its own elsewhere; and the presets too
+     in modes that the engine says they speak in. */
+  const brought = () => !!KK.engine().preset_modes?.includes(mode());
+  KK.offered = () => KK.voices().filter(v => (KK.noClip() ? v.starter : v.sample || brought()));
   const starter = () => {
     const list = KK.offered().filter(v => v.starter);
     return known(KK.pick.starter, list) || list.find(v => !v.sample) || list.find(v => v.language === KK.lang) || list[0];
@@ -45,7 +48,7 @@
       id: v.id,
       voice: v
     } : null);
-    if (mode() === "preset") return as(starter());
+    if (KK.noClip()) return as(starter());
     if (KK.source() === "saved") return as(known(KK.pick.saved, KK.offered()) || KK.voices().find(v => !v.starter) || starter());
     const d = KK.draft();
     if (d) return {
@@ -63,7 +66,7 @@
       KK.pick.starter = id;
       store.set("starter", id);
     }
-    if (mode() !== "preset") {
+    if (!KK.noClip()) {
       KK.pick.saved = id;
       store.set("voice", id);
     }

@@ -47,7 +47,15 @@
       ms = (live.takes?.data || []).find(k => k.engine === e.engine && k.first_sound_ms != null)?.first_sound_ms;
     return ms == null ? t("eng.d.rtf", { rtf }) : t("eng.d.ready", { ms: Math.round(ms), rtf });
   }
-  const NAMES = { cosyvoice2: "CosyVoice2" };
+  const NAMES = { cosyvoice1: "CosyVoice-300M", cosyvoice2: "CosyVoice2", cosyvoice3: "Fun-CosyVoice3" };
+  const HERE = ["speaks", "loads", "failed", "here"]; // states of a model that is on the disk
+  KK.models = () => KK.engine().models || [];
+  KK.modelsHere = () => KK.models().filter(m => HERE.includes(m.state));
+  /* What a model is called: by its folder where that says it, or where there are several; else by its generation. */
+  KK.modelName = (name, engine = "") => {
+    if (name && (KK.modelsHere().length > 1 || (/^(Fun-)?CosyVoice/.test(name) && name !== "CosyVoice2-0.5B"))) return name;
+    return NAMES[KK.models().find(m => m.name === name)?.engine || engine] || engine;
+  };
   const SOURCES = { modelscope: "ModelScope", "hf-mirror": "HF Mirror" };
   /* Where the model comes from and, once changed, why; m.left is the source before this one. */
   function origin(m) {
@@ -55,41 +63,43 @@
     if (!m.source || !o) return m.source ? t("eng.d.from", { s: name(m.source) }) : "";
     return t(why(o) ? "eng.d.instead" : "eng.d.changed", { s: name(m.source), o: name(o.source), why: why(o) });
   }
-  const named = e => ({ ...e, name: NAMES[e.engine] || e.engine || "" });
+  const named = e => ({ ...e, name: e.engine ? KK.modelName(e.title, e.engine) : "" });
 
   /* The engine that is on its way, or why it is not: {tone, p, main, short, lines, acts}; null when there is nothing to tell.
      `model`: the files on disk; `coming`: loading and warming up; `failure`: it cannot be used, the built-in voice stays. */
   function upcoming(e) {
     const m = e.model || {}, p = m.p || 0, source = m.sources?.length > 1 ? [["modelsource", "eng.mirror"]] : [];
-    const told = { tone: "work", p: p / 100, main: t("eng.download", { p }), short: t("eng.download.s", { p }), lines: [], acts: [] };
+    const it = KK.modelName(m.name, "cosyvoice2"), lost = KK.modelName(e.failed, "cosyvoice2"), speaks = named(e).name;
+    const told = { tone: "work", p: p / 100, main: t("eng.download", { p, e: it }), short: t("eng.download.s", { p }), lines: [], acts: [] };
     const size = m.p == null ? t("eng.d.begin") : t(m.m == null ? "eng.d.size" : "eng.d.download", m);
     if (e.coming) {
       const q = Math.floor(100 * (e.coming.progress || 0)), line = why(e.coming);
-      const main = t("eng.load", { p: q }), lines = [line ? t("eng.d.now", { s: line }) : t("eng.d.load")];
+      const main = t("eng.load", { p: q, e: KK.modelName(e.next, "cosyvoice2") }), lines = [line ? t("eng.d.now", { s: line }) : t("eng.d.load")];
       return { ...told, p: e.coming.progress || 0, main, short: t("eng.load.s", { p: q }), lines };
     }
     if (m.state === "downloading") return { ...told, lines: [size, origin(m)], acts: [["modelpause", "eng.pause"], ...source] };
     if (m.state === "paused") {
       const lines = [m.p == null ? "" : t("eng.d.size", m), origin(m)];
-      return { ...told, tone: "still", main: t("eng.paused", { p }), lines, acts: [["modelfetch", "eng.resume"], ...source] };
+      return { ...told, tone: "still", main: t("eng.paused", { p, e: it }), lines, acts: [["modelfetch", "eng.resume"], ...source] };
     }
     if (m.state === "failed") {
       const lines = [why(m) || t("eng.d.lost"), origin(m)], acts = [["modelfetch", "eng.again"], ...source];
-      return { ...told, tone: "warn", main: t("eng.lost"), short: t("eng.lost.s"), lines, acts };
+      return { ...told, tone: "warn", main: t("eng.lost", { e: it }), short: t("eng.lost.s"), lines, acts };
     }
     const fetchable = m.state === "none" ? [["modelfetch", "eng.fetch"]] : [];
-    if (e.failure && (e.basic || e.state === "broken")) {
-      const lines = e.basic ? [(KK.lang === "zh" ? e.failure_zh : e.failure) || "", t("eng.d.stays")] : [];
+    if (e.failure) {
+      const stays = e.basic ? t("eng.d.stays") : t("eng.d.goes", { e: speaks });
+      const lines = e.state === "broken" ? [] : [(KK.lang === "zh" ? e.failure_zh : e.failure) || "", stays];
       const again = [...fetchable, ...(e.again ? [["engineagain", "eng.retry"]] : [])];
-      return { ...told, tone: "warn", main: t("eng.cannot"), short: t("eng.cannot.s"), lines, acts: again };
+      return { ...told, tone: "warn", main: t("eng.cannot", { e: lost }), short: t("eng.cannot.s"), lines, acts: again };
     }
     if (m.state === "none" && e.basic) {
       const lines = [m.b ? t("eng.d.none.b", m) : t("eng.d.none")];
-      return { ...told, tone: "none", main: t("eng.none"), lines, acts: fetchable };
+      return { ...told, tone: "none", main: t("eng.none", { e: it }), lines, acts: fetchable };
     }
     return null;
   }
-  const tell = async path => {
+  const tell = KK.tellEngine = async path => {
     try {
       const r = await fetch(KK.root() + path, { method: "POST" });
       if (!r.ok) KK.toast((await r.json().catch(() => null))?.error?.message || t("err.net"));
@@ -103,6 +113,8 @@
     tell("/tts/model/fetch?source=" + encodeURIComponent(m.sources[(at + 1) % m.sources.length]));
   };
   acts.modelfetch = () => tell("/tts/model/fetch");
+  acts.modeluse = b => tell("/tts/engine/use?model=" + encodeURIComponent(b.dataset.v));
+  acts.modelget = b => tell("/tts/model/fetch?model=" + encodeURIComponent(b.dataset.v));
   acts.engineagain = () => tell("/tts/engine/again");
   acts.modelpause = () => tell("/tts/model/pause");
 
@@ -132,7 +144,7 @@
       (ahead ? `<i></i><span class="kk-second kk-num">${next.tone === "work" ? ring(next.p) : ""}${esc(next.main)}</span>` : "") +
       `<span class="kk-engshort kk-num">${ahead ? (next.tone === "work" ? ring(next.p) : "") + esc(next.short) : esc(w.short)}</span>`;
     root.querySelector("#kk-engpop").innerHTML = `<h2>${esc(t("eng.label"))}</h2>` +
-      row(TONE[w.state] || "ok", e.progress, w.main, w.lines) + (next ? row(next.tone, next.p, next.main, next.lines, next) : "");
+      row(TONE[w.state] || "ok", e.progress, w.main, w.lines) + (next ? row(next.tone, next.p, next.main, next.lines, next) : "") + others(e);
     root.querySelector("#kk-keys").innerHTML =
       `<h2>${esc(t("key.title"))}</h2><div
           class="kk-keys">${keyRows().map(([k, s]) => `<kbd>${k}</kbd><span>${esc(t(s))}</span>`).join("")}</div>`;
@@ -148,10 +160,19 @@
     (next?.acts.length ? `<p class="kk-row">${next.acts.map(([what, key]) =>
       `<button type="button" class="kk-b2" data-do="${what}">${esc(t(key))}</button>`).join("")}</p>` : "") + "</div>";
 
+  /* Other models of this disk, where there are any and none is on its way: one press and the next text is theirs. */
+  const others = e => {
+    const list = KK.modelsHere().filter(m => m.state === "here" || m.state === "failed");
+    return !list.length || e.next || e.state === "offline" ? "" : `<div class="kk-engmodels" role="group" aria-label="${esc(t("md.change"))}"><span
+        class="kk-sub">${esc(t("md.change"))}</span>${list.map(m => `<button type="button" class="kk-b2" data-do="modeluse"
+        data-v="${esc(m.name)}">${esc(m.name)}</button>`).join("")}</div>`;
+  };
+
   /* What the page offers follows what the engine can do, whoever told us: the page's first load, or a later question. */
   let could = "";
   function follow(e) {
-    const can = JSON.stringify([e.engine, e.state, e.basic, e.modes, e.styles, e.tags, e.languages]);
+    const can = JSON.stringify([e.engine, e.engine_version, e.state, e.basic, e.modes, e.preset_modes, e.styles, e.tags, e.languages]);
+    if (live.models) KK.draw("models");
     if (can === could) return;
     could = can;
     const page = document.documentElement;
@@ -201,18 +222,20 @@
     if (last) announce(last, next);
     last = next;
     if (next.state !== "starting") pace_ms = SOON_MS;
-    const moving = next.coming || next.model?.state === "downloading";
+    const moving = next.coming || next.next || next.model?.state === "downloading";
     clearTimeout(timer);
     timer = setTimeout(ask, moving ? MOVING_MS : ["ready", "busy"].includes(next.state) ? RARELY_MS : pace_ms);
   }
   /* Each change of who speaks is said once, politely; another engine brings voices of its own. */
   function announce(before, next) {
     if (next.state === "offline" || before.state === "offline") return;
-    const now = next.engine && next.engine !== before.engine;
+    const who = e => [e.engine, e.title, e.engine_version].join();
+    const now = next.engine && who(next) !== who(before);
     if (now) KK.toast(next.basic ? t("eng.now.ready") : t("eng.now.full", { e: named(next).name }));
     if (now) KK.send("picker", { op: "list" });
-    const instead = e => !!e.failure && !!e.basic;
-    if (instead(next) && !instead(before)) KK.toast(t("eng.now.cannot"));
+    const lost = e => e.failure && e.state !== "broken" ? (e.failed || "-") : "";
+    const it = { e: KK.modelName(next.failed, "cosyvoice2"), by: named(next).name };
+    if (lost(next) && lost(next) !== lost(before)) KK.toast(t(next.basic ? "eng.now.cannot" : "eng.now.kept", it));
   }
   KK.askEngine = ask;
   document.addEventListener("visibilitychange", () => {

@@ -102,7 +102,7 @@
 
   function empty(root) {
     const list = KK.voices().filter(v => v.starter && v.sample),
-      now = KK.mode() !== "preset" && KK.source() === "new" ? KK.voiceId() : null;
+      now = !KK.noClip() && KK.source() === "new" ? KK.voiceId() : null;
     const chip = v => `<button type="button" class="kk-chip" data-do="demo" data-id="${esc(v.id)}"
         aria-pressed="${v.id === now}">${ico("play", 13)}${esc(KK.voiceName(v))}</button>`;
     const stand = list.find(v => v.id === now);

@@ -122,10 +122,14 @@
 
   // ---- style chips --------------------------------------------------------------------------------------------
   const GROUPS = {
-    dialect: ["sichuan", "yue", "dongbei", "tianjin", "henan", "shaanxi", "shandong", "shanghai", "minnan", "hunan"],
+    dialect: ["sichuan", "yue", "dongbei", "tianjin", "henan", "shaanxi", "shandong", "shanghai", "minnan", "hunan", "gansu", "guizhou", "hubei", "jiangxi", "ningxia",
+      "shanxi", "yunnan"
+    ],
     emotion: ["happy", "sad", "angry", "calm", "surprise", "fear"],
-    pace: ["gentle", "whisper", "fast", "slow", "news", "story"]
+    pace: ["gentle", "whisper", "soft", "loud", "fast", "slow", "news", "story", "robot", "peppa"]
   };
+  /* Of the third generation; where they cannot be had there is no word of them. Others that cannot are grey. */
+  const SELDOM = ["gansu", "guizhou", "hubei", "jiangxi", "ningxia", "shanxi", "yunnan", "soft", "loud", "robot", "peppa"];
   const LETTER = {
     dialect: "d",
     emotion: "e",
@@ -167,7 +171,7 @@
       `${Object.values(picked).some(Boolean) ? clear : ""}</div>` +
       Object.entries(GROUPS).map(([g, list]) =>
         `<span id="kk-g-${g}">${esc(t("style." + g))}</span><div class="kk-chips kk-scroll" role="group"
-            aria-labelledby="kk-g-${g}">${list.map(k => chip(g, k)).join("")}</div>`
+            aria-labelledby="kk-g-${g}">${list.filter(k => KK.engine().styles?.includes(k) || !SELDOM.includes(k)).map(k => chip(g, k)).join("")}</div>`
         ).join("") +
       (mandarin ?
         `<p class="kk-inline kk-wide" data-tone="warn" role="status">${esc(t("style.mandarin", { d: t("d." + picked.dialect) }))}</p>` :

@@ -58,7 +58,7 @@
       saved(data.saved);
       return;
     }
-    const preset = KK.mode() === "preset",
+    const preset = KK.noClip(),
       all = KK.offered(),
       list = all.filter(v => match(v, query.picker)),
       now = preset || KK.source() === "saved" ? KK.voiceId() : null;
@@ -85,13 +85,11 @@
   }
   acts.use = b => {
     const v = KK.voices().find(x => x.id === b.dataset.id);
-    if (b.closest("#kk-library")) {
-      if (v?.sample === false) KK.setMode("preset");
-      else if (KK.mode() === "preset" && !v?.starter) KK.setMode("zero_shot");
-    }
+    const fits = KK.offered().some(x => x.id === v?.id);
+    if (b.closest("#kk-library") && !fits) KK.setMode(v?.sample === false ? "preset" : "zero_shot");
     KK.useVoice(b.dataset.id);
     if (b.closest("#kk-library")) {
-      if (KK.mode() !== "preset" && v?.sample !== false) {
+      if (fits ? !KK.noClip() : v?.sample !== false) {
         KK.pick.saved = b.dataset.id;
         KK.store.set("voice", b.dataset.id);
         KK.choose("kk-source", "saved");

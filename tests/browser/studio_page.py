@@ -76,6 +76,16 @@ class StudioPage:
     def go(self) -> None:
         self.page.click("#kk-player [data-do=go]")
 
+    def speak(self, n: int, engine: str) -> dict:
+        """Press Generate; the n-th take, which must be finished and made by `engine`."""
+        self.go()
+        self.page.wait_for_function("n => KK.live.takes.data.length === n || KK.player.state === 'failed'", arg=n, timeout=60000)
+        assert self.js("KK.player.state") != "failed", self.status()
+        take = self.takes()[0]
+        assert take["state"] == "done" and take["engine"] == engine and take["n_samples"] > 0, take
+        self.js("KK.player.stop()")
+        return take
+
     def takes(self) -> list[dict]:
         return self.js("KK.live.takes.data")
 

@@ -26,17 +26,6 @@ def models(tmp_path_factory):
     return root
 
 
-def speak(p: StudioPage, n: int) -> dict:
-    """Press Generate; the n-th take, which must be finished and made by the big engine."""
-    p.go()
-    p.page.wait_for_function("n => KK.live.takes.data.length === n || KK.player.state === 'failed'", arg=n, timeout=60000)
-    assert p.js("KK.player.state") != "failed", p.status()
-    take = p.takes()[0]
-    assert take["state"] == "done" and take["engine"] == "cosyvoice2" and take["n_samples"] > 0, take
-    p.js("KK.player.stop()")
-    return take
-
-
 def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
     with running("--model-dir", str(models), engine="auto") as studio, StudioPage(chrome, studio.url, "zh") as p:
         p.js("() => { window.said = []; const say = KK.toast; KK.toast = (...a) => { said.push(a[0]); return say(...a); }; }")
@@ -54,14 +43,14 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         p.clip_in(clip(4))
         p.page.fill("#kk-transcript textarea", SAID)
         p.consent()
-        modes = [speak(p, 1)["mode"]]
+        modes = [p.speak(1, "cosyvoice2")["mode"]]
         p.js("KK.setMode('cross_lingual')")
         p.page.wait_for_function("KK.mode() === 'cross_lingual'")
         p.page.fill("#kk-text textarea", "Hi.")
-        modes.append(speak(p, 2)["mode"])
+        modes.append(p.speak(2, "cosyvoice2")["mode"])
         p.page.fill("#kk-text textarea", "好。")
         p.page.click("#kk-style [data-v=sichuan]")
-        take = speak(p, 3)
+        take = p.speak(3, "cosyvoice2")
         modes.append(take["mode"])
         assert "四川话" in take["instruction"]
         p.js("KK.setMode('preset')")
@@ -71,7 +60,7 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         assert not first.locator("[data-do=playvoice]").count(), "a voice of the model has no recording to play"
         assert p.violations() == []
         first.locator("[data-do=use]").click()
-        take = speak(p, 4)
+        take = p.speak(4, "cosyvoice2")
         modes.append(take["mode"])
         assert take["voice"].startswith("preset-")
         p.page.click("[role=tab][data-tab-id=convert]")
@@ -80,6 +69,6 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         p.page.wait_for_selector("#kk-sourcecard .kk-strip")
         p.page.click("#kk-target [data-id^=preset-]")
         p.page.check("#kk-cvconsent")
-        modes.append(speak(p, 5)["mode"])
+        modes.append(p.speak(5, "cosyvoice2")["mode"])
         assert modes == ["zero_shot", "cross_lingual", "instruct", "preset", "convert"]
         assert p.violations() == [] and not p.errors

@@ -124,6 +124,6 @@ def test_it_is_offered_only_where_no_model_is(tmp_path, name, has_files, offered
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"mine")
     studio = Studio(settings)
-    app.offer_model(studio, settings)
-    assert (studio.model is not None) == offered and ("model" in studio.status()) == offered
+    app.furnish(studio, settings)
+    assert ("model" in studio.status()) == offered and (not offered or studio.status()["model"]["name"] == app.MODEL_NAME)
     studio.close()

@@ -1,4 +1,4 @@
-"""/v1/models: the engines that can speak now, and the names other programs know them by."""
+"""/v1/models: the engines that can speak now, the models of this disk, and the names other programs know them by."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Model(BaseModel):
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str = "kaikou"
+    active: bool = True  # False: installed, but another one speaks
 
 
 class ModelList(BaseModel):
@@ -28,11 +29,15 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.get("/v1/models", responses={**answers(200, of=ModelList), **refusals()})
     def every():
-        return ModelList(data=[Model(id=name) for name in ("auto", *studio.engine_names())])
+        speaking = studio.shelf.speaking if studio.shelf is not None else ""
+        names = ("auto", *studio.engine_names())
+        return ModelList(data=[Model(id=name) for name in names] + [Model(id=name, active=name == speaking) for name in studio.installed_names() if name not in names])
 
     @router.get("/v1/models/{model}", responses={**answers(200, of=Model), **refusals(404, 422, 503)})
     def one(model: str):
         """OpenAI's names are not in the list, but they are known: each means `auto`."""
+        if model in studio.installed_names():
+            return Model(id=model, active=model == studio.shelf.speaking)
         studio.speaker.check_model(model)
         return Model(id=model)
 

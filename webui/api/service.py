@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Red
 
 from ..errors import LoginNeeded, NotFound, NotReady
 from ..settings import Settings
-from ..studio import Studio
+from ..studio import Shelf, Studio
 from . import shapes
 from .document import answers, file_of, refusals
 from .guard import language_of
@@ -51,16 +51,22 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         return studio.status()
 
     @router.post("/tts/model/fetch", include_in_schema=False)
-    def fetch_model(source: str = ""):
-        return _model(studio, lambda model: model.fetch(source))
+    def fetch_model(source: str = "", model: str = ""):
+        return _shelf(studio).fetch(source, model)
 
     @router.post("/tts/model/pause", include_in_schema=False)
     def pause_model():
-        return _model(studio, lambda model: model.pause())
+        return _shelf(studio).pause()
 
     @router.post("/tts/engine/again", include_in_schema=False)
     def try_again():
         return {"started": studio.resident.again()}
+
+    @router.post("/tts/engine/use", include_in_schema=False)
+    def use(model: str):
+        """Another model of this disk shall speak."""
+        _shelf(studio).use(model)
+        return {"models": studio.shelf.list()}
 
     @router.get("/metrics", response_class=PlainTextResponse, responses=refusals())
     def metrics():
@@ -104,11 +110,10 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     return router
 
 
-def _model(studio: Studio, act) -> dict:
-    if studio.model is None:
-        raise NotFound("This studio was started with --engine builtin and fetches no model.", "本工作室以 --engine builtin 启动，不下载模型。", code="no_model")
-    act(studio.model)
-    return studio.model.status()
+def _shelf(studio: Studio) -> Shelf:
+    if studio.shelf is None:
+        raise NotFound("This studio was started with --engine builtin and has no models.", "本工作室以 --engine builtin 启动，没有模型。", code="no_model")
+    return studio.shelf
 
 
 def nothing() -> APIRouter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..errors import KaikouError, NotReady
 from ..types import Health
@@ -62,12 +62,46 @@ class Resident:
         self._missing: Missing | None = None
         self._on_ready = on_ready
         self._closed = False
+        self._due: list[Maker] = []  # on their way, the first of them now
 
     def start(self, *makers: Maker) -> threading.Thread:
         """Build and warm engines in the background, one after the other; the one in charge keeps speaking until the next is ready."""
-        thread = threading.Thread(target=lambda: [self._bring_up(make) for make in makers], name="engine-start", daemon=True)
+        with self._lock:
+            self._due += makers
+        thread = threading.Thread(target=self._bring_all, args=(makers,), name="engine-start", daemon=True)
         thread.start()
         return thread
+
+    def replace(self, make: Maker) -> bool:
+        """Another engine shall speak: it is brought up while the one in charge goes on, and no other way when it fails. False: one is on its way."""
+        with self._lock:
+            if self._due or self._closed or (self._seat is not None and self._seat.is_lost):
+                return False
+            self._missing = None
+            self._due.append(make)
+        threading.Thread(target=self._bring_all, args=((make,),), name="engine-start", daemon=True).start()
+        return True
+
+    def _bring_all(self, makers: Iterable[Maker]) -> None:
+        for make in makers:
+            self._bring_up(make)
+            with self._lock:
+                self._due.remove(make)
+
+    def made_by(self) -> Maker | None:
+        """What the engine in charge came of."""
+        seat = self._seat
+        return seat.make if seat is not None else None
+
+    def failed_by(self) -> Maker | None:
+        """What the engine that failed last came of."""
+        missing = self._missing
+        return missing.make if missing is not None else None
+
+    def next_by(self) -> Maker | None:
+        """What the engine on its way comes of."""
+        due = self._due
+        return due[0] if due else None
 
     def again(self) -> bool:
         """The engine that failed is made anew, with all its chances; the one in charge keeps speaking meanwhile. False: none has, or it comes already."""

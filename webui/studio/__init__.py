@@ -11,9 +11,10 @@ from .job import UNLIMITED, Job, Snapshot
 from .keys import ADMIN, PER_MINUTE, SCOPES, Key, Keys
 from .models import ModelDownload
 from .pronunciations import TERM_LIMITS
+from .shelf import Offer, Shelf
 from .studio import Studio
 from .takes import file_name
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
 
-__all__ = ["ADMIN", "BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Job", "Key", "Keys", "ModelDownload", "Snapshot", "Studio", "Used", "Written", "Zip", "file_name", "wav"]
+__all__ = ["ADMIN", "BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Job", "Key", "Keys", "ModelDownload", "Offer", "Shelf", "Snapshot", "Studio", "Used", "Written", "Zip", "file_name", "wav"]

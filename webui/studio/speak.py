@@ -29,6 +29,7 @@ from .logline import line
 from .metrics import Metrics
 from .prompts import Prompts
 from .pronunciations import Pronunciations
+from .shelf import Shelf
 from .takes import Takes
 from .trace import Trace
 from .usage import Usage
@@ -68,6 +69,7 @@ class Speaker:
         self._rate = Buckets(limits.starts_per_minute)
         self.admission = Admission(self.capacity, lambda: sum(x.n_hungry for x in self._lanes.values()), limits.max_waiting, limits.max_streams_per_visitor)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="takes")
+        self.shelf: Shelf | None = None  # where there are models that have names
 
     # ---- capacity ---------------------------------------------------------------------------------------
     def seat(self, engine: Engine) -> None:
@@ -108,11 +110,17 @@ class Speaker:
         about = lease.engine.describe()
         name = about.name
         lease.release()
-        if model not in ("", "auto", name, *OPENAI_MODELS):
-            if (absent := self._resident.absent(model)) is not None:
-                raise absent
-            raise NotFound(f"There is no model “{model[:40]}” here. Available: auto, {name}.", f"这里没有模型「{model[:40]}」，可用：auto、{name}。", code="model_not_found", param="model")
+        if model not in ("", "auto", name, *OPENAI_MODELS) and not (self.shelf is not None and self.shelf.speaking == model):
+            raise self._not_speaking(model, name)
         return about
+
+    def _not_speaking(self, model: str, name: str) -> KaikouError:
+        if (absent := self._resident.absent(model)) is not None:
+            return absent
+        if self.shelf is not None and self.shelf.knows(model):
+            return BadInput(f"{model} is installed, but another model speaks now. Change to it on the page, or leave the model out.",
+                            f"{model} 已安装，但现在由别的模型朗读。请在页面上切换，或不指定模型。", code="model_idle", param="model")
+        return NotFound(f"There is no model “{model[:40]}” here. Available: auto, {name}.", f"这里没有模型「{model[:40]}」，可用：auto、{name}。", code="model_not_found", param="model")
 
     @_counted
     def open(self, owner: str, *, text_in: str, **asked) -> Job:

@@ -22,9 +22,9 @@ from .drafts import Drafts
 from .job import Job
 from .keys import Keys
 from .metrics import Metrics
-from .models import ModelDownload
 from .prompts import Prompts
 from .pronunciations import Pronunciations
+from .shelf import Shelf
 from .speak import Speaker
 from .takes import Takes
 from .usage import Usage
@@ -53,7 +53,7 @@ class Studio:
         self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits, self.pronunciations, self.demos, self.usage)
         self.batch = Batch(JobStore(paths.data_dir), SoundStore(paths.data_dir), self.speaker, label, settings.privacy.keep_takes_days)
         self._closing = threading.Event()
-        self.model: ModelDownload | None = None  # set by app.py where a model may be fetched
+        self.shelf: Shelf | None = None  # where models speak, or may be fetched
         self.first_sound_ms: float | None = None  # measured at warm-up
         for name, what, read in (("cv_streams_open", "Streams being made", lambda: self.speaker.n_open),
                                  ("cv_streams_waiting", "Requests in the line", lambda: self.speaker.admission.n_waiting),
@@ -80,6 +80,10 @@ class Studio:
         self.usage.start()
         self.starting = self.resident.start(*makers)
         return self.starting
+
+    def furnish(self, shelf: Shelf) -> None:
+        """The models there are."""
+        self.shelf = self.speaker.shelf = shelf
 
     def _warm_rooms(self) -> None:
         text.warm()
@@ -118,8 +122,8 @@ class Studio:
                 "streams": self.speaker.n_open, "waiting": self.speaker.admission.n_waiting, "share": self.settings.server.share}
         if coming is not None and health.state in ("ready", "broken"):
             told["coming"] = {"state": coming.state, "reason": coming.reason, "reason_zh": coming.reason_zh, "progress": coming.progress}
-        if self.model is not None:
-            told["model"] = self.model.status()
+        if self.shelf is not None:
+            told |= self._models(coming is not None)
         failure = self.resident.failure()
         if failure is not None:
             told |= {"failure": failure.en, "failure_zh": failure.zh, "again": self.resident.can_try_again()}
@@ -129,8 +133,19 @@ class Studio:
             return told
         about = lease.engine.describe()
         lease.release()
-        return told | {"engine": about.name, "engine_version": about.version, "basic": about.basic, "rate": about.sample_rate, "modes": list(about.modes),
+        return told | {"engine": about.name, "engine_version": about.version, "basic": about.basic, "rate": about.sample_rate, "modes": list(about.modes), "preset_modes": list(about.preset_modes),
                        "languages": list(about.languages), "styles": list(about.styles), "tags": list(about.tags), "rtf": round(about.rtf, 4)}
+
+    def _models(self, is_coming: bool) -> dict:
+        """models: as `Shelf.list`; title: what the engine in charge is called; next: what the one on its way is; model: the download that is shown."""
+        shelf = self.shelf
+        told = {"models": shelf.list(), "title": shelf.speaking, "next": shelf.coming if is_coming else ""}
+        fetching = shelf.fetching()
+        return told if fetching is None else told | {"model": fetching}
+
+    def installed_names(self) -> list[str]:
+        """Models of this disk, speaking or not."""
+        return [m.name for m in self.shelf.installed()] if self.shelf is not None else []
 
     def engine_names(self) -> list[str]:
         """Engines that can speak now."""
@@ -172,8 +187,8 @@ class Studio:
     def close(self) -> None:
         """End streams, engines and child processes. Idempotent."""
         self._closing.set()
-        if self.model is not None:
-            self.model.close()
+        if self.shelf is not None:
+            self.shelf.close()
         self.batch.close()
         self.speaker.close()
         self.prompts.close()

@@ -37,6 +37,8 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
             keep = _choice("set.priv.keep", "kk-set-keep", days, days[-2][1] if len(days) > 1 else "0")
             label = _check("set.label.file", "kk-set-label", True)
         with gr.Column(elem_classes="kk-card"):
+            part("models", elem_id="kk-models")
+        with gr.Column(elem_classes="kk-card"):
             part("words", elem_id="kk-words")
         with gr.Column(elem_classes="kk-card"):
             part("keys", elem_id="kk-apikeys")

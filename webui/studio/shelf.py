@@ -1,0 +1,128 @@
+"""The models this studio can speak with: those on the disk, those it may fetch, and the change from one to another while it runs.
+
+Knows names, generations and folders' states; blind to what is in a model. The change itself is the resident engine's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..engine.resident import Maker, Resident
+from ..errors import Busy, NotFound
+from ..store.installed import Installed
+from ..store.models import ModelFetcher
+from .models import ModelDownload
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A model that may be fetched. fetcher(source) makes a fetcher for one run."""
+
+    engine: str
+    gigabytes: float
+    fetcher: Callable[[str], ModelFetcher]
+
+
+class Shelf:
+    """here(): what is on the disk now. maker(model): what brings its engine up, the same object each time it is asked for one model.
+    offers: what may be fetched, and offered: the one of them that is shown beside the engine before anybody asks for another; "" = none.
+    chosen(name) is told when somebody chose a model, so that it can be remembered. A change is refused while another is on its way."""
+
+    def __init__(self, resident: Resident, here: Callable[[], list[Installed]], maker: Callable[[Installed], Maker], offers: Mapping[str, Offer],
+                 offered: str = "", chosen: Callable[[str], object] = lambda name: None):
+        self._resident, self._here, self._make, self._offers, self._chosen = resident, here, maker, offers, chosen
+        self._makers: dict[str, Maker] = {}
+        self._downloads: dict[str, ModelDownload] = {}
+        self._lock = threading.Lock()
+        self._shown = offered  # the download that is told beside the engine: the one somebody asked for last
+
+    # ---- what there is ----------------------------------------------------------------------------------------
+    def maker(self, model: Installed) -> Maker:
+        with self._lock:
+            return self._makers.setdefault(model.name, self._make(model))
+
+    def installed(self) -> list[Installed]:
+        return [model for model in self._here() if model.is_whole]
+
+    def named(self, make: Maker | None) -> str:
+        """The model that an engine comes of; "" for the built-in voice and for none."""
+        with self._lock:
+            return next((name for name, own in self._makers.items() if own is make), "") if make is not None else ""
+
+    @property
+    def speaking(self) -> str:
+        return self.named(self._resident.made_by())
+
+    @property
+    def coming(self) -> str:
+        return self.named(self._resident.next_by())
+
+    @property
+    def failed(self) -> str:
+        return self.named(self._resident.failed_by())
+
+    def list(self) -> list[dict]:
+        """name, engine, state (speaks, loads, failed, here, or that of its download: none, downloading, paused, failed), gigabytes of those that are not here."""
+        here = {m.name: m for m in self.installed()}
+        states = {self.failed: "failed", self.coming: "loads", self.speaking: "speaks"}
+        told = [{"name": m.name, "engine": m.engine, "state": states.get(m.name, "here")} for m in here.values()]
+        for name, offer in self._offers.items():
+            if name not in here:
+                download = self._downloads.get(name)
+                told.append({"name": name, "engine": offer.engine, "state": download.status()["state"] if download else "none", "gb": round(offer.gigabytes, 1)})
+        return told
+
+    def knows(self, name: str) -> bool:
+        return any(m.name == name for m in self.installed())
+
+    def fetching(self) -> dict | None:
+        """The download that is shown beside the engine, with its model's name; None where there is none."""
+        return self._download(self._shown).status() | {"name": self._shown} if self._shown else None
+
+    def _download(self, name: str) -> ModelDownload:
+        """Raises NotFound."""
+        offer = self._offers.get(name)
+        if offer is None:
+            raise NotFound(f"There is no model “{name[:60]}” to fetch here.", f"这里没有可下载的模型「{name[:60]}」。", code="no_model", param="model")
+        with self._lock:
+            if name not in self._downloads:
+                self._downloads[name] = ModelDownload(offer.fetcher, lambda: self._came(name))
+            return self._downloads[name]
+
+    # ---- what may be done -------------------------------------------------------------------------------------
+    def use(self, name: str) -> None:
+        """Streams that sound go on with the engine they began with; the next one has the new engine once it is ready. Nothing happens when it
+        speaks already. Raises NotFound, Busy (another is on its way)."""
+        model = next((m for m in self.installed() if m.name == name), None)
+        if model is None:
+            raise NotFound(f"There is no model “{name[:60]}” on this disk.", f"本机没有模型「{name[:60]}」。", code="model_not_found", param="model")
+        make = self.maker(model)
+        if self._resident.made_by() is not make and not self._resident.replace(make):
+            raise Busy("Another model is being loaded. Try again when it speaks.", "另一个模型正在载入，等它就绪后再切换。", retry_after_s=10, code="loading")
+        self._chosen(name)
+
+    def fetch(self, source: str = "", name: str = "") -> dict:
+        """Begin to fetch a model or go on; one at a time, others pause. name: "" = the one that is shown. Returns how far it is, as `fetching`.
+        Raises NotFound, BadInput (source)."""
+        name = name or self._shown
+        self._download(name).fetch(source)
+        self._shown = name
+        for other in [d for n, d in list(self._downloads.items()) if n != name]:
+            other.pause()
+        return self.fetching()
+
+    def pause(self) -> dict:
+        """Idempotent. What has come stays. Raises NotFound where nothing is fetched."""
+        self._download(self._shown).pause()
+        return self.fetching()
+
+    def _came(self, name: str) -> None:
+        """All files of a model are here: where only the built-in voice speaks, it takes over; else somebody chooses."""
+        if not self.speaking and self.knows(name):
+            self._resident.replace(self.maker(next(m for m in self.installed() if m.name == name)))
+
+    def close(self) -> None:
+        for download in list(self._downloads.values()):
+            download.close()
