@@ -37,13 +37,17 @@ def hear(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class CosyVoice3(CosyVoice2):
-    facts = FACTS
     tokenizer_kind, hearing = Tokenizer, Hearing(ENGINE, TOKENIZER_ONNX, mel=hear)
     flow_kind, flow_dims, vocoder_kind = DitFlow, DitDims, CausalVocoder
 
     @classmethod
     def its_family(cls) -> Family:
         return FAMILY
+
+    @property
+    def facts(self) -> Facts:
+        """No ready speakers are published for it; a directory may have some."""
+        return FACTS if self.presets else replace(FACTS, modes=tuple(mode for mode in FACTS.modes if mode != "preset"))
 
     def placed(self, told: Progress) -> CosyVoice3:
         """On a GPU the language model is captured; flow and vocoder are torch's own calls."""
