@@ -123,7 +123,8 @@ class FlowVoice(Protocol):
     def shape(self, known: int, final: bool = False) -> Hashable:
         """That of a new request's first step."""
 
-    def begin(self) -> FlowRequest: ...
+    def begin(self, *, seed: int) -> FlowRequest:
+        """seed: of the request, where its noise is not the model's."""
 
 
 class Wave(Protocol):

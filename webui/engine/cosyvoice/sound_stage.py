@@ -175,7 +175,8 @@ class SoundStage:
         segment, who = piece.segment, piece.who
         try:
             if segment.flow is None:
-                segment.flow, segment.vocoder = who.voice.flow.begin(), self._model.wave((who.request.seed + segment.index) % 2**63)
+                seed = (who.request.seed + segment.index) % 2**63
+                segment.flow, segment.vocoder = who.voice.flow.begin(seed=seed), self._model.wave(seed)
         except Exception as error:
             self._fail(who, error)
             return False

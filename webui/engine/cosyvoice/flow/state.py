@@ -101,8 +101,8 @@ class VoiceState:
         """That of a new request's first step."""
         return _shape(self.blocks, len(self.prompt_ids) + known, self.done, final)
 
-    def begin(self, blocks: Blocks | None = None) -> FlowState:
-        """A new request behind this voice. `blocks` may differ from the voice's where nothing is kept yet."""
+    def begin(self, blocks: Blocks | None = None, seed: int = 0) -> FlowState:
+        """A new request behind this voice. `blocks` may differ from the voice's where nothing is kept yet. The noise is the model's: seed says nothing."""
         blocks = blocks or self.blocks
         if not blocks.agrees(self.blocks, self.done):
             raise ValueError(f"these block ends do not cut the voice's first {self.done} ids as the voice did")

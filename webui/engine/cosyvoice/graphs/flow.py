@@ -131,7 +131,7 @@ class StaticVoice:
         """That of a new stream's first step."""
         return self.line.shape(len(self.prompt_ids) + known, final)
 
-    def begin(self, blocks: Blocks | None = None) -> StaticStream:
+    def begin(self, blocks: Blocks | None = None, seed: int = 0) -> StaticStream:
         blocks = blocks or self.blocks
         if not blocks.agrees(self.blocks, self.done):
             raise ValueError(f"these block ends do not cut the voice's first {self.done} ids as the voice did")

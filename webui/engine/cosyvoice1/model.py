@@ -1,0 +1,157 @@
+"""The first generation as a Family, and its loaded Model: three networks, the tokenizer, the two listening networks and the preset speakers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ...types import CONVERT, SpeechRequest
+from ..cosyvoice.device import VOICE_S, MemoryPlan, Place
+from ..cosyvoice.family import Costs, Facts, Family, Progress, check_files
+from ..cosyvoice.faults import model_fault, remedy
+from ..cosyvoice.features import log_mel
+from ..cosyvoice.flow.dims import EULER_STEPS, MEL_BANDS
+from ..cosyvoice.flow.solver import Solver
+from ..cosyvoice.lm_seam import LanguageModel
+from ..cosyvoice.model import presets, warm_prompt
+from ..cosyvoice.pace import Hops, Profile
+from ..cosyvoice.prompt import SPEAKER_ONNX, Hearing, PromptMaker, VoicePrompt
+from ..cosyvoice.vocoder import VocoderState
+from ..cosyvoice.voices import LiveVoice
+from ..cosyvoice.weights import COMPONENTS, DTYPES, component_state, marked
+from .dims import FRAME_SAMPLES, HOP_IDS, OVERLAP_IDS, RATE_HZ
+from .flow import HopDims, HopFlow, HopState, HopVoice, step_many
+from .lm import StackLm
+from .script import FirstScript
+from .spec import LISTENER_ONNX, TITLE, YAML, FirstSpec, read_spec
+from .tokenizer import EVENT_TAGS, LANGUAGES, WhisperTokenizer
+from .vocoder import FirstVocoder, dims_of
+
+ENGINE = "cosyvoice1"
+ROWS = 4
+MOST_BLOCKS = 2  # of a hop; longer ones were never published
+PROMPT_TEXT_IDS = 60
+STYLES = ("happy", "sad", "angry", "calm", "surprise", "fear", "gentle", "whisper", "fast", "slow", "news", "story")
+HEARING = Hearing(ENGINE, LISTENER_ONNX, ids_per_s=50, mel_hz=RATE_HZ, mel=partial(log_mel, rate_hz=RATE_HZ, window=1024, hop=FRAME_SAMPLES), frames_per_id=None)
+CLONING = ("zero_shot", "cross_lingual")  # all releases can, though -SFT and -Instruct were not made for it
+BASE = Facts((*CLONING, "preset", CONVERT), LANGUAGES)
+FACTS = {
+    "base": BASE,
+    "sft": Facts(("preset", *CLONING, CONVERT), LANGUAGES),
+    "instruct": Facts(("preset", "instruct", *CLONING, CONVERT), LANGUAGES, STYLES, EVENT_TAGS, preset_modes=("instruct",)),  # the others would read a description aloud
+}
+
+
+@dataclass(frozen=True)
+class CosyVoice1:
+    spec: FirstSpec
+    place: Place
+    tokenizer: WhisperTokenizer
+    lm: LanguageModel
+    flow: HopFlow
+    vocoder: FirstVocoder
+    maker: PromptMaker
+    presets: dict[str, VoicePrompt]
+    mark: str
+
+    @classmethod
+    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None, steps: int = EULER_STEPS) -> CosyVoice1:
+        """steps: of the flow's solver. Raises NotReady naming the first file or field that does not fit."""
+        told(0.02, "Checking model files", "正在校验模型文件")
+        check_files(FAMILY, root, place.precision)
+        spec = read_spec(root, steps)
+        tokenizer = WhisperTokenizer(root, FACTS[spec.release].tags)
+        check_rows(spec, tokenizer)
+        told(0.1, "Loading the voice networks", "正在载入声音网络")
+        maker = PromptMaker(root, tokenizer, HEARING)
+        told(0.25, "Loading the language model", "正在载入语言模型")
+        lm = StackLm.of(spec.lm, component_state(root, "llm", place.precision), place.dtype, place.device)
+        told(0.6, "Loading the acoustic model", "正在载入声学模型")
+        flow = HopFlow.of(HopDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
+        told(0.8, "Loading the vocoder", "正在载入声码器")
+        vocoder = FirstVocoder.of(dims_of(spec.hift), component_state(root, "hift"), torch.float32, place.device).narrow(place.convolutions)
+        return cls(spec, place, tokenizer, lm, flow, vocoder, maker, presets(root, None), marked(root, place.precision))
+
+    @property
+    def family(self) -> Family:
+        return FAMILY
+
+    @property
+    def facts(self) -> Facts:
+        return FACTS[self.spec.release]
+
+    @property
+    def guidance(self) -> Solver:
+        return self.flow.decoder
+
+    @property
+    def together(self) -> int:
+        """On a CPU nobody shares a call: with a prompt in each it is long enough as it is."""
+        return 1 if self.place.device == "cpu" else ROWS
+
+    def hops(self, first: int, pace: Profile) -> Hops:
+        """A hop is one call of the flow, behind the prompt again: two blocks in one cost less than one after the other, and have no seam."""
+        return Hops(first, HOP_IDS, tuple(min(count, MOST_BLOCKS) for count in pace.blocks), True, OVERLAP_IDS)
+
+    def unpack(self, data: bytes) -> VoicePrompt:
+        return VoicePrompt.unpack(data, None)
+
+    def voice(self, prompt: VoicePrompt, first_hop: int) -> HopVoice:
+        return HopVoice.of(self.flow, prompt.speech_ids, prompt.mel, prompt.vector)
+
+    def wave(self, seed: int) -> VocoderState:
+        return VocoderState(self.vocoder, seed)
+
+    def script(self, voice: LiveVoice, request: SpeechRequest) -> FirstScript:
+        return FirstScript(self, voice, request)
+
+    def warm_prompt(self) -> VoicePrompt:
+        return warm_prompt(self.spec.lm.speech_codes)
+
+    def flow_many(self, asked: Sequence[tuple[HopState, Sequence[int], bool]]) -> list[Tensor]:
+        """`step` of requests of one shape. When it raises no step has been made."""
+        return step_many(asked)
+
+    def wave_many(self, asked: Sequence[tuple[VocoderState, Tensor, bool]]) -> list[Tensor]:
+        """`push` of different streams."""
+        return [wave.push(mel, final) for wave, mel, final in asked]
+
+    def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
+        """Where voices are used is where they wait."""
+        return plan.voices_budget, 0
+
+
+def check_rows(spec: FirstSpec, tokenizer: WhisperTokenizer) -> None:
+    """Raises NotReady when text ids would have no embedding."""
+    if spec.lm.text_rows < tokenizer.size:
+        field = f"llm.text_token_size = {tokenizer.size}"
+        raise model_fault(YAML, (field, field), (str(spec.lm.text_rows),) * 2, remedy(TITLE))
+
+
+def costs(spec: FirstSpec, place: Place) -> Costs:
+    """A voice is its mel and a past of its words; a stream the text encoder's past beside that of the language model."""
+    size = DTYPES[place.precision].itemsize
+    words = spec.lm.encoder.cache_bytes(PROMPT_TEXT_IDS, size)
+    mel = int(VOICE_S * RATE_HZ / FRAME_SAMPLES) * MEL_BANDS * size
+    return Costs(mel + words + spec.lm.cache_bytes(PROMPT_TEXT_IDS, size), 2 * words + mel, 0)
+
+
+FAMILY = Family(
+    engine=ENGINE,
+    title=TITLE,
+    code="1",
+    yaml=YAML,
+    components=COMPONENTS,
+    required=(YAML, SPEAKER_ONNX, LISTENER_ONNX),
+    telling="length_regulator.model.0.weight",
+    steps=(EULER_STEPS, 5),
+    first_hops=(HOP_IDS, 50),
+    read_spec=read_spec,
+    costs=costs,
+    load=CosyVoice1.load,
+)
