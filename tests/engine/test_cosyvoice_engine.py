@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,6 +139,14 @@ def test_references_it_cannot_use(engine, seconds, level, code):
     with pytest.raises(BadInput) as error:
         engine.encode(samples, RATE, "", "en")
     assert error.value.code == code
+
+
+def test_a_voice_of_another_generation_is_refused_by_name(engine, prompt):
+    from webui.errors import EngineFault
+
+    with pytest.raises(EngineFault) as error:
+        next(engine.stream(ask(), replace(prompt, engine="cosyvoice3")))
+    assert error.value.code == "voice_other_engine" and "cosyvoice3" in error.value.zh
 
 
 def test_settings_that_change_the_sound_are_part_of_the_version(root, prompt, engine):

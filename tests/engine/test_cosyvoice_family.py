@@ -1,0 +1,214 @@
+"""Which generation a directory holds, and what files of other generations, of training codes and of other tools do in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from scripts.make_small_model import make
+from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.family import FOLDERS, families, family_of
+from webui.engine.cosyvoice.weights import Component, component_state, convert, load_state, source_mark
+from webui.engine.generations import GENERATIONS, engine_of, is_model
+from webui.errors import NotReady
+
+TOGETHER = [(a, b) for a in FOLDERS for b in FOLDERS if a != b]
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory) -> dict[str, Path]:
+    """One small directory of each generation. Read only."""
+    torch.set_num_threads(1)
+    return {name: make(tmp_path_factory.mktemp(name), family=name) for name in FOLDERS}
+
+
+def own(models, name: str, tmp_path: Path) -> Path:
+    """To spoil. Files are hard links: replace them, do not write into them."""
+    return Path(shutil.copytree(models[name], tmp_path / "model", copy_function=os.link))
+
+
+def replace(path: Path, source: Path) -> None:
+    path.unlink(missing_ok=True)
+    shutil.copy(source, path)
+
+
+def save(path: Path, state: dict) -> None:
+    path.unlink()
+    torch.save(state, path)
+
+
+def load(root: Path):
+    family = family_of(root)
+    return family.load(root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, family.steps[0])
+
+
+def refused(root: Path) -> NotReady:
+    with pytest.raises(NotReady) as caught:
+        load(root)
+    assert caught.value.code == "model_file" and caught.value.zh.endswith("。")
+    return caught.value
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_directory_is_told_by_its_files_whatever_its_name(models, tmp_path, name):
+    root = tmp_path / "CosyVoice2-0.5B"
+    shutil.copytree(models[name], root, copy_function=os.link)
+    family = family_of(root)
+    assert family.engine == engine_of(root) == name and is_model(root)
+    assert load(root).family is family
+
+
+def test_names_and_files_of_the_generations_differ():
+    made = families()
+    for of in (lambda f: f.engine, lambda f: f.title, lambda f: f.yaml, lambda f: f.telling):
+        assert len({of(family) for family in made}) == len(GENERATIONS) == 3
+
+
+def test_no_model_and_no_directory_are_told(tmp_path):
+    for root, word in ((tmp_path, "cosyvoice3.yaml"), (tmp_path / "none", "no directory")):
+        with pytest.raises(NotReady) as caught:
+            family_of(root)
+        assert word in caught.value.en and not is_model(root)
+
+
+@pytest.mark.parametrize(("name", "other"), TOGETHER)
+def test_where_two_yamls_lie_side_by_side_the_weights_decide(models, tmp_path, name, other):
+    root = own(models, name, tmp_path)
+    yaml = next(yaml for yaml, engine in GENERATIONS.items() if engine == other)
+    shutil.copy(models[other] / yaml, root / yaml)
+    assert family_of(root).engine == name
+
+
+@pytest.mark.parametrize("file", ["llm.pt", "flow.pt", "hift.pt"])
+@pytest.mark.parametrize(("name", "other"), TOGETHER)
+def test_a_network_of_another_generation_is_named_with_its_first_key(models, tmp_path, name, other, file):
+    root = own(models, name, tmp_path)
+    replace(root / file, models[other] / file)
+    fault = refused(root)
+    assert fault.param == file and "." in fault.en.split("expected")[1]
+
+
+@pytest.mark.parametrize(("name", "other"), TOGETHER)
+def test_a_yaml_of_another_generation_under_this_ones_name_is_named_with_its_field(models, tmp_path, name, other):
+    root = own(models, name, tmp_path)
+    yaml = {engine: file for file, engine in GENERATIONS.items()}
+    replace(root / yaml[name], models[other] / yaml[other])
+    fault = refused(root)
+    assert fault.param in (yaml[name], "llm.pt", "flow.pt", "hift.pt")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_speech_tokenizer_of_another_rate_is_refused_when_it_hears_a_clip(models, tmp_path, name):
+    root, other = own(models, name, tmp_path), "cosyvoice2" if name == "cosyvoice1" else "cosyvoice1"
+    model = load(root)
+    network = model.maker.hearing.network
+    replace(root / network, next(models[other].glob("speech_tokenizer_*.onnx")))
+    with pytest.raises(NotReady) as caught:
+        load(root).maker.make((0.2 * np.sin(np.arange(48000) / 9)).astype(np.float32), 16000)
+    assert caught.value.param == network
+
+
+def with_notes(state: dict) -> dict:
+    return {**state, "epoch": 3, "step": 1000, "lr": 1e-4}
+
+
+def of_several_devices(state: dict) -> dict:
+    return {f"module.{key}": value for key, value in state.items()}
+
+
+def wrapped(state: dict) -> dict:
+    return {"state_dict": state, "epoch": 3, "optimizer": "adam"}
+
+
+def of_a_vocoder_training(state: dict) -> dict:
+    return {**{f"generator.{key}": value for key, value in state.items()}, "discriminator.conv.weight": torch.ones(2), "epoch": 3}
+
+
+def of_old_weight_norm(state: dict) -> dict:
+    old = {"0": "weight_g", "1": "weight_v"}
+    return {key.replace(f"parametrizations.weight.original{key[-1]}", old.get(key[-1], "")) if ".parametrizations." in key else key: value for key, value in state.items()}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize(("file", "changed"), [("llm", with_notes), ("flow", with_notes), ("llm", of_several_devices), ("flow", of_several_devices), ("flow", wrapped),
+                                               ("hift", of_a_vocoder_training), ("hift", of_old_weight_norm), ("hift", with_notes)])
+def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(models, tmp_path, name, file, changed):
+    root, parts = own(models, name, tmp_path), family_of(models[name]).components
+    published = load_state(root / f"{file}.pt")
+    before = component_state(root, file, parts=parts)
+    altered = changed(published)
+    assert altered.keys() != published.keys()
+    save(root / f"{file}.pt", altered)
+    after = component_state(root, file, parts=parts)
+    assert after.keys() == before.keys() and all(torch.equal(after[key], before[key]) for key in before)
+
+
+def test_a_key_that_nothing_knows_is_still_named(models, tmp_path):
+    root = own(models, "cosyvoice2", tmp_path)
+    save(root / "flow.pt", {**load_state(root / "flow.pt"), "adapter.weight": torch.ones(2)})
+    fault = refused(root)
+    assert fault.param == "flow.pt" and "adapter.weight" in fault.en
+
+
+def test_the_other_language_model_serves_where_the_usual_one_is_missing(models, tmp_path):
+    root = own(models, "cosyvoice2", tmp_path)
+    parts = {"llm": Component("llm", unused=("llm.model.lm_head.weight",), also=("llm.rl.pt",))}
+    usual, mark = component_state(root, "llm", parts=parts), source_mark(root, "llm", parts=parts)
+    convert(root, "llm", "fp32", parts)
+    state = load_state(root / "llm.pt")
+    torch.save({**state, "llm_decoder.bias": state["llm_decoder.bias"] + 1}, root / "llm.rl.pt")
+    assert torch.equal(component_state(root, "llm", parts=parts)["llm_decoder.bias"], usual["llm_decoder.bias"]), "both are there"
+    (root / "llm.pt").unlink()
+    assert torch.equal(component_state(root, "llm", parts=parts)["llm_decoder.bias"], usual["llm_decoder.bias"] + 1), "and not what was converted before"
+    assert source_mark(root, "llm", parts=parts) != mark
+
+
+def test_what_vllm_exports_is_no_language_model_by_itself(models, tmp_path):
+    root = own(models, "cosyvoice2", tmp_path)
+    (root / "vllm").mkdir()
+    (root / "vllm" / "model.safetensors").write_bytes(b"")
+    assert load(root).family.engine == "cosyvoice2", "beside llm.pt it is left alone"
+    (root / "llm.pt").unlink()
+    fault = refused(root)
+    assert fault.param == "llm.pt" and "vllm" in fault.en and "vllm" in fault.zh
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("lacks", ["embedding", "everything", "speech"])
+def test_speakers_that_lack_something_open_or_are_named(models, tmp_path, name, lacks):
+    root = own(models, name, tmp_path)
+    table = {"whole": {"embedding": torch.ones(1, 192)}, "odd": {"embedding": torch.ones(1, 192), "flow_prompt_speech_token": torch.ones(1, 9).int()}}
+    if lacks != "speech":
+        table["odd"] = {} if lacks == "everything" else {"flow_prompt_speech_token": torch.ones(1, 9).int(), "prompt_speech_feat": torch.zeros(1, 18, 80)}
+    (root / "spk2info.pt").unlink(missing_ok=True)
+    torch.save(table, root / "spk2info.pt")
+    if lacks == "speech":
+        assert set(load(root).presets) == {"whole", "odd"}
+    else:
+        fault = refused(root)
+        assert fault.param == "spk2info.pt" and "odd" in fault.en
+
+
+@pytest.mark.parametrize(("line", "field", "file"), [("input_frame_rate: 25", "input_frame_rate", "cosyvoice.yaml"), ("text_token_size: 60515", "text_embedding", "llm.pt")])
+def test_the_first_generation_at_another_rate_is_named_with_its_field(models, tmp_path, line, field, file):
+    """CosyVoice-300M-25Hz has other ids, another tokenizer and other hops."""
+    root = own(models, "cosyvoice1", tmp_path)
+    text = (root / "cosyvoice.yaml").read_text("utf-8")
+    (root / "cosyvoice.yaml").unlink()
+    (root / "cosyvoice.yaml").write_text(re.sub(line.split()[0] + " [0-9]+", line, text), "utf-8")
+    fault = refused(root)
+    assert fault.param == file and field in fault.en and field in fault.zh
+
+
+def test_early_files_of_the_first_generation_tell_no_rate(models, tmp_path):
+    root = own(models, "cosyvoice1", tmp_path)
+    text = (root / "cosyvoice.yaml").read_text("utf-8")
+    (root / "cosyvoice.yaml").unlink()
+    (root / "cosyvoice.yaml").write_text("\n".join(x for x in text.split("\n") if "input_frame_rate" not in x), "utf-8")
+    assert load(root).spec.ids_per_s == 50
