@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -83,7 +83,8 @@ class CosyVoice1:
 
     @property
     def facts(self) -> Facts:
-        return FACTS[self.spec.release]
+        facts = FACTS[self.spec.release]
+        return facts if self.presets else replace(facts, modes=tuple(mode for mode in facts.modes if mode != "preset"), preset_modes=())
 
     @property
     def guidance(self) -> Solver:

@@ -1,0 +1,239 @@
+"""The engine on small random directories of the first generation: the contract, what each release offers, what each mode feeds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from scripts.make_small_model import make
+from tests.engine.contract import EngineContract, ask, whole
+from tests.engine.cosyvoice1_small import GOLDEN1
+from tests.engine.test_cosyvoice_engine import reference  # noqa: F401
+from webui.engine.cosyvoice.engine import CosyVoiceEngine
+from webui.engine.cosyvoice.family import family_of
+from webui.engine.cosyvoice.prompt import VoicePrompt
+from webui.engine.cosyvoice.voices import LiveVoice
+from webui.engine.cosyvoice1.dims import HOP_IDS, OVERLAP_IDS, frames_of
+from webui.engine.cosyvoice1.model import FAMILY, CosyVoice1
+from webui.engine.cosyvoice1.script import FirstScript
+from webui.engine.cosyvoice1.spec import MARKER, read_spec, release_of
+from webui.engine.cosyvoice1.tokenizer import WhisperTokenizer
+from webui.errors import BadInput, Cancelled, NotReady
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    return make(tmp_path_factory.mktemp("first"), family="cosyvoice1")
+
+
+@pytest.fixture(scope="module")
+def shared_engine(root):
+    torch.set_num_threads(1)
+    engine = CosyVoiceEngine(root, precision="fp32", threads=1)
+    engine.start()
+    torch.set_num_threads(1)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(shared_engine):
+    return shared_engine
+
+
+@pytest.fixture(scope="module")
+def prompt(shared_engine, reference):  # noqa: F811
+    return shared_engine.encode(*reference)
+
+
+class TestFirstGeneration(EngineContract):
+    pass
+
+
+def test_modes_differ_and_each_repeats_itself(engine, prompt):
+    sound = {}
+    for mode, more in {"zero_shot": {"transcript": "hello there"}, "cross_lingual": {}, "preset": {}}.items():
+        sound[mode] = whole(engine.stream(ask(mode=mode, **more), prompt))
+        assert np.array_equal(sound[mode], whole(engine.stream(ask(mode=mode, **more), prompt)))
+    assert len({wave.tobytes() for wave in sound.values()}) == 3
+
+
+def test_presets_speak_with_voices_of_their_own(engine):
+    names = engine.describe().presets
+    assert len(names) == 7
+    waves = [whole(engine.stream(ask(mode="preset"), engine.preset(name))) for name in names[:2]]
+    assert not np.array_equal(waves[0][:5000], waves[1][:5000])
+
+
+def test_conversion_has_the_length_of_its_source(engine, prompt, reference):  # noqa: F811
+    samples, rate, _, _ = reference
+    wave = whole(engine.convert(ask(mode="convert"), prompt, samples, rate))
+    assert len(wave) / 22050 == pytest.approx(len(samples) / rate, abs=0.1)
+
+
+def test_request_12_is_request_1(engine, prompt):
+    first = whole(engine.stream(ask(segments=("Hello.",)), prompt))
+    for i in range(10):
+        whole(engine.stream(ask(id=f"n{i}", seed=i, segments=("Hi.",)), prompt))
+    assert np.array_equal(whole(engine.stream(ask(segments=("Hello.",)), prompt)), first)
+
+
+def test_cancel_ends_a_long_text_between_two_hops(engine, prompt):
+    long = ask(id="long", segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 8,))
+    chunks, after = engine.stream(long, prompt), threading.Event()
+    next(chunks)
+    engine.cancel("long")
+    with pytest.raises(Cancelled):
+        for _ in chunks:
+            after.set()
+    assert whole(engine.stream(ask(segments=("Hello.",)), prompt)).size
+
+
+def test_what_a_hop_costs(engine, prompt):
+    """The whole prompt again in every hop: told, not hidden."""
+    seen = []
+    running = engine._running
+    for _ in engine.stream(ask(id="cost", segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 2,)), prompt):
+        seen.append((running["cost"].computed_frames, running["cost"].emitted_frames))
+    before = VoicePrompt.unpack(prompt.data, None).mel.shape[1]
+    first = before + frames_of(HOP_IDS + OVERLAP_IDS)
+    assert seen[0] == (first, frames_of(HOP_IDS)) and len(seen) > 2
+    assert all(b[0] - a[0] > before for a, b in itertools.pairwise(seen) if b != a)
+
+
+def test_a_text_that_arrives_is_refused(engine, prompt):
+    assert not engine.describe().text_in
+    with pytest.raises(BadInput, match="whole text"):
+        list(engine.stream_text(ask(), prompt, iter(["Hello"])))
+
+
+# ---- what a directory is -----------------------------------------------------------------------------------------------
+def beside(root: Path, target: Path) -> Path:
+    return Path(shutil.copytree(root, target, copy_function=os.link))
+
+
+def load(root: Path) -> CosyVoice1:
+    from webui.engine.cosyvoice.device import Place
+
+    return FAMILY.load(root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, FAMILY.steps[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "marker", "release"),
+    [("CosyVoice-300M", None, "base"), ("CosyVoice-300M-SFT", None, "sft"), ("cosyvoice-300m-instruct", None, "instruct"), ("mine", "instruct\n", "instruct"),
+     ("CosyVoice-300M-Instruct", "base", "base")],
+)  # fmt: skip
+def test_the_release_is_told_by_marker_or_name(root, tmp_path, name, marker, release):
+    there = beside(root, tmp_path / name)
+    if marker:
+        (there / MARKER).write_text(marker)
+    model = load(there)
+    assert model.spec.release == release and family_of(there) is FAMILY
+    modes = model.facts.modes
+    assert ("instruct" in modes) == (release == "instruct") == bool(model.facts.tags)
+    assert {"preset", "zero_shot", "cross_lingual", "convert"} <= set(modes)
+
+
+def test_without_ready_speakers_there_is_no_such_mode(root, tmp_path):
+    there = beside(root, tmp_path / "CosyVoice-300M-Instruct")
+    (there / "spk2info.pt").unlink()
+    facts = load(there).facts
+    assert "preset" not in facts.modes and "instruct" in facts.modes and not facts.preset_modes
+
+
+def test_a_marker_of_another_word_is_refused(root, tmp_path):
+    there = beside(root, tmp_path / "x")
+    (there / MARKER).write_text("vllm")
+    with pytest.raises(NotReady, match=MARKER):
+        release_of(there)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "field"),
+    [
+        ("    input_frame_rate: 50", "    input_frame_rate: 25", "flow.input_frame_rate"),
+        ("sample_rate: 22050", "sample_rate: 24000", "sample_rate"),
+        ("    n_fft: 1024", "    n_fft: 1920", "feat_extractor.n_fft"),
+        ("            channels: [48, 48]", "            channels: [48]", "estimator.channels"),
+        ("            channels: [48, 48]", "            channels: [44, 44]", "estimator.channels"),
+        ("        attention_heads: 4", "        attention_heads: 7", "llm"),
+        ("        num_blocks: 2", "        num_blocks: many", "num_blocks"),
+        ("    vocab_size: 4096", "    vocab_size: 6561", "flow.vocab_size"),
+    ],
+)
+def test_another_models_numbers_are_named(root, tmp_path, line, instead, field):
+    there = beside(root, tmp_path / "m")
+    text = (there / "cosyvoice.yaml").read_text()
+    assert line in text
+    (there / "cosyvoice.yaml").unlink()
+    (there / "cosyvoice.yaml").write_text(text.replace(line, instead, 1))
+    with pytest.raises(NotReady) as caught:
+        read_spec(there)
+    assert field in caught.value.en and "cosyvoice.yaml" in caught.value.en and caught.value.zh
+
+
+def test_early_files_without_a_rate_of_ids_are_of_50(root, tmp_path):
+    there = beside(root, tmp_path / "m")
+    text = (there / "cosyvoice.yaml").read_text().replace("    input_frame_rate: 50 # ids a second\n", "")
+    assert "input_frame_rate" not in text
+    (there / "cosyvoice.yaml").unlink()
+    (there / "cosyvoice.yaml").write_text(text)
+    assert read_spec(there).ids_per_s == 50
+
+
+def test_a_text_embedding_too_small_for_the_vocabulary_is_named(root, tmp_path):
+    there = beside(root, tmp_path / "m")
+    (there / "multilingual.tiktoken").unlink()  # the packaged one has 51866 ids
+    with pytest.raises(NotReady, match=r"cosyvoice\.yaml.*text_token_size = 51866"):
+        load(there)
+
+
+# ---- what each mode feeds (golden1/frontend/mode_inputs.json) -------------------------------------------------------------
+def fed(request, tmp_path, **voice) -> dict:
+    """What a language model would be given."""
+    given = {}
+
+    def prefix(prompt_text, speaker):
+        given.update(prompt_text=tuple(prompt_text), speaker=speaker)
+        return SimpleNamespace(nbytes=0)
+
+    spec = SimpleNamespace(ids_per_s=50)
+    model = SimpleNamespace(tokenizer=WhisperTokenizer(tmp_path), lm=SimpleNamespace(prefix=prefix), spec=spec, family=FAMILY)
+    prompt = VoicePrompt((), tuple(range(41)), torch.zeros(1, 85, 80), torch.ones(1, 192))
+    script = FirstScript(model, LiveVoice(model, prompt), request)
+    script.prefix()
+    return given | {"prompt_speech": script.prompt_speech, "text": script.text(request.segments[0]), "tokenizer": model.tokenizer}
+
+
+def test_modes_feed_what_the_published_code_does(tmp_path):
+    told = json.loads((GOLDEN1 / "frontend" / "mode_inputs.json").read_text())["modes"]
+    sft = fed(ask(mode="preset", segments=("T",)), tmp_path)
+    assert (sft["prompt_text"], sft["prompt_speech"]) == ((), ()) and sft["speaker"] is not None and "prompt_text" not in told["sft"]
+    zero = fed(ask(mode="zero_shot", transcript="some words said", segments=("T",)), tmp_path)
+    assert zero["prompt_text"] == tuple(zero["tokenizer"].encode("some words said")) and len(zero["prompt_speech"]) == 41 and zero["speaker"] is not None
+    cross = fed(ask(mode="cross_lingual", language="en", segments=("T",)), tmp_path)
+    assert (cross["prompt_text"], cross["prompt_speech"]) == ((), ()) and cross["text"] == cross["tokenizer"].encode(told["cross_lingual"]["text"])
+    described = fed(ask(mode="instruct", instruction="I", segments=("T",)), tmp_path)
+    assert described["prompt_text"] == tuple(described["tokenizer"].encode(told["instruct"]["prompt_text"])) and described["speaker"] is None
+    assert described["prompt_speech"] == () and "llm_embedding" not in told["instruct"]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "mark"),
+    [("zh", "hello", "<|zh|>"), ("yue", "早晨", "<|yue|>"), ("ja", "さくら", "<|ja|>"), ("ko", "안녕", "<|ko|>"), ("auto", "今天天气", "<|zh|>"), ("auto", "a fine day", "<|en|>"),
+     ("ru", "привет", ""), ("en", "<|ja|>さくら", "")],
+)  # fmt: skip
+def test_the_languages_mark_is_put_in_front(tmp_path, language, text, mark):
+    given = fed(ask(mode="cross_lingual", language=language, segments=(text,)), tmp_path)
+    assert given["text"] == given["tokenizer"].encode(mark + text)
+    other = fed(ask(mode="preset", language=language, segments=(text,)), tmp_path)
+    assert other["text"] == other["tokenizer"].encode(text), "only where the voice speaks another language than its own"
