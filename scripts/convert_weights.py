@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from webui.engine.cosyvoice.family import family_of
 from webui.engine.cosyvoice.weights import COMPONENTS, DTYPES, convert
 from webui.errors import NotReady
 
@@ -22,12 +23,17 @@ _BYTES = {"fp32": 1.0, "bf16": 0.5, "fp16": 0.5}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="model directory with llm.pt, flow.pt and hift.pt")
+    parser.add_argument("directory", type=Path, help="a model directory, of any generation")
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="fp32", help="the vocoder stays fp32 whatever is chosen")
     parser.add_argument("--only", choices=sorted(COMPONENTS), action="append", help="convert this network only (may be repeated)")
     args = parser.parse_args()
-    for name in args.only or COMPONENTS:
-        source = args.directory / COMPONENTS[name].file
+    try:
+        parts = family_of(args.directory).components
+    except NotReady as fault:
+        print(fault.en, file=sys.stderr)
+        return 1
+    for name in args.only or parts:
+        source = args.directory / parts[name].published(args.directory)
         needed = int(source.stat().st_size * _BYTES[args.dtype]) if source.exists() else 0
         free = shutil.disk_usage(args.directory).free if args.directory.is_dir() else 0
         if needed > free:
@@ -35,7 +41,7 @@ def main() -> int:
             return 1
         started = time.perf_counter()
         try:
-            made = convert(args.directory, name, args.dtype)
+            made = convert(args.directory, name, args.dtype, parts)
         except NotReady as fault:
             print(fault.en, file=sys.stderr)
             return 1

@@ -169,6 +169,13 @@ def test_the_other_language_model_serves_where_the_usual_one_is_missing(models, 
     assert source_mark(root, "llm", parts=parts) != mark
 
 
+def test_the_third_generation_opens_with_its_other_language_model_alone(models, tmp_path):
+    root = own(models, "cosyvoice3", tmp_path)
+    before = load(root)
+    (root / "llm.pt").rename(root / "llm.rl.pt")
+    assert load(root).mark == before.mark, "the same weights under the other name"
+
+
 def test_what_vllm_exports_is_no_language_model_by_itself(models, tmp_path):
     root = own(models, "cosyvoice2", tmp_path)
     (root / "vllm").mkdir()

@@ -39,12 +39,13 @@ def test_models_are_found_whatever_their_folders_are_called(tmp_path):
     root = tmp_path / "models"
     model(root / "CosyVoice3-mine", "cosyvoice1")
     model(root / "b", "cosyvoice3", ("kaikou-llm-int8.safetensors", "kaikou-flow-bf16.safetensors", "hift.pt"))
+    model(root / "c", "cosyvoice3", ("llm.rl.pt", "flow.pt", "hift.pt"))
     model(root / "half", "cosyvoice2", ("llm.pt",))
     (root / "notes").mkdir()
     (root / "README.md").write_text("x")
     model(root / ".trash" / "old")
     told = [(m.name, m.engine, m.is_whole) for m in app.models_here(settings(tmp_path))]
-    assert told == [("CosyVoice3-mine", "cosyvoice1", True), ("b", "cosyvoice3", True), ("half", "cosyvoice2", False)]
+    assert told == [("CosyVoice3-mine", "cosyvoice1", True), ("b", "cosyvoice3", True), ("c", "cosyvoice3", True), ("half", "cosyvoice2", False)]
 
 
 def test_a_model_that_is_pointed_at_is_the_only_one(tmp_path):

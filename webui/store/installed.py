@@ -10,6 +10,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 CHOSEN = "model"  # file in the data folder: the name of the model that somebody chose last
 NETWORKS = ("llm", "flow", "hift")
+FILES = ("{}.pt", "{}.*.pt", "kaikou-{}-*.safetensors")  # as published, published in another training (llm.rl.pt), converted
 EngineOf = Callable[[Path], str]  # the name of the engine for a folder, "" when it is no model
 
 
@@ -27,7 +28,7 @@ def read(folder: Path, engine_of: EngineOf) -> Installed | None:
     """None when the folder is no model's. A folder's name says nothing: it may have been renamed."""
     try:
         engine = engine_of(folder)
-        is_whole = bool(engine) and all((folder / f"{n}.pt").is_file() or any(folder.glob(f"kaikou-{n}-*.safetensors")) for n in NETWORKS)
+        is_whole = bool(engine) and all(any(next(folder.glob(like.format(n)), None) for like in FILES) for n in NETWORKS)
     except OSError:  # it may not be looked into
         return None
     return Installed(folder.name, folder, engine, is_whole) if engine else None
