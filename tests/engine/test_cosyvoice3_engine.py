@@ -158,3 +158,29 @@ def test_a_size_it_is_not_written_for_is_named(copy, field, value, named):
 def test_a_file_that_is_missing_is_named(copy, missing):
     (copy / missing).unlink()
     assert missing in fault(copy).en
+
+
+def test_on_a_gpu_the_language_model_alone_is_captured(root, prompt, monkeypatch):  # noqa: F811
+    """Without one: the works run directly. What is drawn is the same, and so is the sound."""
+    from dataclasses import replace
+
+    from webui.engine.cosyvoice.graphs import assemble
+    from webui.engine.cosyvoice.graphs.capture import Direct
+    from webui.engine.cosyvoice.graphs.lm import LmSizes, StaticLm
+    from webui.engine.cosyvoice3.model import CosyVoice3
+
+    def spoken() -> np.ndarray:
+        other = CosyVoiceEngine(root, precision="fp32")
+        other.start()
+        try:
+            torch.set_num_threads(1)
+            static.append(isinstance(other._loaded().lm, StaticLm))
+            return whole(other.stream(ask(id="static"), prompt))
+        finally:
+            other.close()
+    static: list[bool] = []
+    plain, real = spoken(), assemble.captured_lm
+    monkeypatch.setattr(assemble, "captured_lm", lambda lm, rule, told: real(lm, rule, told, LmSizes((1, 2), (128, 512), (1, 16, 64), 8), Direct))
+    placed = CosyVoice3.placed
+    monkeypatch.setattr(CosyVoice3, "placed", lambda self, told: replace(placed(replace(self, place=replace(self.place, device="cuda")), told), place=self.place))
+    assert np.allclose(spoken(), plain, atol=1e-3) and static == [False, True]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -24,20 +22,9 @@ from ..vocoder.dims import (
     VOICED_HZ,
     VOICED_NOISE,
 )
-from ..vocoder.f0 import REACH_FRAMES
+from ..vocoder.f0 import REACH_FRAMES, full_precision
 
 SLOT, START = range(2)  # columns of a job
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """No TF32: an f0 of 200 Hz must be right to 1e-6, or the phase runs away."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
 
 
 class VocoderBuffers:

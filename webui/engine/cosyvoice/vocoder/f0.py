@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -9,6 +12,17 @@ from torch import nn
 from .dims import MEL_BANDS
 
 REACH_FRAMES = 5
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """No TF32: an f0 of 200 Hz must be right to 1e-6, or the phase runs away."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 class F0Predictor(nn.Module):

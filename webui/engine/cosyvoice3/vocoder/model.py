@@ -10,6 +10,7 @@ from torch import nn
 
 from ...cosyvoice.vocoder.decoder import HiftLayers, ResBlock
 from ...cosyvoice.vocoder.dims import BLOCK_KERNELS, FFT, MEL_BANDS, VocoderDims
+from ...cosyvoice.vocoder.f0 import full_precision
 from .source import StairSource
 from .tails import Tails
 
@@ -36,10 +37,11 @@ class CausalF0(nn.Module):
     def forward(self, mel: torch.Tensor, tails: Tails) -> torch.Tensor:
         """mel (1, 80, n + 3), the last 3 frames being context only -> (n,) in Hz"""
         ahead, *behind = self.condnet[::2]
-        x = F.elu(ahead(mel))
-        for conv in behind:
-            x = F.elu(conv(tails.lead(conv, x)))
-        return self.classifier(x.mT)[0, :, 0].abs()
+        with full_precision():
+            x = F.elu(ahead(mel))
+            for conv in behind:
+                x = F.elu(conv(tails.lead(conv, x)))
+            return self.classifier(x.mT)[0, :, 0].abs()
 
 
 class CausalVocoder(HiftLayers):
