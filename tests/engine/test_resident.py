@@ -68,7 +68,7 @@ def test_a_failing_newcomer_leaves_the_old_one_in_charge():
     resident.close()
 
 
-def test_an_engine_that_never_starts_says_why():
+def test_an_engine_that_never_starts_says_why(caplog):
     def refuse():
         raise NotReady("No weights in this folder.", "目录里没有模型。")
     resident = Resident()
@@ -76,6 +76,7 @@ def test_an_engine_that_never_starts_says_why():
     assert resident.health().state == "broken" and resident.health().reason == "No weights in this folder."
     with pytest.raises(NotReady, match="No weights"):
         resident.lease()
+    assert "No weights in this folder" in caplog.text  # who runs the studio without a page learns it too
 
 
 def whole_tone():

@@ -132,6 +132,7 @@ class Resident:
             self._take_over(engine, make, steps_in)
 
     def _fail(self, engine: Engine | None, make: Maker, error: KaikouError, steps_in: bool) -> None:
+        log.error("an engine is not to be had (%s): %s", name_of(engine) or "it has no name yet", error.en)
         with self._lock:
             self._coming = None
             if not steps_in:  # else what it stands in for is what is missing
