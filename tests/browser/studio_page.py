@@ -8,6 +8,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import numpy as np
+from playwright.sync_api import TimeoutError
 
 from .harness import browser  # noqa: F401  (one place decides how Chromium is started)
 
@@ -79,7 +80,10 @@ class StudioPage:
     def speak(self, n: int, engine: str) -> dict:
         """Press Generate; the n-th take, which must be finished and made by `engine`."""
         self.go()
-        self.page.wait_for_function("n => KK.live.takes.data.length === n || KK.player.state === 'failed'", arg=n, timeout=60000)
+        try:
+            self.page.wait_for_function("n => KK.live.takes.data.length === n || KK.player.state === 'failed'", arg=n, timeout=45000)
+        except TimeoutError as late:
+            raise AssertionError(f"no take in mode {self.js('KK.mode()')}: {self.js('KK.player.state')}, {self.status()}, {len(self.takes())} takes") from late
         assert self.js("KK.player.state") != "failed", self.status()
         take = self.takes()[0]
         assert take["state"] == "done" and take["engine"] == engine and take["n_samples"] > 0, take

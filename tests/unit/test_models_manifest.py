@@ -13,6 +13,8 @@ from webui.errors import BadInput
 from webui.store import models as store
 from webui.store.models import Model, ModelFetcher, read_manifest
 
+MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
+
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "a//x", "", ".", "..", "a\\..\\x", ".hidden", "a/", "C:x", "x\n", "x\0", "~/x", "模型"])
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path, path):
@@ -42,17 +44,25 @@ def test_a_broken_manifest_is_named(tmp_path, text):
     assert fault.value.code == "bad_manifest"
 
 
-def test_the_manifest_names_just_the_files_that_the_engine_reads():
-    from webui.engine.cosyvoice.spec import REQUIRED
-    from webui.engine.cosyvoice.weights import COMPONENTS
+@pytest.mark.parametrize("name", read_manifest(MANIFEST))
+def test_the_manifest_names_just_the_files_that_the_engine_reads(name):
+    from webui.engine.cosyvoice.family import families
 
-    made = read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")["CosyVoice2-0.5B"]
-    assert {s.path for s in made.files} == {*REQUIRED, *(c.file for c in COMPONENTS.values())}
+    made = read_manifest(MANIFEST)[name]
+    family = next(f for f in families() if f.engine == made.engine)
+    wanted = {*family.required, *(c.file for c in family.components.values())}
+    assert wanted <= {s.path for s in made.files} <= wanted | {"spk2info.pt"}
+    assert all(s.fits(s.size) and not s.fits(130) for s in made.files), "a pointer is never taken for a file"
+
+
+def test_a_size_that_nobody_knows_may_be_far_off_but_not_beyond_reason(tmp_path):
+    assert not store.FileSpec("x", 1000).fits(100) and store.FileSpec("x", 1000, within=20).fits(100) and not store.FileSpec("x", 1000, within=20).fits(30000)
+    assert not store.FileSpec("x", 1000, exact=True, within=20).fits(1001)
 
 
 def test_addresses():
     spec = store.FileSpec("CosyVoice-BlankEN/vocab.json", 1)
-    made = read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")["CosyVoice2-0.5B"]
+    made = read_manifest(MANIFEST)["CosyVoice2-0.5B"]
     urls = [ModelFetcher(Path("x"), source, made).url(spec) for source in ("modelscope", "hf-mirror", "https://own.example/m/")]
     assert urls == ["https://modelscope.cn/api/v1/models/iic/CosyVoice2-0.5B/repo?Revision=master&FilePath=CosyVoice-BlankEN%2Fvocab.json",
                     "https://hf-mirror.com/FunAudioLLM/CosyVoice2-0.5B/resolve/main/CosyVoice-BlankEN/vocab.json",
