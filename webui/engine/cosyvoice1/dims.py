@@ -28,8 +28,8 @@ class StackDims:
     layers: int
 
     def __post_init__(self):
-        if min(self.hidden, self.heads, self.inner, self.layers) < 1 or self.hidden % self.heads or self.head_size % 2:
-            raise ValueError(f"{self.hidden} values do not make {self.heads} heads of whole pairs, or there are no {self.layers} layers of {self.inner}")
+        if min(self.hidden, self.heads, self.inner) < 1 or self.layers < 0 or self.hidden % self.heads or self.head_size % 2:
+            raise ValueError(f"{self.hidden} values do not make {self.heads} heads of whole pairs, or {self.layers} layers of {self.inner} are none")
 
     @property
     def kv_heads(self) -> int:

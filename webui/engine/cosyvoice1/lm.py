@@ -7,6 +7,7 @@ the text encoder, which every text id passes, go on behind a prompt text that it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 import torch
@@ -24,18 +25,20 @@ READY = 1024  # positions that need no growing of tables: 15 s of speech behind 
 
 
 class TextLm(nn.Module):
-    """Everything but the body: how ids become what the body reads."""
+    """How ids become what the layers of the body read, whoever computes those."""
 
-    def __init__(self, dims: LmDims):
+    def __init__(self, dims: LmDims, layers: int | None = None):
+        """layers: of the body that are here, all of them when None."""
         super().__init__()
         self.dims = dims
+        body = dims.body if layers is None else replace(dims.body, layers=layers)
         self.text_embedding = nn.Embedding(dims.text_rows, dims.text_width)
         self.text_encoder = Stack(dims.text_width, dims.encoder, ("norm_mha", "norm_ff"), F.silu)
         self.text_encoder_affine_layer = nn.Linear(dims.encoder.hidden, dims.body.hidden)
         self.llm_embedding = nn.Embedding(2, dims.body.hidden)
         self.speech_embedding = nn.Embedding(dims.speech_codes, dims.body.hidden)
         self.spk_embed_affine_layer = nn.Linear(dims.vector, dims.body.hidden)
-        self.llm = Stack(dims.body.hidden, dims.body, ("norm1", "norm2"), F.relu, F.relu)
+        self.llm = Stack(dims.body.hidden, body, ("norm1", "norm2"), F.relu, F.relu)
         self.llm_decoder = nn.Linear(dims.body.hidden, dims.rows)
 
     @classmethod

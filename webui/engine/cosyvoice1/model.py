@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,27 +12,29 @@ import torch
 from torch import Tensor
 
 from ...types import CONVERT, SpeechRequest
-from ..cosyvoice.device import VOICE_S, MemoryPlan, Place
+from ..cosyvoice.device import INT8, VOICE_S, MemoryPlan, Place
 from ..cosyvoice.family import Costs, Facts, Family, Progress, check_files
 from ..cosyvoice.faults import model_fault, remedy
 from ..cosyvoice.features import log_mel
 from ..cosyvoice.flow.dims import EULER_STEPS, MEL_BANDS
 from ..cosyvoice.flow.solver import Solver
 from ..cosyvoice.lm_seam import LanguageModel
-from ..cosyvoice.model import presets, warm_prompt
+from ..cosyvoice.model import converting, presets, warm_prompt
 from ..cosyvoice.pace import Hops, Profile
 from ..cosyvoice.prompt import SPEAKER_ONNX, Hearing, PromptMaker, VoicePrompt
 from ..cosyvoice.vocoder import VocoderState
 from ..cosyvoice.voices import LiveVoice
 from ..cosyvoice.weights import COMPONENTS, DTYPES, component_state, marked
-from .dims import FRAME_SAMPLES, HOP_IDS, OVERLAP_IDS, RATE_HZ
+from .dims import FRAME_SAMPLES, HOP_IDS, OVERLAP_IDS, RATE_HZ, LmDims
 from .flow import HopDims, HopFlow, HopState, HopVoice, step_many
+from .int8 import runtime
 from .lm import StackLm
 from .script import FirstScript
 from .spec import LISTENER_ONNX, TITLE, YAML, FirstSpec, read_spec
 from .tokenizer import EVENT_TAGS, LANGUAGES, WhisperTokenizer
 from .vocoder import FirstVocoder, dims_of
 
+log = logging.getLogger(__name__)
 ENGINE = "cosyvoice1"
 ROWS = 4
 MOST_BLOCKS = 2  # of a hop; longer ones were never published
@@ -70,7 +73,7 @@ class CosyVoice1:
         told(0.1, "Loading the voice networks", "正在载入声音网络")
         maker = PromptMaker(root, tokenizer, HEARING)
         told(0.25, "Loading the language model", "正在载入语言模型")
-        lm = StackLm.of(spec.lm, component_state(root, "llm", place.precision), place.dtype, place.device)
+        lm = language_model(root, spec.lm, place, told)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
         flow = HopFlow.of(HopDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
@@ -127,6 +130,15 @@ class CosyVoice1:
         return plan.voices_budget, 0
 
 
+def language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> LanguageModel:
+    """Raises NotReady."""
+    if place.lm == INT8 and runtime.fits(dims):
+        return runtime.Int8TextLm.load(root, dims, place, converting(told))
+    if place.lm == INT8:
+        log.warning("heads of %d values are not for int8: torch computes the language model", dims.body.head_size)
+    return StackLm.of(dims, component_state(root, "llm", place.precision), place.dtype, place.device)
+
+
 def check_rows(spec: FirstSpec, tokenizer: WhisperTokenizer) -> None:
     """Raises NotReady when text ids would have no embedding."""
     if spec.lm.text_rows < tokenizer.size:
@@ -139,7 +151,7 @@ def costs(spec: FirstSpec, place: Place) -> Costs:
     size = DTYPES[place.precision].itemsize
     words = spec.lm.encoder.cache_bytes(PROMPT_TEXT_IDS, size)
     mel = int(VOICE_S * RATE_HZ / FRAME_SAMPLES) * MEL_BANDS * size
-    return Costs(mel + words + spec.lm.cache_bytes(PROMPT_TEXT_IDS, size), 2 * words + mel, 0)
+    return Costs(mel + words + spec.lm.cache_bytes(PROMPT_TEXT_IDS, size), 2 * words + mel, runtime.memory(spec.lm, size))
 
 
 FAMILY = Family(

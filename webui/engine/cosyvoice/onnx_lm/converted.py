@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -15,36 +17,51 @@ from ....errors import NotReady
 from ..dims import LmDims
 from ..weights import COMPONENTS, DTYPES, Parts, component_state, load_state, source_mark, source_of, write_checked
 from .int8 import BLOCK
+from .slots import SlotDims
 
 log = logging.getLogger(__name__)
 FILE = "kaikou-llm-int8.safetensors"
-FORMAT = "kaikou-int8-2"  # raised when the graph or its values change
 Told = Callable[[float], None]  # share done of a conversion; not called when there is none
 
 
-def fits(dims: LmDims) -> bool:
+@dataclass(frozen=True)
+class Form:
+    """name: raised when the graph or its values change. values: of dims, published tensors and Told, what goes into the file."""
+
+    name: str
+    values: Callable[[Any, Mapping[str, torch.Tensor], Told], dict[str, np.ndarray]]
+
+
+def _qwen2(dims: LmDims, state: Mapping[str, torch.Tensor], told: Told) -> dict[str, np.ndarray]:
+    from .values import of  # brings in the onnx package, which no later start needs
+
+    return of(dims, state, told)
+
+
+QWEN2 = Form("kaikou-int8-2", _qwen2)
+
+
+def fits(dims: SlotDims) -> bool:
     """ONNX Runtime's attention takes heads of whole 16s; the published model has 64."""
     return dims.head_size % 16 == 0
 
 
-def load(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS) -> Mapping[str, np.ndarray]:
+def load(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS, form: Form = QWEN2) -> Mapping[str, np.ndarray]:
     """What Int8Lm needs, mapped from the file when it fits the published weights, else made from them and written beside them.
 
     Making takes about 10 s and 1.2 GB at the real size. Where nothing can be written it stays in memory. Raises NotReady.
     """
     source = _source(root, parts)
-    kept = _read(root, _mark(root, dims, source, parts) if source else "")
-    return kept if kept is not None else make(root, dims, told, parts)
+    kept = _read(root, _mark(root, dims, source, parts, form) if source else "")
+    return kept if kept is not None else make(root, dims, told, parts, form)
 
 
-def make(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS) -> Mapping[str, np.ndarray]:
+def make(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS, form: Form = QWEN2) -> Mapping[str, np.ndarray]:
     """Convert and write, whatever is there. Raises NotReady."""
-    from .values import of  # brings in the onnx package, which no later start needs
-
     source = _source(root, parts) or "fp32"
-    made = of(dims, component_state(root, "llm", source, parts), told)
+    made = form.values(dims, component_state(root, "llm", source, parts), told)
     try:
-        write_checked(root / FILE, {name: torch.from_numpy(array) for name, array in made.items()}, FORMAT, _mark(root, dims, source, parts))
+        write_checked(root / FILE, {name: torch.from_numpy(array) for name, array in made.items()}, form.name, _mark(root, dims, source, parts, form))
     except (OSError, safetensors.SafetensorError) as fault:
         log.warning("%s cannot be written (%s): the language model is converted in memory, at every start.", FILE, fault)
         return made
@@ -59,10 +76,10 @@ def memory(dims: LmDims) -> int:
     return int(linears * (2 + 4 / BLOCK)) + 2 * d.text_rows * d.hidden + 4 * d.rows * d.hidden
 
 
-def is_there(root: Path, dims: LmDims, parts: Parts = COMPONENTS) -> bool:
+def is_there(root: Path, dims: LmDims, parts: Parts = COMPONENTS, form: Form = QWEN2) -> bool:
     """True when the next start need not convert. Looks at names only, not at every byte."""
     source = _source(root, parts)
-    return (root / FILE).is_file() and (not source or source_of(root / FILE) == _mark(root, dims, source, parts))
+    return (root / FILE).is_file() and (not source or source_of(root / FILE) == _mark(root, dims, source, parts, form))
 
 
 def _source(root: Path, parts: Parts) -> str:
@@ -73,8 +90,8 @@ def _source(root: Path, parts: Parts) -> str:
     return next((dtype for dtype in DTYPES if (root / part.converted(dtype)).is_file()), "")
 
 
-def _mark(root: Path, dims: LmDims, source: str, parts: Parts) -> str:
-    return hashlib.sha256(f"{FORMAT} {dims} {source_mark(root, 'llm', source, parts)}".encode()).hexdigest()[:32]
+def _mark(root: Path, dims: LmDims, source: str, parts: Parts, form: Form) -> str:
+    return hashlib.sha256(f"{form.name} {dims} {source_mark(root, 'llm', source, parts)}".encode()).hexdigest()[:32]
 
 
 def _read(root: Path, mark: str) -> Mapping[str, np.ndarray] | None:

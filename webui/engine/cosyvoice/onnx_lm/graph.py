@@ -21,8 +21,8 @@ IR_VERSION, OPSET = 10, 18
 IN_FILE = "values"  # the place that initializers name; their values come with the session
 
 
-class _Graph(ABC):
-    """What both graphs have in common."""
+class Graph(ABC):
+    """What both graphs have in common. Another network than Qwen2 overrides `entry`, `norm`, `attention`, `out`, `mlp` and `positions`."""
 
     def __init__(self, dims: LmDims):
         self.dims, self.nodes, self.values = dims, [], []
@@ -46,6 +46,11 @@ class _Graph(ABC):
     @abstractmethod
     def linear(self, x: str, name: str, inputs: int, outputs: int, bias: bool = False) -> str: ...
 
+    def entry(self, x: str) -> str:
+        """The norm before the first layer."""
+        self.value("layers.0.in.weight", T.FLOAT, (self.dims.hidden,))
+        return self.add("SimplifiedLayerNormalization", [x, "layers.0.in.weight"], ["layers.0.in.out"], "", axis=-1, epsilon=self.dims.rms_eps, stash_type=1)
+
     def norm(self, x: str, more: str, name: str) -> tuple[str, str]:
         """The norm of x + more, and the sum itself."""
         weight = self.value(f"{name}.weight", T.FLOAT, (self.dims.hidden,))
@@ -64,6 +69,14 @@ class _Graph(ABC):
                        num_heads=d.heads, kv_num_heads=d.kv_heads, do_rotary=1)
         return self.add("Gather", [out, "rows"], [f"{at}.attention.rows"], "", axis=0)
 
+    def out(self, x: str, layer: int) -> str:
+        """What the heads saw, mixed."""
+        return self.linear(x, f"layers.{layer}.o", self.dims.hidden, self.dims.hidden)
+
+    def positions(self) -> list:
+        """Inputs that tell where a position is."""
+        return [helper.make_tensor_value_info(name, T.FLOAT, ["positions", self.dims.head_size // 2]) for name in ("cos", "sin")]
+
     def mlp(self, x: str, layer: int) -> str:
         d, at = self.dims, f"layers.{layer}"
         both = self.linear(x, f"{at}.gate_up", d.hidden, 2 * d.intermediate)
@@ -76,7 +89,7 @@ class _Graph(ABC):
         return self.add("Slice", [x, "minus_one", "far", "second"], [f"{x}.last"], "")
 
 
-class _Steps(_Graph):
+class Steps(Graph):
     def linear(self, x: str, name: str, inputs: int, outputs: int, bias: bool = False) -> str:
         blocks = -(-inputs // BLOCK)
         given = [x, self.value(f"{name}.codes", T.UINT8, (outputs, blocks, BLOCK)), self.value(f"{name}.scales", T.FLOAT, (outputs, blocks))]
@@ -84,7 +97,7 @@ class _Steps(_Graph):
         return self.add("MatMulNBits", given, [f"{name}.out"], K=inputs, N=outputs, bits=8, block_size=BLOCK, accuracy_level=INT8_PRODUCTS)
 
 
-class _Passage(_Graph):
+class Passage(Graph):
     def __init__(self, dims: LmDims):
         super().__init__(dims)
         self.constant("step", np.array(1 / 127, np.float32))
@@ -108,47 +121,45 @@ class _Passage(_Graph):
 
 
 def steps(dims: LmDims) -> bytes:
-    """As `_build`, for n = 1."""
-    return _build(_Steps(dims))
+    """As `build`, for n = 1."""
+    return build(Steps(dims))
 
 
 def passage(dims: LmDims) -> bytes:
-    """As `_build`, for one row and one slot."""
-    return _build(_Passage(dims))
+    """As `build`, for one row and one slot."""
+    return build(Passage(dims))
 
 
-def _build(g: _Graph) -> bytes:
+def build(g: Graph) -> bytes:
     """x (rows, n, hidden) -> scores (rows, dims.rows), log-probabilities after each row's last position.
 
     Other inputs: spread (slots,) and rows (rows,) int64; last (slots,) int32, the position of each slot's last id; longest () int32, positions
-    of the longest slot; cos, sin (positions, head_size / 2); keys.L, values.L (slots, kv_heads, capacity, head_size), which the outputs
+    of the longest slot; `positions`: cos, sin (positions, head_size / 2); keys.L, values.L (slots, kv_heads, capacity, head_size), which the outputs
     keys.L.new, values.L.new must share.
     """
     dims = g.dims
     for name, number in (("minus_one", -1), ("far", 2**31 - 1), ("second", 1), ("last_axis", -1)):
         g.constant(name, np.array([number], np.int64))
     h = "x"
-    g.value("layers.0.in.weight", T.FLOAT, (dims.hidden,))
-    normed = g.add("SimplifiedLayerNormalization", [h, "layers.0.in.weight"], ["layers.0.in.out"], "", axis=-1, epsilon=dims.rms_eps, stash_type=1)
+    normed = g.entry(h)
     for layer in range(dims.layers):
         is_last = layer == dims.layers - 1
         mixed = g.attention(normed, layer)
         if is_last:  # nothing reads the other positions any more
             mixed, h = g.last_position(mixed), g.last_position(h)
-        normed, h = g.norm(h, g.linear(mixed, f"layers.{layer}.o", dims.hidden, dims.hidden), f"layers.{layer}.post")
+        normed, h = g.norm(h, g.out(mixed, layer), f"layers.{layer}.post")
         normed, h = g.norm(h, g.mlp(normed, layer), "norm" if is_last else f"layers.{layer + 1}.in")
     flat = g.add("Squeeze", [normed, "second"], ["hidden"], "")
     g.add("LogSoftmax", [g.linear(flat, "head", dims.hidden, dims.rows, bias=True)], ["scores"], "", axis=-1)
     return _model(g).SerializeToString()
 
 
-def _model(g: _Graph):
+def _model(g: Graph):
     d, of = g.dims, helper.make_tensor_value_info
     kept = [f"{kind}.{i}{{}}" for i in range(d.layers) for kind in ("keys", "values")]
     shape = ["slots", d.kv_heads, "capacity", d.head_size]
-    turns = [of(name, T.FLOAT, ["positions", d.head_size // 2]) for name in ("cos", "sin")]
     inputs = [of("x", T.FLOAT, ["rows", "n", d.hidden]), of("spread", T.INT64, ["slots"]), of("rows", T.INT64, ["rows"]),
-              of("last", T.INT32, ["slots"]), of("longest", T.INT32, []), *turns, *(of(name.format(""), T.FLOAT, shape) for name in kept)]
+              of("last", T.INT32, ["slots"]), of("longest", T.INT32, []), *g.positions(), *(of(name.format(""), T.FLOAT, shape) for name in kept)]
     outputs = [of("scores", T.FLOAT, ["rows", d.rows]), *(of(name.format(".new"), T.FLOAT, shape) for name in kept)]
     graph = helper.make_graph(g.nodes, "language model", inputs, outputs, g.values)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)], ir_version=IR_VERSION, producer_name="kaikou")

@@ -5,12 +5,25 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from threading import RLock
+from typing import Protocol
 
 import numpy as np
 
-from ..dims import LmDims
-
 FIRST_SLOTS, FIRST_POSITIONS = 4, 512
+
+
+class SlotDims(Protocol):
+    layers: int
+    kv_heads: int
+
+    @property
+    def head_size(self) -> int: ...
+
+    @property
+    def rows(self) -> int:
+        """Of the head."""
+
+    def cache_bytes(self, tokens: int, bytes_per_value: int) -> int: ...
 
 
 class Slots:
@@ -19,7 +32,7 @@ class Slots:
     `lock` is held by whoever reads or writes the arrays: growing replaces them. `grown` counts that, so that views can be renewed.
     """
 
-    def __init__(self, dims: LmDims):
+    def __init__(self, dims: SlotDims):
         self.dims, self.lock = dims, RLock()
         self.capacity, self.count, self.grown = FIRST_POSITIONS, FIRST_SLOTS, 0
         self._free = list(range(self.count))

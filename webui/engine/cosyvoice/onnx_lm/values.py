@@ -23,20 +23,20 @@ def of(dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: Non
 
     Takes one published matrix into memory at a time; the result has about two bytes per value.
     """
-    source, out = _Source(state), {}
+    source, out = Source(state), {}
     d, kv = dims, dims.kv_heads * dims.head_size
     for layer in range(d.layers):
         at, to = f"{_BODY}.layers.{layer}", f"layers.{layer}"
-        out |= _linear(f"{to}.qkv", source.stack([(f"{at}.self_attn.{p}_proj.weight", (n, d.hidden)) for p, n in (("q", d.hidden), ("k", kv), ("v", kv))]))
+        out |= linear(f"{to}.qkv", source.stack([(f"{at}.self_attn.{p}_proj.weight", (n, d.hidden)) for p, n in (("q", d.hidden), ("k", kv), ("v", kv))]))
         out[f"{to}.qkv.bias"] = source.stack([(f"{at}.self_attn.{p}_proj.bias", (n,)) for p, n in (("q", d.hidden), ("k", kv), ("v", kv))])
-        out |= _linear(f"{to}.o", source.one(f"{at}.self_attn.o_proj.weight", (d.hidden, d.hidden)))
-        out |= _linear(f"{to}.gate_up", source.stack([(f"{at}.mlp.{p}_proj.weight", (d.intermediate, d.hidden)) for p in ("gate", "up")]))
-        out |= _linear(f"{to}.down", source.one(f"{at}.mlp.down_proj.weight", (d.hidden, d.intermediate)))
+        out |= linear(f"{to}.o", source.one(f"{at}.self_attn.o_proj.weight", (d.hidden, d.hidden)))
+        out |= linear(f"{to}.gate_up", source.stack([(f"{at}.mlp.{p}_proj.weight", (d.intermediate, d.hidden)) for p in ("gate", "up")]))
+        out |= linear(f"{to}.down", source.one(f"{at}.mlp.down_proj.weight", (d.hidden, d.intermediate)))
         out[f"{to}.in.weight"] = source.one(f"{at}.input_layernorm.weight", (d.hidden,))
         out[f"{to}.post.weight"] = source.one(f"{at}.post_attention_layernorm.weight", (d.hidden,))
         told((layer + 1) / (d.layers + 2))
     out["norm.weight"] = source.one(f"{_BODY}.norm.weight", (d.hidden,))
-    out |= _linear("head", source.one("llm_decoder.weight", (d.rows, d.hidden)))
+    out |= linear("head", source.one("llm_decoder.weight", (d.rows, d.hidden)))
     out["head.bias"] = source.one("llm_decoder.bias", (d.rows,))
     out[TABLES["speech"]] = source.one("speech_embedding.weight", (d.rows, d.hidden))
     out[TABLES["mark"]] = source.one("llm_embedding.weight", (2, d.hidden))
@@ -47,12 +47,12 @@ def of(dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: Non
     return out
 
 
-def _linear(name: str, weight: np.ndarray) -> dict[str, np.ndarray]:
+def linear(name: str, weight: np.ndarray) -> dict[str, np.ndarray]:
     (codes, scales), (whole, gains) = quantise(weight), quantise_rows(weight)
     return {f"{name}.codes": codes, f"{name}.scales": scales, f"{name}.bytes": whole, f"{name}.gains": gains}
 
 
-class _Source:
+class Source:
     def __init__(self, state: Mapping[str, Tensor]):
         self._state = state
 

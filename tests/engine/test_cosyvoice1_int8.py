@@ -1,0 +1,146 @@
+"""The int8 language model of the first generation: near the exact one, rows of a batch to the bit alone, kept on disk, and past 1024 positions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from scripts.make_small_model import make
+from tests.engine.cosyvoice1_small import LM_DIMS
+from tests.engine.cosyvoice_small import random_state
+from tests.engine.test_cosyvoice1_lm import PROMPT_SPEECH, PROMPT_TEXT, SPEAKER, TEXT, speak
+from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.onnx_lm import converted
+from webui.engine.cosyvoice1.dims import StackDims
+from webui.engine.cosyvoice1.int8.dims import BodyDims
+from webui.engine.cosyvoice1.int8.runtime import FORM, Int8TextLm, RelativeBody, fits
+from webui.engine.cosyvoice1.int8.values import of
+from webui.engine.cosyvoice1.lm import StackLm
+from webui.engine.cosyvoice1.model import FAMILY
+from webui.errors import NotReady
+
+torch.set_num_threads(1)
+DIMS = replace(LM_DIMS, body=StackDims(64, 4, 96, 3))
+
+
+def published() -> dict[str, torch.Tensor]:
+    """Random values under which the place of a key counts for something."""
+    state = random_state(StackLm, DIMS, 3)
+    return {key: 4 * value if "linear_pos" in key else value for key, value in state.items()}
+
+
+def made(state) -> Int8TextLm:
+    lm = Int8TextLm.of(DIMS, {key: value for key, value in state.items() if not key.startswith("llm.encoders.")}, torch.float32)
+    lm.body = RelativeBody(BodyDims.of(DIMS), of(DIMS, state))
+    return lm
+
+
+@pytest.fixture(scope="module")
+def both() -> tuple[Int8TextLm, StackLm]:
+    state = published()
+    return made(state), StackLm.of(DIMS, dict(state), torch.float32)
+
+
+@pytest.fixture(scope="module")
+def lm(both):
+    return both[0]
+
+
+@pytest.mark.parametrize("speech", [[], PROMPT_SPEECH])
+@pytest.mark.parametrize("speaker", [None, SPEAKER])
+def test_scores_are_near_the_exact_ones_at_every_step(both, speech, speaker):
+    pasts = [lm.prefix(PROMPT_TEXT, speaker).fork(60) for lm in both]
+    scores = [lm.step(lm.opening(TEXT, speech), past) for lm, past in zip(both, pasts, strict=True)]
+    for chosen in [None, 4, 17, 39, 0, 25, 12, 4, 8]:
+        if chosen is not None:
+            scores = [lm.step_many([chosen], [past]) for lm, past in zip(both, pasts, strict=True)]
+        assert (scores[0] - scores[1]).abs().max() < 0.08 and scores[1].std() > 0.5
+        assert pasts[0].length == pasts[1].length
+
+
+def test_the_place_of_a_key_is_heard(both):
+    """With its tables of distances at zero the model says something else: what is near is near because of them."""
+    _, exact = both
+    scores = exact.step(exact.opening(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT, SPEAKER))
+    deaf = made(published())
+    deaf.body._weights = [0 * weight for weight in deaf.body._weights]
+    deaf.body._made = [0 * rows for rows in deaf.body._made]
+    assert (deaf.step(deaf.opening(TEXT, PROMPT_SPEECH), deaf.prefix(PROMPT_TEXT, SPEAKER)) - scores).abs().max() > 0.3
+
+
+def test_rows_of_a_batch_are_each_alone_to_the_bit(lm):
+    pasts, twins = [], []
+    for text, speech in ((TEXT, PROMPT_SPEECH), (TEXT[:2], []), (TEXT * 3, PROMPT_SPEECH[:3])):
+        for kept in (pasts, twins):
+            past = lm.prefix(PROMPT_TEXT, SPEAKER).fork()
+            lm.step(lm.opening(text, speech), past)
+            kept.append(past)
+    assert len({past.length for past in pasts}) == 3
+    for ids in ([1, 2, 3], [39, 0, 5], [7, 7, 7]):
+        assert torch.equal(lm.step_many(ids, pasts), torch.cat([lm.step_many([one], [past]) for one, past in zip(ids, twins, strict=True)]))
+
+
+def test_an_idle_slot_between_busy_ones_keeps_its_content(lm):
+    pasts = [lm.prefix(PROMPT_TEXT, SPEAKER).fork() for _ in range(3)]
+    for past in pasts:
+        lm.step(lm.opening(TEXT, PROMPT_SPEECH), past)
+    want = lm.step_many([9], [pasts[1].fork()])
+    for chosen in range(5):
+        lm.step_many([chosen, chosen], [pasts[0], pasts[2]])
+    assert torch.equal(lm.step_many([9], [pasts[1]]), want)
+
+
+def test_request_1_equals_request_20_and_the_prefix_stays(lm):
+    prefix = lm.prefix(PROMPT_TEXT, SPEAKER)
+    first = speak(lm, 7, prefix)
+    for seed in range(18):
+        speak(lm, seed, prefix, TEXT[:1])
+    assert speak(lm, 7, prefix) == first != speak(lm, 8, prefix) and prefix.length == 2 + len(PROMPT_TEXT)
+
+
+def test_tables_grow_with_the_longest_request(both):
+    pasts = [lm.prefix([], SPEAKER) for lm in both]
+    for lm, past in zip(both, pasts, strict=True):
+        lm.step(lm.opening(TEXT, [7] * 1010), past)
+    for chosen in range(30):
+        scores = [lm.step_many([chosen], [past]) for lm, past in zip(both, pasts, strict=True)]
+    assert pasts[0].length > 1024 and (scores[0] - scores[1]).abs().max() < 0.08
+
+
+# ---- a directory -----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def root(tmp_path) -> Path:
+    return make(tmp_path / "model", family="cosyvoice1")
+
+
+def test_it_is_converted_once_and_loads_the_same(root):
+    place, shares = Place("cpu", "fp32", "test", lm="int8"), []
+    spec = FAMILY.read_spec(root, 10)
+    assert fits(spec.lm) and not converted.is_there(root, spec.lm, form=FORM)
+    first = Int8TextLm.load(root, spec.lm, place, shares.append)
+    again = Int8TextLm.load(root, spec.lm, place, lambda share: pytest.fail("converted again"))
+    assert shares[-1] == 1.0 and converted.is_there(root, spec.lm, form=FORM)
+    vector = torch.ones(192)
+    scores = [lm.step(lm.opening([3, 4], [5]), lm.prefix([6], vector)) for lm in (first, again)]
+    assert torch.equal(*scores) and scores[0].shape == (1, spec.lm.rows)
+
+
+def test_a_file_of_another_generation_is_not_taken(root):
+    """The same name in a directory of the second generation holds another network."""
+    spec = FAMILY.read_spec(root, 10)
+    Int8TextLm.load(root, spec.lm, Place("cpu", "fp32", "test", lm="int8"))
+    assert not converted.is_there(root, spec.lm), "its mark names the form"
+
+
+def test_a_missing_tensor_is_named():
+    state = published()
+    del state["llm.encoders.1.self_attn.linear_pos.weight"]
+    with pytest.raises(NotReady, match=r"llm\.pt.*linear_pos"):
+        of(DIMS, state)
+
+
+def test_heads_that_do_not_fit_are_computed_by_torch():
+    assert not fits(replace(DIMS, body=StackDims(40, 5, 32, 2)))

@@ -1,0 +1,102 @@
+"""The int8 language model at work: text is encoded by torch, which is done once for a request; the layers behind it run in ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...cosyvoice.device import Place, cores
+from ...cosyvoice.flow.relative import sinusoid
+from ...cosyvoice.kv_cache import KvCache
+from ...cosyvoice.lm import TASK
+from ...cosyvoice.onnx_lm import converted
+from ...cosyvoice.onnx_lm.runtime import Int8Body
+from ...cosyvoice.weights import COMPONENTS, component_state
+from ..dims import LmDims
+from ..lm import READY, TextLm
+from ..past import TextPast
+from .dims import BodyDims
+
+POSITIONS = "table.positions"  # of every layer: from a distance's sines to what heads hear of it
+
+
+class RelativeBody(Int8Body):
+    """Rows of its tables are made as far as requests reach, and once for as many as most need."""
+
+    def __init__(self, dims: BodyDims, values: Mapping[str, np.ndarray], threads: int = 1, passage_threads: int = 1):
+        self._made = [torch.zeros(dims.hidden, 0) for _ in range(dims.layers)]
+        self._weights = [torch.from_numpy(values[f"{POSITIONS}.{layer}"]) for layer in range(dims.layers)]
+        super().__init__(dims, values, threads, passage_threads)
+        self._slots.make_room(READY - 1)
+
+    def positions(self, count: int) -> Mapping[str, np.ndarray]:
+        """distances.L (heads, head_size, count): what the heads hear of a distance, scaled as their scores are."""
+        d, out = self.dims, {}
+        for layer, (made, weight) in enumerate(zip(self._made, self._weights, strict=True)):
+            waves = sinusoid(torch.arange(made.shape[1], count, dtype=torch.float64), d.hidden).float()
+            self._made[layer] = torch.cat([made, weight @ waves.T * d.head_size**-0.5], 1)
+            out[f"distances.{layer}"] = self._made[layer].view(d.heads, d.head_size, -1).numpy()
+        return out
+
+
+class Int8TextLm(TextLm):
+    """The LanguageModel of lm_seam.py. What it holds of the published weights is what makes the layers' input."""
+
+    def __init__(self, dims: LmDims):
+        super().__init__(dims, layers=0)
+        self.body: RelativeBody | None = None
+
+    @classmethod
+    def load(cls, root: Path, dims: LmDims, place: Place, told: converted.Told = lambda share: None) -> Int8TextLm:
+        """Converts once, and keeps that beside the published file. Raises NotReady."""
+        values = converted.load(root, dims, told, form=FORM)
+        state = component_state(root, "llm", place.precision, COMPONENTS)
+        lm = cls.of(dims, {key: value for key, value in state.items() if not key.startswith("llm.encoders.")}, place.dtype, place.device)
+        lm.body = RelativeBody(BodyDims.of(dims), values, place.lm_threads, min(2, cores()))
+        return lm
+
+    def new_cache(self, capacity: int = 0) -> TextPast:
+        return TextPast(self.body.new_cache(capacity), KvCache(self.dims.encoder, 1, 1, self._like.dtype, self._like.device))
+
+    def _behind(self, x: Tensor, past: TextPast) -> TextPast:
+        self.body.run(x.float().numpy(), [past.body])
+        return TextPast(past.body.rest(), past.text)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, past: TextPast) -> Tensor:
+        """Row numbers (1, n, 1) behind `past`; log-probabilities after the last position, (1, rows) fp32."""
+        hidden = self._embedded(x, past)
+        if bool((x == self.mark(TASK)).any()):
+            past.text = None  # all text is read
+        return self.body.run(hidden.float().numpy(), [past.body])
+
+    @torch.no_grad()
+    def step_many(self, ids: Sequence[int], pasts: Sequence[TextPast]) -> Tensor:
+        """The pasts must be different ones."""
+        return self.body.run(self.table[torch.as_tensor(ids)][:, None].float().numpy(), [past.body for past in pasts])
+
+
+def _values(dims: LmDims, state: Mapping[str, Tensor], told: converted.Told) -> dict[str, np.ndarray]:
+    from .values import of  # brings in the onnx package, which no later start needs
+
+    return of(dims, state, told)
+
+
+FORM = converted.Form("kaikou-int8-first-1", _values)
+
+
+def fits(dims: LmDims) -> bool:
+    return converted.fits(dims.body)
+
+
+def memory(dims: LmDims, size: int) -> int:
+    """Bytes: layers and head packed twice, their tables of positions, and the text encoder in torch, `size` bytes per value."""
+    d, e = dims.body, dims.encoder
+    linears = d.layers * (4 * d.hidden**2 + 2 * d.hidden * d.inner) + dims.rows * d.hidden
+    tables = 4 * d.layers * d.hidden * (d.hidden + READY)
+    encoder = e.layers * (5 * e.hidden**2 + 2 * e.hidden * e.inner) + dims.text_rows * dims.text_width + 2 * dims.rows * d.hidden
+    return int(linears * (2 + 4 / 64)) + tables + encoder * size
