@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Load CosyVoice2, speak its warm-up sentences at every shape that serving uses, and tell how fast it is.
+"""Load a model, speak its warm-up sentences at every shape that serving uses, and tell how fast it is.
 
     python scripts/prewarm.py                              the model in pretrained_models
     python scripts/prewarm.py DIR --convert                first write the converted weights (once): later starts are fast
@@ -24,36 +24,21 @@ MODEL = Path(__file__).resolve().parent.parent / "pretrained_models" / "CosyVoic
 
 
 def convert(root: Path, precision: str, lm: str) -> None:
-    """Write what is not there yet, or was made from other files; lm: "torch", or "int8" for the language model's own form. Raises NotReady."""
-    from webui.engine.cosyvoice.weights import COMPONENTS
+    """Write what is not there yet, or was made from other files. lm: "torch", or "int8", a form that the engine writes itself when it starts.
+    Raises NotReady."""
+    from webui.engine.cosyvoice.family import family_of
     from webui.engine.cosyvoice.weights import convert as write
 
-    for number, (name, part) in enumerate(COMPONENTS.items()):
-        if name == "llm" and lm == "int8":
-            convert_to_int8(root)
-            continue
-        if is_converted(root / part.converted(precision), root, part.file):
+    parts = {name: part for name, part in family_of(root).components.items() if (name, lm) != ("llm", "int8")}
+    for number, (name, part) in enumerate(parts.items()):
+        source = part.published(root)
+        if is_converted(root / part.converted(precision), root, source):
             print(f"{part.converted(precision)} is there")
             continue
         began = time.perf_counter()
-        print(f"converting {name} ({number + 1} of {len(COMPONENTS)}) …", flush=True)
-        made = write(root, name, precision)
-        print(f"  {part.file} → {made.name}, {made.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s")
-
-
-def convert_to_int8(root: Path) -> None:
-    from webui.engine.cosyvoice.onnx_lm import converted
-    from webui.engine.cosyvoice.spec import read_spec
-
-    dims = read_spec(root).lm
-    if converted.is_there(root, dims):
-        print(f"{converted.FILE} is there")
-        return
-    began = time.perf_counter()
-    print("converting llm to int8 …", flush=True)
-    converted.make(root, dims)
-    if (root / converted.FILE).exists():
-        print(f"  llm.pt → {converted.FILE}, {(root / converted.FILE).stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s")
+        print(f"converting {name} ({number + 1} of {len(parts)}) …", flush=True)
+        made = write(root, name, precision, parts)
+        print(f"  {source} → {made.name}, {made.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s")
 
 
 def is_converted(made: Path, root: Path, source: str) -> bool:

@@ -149,6 +149,19 @@ def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(models, tmp_p
     assert after.keys() == before.keys() and all(torch.equal(after[key], before[key]) for key in before)
 
 
+@pytest.mark.parametrize("name", FOLDERS)
+def test_converted_files_serve_alone_under_the_same_mark(models, tmp_path, name):
+    from scripts.prewarm import convert as written
+
+    root, seen = own(models, name, tmp_path), torch.tensor([3, 1, 2])
+    before = load(root)
+    written(root, "fp32", "torch")
+    for file in ("llm", "flow", "hift"):
+        (root / f"{file}.pt").unlink()
+    after = load(root)
+    assert after.mark == before.mark and torch.equal(after.flow.input_embedding(seen), before.flow.input_embedding(seen))
+
+
 def test_a_key_that_nothing_knows_is_still_named(models, tmp_path):
     root = own(models, "cosyvoice2", tmp_path)
     save(root / "flow.pt", {**load_state(root / "flow.pt"), "adapter.weight": torch.ones(2)})

@@ -164,12 +164,13 @@ class TestPlace:
         assert len(mapped_files(model, "fp32", INT8)) == 2 and len(mapped_files(model, "fp32")) == 3
 
 
-def test_prewarm_writes_the_int8_form(model):
-    from scripts.prewarm import convert_to_int8
+def test_prewarm_leaves_the_int8_form_to_the_start(model):
+    from scripts.prewarm import convert as written
 
-    convert_to_int8(model)
-    assert converted.is_there(model, read_spec(model).lm) and conversions(model) == 0
-    assert [p.name for p in model.glob("kaikou*")] == [converted.FILE]
+    written(model, "fp32", INT8)
+    assert {p.name for p in model.glob("kaikou*")} == {"kaikou-flow-fp32.safetensors", "kaikou-hift-fp32.safetensors"}
+    assert language_model(model, read_spec(model).lm, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None)
+    assert converted.is_there(model, read_spec(model).lm)
 
 
 def test_large_pages_are_a_wish(tmp_path, monkeypatch):
