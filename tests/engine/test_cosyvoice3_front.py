@@ -14,7 +14,7 @@ from tests.engine.contract import ask
 from tests.engine.cosyvoice3_small import GOLDEN
 from tests.engine.test_cosyvoice_flow import exceeded
 from webui.engine.cosyvoice.tokenizer import END_OF_PROMPT
-from webui.engine.cosyvoice3.recipes import DIALECTS, RECIPES, STYLES, trained
+from webui.engine.cosyvoice3.recipes import DIALECTS, RECIPES, STYLES, cautions, trained
 from webui.engine.cosyvoice3.script import Script
 from webui.engine.cosyvoice3.tokenizer import PREFIX, READINGS, TAGS, TOKENS, Tokenizer, asked, bare
 
@@ -101,6 +101,13 @@ def test_the_chips_of_the_page_become_what_the_model_was_trained_with(lang):
         assert trained(words["i.say"].format(w=chip)) == RECIPES[key].trained, key
     both = ("、" if lang == "zh" else ", ").join((chips["yue"], chips["sad"], chips["slow"]))
     assert trained(words["i.say"].format(w=both)) == "请用广东话表达。请非常伤心地说一句话。请用尽可能慢地语速说一句话。"
+
+
+@pytest.mark.parametrize(("text", "language", "told"), [("今日は良い天気です。", "auto", True), ("今天天气好。", "ja", True), ("キョウ ワ ハレ", "ja", False),
+                                                         ("今天天气好。", "auto", False), ("Hello.", "en", False)])  # fmt: skip
+def test_kanji_that_would_be_read_as_chinese_are_told(text, language, told):
+    notes = cautions(ask(text=text, language=language))
+    assert bool(notes) is told and all(en.endswith(".") and zh.endswith("。") for en, zh in notes)
 
 
 @pytest.mark.parametrize("own", ["像在哄孩子一样说这句话", "Speak like a pirate", "用四川话、像海盗一样说这句话", "请用四川话表达。", "说这句话", ""])

@@ -127,6 +127,13 @@ def test_a_wrong_past_shows(vocoder, mel, what):
     assert (torch.cat(out) - whole(vocoder, mel)).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("hops", [[50], [1], [3, 1, 90]], ids=str)
+def test_it_rises_from_nothing_in_the_first_samples_only(vocoder, mel, hops):
+    plain, risen = (torch.cat(pushed(WaveStream(vocoder, None, fade), mel, hops)) for fade in (0, 480))
+    assert torch.equal(risen[480:], plain[480:]) and abs(risen[0]) < abs(plain[0]) / 900
+    assert torch.allclose(risen[:480], plain[:480] * (torch.arange(480) + 0.5) / 480)
+
+
 def test_streams_do_not_meet(vocoder, mel):
     alone = torch.cat(pushed(WaveStream(vocoder, fixed_noise().at), mel, [50]))
     one, two, parts = WaveStream(vocoder, fixed_noise().at), WaveStream(vocoder, fixed_noise().at), []

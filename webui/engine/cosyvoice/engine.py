@@ -175,7 +175,8 @@ class CosyVoiceEngine:
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         odd = self._loaded().tokenizer.unknown(request.text)
-        return [(f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。") for tag in odd[:3]]
+        tags = [(f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。") for tag in odd[:3]]
+        return tags + self._loaded().family.cautions(request)
 
     def cancel(self, request_id: str) -> None:
         utterance = self._running.get(request_id)

@@ -83,6 +83,7 @@ class Family:
     read_spec: Callable[[Path, int], Spec]  # root, steps of the flow's solver
     costs: Callable[[Any, Place], Costs]
     load: Callable[[Path, Place, Progress, int], Model]
+    cautions: Callable[[SpeechRequest], list[tuple[str, str]]] = lambda request: []  # what it cannot do of a request, in English and Chinese
 
 
 class FlowRequest(Protocol):

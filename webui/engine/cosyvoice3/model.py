@@ -17,7 +17,7 @@ from ..cosyvoice.prompt import SPEAKER_ONNX, Hearing
 from ..cosyvoice.spec import CONFIG, ModelSpec
 from ..cosyvoice.voices import LiveVoice
 from .flow import DitDims, DitFlow
-from .recipes import STYLES
+from .recipes import STYLES, cautions
 from .script import Script
 from .spec import TITLE, YAML, read_spec
 from .tokenizer import TAGS, Tokenizer
@@ -26,6 +26,7 @@ from .vocoder.noise import fixed_noise
 from .weights import PARTS
 
 ENGINE, TOKENIZER_ONNX = "cosyvoice3", "speech_tokenizer_v3.onnx"
+FADE_SAMPLES = 480  # 20 ms
 LANGUAGES = ("zh", "yue", "en", "ja", "ko", "de", "es", "fr", "it", "ru")
 FACTS = Facts((*MODES, CONVERT), LANGUAGES, STYLES, TAGS, text_in=True)
 
@@ -58,8 +59,8 @@ class CosyVoice3(CosyVoice2):
         return replace(self, lm=captured_lm(self.lm, self.spec.rule, told))
 
     def wave(self, seed: int) -> WaveStream:
-        """The noise is the same in every utterance, as the model was trained: no seed changes it."""
-        return WaveStream(self.vocoder, fixed_noise().at)
+        """The noise is the same in every utterance, as the model was trained: no seed changes it. It begins softly: a cold vocoder clicks."""
+        return WaveStream(self.vocoder, fixed_noise().at, FADE_SAMPLES)
 
     def script(self, voice: LiveVoice, request: SpeechRequest) -> Script:
         return Script(self, voice, request)
@@ -83,4 +84,5 @@ FAMILY = Family(
     read_spec=read_spec,
     costs=costs,
     load=CosyVoice3.load,
+    cautions=cautions,
 )

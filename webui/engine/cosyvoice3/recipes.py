@@ -1,4 +1,4 @@
-"""The instructions this generation was trained with, under the keys of the page's style chips, and what the chips write for them.
+"""What this generation was taught to follow: its instructions under the keys of the page's style chips, and what the chips write for them.
 
 Other wording works to a degree, long one tends to be spoken; so what the chips write becomes the trained sentence.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+from ...text import detect
+from ...types import SpeechRequest
 
 
 class Recipe(NamedTuple):
@@ -65,3 +68,11 @@ def trained(instruction: str) -> str:
         if words and all(word in _CHIPS for word in words):
             return "".join(_CHIPS[word] for word in words)
     return instruction
+
+
+def cautions(request: SpeechRequest) -> list[tuple[str, str]]:
+    """It was taught Japanese in katakana: Han it reads as Chinese."""
+    is_japanese = request.language == "ja" or (request.language in ("", "auto") and detect(request.text) == "ja")
+    if is_japanese and re.search(r"[\u3400-\u9fff]", request.text):
+        return [("This model reads kanji as Chinese: write Japanese in katakana, with blanks between the words.", "此模型会把日文汉字读成中文：日语请用片假名书写，词与词之间加空格。")]
+    return []

@@ -19,14 +19,14 @@ NoiseAt = Callable[[int, int], torch.Tensor]  # (start, count) in samples of the
 
 
 class WaveStream:
-    """One stream. noise: None for none. `decoded_frames` counts its work."""
+    """One stream. noise: None for none. fade: samples in which it rises from nothing. `decoded_frames` counts its work."""
 
-    def __init__(self, vocoder: CausalVocoder, noise: NoiseAt | None):
-        self.vocoder, self.noise, self.tails = vocoder, noise, Tails()
+    def __init__(self, vocoder: CausalVocoder, noise: NoiseAt | None, fade: int = 0):
+        self.vocoder, self.noise, self.fade, self.tails = vocoder, noise, fade, Tails()
         self.mel = vocoder.conv_pre.weight.new_zeros(1, MEL_BANDS, 0)  # from frame `decoded_frames` on
         self.cycles: torch.Tensor | None = None  # (9,) phase moved before the next frame of excitation
         self.source = vocoder.window.new_zeros(1, 0)  # excitation from where the next column of its spectrum begins
-        self.sourced_frames = self.decoded_frames = 0
+        self.sourced_frames = self.decoded_frames = self.given_samples = 0
         self.spectrum: torch.Tensor | None = None  # the wave's, its open columns
         self.closed = False
 
@@ -72,4 +72,11 @@ class WaveStream:
         wave = torch.istft(spectrum, FFT, FFT_HOP, window=self.vocoder.window)[0]
         before = 0 if self.spectrum is None else FFT_HOP  # of its first column; already given
         self.spectrum = None if final else spectrum[..., -OPEN_COLUMNS:].clone()
-        return wave[before : None if final else -HALF].clamp(-LIMIT, LIMIT).float().cpu()
+        return self._risen(wave[before : None if final else -HALF].clamp(-LIMIT, LIMIT).float().cpu())
+
+    def _risen(self, wave: torch.Tensor) -> torch.Tensor:
+        """wave (m,): the next samples of all"""
+        rising = wave[: max(0, self.fade - self.given_samples)]
+        rising *= (torch.arange(self.given_samples, self.given_samples + len(rising)) + 0.5) / max(self.fade, 1)
+        self.given_samples += len(wave)
+        return wave
