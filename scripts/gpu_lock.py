@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Keep the memory that CosyVoice2 needs: a GPU's by holding it, a computer's without one by pinning the weights' pages in RAM.
+"""Keep the memory that a model needs: a GPU's by holding it, a computer's without one by pinning the weights' pages in RAM.
 
     python scripts/gpu_lock.py                        hold what the model in pretrained_models needs, until Ctrl-C or SIGTERM
     python scripts/gpu_lock.py --gb 6                 hold so much GPU memory, whatever the model
@@ -51,7 +51,7 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
         uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None) if place.device == "cuda" else None
         lock.exclusive(f"GPU-{uuid}" if uuid else "0")
     if place.device != "cuda":
-        pin_weights(lock, place, args.model_dir)
+        pin_weights(lock, place, args.model_dir, family.components)
     elif not args.command:
         lock.hold_gpu(torch, needed, int(args.headroom_gb * 2**30))
 

@@ -53,13 +53,13 @@ class EngineChoice:
     name: str = "auto"  # auto, builtin, or a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3
     model: str = ""  # folder below the model directory to begin with; "" = the one chosen last, or the first there is
     workers: int = 0  # processes of the built-in voice; 0 = one for each core, two to four
-    device: str = "auto"  # of CosyVoice2: auto, cpu, cuda, mps
-    precision: str = "auto"  # of CosyVoice2: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
-    threads: int = 0  # of CosyVoice2 on a CPU, in each of its two stages; 0 = from the machine's cores
-    profile: str = "balanced"  # of CosyVoice2: ttfa (first sounds before everything), balanced, throughput (the most sound in all)
-    steps: int = 10  # of CosyVoice2's flow: 10 as published, 5 in half the time
+    device: str = "auto"  # of CosyVoice: auto, cpu, cuda, mps
+    precision: str = "auto"  # of CosyVoice: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
+    threads: int = 0  # of CosyVoice on a CPU, in each of its two stages; 0 = from the machine's cores
+    profile: str = "balanced"  # of CosyVoice: ttfa (first sounds before everything), balanced, throughput (the most sound in all)
+    steps: int = 10  # of CosyVoice's flow: 10 as published, 5 in half the time
     first_hop: int = 0  # of CosyVoice: ids of the first sound, 0 as trained, or one its generation has (10 of CosyVoice2)
-    lock_memory: bool = False  # of CosyVoice2: keep the GPU's memory, or pin the weights in RAM, from its start on
+    lock_memory: bool = False  # of CosyVoice: keep the GPU's memory, or pin the weights in RAM, from its start on
 
 
 @dataclass(frozen=True)

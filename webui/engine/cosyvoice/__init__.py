@@ -1,1 +1,1 @@
-"""CosyVoice2 inference in plain torch. Knows models, ids and samples; blind to web, users and files of users."""
+"""What the generations of CosyVoice share, and the second one itself. Knows models, ids and samples; blind to web, users and files of users."""
