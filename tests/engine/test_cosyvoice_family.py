@@ -103,6 +103,15 @@ def test_a_yaml_of_another_generation_under_this_ones_name_is_named_with_its_fie
     assert fault.param in (yaml[name], "llm.pt", "flow.pt", "hift.pt")
 
 
+@pytest.mark.parametrize(("name", "other"), TOGETHER)
+def test_a_directory_whose_yaml_alone_is_misnamed_says_what_to_name_it(models, tmp_path, name, other):
+    """The second generation was first published with a cosyvoice.yaml."""
+    root, yaml = own(models, name, tmp_path), {engine: file for file, engine in GENERATIONS.items()}
+    (root / yaml[name]).rename(root / yaml[other])
+    fault = refused(root)
+    assert fault.param == "flow.pt" and yaml[name] in fault.en and yaml[name] in fault.zh
+
+
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_speech_tokenizer_of_another_rate_is_refused_when_it_hears_a_clip(models, tmp_path, name):
     root, other = own(models, name, tmp_path), "cosyvoice2" if name == "cosyvoice1" else "cosyvoice1"

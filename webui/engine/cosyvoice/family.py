@@ -225,6 +225,7 @@ def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
         other = next(iter(yamls(root)), None)
         if other:
             raise model_fault(family.yaml, expected, (f"{other}, another generation of the model", f"{other}，另一代模型"), remedy(family.title))
+    check_generation(family, root)
     for name in family.required:
         files.head(root, name, ("a file of the model", "模型的文件"))
     for part in family.components.values():
@@ -234,3 +235,16 @@ def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
             raise model_fault(published, ("the whole language model", "完整的语言模型"), found)
         if (root / published).exists() or not converted_form(root, part, dtype).exists():
             files.zipped(root, published).close()
+
+
+def check_generation(family: Family, root: Path) -> None:
+    """Raises NotReady when flow.pt, where the generations differ most, is another one's: that is quicker to mend than its first odd tensor."""
+    keys = tensor_names(root, "flow")
+    other = next((f for f in families() if f.telling in keys), None) if keys and family.telling not in keys else None
+    if other is None:
+        return
+    expected = f"the tensor {family.telling} of {family.title}", f"{family.title} 的张量 {family.telling}"
+    found = f"{other.telling}, which is {other.title}'s", f"{other.telling}，属于 {other.title}"
+    way_out = (f"Use files of one model; if all of them are {other.title}'s, name its yaml {other.yaml}.",
+               f"请使用同一个模型的文件；如果全部都是 {other.title} 的，请把 yaml 改名为 {other.yaml}。")
+    raise model_fault(family.components["flow"].file, expected, found, way_out)
