@@ -5,10 +5,11 @@
     python scripts/bench_engine.py --precision int8 --users 1,2,4 --poisson 1            many users, on this machine's CPU
     python scripts/bench_engine.py --device cuda --precision bf16 --hop 25,10 --users 1,8,32 --poisson 1,5,10,20 --recompute --json gpu.json
     python scripts/bench_engine.py --model-dir DIR --convert                             a model directory, with its load times
+    python scripts/bench_engine.py --family all --precision int8                         the five published models, random weights of their sizes on disk
     python scripts/bench_engine.py --small --recompute                                   small networks: does the script work?
 
 Random weights cost what real ones cost; the language model is made to give just the ids asked for. Needs torch and numpy only, int8 also
-onnx and ONNX Runtime, --model-dir also PyYAML and safetensors. int8: the language model in int8, the rest in bf16 where the processor has it.
+onnx and ONNX Runtime, --model-dir also PyYAML and safetensors, --family all that the studio needs. int8: the language model in int8, the rest in bf16 where the processor has it.
 --recompute runs in turn with the first user's requests, with the same weights; ratios are against its fp32 run, or the first there is.
 """
 
@@ -168,6 +169,7 @@ def numbers(kind: type) -> Callable[[str], list]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-dir", type=Path, help="a model directory instead of random weights in memory")
+    parser.add_argument("--family", type=numbers(str), default=[], metavar="NAME,…", help="published models by name, or all: load, first chunk, RTF and memory of each, one process each")
     parser.add_argument("--small", action="store_true", help="small random networks")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="cpu")
     parser.add_argument("--precision", type=numbers(str), default=["fp32"], help="fp32, bf16, fp16, int8, or several with commas (default: fp32)")
@@ -187,8 +189,30 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def published(args: argparse.Namespace) -> int:
+    from scripts.engine_bench import published
+
+    known = published.names()
+    args.family = list(known) if args.family == ["all"] else args.family
+    unknown = next((name for name in args.family if name not in known), None)
+    if unknown is not None:
+        print(f"no model “{unknown}”; known: {', '.join(known)}", file=sys.stderr)
+        return 2
+    try:
+        told = published.run(args)
+    except KaikouError as fault:
+        print(fault.en, file=sys.stderr)
+        return 1
+    published.table(told["rows"])
+    if args.json:
+        args.json.write_text(json.dumps(told, indent=1))
+    return 0
+
+
 def main() -> int:
     args = arguments()
+    if args.family:
+        return published(args)
     rows, loads = [], []
     try:
         for precision in args.precision:

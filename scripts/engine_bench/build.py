@@ -47,7 +47,7 @@ def load_model(root: Path, place: Place, is_published: bool, steps: int = EULER_
     """From a model directory, and the seconds it took with nothing of its files in the page cache. is_published: the .pt files as they
     are fetched, whatever else is there; else the converted ones where there are any."""
     for path in (p for p in root.iterdir() if p.suffix in (".pt", ".safetensors")):
-        _forget(path)
+        forget(path)
     began = time.perf_counter()
 
     def state(name: str) -> State:
@@ -76,7 +76,7 @@ def _int8(dims: LmDims, state: State, place: Place) -> LanguageModel:
     return runtime.Int8Lm(dims, values.of(dims, state), place.lm_threads, min(2, cores()))
 
 
-def _forget(path: Path) -> None:
+def forget(path: Path) -> None:
     """Drop the file from the page cache, where the system can."""
     if hasattr(os, "posix_fadvise"):
         with path.open("rb") as f:

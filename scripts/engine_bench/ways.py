@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -11,13 +12,12 @@ import torch
 
 from webui.engine.cosyvoice import pace
 from webui.engine.cosyvoice.compat import SeamVocoder, Token2Wav, schedule
-from webui.engine.cosyvoice.device import cores
 from webui.engine.cosyvoice.flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
 from webui.engine.cosyvoice.lm import Drawing, generate
 from webui.engine.cosyvoice.model import CosyVoice2
 from webui.engine.cosyvoice.prompt import VoicePrompt
 from webui.engine.cosyvoice.sampler import Sampler
-from webui.engine.cosyvoice.sources import Drawn
+from webui.engine.cosyvoice.sources import Drawn, Source
 from webui.engine.cosyvoice.stages import Stages
 from webui.engine.cosyvoice.stream import Utterance
 from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
@@ -77,7 +77,7 @@ class Floor:
     def __init__(self, model: CosyVoice2, prompt: VoicePrompt, profile: str, first_hop: int):
         self.model, self.rate = model, model.spec.sample_rate
         self._pace = pace.profile(profile)
-        self._hops = pace.Hops(first_hop, model.flow.dims.chunk_size, self._pace.blocks, model.place.device != "cpu" or cores() > 1)
+        self._hops = model.hops(first_hop, self._pace)
         self.voice = LiveVoice(model, prompt, first_hop)
         self.stages = Stages(model, LiveVoices(model, 1 << 62, first_hop=first_hop), self._pace)
         began = time.perf_counter()
@@ -87,17 +87,21 @@ class Floor:
 
     def speak(self, count: int, seed: int) -> Run:
         """One request, from its beginning to its last chunk. Any thread."""
-        model, prompt, run = self.model, self.voice.prompt, Run(self.rate)
-        text, drawing = script(model, count, seed)
-        source = Drawn(model.lm, lambda: self.voice.prefix(prompt.text_ids), text, prompt.speech_ids, drawing)
+        run = Run(self.rate)
         request = SpeechRequest(f"bench-{next(self._serial)}", "bench", "bench", seed=seed)
-        utterance = Utterance(self.stages.board, self.voice, request, [source], self._hops, self._pace, self.rate)
+        utterance = Utterance(self.stages.board, self.voice, request, self.sources(request, count), self._hops, self._pace, self.rate)
         for chunk in utterance.chunks():
             for stage, seconds in chunk.timings.items():
                 run.spent(stage, seconds)
             run.sound(len(chunk.samples))
         run.computed, run.emitted = utterance.computed_frames, utterance.emitted_frames
         return run
+
+    def sources(self, request: SpeechRequest, count: int) -> Sequence[Source]:
+        """What gives `count` speech ids."""
+        model, prompt = self.model, self.voice.prompt
+        text, drawing = script(model, count, request.seed)
+        return [Drawn(model.lm, lambda: self.voice.prefix(prompt.text_ids), text, prompt.speech_ids, drawing)]
 
     def close(self) -> None:
         self.stages.close(NotReady("The bench is over.", "测量结束。"))

@@ -70,6 +70,14 @@ def test_bench_of_a_directory_tells_its_load_times(root, tmp_path):
     assert "cannot be used" in run("bench_engine", "--model-dir", tmp_path, code=1)
 
 
+def test_bench_of_published_models_by_name(tmp_path):
+    out = run("bench_engine", "--family", "CosyVoice-300M-SFT,Fun-CosyVoice3-0.5B-2512", "--small", "--seconds", 3, "--times", 1, "--threads", 1, "--json", tmp_path / "told.json")
+    rows = json.loads((tmp_path / "told.json").read_text())["rows"]
+    assert [(r["family"], r["hop"], r["failures"]) for r in rows] == [("CosyVoice-300M-SFT", 100, 0), ("Fun-CosyVoice3-0.5B-2512", 25, 0)]
+    assert all(r.keys() >= ROW and r["load_s"] > 0 and r["loaded_rss_mb"] > 0 for r in rows) and "Fun-CosyVoice3-0.5B-2512" in out
+    assert "no model" in run("bench_engine", "--family", "CosyVoice9", code=2)
+
+
 def test_bench_needs_torch_and_numpy_only():
     """The other packages are hidden from the process: what the bench imports on the way must get along without."""
     code = (
