@@ -1,0 +1,154 @@
+"""Several models on one disk, with small random weights: each generation through the page in every mode that it offers, and the change from one
+to another while a stream plays."""
+
+from __future__ import annotations
+
+import io
+import wave
+
+import httpx
+import numpy as np
+import pytest
+
+from scripts.make_small_model import make
+from tests.serve import running
+
+from .studio_page import StudioPage, browser, clip
+
+pytestmark = pytest.mark.browser
+SAID = "大家好，这是一段测试。"
+LONG = "第一句话说完了。第二句话也说完了。第三句话还没有说完。第四句话正在说。第五句话马上就到。第六句话快要来了。第七句话是最后一句。"
+PHONE = "const all = matchMedia; window.matchMedia = q => q === '(pointer: coarse)' ? { matches: true } : all.call(window, q);"  # 5 s are made ahead, not 15
+CHIPS = {"cosyvoice1": "happy", "cosyvoice3": "robot"}
+NAMES = {"cosyvoice1": "CosyVoice-300M-Instruct", "cosyvoice2": "CosyVoice2-0.5B", "cosyvoice3": "my renamed model"}
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser() as b:
+        yield b
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    for engine, name in NAMES.items():
+        make(root / name, family=engine)
+    make(root / "CosyVoice2-other", seed=9)
+    return root
+
+
+def change(p: StudioPage, name: str, engine: str) -> None:
+    """From the list in the settings."""
+    p.page.click("[role=tab][data-tab-id=settings]")
+    p.page.click(f"#kk-models [data-do=modeluse][data-v='{name}']")
+    speaks(p, name, engine)
+    p.page.click("[role=tab][data-tab-id=speak]")
+
+
+def speaks(p: StudioPage, name: str, engine: str) -> None:
+    p.page.wait_for_function("([name, engine]) => KK.engine().title === name && KK.engine().engine === engine", arg=[name, engine], timeout=120000)
+    p.page.wait_for_function("s => document.querySelector('.kk-eng').innerText.includes(s)", arg=f"{name} 就绪")
+
+
+def samples(data: bytes) -> np.ndarray:
+    with wave.open(io.BytesIO(data)) as w:
+        return np.frombuffer(w.readframes(w.getnframes()), "<i2")
+
+
+def into(p: StudioPage, mode: str) -> None:
+    p.js("m => KK.setMode(m)", mode)
+    p.page.wait_for_function("m => KK.mode() === m", arg=mode)
+    assert p.page.locator(f"#kk-mode label:has(input[value={mode}])").is_visible()
+
+
+def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
+    """A take in each mode of the engine; n: takes that are there."""
+    modes, made = p.js("KK.engine().modes"), []
+    for mode in (m for m in modes if m != "convert"):
+        into(p, mode)
+        if mode == "preset":
+            row = p.page.locator("#kk-picker .kk-pickrow [data-do=use]").first
+            row.click()
+        p.page.fill("#kk-text textarea", "Hi." if mode == "cross_lingual" else "好。")
+        if mode == "instruct":
+            p.page.click(f"#kk-style [data-v={CHIPS[engine]}]")
+        made.append(p.speak(n := n + 1, engine))
+    if "convert" in modes:
+        p.page.click("[role=tab][data-tab-id=convert]")
+        if not p.page.locator("#kk-sourcecard .kk-strip").count():
+            p.page.wait_for_selector("#kk-src input[type=file]", state="attached")
+            p.page.set_input_files("#kk-src input[type=file]", {"name": "said.wav", "mimeType": "audio/wav", "buffer": clip(2)})
+            p.page.wait_for_selector("#kk-sourcecard .kk-strip")
+            p.page.check("#kk-cvconsent")
+        p.page.click("#kk-target [data-id^=starter-]")
+        made.append(p.speak(n + 1, engine))
+        p.page.click("[role=tab][data-tab-id=speak]")
+    assert [take["mode"] for take in made] == modes
+    return made
+
+
+def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_the_one_it_began_with(chrome, models):
+    with running("--model-dir", str(models), "--model", NAMES["cosyvoice2"], engine="auto") as studio, StudioPage(chrome, studio.url, "zh", init=PHONE) as p:
+        speaks(p, NAMES["cosyvoice2"], "cosyvoice2")
+        while p.js("KK.player.via") != "ws":  # on a busy machine the socket may come too late, and what a plain request hears no pause holds back
+            p.page.reload()
+            p.page.wait_for_function("KK.player?.linked && KK.live.picker?.data?.length")
+        # ---- a long stream, and another model is chosen while it sounds -----------------------------------------
+        voice = p.js("KK.voices().find(v => v.starter && v.sample).id")
+        asked = {"input": LONG, "voice": voice, "mode": "cross_lingual", "seed": 5}
+        with httpx.Client(base_url=studio.url, timeout=60) as http:
+            alone = samples(http.post("/v1/audio/speech", json={**asked, "response_format": "wav", "model": NAMES["cosyvoice2"]}).content)
+            assert {m["id"]: m["active"] for m in http.get("/v1/models").json()["data"]} == {
+                "auto": True, "cosyvoice2": True, NAMES["cosyvoice2"]: True, NAMES["cosyvoice1"]: False, NAMES["cosyvoice3"]: False, "CosyVoice2-other": False}
+            refused = http.post("/v1/audio/speech", json={**asked, "model": NAMES["cosyvoice1"]})
+            assert refused.status_code == 422 and refused.json()["error"]["code"] == "model_idle"
+        p.page.mouse.click(700, 8)  # a gesture, so that sound may begin
+        p.js("asked => KK.again(asked)", asked)
+        p.until("playing")
+        p.js("KK.player.pause(true)")  # so that it lasts, however long this machine takes to load another
+        p.page.click(".kk-eng")
+        p.page.click(f"#kk-engpop [data-do=modeluse][data-v='{NAMES['cosyvoice1']}']")
+        p.page.keyboard.press("Escape")
+        speaks(p, NAMES["cosyvoice1"], "cosyvoice1")
+        assert studio.state()["open"] == 1 and not p.takes(), f"it is not over: {p.js('KK.player.state')}, of {len(alone) / 24000:.1f} s {p.js('KK.player.kept()')} s came"
+        p.js("KK.player.pause(false)")
+        p.page.wait_for_function("() => { KK.player.seek(1e6); return KK.live.takes.data.length === 1; }", polling=400, timeout=150000)  # as one who skips on
+        take = p.takes()[0]
+        assert (take["state"], take["engine"]) == ("done", "cosyvoice2")
+        with httpx.Client(base_url=studio.url, timeout=60, cookies={c["name"]: c["value"] for c in p.context.cookies()}) as http:
+            heard = samples(http.get(f"/tts/result/{take['id']}.wav").content)
+        assert np.array_equal(heard, alone), "to its last sample as if nobody had changed anything"
+        # ---- the next is the new one's; its clip is encoded for it, in every mode ---------------------------------
+        p.clip_in(clip(4))
+        p.page.fill("#kk-transcript textarea", SAID)
+        p.consent()
+        made = in_every_mode(p, "cosyvoice1", 1)
+        assert {t["sample_rate"] for t in made} == {22050}
+        spoken = {t["mode"]: t["voice"] for t in made}
+        assert spoken["preset"].startswith("preset-")
+        into(p, "preset")
+        assert {"中文女", "日语男", "韩语女"} <= set(p.js("KK.voices().filter(v => !v.sample).map(v => v.name)"))
+        into(p, "zero_shot")
+        change(p, NAMES["cosyvoice3"], "cosyvoice3")
+        assert p.js("KK.voices().every(v => v.sample)"), "voices of another model are gone"
+        assert p.page.locator("#kk-style [data-v=robot]").is_visible() and p.page.locator("#kk-style [data-v=ningxia]").is_visible()
+        p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
+        took = in_every_mode(p, "cosyvoice3", 1 + len(made))
+        assert {t["sample_rate"] for t in took} == {24000} and "机器人" in next(t for t in took if t["mode"] == "instruct")["instruction"]
+        p.page.click("[role=tab][data-tab-id=settings]")
+        assert p.violations() == [] and not p.errors
+
+
+def test_two_of_one_generation_are_told_apart_and_a_choice_lasts(chrome, models, tmp_path):
+    kept = tmp_path / "data"
+    with running("--model-dir", str(models), "--model", "CosyVoice2-other", engine="cosyvoice2", data_dir=kept) as studio, StudioPage(chrome, studio.url, "zh") as p:
+        speaks(p, "CosyVoice2-other", "cosyvoice2")
+        p.page.fill("#kk-text textarea", "好。")
+        p.speak(1, "cosyvoice2")
+        encoded = studio.state()["encoded"]
+        change(p, NAMES["cosyvoice2"], "cosyvoice2")
+        p.speak(2, "cosyvoice2")
+        assert studio.state()["encoded"] > encoded, "a voice is encoded anew for other weights"
+        assert not p.errors
+    assert (kept / "model").read_text().strip() == NAMES["cosyvoice2"]
