@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from scripts.golden_checks import flow1 as flow_check
 from scripts.golden_checks import token2wav1 as token2wav_check
 from tests.engine.cosyvoice1_small import FLOW_DIMS, hop_voice, small_flow
 from tests.engine.cosyvoice_small import ids_of
 from tests.engine.test_cosyvoice_flow import exceeded
+from webui.engine.cosyvoice.pace import PROFILES
 from webui.engine.cosyvoice1.compat import Token2Wav, schedule
 from webui.engine.cosyvoice1.dims import HOP_IDS, OVERLAP_FRAMES, OVERLAP_IDS, frames_of
-from webui.engine.cosyvoice1.flow import HopState, step_many
+from webui.engine.cosyvoice1.flow import HopState, HopVoice, step_many
 from webui.engine.cosyvoice1.flow.state import rising
+from webui.engine.cosyvoice1.model import FAMILY, CosyVoice1
 
 torch.set_num_threads(1)
 
@@ -196,3 +201,39 @@ def test_an_id_outside_the_table_is_refused():
 def test_bf16_is_the_same_sound():
     exact, narrow = (torch.cat(hopped(hop_voice(small_flow(dtype), 30).begin(1), ids(160))) for dtype in (torch.float32, torch.bfloat16))
     assert 10 * torch.log10(exact.square().mean() / (narrow.float() - exact).square().mean()) > 25
+
+
+def test_numbers_of_a_small_network_are_those_of_when_golden1_was_met():
+    state, its = hop_voice(small_flow(), 30).begin(1), ids(160)
+    mel = torch.cat([state.step(its[:120]), state.step(its, final=True)])
+    assert mel[[0, 100, 172, 190, 274], [0, 13, 40, 79, 5]].tolist() == pytest.approx([-0.892782, 0.503166, 2.740265, 2.238829, -1.232274], abs=1e-4)
+    assert mel.square().mean().sqrt().item() == pytest.approx(1.270535, abs=1e-4)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("first", FAMILY.first_hops)
+def test_every_hop_ends_on_an_even_frame(profile, first):
+    """The network halves the rate: an overlap that begins on an odd frame falls between its frames in the next hop, and the two hops do not
+    agree at all (difference 110 % rms with golden weights, 35 % on even ones)."""
+    hops = CosyVoice1.hops(SimpleNamespace(), first, PROFILES[profile])
+    ends = [0, *(hops.end(hop) for hop in range(8))]
+    frames = [frames_of(b - a + OVERLAP_IDS) - OVERLAP_FRAMES for a, b in pairwise(ends)]
+    assert hops.ahead == OVERLAP_IDS and all(count % 2 == 0 for count in frames)
+
+
+@pytest.mark.shared
+def test_hops_of_half_the_length_join_nearly_as_well(shared_dir):
+    """The difference of two hops where they overlap, golden weights: 34 % rms after 100 ids, 36 % after 50, 111 % after 60."""
+    flow, io = flow_check.load(shared_dir / "golden1" / "flow"), load_file(shared_dir / "golden1" / "token2wav" / "token2wav_io.safetensors")
+    voice = HopVoice.of(flow, io["c.prompt_token"][0], io["c.prompt_feat"][0], io["embedding"])
+
+    def mismatch(first: int) -> float:
+        state, its = voice.begin(1), torch.randint(0, 4096, (first + 120,), generator=torch.Generator().manual_seed(1))
+        state.step(its[: first + OVERLAP_IDS])
+        other = HopState(voice, 1)
+        other.done, other.kept, other.emitted_frames = first, state.kept, state.emitted_frames
+        head = other.step(its, final=True)[:OVERLAP_FRAMES]
+        return float(((head - state.tail).square().mean() / state.tail.square().mean()).sqrt())
+
+    far, near, odd = (mismatch(first) for first in (100, 50, 60))
+    assert near < 1.25 * far and odd > 2 * far

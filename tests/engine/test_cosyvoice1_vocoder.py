@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from scripts.golden_checks import hift1 as hift_check
-from tests.engine.cosyvoice1_small import small_vocoder
+from tests.engine.cosyvoice1_small import GOLDEN1, small_vocoder
 from tests.engine.test_cosyvoice_flow import exceeded
 from tests.engine.test_cosyvoice_vocoder import pushed, relative_rms
 from webui.engine.cosyvoice.compat import SeamVocoder
@@ -31,6 +31,10 @@ def vocoder():
 def mel():
     """(120, 80)"""
     return torch.randn(120, 80, generator=torch.Generator().manual_seed(4))
+
+
+def test_golden_subset():
+    assert exceeded(hift_check.check, GOLDEN1 / "hift") == []
 
 
 @pytest.mark.shared

@@ -1,7 +1,8 @@
 """What a request remembers between the hops of a flow in which every frame sees every other: little, and none of it saves work.
 
 A hop is computed anew behind the whole prompt, so its frames are not those of a longer call. Two hops overlap by 34 frames, which are
-blended; they begin there with the same noise and mu.
+blended; they begin there with the same noise and mu. Hops must have even numbers of frames (those of 50, 100 and 200 ids do): the network
+halves the rate, and an overlap that begins between two of its frames is another one in the next hop.
 """
 
 from __future__ import annotations
