@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Load a model, speak its warm-up sentences at every shape that serving uses, and tell how fast it is.
 
-    python scripts/prewarm.py                              the model in pretrained_models
+    python scripts/prewarm.py                              the model in pretrained_models that the studio would begin with
     python scripts/prewarm.py DIR --convert                first write the converted weights (once): later starts are fast
 
 A process' warm state ends with it; what stays is on disk: converted weights, and the weights in the page cache. The studio warms itself.
@@ -20,7 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from webui.errors import KaikouError
 
-MODEL = Path(__file__).resolve().parent.parent / "pretrained_models" / "CosyVoice2-0.5B"
+
+def usual() -> Path:
+    """The model that the studio would begin with."""
+    from webui.app import first_model
+    from webui.settings import load
+
+    return first_model(load([])).path
 
 
 def convert(root: Path, precision: str, lm: str) -> None:
@@ -73,12 +79,13 @@ def warm(args: argparse.Namespace) -> dict:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, nargs="?", default=MODEL, help="model directory (default: pretrained_models/CosyVoice2-0.5B)")
+    parser.add_argument("directory", type=Path, nargs="?", help="model directory (default: the one the studio would begin with)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument("--precision", choices=("auto", "int8", "fp32", "bf16", "fp16"), default="auto")
     parser.add_argument("--convert", action="store_true", help="write converted weights beside the published ones first; needs disk: as much again in fp32, half in bf16, a third in int8")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
+    args.directory = args.directory or usual()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         told = warm(args)

@@ -100,7 +100,7 @@ def one(args: argparse.Namespace, name: str) -> dict:
             torch.set_num_threads(place.threads)
             if args.convert:
                 for part in family.components:
-                    convert(root, part, place.precision)
+                    convert(root, part, place.precision, family.components)
             for steps in args.steps:
                 rows += _spoken(args, name, root, family, place, steps)
     return {"rows": rows, "load": [{k: r[k] for k in ("family", "precision", "load_s", "loaded_rss_mb")} for r in rows], "ratios": []}
