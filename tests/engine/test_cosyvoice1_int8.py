@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from scripts.make_small_model import make
+from tests.engine.contract import ask, whole
 from tests.engine.cosyvoice1_small import LM_DIMS
 from tests.engine.cosyvoice_small import random_state
 from tests.engine.test_cosyvoice1_lm import PROMPT_SPEECH, PROMPT_TEXT, SPEAKER, TEXT, speak
 from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.onnx_lm import converted
 from webui.engine.cosyvoice1.dims import StackDims
-from webui.engine.cosyvoice1.int8.dims import BodyDims
-from webui.engine.cosyvoice1.int8.runtime import FORM, Int8TextLm, RelativeBody, fits
+from webui.engine.cosyvoice1.int8.runtime import FORM, Int8TextLm, fits
 from webui.engine.cosyvoice1.int8.values import of
 from webui.engine.cosyvoice1.lm import StackLm
 from webui.engine.cosyvoice1.model import FAMILY
@@ -33,9 +36,7 @@ def published() -> dict[str, torch.Tensor]:
 
 
 def made(state) -> Int8TextLm:
-    lm = Int8TextLm.of(DIMS, {key: value for key, value in state.items() if not key.startswith("llm.encoders.")}, torch.float32)
-    lm.body = RelativeBody(BodyDims.of(DIMS), of(DIMS, state))
-    return lm
+    return Int8TextLm.made(DIMS, of(DIMS, state))
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,7 @@ def test_it_is_converted_once_and_loads_the_same(root):
     spec = FAMILY.read_spec(root, 10)
     assert fits(spec.lm) and not converted.is_there(root, spec.lm, form=FORM)
     first = Int8TextLm.load(root, spec.lm, place, shares.append)
+    (root / "llm.pt").unlink()
     again = Int8TextLm.load(root, spec.lm, place, lambda share: pytest.fail("converted again"))
     assert shares[-1] == 1.0 and converted.is_there(root, spec.lm, form=FORM)
     vector = torch.ones(192)
@@ -144,3 +146,21 @@ def test_a_missing_tensor_is_named():
 
 def test_heads_that_do_not_fit_are_computed_by_torch():
     assert not fits(replace(DIMS, body=StackDims(40, 5, 32, 2)))
+
+
+def test_an_engine_speaks_with_it_and_beside_others_the_same(root):
+    engine = CosyVoiceEngine(root, precision="int8", threads=1)
+    engine.start()
+    try:
+        torch.set_num_threads(1)
+        assert isinstance(engine._model.lm, Int8TextLm) and converted.is_there(root, engine._model.spec.lm, form=FORM)
+        voice = engine.preset("中文女")
+        alone = whole(engine.stream(ask(mode="preset"), voice))
+        streams = [engine.stream(ask(id=f"s{seed}", mode="preset", seed=seed), voice) for seed in (7, 8, 9)]
+        together = [[] for _ in streams]
+        for chunks in itertools.zip_longest(*streams):
+            for kept, chunk in zip(together, chunks, strict=True):
+                kept += [chunk] if chunk is not None else []
+        assert np.array_equal(whole(together[0]), alone) and not np.array_equal(whole(together[1])[:9000], alone[:9000])
+    finally:
+        engine.close()

@@ -15,13 +15,14 @@ from ...cosyvoice.kv_cache import KvCache
 from ...cosyvoice.lm import TASK
 from ...cosyvoice.onnx_lm import converted
 from ...cosyvoice.onnx_lm.runtime import Int8Body
-from ...cosyvoice.weights import COMPONENTS, component_state
 from ..dims import LmDims
 from ..lm import READY, TextLm
 from ..past import TextPast
 from .dims import BodyDims
 
+LAYERS = "llm.encoders."  # what ONNX Runtime computes, in the published file
 POSITIONS = "table.positions"  # of every layer: from a distance's sines to what heads hear of it
+TEXT = "table.text."  # the rest of the published tensors, for torch
 
 
 class RelativeBody(Int8Body):
@@ -53,10 +54,13 @@ class Int8TextLm(TextLm):
     @classmethod
     def load(cls, root: Path, dims: LmDims, place: Place, told: converted.Told = lambda share: None) -> Int8TextLm:
         """Converts once, and keeps that beside the published file. Raises NotReady."""
-        values = converted.load(root, dims, told, form=FORM)
-        state = component_state(root, "llm", place.precision, COMPONENTS)
-        lm = cls.of(dims, {key: value for key, value in state.items() if not key.startswith("llm.encoders.")}, place.dtype, place.device)
-        lm.body = RelativeBody(BodyDims.of(dims), values, place.lm_threads, min(2, cores()))
+        return cls.made(dims, converted.load(root, dims, told, form=FORM), place.dtype, place.lm_threads, min(2, cores()))
+
+    @classmethod
+    def made(cls, dims: LmDims, values: Mapping[str, np.ndarray], dtype: torch.dtype = torch.float32, threads: int = 1, passage_threads: int = 1) -> Int8TextLm:
+        """values: of values.py. dtype: of what torch computes."""
+        lm = cls.of(dims, {name.removeprefix(TEXT): torch.from_numpy(array).to(dtype) for name, array in values.items() if name.startswith(TEXT)})
+        lm.body = RelativeBody(BodyDims.of(dims), values, threads, passage_threads)
         return lm
 
     def new_cache(self, capacity: int = 0) -> TextPast:
@@ -86,7 +90,7 @@ def _values(dims: LmDims, state: Mapping[str, Tensor], told: converted.Told) -> 
     return of(dims, state, told)
 
 
-FORM = converted.Form("kaikou-int8-first-1", _values)
+FORM = converted.Form("kaikou-int8-first-2", _values)
 
 
 def fits(dims: LmDims) -> bool:

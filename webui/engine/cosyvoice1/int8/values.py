@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ...cosyvoice.onnx_lm.runtime import GRAPHS
@@ -12,7 +13,7 @@ from ...cosyvoice.onnx_lm.values import Source, linear
 from ..dims import LmDims
 from .dims import BodyDims
 from .graph import passage, steps
-from .runtime import POSITIONS
+from .runtime import LAYERS, POSITIONS, TEXT
 
 Told = Callable[[float], None]  # share done
 
@@ -28,12 +29,14 @@ def of(dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: Non
     out["head.bias"] = source.one("llm_decoder.bias", (body.rows,))
     for name, graph in zip(GRAPHS, (steps, passage), strict=True):
         out[name] = np.frombuffer(bytearray(graph(body)), np.uint8)
+    for key in (key for key in state if not key.startswith(LAYERS)):
+        out[TEXT + key] = source.one(key, tuple(state[key].shape), torch.float16)
     told(1.0)
     return out
 
 
 def _layer(source: Source, layer: int, d: BodyDims) -> dict[str, np.ndarray]:
-    at, to, square = f"llm.encoders.{layer}", f"layers.{layer}", (d.hidden, d.hidden)
+    at, to, square = f"{LAYERS}{layer}", f"layers.{layer}", (d.hidden, d.hidden)
     out = linear(f"{to}.qkv", source.stack([(f"{at}.self_attn.linear_{part}.weight", square) for part in "qkv"]))
     near, far = (source.one(f"{at}.self_attn.pos_bias_{letter}", (d.heads, d.head_size)).reshape(-1) for letter in "uv")
     bias = source.stack([(f"{at}.self_attn.linear_{part}.bias", (d.hidden,)) for part in "qkv"])
