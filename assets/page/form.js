@@ -280,7 +280,7 @@
   });
   parts.form = () => {};
   /* Languages the engine does not speak leave the list; Gradio draws it anew each time it opens, so a sheet hides them. */
-  const LANGUAGES = ["zh", "en", "ja", "ko", "yue"], hidden = document.createElement("style");
+  const LANGUAGES = ["zh", "en", "ja", "ko", "yue", "de", "es", "fr", "it", "ru"], hidden = document.createElement("style");
   const languages = () => {
     const can = KK.engine().languages, off = can ? LANGUAGES.filter(l => !can.includes(l)) : [];
     if (!hidden.isConnected) document.head.append(hidden);

@@ -91,13 +91,13 @@ def test_a_model_that_broke_for_good_is_told_with_its_reason_and_can_be_tried_ag
         p.page.click(".kk-eng")
         assert p.page.inner_text("#kk-engpop").count(why) == 1 and p.page.inner_text("#kk-engpop [data-do=engineagain]") == again
         assert p.js("said") == [], "nothing stays while nobody speaks"
-        health.tell({**BASIC, **words}, p.js("KK.t('eng.cannot')"))
+        health.tell({**BASIC, **words}, p.js("KK.t('eng.cannot', {e: 'CosyVoice2'})"))
         assert why in p.page.inner_text("#kk-engpop") and says in p.page.inner_text("#kk-engpop") and p.violations() == []
-        assert p.js("said").pop() == p.js("KK.t('eng.now.cannot')")
+        assert p.js("said").pop() == p.js("KK.t('eng.now.cannot', {e: 'CosyVoice2'})")
         p.page.click("#kk-engpop [data-do=engineagain]")
         health.tell({**BASIC, "coming": COMING}, LOADING[lang])
         assert posted == ["POST /engine/again"] and not p.page.locator("[data-do=engineagain]").count()
-        health.tell({**BASIC, **words, "again": False}, p.js("KK.t('eng.cannot')"))
+        health.tell({**BASIC, **words, "again": False}, p.js("KK.t('eng.cannot', {e: 'CosyVoice2'})"))
         assert not p.page.locator("[data-do=engineagain]").count() and not p.errors
 
 
@@ -130,6 +130,42 @@ def test_the_model_is_downloaded_from_the_pop_over(chrome, studio):
         assert "下载源：HF Mirror（手动从 ModelScope 换来）。" in p.page.inner_text("#kk-engpop") and p.violations() == []
         health.tell(BASIC, "内置音色")
         assert not p.page.locator("#kk-engpop [data-do^=model]").count(), "no word about a model where none can be fetched"
+
+
+MODELS = [{"name": "CosyVoice2-0.5B", "engine": "cosyvoice2", "state": "speaks"}, {"name": "my <b>own</b>", "engine": "cosyvoice1", "state": "here"},
+          {"name": "Fun-CosyVoice3-0.5B-2512", "engine": "cosyvoice3", "state": "none", "gb": 4.4}]  # fmt: skip
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_models_are_changed_and_fetched_from_the_settings_and_the_pill(chrome, studio, lang):
+    with StudioPage(chrome, studio.url, lang) as p:
+        posted = []
+        p.page.route("**/tts/*/*", lambda r: (posted.append(r.request.url.split("/tts")[1]), r.fulfill(body="{}", content_type="application/json"))[1])
+        two = {**BIG, "title": "CosyVoice2-0.5B", "models": MODELS}
+        health = Health(p, two)
+        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.wait_for_selector("#kk-models .kk-model")
+        assert p.page.locator("#kk-models .kk-model b").all_inner_texts() == [m["name"] for m in MODELS]
+        assert "4.4 GB" in p.page.inner_text("#kk-models") and p.violations() == []
+        assert p.page.locator("#kk-models [data-do=modeluse]").count() == p.page.locator("#kk-models [data-do=modelget]").count() == 1
+        p.page.click("#kk-models [data-do=modelget]")
+        p.page.click("#kk-models [data-do=modeluse]")
+        p.page.click(".kk-eng")
+        p.page.click("#kk-engpop [data-do=modeluse]")
+        assert posted == ["/model/fetch?model=Fun-CosyVoice3-0.5B-2512", *["/engine/use?model=my%20%3Cb%3Eown%3C%2Fb%3E"] * 2]
+        assert p.violations() == []
+        loading = [MODELS[0], {**MODELS[1], "state": "loads"}, {**MODELS[2], "state": "downloading"}]
+        health.tell({**two, "models": loading, "next": MODELS[1]["name"], "coming": COMING, "model": {"state": "downloading", "name": MODELS[2]["name"], "p": 7}},
+                    p.js("KK.t('eng.load', {e: 'my <b>own</b>', p: 43})"))
+        assert not p.page.locator("[data-do=modeluse]").count(), "one change at a time"
+        assert "7%" in p.page.inner_text("#kk-models") and p.page.locator("#kk-models [data-do=modelpause]").count() == 1
+        failed = {**two, "models": [MODELS[0], {**MODELS[1], "state": "failed"}, MODELS[2]], "failed": MODELS[1]["name"], "failure": "flow.pt is cut off.", "failure_zh": "flow.pt 不完整。"}
+        health.tell(failed, p.js("KK.t('eng.cannot', {e: 'my <b>own</b>'})"))
+        why, goes = (failed["failure_zh" if lang == "zh" else "failure"], p.js("KK.t('eng.d.goes', {e: 'CosyVoice2-0.5B'})"))
+        assert why in p.js("document.querySelector('#kk-engpop').textContent") and goes in p.js("document.querySelector('#kk-engpop').textContent")
+        assert p.js("said.at(-1)") == p.js("KK.t('eng.now.kept', {e: 'my <b>own</b>', by: 'CosyVoice2-0.5B'})")
+        health.tell({**two, "title": MODELS[1]["name"], "engine": "cosyvoice1", "models": [{**MODELS[0], "state": "here"}, {**MODELS[1], "state": "speaks"}, MODELS[2]]}, "my <b>own</b>")
+        assert p.js("said.at(-1)") == p.js("KK.t('eng.now.full', {e: 'my <b>own</b>'})") and p.violations() == [] and not p.errors
 
 
 def test_sound_tags_go_in_at_the_cursor_and_unknown_ones_are_caught(chrome, studio):

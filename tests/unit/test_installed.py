@@ -202,7 +202,7 @@ def test_only_whole_models_of_this_disk_can_be_chosen(shelf, name):
 def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_path, shelf):
     studio = Studio(settings(tmp_path))
     studio.resident.close()
-    studio.speaker._resident = shelf.resident
+    studio.resident = studio.speaker._resident = shelf.resident
     studio.furnish(shelf)
     shelf.resident.lease()
     assert studio.speaker.check_model("a") == studio.speaker.check_model("auto")
@@ -211,6 +211,11 @@ def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_
     assert idle.value.code == "model_idle"
     with pytest.raises(NotFound):
         studio.speaker.check_model("half")
+    shelf.error = NotReady("No.", "不行。")
+    shelf.use("b")
+    settled(shelf)
+    told = studio.status()
+    assert (told["title"], told["next"], told["failed"], told["failure"], "model" in told) == ("a", "", "b", "No.", False)
     studio.close()
 
 

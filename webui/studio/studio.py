@@ -123,7 +123,7 @@ class Studio:
         if coming is not None and health.state in ("ready", "broken"):
             told["coming"] = {"state": coming.state, "reason": coming.reason, "reason_zh": coming.reason_zh, "progress": coming.progress}
         if self.shelf is not None:
-            told |= self._models(coming is not None)
+            told |= self._models()
         failure = self.resident.failure()
         if failure is not None:
             told |= {"failure": failure.en, "failure_zh": failure.zh, "again": self.resident.can_try_again()}
@@ -136,10 +136,10 @@ class Studio:
         return told | {"engine": about.name, "engine_version": about.version, "basic": about.basic, "rate": about.sample_rate, "modes": list(about.modes), "preset_modes": list(about.preset_modes),
                        "languages": list(about.languages), "styles": list(about.styles), "tags": list(about.tags), "rtf": round(about.rtf, 4)}
 
-    def _models(self, is_coming: bool) -> dict:
-        """models: as `Shelf.list`; title: what the engine in charge is called; next: what the one on its way is; model: the download that is shown."""
+    def _models(self) -> dict:
+        """models: as `Shelf.list`; title, next, failed: the model in charge, the one on its way, the one that failed last; model: the download that is shown."""
         shelf = self.shelf
-        told = {"models": shelf.list(), "title": shelf.speaking, "next": shelf.coming if is_coming else ""}
+        told = {"models": shelf.list(), "title": shelf.speaking, "next": shelf.coming, "failed": shelf.failed}
         fetching = shelf.fetching()
         return told if fetching is None else told | {"model": fetching}
 

@@ -12,7 +12,7 @@ from .owner import owner_of
 from .parts import as_json, part
 from .strings import T
 
-LANGUAGES = ("zh", "en", "ja", "ko", "yue")
+LANGUAGES = ("zh", "en", "ja", "ko", "yue", "de", "es", "fr", "it", "ru")  # the page hides those that the engine does not speak
 PROFILES = ("fast", "even", "smooth")
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
