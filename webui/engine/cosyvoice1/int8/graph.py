@@ -5,6 +5,8 @@ A query's scores by distance are one product; each row then picks them by the pl
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 from onnx import TensorProto as T
 from onnx import helper
@@ -31,7 +33,7 @@ class Relative(Graph):
         """`back` (rows, heads, n, longest) int64: how far each key lies behind each query; 0 for keys that it does not see."""
         for name, numbers in (("zero", 0), ("plus_one", 1)):
             self.constant(name, np.array(numbers, np.int64))
-        for name, numbers in (("first_axis", [0]), ("row_axes", [1, 2, 3]), ("query_axes", [0, 1, 3]), ("key_axes", [0, 1, 2]), ("no_distance", [0]), ("heads", [self.dims.heads])):
+        for name, numbers in (("first_axis", [0]), ("row_axes", [1, 2, 3]), ("query_axes", [0, 1, 3]), ("key_axes", [0, 1, 2]), ("no_distance", [0]), ("row_axis", [0]), ("query_axis", [2]), ("heads", [self.dims.heads])):
             self.constant(name, np.array(numbers, np.int64))
         shape = self.add("Shape", [x], ["x.shape"], "")
         count = self.add("Gather", [shape, "plus_one"], ["x.count"], "", axis=0)
@@ -49,12 +51,16 @@ class Relative(Graph):
         self.add("Split", ["back.shape"], ["back.rows", "back.one", "back.n", "back.keys"], "", axis=0, num_outputs=4)
         self.add("Concat", ["back.rows", "heads", "back.n", "back.keys"], ["back.full"], "", axis=0)
         self.add("Expand", ["back.seen", "back.full"], ["back"], "")
-        self.constant("by_heads", np.array([0, 0, self.dims.heads, self.dims.head_size], np.int64))
+        self.constant("by_heads", np.array([-1, self.dims.heads, self.dims.head_size], np.int64))
         self.constant("queries", np.array([self.dims.hidden], np.int64))
 
     def positions(self) -> list:
         d = self.dims
-        return [helper.make_tensor_value_info(f"distances.{layer}", T.FLOAT, [d.heads, d.head_size, "positions"]) for layer in range(d.layers)]
+        return [helper.make_tensor_value_info(f"distances.{layer}", T.FLOAT, [d.heads, "positions", d.head_size]) for layer in range(d.layers)]
+
+    @abstractmethod
+    def far(self, q: str, table: str, at: str) -> str:
+        """Queries (rows * n, heads, head_size) and what heads hear of distances -> their scores (rows, heads, n, distances)."""
 
     def norm(self, x: str, more: str, name: str) -> tuple[str, str]:
         epsilon = LAST_EPSILON if name == "norm" else LAYER_EPSILON
@@ -66,8 +72,7 @@ class Relative(Graph):
         qkv = self.linear(x, f"{at}.qkv", d.hidden, 3 * d.hidden, bias=True)
         q = self.add("Slice", [qkv, "first_axis", "queries", "last_axis"], [f"{at}.q"], "")
         q = self.add("Add", [q, self.value(f"{at}.beside", T.FLOAT, (d.hidden,))], [f"{at}.q.far"], "")
-        q = self.add("Transpose", [self.add("Reshape", [q, "by_heads"], [f"{at}.q.heads"], "")], [f"{at}.q.turned"], "", perm=[0, 2, 1, 3])
-        far = self.add("MatMul", [q, f"distances.{layer}"], [f"{at}.far"], "")
+        far = self.far(self.add("Reshape", [q, "by_heads"], [f"{at}.q.heads"], ""), f"distances.{layer}", at)
         bias = self.add("GatherElements", [far, "back"], [f"{at}.bias"], "", axis=-1)
         bias = self.add("Gather", [bias, "spread"], [f"{at}.bias.slots"], "", axis=0)
         qkv = self.add("Gather", [qkv, "spread"], [f"{at}.qkv.slots"], "", axis=0)
@@ -85,11 +90,22 @@ class Relative(Graph):
 
 
 class RelativeSteps(Relative, Steps):
-    """For a position of many requests."""
+    """For a position of many requests: the table is read as it lies, once for all of them."""
+
+    def far(self, q: str, table: str, at: str) -> str:
+        q = self.add("Transpose", [q], [f"{at}.q.turned"], "", perm=[1, 2, 0])
+        far = self.add("MatMul", [table, q], [f"{at}.far.all"], "")
+        far = self.add("Transpose", [far], [f"{at}.far.rows"], "", perm=[2, 0, 1])
+        return self.add("Unsqueeze", [far, "query_axis"], [f"{at}.far"], "")
 
 
 class RelativePassage(Relative, Passage):
     """For many positions of one request."""
+
+    def far(self, q: str, table: str, at: str) -> str:
+        q = self.add("Transpose", [q], [f"{at}.q.turned"], "", perm=[1, 0, 2])
+        table = self.add("Transpose", [table], [f"{at}.table.turned"], "", perm=[0, 2, 1])
+        return self.add("Unsqueeze", [self.add("MatMul", [q, table], [f"{at}.far.row"], ""), "row_axis"], [f"{at}.far"], "")
 
 
 def steps(dims: BodyDims) -> bytes:

@@ -29,18 +29,19 @@ class RelativeBody(Int8Body):
     """Rows of its tables are made as far as requests reach, and once for as many as most need."""
 
     def __init__(self, dims: BodyDims, values: Mapping[str, np.ndarray], threads: int = 1, passage_threads: int = 1):
-        self._made = [torch.zeros(dims.hidden, 0) for _ in range(dims.layers)]
+        self._made = [torch.zeros(dims.heads, 0, dims.head_size) for _ in range(dims.layers)]
         self._weights = [torch.from_numpy(values[f"{POSITIONS}.{layer}"]) for layer in range(dims.layers)]
         super().__init__(dims, values, threads, passage_threads)
         self._slots.make_room(READY - 1)
 
     def positions(self, count: int) -> Mapping[str, np.ndarray]:
-        """distances.L (heads, head_size, count): what the heads hear of a distance, scaled as their scores are."""
+        """distances.L (heads, count, head_size): what the heads hear of a distance, scaled as their scores are."""
         d, out = self.dims, {}
         for layer, (made, weight) in enumerate(zip(self._made, self._weights, strict=True)):
             waves = sinusoid(torch.arange(made.shape[1], count, dtype=torch.float64), d.hidden).float()
-            self._made[layer] = torch.cat([made, weight @ waves.T * d.head_size**-0.5], 1)
-            out[f"distances.{layer}"] = self._made[layer].view(d.heads, d.head_size, -1).numpy()
+            rows = (waves @ weight.T * d.head_size**-0.5).view(-1, d.heads, d.head_size)
+            self._made[layer] = torch.cat([made, rows.transpose(0, 1)], 1)
+            out[f"distances.{layer}"] = self._made[layer].numpy()
         return out
 
 
@@ -90,7 +91,7 @@ def _values(dims: LmDims, state: Mapping[str, Tensor], told: converted.Told) -> 
     return of(dims, state, told)
 
 
-FORM = converted.Form("kaikou-int8-first-2", _values)
+FORM = converted.Form("kaikou-int8-first-4", _values)
 
 
 def fits(dims: LmDims) -> bool:
