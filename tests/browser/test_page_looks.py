@@ -98,7 +98,7 @@ def test_python_updates_leave_canvas_focus_and_sound_alone(chrome, studio):
 
 # names that are the same in both languages
 SAME = re.compile(
-    r"开口|中文|^中$|中，中文|Kaikou|EN, English|English|RTF|LUFS|fake|WAV|Ctrl|Esc|Space|^[RD/?]$|SNR|CosyVoice2|MB|kHz|dB|rtf=|seconds=|zip|AI"
+    r"开口|中文|^中$|中，中文|Kaikou|EN, English|English|RTF|LUFS|fake|WAV|Ctrl|Esc|Space|^[RD/?]$|SNR|(?:Fun-)?CosyVoice[\w.-]*|MB|kHz|dB|rtf=|seconds=|zip|AI"
 )
 SEEN = """() => { const out = new Set(), seen = e => e.checkVisibility?.({visibilityProperty: true}) ?? true;
   const walk = document.createTreeWalker(document.querySelector("#kk-app"), NodeFilter.SHOW_TEXT);
