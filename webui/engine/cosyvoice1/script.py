@@ -26,8 +26,9 @@ class FirstScript(Script):
 
     def text(self, segment: str) -> list[int]:
         """In cross_lingual the language's mark is in front of every segment; one that the text itself begins with counts."""
-        if self.request.mode != "cross_lingual" or segment.lstrip().startswith("<|"):
-            return super().text(segment)
+        ids = super().text(segment)
+        if self.request.mode != "cross_lingual" or segment.lstrip().startswith("<|") or not ids:
+            return ids
         language = detect(segment) if self.request.language == "auto" else self.request.language
         return super().text(mark_of(language) + segment.strip())
 
