@@ -68,6 +68,20 @@ def test_takes_survive_a_restart_and_belong_to_their_visit(tmp_path):
         again.get("take-1", "local/b")
 
 
+def test_a_thousand_takes_have_their_peaks_in_common(tmp_path):
+    """The index of takes is in memory: a float for each of 160 peaks was most of it."""
+    def each(store):
+        return {id(p) for t in store.list("local/a") for p in t.peaks}
+    store = TakeStore(tmp_path)
+    for n in range(10):
+        store.add(take(n, peaks=tuple(round(0.001 * (7 * n + i), 3) for i in range(160))), b"RIFF")
+    told = {t.id: t.peaks for t in store.list("local/a")}
+    assert told["take-3"] == tuple(round(0.001 * (21 + i), 3) for i in range(160))
+    again = TakeStore(tmp_path)
+    assert {t.id: t.peaks for t in again.list("local/a")} == told
+    assert each(store) == each(again) and len(each(store)) == 160 + 7 * 9
+
+
 def test_what_a_killed_process_left_is_swept(tmp_path):
     (tmp_path / "takes" / ".new-1").mkdir(parents=True)
     (tmp_path / "takes" / "take-9").mkdir()

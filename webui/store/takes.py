@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from ..errors import NotFound
 from ..types import SpeechRequest, Take
 from .files import Folder
+
+LEVELS = tuple(i / 1000 for i in range(1001))  # what peaks are rounded to: a float for each was two thirds of the index' memory
 
 
 class TakeStore:
@@ -27,7 +29,7 @@ class TakeStore:
             try:
                 told = json.loads(self.folder.read(entry, "take.json"))
                 told["request"]["segments"] = tuple(told["request"]["segments"])
-                self._takes[entry] = Take(**{**told, "request": SpeechRequest(**told["request"]), "peaks": tuple(told["peaks"])})
+                self._takes[entry] = Take(**{**told, "request": SpeechRequest(**told["request"]), "peaks": shared(told["peaks"])})
             except (NotFound, ValueError, TypeError, KeyError):
                 continue
 
@@ -35,7 +37,7 @@ class TakeStore:
         """Raises StorageFull; then nothing is kept of it."""
         self.folder.write(take.id, {"take.json": _record(take), **({"take.wav": wav} if wav is not None else {})})
         with self._lock:
-            self._takes[take.id] = take
+            self._takes[take.id] = replace(take, peaks=shared(take.peaks))
 
     def list(self, owner: str) -> list[Take]:
         with self._lock:
@@ -81,6 +83,11 @@ class TakeStore:
         for take_id in gone:
             self.delete(take_id)
         return len(gone)
+
+
+def shared(peaks: Iterable[float]) -> tuple[float, ...]:
+    """The same values, each a float that all takes have in common."""
+    return tuple(LEVELS[round(1000 * min(max(p, 0.0), 1.0))] for p in peaks)
 
 
 def _record(take: Take) -> bytes:
