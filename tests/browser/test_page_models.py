@@ -17,7 +17,7 @@ from .studio_page import StudioPage, browser, clip
 
 pytestmark = pytest.mark.browser
 SAID = "大家好，这是一段测试。"
-LONG = "第一句话说完了。第二句话也说完了。第三句话还没有说完。第四句话正在说。第五句话马上就到。第六句话快要来了。第七句话是最后一句。"
+LONG = "第一句话说完了。第二句话也说完了。第三句话还没有说完。第四句话正在说。第五句话是最后一句。"
 PHONE = "const all = matchMedia; window.matchMedia = q => q === '(pointer: coarse)' ? { matches: true } : all.call(window, q);"  # 5 s are made ahead, not 15
 CHIPS = {"cosyvoice1": "happy", "cosyvoice3": "robot"}
 NAMES = {"cosyvoice1": "CosyVoice-300M-Instruct", "cosyvoice2": "CosyVoice2-0.5B", "cosyvoice3": "my renamed model"}
