@@ -122,11 +122,12 @@ def imported(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
 
 
 def reached(start: Iterable[str], known: Mapping[str, Path]) -> set[str]:
-    """A module's package counts with it."""
+    """A module's package counts with it. Another generation's own module is no way on: who takes two functions from it does not use all that it does."""
     todo, seen = [s for s in start if s in known], set()
+    closed = set(OWN.values()) - set(todo)
     while todo:
         name = todo.pop()
-        if name not in seen:
+        if name not in seen and name not in closed:
             seen.add(name)
             todo += imported(name, known[name], known) | ({name.rpartition(".")[0]} & known.keys())
     return {name for name in seen if name.startswith(f"{ENGINE}.cosyvoice")}
