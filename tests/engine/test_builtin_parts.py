@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import socket
 import threading
+import weakref
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -143,6 +146,32 @@ def test_blocks_sound_like_the_whole(speaker):
         said.append(np.concatenate(pieces))
     assert len(said[0]) == len(said[1]) and np.abs(said[0] - said[1]).max() < 0.1 * np.abs(said[1]).max()
     assert np.corrcoef(*said)[0, 1] > 0.995
+
+
+def test_a_stream_that_is_over_or_let_go_is_free_at_once(speaker):
+    """Without a collector's help: megabytes of frames in a few objects are nothing that one hurries for."""
+    from webui.engine.builtin.mapping import neutral
+    from webui.engine.builtin.speaking import Voice
+    from webui.engine.builtin.stock import base_voice
+    from webui.engine.builtin.worker import Worker
+
+    profile, mapping = neutral(base_voice(speaker, "en")[0])
+    worker = object.__new__(Worker)  # eSpeak is loaded once in a process
+    worker._speaker, worker._voices, worker._streams = speaker, OrderedDict(v=Voice(profile, {"en": mapping})), {}
+    order = {"segments": ["Nine o'clock."], "language": "en", "speed": 1.0, "seed": 3, "instruction": ""}
+    gc.collect()
+    gc.disable()
+    try:
+        kept = []
+        for number in (1, 2):
+            told, _ = worker.answer({"op": "step", "stream": number, "voice": "v", "open": order}, bytearray())
+            kept.append(weakref.ref(worker._streams[number]))
+            while number == 1 and not told["last"]:
+                told, _ = worker.answer({"op": "step", "stream": number}, bytearray())
+        worker.answer({"op": "drop", "drop": [2]}, bytearray())
+        assert [ref() for ref in kept] == [None, None] and not worker._streams
+    finally:
+        gc.enable()
 
 
 def test_what_was_said_before_leaves_no_trace_in_espeak(speaker):

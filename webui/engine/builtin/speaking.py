@@ -139,6 +139,10 @@ class Stream:
         samples, segment, last = next(self._pieces)
         return samples, segment, last, dict(self._clock)
 
+    def close(self) -> None:
+        """Nothing more is wanted. What is under way holds this object, and this object what is under way: the two would wait for a collector."""
+        self._pieces.close()
+
     def _plan(self, segment: str) -> list[Utterance]:
         dialect, language = self._style.dialect, self._order.language
         if dialect == "yue" and language in ("auto", "zh"):

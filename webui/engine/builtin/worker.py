@@ -45,7 +45,7 @@ class Worker:
 
     def answer(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
         for number in question.get("drop", ()):
-            self._streams.pop(number, None)
+            self._end(number)
         return getattr(self, "_on_" + question["op"])(question, body)
 
     def _on_drop(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
@@ -76,11 +76,16 @@ class Worker:
         try:
             samples, segment, last, timings = stream.step()
         except BaseException:
-            self._streams.pop(number, None)
+            self._end(number)
             raise
         if last:
-            del self._streams[number]
+            self._end(number)
         return {"segment": segment, "last": last, "timings": timings}, np.ascontiguousarray(samples, dtype=np.float32).data
+
+    def _end(self, number: int) -> None:
+        stream = self._streams.pop(number, None)
+        if stream is not None:
+            stream.close()
 
     def _on_warm(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
         """Load the languages, speak once in each, and tell the seconds of work per second of sound."""
@@ -121,7 +126,6 @@ class Worker:
             mapping = map_voice(profile, base, tempo)
             mappings[language] = dataclasses.replace(mapping, gain=gain_of(profile, mapping, f0, log_power))
         return {"notes": list(profile.notes)}, pack(profile, mappings)
-
 
     def _tempo(self, profile: Profile, transcript: str, language: str) -> float | None:
         """How much faster than the base voice the reference says its transcript; None when unknown or when the text is not what was said."""
