@@ -229,7 +229,7 @@ async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> Asyn
             elif told.error is not None and sent == told.n_samples:
                 log.warning("job %s ended after its first byte: %s", job.id, told.error.code)
                 raise BrokenStream(job.id)
-            elif told.state in ("saving", "done") and sent == told.n_samples:
+            elif told.state == "done" and sent == told.n_samples:  # saved: whoever has heard the end finds the take in the list
                 return
             else:
                 await reader.change(PIECE_S if sent < told.n_samples or sent >= job.credit else None)

@@ -96,9 +96,9 @@ class LineMaker:
         engine = f"{job.engine} {job.engine_version}"
         with self._saving:
             if self._sounds.has(key):
+                self.n_cached += 1  # before anybody can see the line done
                 with wave.open(str(self._sounds.path(key))) as found:
                     self._jobs.done(line, key, found.getnframes(), found.getframerate(), engine)
-                self.n_cached += 1
                 return False
         pcm = self._spoken(flight)
         data = audio.wav_header(job.rate, len(pcm) // 2, self._label) + pcm
