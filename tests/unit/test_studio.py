@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import wave
@@ -46,6 +47,31 @@ def finish(studio, job, limit_s: float = 20.0):
 def speak(studio, text="Hello there.", instruction="seconds=1", **kw):
     job = studio.speaker.open(kw.pop("owner", ME), text_in=text, voice_id=kw.pop("voice_id", "alloy"), mode="instruct", instruction=instruction, **kw)
     return job, finish(studio, job)
+
+
+def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
+    """The page asks for the list of takes once, when it has heard the end."""
+    from webui.api.speech import _stream
+
+    may_save, record = threading.Event(), studio.takes.record
+    monkeypatch.setattr(studio.takes, "record", lambda job: (may_save.wait(20), record(job)))
+    job = studio.speaker.open(ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=1", seed=4)
+
+    async def read() -> bool:
+        pieces, got = _stream(studio, job, False, float("inf")), 0
+        while got < 2 * RATE:
+            got += len(await anext(pieces))
+        end = asyncio.ensure_future(anext(pieces, None))
+        ended_early = bool((await asyncio.wait({end}, timeout=0.5))[0])
+        may_save.set()
+        assert await end is None
+        return ended_early
+
+    try:
+        assert not asyncio.run(read())
+    finally:
+        may_save.set()
+    assert [take.id for take in studio.takes.list(ME)] == [job.id]
 
 
 def test_a_hot_swap_does_not_drop_the_running_stream(studio):
