@@ -78,8 +78,8 @@ def main() -> int:
     cancelled = threading.Event()
 
     def stop(number: int, _frame: object) -> None:
-        cancelled.set()
         signal.signal(number, signal.SIG_DFL)  # a second one does not wait for the server
+        threading.Thread(target=cancelled.set).start()  # this thread may be inside the event's own wait, with its lock
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)

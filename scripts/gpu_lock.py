@@ -18,9 +18,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -78,9 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, help="let go after so long")
     args = parser.parse_args(own)
     args.command = command
-    stop = threading.Event()
+    stop = SimpleQueue()  # not an Event: a signal that comes inside Event.wait would wait for the lock its own thread holds
     for number in STOP:
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: stop.put(None))
     with MemoryLock() as lock:
         try:
             take(lock, args)
@@ -93,7 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = run(command)
         else:
             print("Ctrl-C or SIGTERM lets go.", flush=True)
-            stop.wait(args.seconds)
+            with suppress(Empty):
+                stop.get(timeout=args.seconds)
             code = 0
         for undone in lock.release():
             print(undone)

@@ -237,6 +237,26 @@ def test_the_script_lets_go_on_sigterm_or_says_why_not(small_model):
         assert "ulimit -l" in err
 
 
+AT_THE_WORST_MOMENT = """
+import signal, sys
+from queue import SimpleQueue
+from scripts import gpu_lock
+def watch(frame, event, arg):
+    waits = event == "call" and frame.f_code.co_name == "wait" and frame.f_back.f_back.f_code.co_name == "main"  # Condition.wait, its lock held
+    if waits or event == "c_call" and isinstance(getattr(arg, "__self__", None), SimpleQueue) and arg.__name__ == "get":
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGTERM)
+sys.setprofile(watch)
+sys.exit(gpu_lock.main(sys.argv[1:]))
+"""
+
+
+def test_a_signal_that_comes_as_the_wait_begins_is_heard(small_model):
+    done = subprocess.run([sys.executable, "-c", AT_THE_WORST_MOMENT, "--device", "cpu", "--precision", "fp32", "--model-dir", str(small_model)], cwd=ROOT,
+                          capture_output=True, text=True, timeout=100)
+    assert (done.returncode == 0 and "lets go" in done.stdout) or "ulimit -l" in done.stderr
+
+
 def test_the_script_runs_a_command_with_the_lock_switched_on(small_model):
     with script("--device", "cpu", "--precision", "fp32", "--model-dir", str(small_model), "--", sys.executable, "-c",
                 "import os, sys; print(os.environ['KAIKOU_LOCK_MEMORY']); sys.exit(7)") as process:
