@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from tests.engine import builtin_setup as setup
 from tests.engine.builtin_setup import clip
 from webui.engine.builtin import cannot_read, understood, wire
+from webui.engine.builtin.analysis import _smooth as smooth
 from webui.engine.builtin.analysis import emphasised, envelope, smoothing
 from webui.engine.builtin.instructions import STYLES, read
 from webui.engine.builtin.mandarin import contours, recolour
 from webui.engine.builtin.profile import listen, track_pitch
 from webui.engine.builtin.script import MAX_NARROW, clean, plan, speakable
+from webui.engine.builtin.synthesis import minimum_phase
 
 
 def voices(text, language="auto"):
@@ -94,6 +96,25 @@ def test_the_envelope_shows_formants_and_not_the_pulses():
     pulses[:: int(rate / f0)] = 1.0
     log_power = envelope(emphasised(pulses), np.arange(6000, 18000, 240), np.full(50, f0, np.float32), smoothing(rate, 512))
     assert np.ptp(log_power[:, 10:240]) * 4.343 < 1.0  # a flat source has a flat envelope
+
+
+def test_the_mean_over_two_thirds_of_the_pitch_is_that_of_the_area_under_the_lines():
+    rng = np.random.default_rng(3)
+    power, half = rng.random((5, 257)).astype(np.float32), np.array([1.0, 1.3, 1.5, 2.75, 4.4], np.float32)
+    fine = np.repeat(np.pad(power.astype(np.float64), ((0, 0), (8, 8)), "reflect"), 1000, axis=1)  # bins as steps a thousand samples wide
+    area = np.concatenate((np.zeros((5, 1)), np.cumsum(fine, axis=1)), axis=1)
+    middles = (np.arange(257) + 8) * 1000 + 500
+    reach = np.round(1000 * half).astype(int)[:, None]
+    wanted = (np.take_along_axis(area, middles + reach, 1) - np.take_along_axis(area, middles - reach, 1)) / (2 * reach)
+    assert np.allclose(smooth(power, half), wanted, rtol=1e-4)
+    assert np.array_equal(smooth(power, half)[:2], smooth(power[:2], half[:2])), "a frame does not depend on those beside it"
+
+
+def test_the_minimum_phase_is_that_of_a_known_filter():
+    z = np.exp(-2j * np.pi * np.arange(257) / 512)
+    response = (1 - 0.6 * z) / (1 - 0.5 * z + 0.3 * z**2)  # zeros and poles within the circle: minimum phase by itself
+    found = minimum_phase(np.log(np.abs(response[None]) ** 2).astype(np.float32))
+    assert np.abs(found - np.angle(response)).max() < 1e-4
 
 
 @pytest.mark.parametrize("hz", [75.0, 120.0, 240.0, 420.0])

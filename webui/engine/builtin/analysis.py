@@ -1,6 +1,7 @@
 """Takes sound apart, frame by frame: pitch by autocorrelation, spectral envelope by pitch-adaptive smoothing. Batched float32 FFTs.
 
-Every frame depends only on the samples around it, so any cut into blocks gives the same frames. Knows no voices and no text.
+Every frame depends only on the samples around it, so any cut into blocks gives the same frames. Knows no voices and no text. Real even
+sequences are transformed as such (DCT-I): half the numbers of a complex transform, and no copies between real and complex.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class PitchSearch:
     low_hz: float
     high_hz: float
     window: np.ndarray  # float32 (w,)
-    size: int  # FFT length
+    size: int  # FFT length, even
     inverse: np.ndarray  # 1 / autocorrelation of the window, per lag
     first: int  # lags first..last-1 are searched
     last: int
@@ -33,7 +34,7 @@ def pitch_search(rate: int, low_hz: float, high_hz: float, periods: float = 3.0)
     w = int(periods * rate / low_hz) // 2 * 2
     window = np.hanning(w + 1)[:-1].astype(np.float32)
     first, last = int(rate / high_hz), int(rate / low_hz) + 2
-    size = fft.next_fast_len(w + last, real=True)
+    size = 2 * fft.next_fast_len((w + last + 1) // 2, real=True)
     own = fft.irfft(np.abs(fft.rfft(window.astype(np.float64), size)) ** 2, size)
     return PitchSearch(rate, low_hz, high_hz, window, size, (own[0] / own[: last + 1]).astype(np.float32), first, last)
 
@@ -44,18 +45,21 @@ def cut_frames(samples: np.ndarray, centres: np.ndarray, width: int) -> np.ndarr
     left, right = max(0, half - int(centres[0])), max(0, int(centres[-1]) + width - half - len(samples))
     if left or right:
         samples = np.concatenate((np.zeros(left, np.float32), samples, np.zeros(right, np.float32)))
-    starts = centres - half + left
-    return np.lib.stride_tricks.sliding_window_view(samples, width)[starts]
+    return windows(samples, width)[centres - half + left]
+
+
+def windows(samples: np.ndarray, width: int) -> np.ndarray:
+    """Every window of `width` as a row of a view, (n - width + 1, width). numpy's own way to say so takes longer than what is read through it."""
+    return np.ndarray((len(samples) - width + 1, width), samples.dtype, samples, strides=samples.strides * 2)
 
 
 def correlation(frames: np.ndarray, search: PitchSearch) -> tuple[np.ndarray, np.ndarray]:
     """frames (m, w) -> normalised autocorrelation (m, last + 1) and the energy of each windowed frame (m,)."""
     x = (frames - frames.mean(axis=1, keepdims=True)) * search.window
-    spectrum = fft.rfft(x, search.size, overwrite_x=True)
-    power = spectrum.real**2 + spectrum.imag**2
-    r = fft.irfft(power, search.size)[:, : search.last + 1]
-    energy = r[:, 0].copy()
-    r = r * search.inverse / (energy[:, None] + 1e-9)
+    r = fft.dct(_power(fft.rfft(x, search.size, overwrite_x=True)), 1, overwrite_x=True)[:, : search.last + 1]
+    energy = r[:, 0] * np.float32(1.0 / search.size)
+    r *= search.inverse
+    r *= np.float32(1.0 / search.size) / (energy[:, None] + np.float32(1e-9))
     return r, energy
 
 
@@ -78,7 +82,7 @@ def pitch(samples: np.ndarray, centres: np.ndarray, search: PitchSearch, clear: 
     best = lags[score.argmax(axis=1)]
     lag, height = refine(r, np.arange(len(r)), best)
     quiet = energy < floor * len(search.window) * 0.375 * 1e-2
-    found = score.max(axis=1) > -1.0
+    found = score[np.arange(len(score)), best - search.first] > -1.0
     f0 = np.where(found & (height > clear) & ~quiet, search.rate / lag, 0.0)
     return f0.astype(np.float32)
 
@@ -92,7 +96,7 @@ class Smoothing:
     low_hz: float
     window: np.ndarray  # (rows, size) three-period Hann, unit energy
     total: np.ndarray  # (rows, 1) sum of the window, and what its mean removal needs
-    lifter: np.ndarray  # (rows, lines) on the cepstrum: removes what is left of the lines
+    lifter: np.ndarray  # (rows, lines) on the lags, 1 / size included: removes what is left of the lines
     bright: np.ndarray  # (lines,) ln power to add back for the pre-emphasis
 
     def rows(self, f0: np.ndarray) -> np.ndarray:
@@ -108,7 +112,7 @@ def smoothing(rate: int, size: int) -> Smoothing:
     lines = size // 2 + 1
     lag = np.arange(lines) / rate
     lifter = np.sinc(lag * hz) * (1.18 - 0.18 * np.cos(2 * np.pi * lag * hz))
-    lifter[:, 1:-1] *= 2.0
+    lifter /= size
     turn = np.abs(1.0 - EMPHASIS * np.exp(-2j * np.pi * np.arange(lines) / size)) ** 2
     f4 = np.float32
     return Smoothing(rate, size, low, window.astype(f4), window.sum(axis=1, keepdims=True).astype(f4), lifter.astype(f4), -np.log(turn).astype(f4))
@@ -126,7 +130,7 @@ def envelope(bright: np.ndarray, centres: np.ndarray, f0: np.ndarray, tables: Sm
 
     Three-period window, power spectrum, low-frequency fill, smoothing over 2/3 of the pitch, liftering: the pulse train's own lines vanish.
     """
-    size, lines = tables.size, tables.size // 2 + 1
+    size = tables.size
     width = np.where(f0 > 0, np.maximum(f0, tables.low_hz), UNVOICED_HZ).astype(np.float32)
     row = tables.rows(width)
     window = tables.window[row]
@@ -136,41 +140,32 @@ def envelope(bright: np.ndarray, centres: np.ndarray, f0: np.ndarray, tables: Sm
     _fill_low(power, width[:, None], np.float32(tables.rate / size))
     smooth = _smooth(power, width * np.float32(size / (3.0 * tables.rate)))
     floor = power.mean(axis=1, keepdims=True) * np.float32(1e-6) + np.float32(1e-10)
-    cepstrum = _even(np.log(np.maximum(smooth, floor)), size)
-    return _even(cepstrum[:, :lines], size, tables.lifter[row]) + tables.bright
+    np.maximum(smooth, floor, out=smooth)
+    lags = fft.dct(np.log(smooth, out=smooth), 1, overwrite_x=True)
+    lags *= tables.lifter[row]
+    out = fft.dct(lags, 1, overwrite_x=True)
+    out += tables.bright
+    return out
 
 
 def _smooth(power: np.ndarray, half: np.ndarray) -> np.ndarray:
-    """(m, lines) -> mean over +-half bins, half (m,) fractional; mirrored at both ends. By differences of the running sum."""
-    lines = power.shape[1]
-    pad = int(half.max()) + 2
-    mirrored = np.concatenate((power[:, pad:0:-1], power, power[:, -2 : -3 - pad : -1]), axis=1)
-    running = np.cumsum(mirrored, axis=1, dtype=np.float64)
-    windows = np.lib.stride_tricks.sliding_window_view(running.ravel(), lines + 1)
-    rows = np.arange(len(power)) * running.shape[1]
-
-    def up_to(edge: np.ndarray) -> np.ndarray:
-        """The integral from the left up to each line + edge (m,), measured from the padded start."""
-        whole = np.floor(edge)
-        read = windows[rows + whole.astype(np.int64)]
-        return read[:, :-1] + (read[:, 1:] - read[:, :-1]) * (edge - whole)[:, None]
-
-    middle = pad - 0.5
-    return ((up_to(middle + half) - up_to(middle - half)) / (2.0 * half[:, None])).astype(np.float32)
+    """(m, lines) -> mean over +-half bins, half (m,) fractional; mirrored at both ends. A line counts by how much of its bin lies within:
+    half is a few bins at most, so that many sums of shifted rows are less work than differences of a running sum."""
+    lines, reach, half = power.shape[1], int(half.max() + 0.5), half[:, None]
+    mirrored = np.concatenate((power[:, reach:0:-1], power, power[:, -2 : -2 - reach : -1]), axis=1)
+    share = np.float32(0.5) / half
+    out = power * (np.minimum(half, np.float32(0.5)) * (2 * share))
+    for k in range(1, reach + 1):
+        both = mirrored[:, reach - k : reach - k + lines] + mirrored[:, reach + k : reach + k + lines]
+        both *= np.clip(half - np.float32(k - 0.5), 0.0, 1.0) * share
+        out += both
+    return out
 
 
 def _power(spectrum: np.ndarray) -> np.ndarray:
-    return spectrum.real**2 + spectrum.imag**2
-
-
-def _even(half: np.ndarray, size: int, weight: np.ndarray | None = None) -> np.ndarray:
-    """Real transform of an even sequence given by its first half. Without weight: spectrum (m, lines) -> lags (m, size).
-    With weight (m, lines), its inner columns doubled: lags -> spectrum (m, lines)."""
-    if weight is None:
-        return fft.irfft(half, size)
-    padded = np.zeros((len(half), size), np.float32)
-    np.multiply(half, weight, out=padded[:, : half.shape[1]])
-    return fft.rfft(padded, overwrite_x=True).real
+    out = spectrum.real**2
+    out += spectrum.imag**2
+    return out
 
 
 def _fill_low(power: np.ndarray, width: np.ndarray, step: np.float32) -> None:
@@ -178,11 +173,11 @@ def _fill_low(power: np.ndarray, width: np.ndarray, step: np.float32) -> None:
     n = int(width.max() / step) + 2
     k = np.arange(n, dtype=np.float32)
     mirrored = np.clip(width / step - k, 0.0, None)
-    low = mirrored.astype(np.int64)
-    fraction = mirrored - low
-    near = power[:, : n + 1]
-    values = np.take_along_axis(near, low, 1) * (1 - fraction) + np.take_along_axis(near, low + 1, 1) * fraction
+    whole = np.floor(mirrored)
+    fraction = mirrored - whole
+    low = whole.astype(np.int64) + np.arange(0, power.size, power.shape[1])[:, None]  # places in all of it, row after row
+    values = power.take(low) * (1 - fraction) + power.take(low + 1) * fraction
     power[:, :n] += np.where(k * step < width, values, 0.0)
 
 
-__all__ = ["PitchSearch", "Smoothing", "correlation", "cut_frames", "emphasised", "envelope", "pitch", "pitch_search", "refine", "smoothing"]
+__all__ = ["PitchSearch", "Smoothing", "correlation", "cut_frames", "emphasised", "envelope", "pitch", "pitch_search", "refine", "smoothing", "windows"]

@@ -42,8 +42,8 @@ class Converter:
         self._columns = warp_columns(mapping.stretch)
         self._exemplars = exemplars.astype(np.float32)
         keys = normalised_exemplars(self._exemplars)
-        self._keys = np.ascontiguousarray(2.0 * keys.T)
-        self._key_power = (keys * keys).sum(axis=1)
+        self._keys = np.ascontiguousarray(2.0 / SOFTNESS * keys.T)
+        self._key_power = (keys * keys).sum(axis=1) / SOFTNESS
         self._high = blend_high(mapping.stretch)
         self._spread = (mapping.spread[:, None] * DCT.T).astype(np.float32)
 
@@ -71,11 +71,14 @@ class Converter:
         """What is missing towards the reference frames most like this one, smoothed."""
         m = self.mapping
         query = (exemplar_terms(level) - m.exemplar_centre) * m.exemplar_scale
-        closeness = query @ self._keys - self._key_power
+        closeness = query @ self._keys
+        closeness -= self._key_power
         closeness -= closeness.max(axis=1, keepdims=True)
-        weights = np.exp(closeness * np.float32(1.0 / SOFTNESS))
-        weights /= weights.sum(axis=1, keepdims=True)
-        missing = (weights @ self._exemplars - new) * voiced
+        weights = np.exp(closeness, out=closeness)
+        missing = weights @ self._exemplars
+        missing /= weights.sum(axis=1, keepdims=True)
+        missing -= new
+        missing *= voiced
         return np.clip(moving_mean(missing, 5) @ _blur, -PULL_LIMIT, PULL_LIMIT)
 
     def pitch(self, f0: np.ndarray, shift: float = 0.0, widen: float = 1.0) -> np.ndarray:

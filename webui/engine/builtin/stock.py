@@ -31,9 +31,15 @@ def as_float(samples: np.ndarray) -> np.ndarray:
 
 def halved(pcm: np.ndarray) -> np.ndarray:
     """Half the rate, for the pitch search: every second sample of a four-point mean."""
-    n = len(pcm) // 2 * 2
-    x = np.pad(pcm, (1, 2))
-    return ((x[0:n:2] + x[3 : n + 3 : 2]) + 3 * (x[1 : n + 1 : 2] + x[2 : n + 2 : 2])) * np.float32(0.125)
+    n = len(pcm) // 2
+    x = np.zeros(2 * n + 3, np.float32)
+    x[1 : 1 + len(pcm)] = pcm
+    out = x[1 : 2 * n + 1 : 2] + x[2 : 2 * n + 2 : 2]
+    out *= 3
+    out += x[0 : 2 * n : 2]
+    out += x[3 : 2 * n + 3 : 2]
+    out *= np.float32(0.125)
+    return out
 
 
 def analyse(pcm: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

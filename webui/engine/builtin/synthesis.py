@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import fft
 
+from .analysis import windows
 from .grid import BINS, FFT, HOP_S, RATE_HZ, target_hz
 
 HOP = round(HOP_S * RATE_HZ)
@@ -23,11 +24,21 @@ SHIMMER = 0.03
 
 
 def minimum_phase(log_power: np.ndarray) -> np.ndarray:
-    """(m, 257) log power -> complex64 (m, 257): log amplitude + j minimum phase. It is linear, so it may be interpolated in time."""
-    cepstrum = fft.irfft(log_power * np.float32(0.5), FFT)
-    cepstrum[:, 1 : FFT // 2] *= 2.0
-    cepstrum[:, FFT // 2 + 1 :] = 0.0
-    return fft.rfft(cepstrum, overwrite_x=True)
+    """(m, 257) log power -> (m, 257) the phase that goes with it, radians. It is linear, so it may be interpolated in time."""
+    phase = np.zeros_like(log_power)
+    lags = fft.dct(log_power, 1)  # even, so that a cosine transform leads to the cepstrum and a sine transform back to the phase
+    phase[:, 1:-1] = fft.dst(lags[:, 1:-1], 1)
+    phase *= np.float32(-0.5 / FFT)
+    return phase
+
+
+def _between(rows: np.ndarray, low: np.ndarray, high: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """rows (m, 257) read at low + share of the way to high, float32 (k, 257)."""
+    out, above = rows[low], rows[high]
+    above -= out
+    above *= share
+    out += above
+    return out
 
 
 class Synthesizer:
@@ -50,7 +61,10 @@ class Synthesizer:
         self._hiss = self._draw_hiss(FFT)
 
     def _draw_hiss(self, n: int) -> np.ndarray:
-        return (self._hissing.random(n, dtype=np.float32) - np.float32(0.5)) * np.float32(np.sqrt(12.0))
+        hiss = self._hissing.random(n, dtype=np.float32)
+        hiss -= np.float32(0.5)
+        hiss *= np.float32(np.sqrt(12.0))
+        return hiss
 
     def render(self, log_power: np.ndarray, f0: np.ndarray, voiced: np.ndarray, first: int, start: int, n: int) -> np.ndarray:
         """Samples [start, start + n) of the utterance, LEAD samples late; float32 (n,).
@@ -65,7 +79,8 @@ class Synthesizer:
             whole = np.floor(at).astype(np.int64)
             waves = self._responses(log_power, row, (at - whole).astype(np.float32), period, voice, self._noise(period, whole))
             for k, wave in zip(whole.tolist(), waves, strict=True):
-                out[k : k + FFT] += wave
+                place = out[k : k + FFT]
+                place += wave
         self._tail = out[n:]
         self._hiss = self._hiss[n:]
         return out[:n]
@@ -90,30 +105,32 @@ class Synthesizer:
         return np.clip(at + wobble * period * voice, 0.0, n - 1.0), period, voice, frame[cell]
 
     def _responses(self, log_power, row, fraction, period, voice, noise) -> np.ndarray:
-        spectrum = minimum_phase(log_power)
         low = row.astype(np.int64)
         high = np.minimum(low + 1, len(log_power) - 1)
-        log = spectrum[low]
-        log += (spectrum[high] - log) * (row - low)[:, None]
-        count = len(row)
-        scatter = self._scattering.standard_normal((count, 2), dtype=np.float32)
+        share = (row - low).astype(np.float32)[:, None]
+        scatter = self._scattering.standard_normal((len(row), 2), dtype=np.float32)
         delays = np.stack((-(fraction + np.float32(LEAD)), scatter[:, 0] * voice * np.float32(SPREAD_SAMPLES)), axis=1)
         angle = delays @ _PHASES
-        angle += log.imag
+        angle += _between(minimum_phase(log_power), low, high, share)
+        level = _between(log_power, low, high, share)
+        level *= np.float32(0.5)
+        np.exp(level, out=level)
         toned = np.flatnonzero(voice)
         if len(toned):
             loud = np.sqrt(period[toned]) * (1 + np.float32(SHIMMER) * scatter[toned, 1])
-            noise[toned] = noise[toned] * self._noisy + loud[:, None] * self._tonal
-        level = np.exp(log.real)
-        np.multiply(level, np.cos(angle), out=log.real)
-        np.multiply(level, np.sin(angle), out=log.imag)
-        noise *= log
+            mixed = noise[toned] * self._noisy
+            mixed.real += loud[:, None] * self._tonal
+            noise[toned] = mixed
+        turn = np.empty_like(noise)
+        np.multiply(level, np.cos(angle), out=turn.real)
+        np.multiply(level, np.sin(angle, out=angle), out=turn.imag)
+        noise *= turn
         return fft.irfft(noise, FFT, overwrite_x=True)
 
     def _noise(self, period: np.ndarray, whole: np.ndarray) -> np.ndarray:
         """Spectra (k, 257) of white noise of unit power, one period long each."""
         longest = min(int(period.max()) + 1, FFT)
         cut = np.zeros((len(whole), FFT), np.float32)
-        cut[:, :longest] = np.lib.stride_tricks.sliding_window_view(self._hiss, longest)[whole]
+        cut[:, :longest] = windows(self._hiss, longest)[whole]
         cut[:, :longest] *= np.arange(longest) < period[:, None]
         return fft.rfft(cut, overwrite_x=True)
