@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,41 @@ def test_same_samples_alone_interleaved_on_one_worker_and_after_fifty_others():
         next(engine().stream(ask(f"第{i}句。" if i % 2 else f"Sentence {i}.", id=f"n{i}", seed=i), prompt(), 0))
     assert np.array_equal(whole(engine().stream(one, prompt(), 0)), alone)
     assert np.array_equal(whole(engine().stream(one, prompt(), 1)), alone)
+
+
+def test_what_nobody_listens_to_is_the_same_sound_in_long_steps_that_keep_to_their_sentence():
+    request = replace(ask("x", seed=7), segments=("The old clock struck nine before anyone spoke, and then it stopped for good.", "你好，世界。", "🎈", "Good night."))
+    live, quiet = list(engine().stream(request, prompt())), list(engine().stream(replace(request, priority=10), prompt()))
+    assert np.array_equal(whole(quiet), whole(live))
+    assert [c.segment for c in quiet] == [0, 1, 3] and len(live) > 2 * len(quiet)
+    assert [c.start for c in quiet] == [next(c.start for c in live if c.segment == s) for s in (0, 1, 3)] and [c.last for c in quiet] == [False, False, True]
+
+
+def test_a_long_step_ends_with_its_block_when_somebody_waits_for_the_lane():
+    request = replace(ask(LONG, seed=7), priority=10)
+    engine().make_way(1)
+    stream = engine().stream(request, prompt(), 1)
+    first, second = next(stream), next(stream)
+    assert len(first.samples) <= 0.4 * 24000 and len(second.samples) > 4 * 24000, "rung for once, heard once"
+    assert np.array_equal(np.concatenate((first.samples, second.samples, *(c.samples for c in stream))), whole(engine().stream(replace(request, priority=0), prompt(), 1)))
+
+
+def test_a_cancelled_stream_does_not_finish_its_long_step(monkeypatch):
+    rung = []
+    monkeypatch.setattr(lane_module.Lane, "ring", lambda self: rung.append(self))
+    streams = [engine().stream(replace(ask("Please wait.", id=f"q{priority}"), priority=priority), prompt(), 1) for priority in (0, 10)]
+    for stream in streams:
+        stream.cancel()
+    assert rung == [engine()._lanes[1]]
+
+
+def test_what_nobody_waits_for_is_said_once():
+    def spoken(priority: int) -> int:
+        before = engine().counts()[0]["spoken_samples"]
+        list(engine().stream(replace(ask("Nine o'clock, and all is well.", seed=1), priority=priority), prompt(), 0))
+        return engine().counts()[0]["spoken_samples"] - before
+
+    assert spoken(10) + 0.4 * 22050 < spoken(0) < spoken(10) + 0.8 * 22050
 
 
 def test_seed_voice_speed_and_instruction_change_the_sound():

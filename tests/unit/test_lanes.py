@@ -101,6 +101,29 @@ def test_background_work_waits_for_listeners():
     lanes.close()
 
 
+def test_an_engine_with_long_steps_in_the_background_is_told_when_a_listener_waits():
+    engine, told = Cranked(), []
+    engine.make_way = told.append
+    engine.gate.clear()
+    lanes, _, done = run(engine, [job("batch", priority=5)])
+    end = lambda j: None  # noqa: E731
+    while not any(s.step_since_s for s in lanes._seats):
+        time.sleep(0.005)
+    lanes.add(job("more", priority=5), None, end)
+    assert told == [], "background work waits for its turn"
+    sated = job("sated", credit=0)
+    lanes.add(sated, None, end)
+    assert told == [], "nobody is in want of sound"
+    sated.credit = 20000
+    lanes.poke()
+    assert told == [0]
+    lanes.add(job("now"), None, end)
+    assert told == [0, 0]
+    engine.gate.set()
+    assert done.wait(10)
+    lanes.close()
+
+
 def test_without_credit_nothing_is_computed():
     engine, j = Cranked(chunks=100), job("a", credit=20000)
     lanes, _, _ = run(engine, [j])

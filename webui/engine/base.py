@@ -33,6 +33,10 @@ class Engine(Protocol):
         """One `next()` = one chunk on `lane` (0 <= lane < describe().lanes), made then or waited for. `request.segments` is what is spoken,
         `request.text` when it is empty. The iterator has `close()`; it owns all state of the request."""
 
+    def make_way(self, lane: int) -> None:
+        """Somebody who listens waits for this lane: a long step of work in the background (`request.priority` > 0) ends early, with what it has.
+        Never waits, any thread. Only of engines whose steps are longer when nobody listens."""
+
     def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
         """Voice conversion, as `stream`; only of engines whose modes hold "convert". samples: the source clip, float32 mono (n,)."""
 

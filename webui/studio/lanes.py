@@ -72,12 +72,22 @@ class Lanes:
             threading.Thread(target=self._run_alone, args=(seat,), name="lane-text", daemon=True).start()
         with self._change:
             self._seats.append(seat)
+            self._clear_the_way()
             self._change.notify_all()
 
     def poke(self) -> None:
         """Credit or a cancel came in."""
         with self._change:
+            self._clear_the_way()
             self._change.notify_all()
+
+    def _clear_the_way(self) -> None:
+        """Of steps in the background, which some engines make long, on lanes that a listener waits for."""
+        for seat in self._seats if hasattr(self.engine, "make_way") else ():
+            if seat.step_since_s is not None and seat.job.is_background and seat.lane != ALONE:
+                waiting = self._pick(seat.lane)
+                if waiting is not None and not waiting.job.is_background:
+                    self.engine.make_way(seat.lane)
 
     @property
     def capacity(self) -> int:

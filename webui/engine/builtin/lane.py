@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 from ... import errors
@@ -34,6 +35,7 @@ class Lane:
         self._drops: deque[tuple[int, int]] = deque()
         self._process: subprocess.Popen | None = None
         self._sock: socket.socket | None = None
+        self._bell: socket.socket | None = None
         self._closed = False
         self.life = 0
         self.trouble: errors.KaikouError | None = None  # why it could not be started again; None when it runs
@@ -50,11 +52,12 @@ class Lane:
     def _spawn(self) -> None:
         if self._closed:
             raise errors.NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "webui.engine.builtin.worker", *self._flags]
-        with theirs:
-            self._process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, **ONE_THREAD})
-        self._sock = ours
+        (ours, theirs), (bell, heard) = socket.socketpair(), socket.socketpair()
+        command = [sys.executable, "-m", "webui.engine.builtin.worker", f"--bell={heard.fileno()}", *self._flags]
+        with theirs, heard:
+            self._process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, **ONE_THREAD}, pass_fds=(heard.fileno(),))
+        bell.setblocking(False)
+        self._sock, self._bell = ours, bell
         self.life += 1
         self._drops.clear()
         ours.settimeout(START_S)
@@ -70,12 +73,20 @@ class Lane:
         ours.settimeout(self._stall_s)
 
     def _kill(self) -> None:
-        if self._sock:
-            self._sock.close()
+        for link in (self._sock, self._bell):
+            if link:
+                link.close()
         if self._process:
             self._process.kill()
             self._process.wait()
-        self._sock = self._process = None
+        self._sock = self._bell = self._process = None
+
+    def ring(self) -> None:
+        """What is being made ends with the block it is at, and is answered. Never waits."""
+        bell = self._bell
+        if bell is not None:
+            with suppress(OSError):  # it is gone, or nobody has listened for a while
+                bell.send(b"!")
 
     def ask(self, question: dict, body: bytes = b"", life: int | None = None, limit_s: float | None = None) -> tuple[dict, bytearray]:
         """One question, one answer, within `limit_s` if that is not the usual time. Raises the worker's named error; EngineFault when it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,13 +45,15 @@ class Voice:
 
 @dataclass(frozen=True)
 class Order:
-    """What a stream is asked to say: already normalised segments and settings."""
+    """What a stream is asked to say: already normalised segments and settings. at_once: nobody waits for the first block, so that nothing
+    is said twice for its sake; the sound is the same."""
 
     segments: tuple[str, ...]
     language: str
     speed: float
     seed: int
     instruction: str
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,9 @@ class Tones:
 class Saying:
     """One utterance of the base voice, said and analysed only as far as needed. Frames count from where speech begins."""
 
-    def __init__(self, speaker: Speaker, utterance: Utterance, words_per_minute: int, clock: dict[str, float], tones: Tones | None = None):
+    def __init__(self, speaker: Speaker, utterance: Utterance, words_per_minute: int, clock: dict[str, float], tones: Tones | None = None, at_once: bool = False):
         self._speaker, self._what, self._wpm, self._clock = speaker, utterance, words_per_minute, clock
-        self._said = -1 if tones is None else len(SAY_S)  # tones need the whole utterance
+        self._said = -1 if tones is None and not at_once else len(SAY_S)  # tones need the whole utterance
         self._tones, self._syllables = tones, []
         self._whole = False
         self._half = self._bright = np.zeros(0, np.float32)
@@ -133,11 +135,25 @@ class Stream:
         self._drift = _drift(np.random.Generator(np.random.SFC64(seed.spawn(1)[0])))
         self._blocks = 0
         self._pieces = self._speak_all()
+        self._held: tuple[np.ndarray, int, bool] | None = None  # made, and not yet given away
 
-    def step(self) -> tuple[np.ndarray, int, bool, dict[str, float]]:
+    def step(self, most: int = 0, is_called: Callable[[], bool] = bool) -> tuple[np.ndarray, int, bool, dict[str, float]]:
+        """One block, or all blocks up to about `most` samples of one segment as one, cut off after whichever it is when somebody calls."""
         self._clock.clear()
-        samples, segment, last = next(self._pieces)
-        return samples, segment, last, dict(self._clock)
+        block, segment, last = self._next()
+        blocks, n = [block], len(block)
+        while not last and n < most and not is_called():
+            block, of, is_last = self._next()
+            if of != segment:
+                self._held = block, of, is_last
+                break
+            blocks.append(block)
+            n, last = n + len(block), is_last
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks), segment, last, dict(self._clock)
+
+    def _next(self) -> tuple[np.ndarray, int, bool]:
+        held, self._held = self._held, None
+        return held or next(self._pieces)
 
     def close(self) -> None:
         """Nothing more is wanted. What is under way holds this object, and this object what is under way: the two would wait for a collector."""
@@ -176,7 +192,7 @@ class Stream:
         tempo = self._order.speed * self._style.rate
         tempo = tempo if tempo <= 1.0 else tempo ** HASTE.get(utterance.tag, 1.0)
         wpm = int(np.clip(round(converter.mapping.wpm * tempo), MIN_WPM, MAX_WPM))
-        saying = Saying(self._speaker, utterance, wpm, self._clock, self._tones(utterance, converter.mapping))
+        saying = Saying(self._speaker, utterance, wpm, self._clock, self._tones(utterance, converter.mapping), self._order.at_once)
         self._synthesizer.restart()
         done = 0
         while True:
@@ -221,15 +237,17 @@ class Stream:
 
     def _finish(self, block: np.ndarray, converter: Converter) -> np.ndarray:
         block = block * np.float32(converter.mapping.gain * 10 ** (self._style.energy_db / 20))
-        return soft_limit(np.nan_to_num(block, copy=False))
+        return soft_limit(block if np.isfinite(block.sum()) else np.nan_to_num(block))
 
 
 def soft_limit(x: np.ndarray) -> np.ndarray:
     """Leaves |x| <= 0.85 alone and bends the rest below 1."""
-    size = np.abs(x)
-    if size.max(initial=0.0) <= LIMIT:
+    over = np.flatnonzero(np.abs(x) > LIMIT)
+    if not len(over):
         return x
-    return np.where(size > LIMIT, np.sign(x) * (LIMIT + (1 - LIMIT) * np.tanh((size - LIMIT) / (1 - LIMIT))), x).astype(np.float32)
+    out, loud = x.copy(), x[over]
+    out[over] = np.sign(loud) * (LIMIT + (1 - LIMIT) * np.tanh((np.abs(loud) - LIMIT) / (1 - LIMIT)))
+    return out
 
 
 def _drift(rng: np.random.Generator, depth: float = 0.012, frames: int = 1024) -> np.ndarray:

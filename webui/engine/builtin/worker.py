@@ -35,10 +35,10 @@ NICE = 5
 
 
 class Worker:
-    """State: voices by fingerprint (least recently used go first) and open streams by number."""
+    """State: voices by fingerprint (least recently used go first) and open streams by number. `bell`: rings when somebody waits for this worker."""
 
-    def __init__(self, system_library: str = ""):
-        self._speaker = Speaker(system_library)
+    def __init__(self, system_library: str = "", bell: socket.socket | None = None):
+        self._speaker, self._bell = Speaker(system_library), bell
         self._voices: OrderedDict[str, Voice] = OrderedDict()
         self._streams: dict[int, Stream] = {}
         self._bases: dict[str, tuple[Base, np.ndarray, np.ndarray]] = {}
@@ -74,13 +74,20 @@ class Worker:
         if stream is None:
             raise EngineFault()
         try:
-            samples, segment, last, timings = stream.step()
+            samples, segment, last, timings = stream.step(question.get("most", 0), self._is_called)
         except BaseException:
             self._end(number)
             raise
         if last:
             self._end(number)
         return {"segment": segment, "last": last, "timings": timings}, np.ascontiguousarray(samples, dtype=np.float32).data
+
+    def _is_called(self) -> bool:
+        """A bell that rang before anything was done costs one block cut short, no more."""
+        try:
+            return self._bell is not None and bool(self._bell.recv(64))
+        except BlockingIOError:
+            return False
 
     def _end(self, number: int) -> None:
         stream = self._streams.pop(number, None)
@@ -177,9 +184,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches the whole group; the parent decides, and its end is seen as the end of the socket
     if "--encode" in sys.argv:
         os.nice(NICE)
-    paths = [a.removeprefix("--library=") for a in sys.argv if a.startswith("--library=")]
+    told = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
+    bell = socket.socket(fileno=int(told["--bell"]))
+    bell.setblocking(False)
     try:
-        worker = Worker(paths[0] if paths else "")
+        worker = Worker(told.get("--library", ""), bell)
     except KaikouError as e:
         send(sock, {"error": {"kind": type(e).__name__, "en": e.en, "zh": e.zh, "code": e.code}})
         return
