@@ -12,7 +12,7 @@ from tests.serve import running
 
 ROUTES = [("GET", "/"), ("GET", "/config"), ("GET", "/gradio_api/info"), ("POST", "/gradio_api/queue/join"), ("POST", "/gradio_api/upload"), ("POST", "/v1/audio/speech"), ("GET", "/v1/audio/voices"),
           ("POST", "/v1/audio/voices"), ("POST", "/tts/session"), ("GET", "/tts/result/take-0.wav"), ("POST", "/tts/cancel/take-0"), ("GET", "/metrics"), ("GET", "/tts/health"), ("GET", "/tts/takes.zip"),
-          ("GET", "/v1/pronunciations"), ("PUT", "/v1/pronunciations"), ("DELETE", "/v1/pronunciations"), ("POST", "/v1/pronunciations.csv"), ("GET", "/v1/pronunciations.tsv")]
+          ("GET", "/v1/pronunciations"), ("PUT", "/v1/pronunciations"), ("DELETE", "/v1/pronunciations"), ("POST", "/v1/pronunciations.csv"), ("GET", "/v1/pronunciations.tsv"), ("GET", "/tts"), ("GET", "/inference_sft")]
 
 
 def ws_status(studio, **headers) -> int:
@@ -26,11 +26,30 @@ def ws_status(studio, **headers) -> int:
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_a_foreign_origin_or_host_gets_nothing(studio, method, path):
     with studio.client() as http:
-        for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
+        for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}):
             answer = http.request(method, path, headers=headers)
             assert answer.status_code == 403, headers
             assert "access-control-allow-origin" not in answer.headers
             assert answer.json()["error"]["code"] in ("bad_origin", "bad_host")
+
+
+def test_a_link_on_another_site_may_be_followed(studio):
+    """To the page, and to a demo link in another site's frame: browsers say so."""
+    with studio.client() as http:
+        for dest in ("document", "iframe"):
+            told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": dest}
+            assert http.get("/", headers=told).status_code == 200 and http.get("/d/none", headers=told).status_code == 404
+        assert http.get("/v1/models", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["[", "[::1", "[nothing]", "a b", "x" * 300, "127.0.0.1:x", "127.0.0.1/x", "evil.example@127.0.0.1"])
+def test_a_host_or_origin_that_cannot_be_is_refused_by_name(studio, locked, name):
+    for place in (studio, locked):
+        with place.client() as http:
+            for headers in ({"Host": name}, {"Origin": f"http://{name}"}):
+                answer = http.post("/v1/audio/speech", headers=headers, json={"input": "Hi.", "voice": "alloy"})
+                assert answer.status_code == 403 and answer.json()["error"]["code"] in ("bad_host", "bad_origin"), (headers, answer.text)
+    assert ws_status(studio, Origin=f"http://{name}") == 403
 
 
 def test_a_foreign_origin_cannot_open_the_socket(studio):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.api.client import Socket
 from tests.api.test_http import clip, error
+from tests.api.typist import Typist
 from tests.conftest import ROOT
 from tests.serve import running
 
@@ -120,6 +121,37 @@ def test_each_key_has_its_own_rate(bob):
         assert [a.status_code for a in answers] == [200, 200, 429, 429, 429]
         assert 1 <= int(answers[-1].headers["retry-after"]) <= 10 and error(answers[-1])["code"] == "rate_limited"
         assert all(program.get("/v1/models", headers=bearer(other)).status_code == 200 for _ in range(5))
+
+
+def test_a_socket_is_no_way_around_a_keys_rate_or_its_end(bob):
+    """Every start over an open socket is a request of the key, and none is heard once it is revoked."""
+    studio, http = bob
+    slow, short = make(http, per_minute=9), make(http)
+    ask = {"voice": "alloy", "mode": "instruct", "instructions": "seconds=0.1"}
+
+    def by_text(one: Typist) -> str:
+        one.send(type="start", **ask, input="Hello there. ", credit=1 << 40)
+        if (told := one.recv())["type"] == "error":
+            return told["error"]["code"]
+        one.send(type="end")
+        return one.hear().end["type"].rpartition(".")[2]
+
+    def by_page(one: Socket) -> str:
+        end = one.say({"input": "Hello there.", **ask}).messages[-1]
+        return end.get("code", "done") if end["op"] == "error" else "done"
+
+    one = Typist(studio, bearer(slow["key"]))
+    ends = [by_text(one) for _ in range(5)]
+    assert ends[:3] == ["done"] * 3 and ends[-1] == "rate_limited"
+    one.close()
+    used = next(k["usage"] for k in http.get("/v1/keys").json()["data"] if k["id"] == slow["id"])
+    assert used["requests"] == ends.count("done"), "those that were refused are no use of it"
+    with studio.client(headers=bearer(short["key"])) as program:
+        text, page = Typist(studio, bearer(short["key"])), Socket(studio, program, headers=bearer(short["key"]))
+        assert [by_text(text), by_page(page)] == ["done", "done"]
+        assert http.delete(f"/v1/keys/{short['id']}").status_code == 204
+        assert [by_text(text), by_page(page)] == ["invalid_api_key"] * 2
+        text.close(), page.close()
 
 
 def test_use_is_counted_by_key(bob):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.voice_like import voice_like
-from webui.audio import LeadTrim, Tempo, from_s16, peaks, resample, to_s16, wav_header
+from webui.audio import LeadTrim, Resampler, Tempo, from_s16, peaks, resample, to_s16, wav_header
 
 RATE = 24000
 
@@ -137,6 +137,16 @@ def test_tempo_gives_sound_early_and_holds_little():
 def test_tempo_refuses_what_it_cannot(factor):
     with pytest.raises(ValueError):
         Tempo(RATE, factor)
+
+
+def test_a_stream_is_resampled_as_the_whole_is_whatever_the_pieces():
+    rng = np.random.default_rng(4)
+    pcm = to_s16(0.3 * rng.standard_normal(22050).astype(np.float32))
+    whole = to_s16(resample(from_s16(pcm), 22050, 24000))
+    for size in (14, 700, 44_000, 10**6):
+        one = Resampler(22050, 24000)
+        assert b"".join([*(one.push(pcm[at:at + size]) for at in range(0, len(pcm), size)), one.flush()]) == whole and len(whole) == 48000
+    assert Resampler(22050, 24000).flush() == b""
 
 
 def test_resample_keeps_tone_and_length():

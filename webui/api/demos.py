@@ -20,7 +20,7 @@ from ..settings import Settings
 from ..studio import DEMO_LIMITS, Demo, Studio, Used
 from . import shapes
 from .document import answers, file_of, refusals
-from .guard import language_of
+from .guard import language_of, name_of_host
 from .keys import used_told
 from .service import Static
 from .session import Sessions
@@ -65,7 +65,8 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         """The studio's address as this caller knows it."""
         head = request.headers
         scheme = head.get("x-forwarded-proto", request.url.scheme).partition(",")[0].strip()
-        host = head.get("x-forwarded-host", head.get("host", "")).partition(",")[0].strip()
+        forwarded = head.get("x-forwarded-host", "").partition(",")[0].strip()
+        host = forwarded if name_of_host(forwarded) else head.get("host", "")
         return f"{'https' if scheme in ('https', 'wss') else 'http'}://{host}{root}"
 
     def told(demo: Demo, used: Used, request: Request) -> dict:

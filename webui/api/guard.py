@@ -1,6 +1,7 @@
 """The one door: every request to the page, to Gradio's routes and to ours passes here. Host, Origin, login, keys, demo links, body, headers.
 
-Pure ASGI, so that streams pass untouched. Puts into the scope: kk_owner ("account/visit"), kk_key (or None), kk_demo (id of a link, or "") and kk_request.
+Pure ASGI, so that streams pass untouched. Puts into the scope: kk_owner ("account/visit"), kk_key (or None), kk_by_key (it came with the
+request, not with a login), kk_demo (id of a link, or "") and kk_request.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ MAX_HEADERS, MAX_HEADER_BYTES = 200, 64 << 10
 DEMO = "/d/"
 # what lies below /d/{token}: our own routes, by these alone
 GUESTS = re.compile(r"GET /tts/static/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST /v1/audio/speech|WEBSOCKET /tts/ws")
+HOST = re.compile(r"([\w.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:\d{1,5})?", re.ASCII)
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin")]
 CSP = (b"content-security-policy", b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss: blob: data:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'")
 QUIET = ("/tts/static/{version}/{name}", "/tts/health", "/health/live", "/health/ready", "/metrics")  # asked too often to be worth a line
@@ -50,7 +52,7 @@ class Guard:
         headers, began_s = dict(scope["headers"]), time.perf_counter()
         scope["kk_request"] = request_id(headers.get(b"x-request-id", b"").decode("latin-1"))
         REQUEST_ID.set(scope["kk_request"])
-        scope |= {"kk_owner": "", "kk_key": None, "kk_demo": ""}
+        scope |= {"kk_owner": "", "kk_key": None, "kk_by_key": False, "kk_demo": ""}
         path = self._strip_root(scope)
         told = _Told(send)
         try:
@@ -92,19 +94,25 @@ class Guard:
             raise TooManyHeaders("The request has too many header lines.", "请求头太多了。")
 
     def _check_host(self, headers) -> None:
-        """Without a login only loopback names are served: a foreign name that resolves here (DNS rebinding) gets nothing."""
+        """Without a login only loopback names are served: a foreign name that resolves here (DNS rebinding) gets nothing. What is no name at all gets
+        nothing anywhere: addresses are made of it."""
         host = headers.get(b"host", b"").decode("latin-1")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = name_of_host(host)
+        if host and not name:
+            raise NotAllowed("The request names a host that cannot be.", "请求里的主机名无效。", code="bad_host")
         if not is_loopback(name) and self._sessions.is_open():
             raise NotAllowed("This studio answers only on this machine. Open it as 127.0.0.1 or localhost.", "本工作室只在本机应答，请用 127.0.0.1 或 localhost 打开。", code="bad_host")
 
     def _check_origin(self, headers) -> None:
+        """Browsers name the site that asks; a link that is followed is no such asking, a picture that is really a sentence to speak is one."""
+        if headers.get(b"sec-fetch-site") == b"cross-site" and headers.get(b"sec-fetch-mode") != b"navigate":
+            raise _foreign()
         origin = headers.get(b"origin", b"").decode("latin-1")
         if not origin:
             return
         hosts = {headers.get(k, b"").decode("latin-1").lower() for k in (b"host", b"x-forwarded-host")} - {""}
-        if urlsplit(origin).netloc.lower() not in hosts:
-            raise NotAllowed("Another site tried to use this studio; that is not allowed.", "其他网站试图调用本工作室，已拒绝。", code="bad_origin")
+        if origin.partition("://")[2].lower() not in hosts:  # as browsers write it: scheme and host, nothing behind them
+            raise _foreign()
 
     def _guest(self, scope, path: str) -> bool:
         """True when the request came by a demo link: then the path is one of ours, for the link's guest. No cookie is needed, so that it works inside another site's page."""
@@ -133,7 +141,7 @@ class Guard:
             raise LoginNeeded("Please log in, or send an API key.", "请先登录，或提供 API 密钥。")
         visit, fresh = self._sessions.visit_of(cookies), ""
         if caller is not None and caller.key is not None:
-            scope["kk_key"] = caller.key
+            scope |= {"kk_key": caller.key, "kk_by_key": caller.is_by_key}
             if not is_free:
                 scopes.check(caller.key.scopes, scope.get("method", "GET"), path)
                 if caller.is_by_key:
@@ -188,6 +196,18 @@ class Guard:
             return
         key = scope["kk_key"]
         log.info("request=%s %s %s status=%d ms=%.1f by=%s", scope["kk_request"], scope.get("method", "WEBSOCKET"), route, status, 1000 * seconds, scope["kk_demo"] or (key.id if key else "-"))
+
+
+def _foreign() -> NotAllowed:
+    return NotAllowed("Another site tried to use this studio; that is not allowed.", "其他网站试图调用本工作室，已拒绝。", code="bad_origin")
+
+
+def name_of_host(host: str) -> str:
+    """Of a Host header, without its port; "" for what is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or "" if HOST.fullmatch(host) else ""
+    except ValueError:  # brackets around what is no address
+        return ""
 
 
 class _Told:

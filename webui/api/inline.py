@@ -53,10 +53,10 @@ def _bytes(text: str, param: str) -> bytes:
 
 
 @contextmanager
-def named(param: str) -> Iterator[None]:
-    """What is wrong with a recording is told of the field that it came in."""
+def named(param: str, transcript: str = "transcript") -> Iterator[None]:
+    """What is wrong with a recording is told of the field that it came in, and what with its transcript of that one's."""
     try:
         yield
     except KaikouError as error:
-        error.param = param if error.param == "audio_sample" else error.param
+        error.param = {"audio_sample": param, "reference": param, "transcript": transcript}.get(error.param, error.param)  # "reference": an engine's name for it
         raise

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import EngineFault, NotFound
-from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Studio, file_name
+from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Resampler, Studio, file_name
 from ..types import MAX_INSTRUCTION, MAX_TEXT
 from . import shapes
 from .document import answers, body_of, file_of, refusals
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 MODEL = [{"enum": ["auto", *OPENAI_MODELS]}, {"type": "string"}]
 VOICE = [{"enum": sorted(OPENAI_VOICES)}, {"type": "string"}, {"type": "object", "properties": {"id": {"type": "string"}}}]
 NAMES = ", ".join(f"{theirs} = {ours}" for theirs, ours in OPENAI_VOICES.items())
+PCM_HZ = 24_000  # of bare samples, whichever engine speaks: nothing in them says their rate, and clients of OpenAI's know this one
 LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
 PIECE_S = 0.25  # and from there on in pieces of this length: sample by sample as the clock moves would keep a core busy
 NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
@@ -64,14 +65,19 @@ class Speech(BaseModel):
     def open(self, studio: Studio, owner: str) -> Job:
         """Blocking; raises every refusal there is."""
         asked = self.asked()
-        with named("ref_audio"):
+        with named("ref_audio", self.transcript_field):
             return studio.speaker.open(owner, text_in=self.input, **asked)
+
+    @property
+    def transcript_field(self) -> str:
+        """The one that counts."""
+        return "ref_text" if self.ref_audio and self.ref_text else "transcript"
 
     def asked(self) -> dict[str, Any]:
         """What the studio is asked for, but the text. Raises BadInput, TooLarge."""
         voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
         reference = sound_in(self.ref_audio, "ref_audio") if self.ref_audio else b""
-        transcript = (reference and self.ref_text) or self.transcript
+        transcript = getattr(self, self.transcript_field)
         return {"voice_id": voice[:200], "mode": self.mode, "instruction": self.instructions, "language": self.language[:16], "speed": float(self.speed),
                 "seed": -1 if self.seed is None else self.seed, "model": self.model, "consent": self.consent, "transcript": transcript[:500], "source": self.source[:80], "reference": reference}
 
@@ -95,7 +101,7 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         kind, is_events = format_of(body.response_format, request.headers), is_wrapped(body.stream_format)
         job = await open_job(studio, lambda: body.open(studio, request.scope["kk_owner"]))
         recent.keep(job)
-        return await reply(studio, packing, job, kind, language_of(dict(request.headers.raw)), is_streamed=body.stream, is_events=is_events)
+        return await reply(studio, packing, job, kind, language_of(dict(request.headers.raw)), is_streamed=body.stream, is_events=is_events, pcm_hz=PCM_HZ)
 
     @router.post("/tts/cancel/{job_id}", responses={**answers(200, of=shapes.CancelInfo), **refusals(404, 422)})
     async def cancel(job_id: str, request: Request):
@@ -122,17 +128,18 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
     return router
 
 
-async def reply(studio: Studio, packing: Packing, job: Job, kind: str, language: str, *, is_streamed: bool = True, is_events: bool = False, is_paced: bool = True) -> Response:
-    """A job's sound as the answer to whoever asked for it. kind: a key of TYPES. Raises KaikouError."""
-    headers = _headers(studio, job, kind, language)
+async def reply(studio: Studio, packing: Packing, job: Job, kind: str, language: str, *, is_streamed: bool = True, is_events: bool = False, is_paced: bool = True, pcm_hz: int = 0) -> Response:
+    """A job's sound as the answer to whoever asked for it. kind: a key of TYPES. pcm_hz: of bare samples, 0 = the engine's own. Raises KaikouError."""
+    rate = pcm_hz if kind == "pcm" and pcm_hz else job.rate
+    headers = _headers(studio, job, kind, language, rate)
     if not is_streamed and not is_events:
-        return Response(await _file(studio, packing, job, kind), 200, headers, TYPES[kind])
-    sound, release = await _sound(studio, packing, job, kind, LEAD_S if is_paced else math.inf)
+        return Response(await _file(studio, packing, job, kind, rate), 200, headers, TYPES[kind])
+    sound, release = await _sound(studio, packing, job, kind, rate, LEAD_S if is_paced else math.inf)
     return Held(_events(sound, job, language) if is_events else sound, headers, SSE if is_events else TYPES[kind], release)
 
 
-def _headers(studio: Studio, job: Job, kind: str, language: str) -> dict[str, str]:
-    told = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"{kind if kind in CODED else 's16le'};rate={job.rate};channels=1", "X-Job-Id": job.id,
+def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> dict[str, str]:
+    told = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"{kind if kind in CODED else 's16le'};rate={rate};channels=1", "X-Job-Id": job.id,
             "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.speaker.expected_rtf():.4f}"}
     return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
 
@@ -163,28 +170,40 @@ def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
             "seed": take.request.seed, "rtf": take.rtf, "trace": take.trace}
 
 
-async def _file(studio: Studio, packing: Packing, job: Job, kind: str) -> bytes:
+async def _file(studio: Studio, packing: Packing, job: Job, kind: str, rate: int) -> bytes:
     """All of it, with true sizes."""
     pcm = await _whole(studio, job)
     if kind in CODED:
         return await packing.whole(job, kind, pcm)
+    if rate != job.rate:
+        other = Resampler(job.rate, rate)
+        return other.push(pcm) + other.flush()
     return (studio.header(job, len(pcm) // 2) if kind == "wav" else b"") + pcm
 
 
-async def _sound(studio: Studio, packing: Packing, job: Job, kind: str, lead_s: float) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
+async def _sound(studio: Studio, packing: Packing, job: Job, kind: str, rate: int, lead_s: float) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
     """The file's bytes while they are made, and what to call when nobody takes them any more. Raises KaikouError."""
     def let_go() -> None:
         studio.speaker.cancel(job)
         studio.speaker.left(job)
 
     if kind not in CODED:
-        return _stream(studio, job, kind == "wav", lead_s), let_go
+        sound = _stream(studio, job, kind == "wav", lead_s)
+        return sound if rate == job.rate else _at_rate(sound, Resampler(job.rate, rate)), let_go
     try:
         coder = await packing.open(job, kind)
     except BaseException:
         let_go()
         raise
     return packing.pack(coder, _stream(studio, job, False, lead_s)), lambda: (let_go(), packing.close(coder))
+
+
+async def _at_rate(sound: AsyncIterator[bytes], other: Resampler) -> AsyncIterator[bytes]:
+    async for piece in sound:
+        if made := other.push(piece):
+            yield made
+    if rest := other.flush():
+        yield rest
 
 
 async def _events(sound: AsyncIterator[bytes], job: Job, language: str) -> AsyncIterator[bytes]:

@@ -16,6 +16,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from ..errors import BadInput, KaikouError
 from ..studio import Job, Snapshot, Studio
 from .faults import wrong_field
+from .holder import Holder
 from .reader import JobReader, open_job
 from .recent import Recent
 from .session import Sessions
@@ -52,7 +53,7 @@ class Connection:
 
     def __init__(self, socket: WebSocket, studio: Studio, sessions: Sessions, recent: Recent):
         self._socket, self._studio, self._sessions, self._recent = socket, studio, sessions, recent
-        self._owner, self._locale = "", "en"
+        self._holder, self._owner, self._locale = Holder(studio, socket.scope), "", "en"
         self._sender: asyncio.Task | None = None
         self._seq, self._credit, self._reader = -1, 0, None
 
@@ -170,6 +171,7 @@ class Connection:
         await self._send({"op": "error", "seq": seq, "code": error.code, "text": error.sentence(self._locale), "retry": retry, "param": error.param})
 
     async def _job(self, told: dict) -> tuple[Job, int]:
+        self._holder.ask()
         if "job" in told:
             return await self._resume(told)
         try:

@@ -23,6 +23,7 @@ from ..types import Abilities
 from .faults import wrong_field
 from .formats import usage
 from .guard import language_of
+from .holder import Holder
 from .inline import named
 from .reader import JobReader, open_job
 from .recent import Recent
@@ -70,7 +71,7 @@ class Talk:
 
     def __init__(self, line: Line, number: int, start: Start, asked: dict, written: Written):
         self.number, self.written, self.credit, self.sent = number, written, start.credit, 0
-        self._line, self._asked, self._is_base64 = line, asked, start.audio == "base64"
+        self._line, self._asked, self._is_base64, self._transcript_field = line, asked, start.audio == "base64", start.transcript_field
         self._has_words = asyncio.Event()
         self._reader: JobReader | None = None
         self._frames, self._told_position, self._told_marks, self._began_s = 0, 0, 0, None
@@ -133,7 +134,8 @@ class Talk:
         written, studio = self.written, self._line.studio
         if not written.first:
             raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="delta", code="no_text")
-        return await open_job(studio, lambda: studio.speaker.open(self._line.owner, text_in=written.first, written=written, **self._asked))
+        with named("ref_audio", self._transcript_field):
+            return await open_job(studio, lambda: studio.speaker.open(self._line.owner, text_in=written.first, written=written, **self._asked))
 
     async def _pour(self, job: Job, reader: JobReader) -> None:
         studio, is_begun = self._line.studio, False
@@ -207,7 +209,7 @@ class Line:
 
     def __init__(self, socket: WebSocket, studio: Studio, recent: Recent, idle_s: float):
         self.studio, self.recent, self.owner = studio, recent, socket.scope["kk_owner"]
-        self.language = language_of(dict(socket.scope["headers"]))
+        self.language, self._holder = language_of(dict(socket.scope["headers"])), Holder(studio, socket.scope)
         self._socket, self._idle_s = socket, idle_s
         self._talk: Talk | None = None
         self._n_requests = 0
@@ -296,6 +298,7 @@ class Line:
         """The one before it is silenced first, whatever comes of this one."""
         await self._stop(tell=True)
         self._talk = None
+        self._holder.ask()
         try:
             start = Start.model_validate({k: v for k, v in told.items() if k != "type"})
         except ValidationError as error:
@@ -311,7 +314,7 @@ class Line:
 
     def _expect(self, start: Start) -> tuple[dict, Written, Abilities]:
         asked = start.asked()
-        with named("ref_audio"):
+        with named("ref_audio", start.transcript_field):
             return asked, *self.studio.speaker.expect(self.owner, **asked)
 
     async def _stop(self, tell: bool = False) -> None:

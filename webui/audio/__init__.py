@@ -10,7 +10,7 @@ from .health import Report, check_transcript, inspect
 from .lead import LeadTrim
 from .loudness import loudness_lufs
 from .reader import MAX_BYTES, MAX_S, close_decoder, decode, decoder_children, warm_decoder
-from .resample import resample
+from .resample import Resampler, resample
 from .tempo import Tempo
 from .windows import Window
 
@@ -23,6 +23,7 @@ __all__ = [
     "Coder",
     "LeadTrim",
     "Report",
+    "Resampler",
     "Tempo",
     "Window",
     "check_transcript",

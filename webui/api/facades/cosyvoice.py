@@ -27,7 +27,8 @@ from .fields import called
 # the speakers of the published CosyVoice-300M-SFT -> ours that come nearest, where no voice has that name
 SPEAKERS = {"中文女": "starter-zh-high", "中文男": "starter-zh-low", "英文女": "starter-en-bright", "英文男": "starter-en-low", "日语男": "starter-zh-low", "粤语女": "starter-zh-breathy", "韩语女": "starter-zh-high"}
 LANGUAGE_OF = {"粤语女": "yue"}
-THEIRS = {"input": "tts_text", "instructions": "instruct_text", "voice": "spk_id", "audio_sample": "prompt_wav"}
+THEIRS = {"input": "tts_text", "instructions": "instruct_text", "voice": "spk_id", "audio_sample": "prompt_wav", "reference": "prompt_wav",
+          "transcript": "prompt_text"}
 TAG = re.compile(r"\s*<\|(zh|en|jp|ja|yue|ko)\|>")  # the language at the head of a text, as the first model wants it
 
 

@@ -27,7 +27,7 @@ from .fields import called
 KINDS = {"wav": "wav", "raw": "pcm", "ogg": "opus", "aac": "aac"}  # their media_type -> our format
 LANGUAGES = {"auto": "auto", "zh": "zh", "all_zh": "zh", "en": "en", "ja": "ja", "all_ja": "ja", "ko": "ko", "all_ko": "ko", "yue": "yue", "all_yue": "yue", "auto_yue": "yue"}
 STREAMED = {"false": False, "0": False, "": False, "true": True, "1": True, "2": True, "3": True}
-THEIRS = {"input": "text", "voice": "ref_audio_path", "speed": "speed_factor", "audio_sample": "ref_audio"}
+THEIRS = {"input": "text", "voice": "ref_audio_path", "speed": "speed_factor", "audio_sample": "ref_audio", "reference": "ref_audio", "transcript": "prompt_text"}
 FILES = ("ref_audio", "ref_audio_path")
 TOLD = {**ERROR, "required": ["message", "error"], "properties": {"message": {"type": "string"}, **ERROR["properties"]}}
 
