@@ -83,8 +83,8 @@ class Sessions:
         if self.is_open():
             return Caller("local")
         signed = cookies.get(LOGIN, "")
-        user = self._check("login", signed)
-        if any(user == name for name, _ in self._server.auth):
+        user = next((name for name, password in self._server.auth if self._check(f"login:{password}", signed) == name), "")
+        if user:
             return Caller(f"user-{user}")
         return self._holder(self._check("holder", signed))
 
@@ -96,9 +96,9 @@ class Sessions:
         return Caller(key.acts_as, key) if key is not None and ADMIN in key.scopes else None
 
     def login_cookie(self, user: str, password: str, path: str, secure: bool) -> str:
-        """"" when the pair is wrong. Compares every pair, so that time tells nothing."""
+        """"" when the pair is wrong. Compares every pair, so that time tells nothing. Signed with the password: another one ends what was open with it."""
         good = [hmac.compare_digest(f"{u}:{p}".encode(), f"{user}:{password}".encode()) for u, p in self._server.auth]
-        return _cookie(LOGIN, self._sign("login", user), path, secure, LOGIN_AGE_S) if any(good) else ""
+        return _cookie(LOGIN, self._sign(f"login:{password}", user), path, secure, LOGIN_AGE_S) if any(good) else ""
 
     def key_cookie(self, secret: str, path: str, secure: bool) -> str:
         """"" unless the key may do everything: the page does."""
