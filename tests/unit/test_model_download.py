@@ -81,8 +81,10 @@ def test_pause_and_go_on_from_another_source(tmp_path):
     wire.gate.set()
     model.fetch("hf-mirror")
     assert came.wait(5) and wire.asked == ["modelscope", "hf-mirror"]
-    with pytest.raises(BadInput):
-        model.fetch("ftp-somewhere")
+    for other in ("ftp-somewhere", "http://127.0.0.1:1/inside", "https://example.com"):
+        with pytest.raises(BadInput) as refused:
+            model.fetch(other)
+        assert refused.value.code == "bad_source" and wire.asked == ["modelscope", "hf-mirror"], "an address is for the script, not for a visitor"
 
 
 def test_a_failure_is_a_sentence_and_may_be_tried_again(tmp_path):

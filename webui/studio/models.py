@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ..errors import Cancelled, KaikouError
+from ..errors import BadInput, Cancelled, KaikouError
 from ..store.models import ModelFetcher, Progress
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,8 @@ class ModelDownload:
     def fetch(self, source: str = "") -> None:
         """Begin or go on. A running download is left alone unless another source is asked for. Raises BadInput for an unknown source."""
         source = source or self._source
-        self._fetcher(source)
+        if source not in SOURCES:  # an address is for the script: nobody shall have the studio ask one
+            raise BadInput(f"There is no source “{source[:60]}”. Use {' or '.join(SOURCES)}.", f"没有下载源「{source[:60]}」，可用：{'、'.join(SOURCES)}。", code="bad_source", param="source")
         with self._lock:
             if self._state in ("downloading", "present") and source == self._source:
                 return
