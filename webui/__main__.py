@@ -71,7 +71,7 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     if settings.server.share:
         threading.Thread(target=share, args=(settings,), name="share", daemon=True).start()
     failed: list[KaikouError] = []
-    if settings.engine.name == "cosyvoice2":
+    if settings.engine.name not in ("auto", "builtin"):
         threading.Thread(target=_stop_without_engine, args=(studio, server, failed), name="engine-watch", daemon=True).start()
     try:
         server.run(sockets=[listener])
