@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from webui.engine.cosyvoice.family import family_of
 from webui.engine.cosyvoice.weights import COMPONENTS, DTYPES, convert
-from webui.errors import NotReady
+from webui.errors import KaikouError, StorageFull
 
 _BYTES = {"fp32": 1.0, "bf16": 0.5, "fp16": 0.5}
 
@@ -29,24 +29,24 @@ def main() -> int:
     args = parser.parse_args()
     try:
         parts = family_of(args.directory).components
-    except NotReady as fault:
-        print(fault.en, file=sys.stderr)
-        return 1
-    for name in args.only or parts:
-        source = args.directory / parts[name].published(args.directory)
-        needed = int(source.stat().st_size * _BYTES[args.dtype]) if source.exists() else 0
-        free = shutil.disk_usage(args.directory).free if args.directory.is_dir() else 0
-        if needed > free:
-            print(f"{name}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free. Make room and run this again.", file=sys.stderr)
-            return 1
-        started = time.perf_counter()
-        try:
+        for name in args.only or parts:
+            source = args.directory / parts[name].published(args.directory)
+            check_room(args.directory, name, int(source.stat().st_size * _BYTES[args.dtype]) if source.exists() else 0)
+            started = time.perf_counter()
             made = convert(args.directory, name, args.dtype, parts)
-        except NotReady as fault:
-            print(fault.en, file=sys.stderr)
-            return 1
-        print(f"{made.name}: {made.stat().st_size / 1e6:.1f} MB in {time.perf_counter() - started:.1f} s")
+            print(f"{made.name}: {made.stat().st_size / 1e6:.1f} MB in {time.perf_counter() - started:.1f} s")
+    except KaikouError as fault:
+        print(f"{fault.en}\n{fault.zh}", file=sys.stderr)
+        return 1
     return 0
+
+
+def check_room(root: Path, name: str, needed: int) -> None:
+    """Raises StorageFull."""
+    free = shutil.disk_usage(root).free
+    if needed > free:
+        raise StorageFull(f"{name}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free. Make room and run this again.",
+                          f"{name}：需要 {needed / 1e9:.1f} GB，只剩 {free / 1e9:.1f} GB。请清理空间后再运行。")
 
 
 if __name__ == "__main__":

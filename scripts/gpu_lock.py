@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Keep the memory that a model needs: a GPU's by holding it, a computer's without one by pinning the weights' pages in RAM.
 
-    python scripts/gpu_lock.py                        hold what the model in pretrained_models needs, until Ctrl-C or SIGTERM
+    python scripts/gpu_lock.py                        hold what the model needs that the studio would begin with, until Ctrl-C or SIGTERM
     python scripts/gpu_lock.py --gb 6                 hold so much GPU memory, whatever the model
     python scripts/gpu_lock.py --device cpu           pin the (converted) weight files in RAM; the studio's start finds them there
     python scripts/gpu_lock.py --exclusive -- ./run.sh --engine cosyvoice2    run the studio as the GPU's only process
@@ -14,6 +14,7 @@ Everything is undone when this ends; only an exclusive GPU stays so when this is
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import subprocess
@@ -25,10 +26,10 @@ from queue import Empty, SimpleQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from scripts.prewarm import usual
 from webui.engine.memory_lock import GPU_HEADROOM, MemoryLock
-from webui.errors import KaikouError
+from webui.errors import KaikouError, NotReady
 
-MODEL = Path(__file__).resolve().parent.parent / "pretrained_models" / "CosyVoice2-0.5B"
 STOP = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -43,11 +44,14 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
     place = choose(args.device, args.precision)
     print(f"{place.device}, {place.precision}: {place.why}")
     needed = int(args.gb * 2**30)
-    if not needed or place.device != "cuda":
-        family = family_of(args.model_dir)
-        told = plan(family, family.read_spec(args.model_dir, family.steps[0]), args.model_dir, place)
+    if needed and place.device != "cuda":
+        raise NotReady("There is no GPU here whose memory could be held. Leave --gb out, and the weights are pinned in RAM.", "这里没有可以占住显存的显卡。不写 --gb 则把权重锁在内存里。", code="no_device")
+    if not needed:
+        root = args.model_dir = args.model_dir or usual()
+        family = family_of(root)
+        told = plan(family, family.read_spec(root, family.steps[0]), root, place)
         print(f"plan: {told.words()}")
-        needed = needed or told.needed
+        needed = told.needed
     if args.exclusive:
         uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None) if place.device == "cuda" else None
         lock.exclusive(f"GPU-{uuid}" if uuid else "0")
@@ -59,24 +63,35 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
 
 def run(command: Sequence[str]) -> int:
     """The command with the studio's own lock switched on; signals go to it, and its end is ours."""
-    child = subprocess.Popen(command, env={**os.environ, "KAIKOU_LOCK_MEMORY": "1"})
+    try:
+        child = subprocess.Popen(command, env={**os.environ, "KAIKOU_LOCK_MEMORY": "1"})
+    except OSError as error:
+        print(f"{command[0]} cannot be run: {error.strerror or error}.\n运行不了 {command[0]}：{error.strerror or error}。", file=sys.stderr)
+        return 1
     for number in STOP:
         signal.signal(number, lambda sent, _: child.send_signal(sent))
     code = child.wait()
     return 128 - code if code < 0 else code
 
 
+def amount(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(text)
+    return value
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     own, command = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [options] [-- COMMAND ...]")
-    parser.add_argument("--model-dir", type=Path, default=MODEL, help="the model whose plan is followed (default: pretrained_models/CosyVoice2-0.5B)")
+    parser.add_argument("--model-dir", type=Path, help="the model whose plan is followed (default: the one the studio would begin with)")
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
-    parser.add_argument("--gb", type=float, default=0.0, help="hold so much GPU memory instead of what the plan says")
-    parser.add_argument("--headroom-gb", type=float, default=GPU_HEADROOM / 2**30, help="GPU memory that must stay free for others (default: %(default)s)")
+    parser.add_argument("--precision", choices=("auto", "int8", "fp32", "bf16", "fp16"), default="auto")
+    parser.add_argument("--gb", type=amount, default=0.0, help="hold so much GPU memory instead of what the plan says")
+    parser.add_argument("--headroom-gb", type=amount, default=GPU_HEADROOM / 2**30, help="GPU memory that must stay free for others (default: %(default)s)")
     parser.add_argument("--exclusive", action="store_true", help="let one process only use the GPU (needs an administrator's rights)")
-    parser.add_argument("--seconds", type=float, help="let go after so long")
+    parser.add_argument("--seconds", type=amount, help="let go after so long")
     args = parser.parse_args(own)
     args.command = command
     stop = SimpleQueue()  # not an Event: a signal that comes inside Event.wait would wait for the lock its own thread holds

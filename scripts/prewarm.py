@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from webui.errors import KaikouError
+from webui.errors import BadInput, KaikouError
 
 
 def usual() -> Path:
@@ -31,7 +31,7 @@ def usual() -> Path:
 
 def convert(root: Path, precision: str, lm: str) -> None:
     """Write what is not there yet, or was made from other files. lm: "torch", or "int8", a form that the engine writes itself when it starts.
-    Raises NotReady."""
+    Raises NotReady, StorageFull."""
     from webui.engine.cosyvoice.family import family_of
     from webui.engine.cosyvoice.weights import convert as write
 
@@ -77,6 +77,14 @@ def warm(args: argparse.Namespace) -> dict:
         engine.close()
 
 
+def write_down(path: Path, told: dict) -> None:
+    """Raises BadInput."""
+    try:
+        path.write_text(json.dumps(told, indent=1))
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}.", f"{path} 无法写入：{error.strerror or error}。", code="unwritable") from error
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, nargs="?", help="model directory (default: the one the studio would begin with)")
@@ -85,17 +93,17 @@ def main() -> int:
     parser.add_argument("--convert", action="store_true", help="write converted weights beside the published ones first; needs disk: as much again in fp32, half in bf16, a third in int8")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
-    args.directory = args.directory or usual()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
+        args.directory = args.directory or usual()
         told = warm(args)
+        if args.json:
+            write_down(args.json, told)
     except KaikouError as fault:
         print(f"{fault.en}\n{fault.zh}", file=sys.stderr)
         return 1
     print(f"memory: {told['plan']}")
     print(f"ready after {told['start_s']:.1f} s; first chunk {told['first_chunk_ms']:.0f} ms; real-time factor {told['rtf']:.2f}")
-    if args.json:
-        args.json.write_text(json.dumps(told, indent=1))
     return 0
 
 

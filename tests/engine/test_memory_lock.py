@@ -272,3 +272,19 @@ def test_the_script_without_a_gpu():
     with script("--device", "cuda") as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1 and "no cuda" in err
+    with script("--gb", "6") as process:  # what was asked for by size is not quietly something else
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "There is no GPU" in err and "显卡" in err and "pinned" not in out
+
+
+def test_the_script_refuses_what_it_cannot_do(small_model, tmp_path):
+    for odd in ("-1", "nan"):
+        with script("--gb", odd) as process:
+            _, err = process.communicate(timeout=60)
+        assert process.returncode == 2 and "--gb" in err and "Traceback" not in err
+    with script("--model-dir", str(tmp_path)) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "fetch_models" in err
+    with script("--device", "cpu", "--precision", "fp32", "--model-dir", str(small_model), "--", str(tmp_path / "nothing")) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "Traceback" not in err and ("nothing cannot be run" in err or "ulimit -l" in err)

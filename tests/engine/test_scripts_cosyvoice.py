@@ -41,6 +41,17 @@ def test_prewarm_of_nothing_names_the_reason(tmp_path):
     assert "fetch_models" in out
 
 
+def test_what_cannot_be_converted_or_written_is_said_in_both_languages(small_model, tmp_path):
+    """A folder stands where the new file is to be begun: as good as a disk that is full or write-protected."""
+    root = shutil.copytree(small_model, tmp_path / "model")
+    (root / "kaikou-hift-fp32.safetensors.part").mkdir()
+    for out in (run("convert_weights", root, "--only", "hift", code=1), run("convert_weights", tmp_path, code=1)):
+        en, zh = out.strip().splitlines()
+        assert en.isascii() and any("\u4e00" <= c <= "\u9fff" for c in zh)
+    assert "kaikou-hift-fp32.safetensors cannot be written" in run("convert_weights", root, "--only", "hift", code=1)
+    assert not (root / "kaikou-hift-fp32.safetensors").exists()
+
+
 def test_bench_speaks_through_the_stages_beside_the_published_schedule(tmp_path):
     run("bench_engine", "--small", "--recompute", "--precision", "fp32,bf16", "--seconds", 6, "--times", 1, "--threads", 1, "--json", tmp_path / "told.json")
     told = json.loads((tmp_path / "told.json").read_text())

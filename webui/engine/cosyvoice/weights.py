@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ...errors import NotReady
+from ...errors import NotReady, StorageFull
 from . import files
 from .faults import model_fault
 
@@ -213,11 +213,16 @@ def published_state(root: Path, part: Component, dtype: str) -> dict[str, Tensor
 
 
 def convert(root: Path, name: str, dtype: str, parts: Parts = COMPONENTS) -> Path:
-    """Write the converted, memory-mappable form of one component beside its source; returns its path. Raises NotReady."""
+    """Write the converted, memory-mappable form of one component beside its source; returns its path. Raises NotReady, StorageFull."""
     part = parts[name]
     state = {k: v.contiguous() for k, v in published_state(root, part, "fp32" if part.exact else dtype).items()}
     target = root / part.converted(dtype)
-    write_checked(target, state, FORMAT, files.fingerprint(root, part.published(root)))
+    try:
+        write_checked(target, state, FORMAT, files.fingerprint(root, part.published(root)))
+    except (OSError, safetensors.SafetensorError) as e:
+        why = str(getattr(e, "strerror", "") or e)[:120]
+        raise StorageFull(f"{target.name} cannot be written ({why}). Make room, or check the rights of the model folder.",
+                          f"写不出 {target.name}（{why}）。请清理空间，或检查模型目录的权限。", code="storage_denied") from e
     return target
 
 
