@@ -159,3 +159,35 @@ def test_a_batch_takes_nobodys_place_and_steps_aside_for_listeners(studio, engin
     assert listener.snapshot().state in ("saving", "done") and studio.batch.get(ME, job.id).lines.get("done", 0) < 12
     studio.batch.cancel(ME, job.id)
     until(studio, job, "cancelled")
+
+
+def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engine, monkeypatch):
+    import asyncio
+    import io
+    import json
+    import zipfile
+
+    from webui.api import jobs
+
+    looks, ended = [], studio.batch._jobs.ended
+    monkeypatch.setattr(studio.batch._jobs, "ended", lambda *a: looks.append(a) or ended(*a))
+    monkeypatch.setattr(jobs, "PAGE", 3)
+    monkeypatch.setattr(jobs, "PIECE_BYTES", 15_000)
+    made = studio.batch.submit(ME, asks(8))
+    until(studio, made, "done")
+
+    async def taken(job) -> bytes:
+        return b"".join([piece async for piece in jobs._as_made(studio, ME, job)])
+
+    def names(data: bytes) -> list[str]:
+        with zipfile.ZipFile(io.BytesIO(data)) as z:
+            assert z.testzip() is None and [r["line"] for r in json.loads(z.read("manifest.json"))["lines"]] == list(range(1, 9))
+            return z.namelist()
+
+    assert names(asyncio.run(taken(made))) == [*(f"{n:04d}_Line-{n}.wav" for n in range(1, 9)), "manifest.json"]
+    assert [start for _, _, start, _ in looks] == [1, 3, 5, 7], "two lines of 9,600 bytes are more than 15,000"
+    looks.clear()
+    engine.gate.clear()
+    live = studio.batch.submit(ME, asks(8, start=1, seed=5))
+    threading.Timer(0.2, engine.gate.set).start()
+    assert names(asyncio.run(taken(live)))[:8] == [f"{n:04d}_Line-{n}.wav" for n in range(1, 9)] and 2 <= len(looks) <= 8 + 3, "one for every line that ends, at most"

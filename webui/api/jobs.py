@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from itertools import takewhile
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -24,7 +23,7 @@ from .speech import BrokenStream
 
 Number = Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)]
 PAGE = 100
-OVER = ("done", "failed", "cancelled")
+PIECE_BYTES = 1 << 20  # of a zip held in memory, and one line more
 
 
 class Wanted(BaseModel):
@@ -177,32 +176,40 @@ def _attachment(job_id: str) -> str:
 
 
 async def _as_made(studio: Studio, owner: str, job) -> AsyncIterator[bytes]:
-    """The zip, each line as soon as those before it are there. A reader who leaves cancels the rest; what is made stays, under the job's id."""
+    """The zip, each line as soon as those before it are there. A reader who leaves cancels the rest; what is made stays, under the job's id.
+    One look, one visit to a thread, for all that has ended since the last."""
     batch, loop, news = studio.batch, asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
         with suppress(RuntimeError):  # the loop has closed
             loop.call_soon_threadsafe(news.set)
 
-    def look(n: int):
-        return batch.get(owner, job.id), batch.lines(owner, job.id, n, PAGE)
+    def look() -> tuple[str, list[bytes], bool]:
+        """The job's state, what can be sent now, and whether that is not all."""
+        state, ended = batch.ended(owner, job.id, len(rows) + 1, PAGE)
+        pieces: list[bytes] = []
+        for line in ended:
+            entry, row = batch.entry(line, job.total)
+            rows.append(row)
+            if entry is not None:
+                pieces.append(made.add(*entry))
+            if sum(map(len, pieces)) > PIECE_BYTES:
+                break
+        if len(rows) == job.total:
+            pieces.append(made.add(*batch.manifest(job, rows)) + made.end())
+        return state, pieces, len(ended) == PAGE or (bool(ended) and ended[-1].n > len(rows))
 
     unwatch, made, rows, is_whole = batch.watch(job.id, wake), Zip(), [], False
     try:
         while len(rows) < job.total:
             news.clear()
-            now, page = await run_in_threadpool(look, len(rows) + 1)
-            ready = list(takewhile(lambda line: line.state in OVER, page))
-            for line in ready:
-                entry, row = await run_in_threadpool(batch.entry, line, job.total)
-                rows.append(row)
-                if entry is not None:
-                    yield made.add(*entry)
-            if not ready:
-                if now.state == "paused":
+            state, pieces, is_more = await run_in_threadpool(look)
+            for piece in pieces:
+                yield piece
+            if len(rows) < job.total and not is_more:
+                if state == "paused":
                     raise BrokenStream(job.id)
                 await news.wait()
-        yield made.add(*batch.manifest(job, rows)) + made.end()
         is_whole = True
     except NotFound:
         raise BrokenStream(job.id) from None  # it was deleted meanwhile

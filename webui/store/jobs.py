@@ -9,6 +9,7 @@ import fcntl
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import IO
@@ -241,6 +242,19 @@ class JobStore:
         ask = f"SELECT {LINE} FROM lines WHERE job = ? AND n >= ?{' AND state = ?' if state else ''} ORDER BY n LIMIT ?"
         values = (job_id, start, *([state] if state else []), count)
         return self._db.read(lambda db: [Line(*r) for r in db.execute(ask, values)])
+
+    def ended(self, account: str, job_id: str, start: int, count: int) -> tuple[str, list[Line]]:
+        """The state of a job, and its lines from number `start` on that are over, up to the first that is not, `count` at most. Raises NotFound."""
+        ask = f"SELECT {LINE} FROM lines WHERE job = ? AND n >= ? ORDER BY n LIMIT ?"
+
+        def work(db: Connection) -> tuple[str, list[Line]] | None:
+            row = db.execute("SELECT state FROM jobs WHERE id = ? AND account = ?", (job_id, account)).fetchone()
+            return row and (row["state"], list(takewhile(lambda line: line.state in OVER, (Line(*r) for r in db.execute(ask, (job_id, start, count))))))
+
+        found = self._db.read(work) if self._db.is_there else None
+        if found is None:
+            raise gone()
+        return found
 
     def claim(self, job_id: str) -> Line | None:
         """The next line of a job that runs, now this process' own. A claim need not outlive a power cut: it would be given back anyway."""

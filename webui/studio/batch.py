@@ -111,6 +111,11 @@ class Batch:
     def lines(self, owner: str, job_id: str, start: int, count: int, state: str = "") -> list[Line]:
         return self._jobs.lines(self.get(owner, job_id).id, start, count, state)
 
+    def ended(self, owner: str, job_id: str, start: int, count: int) -> tuple[str, list[Line]]:
+        """The job's state, and its lines from number `start` on that are over, up to the first that is not. Raises NotFound."""
+        state, lines = self._jobs.ended(account_of(owner), job_id, start, count)
+        return "paused" if state == "running" and self.work.stopped(job_id) is not None else state, lines
+
     def sound(self, owner: str, job_id: str, n: int) -> Path:
         """The WAV of a line. Raises NotFound while it is not made."""
         found = self._jobs.lines(self.get(owner, job_id).id, n, 1, "done")
@@ -149,8 +154,9 @@ class Batch:
         return ((name, data) if data else None), row
 
     def manifest(self, job: BatchJob, rows: list[dict]) -> tuple[str, bytes]:
-        told = {"id": job.id, "name": job.name, "seed": job.seed, "total": job.total, "lines": rows}
-        return "manifest.json", json.dumps(told, ensure_ascii=False, indent=1).encode()
+        head = json.dumps({"id": job.id, "name": job.name, "seed": job.seed, "total": job.total}, ensure_ascii=False)
+        lines = ",\n ".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        return "manifest.json", f'{head[:-1]}, "lines": [\n {lines}\n]}}\n'.encode()
 
     # ---- change -----------------------------------------------------------------------------------------------
     def cancel(self, owner: str, job_id: str) -> BatchJob:

@@ -175,7 +175,7 @@ class BatchWork:
         with self._change:
             n_flights = len(self._flights)
             is_alone = any(f.line.attempts for f in self._flights.values())
-        width = min(self._speaker.n_lanes + 1, MAX_WIDTH) if self._speaker.n_lanes else 0  # one more than lanes: while one is saved, another begins
+        width = min(self._speaker.n_lanes + 2, MAX_WIDTH) if self._speaker.n_lanes else 0  # two more than lanes: one is saved, one waits to be spoken
         if self._closing or is_alone or not width:
             return False
         if self._suspect is not None:
@@ -207,7 +207,7 @@ class BatchWork:
                 self._went_on.pop(job_id, None)
         if line is not None:
             self._hand_out(line, account)
-        else:
+        elif is_over:
             self._tell(job_id)
         return True
 
