@@ -95,7 +95,8 @@ def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
     """As JSON can say them, for the table in engine/hosted/child.py."""
     choice = settings.engine
     return {"root": str(root), "device": choice.device, "precision": choice.precision, "threads": choice.threads,
-            "lock_memory": choice.lock_memory, "profile": "balanced" if choice.profile == LITE else choice.profile, "steps": choice.steps, "first_hop": choice.first_hop}
+            "lock_memory": choice.lock_memory, "profile": "balanced" if choice.profile == LITE else choice.profile, "steps": choice.steps, "first_hop": choice.first_hop,
+            "reinforced": choice.reinforced}
 
 
 def furnish(studio: Studio, settings: Settings) -> None:

@@ -126,6 +126,7 @@ class Abilities:
     presets: tuple[str, ...] = ()  # names of voices the engine itself brings; Engine.preset(name) gives their prompt
     preset_modes: tuple[str, ...] = ()  # modes beside "preset" that these voices speak in
     basic: bool = False  # a draft voice: the page says so
+    told_clones: bool = False  # zero_shot follows an instruction too
     text_in: bool = False  # it reads a text that is still arriving while it speaks: Engine.stream_text
 
 

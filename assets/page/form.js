@@ -23,6 +23,7 @@
   KK.voices = () => live.picker?.data || [];
   KK.voiceName = v => (KK.lang === "zh" && v.name_zh) || v.name;
   KK.noClip = () => mode() === "preset";
+  KK.isTold = () => mode() === "instruct" || (mode() === "zero_shot" && !!KK.engine().told_clones); // how to say it counts
   /* What a mode offers: presets and starters in the preset mode, everything with a recording of its own elsewhere; and the presets too
      in modes that the engine says they speak in. */
   const brought = () => !!KK.engine().preset_modes?.includes(mode());
@@ -104,7 +105,7 @@
       input: text,
       voice: who.id,
       mode: mode(),
-      instructions: mode() === "instruct" ? v.instruct || "" : "",
+      instructions: KK.isTold() ? v.instruct || "" : "",
       language: v.language,
       speed: +v.speed,
       seed: fixed ? Number(v.seed) : -1,

@@ -171,7 +171,7 @@
   /* What the page offers follows what the engine can do, whoever told us: the page's first load, or a later question. */
   let could = "";
   function follow(e) {
-    const can = JSON.stringify([e.engine, e.engine_version, e.state, e.basic, e.modes, e.preset_modes, e.styles, e.tags, e.languages]);
+    const can = JSON.stringify([e.engine, e.engine_version, e.state, e.basic, e.modes, e.preset_modes, e.told_clones, e.styles, e.tags, e.languages]);
     if (live.models) KK.draw("models");
     if (can === could) return;
     could = can;

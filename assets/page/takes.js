@@ -40,7 +40,7 @@
     const meta = [
       bad ? span(t("takes.failed") + (k.error ? `: ${k.error}` : ""), "kk-badword") : "",
       k.state === "cancelled" ? span(t("takes.stopped")) : "",
-      ...[voiceOf(k), k.mode === "instruct" && k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean).map(s => span(s)),
+      ...[voiceOf(k), k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean).map(s => span(s)),
       k.seed === "" ? "" : `<button type="button" data-do="copyseed" ${id}
           aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`,
       k.first_sound_ms != null ? span(`${t("m.first")} ${Math.round(k.first_sound_ms)} ms`) : "",

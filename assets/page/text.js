@@ -24,9 +24,20 @@
     "[sighs]": "[sigh]",
     "[breathe]": "[breath]"
   };
-  const MARK = /\[[a-z][a-z _-]*\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi; // event tags; marks that order a model about
+  const MARK = /\[[a-zà-ǜ][a-zà-ǜ _-]*\]|\[[aeiou][a-z]\d\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi; // event tags, readings; marks that order a model about
   const known = () => KK.engine().tags || [], opens = v => v.match(/^<\w+>/)?.[0];
-  let linted = "", told = "";
+  let linted = "", told = "", hinted = false;
+  /* How a character or word is said, written in its place: of engines that know such marks. What is in them is shown as it is typed. */
+  const READINGS = [["reading.zh", "还", "[h][uán]"], ["reading.en", "read", "[R][EH1][D]"]];
+  const reads = () => READINGS.every(([, , v]) => v.match(/\[.+?\]/g).every(x => known().includes(x)));
+  const hint = () => `<div class="kk kk-warns" id="kk-reading">` + READINGS.map(([k, word, v]) =>
+    `<p class="kk-sub">${esc(t(k))} <button type="button" class="kk-link" data-do="token" data-v="${v}" title="${esc(t("reading.put", { w: word, v }))}"
+        >${word} → <bdi>${v}</bdi></button></p>`).join("") + "</div>";
+  acts.reading = () => {
+    hinted = !hinted;
+    KK.draw("under");
+    live.under.root.querySelector("[data-do=reading]")?.focus();
+  };
   parts.under = root => {
     const tags = Object.entries(TOKENS).filter(([v]) => known().includes(opens(v) || v));
     const chip = (what, v, title, words) => `<button type="button" class="kk-chip kk-flat" data-do="${what}" data-v="${esc(v)}"
@@ -35,10 +46,11 @@
       `<div class="kk kk-under"><div class="kk-chips kk-scroll" role="group"
           aria-label="${esc(t(tags.length ? "tok.label" : "text.example"))}">` +
       tags.map(([v, k]) => chip("token", v, v, t("tok." + k))).join("") +
+      (reads() ? `<button type="button" class="kk-chip kk-flat" data-do="reading" aria-expanded="${hinted}" aria-controls="kk-reading">${esc(t("tok.reading"))}</button>` : "") +
       [1, 2, 3].map(n => chip("example", "ex." + n, t("ex." + n), t("ex.n", { n }))).join("") +
       chip("words", "", t("pr.chip.t"), t("pr.chip")) +
       `<button type="button" class="kk-chip kk-flat" data-do="cleartext">${esc(t("text.clear"))}</button></div>
-      <span class="kk-count kk-num"></span></div><div class="kk kk-warns kk-lint" role="status"></div>
+      <span class="kk-count kk-num"></span></div>${reads() && hinted ? hint() : ""}<div class="kk kk-warns kk-lint" role="status"></div>
       <div class="kk kk-notes" role="status"></div>`;
     linted = told = "";
     notes();
@@ -231,7 +243,8 @@
   parts.modehint = root => {
     KK.when(() => document.querySelector("#kk-mode input"), () => {
       root.innerHTML =
-        `<h2 class="kk kk-vh">${esc(t("text.title"))}</h2><p class="kk kk-modehint">${esc(t(`mode.${KK.mode()}.d`))}</p>`;
+        `<h2 class="kk kk-vh">${esc(t("text.title"))}</h2><p class="kk kk-modehint">${esc(t(`mode.${KK.mode()}.d`))}</p>` +
+        (KK.mode() === "zero_shot" && KK.isTold() && KK.field("kk-instruct")?.value.trim() ? `<p class="kk kk-modehint">${esc(t("mode.told"))}</p>` : "");
     });
   };
 })();

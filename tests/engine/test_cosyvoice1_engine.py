@@ -123,8 +123,9 @@ def test_a_shorter_first_hop_sounds_sooner_and_is_part_of_the_version(root, engi
         assert early.version != engine.version
     finally:
         early.close()
-    with pytest.raises(NotReady, match="first hops"):
-        CosyVoiceEngine(root, precision="fp32", first_hop=60).start()
+    with pytest.raises(NotReady, match="engine.first_hop = 10 is not for CosyVoice-300M: set it to 100 or 50") as caught:
+        CosyVoiceEngine(root, precision="fp32", first_hop=10).start()
+    assert "100 或 50" in caught.value.zh
 
 
 def test_a_text_that_arrives_is_refused(engine, prompt):
@@ -165,6 +166,43 @@ def test_without_ready_speakers_there_is_no_such_mode(root, tmp_path):
     (there / "spk2info.pt").unlink()
     facts = load(there).facts
     assert "preset" not in facts.modes and "instruct" in facts.modes and not facts.preset_modes
+
+
+@pytest.mark.parametrize("missing", [("campplus.onnx", "speech_tokenizer_v1.onnx"), ("speech_tokenizer_v1.onnx",), ("campplus.onnx",)], ids=str)
+def test_without_the_networks_that_hear_a_clip_its_ready_speakers_speak(root, tmp_path, missing, reference):  # noqa: F811
+    there = beside(root, tmp_path / "CosyVoice-300M-SFT")
+    for name in missing:
+        (there / name).unlink()
+    alone = CosyVoiceEngine(there, precision="fp32", threads=1)
+    alone.start()
+    torch.set_num_threads(1)
+    try:
+        about = alone.describe()
+        assert about.modes == ("preset",) and len(about.presets) == 7
+        assert len(whole(alone.stream(ask(mode="preset"), alone.preset("中文女"))))
+        for refused in (lambda: alone.encode(*reference), lambda: list(alone.convert(ask(mode="convert"), alone.preset("中文女"), *reference[:2]))):
+            with pytest.raises(BadInput) as caught:
+                refused()
+            assert caught.value.code == "no_cloning" and missing[0] in caught.value.en and missing[0] in caught.value.zh
+    finally:
+        alone.close()
+
+
+def test_a_describing_directory_without_those_networks_keeps_its_descriptions(root, tmp_path):
+    there = beside(root, tmp_path / "CosyVoice-300M-Instruct")
+    (there / "campplus.onnx").unlink()
+    assert load(there).facts.modes == ("preset", "instruct")
+
+
+@pytest.mark.parametrize("speakers", [None, {}], ids=["none", "empty"])
+def test_with_neither_ready_speakers_nor_those_networks_the_file_is_named(root, tmp_path, speakers):
+    there = beside(root, tmp_path / "CosyVoice-300M-SFT")
+    (there / "campplus.onnx").unlink()
+    (there / "spk2info.pt").unlink()
+    if speakers is not None:
+        torch.save(speakers, there / "spk2info.pt")
+    with pytest.raises(NotReady, match=r"campplus\.onnx"):
+        load(there)
 
 
 def test_a_marker_of_another_word_is_refused(root, tmp_path):

@@ -48,11 +48,11 @@ def one_pass(lm: StackLm, prompt_text: list[int], text: list[int], speech: list[
     """Scores after every position, nothing cached and nothing looked up: (n, rows)"""
     past = lm.new_cache()
     encoded = lm.llm.embedded(lm.encoded(torch.tensor(prompt_text + text), past.text))
-    parts = [lm._embedded(lm.mark(SOS), past)]
+    parts = [lm.embedded(lm.mark(SOS), past)]
     if speaker is not None:
         vector = torch.nn.functional.normalize(speaker.double(), dim=0)
         parts.append(lm.llm.embedded(lm.spk_embed_affine_layer(vector)[None, None]))
-    parts += [encoded, lm._embedded(torch.cat([lm.mark(TASK), lm.speech(speech)], 1), past)]
+    parts += [encoded, lm.embedded(torch.cat([lm.mark(TASK), lm.speech(speech)], 1), past)]
     return lm.scores(lm.llm(torch.cat(parts, 1), [past.body]))[0]
 
 

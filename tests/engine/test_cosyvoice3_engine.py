@@ -28,6 +28,7 @@ from tests.engine.test_cosyvoice_engine import (  # noqa: F401
 )
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.family import family_of
+from webui.engine.cosyvoice.prompt import check_listener
 from webui.engine.cosyvoice3.model import FAMILY
 from webui.engine.cosyvoice3.recipes import STYLES
 from webui.engine.cosyvoice3.silence import MAX_RUN, SILENT
@@ -118,6 +119,44 @@ def test_the_reinforced_language_model_serves_where_the_first_is_missing(copy):
     other.close()
 
 
+def test_the_reinforced_language_model_is_chosen_by_a_setting(copy, root, prompt):  # noqa: F811
+    """Its own takes, its own converted files; asked for and not there, it is named."""
+    error = fault(root, reinforced=True)
+    assert error.param == "llm.rl.pt" and "engine.reinforced" in error.en and "engine.reinforced" in error.zh
+    state = torch.load(copy / "llm.pt", weights_only=True)
+    torch.save({key: value + 0.02 * torch.randn_like(value, dtype=torch.float32).to(value) for key, value in state.items()}, copy / "llm.rl.pt")
+    sounds, versions = [], []
+    for reinforced in (False, True):
+        other = CosyVoiceEngine(copy, precision="int8", reinforced=reinforced)
+        other.start()
+        try:
+            torch.set_num_threads(1)
+            sounds.append(whole(other.stream(ask(id="rl", segments=("Hi.",)), prompt)))
+            versions.append(other.version)
+        finally:
+            other.close()
+    assert not np.array_equal(*(sound[:4000] for sound in sounds)) and versions[0] != versions[1]
+    assert {path.name for path in copy.glob("*int8*")} == {"kaikou-llm-int8.safetensors", "kaikou-llm.rl-int8.safetensors"}
+
+
+@pytest.mark.parametrize(("size", "told"), [(496_000_000, "speech_tokenizer_v2.onnx"), (523_000_000, "speech_tokenizer_v1.onnx"), (969_000_000, ""), (700_000_000, "")])
+def test_a_speech_tokenizer_of_another_generation_is_told_by_its_size(copy, size, told):
+    """Nothing else of it tells: its inputs, outputs and rate are the same. The file has a hole in it, not so many bytes."""
+    with (copy / "speech_tokenizer_v3.onnx").open("r+b") as file:
+        file.truncate(size)
+    if told:
+        error = fault(copy)
+        assert error.param == "speech_tokenizer_v3.onnx" and told in error.en and told in error.zh and "969 MB" in error.en
+    else:
+        check_listener(copy, "speech_tokenizer_v3.onnx")
+
+
+def test_instruction_and_words_of_the_clip_together(engine, prompt):  # noqa: F811
+    assert engine.describe().told_clones
+    told = [whole(engine.stream(ask(id=f"t{n}", mode="zero_shot", transcript="hello there", instruction=how), prompt)) for n, how in enumerate(("", "Speak happily"))]
+    assert not np.array_equal(*(sound[:4000] for sound in told))
+
+
 def bent(root, name: str, **tensors) -> None:
     torch.save({**torch.load(root / name, weights_only=True), **tensors}, root / name)
 
@@ -158,29 +197,3 @@ def test_a_size_it_is_not_written_for_is_named(copy, field, value, named):
 def test_a_file_that_is_missing_is_named(copy, missing):
     (copy / missing).unlink()
     assert missing in fault(copy).en
-
-
-def test_on_a_gpu_the_language_model_alone_is_captured(root, prompt, monkeypatch):  # noqa: F811
-    """Without one: the works run directly. What is drawn is the same, and so is the sound."""
-    from dataclasses import replace
-
-    from webui.engine.cosyvoice.graphs import assemble
-    from webui.engine.cosyvoice.graphs.capture import Direct
-    from webui.engine.cosyvoice.graphs.lm import LmSizes, StaticLm
-    from webui.engine.cosyvoice3.model import CosyVoice3
-
-    def spoken() -> np.ndarray:
-        other = CosyVoiceEngine(root, precision="fp32")
-        other.start()
-        try:
-            torch.set_num_threads(1)
-            static.append(isinstance(other._loaded().lm, StaticLm))
-            return whole(other.stream(ask(id="static"), prompt))
-        finally:
-            other.close()
-    static: list[bool] = []
-    plain, real = spoken(), assemble.captured_lm
-    monkeypatch.setattr(assemble, "captured_lm", lambda lm, rule, told: real(lm, rule, told, LmSizes((1, 2), (128, 512), (1, 16, 64), 8), Direct))
-    placed = CosyVoice3.placed
-    monkeypatch.setattr(CosyVoice3, "placed", lambda self, told: replace(placed(replace(self, place=replace(self.place, device="cuda")), told), place=self.place))
-    assert np.allclose(spoken(), plain, atol=1e-3) and static == [False, True]

@@ -50,6 +50,7 @@ def test_a_reading_is_one_id_however_its_accent_is_written(tokenizer):
 
 def test_tags_and_readings_are_known_and_others_are_told(tokenizer):
     assert tokenizer.unknown("[laughter]小明还[h][uán]钱 [R][EH1][D] [wheeze]") == ["[wheeze]"] and set(READINGS) < set(TAGS)
+    assert tokenizer.unknown(unicodedata.normalize("NFD", "[h][uán]") + "[úan][EH9][Q] [1] [WHO]") == ["[úan]", "[EH9]", "[Q]"]
 
 
 @pytest.mark.parametrize("typed", ["早安。", MARK + "早安。", f" {PREFIX} {END_OF_PROMPT}早安。", END_OF_PROMPT + "早安。", "<|endofsystem|>早<|im_end|>安。"])
@@ -83,12 +84,17 @@ def test_what_each_mode_feeds(tokenizer):
     for other in ({"mode": "cross_lingual"}, {"mode": "preset"}, {"mode": "instruct", "instruction": " "}, {"mode": "zero_shot"}):
         script = script_of(tokenizer, **other)
         assert said(tokenizer, script) == MARK and script.prompt_speech == ()
+    both = script_of(tokenizer, mode="zero_shot", instruction="Speak happily", transcript="hello there")
+    assert said(tokenizer, both) == f"{PREFIX} 请非常开心地说一句话。{END_OF_PROMPT}hello there" and both.prompt_speech == tuple(range(40))
+    assert said(tokenizer, script_of(tokenizer, mode="cross_lingual", instruction="Speak happily")) == MARK
     told = script_of(tokenizer, mode="instruct", instruction="Speak in Sichuan dialect, happily", transcript="hello")
     assert said(tokenizer, told) == f"{PREFIX} 请用四川话表达。请非常开心地说一句话。{END_OF_PROMPT}" and told.prompt_speech == ()
 
 
 def test_of_the_prompt_only_what_stands_before_the_mark_is_read_at_once(tokenizer):
     script = script_of(tokenizer, mode="zero_shot", transcript="hello there")
+    told = script_of(tokenizer, mode="zero_shot", transcript="hello there", instruction="slowly")
+    assert tokenizer.decode(list(told.head())) == f"{PREFIX} slowly{END_OF_PROMPT}"
     assert tokenizer.decode(list(script.head())) == MARK and script.prompt_text[len(script.head()) :] == tuple(tokenizer.typed("hello there"))
 
 

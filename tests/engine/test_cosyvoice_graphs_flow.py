@@ -163,7 +163,7 @@ def test_serving_is_replays_and_copies(flow):
     static = StaticFlow(flow, replace(SMALL, units=300, reaches=(128,)), capture=recorder)
     static.prewarm()
     buffers = static.buffers
-    kept = [t.data_ptr() for t in (buffers.rows, buffers.low, buffers.high, buffers.mels, buffers.tails.data, buffers.jobs)]
+    kept = [t.data_ptr() for t in (buffers.rows, *buffers.encoding.by_unit, buffers.mels, buffers.tails.data, buffers.jobs)]
     voice, ids = grown(static, *voice_of(28)), ids_of(80).numpy()
     with Outside(recorder) as outside:
         streams = [voice.begin() for _ in range(2)]
@@ -172,5 +172,5 @@ def test_serving_is_replays_and_copies(flow):
         for stream in streams:
             stream.close()
     assert outside.seen <= {"select", "slice", "copy_", "zero_"}, outside.seen
-    assert kept == [t.data_ptr() for t in (buffers.rows, buffers.low, buffers.high, buffers.mels, buffers.tails.data, buffers.jobs)]
+    assert kept == [t.data_ptr() for t in (buffers.rows, *buffers.encoding.by_unit, buffers.mels, buffers.tails.data, buffers.jobs)]
     assert static.table.refused == 0

@@ -15,14 +15,14 @@ from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder
 from tests.engine.test_cosyvoice_vocoder import relative_rms
 from webui.engine.cosyvoice.graphs import vocoder_work
 from webui.engine.cosyvoice.graphs.vocoder import StaticVocoder, VocoderSizes
-from webui.engine.cosyvoice.graphs.vocoder_work import overlapped
+from webui.engine.cosyvoice.graphs.vocoder_work import VocoderWork, overlapped
 from webui.engine.cosyvoice.graphs.windows import check, cover
 from webui.engine.cosyvoice.vocoder import FULL, STEADY, Reach, VocoderState
 from webui.errors import EngineFault
 
 torch.set_num_threads(1)
 SIZES = VocoderSizes(batches=(1, 2, 4), slots=6)
-LENGTHS = SIZES.lengths
+LENGTHS = VocoderWork.lengths
 
 
 @pytest.fixture(scope="module")

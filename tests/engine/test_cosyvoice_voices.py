@@ -47,7 +47,7 @@ def test_rows_that_were_out_come_back_bit_for_bit_to_wherever_there_is_room(stat
     voice.move_out()
     assert (static.units.in_use, static.slots.in_use) == free and not voice.is_ready
     assert voice.bytes == 0 and voice.out_bytes == before and voice.host_bytes >= 50 * static.buffers.bytes_per_unit()
-    for part in (static.buffers.rows, static.buffers.low, static.buffers.high, static.buffers.tails.data, static.buffers.encoder_tails.data, static.buffers.speakers):
+    for part in (static.buffers.rows, *static.buffers.encoding.by_unit, *static.buffers.by_slot):
         part.fill_(7)  # others have written over it since
     voice.grow()
     assert voice.is_ready and voice.done == 50 and voice.bytes == before and voice.host_bytes == voice.out_bytes == 0
@@ -61,8 +61,8 @@ def rows(static, voice) -> list[torch.Tensor]:
     units, buffers = torch.tensor(voice.line.own), static.buffers
     frames = torch.stack([2 * units, 2 * units + 1], 1).flatten()
     pairs = torch.stack([2 * frames, 2 * frames + 1], 1).flatten()
-    of_slot = [part[voice.line.slot].clone() for part in (buffers.tails.data, buffers.encoder_tails.data, buffers.speakers)]
-    return [buffers.low[:, units], buffers.high[:, frames], buffers.rows[:, :, pairs], *of_slot]
+    of_slot = [part[voice.line.slot].clone() for part in buffers.by_slot]
+    return [buffers.encoding.low[:, units], buffers.encoding.high[:, frames], buffers.rows[:, :, pairs], *of_slot]
 
 
 def test_a_voice_for_which_there_is_no_room_stays_out_and_says_so(static):

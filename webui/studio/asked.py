@@ -20,10 +20,11 @@ def check_mode(mode: str, about: Abilities) -> None:
         raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
 
 
-def asked_for(text_in: str, voice: Voice, mode: str, instruction: str, language: str, speed: float, seed: int, priority: int = 0) -> SpeechRequest:
-    """Raises BadInput."""
+def asked_for(about: Abilities, text_in: str, voice: Voice, mode: str, instruction: str, language: str, speed: float, seed: int, priority: int = 0) -> SpeechRequest:
+    """about: of the engine, which may not follow an instruction in every mode. Raises BadInput."""
     chosen = _mode(mode, instruction, text_in, voice)
-    return SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if chosen == "instruct" else "", language, speed, seed, priority,
+    is_told = chosen == "instruct" or (chosen == "zero_shot" and about.told_clones)
+    return SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if is_told else "", language, speed, seed, priority,
                          transcript=voice.transcript if chosen == "zero_shot" else "")
 
 

@@ -149,7 +149,7 @@ class Speaker:
         transcript = transcript.strip() or voice.transcript
         if mode == CONVERT:
             return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source, trace)
-        request = asked_for(text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
+        request = asked_for(about, text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
         request, notes = self._put_in_words(owner, request, about, trace) if written is None else (replace(request, segments=tuple(written.pieces)), written.notes)
         job = self._admit(owner, voice, request, trace, written=written)
         job.notes = [] if is_guest(owner) else [*notes, *job.notes]
@@ -175,7 +175,7 @@ class Speaker:
         about, voice = self._chosen(owner, voice_id, mode, model, consent, reference)
         if mode == CONVERT:
             raise BadInput("A text that is still being written cannot be a conversion.", "边写边读不支持变声模式。", param="mode", code="bad_mode")
-        asked_for("a", replace(voice, transcript=transcript), mode, instruction, language, speed, max(seed, 0))
+        asked_for(about, "a", replace(voice, transcript=transcript), mode, instruction, language, speed, max(seed, 0))
         lease = self._resident.lease()
         self.prompt(owner, voice, lease.engine).add_done_callback(lambda _: lease.release())
         readings, notes = self._pronunciations.spoken(owner)
@@ -206,7 +206,7 @@ class Speaker:
         voice = self.voice(owner, voice_id)
         if voice.draft:
             raise NotAllowed("Save this clip as a voice first: only saved voices can be used in a batch.", "请先把这段录音存为音色：批量只能用已保存的音色。", code="draft_voice", param="voice")
-        request, _ = self._put_in_words(owner, asked_for(text_in, voice, mode, instruction, language, speed, seed, BACKGROUND), about, trace)
+        request, _ = self._put_in_words(owner, asked_for(about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND), about, trace)
         return Quiet(*self._job(owner, voice, request, trace))
 
     def begin_quiet(self, quiet: Quiet) -> None:

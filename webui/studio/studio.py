@@ -133,7 +133,7 @@ class Studio:
             return told
         about = lease.engine.describe()
         lease.release()
-        return told | {"engine": about.name, "engine_version": about.version, "basic": about.basic, "rate": about.sample_rate, "modes": list(about.modes), "preset_modes": list(about.preset_modes),
+        return told | {"engine": about.name, "engine_version": about.version, "basic": about.basic, "rate": about.sample_rate, "modes": list(about.modes), "preset_modes": list(about.preset_modes), "told_clones": about.told_clones,
                        "languages": list(about.languages), "styles": list(about.styles), "tags": list(about.tags), "rtf": round(about.rtf, 4)}
 
     def _models(self) -> dict:

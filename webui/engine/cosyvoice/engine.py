@@ -15,6 +15,7 @@ import torch
 from ...errors import EngineFault, KaikouError, NotReady
 from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
 from ..memory_lock import MemoryLock
+from .contents import with_reinforced
 from .device import MemoryPlan, Place, choose, plan
 from .family import Family, Model, check_files, family_of
 from .kept import keep
@@ -34,13 +35,14 @@ WARM_MODES = ("cross_lingual", "instruct")  # each kind of prompt
 class CosyVoiceEngine:
     """root: a model directory as published; which generation it is its files tell. device, precision: "auto" or a name of device.py.
     lock_memory: keep what the plan needs from others. profile: a name of pace.py. steps: of the flow's solver; first_hop: ids of the first
-    sound; of those the generation has, 0 = as it was trained. threads: of torch in each stage, 0 = chosen from the machine. Raises nothing
+    sound; of those the generation has, 0 = as it was trained. reinforced: speak with the language model after reinforcement learning, where a
+    generation has one. threads: of torch in each stage, 0 = chosen from the machine. Raises nothing
     until `start`."""
 
     def __init__(self, root: Path, device: str = "auto", precision: str = "auto", lock_memory: bool = False, *, profile: str = USUAL, steps: int = 0,
-                 first_hop: int = 0, threads: int = 0):
+                 first_hop: int = 0, threads: int = 0, reinforced: bool = False):
         self._root, self._asked, self._locks = root, (device, precision, threads), lock_memory
-        self._profile, self._steps, self._first_hop = profile, steps, first_hop
+        self._profile, self._steps, self._first_hop, self._is_reinforced = profile, steps, first_hop, reinforced
         self.lock = MemoryLock()
         self._family: Family | None = None
         self._model: Model | None = None
@@ -58,8 +60,8 @@ class CosyVoiceEngine:
 
     def start(self) -> None:
         pace, family = profile(self._profile), family_of(self._root)
-        self._family = family
-        self._steps, self._first_hop = self._one_of(self._steps, family.steps), self._one_of(self._first_hop, family.first_hops)
+        self._family = family = with_reinforced(family, self._root) if self._is_reinforced else family
+        self._steps, self._first_hop = self._one_of("steps", self._steps, family.steps), self._one_of("first_hop", self._first_hop, family.first_hops)
         place = choose(*self._asked)
         log.info("%s; profile %s, %d steps, first hop %d", place.words(family.title), pace.name, self._steps, self._first_hop)
         if place.device == "cpu":
@@ -77,11 +79,12 @@ class CosyVoiceEngine:
         self._warm_up(model)
         self._health = Health("ready")
 
-    def _one_of(self, asked: int, known: Sequence[int]) -> int:
+    def _one_of(self, name: str, asked: int, known: Sequence[int]) -> int:
+        """A setting that generations have different values for. Raises NotReady naming it and them."""
         if asked and asked not in known:
-            title, family = self._title, self._family
-            raise NotReady(f"{title} takes {family.steps} solver steps and first hops of {family.first_hops} ids.",
-                           f"{title} 的求解步数可为 {family.steps}，首段可为 {family.first_hops} 个编号。", code="bad_setting")
+            values, zh = " or ".join(map(str, known)), " 或 ".join(map(str, known))
+            raise NotReady(f"The setting engine.{name} = {asked} is not for {self._title}: set it to {values}, or take it out.",
+                           f"设置 engine.{name} = {asked} 不适用于 {self._title}：请改为 {zh}，或删去它。", code="bad_setting")
         return asked or known[0]
 
     def _break(self, fault: KaikouError) -> None:
@@ -129,7 +132,7 @@ class CosyVoiceEngine:
         model, facts = self._loaded(), self._loaded().facts
         return Abilities(model.family.engine, self.version, model.spec.sample_rate, facts.modes, facts.languages, lanes=LANES[model.place.device != "cpu"],
                          rtf=self._rtf, speed=self._stages.speed, tags=facts.tags, styles=facts.styles, presets=tuple(model.presets), text_in=facts.text_in,
-                         preset_modes=facts.preset_modes)
+                         preset_modes=facts.preset_modes, told_clones=facts.told_clones)
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """The transcript is not part of a voice here: it travels with each request."""

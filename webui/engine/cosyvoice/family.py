@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,11 +17,12 @@ from torch import Tensor
 from ...types import SpeechRequest
 from ..generations import GENERATIONS, yamls
 from . import files
+from .contents import NEEDED, deaf
 from .device import MemoryPlan, Place
 from .faults import model_fault, remedy
 from .lm_seam import LanguageModel, SpeechDims
 from .pace import Hops, Profile
-from .prompt import PromptMaker, VoicePrompt
+from .prompt import NoMaker, PromptMaker, VoicePrompt
 from .sampler import RasRule
 from .weights import Component, converted_form, tensor_names
 
@@ -35,7 +36,7 @@ Progress = Callable[[float, str, str], None]  # share done, words in English, wo
 @dataclass(frozen=True)
 class Facts:
     """What the page is told. modes: of webui.types, and CONVERT. languages: BCP 47. styles: keys of the style chips. tags: as typed.
-    preset_modes: those beside "preset" that ready speakers were made for."""
+    preset_modes: those beside "preset" that ready speakers were made for. told_clones: an instruction counts in zero_shot too."""
 
     modes: tuple[str, ...]
     languages: tuple[str, ...]
@@ -43,6 +44,14 @@ class Facts:
     tags: tuple[str, ...] = ()
     text_in: bool = False
     preset_modes: tuple[str, ...] = ()
+    told_clones: bool = False
+
+    def here(self, has_presets: bool, can_hear: bool) -> Facts:
+        """Of a directory: without networks that hear a clip, what its ready speakers can do; without ready speakers, the rest."""
+        brought = ("preset", *self.preset_modes)
+        if not can_hear:
+            return replace(self, modes=tuple(mode for mode in self.modes if mode in brought), told_clones=False)
+        return self if has_presets else replace(self, modes=tuple(mode for mode in self.modes if mode != "preset"), preset_modes=())
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,8 @@ class Spec(Protocol):
 @dataclass(frozen=True)
 class Family:
     """One generation. engine: its name in prompts and in describe(). title: in sentences. code: raised when the same weights and seed give
-    other samples. yaml: the file that tells it. required: files needed beside the components. telling: a tensor of flow.pt that no other
-    generation has. steps, first_hops: what may be asked for, the first is what it was trained for.
+    other samples. yaml: the file that tells it. required: files needed beside the components; listening: those of them that
+    hear a clip. reinforced: a language model that may be chosen instead. telling: a tensor of flow.pt that no other generation has. steps, first_hops: what may be asked for, the first is what it was trained for.
 
     read_spec(root) and load(root, place, told, steps) raise NotReady naming file and field; costs(spec, place) is for the memory plan."""
 
@@ -83,6 +92,8 @@ class Family:
     read_spec: Callable[[Path, int], Spec]  # root, steps of the flow's solver
     costs: Callable[[Any, Place], Costs]
     load: Callable[[Path, Place, Progress, int], Model]
+    listening: tuple[str, ...] = ()
+    reinforced: Component | None = None
     cautions: Callable[[SpeechRequest], list[tuple[str, str]]] = lambda request: []  # what it cannot do of a request, in English and Chinese
 
 
@@ -149,7 +160,7 @@ class Model(Protocol):
     place: Place
     tokenizer: Any  # encode, typed, arriving, unknown
     lm: LanguageModel
-    maker: PromptMaker
+    maker: PromptMaker | NoMaker
     presets: Mapping[str, VoicePrompt]
     mark: str
 
@@ -226,8 +237,10 @@ def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
         if other:
             raise model_fault(family.yaml, expected, (f"{other}, another generation of the model", f"{other}，另一代模型"), remedy(family.title))
     check_generation(family, root)
+    absent = family.listening if deaf(family, root) else ()
     for name in family.required:
-        files.head(root, name, ("a file of the model", "模型的文件"))
+        if name not in absent:
+            files.head(root, name, NEEDED)
     for part in family.components.values():
         published = part.published(root)
         if part.name == "llm" and (root / "vllm").is_dir() and not (root / published).exists():

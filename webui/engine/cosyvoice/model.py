@@ -11,6 +11,7 @@ from typing import Self
 import torch
 
 from ...types import CONVERT, MODES, SpeechRequest
+from .contents import prompt_maker
 from .device import INT8, STREAM_S, VOICE_S, MemoryPlan, Place, cores
 from .dims import LmDims
 from .family import Costs, Facts, Family, Progress, check_files
@@ -21,9 +22,9 @@ from .lm import SpeechLm
 from .lm_seam import LanguageModel
 from .onnx_lm import converted
 from .pace import Hops, Profile
-from .prompt import SPEAKER_ONNX, TOKENIZER_ONNX, Hearing, PromptMaker, VoicePrompt
+from .prompt import SPEAKER_ONNX, TOKENIZER_ONNX, Hearing, NoMaker, PromptMaker, VoicePrompt
 from .script import Script
-from .speakers import read_speakers
+from .speakers import SPEAKERS, read_speakers
 from .spec import CONFIG, YAML, ModelSpec, read_spec
 from .tokenizer import EVENT_TAGS, TextTokenizer
 from .vocoder import Vocoder, VocoderDims, VocoderState
@@ -50,10 +51,9 @@ class CosyVoice2:
     lm: LanguageModel
     flow: CausalFlow
     vocoder: HiftLayers
-    maker: PromptMaker
+    maker: PromptMaker | NoMaker
     presets: dict[str, VoicePrompt]
     mark: str  # of the weights: voices made with other ones do not fit
-    facts = FACTS
     tokenizer_kind, hearing = TextTokenizer, Hearing()
     flow_kind, flow_dims, vocoder_kind = FlowModel, FlowDims, Vocoder
 
@@ -62,23 +62,24 @@ class CosyVoice2:
         return FAMILY
 
     @classmethod
-    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None, steps: int = EULER_STEPS) -> Self:
-        """steps: of the flow's solver. Raises NotReady naming the first file or field that does not fit."""
+    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None, steps: int = EULER_STEPS, parts: Parts | None = None) -> Self:
+        """steps: of the flow's solver. parts: its family's when None. Raises NotReady naming the first file or field that does not fit."""
         told(0.02, "Checking model files", "正在校验模型文件")
-        family = cls.its_family()
+        family = replace(cls.its_family(), components=parts or cls.its_family().components)
         check_files(family, root, place.precision)
         spec, parts = family.read_spec(root, steps), family.components
         tokenizer = cls.tokenizer_kind(root)
         mark = marked(root, place.precision, parts)
         told(0.1, "Loading the voice networks", "正在载入声音网络")
-        maker = PromptMaker(root, tokenizer, replace(cls.hearing, codes=spec.lm.speech_codes))
+        ready = presets(root)
+        maker = prompt_maker(family, root, tokenizer, replace(cls.hearing, codes=spec.lm.speech_codes), ready)
         told(0.25, "Loading the language model", "正在载入语言模型")
         lm = language_model(root, spec.lm, place, told, parts)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
         flow = cls.flow_kind.of(cls.flow_dims.of(spec.flow), component_state(root, "flow", place.precision, parts), place.dtype, place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
         vocoder = cls.vocoder_kind.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32", parts), torch.float32, place.device)
-        return cls(spec, place, tokenizer, lm, flow, vocoder.narrow(place.convolutions), maker, presets(root), mark).placed(told)
+        return cls(spec, place, tokenizer, lm, flow, vocoder.narrow(place.convolutions), maker, ready, mark).placed(told)
 
     def placed(self, told: Progress) -> CosyVoice2:
         """As it computes where it is."""
@@ -91,6 +92,11 @@ class CosyVoice2:
     @property
     def family(self) -> Family:
         return self.its_family()
+
+    @property
+    def facts(self) -> Facts:
+        """The starters speak in the mode for presets too."""
+        return FACTS.here(True, self.maker.can_hear)
 
     @property
     def guidance(self) -> Decoder:
@@ -172,7 +178,7 @@ def with_steps(spec: ModelSpec, steps: int) -> ModelSpec:
 
 def presets(root: Path, frames_per_id: int | None = FRAMES_PER_ID) -> dict[str, VoicePrompt]:
     """The ready speakers of a directory that has any. Raises NotReady."""
-    if not (root / "spk2info.pt").is_file():
+    if not (root / SPEAKERS).is_file():
         return {}
     return {name: VoicePrompt.of_speaker(entry, frames_per_id) for name, entry in read_speakers(root).items()}
 
@@ -189,6 +195,7 @@ FAMILY = Family(
     yaml=YAML,
     components=COMPONENTS,
     required=(YAML, CONFIG, "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt", SPEAKER_ONNX, TOKENIZER_ONNX),
+    listening=(SPEAKER_ONNX, TOKENIZER_ONNX),
     telling="encoder.up_embed.out.0.weight",
     steps=(EULER_STEPS, 5),
     first_hops=(25, 10),

@@ -23,6 +23,8 @@ from .faults import model_fault
 from .features import OUTPUT_HZ, TOKENIZER_HZ, kaldi_fbank, prompt_mel, resample, whisper_log_mel
 
 SPEAKER_ONNX, TOKENIZER_ONNX = "campplus.onnx", "speech_tokenizer_v2.onnx"
+LISTENERS = {"speech_tokenizer_v1.onnx": 523e6, "speech_tokenizer_v2.onnx": 496e6, "speech_tokenizer_v3.onnx": 969e6}  # bytes, as published
+SIZE_RANGE = 0.97, 1.06  # of that; sizes were told in MB, of whichever kind
 MIN_HZ = 8_000
 MIN_S, MAX_S = 0.96, 30.0  # below, nothing of a voice is left; above, the speech tokenizer was not trained
 RATE_MARGIN = 0.3  # short clips are rounded to whole ids
@@ -87,12 +89,32 @@ class Typed(Protocol):
     def typed(self, text: str) -> list[int]: ...
 
 
+class NoMaker:
+    """In the place of a PromptMaker, in a directory without the network `missing`: it has ready speakers and clones nobody."""
+
+    can_hear = False
+
+    def __init__(self, hearing: Hearing, missing: str):
+        self.hearing, self._missing = hearing, missing
+
+    def make(self, *given, **named) -> Prompt:
+        """Raises BadInput."""
+        name = self._missing
+        raise BadInput(f"This model has ready speakers only: without {name} it can hear no clip. Choose a preset voice, or put that file beside its others.",
+                       f"这个模型只有预训练音色：缺少 {name}，无法听参考音频。请选择预训练音色，或补上这个文件。", param="voice", code="no_cloning")
+
+    voice = speech_ids = make
+
+
 class PromptMaker:
     """The two ONNX networks and the tokenizer. Thread-safe: sessions may run from several threads."""
+
+    can_hear = True
 
     def __init__(self, root: Path, tokenizer: Typed, hearing: Hearing | None = None):
         """Raises NotReady naming the ONNX file that is missing, no ONNX file, or another network."""
         self._tokenizer, self.hearing = tokenizer, hearing or Hearing()
+        check_listener(root, self.hearing.network)
         self._listen = _session(root, self.hearing.network, inputs=2, axis=1, size=128)
         self._recognise = _session(root, SPEAKER_ONNX, inputs=1, axis=2, size=80)
 
@@ -184,6 +206,15 @@ def check_fit(text_ids: int, speech_ids: int, seconds: float) -> None:
         f"The transcript has {much[0]} text than {seconds:.1f} s of speech can hold. Write exactly what the clip says.",
         f"文字稿比 {seconds:.1f} 秒语音该有的内容{much[1]}，请写成音频里说的原话。", param="transcript", code="transcript_misfit",
     )  # fmt: skip
+
+
+def check_listener(root: Path, name: str) -> None:
+    """Two generations' speech tokenizers take and give the same shapes and differ by twice their size only: raises NotReady for the wrong one."""
+    size = (root / name).stat().st_size if (root / name).is_file() else 0
+    of_size = [other for other, published in LISTENERS.items() if SIZE_RANGE[0] < size / published < SIZE_RANGE[1]]
+    if of_size and name in LISTENERS and name not in of_size:
+        published = f"{LISTENERS[name] / 1e6:.0f} MB"
+        raise model_fault(name, (f"a file of {published}", f"{published} 的文件"), (f"{size / 1e6:.0f} MB, the size of {of_size[0]}", f"{size / 1e6:.0f} MB，与 {of_size[0]} 一样大"))
 
 
 def _session(root: Path, name: str, inputs: int, axis: int, size: int) -> onnxruntime.InferenceSession:

@@ -10,10 +10,11 @@ from torch import Tensor
 from .faults import model_fault
 from .weights import read_pt
 
+SPEAKERS = "spk2info.pt"
 VECTOR = 192
 
 
-def read_speakers(root: Path, name: str = "spk2info.pt") -> dict[str, dict[str, Tensor]]:
+def read_speakers(root: Path, name: str = SPEAKERS) -> dict[str, dict[str, Tensor]]:
     """id -> tensors, on the CPU. Presets hold `embedding` (1, 192); saved clones `flow_embedding`, `prompt_speech_feat` and ids.
     Both get `embedding`. Raises NotReady naming the entry that cannot be used."""
     table = read_pt(root / name)

@@ -89,26 +89,32 @@ class TextLm(nn.Module):
         x = self.text_encoder.embedded(self.text_embedding(ids.to(self._like.device))[None])
         return self.text_encoder_affine_layer(self.text_encoder.after_norm(self.text_encoder(x, [past])))
 
-    def _embedded(self, x: Tensor, past: TextPast) -> Tensor:
-        """Row numbers (1, n, 1) -> (1, n, hidden)"""
+    def embedded(self, x: Tensor, past: TextPast) -> Tensor:
+        """Row numbers (1, n, 1) -> (1, n, hidden). The task's mark ends the text."""
         rows, texts = x.reshape(-1), self.dims.text_rows
         is_text = rows < texts
         out = self.table[(rows - texts).clamp(min=0).to(self.table.device)]
         if is_text.any():
             out[is_text.to(out.device)] = self.llm.embedded(self.encoded(rows[is_text], past.text))[0]
+        if bool((x == self.mark(TASK)).any()):
+            past.text = None  # all text is read
         return out[None]
 
     def prefix(self, prompt_text: Sequence[int], speaker: Tensor | None = None) -> TextPast:
         """The past behind [start], [speaker], prompt text: what all requests of a voice share. speaker: (192,), None: no such position."""
         with torch.no_grad():
             past = self.new_cache(2 + len(prompt_text))
-            parts = [self._embedded(self.mark(SOS), past)]
-            if speaker is not None:
-                vector = F.normalize(speaker.reshape(1, 1, -1).to(self._like), dim=-1)
-                parts.append(self.llm.embedded(self.spk_embed_affine_layer(vector)))
-            if len(prompt_text):
-                parts.append(self._embedded(self.text(prompt_text), past))
-            return self._behind(torch.cat(parts, 1), past)
+            return self._behind(self.beginning(prompt_text, speaker, past), past)
+
+    def beginning(self, prompt_text: Sequence[int], speaker: Tensor | None, past: TextPast) -> Tensor:
+        """As `prefix`, what the layers of the body read: (1, n, hidden)"""
+        parts = [self.embedded(self.mark(SOS), past)]
+        if speaker is not None:
+            vector = F.normalize(speaker.reshape(1, 1, -1).to(self._like), dim=-1)
+            parts.append(self.llm.embedded(self.spk_embed_affine_layer(vector)))
+        if len(prompt_text):
+            parts.append(self.embedded(self.text(prompt_text), past))
+        return torch.cat(parts, 1)
 
     def _behind(self, x: Tensor, past: TextPast) -> TextPast:
         self.llm(x, [past.body])
@@ -121,9 +127,7 @@ class StackLm(TextLm):
     @torch.no_grad()
     def step(self, x: Tensor, past: TextPast) -> Tensor:
         """Row numbers (1, n, 1) behind `past`; log-probabilities after the last position, (1, rows) fp32."""
-        hidden = self._embedded(x, past)
-        if bool((x == self.mark(TASK)).any()):
-            past.text = None  # all text is read
+        hidden = self.embedded(x, past)
         return self.scores(self.llm(hidden, [past.body])[:, -1])
 
     @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ...types import CONVERT, SpeechRequest
+from ..cosyvoice.contents import prompt_maker
 from ..cosyvoice.device import INT8, VOICE_S, MemoryPlan, Place
 from ..cosyvoice.family import Costs, Facts, Family, Progress, check_files
 from ..cosyvoice.faults import model_fault, remedy
@@ -21,7 +22,7 @@ from ..cosyvoice.flow.solver import Solver
 from ..cosyvoice.lm_seam import LanguageModel
 from ..cosyvoice.model import converting, presets, warm_prompt
 from ..cosyvoice.pace import Hops, Profile
-from ..cosyvoice.prompt import SPEAKER_ONNX, Hearing, PromptMaker, VoicePrompt
+from ..cosyvoice.prompt import SPEAKER_ONNX, Hearing, NoMaker, PromptMaker, VoicePrompt
 from ..cosyvoice.vocoder import VocoderState
 from ..cosyvoice.voices import LiveVoice
 from ..cosyvoice.weights import COMPONENTS, DTYPES, component_state, marked
@@ -58,7 +59,7 @@ class CosyVoice1:
     lm: LanguageModel
     flow: HopFlow
     vocoder: FirstVocoder
-    maker: PromptMaker
+    maker: PromptMaker | NoMaker
     presets: dict[str, VoicePrompt]
     mark: str
 
@@ -71,14 +72,24 @@ class CosyVoice1:
         tokenizer = WhisperTokenizer(root, FACTS[spec.release].tags)
         check_rows(spec, tokenizer)
         told(0.1, "Loading the voice networks", "正在载入声音网络")
-        maker = PromptMaker(root, tokenizer, HEARING)
+        ready = presets(root, None)
+        maker = prompt_maker(FAMILY, root, tokenizer, HEARING, ready)
         told(0.25, "Loading the language model", "正在载入语言模型")
         lm = language_model(root, spec.lm, place, told)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
-        flow = HopFlow.of(HopDims.of(spec.flow), component_state(root, "flow", place.precision), place.dtype, place.device)
+        exact = "fp32" if place.precision == "fp16" else place.precision  # in fp16 the flow was heard to give silence
+        flow = HopFlow.of(HopDims.of(spec.flow), component_state(root, "flow", exact), DTYPES[exact], place.device)
         told(0.8, "Loading the vocoder", "正在载入声码器")
         vocoder = FirstVocoder.of(dims_of(spec.hift), component_state(root, "hift"), torch.float32, place.device).narrow(place.convolutions)
-        return cls(spec, place, tokenizer, lm, flow, vocoder, maker, presets(root, None), marked(root, place.precision))
+        return cls(spec, place, tokenizer, lm, flow, vocoder, maker, ready, marked(root, place.precision)).placed(told)
+
+    def placed(self, told: Progress) -> CosyVoice1:
+        """As it computes where it is."""
+        if self.place.device != "cuda":
+            return self
+        from .graphs.assemble import captured  # which knows this class
+
+        return captured(self, told)
 
     @property
     def family(self) -> Family:
@@ -86,8 +97,7 @@ class CosyVoice1:
 
     @property
     def facts(self) -> Facts:
-        facts = FACTS[self.spec.release]
-        return facts if self.presets else replace(facts, modes=tuple(mode for mode in facts.modes if mode != "preset"), preset_modes=())
+        return FACTS[self.spec.release].here(bool(self.presets), self.maker.can_hear)
 
     @property
     def guidance(self) -> Solver:
@@ -161,6 +171,7 @@ FAMILY = Family(
     yaml=YAML,
     components=COMPONENTS,
     required=(YAML, SPEAKER_ONNX, LISTENER_ONNX),
+    listening=(SPEAKER_ONNX, LISTENER_ONNX),
     telling="length_regulator.model.0.weight",
     steps=(EULER_STEPS, 5),
     first_hops=(HOP_IDS, 50),

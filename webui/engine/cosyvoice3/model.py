@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -21,14 +21,13 @@ from .recipes import STYLES, cautions
 from .script import Script
 from .spec import TITLE, YAML, read_spec
 from .tokenizer import TAGS, Tokenizer
-from .vocoder import CausalVocoder, WaveStream
+from .vocoder import FADE_SAMPLES, CausalVocoder, WaveStream
 from .vocoder.noise import fixed_noise
-from .weights import PARTS
+from .weights import PARTS, REINFORCED
 
 ENGINE, TOKENIZER_ONNX = "cosyvoice3", "speech_tokenizer_v3.onnx"
-FADE_SAMPLES = 480  # 20 ms
-LANGUAGES = ("zh", "yue", "en", "ja", "ko", "de", "es", "fr", "it", "ru")
-FACTS = Facts((*MODES, CONVERT), LANGUAGES, STYLES, TAGS, text_in=True)
+LANGUAGES = ("zh", "yue", "en", "ja", "ko", "de", "es", "fr", "it", "ru")  # nine of its published card, and one of the dialects it was told
+FACTS = Facts((*MODES, CONVERT), LANGUAGES, STYLES, TAGS, text_in=True, told_clones=True)
 
 
 def hear(x: Tensor) -> Tensor:
@@ -48,15 +47,15 @@ class CosyVoice3(CosyVoice2):
     @property
     def facts(self) -> Facts:
         """No ready speakers are published for it; a directory may have some."""
-        return FACTS if self.presets else replace(FACTS, modes=tuple(mode for mode in FACTS.modes if mode != "preset"))
+        return FACTS.here(bool(self.presets), self.maker.can_hear)
 
     def placed(self, told: Progress) -> CosyVoice3:
-        """On a GPU the language model is captured; flow and vocoder are torch's own calls."""
+        """As it computes where it is."""
         if self.place.device != "cuda":
             return self
-        from ..cosyvoice.graphs.assemble import captured_lm  # only where it computes
+        from .graphs import replaying  # which knows this class
 
-        return replace(self, lm=captured_lm(self.lm, self.spec.rule, told))
+        return replaying(self, told)
 
     def wave(self, seed: int) -> WaveStream:
         """The noise is the same in every utterance, as the model was trained: no seed changes it. It begins softly: a cold vocoder clicks."""
@@ -78,6 +77,8 @@ FAMILY = Family(
     yaml=YAML,
     components=PARTS,
     required=(YAML, CONFIG, "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt", SPEAKER_ONNX, TOKENIZER_ONNX),
+    listening=(SPEAKER_ONNX, TOKENIZER_ONNX),
+    reinforced=REINFORCED,
     telling="decoder.estimator.time_embed.time_mlp.0.weight",
     steps=(EULER_STEPS, 5),
     first_hops=(25, 10),

@@ -10,15 +10,16 @@ from .recipes import trained
 from .silence import ShortPauses
 from .tokenizer import asked
 
+TOLD = ("instruct", "zero_shot")  # modes that follow an instruction
+
 
 class Script(SharedScript):
     def prompt(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """With an instruction: the instruction in front of the mark. Else: nothing in front of it, and in zero_shot the clip's words behind it."""
-        request, encode = self.request, self.model.tokenizer.encode
-        if request.mode == "instruct" and request.instruction.strip():
-            return tuple(encode(asked(trained(request.instruction)))), ()
+        """An instruction stands in front of the mark, in zero_shot the clip's words behind it; both may be there."""
+        request = self.request
+        told = request.instruction if request.mode in TOLD else ""
         text, speech = self.said()
-        return (*encode(asked("")), *text), speech
+        return (*self.model.tokenizer.encode(asked(trained(told))), *text), speech
 
     def head(self) -> Sequence[int]:
         mark = self.model.tokenizer.specials[END_OF_PROMPT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from pathlib import Path
 
@@ -27,6 +28,7 @@ PHONES = _in_brackets(sorted([vowel + stress for vowel in _VOWELS for stress in 
 READINGS = (*PHONES, *_in_brackets(_PINYIN))
 TOKENS = (*SPECIALS, "<|endofsystem|>", *READINGS)
 TAGS = (*EVENT_TAGS, *READINGS)
+_LIKE_A_READING = re.compile(r"\[(?:[A-Z]{1,2}|[AEIOU][A-Z][0-9]|[a-zà-ǜ]{1,5})\]")
 
 
 class Tokenizer(TextTokenizer):
@@ -41,6 +43,11 @@ class Tokenizer(TextTokenizer):
 
     def typed(self, text: str) -> list[int]:
         return super().typed(bare(text))
+
+    def unknown(self, text: str) -> list[str]:
+        """Readings too that are none: a tone on the wrong letter, a phone that English has not."""
+        text = unicodedata.normalize("NFC", text)
+        return list(dict.fromkeys([*super().unknown(text), *(mark for mark in _LIKE_A_READING.findall(text) if mark not in TAGS)]))
 
 
 def bare(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from ..cosyvoice.weights import COMPONENTS, Component
@@ -19,8 +21,9 @@ def as_speech_lm(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**state, "llm_embedding.weight": speech[[codes + START, codes + TASK]], "llm_decoder.bias": head.new_zeros(len(head))}
 
 
+REINFORCED = Component("llm.rl", unused=COMPONENTS["llm"].unused, reform=as_speech_lm)  # the same network after reinforcement learning
 PARTS = {
-    "llm": Component("llm", unused=COMPONENTS["llm"].unused, also=("llm.rl.pt",), reform=as_speech_lm),
+    "llm": replace(REINFORCED, name="llm", also=(REINFORCED.file,)),
     "flow": Component("flow", unused=("decoder.estimator.rotary_embed.inv_freq",)),  # a constant of the network
     "hift": COMPONENTS["hift"],
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Protocol
 
 import torch
 
@@ -11,15 +13,18 @@ from ..family import Progress
 from ..flow.dims import FRAMES_PER_ID
 from ..lm import SpeechLm
 from ..model import CosyVoice2
-from ..sampler import RasRule
 from .capture import CudaCapture, no_memory
 from .flow import FlowSizes, StaticFlow, StaticVoice
+from .flow_encoder import EncoderWork, Encoding
+from .flow_work import GUIDANCE_ROWS, looking_back
 from .lm import LmSizes, StaticLm
 from .vocoder import StaticVocoder, StaticWave, VocoderSizes
+from .vocoder_work import VocoderWork
 
 SHARE = 0.75  # of the free memory, for what is kept; the rest is for the graphs' intermediate values
 MOST_UNITS = 40000  # ids of all voices and streams: 26 minutes of sound
 LEAST_UNITS = 1000  # a voice of 15 s, a stream of 25 s
+MOST_SLOTS, LEAST_SLOTS, SLOT_SHARE = 512, 64, 0.03  # voices and streams, as far as what their convolutions remember fits this share
 TOGETHER = (1, 2, 4, 8)  # streams in one call of flow or vocoder, where there is room to work on so many
 ROW_BYTES = 80 << 20  # what a call needs for each, counted for the largest
 
@@ -35,28 +40,42 @@ class Sizes:
         """As many units of the flow as fit beside the language model's slots. Raises NotReady when that is too little to speak."""
         lm, d = LmSizes(), model.flow.dims
         of_lm = model.spec.lm.cache_bytes(lm.positions, model.place.dtype.itemsize) * (lm.slots[-1] + 1)
+        channels, rows = looking_back(model.flow.decoder.estimator)
+        of_slot = d.euler_steps * GUIDANCE_ROWS * rows * sum(channels) * model.place.dtype.itemsize
+        slots = int(min(MOST_SLOTS, max(LEAST_SLOTS, free * SLOT_SHARE // of_slot)))
         of_unit = FRAMES_PER_ID * d.bytes_per_frame(model.place.store.itemsize)
-        units = min(MOST_UNITS, (int(free * SHARE) - of_lm) // of_unit)
+        units = min(MOST_UNITS, (int(free * SHARE) - of_lm - slots * of_slot) // of_unit)
         if units < LEAST_UNITS:
             raise no_memory(f"{free / 2**30:.1f} GB free")
         rows = free * (1 - SHARE) / 2 // ROW_BYTES
         together = tuple(b for b in TOGETHER if b <= max(1, rows))
-        return cls(lm, FlowSizes(batches=together, units=units, slots=512), VocoderSizes(batches=together))
+        return cls(lm, FlowSizes(batches=together, units=units, slots=slots), VocoderSizes(batches=together))
 
 
-@dataclass(frozen=True)
-class CapturedModel(CosyVoice2):
-    """lm is the static one; voices and waves come from the static flow and vocoder."""
+class Recorded(Protocol):
+    def prewarm(self, told: Callable[[float], None]) -> None: ...
+
+
+class Waves:
+    """In front of a generation's own class: waves come from the static vocoder."""
+
+    static_vocoder: StaticVocoder
+
+    def wave(self, seed: int) -> StaticWave:
+        return self.static_vocoder.begin(seed)
+
+    def wave_many(self, asked) -> list[torch.Tensor]:
+        return self.static_vocoder.push_many(asked)
+
+
+class Replaying(Waves):
+    """Voices come from the static flow, too."""
 
     static_flow: StaticFlow
-    static_vocoder: StaticVocoder
 
     def begun(self, *given, store: torch.dtype | None = None, **named) -> StaticVoice:
         """store: that of the pool, whatever is asked."""
         return StaticVoice(self.static_flow, *given, **named)
-
-    def wave(self, seed: int) -> StaticWave:
-        return self.static_vocoder.begin(seed)
 
     @property
     def together(self) -> int:
@@ -65,29 +84,40 @@ class CapturedModel(CosyVoice2):
     def flow_many(self, asked) -> list[torch.Tensor]:
         return [mel.clone() for mel in self.static_flow.step_many(asked)]
 
-    def wave_many(self, asked) -> list[torch.Tensor]:
-        return self.static_vocoder.push_many(asked)
-
     def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
         """Half of the pool, the other half is for streams; and what the plan has of the host's memory."""
         return self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2, plan.host_budget
 
 
+@dataclass(frozen=True)
+class CapturedModel(Replaying, CosyVoice2):
+    """lm is the static one."""
+
+    static_flow: StaticFlow
+    static_vocoder: StaticVocoder
+
+
+@dataclass(frozen=True)
+class Works:
+    """What of the works is a generation's own, and the class of its captured model."""
+
+    model: type[Replaying] = CapturedModel
+    encoding: type[Encoding] = EncoderWork
+    vocoder: type[VocoderWork] = VocoderWork
+
+
+COSYVOICE2 = Works()
 RECORDING = ("Recording the networks for the GPU", "正在为显卡录制网络")
 
 
-def captured_lm(lm: SpeechLm, rule: RasRule, told: Progress = lambda share, en, zh: None, sizes: LmSizes | None = None, capture=CudaCapture) -> StaticLm:
-    """For a generation whose other networks have no graphs: each id by itself would wait for hundreds of launches. Raises NotReady `no_memory`."""
-    try:
-        made = StaticLm(lm, rule, sizes or LmSizes(), capture())
-    except torch.OutOfMemoryError as error:
-        raise no_memory("the buffers") from error
-    made.prewarm(lambda share: told(0.82 + 0.08 * share, *RECORDING))
-    return made
+def record(told: Progress, lm: StaticLm, flow: Recorded, vocoder: StaticVocoder) -> None:
+    """Raises NotReady `no_memory`."""
+    for part, first, last in ((lm, 0.82, 0.84), (flow, 0.84, 0.88), (vocoder, 0.88, 0.9)):
+        part.prewarm(lambda share, first=first, last=last: told(first + share * (last - first), *RECORDING))
 
 
-def captured(model: CosyVoice2, told: Progress = lambda share, en, zh: None, sizes: Sizes | None = None, capture=CudaCapture) -> CapturedModel:
-    """model: of torch networks on the device, not used afterwards. capture: makes one Capture for each of the two stages, since they replay at
+def captured(model: CosyVoice2, told: Progress = lambda share, en, zh: None, sizes: Sizes | None = None, capture=CudaCapture, works: Works = COSYVOICE2) -> CosyVoice2:
+    """A `works.model`. model: of torch networks on the device, not used afterwards. capture: makes one Capture for each of the two stages, since they replay at
     the same time. Raises NotReady `no_memory`."""
     if not isinstance(model.lm, SpeechLm):
         raise ValueError("only the torch language model can be captured")
@@ -95,11 +125,10 @@ def captured(model: CosyVoice2, told: Progress = lambda share, en, zh: None, siz
     tokens, sound = capture(), capture()
     try:
         lm = StaticLm(model.lm, model.spec.rule, sizes.lm, tokens)
-        flow = StaticFlow(model.flow, sizes.flow, model.place.store, sound)
-        vocoder = StaticVocoder(model.vocoder, sizes.vocoder, capture=sound)
+        flow = StaticFlow(model.flow, sizes.flow, model.place.store, sound, works.encoding)
+        vocoder = StaticVocoder(model.vocoder, sizes.vocoder, capture=sound, work=works.vocoder)
     except torch.OutOfMemoryError as error:
         raise no_memory("the buffers") from error
-    for part, first, last in ((lm, 0.82, 0.84), (flow, 0.84, 0.88), (vocoder, 0.88, 0.9)):
-        part.prewarm(lambda share, first=first, last=last: told(first + share * (last - first), *RECORDING))
-    kept = {f.name: getattr(model, f.name) for f in fields(CosyVoice2)}
-    return CapturedModel(**{**kept, "lm": lm}, static_flow=flow, static_vocoder=vocoder)
+    record(told, lm, flow, vocoder)
+    kept = {f.name: getattr(model, f.name) for f in fields(model)}
+    return works.model(**{**kept, "lm": lm}, static_flow=flow, static_vocoder=vocoder)

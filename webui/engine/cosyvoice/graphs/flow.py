@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from ....errors import BadInput, EngineFault
-from ..flow import Blocks, FlowModel
+from ..flow import Blocks, CausalFlow
 from ..flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS
 from .capture import Capture, Direct, Table, Work, fit
+from .flow_encoder import EncoderWork, Encoding
 from .flow_host import HostRows
 from .flow_rows import SCRATCH, Numbers
 from .flow_work import FlowBuffers, FlowSizes, FlowWork
@@ -210,10 +211,11 @@ class Call:
 class StaticFlow:
     """Used from one thread, on one stream. Call `prewarm` before the first voice."""
 
-    def __init__(self, flow: FlowModel, sizes: FlowSizes | None = None, store: torch.dtype | None = None, capture: Capture | None = None):
-        """store: dtype of the kept K/V (None: the model's)."""
+    def __init__(self, flow: CausalFlow, sizes: FlowSizes | None = None, store: torch.dtype | None = None, capture: Capture | None = None,
+                 encoding: type[Encoding] = EncoderWork):
+        """store: dtype of the kept K/V (None: the model's). encoding: of the generation."""
         self.dims, self.sizes = flow.dims, sizes or FlowSizes()
-        self.buffers = FlowBuffers(flow, self.sizes, store or flow.dtype)
+        self.buffers = FlowBuffers(flow, self.sizes, store or flow.dtype, encoding)
         self.units = Numbers(self.sizes.units, ("speech under way", "进行中语音"))
         self.slots = Numbers(self.sizes.slots, ("voices and streams", "声音与语音流"))
         self.table = Table(capture or Direct())
@@ -229,17 +231,17 @@ class StaticFlow:
     def prewarm(self, told: Callable[[float], None] = lambda share: None) -> None:
         self._write([], [])
         self.table.fill(self.works(), told)
-        self._tables = [layer.self_attn.table for layer in self._work.layers]  # graphs read them where they are, even if longer ones replace them
+        self._tables = list(self.buffers.encoding.tables)  # graphs read them where they are, even if longer ones replace them
 
     @torch.inference_mode()
     def clear_slot(self, slot: int, speaker: Tensor) -> None:
-        self.buffers.tails.data[slot].zero_()
-        self.buffers.encoder_tails.data[slot].zero_()
+        for rows in self.buffers.by_slot:
+            rows[slot].zero_()
         self.buffers.speakers[slot].copy_(speaker)
 
     @torch.inference_mode()
     def copy_slot(self, source: int, target: int) -> None:
-        for rows in (self.buffers.tails.data, self.buffers.encoder_tails.data, self.buffers.speakers):
+        for rows in self.buffers.by_slot:
             rows[target].copy_(rows[source])
 
     @torch.inference_mode()

@@ -4,15 +4,10 @@ Copies stand in the stream of the flow's own work, so nobody waits for them and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
-from ..flow.dims import FRAMES_PER_ID
 from .flow_work import FlowBuffers
-
-GUIDANCE_ROWS = 2
 
 
 class HostRows:
@@ -22,9 +17,9 @@ class HostRows:
     @torch.inference_mode()
     def __init__(self, buffers: FlowBuffers, units: list[int], slot: int):
         self.count = len(units)
-        at = torch.tensor(units, dtype=torch.long, device=buffers.low.device)
-        self._rows = [_to_host(pool.index_select(1, at)) for pool in _pools(buffers)]
-        self._slots = [_to_host(part[slot]) for part in _of_slots(buffers)]
+        at = torch.tensor(units, dtype=torch.long, device=buffers.rows.device)
+        self._rows = [_to_host(pool.index_select(1, at)) for pool in buffers.by_unit]
+        self._slots = [_to_host(part[slot]) for part in buffers.by_slot]
 
     @property
     def bytes(self) -> int:
@@ -33,23 +28,11 @@ class HostRows:
     @torch.inference_mode()
     def back(self, buffers: FlowBuffers, units: list[int], slot: int) -> None:
         """Into as many units, and a slot, wherever they are now."""
-        at = torch.tensor(units, dtype=torch.long, device=buffers.low.device)
-        for pool, rows in zip(_pools(buffers), self._rows, strict=True):
+        at = torch.tensor(units, dtype=torch.long, device=buffers.rows.device)
+        for pool, rows in zip(buffers.by_unit, self._rows, strict=True):
             pool.index_copy_(1, at, rows.to(pool.device, non_blocking=True))
-        for part, kept in zip(_of_slots(buffers), self._slots, strict=True):
+        for part, kept in zip(buffers.by_slot, self._slots, strict=True):
             part[slot].copy_(kept, non_blocking=True)
-
-
-def _pools(buffers: FlowBuffers) -> Iterator[Tensor]:
-    """(layers, units, ...) each"""
-    yield buffers.low
-    yield buffers.high.unflatten(1, (-1, FRAMES_PER_ID))
-    for step in buffers.rows:
-        yield step.unflatten(1, (-1, FRAMES_PER_ID * GUIDANCE_ROWS))
-
-
-def _of_slots(buffers: FlowBuffers) -> tuple[Tensor, ...]:
-    return buffers.tails.data, buffers.encoder_tails.data, buffers.speakers
 
 
 def _to_host(values: Tensor) -> Tensor:

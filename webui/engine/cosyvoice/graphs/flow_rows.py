@@ -15,7 +15,6 @@ from ....errors import EngineFault
 from ..flow.dims import FRAMES_PER_ID
 from ..flow.kv import attend
 
-TAIL_ROWS = 2  # every causal convolution of the flow looks back on two rows
 SCRATCH = 0  # the unit, and the slot, that padding writes to; never given to anyone
 
 
@@ -49,10 +48,11 @@ class Numbers:
 class PooledKv:
     """Looks like a KvStore to the layers of one work: writes the new rows into the pool, reads past and new ones by number.
 
-    pool (layers, rows, 2 * heads * width); new (batch, n), past (batch, reach) row numbers, past ones at the right end."""
+    pool (layers, rows, 2 * heads * width); new (batch, n), past (batch, reach) row numbers, past ones at the right end. starts (batch,): the
+    positions of the first new ones, for layers that ask."""
 
-    def __init__(self, pool: Tensor, past: Tensor, new: Tensor):
-        self._pool, self._reach = pool, past.shape[1]
+    def __init__(self, pool: Tensor, past: Tensor, new: Tensor, starts: Tensor | None = None):
+        self._pool, self._reach, self.starts = pool, past.shape[1], starts
         self._new, self._all = new.flatten(), torch.cat([past, new], 1).flatten()
 
     def __len__(self) -> int:
@@ -78,14 +78,15 @@ class PooledKv:
 
 
 class GatheredTails:
-    """Looks like conv.Past to one work: `before[slot]` (batch, 2, channels) stand in front, what follows row `count` of each is `after`."""
+    """Looks like conv.Past to one work: `before[slot]` (batch, rows, channels) stand in front, what follows row `count` of each is `after`."""
 
     def __init__(self, before: list[Tensor], count: Tensor):
         self._before, self.after = before, list(before)
-        self._rows = (count[:, None] + torch.arange(TAIL_ROWS, device=count.device))[..., None]
+        self._width = before[0].shape[1]
+        self._rows = (count[:, None] + torch.arange(self._width, device=count.device))[..., None]
 
     def lead(self, slot: int, x: Tensor, width: int) -> Tensor:
-        if width != TAIL_ROWS:
+        if width != self._width:
             raise ValueError(f"a convolution that looks back on {width} rows")
         joined = torch.cat([self._before[slot], x], 1)
         self.after[slot] = joined.gather(1, self._rows.expand(-1, -1, x.shape[2]))
@@ -93,24 +94,24 @@ class GatheredTails:
 
 
 class TailStore:
-    """Tails of all convolutions, (slots, steps, guidance rows, 2, all channels): one gather and one write per call."""
+    """Tails of all convolutions, each of `width` rows, (slots, steps, guidance rows, width, all channels): one gather and one write per call."""
 
-    def __init__(self, channels: list[int], slots: int, steps: int, rows: int, dtype: torch.dtype, device: torch.device | str):
+    def __init__(self, channels: list[int], width: int, slots: int, steps: int, rows: int, dtype: torch.dtype, device: torch.device | str):
         self._channels = channels
-        self.data = torch.zeros(slots, steps, rows, TAIL_ROWS, sum(channels), dtype=dtype, device=device)
+        self.data = torch.zeros(slots, steps, rows, width, sum(channels), dtype=dtype, device=device)
 
     def of(self, slots: Tensor) -> Tensor:
         return self.data.index_select(0, slots)
 
     def split(self, gathered: Tensor, step: int) -> list[Tensor]:
-        """Per convolution (batch * guidance rows, 2, channels)"""
+        """Per convolution (batch * guidance rows, width, channels)"""
         return list(gathered[:, step].flatten(0, 1).split(self._channels, -1))
 
     def keep(self, slots: Tensor, after: list[list[Tensor]]) -> None:
         """after: by step, by convolution"""
         joined = torch.stack([torch.cat(step, -1) for step in after], 0)
-        steps, _, two, channels = joined.shape
-        self.data.index_copy_(0, slots, joined.view(steps, len(slots), -1, two, channels).transpose(0, 1))
+        steps, _, width, channels = joined.shape
+        self.data.index_copy_(0, slots, joined.view(steps, len(slots), -1, width, channels).transpose(0, 1))
 
 
 def visible(reach: int, past: Tensor, ends: Tensor, like: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""The flow's one work: new ids of a batch of streams to their mel, all Euler steps and both guidance rows, on the rows of flow_rows.py."""
+"""The flow's one work: new ids of a batch of streams to their mel, all Euler steps and both guidance rows, on the rows of flow_rows.py. How ids
+become mu is the generation's own."""
 
 from __future__ import annotations
 
@@ -6,15 +7,16 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..flow import FlowModel
+from ..flow import CausalFlow
 from ..flow.conv import TimeConv
 from ..flow.dims import FRAMES_PER_ID, GUIDANCE, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS
-from ..flow.encoder import SLOT_CONV2, SLOT_UP
+from .flow_encoder import Encoding, Ids
 from .flow_rows import GatheredTails, PooledKv, TailStore, frames_of, pairs_of, visible
 
 HEAD = 4  # slot, start, count, given
+GUIDANCE_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,13 @@ class FlowSizes:
 class FlowBuffers:
     """All static memory. Row SCRATCH of everything belongs to padding."""
 
-    def __init__(self, flow: FlowModel, sizes: FlowSizes, store: torch.dtype):
+    def __init__(self, flow: CausalFlow, sizes: FlowSizes, store: torch.dtype, encoding: type[Encoding]):
         d, device, dtype = flow.dims, flow.device, flow.dtype
         slots, units, batch, most = sizes.slots + 1, sizes.units + 1, sizes.batches[-1], sizes.ids[-1]
         heads = 2 * d.estimator_heads * d.estimator_head_dim
-        self.low = torch.zeros(d.encoder_blocks, units, 2 * d.encoder_dim, dtype=dtype, device=device)
-        self.high = torch.zeros(d.up_encoder_blocks, units * FRAMES_PER_ID, 2 * d.encoder_dim, dtype=dtype, device=device)
+        self.encoding = encoding(flow, slots, units)
         self.rows = torch.zeros(d.euler_steps, d.estimator_layers, units * FRAMES_PER_ID * 2, heads, dtype=store, device=device)
-        convs = sorted((m for m in flow.decoder.estimator.modules() if isinstance(m, TimeConv)), key=lambda conv: conv.slot)
-        widths = [conv.matrix.shape[1] // conv.kernel for conv in convs]
-        self.tails = TailStore(widths, slots, d.euler_steps, 2, dtype, device)
-        self.encoder_tails = TailStore([d.encoder_dim] * 2, slots, 1, 1, dtype, device)
+        self.tails = TailStore(*looking_back(flow.decoder.estimator), slots, d.euler_steps, 2, dtype, device)
         self.speakers = torch.zeros(slots, d.spk_embed_dim, dtype=dtype, device=device)
         self.cond = torch.zeros(batch, FRAMES_PER_ID * most, MEL_BANDS, dtype=dtype, device=device)
         self.mels = torch.zeros(slots, FRAMES_PER_ID * most, MEL_BANDS, dtype=flow.decoder.noise.dtype, device=device)
@@ -51,11 +49,21 @@ class FlowBuffers:
 
     @property
     def nbytes(self) -> int:
-        tensors = (self.low, self.high, self.rows, self.tails.data, self.encoder_tails.data, self.speakers, self.cond, self.mels)
-        return sum(t.nbytes for t in tensors)
+        return sum(t.nbytes for t in (*self.by_unit, *self.by_slot, self.cond, self.mels))
+
+    @property
+    def by_unit(self) -> list[Tensor]:
+        """(layers, units, ...) each"""
+        steps = self.rows.unflatten(2, (-1, FRAMES_PER_ID * GUIDANCE_ROWS))
+        return [*self.encoding.by_unit, *steps]
+
+    @property
+    def by_slot(self) -> list[Tensor]:
+        """(slots, ...) each, but for the mels"""
+        return [self.tails.data, *self.encoding.by_slot, self.speakers]
 
     def bytes_per_unit(self) -> int:
-        return (self.low.nbytes + self.high.nbytes + self.rows.nbytes) // self.low.shape[1]
+        return sum(t.nbytes for t in self.by_unit) // self.by_unit[0].shape[1]
 
     def parts(self, jobs):
         """(batch, ...) of a job table, tensor or array: head (4), ids (most + 3), new units (most), block ends (most), past units (furthest)"""
@@ -66,10 +74,16 @@ class FlowBuffers:
         return out
 
 
+def looking_back(estimator: nn.Module) -> tuple[list[int], int]:
+    """Channels of its convolutions, by slot, and on how many rows they look back."""
+    convs = sorted((m for m in estimator.modules() if hasattr(m, "slot")), key=lambda conv: conv.slot)
+    widths = [conv.matrix.shape[1] // conv.kernel if isinstance(conv, TimeConv) else conv.in_channels for conv in convs]
+    return widths, max(conv.kernel if isinstance(conv, TimeConv) else conv.kernel_size[0] for conv in convs) - 1
+
+
 class FlowWork:
-    def __init__(self, flow: FlowModel, buffers: FlowBuffers):
+    def __init__(self, flow: CausalFlow, buffers: FlowBuffers):
         self.flow, self.buffers = flow, buffers
-        self.layers = [*flow.encoder.encoders, *flow.encoder.up_encoders]
 
     @torch.inference_mode()
     def __call__(self, new: int, batch: int, reach: int) -> None:
@@ -78,31 +92,13 @@ class FlowWork:
         head, ids, units, ends, past = buffers.parts(buffers.jobs[:batch])
         ids, units, ends, past = ids[:, : new + LOOKAHEAD_IDS], units[:, :new], ends[:, :new], past[:, past.shape[1] - reach :]
         slots, start, count, given = head.unbind(1)
-        mu = self._encode(ids, units, ends, past, slots, start, count, given)
+        is_given = (torch.arange(ids.shape[1], device=ids.device) < given[:, None])[..., None]
+        mu = buffers.encoding(Ids(ids, is_given, units, ends, past, slots, start, count))
         frame_ends = (ends * FRAMES_PER_ID).repeat_interleave(FRAMES_PER_ID, 1)
         mask = visible(reach * FRAMES_PER_ID, start * FRAMES_PER_ID, frame_ends, mu).repeat_interleave(2, 0)
         rows = pairs_of(frames_of(past)), pairs_of(frames_of(units))
         mel = self._solve(mu, slots, start, count * FRAMES_PER_ID, rows, mask)
         buffers.mels[:, : FRAMES_PER_ID * new].index_copy_(0, slots, mel)
-
-    def _encode(self, ids: Tensor, units: Tensor, ends: Tensor, past: Tensor, slots: Tensor, start: Tensor, count: Tensor, given: Tensor) -> Tensor:
-        """-> mu (batch, 2n, 80)"""
-        encoder, buffers, reach = self.flow.encoder, self.buffers, past.shape[1]
-        x = encoder.embed(self.flow.input_embedding(ids))
-        x = x * (torch.arange(x.shape[1], device=x.device) < given[:, None])[..., None]  # behind the last id of all there are zeros
-        tails = GatheredTails(buffers.encoder_tails.split(buffers.encoder_tails.of(slots), 0), count)
-        x = encoder.pre_lookahead_layer(x, tails)
-        store, mask = PooledKv(buffers.low, past, units), visible(reach, start, ends, x)
-        for i, layer in enumerate(encoder.encoders):
-            x = layer(x, store, i, mask)
-        x = encoder.up_embed(encoder.up_layer(x, tails))
-        ends = (ends * FRAMES_PER_ID).repeat_interleave(FRAMES_PER_ID, 1)
-        store = PooledKv(buffers.high, frames_of(past), frames_of(units))
-        mask = visible(reach * FRAMES_PER_ID, start * FRAMES_PER_ID, ends, x)
-        for i, layer in enumerate(encoder.up_encoders):
-            x = layer(x, store, i, mask)
-        buffers.encoder_tails.keep(slots, [[tails.after[SLOT_CONV2], tails.after[SLOT_UP]]])
-        return self.flow.encoder_proj(encoder.after_norm(x))
 
     def _solve(self, mu: Tensor, slots: Tensor, start: Tensor, count: Tensor, rows: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         """-> mel (batch, 2n, 80)"""
@@ -114,9 +110,10 @@ class FlowWork:
         given = mu.new_zeros(batch, 2, frames, 4 * MEL_BANDS)  # the second row is the unconditioned one
         given[:, 0, :, MEL_BANDS:] = torch.cat([mu, speaker[:, None].expand(batch, frames, -1), buffers.cond[:batch, :frames]], -1)
         gathered, pairs, after = buffers.tails.of(slots), count.repeat_interleave(2), []
+        starts = (start * FRAMES_PER_ID).repeat_interleave(2)
         for k, step in enumerate(decoder.steps):
             given[..., :MEL_BANDS] = x[:, None]
-            past = _Past(PooledKv(buffers.rows[k], *rows), GatheredTails(buffers.tails.split(gathered, k), pairs))
+            past = _Past(PooledKv(buffers.rows[k], *rows, starts), GatheredTails(buffers.tails.split(gathered, k), pairs))
             v = decoder.estimator(given.flatten(0, 1), decoder.time_table[k], past, mask).to(x.dtype).view(batch, 2, frames, MEL_BANDS)
             x = x + step * ((1 + GUIDANCE) * v[:, 0] - GUIDANCE * v[:, 1])
             after.append(past.tails.after)

@@ -61,19 +61,22 @@ class Drawn:
 class StaticLm:
     """A LanguageModel and a DrawingModel. Used from one thread, on one stream."""
 
+    packed = PackedLm  # how a generation's layers compute over rows
+
     def __init__(self, lm: SpeechLm, rule: RasRule | None = None, sizes: LmSizes | None = None, capture: Capture | None = None):
         """Takes copies of what it needs: `lm` may be dropped afterwards. Call `prewarm` before the first request."""
         self.dims, self.sizes = lm.dims, sizes or LmSizes()
-        s, d = self.sizes, lm.dims
-        self._weights = PackedLm(lm, s.positions + SPARE)
+        s = self.sizes
+        self._weights = self.packed(lm, s.positions + SPARE)
         self.slots, self.table = Slots(s.slots[-1]), Table(capture or Direct())
         self._workshop = s.slots[-1]  # the slot where prefixes are made
         count, device = s.slots[-1] + 1, self._weights.device
+        d = self._weights.dims
         self.store = torch.zeros(d.layers, 2, count, d.kv_heads, s.positions + SPARE, d.head_size, dtype=self._weights.dtype, device=device)
         self.bytes_per_position = self.store[:, :, 0, :, 0].nbytes
         self.lengths = torch.zeros(count, dtype=torch.long, device=device)
-        self.scores = torch.zeros(count, d.rows, device=device)
-        self.draws = Draws(count, s.positions, rule or RasRule(), d, device)
+        self.scores = torch.zeros(count, lm.dims.rows, device=device)
+        self.draws = Draws(count, s.positions, rule or RasRule(), lm.dims, device)
         self._wanted = torch.zeros(count, dtype=torch.bool, device=device)  # rows that a run steps
         self._fed = torch.zeros(count, 2, dtype=torch.long, device=device)  # id to feed, and whether to feed it
         self._job = torch.zeros(2 + s.inputs[-1], dtype=torch.long, device=device)  # slot, count, row numbers
@@ -132,10 +135,14 @@ class StaticLm:
         number = torch.arange(size, device=rows.device)
         start = self.lengths.index_select(0, slot)
         positions = (start + number).masked_fill(number >= count, self.sizes.positions)
-        hidden = self._weights.run(self._weights.table[rows], slot.expand(size), positions, self.store, self._weights.all_one_slot(size, slot, start))
+        hidden = self._weights.run(self._entering(rows), slot.expand(size), positions, self.store, self._weights.all_one_slot(size, slot, start))
         scores = self._weights.scores(hidden.index_select(0, (count - 1).clamp(min=0)))
         self.scores.index_copy_(0, slot, torch.where(count > 0, scores, self.scores.index_select(0, slot)))
         self.lengths.index_add_(0, slot, count)
+
+    def _entering(self, rows: Tensor) -> Tensor:
+        """Row numbers (n,) -> what they are, (n, hidden)"""
+        return self._weights.table[rows]
 
     # -- LanguageModel -----------------------------------------------------------------------------------------------------------
 

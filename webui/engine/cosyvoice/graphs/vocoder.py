@@ -5,16 +5,15 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from ..vocoder import STEADY, Reach, Vocoder
-from ..vocoder.dims import FRAME_SAMPLES, HARMONICS, MEL_BANDS
-from ..vocoder.f0 import REACH_FRAMES
-from ..vocoder.source import noise_at
+from ..vocoder import Reach
+from ..vocoder.decoder import HiftLayers
+from ..vocoder.dims import HARMONICS, MEL_BANDS
 from .capture import Capture, Direct, Table, Work, fit
 from .flow_rows import Numbers
 from .staging import Download, Upload
@@ -24,9 +23,10 @@ from .windows import Window, check, cover
 
 @dataclass(frozen=True)
 class VocoderSizes:
-    """lengths: of windows in frames (see windows.check). batches: of streams; windows below `alone` only go one by one: they are rare."""
+    """lengths: of windows in frames (see windows.check), those of the generation when empty. batches: of streams; windows below `alone` only go one by
+    one: they are rare."""
 
-    lengths: tuple[int, ...] = (*range(1, 23), 24, 28, 36, 50, 70, 120, 220)
+    lengths: tuple[int, ...] = ()
     batches: tuple[int, ...] = (1, 2, 4, 8)
     slots: int = 128
     alone: int = 50
@@ -50,15 +50,18 @@ class StaticWave:
 class StaticVocoder:
     """Used from one thread, on one stream. Call `prewarm` before the first stream."""
 
-    def __init__(self, vocoder: Vocoder, sizes: VocoderSizes | None = None, reach: Reach = STEADY, capture: Capture | None = None):
-        self.sizes, self.reach = sizes or VocoderSizes(), reach
-        check(self.sizes.lengths, reach)
+    def __init__(self, vocoder: HiftLayers, sizes: VocoderSizes | None = None, reach: Reach | None = None, capture: Capture | None = None,
+                 work: type[VocoderWork] = VocoderWork):
+        """reach: that of `work`, of the generation, when None."""
+        sizes = sizes or VocoderSizes()
+        self.sizes, self.reach = sizes if sizes.lengths else replace(sizes, lengths=work.lengths), reach or work.reach
+        check(self.sizes.lengths, self.reach)
         longest = self.sizes.lengths[-1]
-        self._piece = longest - reach.left - reach.held  # frames taken in at once
-        self.buffers = VocoderBuffers(vocoder, self.sizes.slots, self.sizes.batches[-1], longest, 2 * longest + REACH_FRAMES + 1)
+        self._piece = longest - self.reach.left - self.reach.held  # frames taken in at once
+        self.buffers = VocoderBuffers(vocoder, self.sizes.slots, self.sizes.batches[-1], longest, 2 * longest + work.before + 1)
         self.slots = Numbers(self.sizes.slots, ("sound under way", "进行中声音"))
         self.table = Table(capture or Direct())
-        self._work = VocoderWork(vocoder, self.buffers)
+        self._work, self._each = work(vocoder, self.buffers), vocoder.dims.frame_samples
         self._jobs, self._noise, self._waves = Upload(self.buffers.jobs), Upload(self.buffers.noise), Download(self.buffers.waves)
 
     def works(self) -> dict[Hashable, Work]:
@@ -76,7 +79,11 @@ class StaticVocoder:
     def begin(self, seed: int | None = 0) -> StaticWave:
         """seed decides the noise (None: none). Raises EngineFault `out_of_memory` when all places are taken."""
         wave = StaticWave(self, seed)
-        self.buffers.cycles[wave.slot].zero_()
+        start = self._work.start(seed)
+        if start is None:
+            self.buffers.cycles[wave.slot].zero_()
+        else:
+            self.buffers.cycles[wave.slot].copy_(start)
         return wave
 
     @torch.inference_mode()
@@ -120,12 +127,13 @@ class StaticVocoder:
         return out
 
     def _replayed(self, length: int, group: list[tuple[int, StaticWave, Window]]) -> list[tuple[int, Tensor]]:
-        batch, samples = fit(self.sizes.batches, len(group)), length * FRAME_SAMPLES
+        batch, samples = fit(self.sizes.batches, len(group)), length * self._each
         jobs, noise = self._jobs.array(), self._noise.array()[: batch * samples * HARMONICS].reshape(batch, samples, HARMONICS)
         jobs[:] = 0
         for row, (_, wave, window) in enumerate(group):
             jobs[row, [SLOT, START]] = wave.slot, window.start
-            noise[row] = 0 if wave.seed is None else noise_at(wave.seed, window.start * FRAME_SAMPLES, samples).numpy()
+            drawn = self._work.noise(wave.seed, window.start * self._each, samples)
+            noise[row] = 0 if drawn is None else drawn.numpy()
         noise[len(group) :] = 0
         self._jobs.send()
         self._noise.send(noise.size)
@@ -136,4 +144,5 @@ class StaticVocoder:
     def _given(self, wave: StaticWave, window: Window, samples: Tensor) -> Tensor:
         wave.emitted = window.end
         wave.decoded_frames += window.length
-        return samples[(window.begin - window.start) * FRAME_SAMPLES : (window.end - window.start) * FRAME_SAMPLES]
+        given = samples[(window.begin - window.start) * self._each : (window.end - window.start) * self._each]
+        return self._work.risen(given, window.begin * self._each)

@@ -20,7 +20,7 @@ from .int8 import BLOCK
 from .slots import SlotDims
 
 log = logging.getLogger(__name__)
-FILE = "kaikou-llm-int8.safetensors"
+FILE = "kaikou-llm-int8.safetensors"  # of the usual one
 Told = Callable[[float], None]  # share done of a conversion; not called when there is none
 
 
@@ -41,6 +41,11 @@ def _qwen2(dims: LmDims, state: Mapping[str, torch.Tensor], told: Told) -> dict[
 QWEN2 = Form("kaikou-int8-2", _qwen2)
 
 
+def file_in(root: Path, parts: Parts) -> Path:
+    """Each of the language models that a directory may have keeps its own."""
+    return root / FILE.replace("llm", parts["llm"].name)
+
+
 def fits(dims: SlotDims) -> bool:
     """ONNX Runtime's attention takes heads of whole 16s; the published model has 64."""
     return dims.head_size % 16 == 0
@@ -52,20 +57,20 @@ def load(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts
     Making takes about 10 s and 1.2 GB at the real size. Where nothing can be written it stays in memory. Raises NotReady.
     """
     source = _source(root, parts)
-    kept = _read(root, _mark(root, dims, source, parts, form) if source else "")
+    kept = _read(file_in(root, parts), _mark(root, dims, source, parts, form) if source else "")
     return kept if kept is not None else make(root, dims, told, parts, form)
 
 
 def make(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS, form: Form = QWEN2) -> Mapping[str, np.ndarray]:
     """Convert and write, whatever is there. Raises NotReady."""
-    source = _source(root, parts) or "fp32"
+    source, file = _source(root, parts) or "fp32", file_in(root, parts)
     made = form.values(dims, component_state(root, "llm", source, parts), told)
     try:
-        write_checked(root / FILE, {name: torch.from_numpy(array) for name, array in made.items()}, form.name, _mark(root, dims, source, parts, form))
+        write_checked(file, {name: torch.from_numpy(array) for name, array in made.items()}, form.name, _mark(root, dims, source, parts, form))
     except (OSError, safetensors.SafetensorError) as fault:
-        log.warning("%s cannot be written (%s): the language model is converted in memory, at every start.", FILE, fault)
+        log.warning("%s cannot be written (%s): the language model is converted in memory, at every start.", file.name, fault)
         return made
-    return _read(root, "") or made  # mapped: the copy in memory can go
+    return _read(file, "") or made  # mapped: the copy in memory can go
 
 
 def memory(dims: LmDims) -> int:
@@ -78,8 +83,8 @@ def memory(dims: LmDims) -> int:
 
 def is_there(root: Path, dims: LmDims, parts: Parts = COMPONENTS, form: Form = QWEN2) -> bool:
     """True when the next start need not convert. Looks at names only, not at every byte."""
-    source = _source(root, parts)
-    return (root / FILE).is_file() and (not source or source_of(root / FILE) == _mark(root, dims, source, parts, form))
+    source, file = _source(root, parts), file_in(root, parts)
+    return file.is_file() and (not source or source_of(file) == _mark(root, dims, source, parts, form))
 
 
 def _source(root: Path, parts: Parts) -> str:
@@ -94,15 +99,15 @@ def _mark(root: Path, dims: LmDims, source: str, parts: Parts, form: Form) -> st
     return hashlib.sha256(f"{form.name} {dims} {source_mark(root, 'llm', source, parts)}".encode()).hexdigest()[:32]
 
 
-def _read(root: Path, mark: str) -> Mapping[str, np.ndarray] | None:
+def _read(file: Path, mark: str) -> Mapping[str, np.ndarray] | None:
     """None, with the reason in the log, unless the file is whole and was made from these weights (any, when `mark` is empty)."""
-    if not (root / FILE).is_file():
+    if not file.is_file():
         return None
-    if mark and source_of(root / FILE) != mark:
-        log.warning("%s was made from other weights or by another version and is made again.", FILE)
+    if mark and source_of(file) != mark:
+        log.warning("%s was made from other weights or by another version and is made again.", file.name)
         return None
     try:
-        return {name: tensor.numpy() for name, tensor in load_state(root / FILE).items()}
+        return {name: tensor.numpy() for name, tensor in load_state(file).items()}
     except NotReady as fault:
         if not mark:
             raise

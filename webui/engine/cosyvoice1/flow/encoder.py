@@ -10,6 +10,7 @@ from ...cosyvoice.flow.dims import MEL_BANDS
 from ...cosyvoice.flow.relative import Embed, Layer, Nothing
 from ..dims import OVERLAP_FRAMES, OVERLAP_IDS
 from .dims import HopDims
+from .real import ALL, All
 
 
 class Encoder(nn.Module):
@@ -19,11 +20,12 @@ class Encoder(nn.Module):
         self.encoders = nn.ModuleList(Layer(dims.encoder_dim, dims.encoder_heads, dims.encoder_ffn_dim) for _ in range(dims.encoder_blocks))
         self.after_norm = nn.LayerNorm(dims.encoder_dim)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(1, n, input_size) -> (1, n, encoder_dim)"""
+    def forward(self, x: torch.Tensor, real: All = ALL) -> torch.Tensor:
+        """(rows, n, input_size) -> (rows, n, encoder_dim)"""
         x = self.embed(x)
+        mask = real.hidden(x)
         for index, layer in enumerate(self.encoders):
-            x = layer(x, Nothing(), index, None)
+            x = layer(x, Nothing(), index, mask)
         return self.after_norm(x)
 
 
@@ -38,15 +40,24 @@ class LengthRegulator(nn.Module):
         self.model = nn.Sequential(*layers, nn.Conv1d(MEL_BANDS, MEL_BANDS, 1))
 
     def forward(self, prompt: torch.Tensor, new: torch.Tensor, prompt_frames: int, frames: int) -> torch.Tensor:
-        """prompt (1, p, 80), new (1, n, 80) -> (1, prompt_frames + frames, 80). The ends of a long call are stretched apart from its middle,
-        so that the overlap of two calls lies alike in both."""
-        parts = [(prompt, prompt_frames)]
-        if new.shape[1] > 2 * OVERLAP_IDS:
-            middle = new[:, OVERLAP_IDS:-OVERLAP_IDS], frames - 2 * OVERLAP_FRAMES
-            parts += [(new[:, :OVERLAP_IDS], OVERLAP_FRAMES), middle, (new[:, -OVERLAP_IDS:], OVERLAP_FRAMES)]
-        else:
-            parts.append((new, frames))
-        return self.model(torch.cat([_stretched(part, count) for part, count in parts if count], 2)).mT
+        """prompt (1, p, 80), new (1, n, 80) -> (1, prompt_frames + frames, 80)"""
+        parts = [(prompt, prompt_frames), *((new[:, start:end], count) for start, end, count in pieces(new.shape[1], frames))]
+        return self.smoothed(torch.cat([_stretched(part, count) for part, count in parts if count], 2).mT)
+
+    def smoothed(self, x: torch.Tensor, real: All = ALL) -> torch.Tensor:
+        """(rows, frames, 80) -> the same"""
+        for layer in self.model:
+            x = real.norm(layer, x) if isinstance(layer, nn.GroupNorm) else layer(real.only(x).mT).mT if isinstance(layer, nn.Conv1d) else layer(x)
+        return x
+
+
+def pieces(ids: int, frames: int) -> list[tuple[int, int, int]]:
+    """(start, end, frames) of a hop's ids that are stretched by themselves: the ends of a long one apart from its middle, so that the overlap of
+    two calls lies alike in both."""
+    if ids <= 2 * OVERLAP_IDS:
+        return [(0, ids, frames)]
+    inner = ids - OVERLAP_IDS
+    return [(0, OVERLAP_IDS, OVERLAP_FRAMES), (OVERLAP_IDS, inner, frames - 2 * OVERLAP_FRAMES), (inner, ids, OVERLAP_FRAMES)]
 
 
 def _stretched(x: torch.Tensor, frames: int) -> torch.Tensor:

@@ -13,6 +13,7 @@ from ...cosyvoice.flow.conv import TimeConv
 from ...cosyvoice.flow.dims import MEL_BANDS, TIME_WIDTH
 from ...cosyvoice.flow.estimator import Resnet, TimeMlp, Transformer
 from .dims import HopDims
+from .real import ALL, All
 
 GROUPS = 8
 
@@ -36,8 +37,8 @@ class GroupBlock(nn.Module):
         super().__init__()
         self.block = nn.ModuleList([SameConv(c_in, c_out, 3), nn.GroupNorm(GROUPS, c_out)])
 
-    def forward(self, x: torch.Tensor, past: None = None) -> torch.Tensor:
-        return F.mish(self.block[1](self.block[0](x).mT).mT)
+    def forward(self, x: torch.Tensor, real: All = ALL) -> torch.Tensor:
+        return F.mish(real.norm(self.block[1], self.block[0](real.only(x))))
 
 
 class Halving(nn.Module):
@@ -85,18 +86,19 @@ class UNet(nn.Module):
     def time_rows(self, times: torch.Tensor) -> torch.Tensor:
         return self.time_mlp.rows(times, [stage[0] for stage in self.stages])
 
-    def forward(self, x: torch.Tensor, time: torch.Tensor, past: None = None, mask: None = None) -> torch.Tensor:
-        """x (rows, n, 320) = x, mu, speaker, cond; time (resnets, channels) -> velocity (rows, n, 80)."""
-        skips, stages = [], self.stages
+    def forward(self, x: torch.Tensor, time: torch.Tensor, past: None = None, real: All | None = None) -> torch.Tensor:
+        """x (rows, n, 320) = x, mu, speaker, cond; time (resnets, channels); real: of the frames, all when None -> velocity (rows, n, 80)."""
+        skips, stages, real = [], self.stages, real or ALL
         for i, stage in enumerate(stages):
             if i >= len(stages) - len(self.up_blocks):
                 skip = skips.pop()
                 x = torch.cat([x[:, : skip.shape[1]], skip], -1)  # an odd length came back even
-            x = stage[0](x, time[i], None)
+            x = stage[0](x, time[i], real)
+            mask = real.hidden(x)
             for block in stage[1]:
-                x = block(x, None, 0, None)
+                x = block(x, None, 0, mask)
             if i < len(self.down_blocks):
                 skips.append(x)
             if len(stage) == 3:
-                x = stage[2](x)
-        return self.final_proj(self.final_block(x))
+                x = stage[2](real.only(x))
+        return self.final_proj(self.final_block(x, real))

@@ -72,7 +72,7 @@ class HopFlow(FlowNetwork):
             row[: len(work.prompt_mel)] = work.prompt_mel
         x, mu = (torch.cat([getattr(one, name) for one in begun]) for name in ("noise", "mu"))
         made = self.decoder.guided(x, mu, torch.cat([work.speaker for work in works]), cond)
-        return [(mel[len(work.prompt_mel) :], _ends(one, len(work.prompt_mel))) for mel, work, one in zip(made, works, begun, strict=True)]
+        return [(mel[len(work.prompt_mel) :], ends(one, len(work.prompt_mel))) for mel, work, one in zip(made, works, begun, strict=True)]
 
     def _begun(self, work: Work) -> Kept:
         """Noise and mu of the whole call, what is kept of the one before in its place."""
@@ -84,8 +84,8 @@ class HopFlow(FlowNetwork):
         return Kept(torch.cat([work.kept.noise, noise[:, count:]], 1), torch.cat([work.kept.mu, mu[:, count:]], 1))
 
 
-def _ends(begun: Kept, prompt_frames: int) -> Kept:
-    def ends(x: torch.Tensor) -> torch.Tensor:
+def ends(begun: Kept, prompt_frames: int) -> Kept:
+    def both(x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x[:, :prompt_frames], x[:, -OVERLAP_FRAMES:]], 1)
 
-    return Kept(ends(begun.noise), ends(begun.mu))
+    return Kept(both(begun.noise), both(begun.mu))

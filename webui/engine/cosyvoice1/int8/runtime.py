@@ -12,7 +12,6 @@ from torch import Tensor
 from ...cosyvoice.device import Place, cores
 from ...cosyvoice.flow.relative import sinusoid
 from ...cosyvoice.kv_cache import KvCache
-from ...cosyvoice.lm import TASK
 from ...cosyvoice.onnx_lm import converted
 from ...cosyvoice.onnx_lm.runtime import Int8Body
 from ..dims import LmDims
@@ -74,9 +73,7 @@ class Int8TextLm(TextLm):
     @torch.no_grad()
     def step(self, x: Tensor, past: TextPast) -> Tensor:
         """Row numbers (1, n, 1) behind `past`; log-probabilities after the last position, (1, rows) fp32."""
-        hidden = self._embedded(x, past)
-        if bool((x == self.mark(TASK)).any()):
-            past.text = None  # all text is read
+        hidden = self.embedded(x, past)
         return self.body.run(hidden.float().numpy(), [past.body])
 
     @torch.no_grad()

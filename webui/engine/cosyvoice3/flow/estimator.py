@@ -143,12 +143,12 @@ class Dit(nn.Module):
             store.advance(x.shape[1])
         return self.proj_out(normed(x, *time[-2:]))
 
-    def turn(self, starts: list[int], count: int, like: torch.Tensor) -> Turn:
+    def turn(self, starts: list[int] | torch.Tensor, count: int, like: torch.Tensor) -> Turn:
         """The first head's queries and keys by their position, neighbouring channels as pairs; as the model was trained, the other heads know
         none. starts: of each row."""
         width = self.dims.dit_head_dim
         rates = ROTARY_BASE ** (-torch.arange(0, width, 2, dtype=torch.float32, device=like.device) / width)
-        at = torch.tensor(starts, dtype=torch.float32, device=like.device)[:, None] + torch.arange(count, dtype=torch.float32, device=like.device)
+        at = torch.as_tensor(starts, dtype=torch.float32, device=like.device)[:, None] + torch.arange(count, dtype=torch.float32, device=like.device)
         angles = at[..., None] * rates
         cos, sin = angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 

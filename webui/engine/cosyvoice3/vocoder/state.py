@@ -13,6 +13,7 @@ from .tails import Tails
 
 HELD_FRAMES = MEL_AHEAD  # the excitation of the frame behind, which the STFT looks half a window into, is known by then too
 HALF = FFT // 2  # samples
+FADE_SAMPLES = 480  # 20 ms
 OPEN_COLUMNS = FFT // FFT_HOP  # of the wave's spectrum, whose sum with later ones is still to come
 
 NoiseAt = Callable[[int, int], torch.Tensor]  # (start, count) in samples of the utterance -> (count, 9)
@@ -72,11 +73,13 @@ class WaveStream:
         wave = torch.istft(spectrum, FFT, FFT_HOP, window=self.vocoder.window)[0]
         before = 0 if self.spectrum is None else FFT_HOP  # of its first column; already given
         self.spectrum = None if final else spectrum[..., -OPEN_COLUMNS:].clone()
-        return self._risen(wave[before : None if final else -HALF].clamp(-LIMIT, LIMIT).float().cpu())
-
-    def _risen(self, wave: torch.Tensor) -> torch.Tensor:
-        """wave (m,): the next samples of all"""
-        rising = wave[: max(0, self.fade - self.given_samples)]
-        rising *= (torch.arange(self.given_samples, self.given_samples + len(rising)) + 0.5) / max(self.fade, 1)
+        wave = wave[before : None if final else -HALF].clamp(-LIMIT, LIMIT).float().cpu()
         self.given_samples += len(wave)
-        return wave
+        return risen(wave, self.given_samples - len(wave), self.fade)
+
+
+def risen(wave: torch.Tensor, start: int, fade: int) -> torch.Tensor:
+    """wave (m,) from sample `start` of the utterance on, changed in place: it rises from nothing for `fade` samples."""
+    rising = wave[: max(0, fade - start)]
+    rising *= (torch.arange(start, start + len(rising)) + 0.5) / max(fade, 1)
+    return wave

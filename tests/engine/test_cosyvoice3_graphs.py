@@ -1,0 +1,224 @@
+"""The third generation over static buffers: flow and vocoder give what they give without, alone and in company, from replays alone."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from scripts.make_small_model import make
+from tests.engine import test_cosyvoice_graphs_flow as second
+from tests.engine.contract import ask, whole
+from tests.engine.cosyvoice3_small import small_flow, small_vocoder
+from tests.engine.cosyvoice_small import ids_of, voice_of
+from tests.engine.test_cosyvoice_engine import prompt, reference, shared_engine  # noqa: F401
+from tests.engine.test_cosyvoice_graphs_flow import SIZES, grown
+from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder
+from tests.engine.test_cosyvoice_vocoder import relative_rms
+from webui.engine.cosyvoice.engine import CosyVoiceEngine
+from webui.engine.cosyvoice.graphs import assemble
+from webui.engine.cosyvoice.graphs.capture import Direct
+from webui.engine.cosyvoice.graphs.flow import FlowSizes, StaticFlow
+from webui.engine.cosyvoice.graphs.lm import LmSizes
+from webui.engine.cosyvoice.graphs.vocoder import StaticVocoder, VocoderSizes
+from webui.engine.cosyvoice.graphs.windows import check, cover
+from webui.engine.cosyvoice3 import graphs
+from webui.engine.cosyvoice3.graphs import CapturedCosyVoice3, CausalWork, LookaheadWork
+from webui.engine.cosyvoice3.model import CosyVoice3
+from webui.engine.cosyvoice3.vocoder import FADE_SAMPLES, WaveStream
+from webui.engine.cosyvoice3.vocoder.noise import fixed_noise
+
+torch.set_num_threads(1)
+LENGTHS = (*range(1, 38), 39, 43, 51, 67, 86, 136)
+
+
+@pytest.fixture(scope="module")
+def flow():
+    return small_flow(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def static(flow):
+    made = StaticFlow(flow, SIZES, encoding=LookaheadWork)
+    made.prewarm()
+    return made
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("model3"), family="cosyvoice3")
+
+
+# ---- flow -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("hops", "prompt", "cut"), [([28, 25], 110, "early"), ([28, 50, 100], 53, "behind"), ([17], 0, "grid"), ([200], 53, "grid")], ids=str)
+def test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, hops, prompt, cut):  # noqa: F811
+    second.test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, hops, prompt, cut)
+
+
+def test_what_else_the_flow_of_the_second_generation_is_asked(flow, static):
+    second.test_a_prompt_mel_of_another_length_than_its_ids(flow, static, 60, 41)
+    second.test_a_batch_of_different_pasts_is_each_alone(flow, static, 0)
+    second.test_streams_of_a_voice_share_its_rows_and_give_theirs_back(static)
+
+
+def test_a_voice_moved_out_and_in_again_speaks_on(flow, static):
+    """To the host's memory and back, into other rows."""
+    voice, ids = grown(static, *voice_of(53)), ids_of(60)
+    before = voice.begin().step(ids, True)
+    voice.move_out()
+    others = grown(static, *voice_of(30, seed=9))
+    while not voice.is_ready:
+        voice.grow()
+    assert torch.equal(voice.begin().step(ids, True), before) and others.is_ready
+
+
+def test_positions_count_from_the_start_of_the_prompt(static):
+    """A turn of the first head by the wrong position shows."""
+    voice, ids = grown(static, *voice_of(50)), ids_of(60)
+    want = voice.begin().step(ids, True)
+    real = type(static._work.flow.decoder.estimator).turn
+    static._work.flow.decoder.estimator.turn = lambda starts, count, like: real(static._work.flow.decoder.estimator, starts * 0, count, like)
+    try:
+        assert (voice.begin().step(ids, True) - want).abs().max() > 1e-3
+    finally:
+        del static._work.flow.decoder.estimator.turn
+
+
+def test_the_flow_serves_by_replays_and_copies(flow):
+    recorder = Recorder()
+    static = StaticFlow(flow, FlowSizes(ids=(12, 28), batches=(1, 2), reaches=(128,), units=300, slots=4), capture=recorder, encoding=LookaheadWork)
+    static.prewarm()
+    voice, ids = grown(static, *voice_of(28)), ids_of(80).numpy()
+    with Outside(recorder) as outside:
+        streams = [voice.begin() for _ in range(2)]
+        for known in (28, 53, 75):
+            static.step_many([(stream, ids[:known], known == 75) for stream in streams])
+    assert outside.seen <= {"select", "slice", "copy_", "zero_", "unbind", "unflatten", "view"}, outside.seen
+    assert static.table.refused == 0
+
+
+# ---- vocoder ----------------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def vocoder():
+    return small_vocoder()
+
+
+@pytest.fixture(scope="module")
+def waves(vocoder):
+    made = StaticVocoder(vocoder, VocoderSizes(lengths=LENGTHS, batches=(1, 2, 4), slots=6), work=CausalWork)
+    made.prewarm()
+    return made
+
+
+@pytest.fixture(scope="module")
+def mel():
+    """(170, 80)"""
+    return torch.randn(170, 80, generator=torch.Generator().manual_seed(3)) * 2
+
+
+def plain(vocoder, mel: torch.Tensor) -> torch.Tensor:
+    return WaveStream(vocoder, fixed_noise().at, FADE_SAMPLES).push(mel, True)
+
+
+def pushed(stream, mel: torch.Tensor, hops: list[int]) -> torch.Tensor:
+    out, at = [], 0
+    for hop in itertools.cycle(hops):
+        out.append(stream.push(mel[at : at + hop], at + hop >= len(mel)))
+        at += hop
+        if at >= len(mel):
+            return torch.cat(out)
+
+
+@pytest.mark.parametrize("hops", [[50], [20, 30, 100], [13, 7, 1, 41], [170]], ids=str)
+def test_windows_are_the_wave_of_one_shot(vocoder, waves, mel, hops):
+    want, got = plain(vocoder, mel), pushed(waves.begin(1), mel, hops)
+    assert got.shape == want.shape == (480 * len(mel),)
+    assert relative_rms(got, want) < 2e-4
+
+
+def test_windows_without_their_past_would_show(vocoder, mel, monkeypatch):
+    """As far back as they reach they must."""
+    monkeypatch.setattr(CausalWork, "reach", replace(CausalWork.reach, left=20))
+    made = StaticVocoder(vocoder, VocoderSizes(lengths=LENGTHS, batches=(1,), slots=2), work=CausalWork)
+    made.prewarm()
+    assert relative_rms(pushed(made.begin(1), mel, [50]), plain(vocoder, mel)) > 1e-3
+
+
+@pytest.mark.parametrize("frames", [1, 2, 5, 6, 7, 30, 36, 37, 50, 52, 91, 135])
+def test_every_length_of_utterance(vocoder, waves, mel, frames):
+    stream = waves.begin(1)
+    wave = torch.cat([stream.push(mel[: frames // 2]), stream.push(mel[frames // 2 : frames]), stream.push(mel[:0], True)])
+    want = plain(vocoder, mel[:frames])
+    assert wave.shape == want.shape and relative_rms(wave, want) < 2e-4
+
+
+def test_a_long_stream_outlives_its_ring_and_company_changes_nothing(vocoder, waves, mel):
+    long = torch.cat([mel, mel.flip(0)] * 2)
+    assert len(long) > 2 * waves.buffers.ring
+    waves.table.played.clear()
+    dice, streams = random.Random(1), [(waves.begin(1), [0], []) for _ in range(3)]
+    while streams[0][1][0] < len(long):
+        hop = dice.choice([50, 100])
+        asked = [(stream, long[at[0] : at[0] + hop], at[0] + hop >= len(long)) for stream, at, _ in streams]
+        for samples, (_, at, out) in zip(waves.push_many(asked), streams):
+            at[0] += hop
+            out.append(samples)
+    want = plain(vocoder, long)
+    assert all(relative_rms(torch.cat(out), want) < 2e-3 for _, _, out in streams), "what rounding adds to the phase in 680 frames"
+    assert any(batch > 1 for _, batch in waves.table.played) and waves.table.refused == 0
+
+
+def test_every_utterance_is_covered_once_with_its_surroundings():
+    reach, lengths = CausalWork.reach, CausalWork.lengths
+    check(lengths, reach)
+    for total in range(1, 330, 3):
+        for hop in (1, 7, 50, 200):
+            emitted, end = 0, 0
+            while emitted < total:
+                end = min(total, end + hop)
+                for window in cover(emitted, end, end == total, reach, lengths):
+                    assert window.length in lengths and window.begin == emitted < window.end
+                    assert window.start == 0 or window.begin - window.start >= reach.left
+                    assert window.start + window.length in (end, total) or window.start + window.length - window.end >= reach.held
+                    emitted = window.end
+                assert emitted >= end - reach.held
+
+
+# ---- the whole --------------------------------------------------------------------------------------------------------------
+SMALL = assemble.Sizes(LmSizes((1, 2), (128, 512), (1, 16, 64), 8), FlowSizes(ids=(28, 100), batches=(1,), reaches=(256,), units=900, slots=12),
+                       VocoderSizes(lengths=(*range(1, 38), 39, 43, 51, 67, 86, 136), batches=(1,), slots=8))  # fmt: skip
+
+
+def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  # noqa: F811
+    """Without one: the works run directly. Speech is that of the plain model, and everything is given back."""
+    def spoken() -> np.ndarray:
+        other = CosyVoiceEngine(root, precision="fp32")
+        other.start()
+        try:
+            torch.set_num_threads(1)
+            models.append(other._loaded())
+            return whole(other.stream(ask(id="static"), prompt))
+        finally:
+            other.close()
+    models: list[CosyVoice3] = []
+    want = spoken()
+    monkeypatch.setattr(CosyVoice3, "placed", lambda self, told: graphs.replaying(self, told, SMALL, Direct))
+    got = spoken()
+    assert got.shape == want.shape and np.square(got - want).mean() < 1e-4 * np.square(want).mean()
+    model = models[1]
+    assert isinstance(model, CapturedCosyVoice3) and not isinstance(models[0], CapturedCosyVoice3)
+    assert model.lm.table.played and model.static_flow.table.played and model.static_vocoder.table.played
+    assert model.lm.table.refused == model.static_flow.table.refused == model.static_vocoder.table.refused == 0
+
+
+def test_sizes_follow_the_memory_that_is_free(root):
+    from webui.engine.cosyvoice.device import Place
+    from webui.engine.cosyvoice3.model import FAMILY
+
+    model = FAMILY.load(root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, FAMILY.steps[0])
+    sizes = [assemble.Sizes.for_memory(model, free << 20).flow for free in (600, 1 << 20)]
+    assert 1000 <= sizes[0].units < sizes[1].units == 40000 and 64 <= sizes[0].slots < sizes[1].slots == 512
