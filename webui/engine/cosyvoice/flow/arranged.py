@@ -22,20 +22,7 @@ class Arranged(nn.Module):
         self._matrix, self._bias = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None), bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.mkldnn._linear_pointwise.default(x.contiguous(), self._matrix, self._bias, "none", [], "")
-
-    def gelu(self, x: torch.Tensor) -> torch.Tensor:
-        """The layer's GELU, rounded once."""
-        return torch.ops.mkldnn._linear_pointwise.default(x.contiguous(), self._matrix, self._bias, "gelu", [], "none")
-
-    def onto(self, base: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """base (..., c_out) + the layer's, rounded once."""
-        return torch.ops.mkldnn._linear_pointwise.binary(x.contiguous(), base, self._matrix, self._bias, "add")
-
-
-def onto(base: torch.Tensor, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """base + layer(x), in one call where the layer has one."""
-    return layer.onto(base, x) if isinstance(layer, Arranged) else base + layer(x)
+        return torch.ops.mkldnn._linear_pointwise(x.contiguous(), self._matrix, self._bias, "none", [], "")
 
 
 def arrange(layers: nn.Module) -> None:

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .arranged import Arranged, onto
 from .conv import Past, TimeConv
 from .dims import MEL_BANDS, TIME_WIDTH, FlowDims
 from .kv import JointStore, KvStore, Rooms, attend
@@ -98,17 +97,11 @@ class Attention(nn.Module):
     def forward(
         self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None, turn: Turn | None = None
     ) -> torch.Tensor:
-        return self.to_out[0](self.seen(x, store, layer, mask, turn))
-
-    def seen(
-        self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None, turn: Turn | None = None
-    ) -> torch.Tensor:
-        """What the heads saw, (batch, n, heads * width), not mixed yet"""
         batch, new, _ = x.shape
         qkv = self.qkv(x).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
         qkv = qkv if turn is None else turn(qkv)
         seen = attend(qkv[0], [(qkv[1], qkv[2])], mask) if store is None else store.attend(layer, qkv[0], qkv[1:], mask)
-        return seen.transpose(1, 2).reshape(batch, new, -1)
+        return self.to_out[0](seen.transpose(1, 2).reshape(batch, new, -1))
 
 
 class Gelu(nn.Module):
@@ -117,13 +110,16 @@ class Gelu(nn.Module):
         self.proj = nn.Linear(d_in, d_out)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.proj.gelu(x) if isinstance(self.proj, Arranged) else F.gelu(self.proj(x))
+        return F.gelu(self.proj(x))
 
 
 class Widen(nn.Module):
     def __init__(self, channels: int):
         super().__init__()
         self.net = nn.ModuleList([Gelu(channels, 4 * channels), nn.Identity(), nn.Linear(4 * channels, channels)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net[2](self.net[0](x))
 
 
 class Transformer(nn.Module):
@@ -135,8 +131,8 @@ class Transformer(nn.Module):
         self.ff = Widen(channels)
 
     def forward(self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
-        x = onto(x, self.attn1.to_out[0], self.attn1.seen(self.norm1(x), store, layer, mask))
-        return onto(x, self.ff.net[2], self.ff.net[0](self.norm3(x)))
+        x = x + self.attn1(self.norm1(x), store, layer, mask)
+        return x + self.ff(self.norm3(x))
 
 
 class ConvBlock(nn.Module):
