@@ -226,7 +226,7 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
         try:
             torch.set_num_threads(1)
             models.append(other._loaded())
-            return whole(other.stream(ask(id="static", mode="zero_shot", transcript="hello there"), other.encode(*reference)))
+            return whole(other.stream(ask(id="static", mode="zero_shot", transcript="hello there", segments=("Hi there.",)), other.encode(*reference)))
         finally:
             other.close()
     models: list[CosyVoice1] = []
