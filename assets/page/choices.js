@@ -16,18 +16,19 @@
     }
   };
   KK.settingsNow = (keep, label) => [KK.lang, KK.themeNow(), KK.settings.autoplay, store.get("motion") === "less",
-    store.get("keys") !== "off", store.get("keep") ?? keep, (store.get("label") ?? (label ? "on" : "off")) === "on"
+    store.get("keys") !== "off", store.get("notice") === "on", store.get("keep") ?? keep, (store.get("label") ?? (label ? "on" : "off")) === "on"
   ];
   const tell = () => live.form?.trigger("privacy", {
     days: Number(store.get("keep") ?? KK_FACTS.keep_days),
-    label: store.get("label") !== "off"
+    label: store.get("label") !== "off",
+    notice: store.get("notice") === "on"
   });
   KK.setPrivacy = (what, v) => {
-    store.set(what, what === "label" ? (v ? "on" : "off") : v);
+    store.set(what, what === "keep" ? v : v ? "on" : "off");
     tell();
   };
   document.addEventListener("kk:ready", () => {
-    if (store.get("keep") !== null || store.get("label") !== null) tell();
+    if (["keep", "label", "notice"].some(k => store.get(k) !== null)) tell();
   });
   const show = () => live.form?.trigger("settings", {});
   document.addEventListener("kk:ready", show);

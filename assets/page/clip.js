@@ -1,4 +1,4 @@
-/* The clip on its way in, and how it sounds: the drop zone's own checks, the recorder's words, and A/B listening without a gap. */
+/* The clip on its way in: the drop zone's own checks, a file let go beside it, the recorder and its words. How it sounds is listen.js. */
 (() => {
   const {
     t,
@@ -17,11 +17,11 @@
     }
   });
 
+  const wrong = f => (f.size > KK_FACTS.max_clip_mb * MB ? "err.too_large" : !/^(audio|video)\//.test(f.type) && !NAMES.test(f.name) ?
+    "err.bad_audio" : "");
+
   function refuse(files, e) {
-    const f = files?.[0];
-    if (!f) return;
-    const key = f.size > KK_FACTS.max_clip_mb * MB ? "err.too_large" : !/^(audio|video)\//.test(f.type) && !NAMES.test(f.name) ?
-      "err.bad_audio" : "";
+    const key = files?.[0] && wrong(files[0]);
     if (!key) return;
     e.preventDefault();
     e.stopImmediatePropagation();
@@ -37,6 +37,33 @@
   document.addEventListener("drop", e => {
     if (e.target.closest?.("#kk-ref, #kk-src")) refuse(e.dataTransfer?.files, e);
   }, true);
+  /* Let go beside the drop zone, a file would take the place of the page: it is the clip that was meant. What a zone takes itself is left to it. */
+  const beside = e => e.dataTransfer?.types.includes("Files") && !e.defaultPrevented && !e.target.closest?.("input[type=file]");
+  document.addEventListener("dragover", e => beside(e) && e.preventDefault());
+  document.addEventListener("drop", e => {
+    if (!beside(e)) return;
+    e.preventDefault();
+    const bag = new DataTransfer(), box = KK.tabNow() === "convert" ? "#kk-src" : "#kk-ref", zone = () => document.querySelector(box + " input[type=file]");
+    const file = e.dataTransfer.files[0], is_full = document.querySelector(box + " audio.standard-player");
+    if (!file || !["speak", "voices", "convert"].includes(KK.tabNow())) return;
+    if (is_full && wrong(file)) return KK.toast(t(wrong(file))); // the clip that is there stays
+    bag.items.add(file);
+    const take = () => KK.when(zone, input => {
+      input.files = bag.files;
+      input.dispatchEvent(new Event("change", { bubbles: true }));
+    });
+    if (box === "#kk-src") emptied(box, take);
+    else newClip(() => emptied(box, take));
+  });
+  /* The upload of that recorder, shown and without a clip. */
+  function emptied(box, then) {
+    if (document.querySelector(box + " input[type=file]")) return then(); // a press on its source would clear what is said below it
+    if (document.querySelector(box + " audio.standard-player")) document.querySelector(box + " .icon-button-wrapper button")?.click();
+    KK.when(() => document.querySelector(box + " .source-selection button"), b => {
+      b.click();
+      then();
+    });
+  }
   KK.checking = () => {
     KK.listen.stop();
     live.health.busy = true;
@@ -126,142 +153,4 @@
       }
     };
   }
-
-  // ---- listening: both versions run on one clock, only the gains move ------------------------------------------------
-  const FADE_S = .02;
-  let ctx = null,
-    node = null; // node: {sources, gains, from, at, paired}
-  const sounds = new Map(); // "id/amount" -> promise of AudioBuffer
-  const buffer = (id, clean) => {
-    const key = `${KK.draft()?.clip}/${clean}`; // windows and levels change the draft, not its clip
-    if (!sounds.has(key)) {
-      if (sounds.size > 6) sounds.delete(sounds.keys().next().value);
-      sounds.set(key, fetch(`${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=${clean}`).then(r => {
-        if (!r.ok) throw new Error(String(r.status));
-        return r.arrayBuffer();
-      }).then(b => ctx.decodeAudioData(b)));
-      sounds.get(key).catch(() => sounds.delete(key));
-    }
-    return sounds.get(key);
-  };
-  const ui = () => live.health.ui;
-  /* `which` ("a", "b"): both versions are wanted, at the place where the sound is now. Without it the part is played from its start. */
-  async function play(which) {
-    const d = KK.draft();
-    if (!d) return;
-    if (which) ui().ab = which;
-    if (node?.paired && which) return swap();
-    KK.hush?.();
-    KK.player?.pause(true);
-    ctx ??= new AudioContext();
-    ctx.resume();
-    const pair = !!which || ui().ab === "b";
-    try {
-      const both = await Promise.all(pair ? [buffer(d.id, 0), buffer(d.id, KK.health.amount())] : [buffer(d.id, 0)]);
-      begin(d, both, which && node ? place(d) : d.start_s);
-    } catch {
-      KK.toast(t("err.net"));
-    }
-  }
-  const place = d => Math.min(d.end_s - .1, Math.max(d.start_s, node.from + ctx.currentTime - node.at));
-
-  function begin(d, both, from) {
-    halt();
-    const gains = both.map((b, i) => {
-      const g = ctx.createGain();
-      g.gain.value = both.length === 1 || (ui().ab === "b") === (i === 1) ? 1 : 0;
-      g.connect(ctx.destination);
-      return g;
-    });
-    const at = ctx.currentTime + .03,
-      sources = both.map((b, i) => {
-        const s = ctx.createBufferSource();
-        s.buffer = b;
-        s.connect(gains[i]);
-        s.start(at, from, Math.max(.05, d.end_s - from));
-        return s;
-      });
-    node = {
-      sources,
-      gains,
-      from,
-      at,
-      paired: both.length === 2
-    };
-    const mine = node;
-    sources[0].onended = () => {
-      if (node === mine) stop();
-    };
-    ui().sounding = true;
-    KK.draw("health");
-    requestAnimationFrame(head);
-  }
-
-  function swap() {
-    const to = ui().ab === "b" ? 1 : 0,
-      now = ctx.currentTime;
-    node.gains.forEach((g, i) => {
-      g.gain.cancelScheduledValues(now);
-      g.gain.setValueAtTime(g.gain.value, now);
-      g.gain.linearRampToValueAtTime(i === to ? 1 : 0, now + FADE_S);
-    });
-    KK.draw("health");
-  }
-
-  function head() {
-    const el = live.health.root.querySelector(".kk-at"),
-      d = KK.draft();
-    if (!node || !el || !d) return;
-    el.hidden = false;
-    el.style.left = `${((node.from + Math.max(0, ctx.currentTime - node.at)) / d.report.duration_s * 100).toFixed(2)}%`;
-    if (KK.calm()) setTimeout(head, 250);
-    else requestAnimationFrame(head);
-  }
-
-  function halt() {
-    node?.sources.forEach(s => {
-      s.onended = null;
-      try {
-        s.stop();
-      } catch {
-        /* not started */ }
-    });
-    node = null;
-  }
-
-  function stop() {
-    if (!node) return;
-    halt();
-    ui().sounding = false;
-    KK.draw("health");
-  }
-  KK.listen = {
-    play,
-    stop,
-    moved: () => {
-      const d = KK.draft();
-      if (node && d) {
-        stop();
-        play();
-      }
-    },
-    amount: async () => {
-      const d = KK.draft();
-      if (!node || !d) return;
-      const both = await Promise.all([buffer(d.id, 0), buffer(d.id, KK.health.amount())]).catch(() => null);
-      if (both && node) begin(d, both, place(d));
-    },
-    get playing() {
-      return !!node;
-    }
-  };
-  acts.playpart = () => {
-    if (node) return stop();
-    play();
-  };
-  acts.ab = b => {
-    ui().ab = b.dataset.v;
-    KK.draw("health");
-    play(b.dataset.v);
-  };
 })();

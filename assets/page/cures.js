@@ -18,7 +18,8 @@
       clip: d.clip,
       window: [d.start_s, d.end_s],
       clean: d.clean,
-      gain: d.gain
+      gain: d.gain,
+      varying: !!d.varying
     });
   };
   acts.window = b => {
@@ -48,11 +49,16 @@
     }
     if (el.matches?.("[data-amount]")) {
       card().ui.amount = el.value / 100;
-      KK.listen?.amount(el.value / 100);
+      KK.listen?.amount();
       if (d.clean > 0) {
         d.clean = el.value / 100;
         change();
       }
+    }
+    if (el.matches?.("#kk-noise")) {
+      d.varying = el.value === "varying";
+      KK.listen?.amount();
+      if (d.clean > 0) change();
     }
     if (el.matches?.("[data-edge]")) {
       let a = d.start_s,

@@ -2,6 +2,7 @@
 (() => {
   const {
     t,
+    said,
     esc,
     parts,
     acts,
@@ -179,7 +180,8 @@
     box?.focus();
   }
   parts.need = (root, d) => {
-    root.innerHTML = d?.key ? `<p class="kk kk-inline" data-tone="${d.tone || ""}" role="status">${esc(t(d.key, d))}</p>` : "";
+    const words = d?.said ? said(d.said) : d?.key ? t(d.key, d) : "";
+    root.innerHTML = words && `<p class="kk kk-inline" data-tone="${d.tone || ""}" role="status">${esc(words)}</p>`;
   };
   const say = (key, tone = "") => {
     live.need.data = key ? {

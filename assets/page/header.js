@@ -144,7 +144,8 @@
       (ahead ? `<i></i><span class="kk-second kk-num">${next.tone === "work" ? ring(next.p) : ""}${esc(next.main)}</span>` : "") +
       `<span class="kk-engshort kk-num">${ahead ? (next.tone === "work" ? ring(next.p) : "") + esc(next.short) : esc(w.short)}</span>`;
     root.querySelector("#kk-engpop").innerHTML = `<h2>${esc(t("eng.label"))}</h2>` +
-      row(TONE[w.state] || "ok", e.progress, w.main, w.lines) + (next ? row(next.tone, next.p, next.main, next.lines, next) : "") + others(e);
+      row(TONE[w.state] || "ok", e.progress, w.main, w.lines) + (next ? row(next.tone, next.p, next.main, next.lines, next) : "") + others(e) +
+      `<p class="kk-engmodels"><button type="button" class="kk-link" data-do="report">${esc(t("eng.report"))}</button></p>`;
     root.querySelector("#kk-keys").innerHTML =
       `<h2>${esc(t("key.title"))}</h2><div
           class="kk-keys">${keyRows().map(([k, s]) => `<kbd>${k}</kbd><span>${esc(t(s))}</span>`).join("")}</div>`;

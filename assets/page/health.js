@@ -86,10 +86,13 @@
   /* What Python sent: a new clip, the answer to a change, or why it could not be. Answers to wishes that were overtaken are passed over. */
   function arrived(part, d) {
     if (d.n && d.n < part.wish) return part.last;
-    if (d.fault) KK.toast(said(d.fault));
+    if (d.fault && live.need.data?.key === "save.working") {
+      live.need.data = { said: d.fault, tone: "bad" };
+      KK.draw("need");
+    } else if (d.fault) KK.toast(said(d.fault));
     const now = d.fault ? structuredClone(part.sure) ?? null : d;
     if (now && !d.fault && (now.clip !== part.last?.clip || now.error)) {
-      part.ui = {};
+      part.ui = { moved: true }; // a transcript that is there was typed for another clip, or ahead of this one
       part.wish = 0;
       KK.listen?.stop();
     }
@@ -198,6 +201,8 @@
       edge("start", d.start_s, "health.edge.a") + edge("end", d.end_s, "health.edge.b") + `</div>
       <div class="kk-ab"><div class="kk-seg2" role="radiogroup" aria-label="${esc(t("dn.label"))}">${["a", "b"].map(side).join("")}</div>
         <input type="range" min="0" max="100" step="5" value="${amount(d)}" data-amount aria-label="${esc(t("dn.amount"))}">
+        <label class="kk-switch"><span>${esc(t("dn.kind"))}</span><select id="kk-noise">${["steady", "varying"].map(k => `<option
+            value="${k}"${(k === "varying") === !!d.varying ? " selected" : ""}>${esc(t("dn." + k))}</option>`).join("")}</select></label>
         <label class="kk-switch"><input type="checkbox" id="kk-useclean"
             ${d.clean > 0 ? "checked" : ""}>${esc(t("dn.use"))}</label></div>` +
       (worse ? `<p class="kk-inline" data-tone="warn" role="status">${esc(t("dn.worse"))}</p>` : "");
@@ -216,6 +221,7 @@
       `<div class="kk kk-cardhead"><h2 class="kk-h2">${esc(t(d.t))}</h2>${d.s ? `<span class="kk-sub">${esc(t(d.s))}</span>` : ""}</div>`;
   };
   parts.title_voice = (root, d) => {
+    KK.recount?.(); // each voice has its own pace
     const now = KK.voiceNow(),
       folded = page.voice === "folded",
       line = !now ? "" : now.draft ? `${t("ref.label")} · ${(now.draft.end_s - now.draft.start_s).toFixed(1)} s` : KK.voiceName(now

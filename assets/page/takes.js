@@ -2,6 +2,7 @@
 (() => {
   const {
     t,
+    said,
     esc,
     ico,
     parts,
@@ -66,7 +67,11 @@
       <p title="${esc(k.text)}">${esc(k.text)}</p><div class="kk-meta kk-num">${meta}</div>
       <div class="kk-acts">${press}</div>${wave}</li>`;
   }
-  parts.takes = root => {
+  parts.takes = (root, data) => {
+    if (data?.fault) {
+      KK.toast(said(data.fault));
+      live.takes.data = data.list;
+    }
     const takes = list().filter(k => !gone.has(k.id));
     root.innerHTML =
       `<section class="kk" aria-labelledby="kk-takes-h"><div class="kk-secthead"><h2 class="kk-h2"
@@ -88,7 +93,7 @@
     const P = KK.player,
       p = KK.said;
     if (P.job && p?.mode === "convert") sources.set(P.job, p.source);
-    if (P.state !== "failed" || !p || p === failed[0]?.params) return;
+    if (P.state !== "failed" || !("code" in P.info) || !p || p === failed[0]?.params) return; // without a code it is the page's own word: nothing was begun
     failed = [{
       id: "failed-" + Date.now(),
       params: p,

@@ -81,23 +81,25 @@
     const plain = text.replace(MARK, "").trim(),
       han = (plain.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu) || []).length,
       words = (plain.replace(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu, " ").match(
-        /[\p{L}\p{N}']+/gu) || []).length;
+        /[\p{L}\p{N}']+/gu) || []).length,
+      raw = han / 4.6 + words / 2.7;
     return {
       c: [...plain].length,
       n: Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length),
-      s: Math.max(plain ? 1 : 0, Math.round(han / 4.6 + words / 2.7))
+      s: Math.max(plain ? 1 : 0, Math.round(raw)),
+      raw
     };
   };
 
-  function count() {
+  const count = KK.recount = () => {
     const out = live.under?.root.querySelector(".kk-count");
     if (!out) return;
     const text = KK.field("kk-text")?.value || "",
-      m = KK.measure(text),
+      m = KK.lasting(KK.measure(text)),
       over = [...text].length - KK_FACTS.max_text;
     out.textContent = over > 0 ? t("text.over", {
       n: over
-    }) : t("text.count", m);
+    }) : t(m.c ? "text.count" : "text.count.0", m);
     out.toggleAttribute("data-over", over > 0);
     const bad = (text.match(MARK) || []).find(x => !known().includes(x)),
       better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";
@@ -110,7 +112,7 @@
     if (html !== linted || !box.firstChild) {
       box.innerHTML = linted = html;
     }
-  }
+  };
   acts.retag = b => KK.setField("kk-text", KK.field("kk-text").value.replaceAll(b.dataset.v, b.dataset.i));
   ["kk:text", "kk:lang", "kk:engine"].forEach(n => document.addEventListener(n, count));
 

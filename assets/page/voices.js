@@ -35,7 +35,7 @@
   const playb = v => (v.sample === false ? "" :
     `<button type="button" class="kk-iconb" data-do="playvoice" data-id="${esc(v.id)}"
         aria-label="${esc(t("bar.play") + " " + KK.voiceName(v))}">${ico(KK.sounding(v.id, "voice") ? "pause" : "play")}</button>`);
-  const face = v => `<span class="kk-face" aria-hidden="true">${esc(KK.voiceName(v)[0])}</span>`;
+  const face = v => `<span class="kk-face" aria-hidden="true">${esc([...KK.voiceName(v)][0])}</span>`;
   /* One voice to choose. act: what a press does; on: chosen; stop: the one that Tab reaches. */
   KK.voiceRow = (v, act, on, stop, told = line(v), mark = tag(v)) =>
     `<div class="kk-pickrow"><button type="button" role="radio" class="kk-pick" aria-checked="${on}" tabindex="${stop ? 0 : -1}"
@@ -121,10 +121,12 @@
         data-id="${id}">${esc(t("vo.keep"))}</button></div></li>`;
     const sharing = KK.sharing(v);
     if (sharing) return sharing;
-    const head = ui.edit === v.id ?
-      `<form data-rename="${id}"><input type="text" id="kk-rename" maxlength="60" value="${esc(v.name)}"
-          aria-label="${esc(t("vo.newname"))}"><button type="submit" class="kk-b2">${esc(t("vo.ok"))}</button></form>` :
-      `<h3>${esc(name)} ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
+    if (ui.edit === v.id) return `<li class="kk-voice"><form data-rename="${id}"><label><span>${esc(t("save.name"))}</span><input type="text" id="kk-rename"
+        maxlength="60" value="${esc(v.name)}"></label><label><span>${esc(t("tr.label"))}</span><textarea id="kk-retell" rows="3" maxlength="500"
+        placeholder="${esc(t("tr.place"))}">${esc(v.transcript)}</textarea></label><div class="kk-row"><button type="submit"
+        class="kk-b2">${esc(t("vo.ok"))}</button><button type="button" class="kk-b2" data-do="leavevoice"
+        data-id="${id}">${esc(t("pr.cancel"))}</button></div></form></li>`;
+    const head = `<h3>${esc(name)} ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
     const press = (what, key, icon) => `<button type="button" class="kk-iconb" data-do="${what}" data-id="${id}"
         aria-label="${esc(t(key) + " " + name)}">${ico(icon)}</button>`;
     const use = `<button type="button" class="kk-b2" data-do="use" data-id="${id}"
@@ -132,7 +134,7 @@
     const save = v.sample === false ? "" : `<a class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(v.id)}/sample"
         download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>`;
     const share = press("sharevoice", "dm.share", "share");
-    const own = mine ? press("editvoice", "vo.rename", "pen") + press("askvoice", "vo.del", "bin") : "";
+    const own = mine ? press("editvoice", "vo.edit", "pen") + press("askvoice", "vo.del", "bin") : "";
     return `<li class="kk-voice">${face(v)}<div>${head}</div><div class="kk-row">${use}${playb(v)}${save}${share}${own}</div></li>`;
   }
   const redraw = focus => {
@@ -140,9 +142,13 @@
     if (focus) live.voices.root.querySelector(focus)?.focus();
   };
   acts.editvoice = b => {
-    ui.edit = ui.edit === b.dataset.id ? "" : b.dataset.id;
+    ui.edit = b.dataset.id;
     ui.ask = "";
     redraw("#kk-rename");
+  };
+  acts.leavevoice = b => {
+    ui.edit = "";
+    redraw(`[data-do=editvoice][data-id="${CSS.escape(b.dataset.id)}"]`);
   };
   acts.askvoice = b => {
     ui.ask = b.dataset.id;
@@ -167,14 +173,20 @@
     e.preventDefault();
     const name = f.querySelector("input").value.trim(),
       id = f.dataset.rename;
-    ui.edit = "";
     if (name) KK.send("picker", {
       op: "rename",
       id,
-      name
+      name,
+      transcript: f.querySelector("textarea").value
     });
-    redraw(`[data-do=editvoice][data-id="${CSS.escape(id)}"]`);
+    acts.leavevoice({ dataset: { id } });
   });
+  window.addEventListener("keydown", e => { // before the page's own Escape, which would stop a stream
+    const f = e.key === "Escape" && !e.isComposing && e.target.closest?.("[data-rename]");
+    if (!f) return;
+    e.stopPropagation();
+    acts.leavevoice({ dataset: { id: f.dataset.rename } });
+  }, true);
   document.addEventListener("input", e => {
     const s = e.target.dataset?.search;
     if (!s) return;

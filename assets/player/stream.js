@@ -154,7 +154,7 @@
       if (seed !== undefined && seed !== "") KK.setField?.("kk-seed", String(seed));
       if (F.drained) done(); else if (P.meter.first != null || !out.running()) tell("done");
     },
-    error: m => finish("failed", { why: m.text || KK.t(m.key || "err.fault"), code: m.code, retry: m.retry }),
+    error: m => finish("failed", { why: m.text || KK.t(m.key || "err.fault"), code: m.code || m.key || "", retry: m.retry }),
     stopped: m => { F.received = m.received; F.info = { s: P.kept() }; },
     wav: m => { const url = URL.createObjectURL(new Blob([m.wav], { type: "audio/wav" })); P.download(url, P.fileName()); setTimeout(() => URL.revokeObjectURL(url), 60e3); },
   };

@@ -130,9 +130,9 @@ def routes(studio: Studio) -> APIRouter:
         return Response(studio.voices.sample(owner(request), voice_id), 200, {"Cache-Control": "private, max-age=600"}, "audio/wav")
 
     @router.get("/tts/draft/{draft_id}/audio", include_in_schema=False)  # of the page
-    def draft_audio(draft_id: str, request: Request, clean: float = 0.0):
+    def draft_audio(draft_id: str, request: Request, clean: float = 0.0, varying: bool = False):
         if not 0 <= clean <= 1:
             raise BadInput("clean must be between 0 and 1.", "clean 须在 0 到 1 之间。", code="bad_field", param="clean")
-        return Response(studio.drafts.audio(owner(request), draft_id, clean), 200, {"Cache-Control": "private, max-age=600"}, "audio/wav")
+        return Response(studio.drafts.audio(owner(request), draft_id, clean, varying), 200, {"Cache-Control": "private, max-age=600"}, "audio/wav")
 
     return router

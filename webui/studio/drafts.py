@@ -15,7 +15,6 @@ from ..audio import Clip, Report
 from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..store.files import new_id
-from ..store.voices import gone
 from ..types import Voice
 
 ONCE_BYTES = 16 << 20  # of clips that came along with a request
@@ -30,6 +29,7 @@ class Draft:
     start_s: float
     end_s: float
     clean: float = 0.0  # amount of denoising in the sound that will be used, 0..1
+    varying: bool = False  # the noise comes and goes: cleaned as such, not as a steady one
     gain: bool = False
     worse: bool = False  # cleaning by that amount hurts the voice
     transcript: str = ""
@@ -78,7 +78,8 @@ class Drafts:
         self._keep(draft)
         return draft
 
-    def change(self, owner: str, draft_id: str, window: tuple[float, float] | None = None, clean: float | None = None, gain: bool | None = None) -> Draft:
+    def change(self, owner: str, draft_id: str, window: tuple[float, float] | None = None, clean: float | None = None, gain: bool | None = None,
+               varying: bool | None = None) -> Draft:
         """A new draft (new id) with another window, cleaning or level; the old one stays for undo."""
         old = self.get(owner, draft_id)
         start_s, end_s = window or (old.start_s, old.end_s)
@@ -86,9 +87,10 @@ class Drafts:
         if not end_s - start_s >= 0.5:
             raise BadInput("This part is too short.", "这一段太短了。", code="too_short", param="window")
         clean = old.clean if clean is None else min(1.0, max(0.0, float(clean)))
-        new = replace(old, id="draft-" + secrets.token_hex(16), start_s=start_s, end_s=end_s, clean=clean, gain=old.gain if gain is None else bool(gain))
+        new = replace(old, id="draft-" + secrets.token_hex(16), start_s=start_s, end_s=end_s, clean=clean, gain=old.gain if gain is None else bool(gain),
+                      varying=old.varying if varying is None else bool(varying))
         if clean:
-            new = replace(new, worse=audio.cleaning_hurts(audio.cut(new.clip, start_s, end_s), audio.cut(self._clean(new, clean), start_s, end_s)))
+            new = replace(new, worse=audio.cleaning_hurts(audio.cut(new.clip, start_s, end_s), audio.cut(self._clean(new, clean, new.varying), start_s, end_s)))
         else:
             new = replace(new, worse=False)
         self._keep(new)
@@ -99,7 +101,7 @@ class Drafts:
         with self._lock:
             draft = self._drafts.get(draft_id)
             if draft is None or draft.owner != owner:
-                raise gone()
+                raise NotFound("This clip is no longer here. Add it again.", "这段参考音频已经不在了，请重新放入。", code="voice_gone", param="voice")
             self._drafts.move_to_end(draft_id)
             return draft
 
@@ -108,14 +110,14 @@ class Drafts:
 
     def sound(self, draft: Draft, whole: bool = False) -> Clip:
         """What the engine will hear: the window (or the whole clip), cleaned and levelled as chosen."""
-        cleaned = self._clean(draft, draft.clean)
+        cleaned = self._clean(draft, draft.clean, draft.varying)
         cut = cleaned if whole else audio.cut(cleaned, draft.start_s, draft.end_s)
         return audio.raise_level(cut) if draft.gain else cut
 
-    def audio(self, owner: str, draft_id: str, clean: float) -> bytes:
+    def audio(self, owner: str, draft_id: str, clean: float, varying: bool = False) -> bytes:
         """WAV of the whole clip, cleaned by that amount: both sides of the A/B have the same length."""
         draft = self.get(owner, draft_id)
-        return wav(self._clean(draft, min(1.0, max(0.0, clean))))
+        return wav(self._clean(draft, min(1.0, max(0.0, clean)), varying))
 
     def save(self, owner: str, draft_id: str, name: str, transcript: str, consent: str) -> Voice:
         draft = self.get(owner, draft_id)
@@ -126,25 +128,27 @@ class Drafts:
             raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
         sound = self.sound(draft)
         voice = replace(self._voice(draft), id=new_id("voice"), name=name, transcript=transcript.strip()[:500], consent=consent[:500], draft=False,
-                        created_at=time.time(), owner=account_of(owner), language=text.detect(transcript) if transcript.strip() else "")
-        self._voices.add(voice, wav(sound))
+                        created_at=time.time(), owner=account_of(owner), language=told_language(transcript))
+        kept = wav(sound)
+        self._voices.add(voice, kept)
+        self._prepare(voice, lambda: audio.decode(kept))  # of what is on the disk: the same prompt whenever it is made
         return voice
 
     def _voice(self, draft: Draft) -> Voice:
-        mark = hashlib.sha256(draft.clip.samples.tobytes() + repr((draft.start_s, draft.end_s, draft.clean, draft.gain)).encode()).hexdigest()[:32]
+        mark = hashlib.sha256(draft.clip.samples.tobytes() + repr((draft.start_s, draft.end_s, draft.clean, draft.gain, draft.varying)).encode()).hexdigest()[:32]
         return Voice(draft.id, "", "", draft.transcript, mark, round(draft.duration_s, 1), 0.0, owner=account_of(draft.owner), draft=True)
 
     def _begin(self, draft: Draft) -> None:
         self._prepare(self._voice(draft), lambda: self.sound(draft))
 
-    def _clean(self, draft: Draft, amount: float) -> Clip:
+    def _clean(self, draft: Draft, amount: float, varying: bool) -> Clip:
         if not amount:
             return draft.clip
-        key = (id(draft.clip), round(amount, 2))
+        key = (id(draft.clip), round(amount, 2), varying)
         with self._lock:
             if key in self._cleaned:
                 return self._cleaned[key]
-        cleaned = audio.denoise(draft.clip, amount)
+        cleaned = audio.denoise(draft.clip, amount, stationary=not varying)
         with self._lock:
             self._cleaned[key] = cleaned
             while len(self._cleaned) > 4:
@@ -165,6 +169,11 @@ class Drafts:
 def account_of(owner: str) -> str:
     """An owner is `account/visit`: voices belong to the account, takes and drafts to the visit."""
     return owner.partition("/")[0]
+
+
+def told_language(transcript: str) -> str:
+    """What a transcript says of the language of its voice; "" without one."""
+    return text.detect(transcript) if transcript.strip() else ""
 
 
 def wav(clip: Clip) -> bytes:

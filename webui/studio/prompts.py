@@ -64,14 +64,6 @@ class Prompts:
         except StorageFull:
             pass  # a cache only: it is made again next time
 
-    def adopt(self, draft: Voice, voice: Voice) -> None:
-        """A draft was saved: its prompts now belong to the saved voice."""
-        with self._lock:
-            mine = [(k, p) for k, p in self._kept.items() if k[:2] == (draft.id, draft.fingerprint)]
-        for key, prompt in mine:
-            self._keep((voice.id, *key[1:]), prompt)
-            self._keep_on_disk(voice, prompt)
-
     def _keep(self, key: tuple, prompt: Prompt) -> None:
         with self._lock:
             self._kept[key] = prompt

@@ -151,7 +151,7 @@ class Speaker:
             return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source, trace)
         request = asked_for(about, text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
         request, notes = self._put_in_words(owner, request, about, trace) if written is None else (replace(request, segments=tuple(written.pieces)), written.notes)
-        job = self._admit(owner, voice, request, trace, written=written)
+        job = self._admit(owner, voice, request if written is not None else self._takes.with_notice(owner, request), trace, written=written)
         job.notes = [] if is_guest(owner) else [*notes, *job.notes]
         return job
 

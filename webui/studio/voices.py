@@ -8,7 +8,7 @@ from .. import audio
 from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..types import Voice
-from .drafts import Draft, Drafts, account_of
+from .drafts import Draft, Drafts, account_of, told_language
 from .prompts import Prompts
 
 
@@ -52,14 +52,13 @@ class Voices:
             what["name"] = name
         if transcript is not None:
             what["transcript"] = transcript.strip()[:500]
+            if voice.language == told_language(voice.transcript):  # nobody said otherwise
+                what["language"] = told_language(what["transcript"])
         if language is not None:
             if not language.replace("-", "").isalnum() or len(language) > 16:
                 raise BadInput("The language must be a tag such as zh or en-US.", "语言须是 zh、en-US 这样的标签。", code="bad_language", param="language")
             what["language"] = language.partition("-")[0].lower()
         return self._store.change(voice, **what) if what else voice
-
-    def rename(self, owner: str, voice_id: str, name: str) -> Voice:
-        return self.change(owner, voice_id, name=name)
 
     def delete(self, owner: str, voice_id: str) -> None:
         """Samples, prompts and record go; a running stream finishes, a new one gets NotFound."""

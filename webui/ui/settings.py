@@ -36,6 +36,7 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
             part("title_priv", {"t": "set.priv", "s": "set.priv.note"})
             keep = _choice("set.priv.keep", "kk-set-keep", days, days[-2][1] if len(days) > 1 else "0")
             label = _check("set.label.file", "kk-set-label", True)
+            notice = _check("set.label.spoken", "kk-set-notice", False)
         with gr.Column(elem_classes="kk-card"):
             part("models", elem_id="kk-models")
         with gr.Column(elem_classes="kk-card"):
@@ -48,20 +49,21 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
     theme.input(None, inputs=[theme], js="(v) => { KK.setTheme(v); }", api_visibility="private")
     for box, what in ((autoplay, "autoplay"), (motion, "motion"), (keys, "keys")):
         box.input(None, inputs=[box], js=f"(v) => {{ KK.set('{what}', v); }}", api_visibility="private")
-    return {"set_lang": lang, "set_theme": theme, "autoplay": autoplay, "motion": motion, "keys": keys, "keep": keep, "label": label}
+    return {"set_lang": lang, "set_theme": theme, "autoplay": autoplay, "motion": motion, "keys": keys, "keep": keep, "label": label, "notice": notice}
 
 
 def wire(studio, w: dict[str, gr.components.Component]) -> None:
-    """The studio holds these two per visit, in memory; the browser remembers them and says them again when a page opens."""
+    """The studio holds these three per visit, in memory; the browser remembers them and says them again when a page opens."""
 
     def privacy(event: gr.EventData, request: gr.Request) -> None:
         wish, owner = event._data, owner_of(request)
         studio.takes.keep(owner, int(wish["days"]))
         studio.takes.label(owner, wish["label"] is True)
+        studio.takes.notice(owner, wish["notice"] is True)
 
     w["form"].privacy(privacy, **QUIET)
-    for box, what in ((w["keep"], "keep"), (w["label"], "label")):
+    for box, what in ((w["keep"], "keep"), (w["label"], "label"), (w["notice"], "notice")):
         box.input(None, inputs=[box], js=f"(v) => {{ KK.setPrivacy('{what}', v); }}", api_visibility="private")
     # what this browser remembers, put into the widgets: at start and whenever the header's own switches change it
-    own = [w[n] for n in ("set_lang", "set_theme", "autoplay", "motion", "keys", "keep", "label")]
+    own = [w[n] for n in ("set_lang", "set_theme", "autoplay", "motion", "keys", "notice", "keep", "label")]
     w["form"].settings(None, inputs=own[-2:], outputs=own, js="(...now) => KK.settingsNow(...now)", api_visibility="private")

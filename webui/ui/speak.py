@@ -146,7 +146,8 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
         try:
             if what["op"] == "change":
                 window = tuple(float(x) for x in what["window"])
-                made = studio.drafts.change(owner, str(what["id"]), window=window, clean=float(what["clean"]), gain=bool(what["gain"]))
+                wish = {"clean": float(what["clean"]), "gain": what["gain"] is True, "varying": what["varying"] is True}
+                made = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
                 return as_json(told.draft(made, str(what["clip"])) | {"n": int(what["n"])}), gr.skip()
             if what["op"] == "save":
                 consent = "page: own voice, or its owner has agreed" if what.get("consent") is True else ""
@@ -160,7 +161,7 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
         what, owner = event._data, owner_of(request)
         try:
             if what["op"] == "rename":
-                studio.voices.rename(owner, str(what["id"]), str(what["name"]))
+                studio.voices.change(owner, str(what["id"]), str(what["name"]), str(what["transcript"]))
             elif what["op"] == "delete":
                 studio.voices.delete(owner, str(what["id"]))
         except KaikouError as error:
@@ -180,7 +181,7 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
             elif what["op"] == "restore":
                 studio.takes.restore(owner, str(what["id"]))
         except KaikouError as error:
-            gr.Warning(error.sentence(str(what.get("lang", "en"))))
+            return as_json({"fault": told.fault(error), "list": [told.take(t) for t in studio.takes.list(owner)]})
         return takes_of(owner)
 
     def done(event: gr.EventData, request: gr.Request):

@@ -23,6 +23,7 @@ def draft(it, clip: str = "") -> dict:
         "end_s": round(it.end_s, 3),
         "clean": it.clean,
         "gain": it.gain,
+        "varying": it.varying,
         "worse": it.worse,
     }
 

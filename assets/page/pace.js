@@ -1,0 +1,25 @@
+/* How long a text will last as this voice speaks here: by its own newest takes, and by the speed that is set. Counts no words itself. */
+(() => {
+  const { live, store } = KK;
+  const TAKES = 12, LEAST = .4, MOST = 2.5; // how many takes tell; beyond these factors it was something else that was spoken
+  let known = {};
+
+  /* Seconds of sound for each second that the usual rates expect; 1 when this voice has not spoken yet. */
+  function pace(voice) {
+    const takes = live.takes?.data || [];
+    if (known.voice === voice && known.takes === takes) return known.factor;
+    const own = takes.filter(k => k.voice === voice && k.state === "done" && k.mode !== "convert").slice(0, TAKES);
+    const sum = f => own.reduce((all, k) => all + f(k), 0), usual = sum(k => KK.measure(k.text).raw);
+    const factor = usual ? Math.min(MOST, Math.max(LEAST, sum(k => k.n_samples / k.sample_rate * k.speed) / usual)) : 1;
+    known = { voice, takes, factor };
+    return factor;
+  }
+  function speed() {
+    const el = document.querySelector("#kk-speed input[type=number]"); // not drawn before its fold was opened
+    return +(el?.value || JSON.parse(store.get("form") || "{}").speed) || 1;
+  }
+  /* What KK.measure gave, with the seconds of this voice. */
+  KK.lasting = m => ({ ...m, s: m.raw ? Math.max(1, Math.round(m.raw * pace(KK.voiceId()) / speed())) : m.s });
+
+  document.addEventListener("input", e => e.target.closest?.("#kk-speed") && KK.recount());
+})();
