@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -31,8 +32,13 @@ HEAVY = ("torch", "torchaudio", "modelscope", "onnxruntime", "transformers")
 FILES = sorted((ROOT / "webui").rglob("*.py"))
 
 
+@cache
 def absolute_imports(path):
     """(line, dotted name) of everything `path` imports, relative names made absolute, at any depth of the file."""
+    return tuple(_imports(path))
+
+
+def _imports(path):
     package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import textwrap
+from functools import cache
 
 from scripts import count_lines
 
 
+@cache
+def engine_lines():
+    return {name: count_lines.code_lines(path) for name, path in count_lines.modules().items()}
+
+
 def test_no_block_of_the_engine_occurs_twice():
-    found = count_lines.copies(count_lines.code_lines(path) for path in count_lines.modules().values())
+    found = count_lines.copies(engine_lines().values())
     assert not found, "\n".join(copy.words() for copy in found)
 
 
 def test_every_generation_uses_more_of_the_others_than_it_brings():
-    known = count_lines.modules()
-    table = count_lines.shares(known, {name: len(count_lines.code_lines(path)) for name, path in known.items()})
+    table = count_lines.shares(count_lines.modules(), {name: len(lines) for name, lines in engine_lines().items()})
     assert "cosyvoice2" in table
     for engine, row in table.items():
         assert row["all"] + row["some"] > row["own"] and row["all"], engine
