@@ -3,6 +3,9 @@
 Every row makes the same texts with seeds of its own, so that nothing comes out of the cache. Latency is that of a request: of one line in
 the first two kinds of rows, of a whole zip in the others. Client and server share the machine. Memory is the server's with its children.
 
+What limits a row is in its last columns: how many milliseconds of processor a second of sound costs, server and client together, and who had the
+rest of the machine: others ("else") or nobody ("idle"). Cores over cost is the most that this machine could give.
+
     python scripts/bench_batch.py --lines 96
 """
 
@@ -44,6 +47,9 @@ class Row:
     p95_ms: float
     peak_rss_mb: float
     cpu_cores: float
+    cpu_ms_per_s: float  # of processor for a second of sound
+    idle: float  # share of the machine that nobody used
+    elsewhere: float  # share that went to processes that have no part in it
     failed: int = 0
 
 
@@ -128,6 +134,12 @@ def cpu_s(pid: int) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def machine_s() -> tuple[float, float]:
+    """Seconds of all cores since the machine started: (in all, idle)."""
+    ticks = [int(x) / os.sysconf("SC_CLK_TCK") for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(ticks), ticks[3] + ticks[4]
+
+
 class Peak:
     """The most memory that was seen while it was on, looked at four times a second."""
 
@@ -177,11 +189,12 @@ def percentile(values: list[float], p: float) -> float:
 
 def measured(kind: str, size: int, in_flight: int, pid: int, work) -> Row:
     with Peak(pid) as peak:
-        before, began = cpu_s(pid), time.monotonic()
+        before, (whole, idle), began = cpu_s(pid) + time.process_time(), machine_s(), time.monotonic()
         took, made, failed = work()
-        s = time.monotonic() - began
-        cores = (cpu_s(pid) - before) / s
-    return Row(kind, size, in_flight, made / s, percentile(took, 50), percentile(took, 95), peak.mb, cores, failed)
+        s, used = time.monotonic() - began, cpu_s(pid) + time.process_time() - before
+        whole, idle = (now - then for now, then in zip(machine_s(), (whole, idle)))
+    return Row(kind, size, in_flight, made / s, percentile(took, 50), percentile(took, 95), peak.mb, used / s, 1000 * used / made, idle / whole,
+               max(0.0, 1 - (idle + used) / whole), failed)
 
 
 def rows(url: str, pid: int, some: list[str], sizes: list[int], flights: list[int]):
@@ -212,11 +225,13 @@ def main() -> None:
     made: list[Row] = []
     with own_studio(told.engine, told.model_dir) as (url, pid):
         print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; client and server share them; engine {told.engine}, {told.lines} lines")
-        print("way           | batch | in flight | audio s/s | x   | p50 ms | p95 ms | CPU cores | RSS MB | failed")
+        print("way           | batch | in flight | audio s/s | x   | p50 ms | p95 ms | RSS MB | CPU cores | CPU ms / s | idle | else | failed")
         for r in rows(url, pid, texts(told.lines), [int(x) for x in told.batch.split(",")], [int(x) for x in told.in_flight.split(",")]):
             made.append(r)
             print(f"{r.kind:<13} | {r.batch:>5} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} | {r.audio_s_per_s / made[0].audio_s_per_s:>3.1f} | {r.p50_ms:>6.0f} | {r.p95_ms:>6.0f} | "
-                  f"{r.cpu_cores:>9.2f} | {r.peak_rss_mb:>6.0f} | {r.failed}", flush=True)
+                  f"{r.peak_rss_mb:>6.0f} | {r.cpu_cores:>9.2f} | {r.cpu_ms_per_s:>10.2f} | {r.idle:>4.0%} | {r.elsewhere:>4.0%} | {r.failed}", flush=True)
+        cost, cores = min(r.cpu_ms_per_s for r in made), os.cpu_count() or 1
+        print(f"{cores} cores at {cost:.2f} ms for a second of sound can make {1000 * cores / cost:.0f} s/s; the best row made {max(r.audio_s_per_s for r in made):.0f}")
     if told.json:
         Path(told.json).write_text(json.dumps({"rows": [asdict(r) for r in made]}, indent=1), "utf-8")
 
