@@ -56,7 +56,7 @@ def root(tmp_path_factory):
 # ---- flow -------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("hops", "prompt", "cut"), [([28, 25], 110, "early"), ([28, 50, 100], 53, "behind"), ([17], 0, "grid"), ([200], 53, "grid")], ids=str)
 def test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, hops, prompt, cut):  # noqa: F811
-    second.test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, hops, prompt, cut)
+    second.test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, hops=hops, prompt=prompt, cut=cut)
 
 
 def test_what_else_the_flow_of_the_second_generation_is_asked(flow, static):
