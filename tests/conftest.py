@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests import nest, serve
 
-if hasattr(os, "pidfd_open"):  # not on macOS
-    serve.lay = nest.Nest().hatch
+if nest.NEST is not None:
+    serve.lay = nest.NEST.hatch
 ROOT = Path(__file__).resolve().parent.parent
 
 

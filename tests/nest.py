@@ -57,17 +57,17 @@ class Hatched:
 
 
 class Nest:
-    """One for a test run, started by its first server."""
+    """Its process is started by the first that is to be hatched."""
 
     def __init__(self):
         self._lock = threading.Lock()
         self._ours: socket.socket | None = None
 
-    def hatch(self, argv: list[str], log: Path, env: dict[str, str], max_file_kb: int) -> Hatched:
-        """The same, forked."""
+    def hatch(self, argv: list[str], log: Path, env: dict[str, str], max_file_kb: int, program: str = "tests.serve") -> Hatched:
+        """The same, forked. `program`: another one that starts so often."""
         with log.open("wb") as out:
             ours, theirs = os.pipe()
-            pid = self.ask({"argv": argv, "env": env, "max_file_kb": max_file_kb}, [theirs, out.fileno()])
+            pid = self.ask({"program": program, "argv": argv, "env": env, "max_file_kb": max_file_kb}, [theirs, out.fileno()])
         os.close(theirs)
         return Hatched(self, pid, os.fdopen(ours, "rb"))
 
@@ -89,6 +89,9 @@ class Nest:
         atexit.register(end)
 
 
+NEST = Nest() if hasattr(os, "pidfd_open") else None  # one for a test run; not on macOS
+
+
 def _sit(line: socket.socket) -> int:
     import gradio  # noqa: F401
     import uvicorn.protocols.websockets.websockets_impl  # noqa: F401
@@ -96,8 +99,10 @@ def _sit(line: socket.socket) -> int:
     import tests.engine.fake  # noqa: F401
     import webui.__main__
     import webui.app  # noqa: F401
+    from scripts.batch_chaos import life
     from tests import serve
 
+    programs = {"tests.serve": serve._main, "scripts.batch_chaos.life": life.main}
     gc.freeze()
     assert threading.active_count() == 1, threading.enumerate()
     while True:
@@ -112,7 +117,7 @@ def _sit(line: socket.socket) -> int:
         pid = os.fork()
         if not pid:
             line.close()
-            _fly(serve, what, *fds)
+            _fly(programs[what["program"]], what, *fds)
         for fd in fds:
             os.close(fd)
         line.sendall(json.dumps(pid).encode())
@@ -123,7 +128,7 @@ def _limit(max_file_kb: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_kb << 10,) * 2)
 
 
-def _fly(serve, what: dict, stdout: int, stderr: int) -> None:
+def _fly(main, what: dict, stdout: int, stderr: int) -> None:
     """In the forked process; does not come back."""
     code = 1
     try:
@@ -134,7 +139,7 @@ def _fly(serve, what: dict, stdout: int, stderr: int) -> None:
         os.environ.clear()
         os.environ.update(what["env"])
         _limit(what["max_file_kb"])
-        code = serve._main(what["argv"])
+        code = main(what["argv"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

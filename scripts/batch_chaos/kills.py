@@ -31,12 +31,19 @@ class Account:
         return self.written - self.last.states.get("done", 0)
 
 
-def life(folder: Path, n: int, lines: int, die_at: int, engine: str, wrong: str, steps_each: int, rng: random.Random) -> tuple[list[list[str]], bool]:
+def alone(argv: list[str], log: Path) -> subprocess.Popen:
+    """A life as a process of its own."""
+    with log.open("wb") as out:
+        return subprocess.Popen([sys.executable, "-m", "scripts.batch_chaos.life", *argv], cwd=ROOT, stdout=subprocess.PIPE, stderr=out)
+
+
+def life(folder: Path, n: int, lines: int, die_at: int, engine: str, wrong: str, rng: random.Random, start=alone) -> tuple[list[list[str]], bool]:
     """One process from its start to its end. Returns the steps of its disk, and whether it ended by itself."""
-    journal = folder / f"life-{n}.jsonl"
-    argv = [sys.executable, "-m", "scripts.batch_chaos.life", "--data", str(folder / "data"), "--journal", str(journal), "--lines", str(lines), "--engine", engine,
+    journal, log = folder / f"life-{n}.jsonl", folder / f"life-{n}.log"
+    argv = ["--data", str(folder / "data"), "--journal", str(journal), "--lines", str(lines), "--engine", engine,
             *(["--die-at", str(die_at)] if die_at > 0 else []), *(["--wrong", wrong] if wrong else [])]
-    with (folder / f"life-{n}.log").open("wb") as log, subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=log) as child:
+    child = start(argv, log)
+    with child.stdout:
         if die_at < 0:  # from outside: when it has done a few steps, at no moment in particular
             child.stdout.readline()
             while child.poll() is None and len(steps(journal)) < -die_at:
@@ -46,16 +53,18 @@ def life(folder: Path, n: int, lines: int, die_at: int, engine: str, wrong: str,
         child.wait()
         is_over = child.returncode == 0
     if child.returncode not in (0, -9):
-        raise RuntimeError((folder / f"life-{n}.log").read_text("utf-8", "replace")[-2000:])
+        raise RuntimeError(log.read_text("utf-8", "replace")[-2000:])
     return steps(journal), is_over
 
 
-def run(folder: Path, kills: int, lines: int, engine: str = "builtin", wrong: str = "", steps_each: int = 40, seed: int = 0, told=lambda n, account: None) -> Account:
-    """`steps_each`: a life is killed after at most so many steps of its disk; a line takes five. Stops at the first thing that is wrong."""
+def run(folder: Path, kills: int, lines: int, engine: str = "builtin", wrong: str = "", steps_each: int = 40, seed: int = 0, told=lambda n, account: None,
+        start=alone) -> Account:
+    """`steps_each`: a life is killed after at most so many steps of its disk; a line takes five. Stops at the first thing that is wrong.
+    `start`: how a life comes into being."""
     rng, account, began = random.Random(seed), Account(), time.monotonic()
     for n in range(1, kills + 1):
         at = rng.randint(1, steps_each)
-        made, is_over = life(folder, n, lines, at if n % 2 else -at, engine, wrong, steps_each, rng)
+        made, is_over = life(folder, n, lines, at if n % 2 else -at, engine, wrong, rng, start)
         account.written += sum(s[0] == "put" for s in made)
         account.kills += not is_over
         account.at_a_step += not is_over and n % 2
@@ -68,7 +77,7 @@ def run(folder: Path, kills: int, lines: int, engine: str = "builtin", wrong: st
         if is_over:
             break
     else:
-        made, _ = life(folder, 0, lines, 0, engine, wrong, steps_each, rng)
+        made, _ = life(folder, 0, lines, 0, engine, wrong, rng, start)
         account.written += sum(s[0] == "put" for s in made)
         account.last = judge(folder / "data")
     account.seconds = time.monotonic() - began

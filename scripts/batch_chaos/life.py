@@ -91,7 +91,7 @@ def live(data: Path, journal: Path, lines: int, die_at: int = 0, engine: str = "
     print("over", flush=True)
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--data", type=Path, required=True)
     p.add_argument("--journal", type=Path, required=True)
@@ -99,7 +99,7 @@ def main() -> int:
     p.add_argument("--die-at", type=int, default=0)
     p.add_argument("--engine", choices=("builtin", "tone"), default="builtin")
     p.add_argument("--wrong", choices=("mark_first", "no_sync"), default="")
-    a = p.parse_args()
+    a = p.parse_args(argv)
     logging.basicConfig(level=logging.WARNING)
     live(a.data, a.journal, a.lines, a.die_at, a.engine, a.wrong)
     return 0

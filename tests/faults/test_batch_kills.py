@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from scripts.batch_chaos.journal import cut_power
 from scripts.batch_chaos.judge import judge
-from scripts.batch_chaos.kills import run
+from scripts.batch_chaos.kills import alone, run
+from tests.nest import NEST
 
-# 50 kills in all, 15 of them with the built-in engine, whose processes take seconds to start; scripts/chaos_batch.py does 200 in 1,000 lines
-KILLS = [("builtin", 15, 70), ("tone", 35, 160)]
+# 50 kills in all, 6 of them with the built-in engine, whose processes take seconds to start; scripts/chaos_batch.py does 200 in 1,000 lines
+KILLS = [("builtin", 6, 30), ("tone", 44, 200)]
+
+
+def start(argv, log):
+    return NEST.hatch(argv, log, dict(os.environ), 0, "scripts.batch_chaos.life") if NEST else alone(argv, log)
 
 
 @pytest.mark.parametrize(("engine", "kills", "lines"), KILLS)
 def test_kills_during_a_batch_lose_nothing(tmp_path, engine, kills, lines):
-    account = run(tmp_path, kills, lines, engine, steps_each=20)
+    account = run(tmp_path, kills, lines, engine, steps_each=20, start=start)
     assert account.first_bad is None, account
     assert account.kills >= 0.8 * kills, "the batch was over before it was killed often enough"
     assert account.last.states == {"done": lines} and account.last.is_clean and account.last.strays == []
@@ -26,7 +32,7 @@ def test_kills_during_a_batch_lose_nothing(tmp_path, engine, kills, lines):
 
 @pytest.mark.parametrize("wrong", ["mark_first", "no_sync"])
 def test_the_same_judge_catches_the_mistake(tmp_path, wrong):
-    account = run(tmp_path, 12, 200, "tone", wrong)
+    account = run(tmp_path, 12, 200, "tone", wrong, start=start)
     assert account.first_bad is not None and account.first_bad.lost
 
 
@@ -45,7 +51,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path):
 
 
 def test_the_judge_sees_a_short_file_behind_a_mark(tmp_path):
-    run(tmp_path, 1, 3, "tone", steps_each=1)
+    run(tmp_path, 1, 3, "tone", steps_each=1, start=start)
     data = tmp_path / "data"
     assert judge(data).states == {"done": 3} and judge(data).is_clean
     one = next((data / "sounds").glob("??/*.wav"))
