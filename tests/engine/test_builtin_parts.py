@@ -195,6 +195,29 @@ def test_a_stream_that_is_over_or_let_go_is_free_at_once(speaker):
         gc.enable()
 
 
+def test_a_long_step_ends_in_time_on_a_slow_machine(speaker, monkeypatch):
+    from webui.engine.builtin import worker as module
+    from webui.engine.builtin.mapping import neutral
+    from webui.engine.builtin.speaking import Voice
+    from webui.engine.builtin.stock import base_voice
+
+    profile, mapping = neutral(base_voice(speaker, "en")[0])
+    worker = object.__new__(module.Worker)
+    worker._speaker, worker._voices, worker._streams, worker._bell = speaker, OrderedDict(v=Voice(profile, {"en": mapping})), {}, None
+    order = {"segments": ["The old clock struck nine before anyone spoke."], "language": "en", "speed": 1.0, "seed": 3, "instruction": "", "at_once": True}
+
+    def steps(number: int) -> int:
+        told, n = worker.answer({"op": "step", "stream": number, "voice": "v", "open": order, "most": 1 << 20}, bytearray())[0], 1
+        while not told["last"]:
+            told, n = worker.answer({"op": "step", "stream": number, "most": 1 << 20}, bytearray())[0], n + 1
+        return n
+
+    monkeypatch.setattr(module, "LONGEST_STEP_S", 3600.0)
+    assert steps(1) == 1
+    monkeypatch.setattr(module, "LONGEST_STEP_S", 0.0)
+    assert steps(2) > 3
+
+
 def test_what_was_said_before_leaves_no_trace_in_espeak(speaker):
     once = {t: speaker.say(*t).samples for t in [("en", 160, "Eight quick foxes; a lazy dog?"), ("zh", 150, "你去哪里，我也去。"), ("ja", 170, "そうですね。"), ("ru", 166, "Привет, мир! Как дела?")]}
     for order in (("zh", "en", "ja"), ("ru", "ja", "zh"), ("en", "en", "ru"), ("zh", "ru", "ru")):
