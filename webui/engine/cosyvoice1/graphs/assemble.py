@@ -63,11 +63,6 @@ class CapturedCosyVoice1(Waves, CosyVoice1):
     static_vocoder: StaticVocoder
 
     @property
-    def guidance(self) -> None:
-        """A graph has both rows in it."""
-        return None
-
-    @property
     def together(self) -> int:
         return self.flow.sizes.batches[-1]
 

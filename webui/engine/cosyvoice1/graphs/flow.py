@@ -6,6 +6,7 @@ Every frame sees every other, so nothing of a hop can be kept for the next: reco
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 
@@ -69,6 +70,8 @@ class StaticHops:
         self.dims, self.dtype, self.device, self.decoder, self.speaker = flow.dims, flow.dtype, flow.device, flow.decoder, flow.speaker
         self.buffers, self.table = HopBuffers(flow, self.sizes), Table(capture or Direct())
         self._jobs, self._weights = Upload(self.buffers.jobs), Upload(self.buffers.weights)
+        self._solver = copy(flow.decoder)  # the same weights, but both rows in one call whatever the other is told
+        self._solver.beside = None
         self.passed_by = 0
 
     def works(self) -> dict[Hashable, Work]:
@@ -146,7 +149,7 @@ class StaticHops:
         mu = torch.where(is_again, buffers.earlier_mu[:batch, :frames], mu)
         buffers.mu[:batch, :frames].copy_(mu)
         both = First(counts[:, 1].repeat_interleave(2), frames)
-        mel = flow.decoder.guided(buffers.noise[:batch, :frames], mu, buffers.speakers[:batch], buffers.cond[:batch, :frames], None, both)
+        mel = self._solver.guided(buffers.noise[:batch, :frames], mu, buffers.speakers[:batch], buffers.cond[:batch, :frames], None, both)
         buffers.mels[:batch, :frames].copy_(mel)
 
 
