@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import struct
@@ -67,6 +68,14 @@ def test_a_voice_is_added_spoken_renamed_and_deleted(http):
         assert gone.status_code == 404 and error(gone)["code"] == "voice_gone"
 
 
+@pytest.mark.parametrize(("fields", "param"), [({"language": "no tag!"}, "language"), ({"name": "x" * 61}, "name"), ({"consent": " "}, "consent"), ({"denoise": "perhaps"}, "denoise")])
+def test_a_voice_that_is_refused_is_not_half_there(http, fields, param):
+    before = http.get("/v1/audio/voices").json()
+    answer = http.post("/v1/audio/voices", files={"audio_sample": clip()}, data={"name": "Lin Wan", "consent": "me", **fields})
+    assert answer.status_code in (403, 422) and error(answer)["param"] == param
+    assert http.get("/v1/audio/voices").json() == before
+
+
 def test_a_deleted_voice_finishes_its_running_stream(http):
     voice = add(http).json()["id"]
     with http.stream("POST", "/v1/audio/speech", json={"input": "Hello.", "voice": voice, "instructions": "seconds=2 rtf=0.5", "response_format": "pcm"}) as r:
@@ -115,9 +124,11 @@ def test_wav_and_pcm_headers(http):
     pcm = http.post("/v1/audio/speech", json={**ask, "response_format": "pcm"})
     assert pcm.headers["content-type"] == "audio/pcm" and pcm.headers["x-audio-format"] == "s16le;rate=24000;channels=1"
     assert pcm.headers["cache-control"] == "no-store" and pcm.headers["x-accel-buffering"] == "no" and pcm.headers["x-content-type-options"] == "nosniff"
-    streamed = http.post("/v1/audio/speech", json=ask).content
-    assert streamed[:4] == b"RIFF" and struct.unpack("<I", streamed[40:44])[0] == 0xFFFFFFFF
-    assert streamed[44:] == pcm.content
+    streamed, whole = (http.post("/v1/audio/speech", json={**ask, "stream": is_streamed}).content for is_streamed in (True, False))
+    for file, size in ((streamed, 0xFFFFFFFF), (whole, len(pcm.content))):
+        head, sound = file.split(b"data", 1)
+        assert head[:4] == b"RIFF" and b"AI-generated" in head, "what is saved of it says what it is, as in every other format"
+        assert struct.unpack_from("<I", sound)[0] == size and sound[4:] == pcm.content
     random_seeds = {http.post("/v1/audio/speech", json={**ask, "seed": -1}).headers["x-seed"] for _ in range(3)}
     assert len(random_seeds) == 3
 
@@ -154,6 +165,32 @@ def test_nothing_a_user_sends_becomes_a_path(http, path):
 def test_consent_is_needed(http):
     answer = http.post("/v1/audio/voices", files={"audio_sample": clip()}, data={"name": "x"})
     assert answer.status_code == 403 and error(answer)["code"] == "consent"
+
+
+def test_a_transcript_that_is_another_clips_is_refused_before_the_first_byte(http):
+    """By the name of the field that it came in, whichever way it came."""
+    sound, ask = base64.b64encode(clip(4)).decode(), {"input": "Hello.", "voice": "starter-en-mid", "mode": "zero_shot"}
+    refused = {"transcript": http.post("/v1/audio/speech", json={**ask, "transcript": "a misfit"}), "ref_text": http.post("/v1/audio/speech", json={**ask, "ref_audio": sound, "ref_text": "a misfit", "consent": True}),
+               "prompt_text": http.post("/inference_zero_shot", data={"tts_text": "Hello.", "prompt_text": "a misfit"}, files={"prompt_wav": clip(4)})}
+    assert {error(a)["param"]: (a.status_code, error(a)["code"]) for a in refused.values()} == dict.fromkeys(refused, (422, "transcript_misfit"))
+    assert http.post("/v1/audio/speech", json={**ask, "transcript": "a misfit", "mode": "cross_lingual"}).status_code == 200, "where nobody reads it nobody minds"
+
+
+def test_a_program_converts_a_recording_too(http):
+    sound, voice = base64.b64encode(clip(4)).decode(), "starter-en-mid"
+
+    def convert(**more):
+        return http.post("/v1/audio/speech", json={"input": "", "voice": voice, "mode": "convert", "response_format": "pcm", "seed": 1, **more})
+
+    made = [convert(source_audio=given, consent=True) for given in (sound, "data:audio/wav;base64," + sound)]
+    assert all(a.status_code == 200 and len(a.content) == pytest.approx(4 * 48000, rel=0.02) for a in made) and made[0].content == made[1].content
+    assert made[0].content != convert(source_audio=sound, consent=True, voice="starter-zh-low").content
+    for more, status, code, param in (({"source_audio": sound}, 403, "consent", "consent"), ({}, 422, "no_source", "source_audio"), ({"source": "draft-none"}, 404, "voice_gone", "voice"),
+                                      ({"source_audio": "/etc/passwd"}, 422, "no_path", "source_audio"), ({"source_audio": "http://127.0.0.1/a.wav"}, 422, "no_address", "source_audio"),
+                                      ({"source_audio": base64.b64encode(clip(0.7)).decode()}, 422, "too_short", "source_audio"), ({"source_audio": base64.b64encode(clip(31)).decode()}, 413, "too_large", "source_audio"),
+                                      ({"source_audio": base64.b64encode(b"no sound" * 90).decode()}, 422, "bad_audio", "source_audio"), ({"source_audio": sound, "speed": 9}, 422, "bad_speed", "speed")):
+        answer = convert(**{"consent": code != "consent", **more})
+        assert (answer.status_code, error(answer)["code"], error(answer)["param"]) == (status, code, param), answer.text
 
 
 def test_cancel_by_id_is_idempotent(studio, http):

@@ -85,6 +85,10 @@ class FakeEngine:
     def notes(self, request):
         return [("I only hum.", "我只会哼。")] if "sing" in request.instruction else []
 
+    def check(self, request, prompt):
+        if "misfit" in request.transcript:
+            raise BadInput("The transcript is another clip's.", "文字稿不是这段音频的。", param="transcript", code="transcript_misfit")
+
     def cancel(self, request_id):
         with self.change:
             self.cancelled.add(request_id)

@@ -129,6 +129,10 @@ def test_a_transcript_that_cannot_fit_its_clip_is_refused_by_name(engine, prompt
     with pytest.raises(BadInput) as error:
         list(engine.stream(ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt))
     assert error.value.code == "transcript_misfit" and error.value.zh
+    with pytest.raises(BadInput) as error:
+        engine.check(ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt)
+    assert error.value.code == "transcript_misfit" and error.value.param == "transcript", "and before a stream is begun"
+    engine.check(ask(mode="zero_shot", transcript="hello there"), prompt)
 
 
 @pytest.mark.parametrize(("seconds", "level", "code"), [(31, 0.1, "too_long"), (0.3, 0.1, "too_short"), (4, 0.0, "silent")])

@@ -36,6 +36,9 @@ def test_errors_arrive_as_they_are(engine, prompt):
     with pytest.raises(BadInput) as error:
         engine.encode(CLIP[:100], RATE, "", "en")
     assert (error.value.code, error.value.en, error.value.zh, error.value.status) == ("too_short", "The clip is too short.", "音频太短。", 422)
+    with pytest.raises(BadInput) as error:
+        engine.check(ask(mode="zero_shot", transcript="a misfit"), prompt)
+    assert (error.value.code, error.value.param) == ("transcript_misfit", "transcript") and engine.check(ask(mode="zero_shot", transcript="hello"), prompt) is None
     for do, code in (("bug", "fault"), ("memory", "out_of_memory")):
         with pytest.raises(EngineFault) as fault:
             list(engine.stream(ask(instruction=f"do={do}"), prompt))

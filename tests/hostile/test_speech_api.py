@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import gc
+from dataclasses import replace
+from types import SimpleNamespace
 
 import httpx
+import numpy as np
 import pytest
 
 from tests.api.test_http import clip, error
@@ -96,6 +100,21 @@ def test_the_same_reference_is_read_once_and_belongs_to_who_sent_it(two, anna, b
     key = answers[0].headers["x-voice"]
     stolen = ben.post("/v1/audio/speech", json={**ASK, "voice": key})
     assert stolen.status_code == 404 and error(stolen)["code"] == error(ben.post("/v1/audio/speech", json={**ASK, "voice": "draft-" + "0" * 32}))["code"]
+
+
+def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
+    """Clips come and go, and a new one may lie where an old one lay; what was cleaned of that is not the new one's."""
+    kept, levels = drafts.Drafts(None, lambda voice, clip: None, 1), [n / 1000 for n in range(1, 60)]
+    monkeypatch.setattr(drafts.audio, "decode", lambda data: drafts.Clip(np.full(16000, float(data), np.float32), 16000))
+    monkeypatch.setattr(drafts.audio, "inspect", lambda clip: SimpleNamespace(windows=[SimpleNamespace(start_s=0.0, end_s=1.0)]))
+    monkeypatch.setattr(drafts.audio, "denoise", lambda clip, amount: replace(clip, samples=clip.samples / 2))
+    heard = []
+    for level in levels:
+        one = kept.make("local/visit", str(level).encode())
+        heard.append(round(int.from_bytes(kept.audio("local/visit", one.id, 0.6)[-2:], "little") / 32768, 3))
+        del one
+        gc.collect()
+    assert heard == pytest.approx([level / 2 for level in levels], abs=1e-3)
 
 
 def test_references_by_the_dozen_stay_within_their_room(monkeypatch):

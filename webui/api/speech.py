@@ -57,7 +57,8 @@ class Speech(BaseModel):
     profile: str = "fast"
     transcript: str = ""
     consent: bool = Field(False, description="The speaker of a recording that is no saved voice agreed to its use")
-    source: str = Field("", description="Id of the clip whose words are converted, mode `convert` only")
+    source: str = Field("", description="Id of the page's clip whose words are converted, mode `convert` only")
+    source_audio: str = Field("", description="The recording whose words are converted, mode `convert` only: 1 to 30 s, as `ref_audio` and with `consent: true`. Goes before `source`; `input` may be empty")
     ref_audio: str = Field("", description="A reference recording for this request alone, as base64 or a data: URL; needs `consent: true`, goes before `voice`, is never written to disk. "
                                            "Addresses and paths are refused")
     ref_text: str = Field("", description="What is said in `ref_audio`")
@@ -77,9 +78,11 @@ class Speech(BaseModel):
         """What the studio is asked for, but the text. Raises BadInput, TooLarge."""
         voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
         reference = sound_in(self.ref_audio, "ref_audio") if self.ref_audio else b""
+        recording = sound_in(self.source_audio, "source_audio") if self.source_audio else b""
         transcript = getattr(self, self.transcript_field)
         return {"voice_id": voice[:200], "mode": self.mode, "instruction": self.instructions, "language": self.language[:16], "speed": float(self.speed),
-                "seed": -1 if self.seed is None else self.seed, "model": self.model, "consent": self.consent, "transcript": transcript[:500], "source": self.source[:80], "reference": reference}
+                "seed": -1 if self.seed is None else self.seed, "model": self.model, "consent": self.consent, "transcript": transcript[:500], "source": self.source[:80], "recording": recording,
+                "reference": reference}
 
 
 def read(data: bytes) -> Speech:

@@ -50,6 +50,10 @@ class Engine(Protocol):
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         """What this engine cannot do of the request, as (English, Chinese) sentences; empty when all of it. Quick: told before the first sound."""
 
+    def check(self, request: SpeechRequest, prompt: Prompt) -> None:
+        """Raises BadInput for a transcript that cannot be what the clip says, before a stream is begun that would end with it. Quick. Only of
+        engines that read it."""
+
     def cancel(self, request_id: str) -> None:
         """Idempotent, unknown ids are fine. A running stream raises Cancelled at its next step."""
 

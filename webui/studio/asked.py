@@ -13,11 +13,24 @@ OPENAI_VOICES = {"alloy": "starter-en-mid", "ash": "starter-en-low", "ballad": "
                  "fable": "starter-en-mid", "marin": "starter-zh-high", "nova": "starter-zh-high", "onyx": "starter-zh-low", "sage": "starter-zh-breathy",
                  "shimmer": "starter-en-bright", "verse": "starter-en-mid"}
 BACKGROUND = 10  # priority of work that nobody listens to
+PRESET = "preset-"  # what ids of an engine's own voices begin with
+LEFT_OUT = ("This model follows no instructions: yours was left out.", "这个模型不接受风格指令，已忽略。")
 
 
 def check_mode(mode: str, about: Abilities) -> None:
     if mode not in ("auto", *about.modes):
         raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
+
+
+def heeded(about: Abilities, voice: Voice, mode: str, instruction: str) -> tuple[str, str, list[tuple[str, str]]]:
+    """mode and instruction where the choice was left to us, and what the caller must know: an engine that follows no instruction would read it
+    aloud, and its own voices speak in the mode that they were made for."""
+    notes = []
+    if mode == "auto" and instruction.strip() and "instruct" not in about.modes:
+        instruction, notes = "", [LEFT_OUT]
+    if mode == "auto" and not instruction.strip() and voice.id.startswith(PRESET) and "preset" in about.modes:
+        mode = "preset"
+    return mode, instruction, notes
 
 
 def asked_for(about: Abilities, text_in: str, voice: Voice, mode: str, instruction: str, language: str, speed: float, seed: int, priority: int = 0) -> SpeechRequest:

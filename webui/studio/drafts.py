@@ -47,7 +47,7 @@ class Drafts:
         self._voices, self._prepare, self._max_bytes = voices, prepare, max_bytes
         self._lock = threading.Lock()
         self._drafts: OrderedDict[str, Draft] = OrderedDict()
-        self._cleaned: OrderedDict[tuple, Clip] = OrderedDict()
+        self._cleaned: OrderedDict[tuple, tuple[Clip, Clip]] = OrderedDict()  # by id of a clip and amount: that clip, so that its id stays its own; cleaned
 
     def inspect(self, data: bytes) -> Report:
         return audio.inspect(audio.decode(data))
@@ -134,6 +134,13 @@ class Drafts:
         self._prepare(voice, lambda: audio.decode(kept))  # of what is on the disk: the same prompt whenever it is made
         return voice
 
+    def drop(self, draft_id: str) -> None:
+        """Nobody will ask for it any more."""
+        with self._lock:
+            draft = self._drafts.pop(draft_id, None)
+            for key in [k for k, (clip, _) in self._cleaned.items() if draft is not None and clip is draft.clip]:
+                del self._cleaned[key]
+
     def _voice(self, draft: Draft) -> Voice:
         mark = hashlib.sha256(draft.clip.samples.tobytes() + repr((draft.start_s, draft.end_s, draft.clean, draft.gain, draft.varying)).encode()).hexdigest()[:32]
         return Voice(draft.id, "", "", draft.transcript, mark, round(draft.duration_s, 1), 0.0, owner=account_of(draft.owner), draft=True)
@@ -147,10 +154,10 @@ class Drafts:
         key = (id(draft.clip), round(amount, 2), varying)
         with self._lock:
             if key in self._cleaned:
-                return self._cleaned[key]
+                return self._cleaned[key][1]
         cleaned = audio.denoise(draft.clip, amount, stationary=not varying)
         with self._lock:
-            self._cleaned[key] = cleaned
+            self._cleaned[key] = draft.clip, cleaned
             while len(self._cleaned) > 4:
                 self._cleaned.popitem(last=False)
         return cleaned

@@ -20,7 +20,7 @@ from ..store.files import new_id
 from ..types import CONVERT, Abilities, Prompt, SpeechRequest, Voice
 from .admission import Admission, Buckets
 from .arriving import Written
-from .asked import BACKGROUND, OPENAI_MODELS, OPENAI_VOICES, asked_for, check_mode
+from .asked import BACKGROUND, OPENAI_MODELS, OPENAI_VOICES, PRESET, asked_for, check_mode, heeded
 from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .job import UNLIMITED, Job
@@ -36,7 +36,7 @@ from .usage import Usage
 from .voices import Voices
 
 log = logging.getLogger(__name__)
-MAX_SOURCE_S = 30.0
+MIN_SOURCE_S, MAX_SOURCE_S = 1.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -139,20 +139,24 @@ class Speaker:
             raise
 
     def _open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
-             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "", reference: bytes = b"", written: Written | None = None) -> Job:
-        """reference: a recording that came along, any file `audio.decode` reads; it goes before `voice_id`. written: the text goes on there; `text_in` is how it begins."""
+             seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "", recording: bytes = b"", reference: bytes = b"",
+              written: Written | None = None) -> Job:
+        """reference: a recording that came along, any file `audio.decode` reads; it goes before `voice_id`. recording: another, whose words are
+        converted; it goes before `source`. written: the text goes on there; `text_in` is how it begins."""
         trace = Trace()
         if written is None:
             self._rate.check(owner)
         about, voice = self._chosen(owner, voice_id, mode, model, consent, reference)
+        mode, instruction, left_out = heeded(about, voice, mode, instruction)
         seed = secrets.randbelow(2**31) if seed < 0 else seed
         transcript = transcript.strip() or voice.transcript
         if mode == CONVERT:
-            return self._convert(owner, voice, SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed), source, trace)
+            request = SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed)
+            return self._admit(owner, voice, request, trace, self._source(owner, source, recording, consent))
         request = asked_for(about, text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
         request, notes = self._put_in_words(owner, request, about, trace) if written is None else (replace(request, segments=tuple(written.pieces)), written.notes)
         job = self._admit(owner, voice, request if written is not None else self._takes.with_notice(owner, request), trace, written=written)
-        job.notes = [] if is_guest(owner) else [*notes, *job.notes]
+        job.notes = [] if is_guest(owner) else [*left_out, *notes, *job.notes]
         return job
 
     def _chosen(self, owner: str, voice_id: str, mode: str, model: str, consent: bool, reference: bytes) -> tuple[Abilities, Voice]:
@@ -168,11 +172,12 @@ class Speaker:
 
     @_counted
     def expect(self, owner: str, *, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0, seed: int = -1, model: str = "auto",
-               consent: bool = False, transcript: str = "", reference: bytes = b"", source: str = "") -> tuple[Written, Abilities]:
+               consent: bool = False, transcript: str = "", reference: bytes = b"", source: str = "", recording: bytes = b"") -> tuple[Written, Abilities]:
         """A text is going to be written: refuses what can be refused before its first word, and has the voice made ready. `open` it, with the
         same fields, `written`, and `written.first` for text, when that is no longer empty. Blocking. Raises as `open` does."""
         self._rate.check(owner)
         about, voice = self._chosen(owner, voice_id, mode, model, consent, reference)
+        mode, instruction, _ = heeded(about, voice, mode, instruction)
         if mode == CONVERT:
             raise BadInput("A text that is still being written cannot be a conversion.", "边写边读不支持变声模式。", param="mode", code="bad_mode")
         asked_for(about, "a", replace(voice, transcript=transcript), mode, instruction, language, speed, max(seed, 0))
@@ -206,6 +211,7 @@ class Speaker:
         voice = self.voice(owner, voice_id)
         if voice.draft:
             raise NotAllowed("Save this clip as a voice first: only saved voices can be used in a batch.", "请先把这段录音存为音色：批量只能用已保存的音色。", code="draft_voice", param="voice")
+        mode, instruction, _ = heeded(about, voice, mode, instruction)
         request, _ = self._put_in_words(owner, asked_for(about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND), about, trace)
         return Quiet(*self._job(owner, voice, request, trace))
 
@@ -218,11 +224,30 @@ class Speaker:
         quiet.job.lease.release()
 
     # ---- admission -------------------------------------------------------------------------------------------
-    def _convert(self, owner: str, voice: Voice, request: SpeechRequest, source: str, trace: Trace) -> Job:
-        clip = self._drafts.sound(self._drafts.get(owner, source), whole=True)
-        if clip.duration_s > MAX_SOURCE_S:
-            raise TooLarge(f"The clip is {clip.duration_s:.0f} s long; {MAX_SOURCE_S:.0f} s at most for conversion.", f"这段音频长 {clip.duration_s:.0f} 秒，变声最多 {MAX_SOURCE_S:.0f} 秒。", param="source")
-        return self._admit(owner, voice, request, trace, clip)
+    def _source(self, owner: str, source: str, recording: bytes, consent: bool) -> audio.Clip:
+        """What is converted: a recording that came along, or a clip of the visitor's. Raises BadInput, TooLarge, NotFound, NotAllowed (consent)."""
+        param = "source_audio" if recording else "source"
+        if not (recording or source):
+            raise BadInput("Say what to convert: send the recording along as source_audio.", "请给出要变声的录音：随请求传 source_audio。", code="no_source", param="source_audio")
+        if recording and not consent:
+            raise NotAllowed("Say that the speaker agreed: send consent: true along with the recording.", "请确认说话人已同意：带录音的请求须同时传 consent: true。", code="consent", param="consent")
+        clip = self._heard(recording) if recording else self._drafts.sound(self._drafts.get(owner, source), whole=True)
+        seconds = clip.duration_s
+        if seconds > MAX_SOURCE_S:
+            raise TooLarge(f"The clip is {seconds:.0f} s long; {MAX_SOURCE_S:.0f} s at most for conversion.", f"这段音频长 {seconds:.0f} 秒，变声最多 {MAX_SOURCE_S:.0f} 秒。", param=param)
+        if seconds < MIN_SOURCE_S:
+            raise BadInput(f"The clip is {seconds:.1f} s long; conversion needs {MIN_SOURCE_S:.0f} s at least.", f"这段音频只有 {seconds:.1f} 秒，变声至少需要 {MIN_SOURCE_S:.0f} 秒。", code="too_short", param=param)
+        return clip
+
+    def _heard(self, recording: bytes) -> audio.Clip:
+        """With a voice in it."""
+        try:
+            clip = audio.decode(recording)
+            audio.inspect(clip)
+        except KaikouError as error:
+            error.param = "source_audio"
+            raise
+        return clip
 
     @_counted
     def again(self, old: Job) -> Job:
@@ -251,6 +276,8 @@ class Speaker:
         try:
             about = lease.engine.describe()
             prompt = self._wait_for_prompt(owner, voice, lease.engine, trace)
+            if request.mode == "zero_shot" and request.transcript and hasattr(lease.engine, "check"):
+                lease.engine.check(request, prompt)
             own = min(max(request.speed, about.min_speed), about.max_speed)
             job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source, trace=trace)
             job.lease, job.notes = lease, lease.engine.notes(request)
@@ -276,7 +303,7 @@ class Speaker:
         if voice.draft:
             draft = self._drafts.get(owner, voice.id)
             return self._prompts.begin(voice, engine, lambda: self._drafts.sound(draft))
-        if voice.id.startswith("preset-"):
+        if voice.id.startswith(PRESET):
             ready: Future = Future()
             ready.set_result(engine.preset(voice.name))
             return ready

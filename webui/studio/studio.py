@@ -164,7 +164,7 @@ class Studio:
 
     def header(self, job: Job, n_samples: int | None) -> bytes:
         """WAV header of a job's sound; None while its length is not known."""
-        return audio.wav_header(job.rate, n_samples)
+        return audio.wav_header(job.rate, n_samples, self.takes.label_for(job.owner))
 
     def coder(self, job: Job, kind: str, is_whole: bool = False) -> audio.Coder:
         """What turns a job's samples into a file of `kind`, one of CODED; the caller closes it. Blocking, for some milliseconds. Raises KaikouError."""

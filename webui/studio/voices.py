@@ -8,6 +8,7 @@ from .. import audio
 from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..types import Voice
+from .asked import PRESET
 from .drafts import Draft, Drafts, account_of, told_language
 from .prompts import Prompts
 
@@ -27,20 +28,25 @@ class Voices:
 
     def set_presets(self, names: tuple[str, ...]) -> None:
         """An engine took over: these voices are its own."""
-        made = [Voice("preset-" + hashlib.sha256(n.encode()).hexdigest()[:16], n, "", "", n, 0.0, 0.0, starter=True) for n in names]
+        made = [Voice(PRESET + hashlib.sha256(n.encode()).hexdigest()[:16], n, "", "", n, 0.0, 0.0, starter=True) for n in names]
         self._presets = {v.id: v for v in made}
 
     def add(self, owner: str, data: bytes, name: str, transcript: str = "", language: str = "", denoise: bool = False, consent: str = "") -> tuple[Voice, Draft]:
         """Decode, take the best window, save. Raises BadInput, TooLarge, NotAllowed (no consent), StorageFull."""
         if not consent.strip():
             raise NotAllowed("Say who agreed to this voice being used, in the field consent.", "请在 consent 里写明谁同意使用这个声音。", code="consent", param="consent")
-        draft = self._drafts.make(owner, data)
-        if denoise:
-            draft = self._drafts.change(owner, draft.id, clean=0.6)
-        voice = self._drafts.save(owner, draft.id, name, transcript, consent)
+        language = _tag(language) if language else ""  # before anything is saved
+        made = [self._drafts.make(owner, data)]
+        try:
+            if denoise:
+                made.append(self._drafts.change(owner, made[0].id, clean=0.6))
+            voice = self._drafts.save(owner, made[-1].id, name, transcript, consent)
+        finally:
+            for one in made:  # their ids are known to nobody else
+                self._drafts.drop(one.id)
         if language:
             voice = self.change(owner, voice.id, language=language)
-        return voice, draft
+        return voice, made[-1]
 
     def change(self, owner: str, voice_id: str, name: str | None = None, transcript: str | None = None, language: str | None = None) -> Voice:
         voice = self._mine(owner, voice_id)
@@ -55,9 +61,7 @@ class Voices:
             if voice.language == told_language(voice.transcript):  # nobody said otherwise
                 what["language"] = told_language(what["transcript"])
         if language is not None:
-            if not language.replace("-", "").isalnum() or len(language) > 16:
-                raise BadInput("The language must be a tag such as zh or en-US.", "语言须是 zh、en-US 这样的标签。", code="bad_language", param="language")
-            what["language"] = language.partition("-")[0].lower()
+            what["language"] = _tag(language)
         return self._store.change(voice, **what) if what else voice
 
     def delete(self, owner: str, voice_id: str) -> None:
@@ -80,3 +84,10 @@ class Voices:
         if voice.starter:
             raise NotAllowed("The voices that come with the studio cannot be changed.", "随附的音色不能修改。", code="starter", param="voice")
         return voice
+
+
+def _tag(language: str) -> str:
+    """The primary tag. Raises BadInput."""
+    if not language.replace("-", "").isalnum() or len(language) > 16:
+        raise BadInput("The language must be a tag such as zh or en-US.", "语言须是 zh、en-US 这样的标签。", code="bad_language", param="language")
+    return language.partition("-")[0].lower()

@@ -181,6 +181,9 @@ class CosyVoiceEngine:
         tags = [(f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。") for tag in odd[:3]]
         return tags + self._loaded().family.cautions(request)
 
+    def check(self, request: SpeechRequest, prompt: Prompt) -> None:
+        self._loaded().script(self._voices.get(prompt), request)
+
     def cancel(self, request_id: str) -> None:
         utterance = self._running.get(request_id)
         if utterance is not None:

@@ -122,6 +122,9 @@ class Desk:
             self._slow.submit(self._work, call, lambda: (self._engine.prepare(prompt) or {}, b""))
         elif op == "preset":
             self._quick.submit(self._answer, call, lambda: _told(self._engine.preset(words["name"])))
+        elif op == "check":
+            asked, prompt = record_of(SpeechRequest, words["request"]), self._voices[words["voice"]]
+            self._quick.submit(self._answer, call, lambda: (self._engine.check(asked, prompt) or {}, b""))
         elif op == "notes":
             self._quick.submit(self._answer, call, lambda: ({"notes": self._engine.notes(record_of(SpeechRequest, words["request"]))}, b""))
         else:

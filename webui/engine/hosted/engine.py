@@ -90,6 +90,9 @@ class HostedEngine:
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         return [(en, zh) for en, zh in self._serving().ask({"op": "notes", "request": words_of(request)})[0]["notes"]]
 
+    def check(self, request: SpeechRequest, prompt: Prompt) -> None:
+        self._serving().ask({"op": "check", "request": words_of(request)}, prompt=prompt)
+
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         return self._speech({"how": "stream", "request": words_of(request), "lane": lane}, prompt)
 
