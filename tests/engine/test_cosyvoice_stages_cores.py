@@ -1,4 +1,4 @@
-"""The two stages on a processor: the flow's second guidance row on the language model's core, which steps aside for a first sound."""
+"""The two stages on a processor: half of flow and vocoder on the language model's core, which steps aside for a first sound."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ def test_the_language_model_steps_aside_while_a_first_piece_is_made(floor, promp
     assert len(whole(chunks)) == 100 * 960, "and goes on afterwards"
 
 
-def guidance() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name.startswith("cosyvoice-guidance")]
+def halves() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("cosyvoice-half")]
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_second_core_is_used_where_there_is_one_and_given_back(model, floor, prompt, monkeypatch, cores):
     monkeypatch.setattr("webui.engine.cosyvoice.stages.cores", lambda: cores)
-    assert until(lambda: not guidance()), "of the tests before"
+    assert until(lambda: not halves()), "of the tests before"
     told = floor()
-    assert (model.flow.decoder.beside is not None) == told.stages.tokens.gives_way == (cores == 2)
+    for part in (model.flow.decoder, model.vocoder):
+        assert (part.beside is not None) == told.stages.tokens.gives_way == (cores == 2)
     assert len(hear(say(told, LiveVoice(told.model, prompt), 3, most=60))[1]) == 60 * 960
-    assert len(guidance()) == cores - 1
+    assert len(halves()) == cores - 1
     told.stages.close(NotReady("The test is over.", "测试结束。"))
-    assert model.flow.decoder.beside is None and until(lambda: not guidance()), "the model stays usable, and its thread has ended"
+    assert model.flow.decoder.beside is None is model.vocoder.beside and until(lambda: not halves()), "the model stays usable, and its thread has ended"

@@ -146,8 +146,8 @@ class Wave(Protocol):
         """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are final now. `final` gives the rest."""
 
 
-class TwoRows(Protocol):
-    """A solver that can compute its second guidance row elsewhere meanwhile."""
+class TwoHalves(Protocol):
+    """A network that can compute half of its work elsewhere meanwhile: a solver its second guidance row, a vocoder some of its blocks."""
 
     beside: Executor | None
 
@@ -160,6 +160,7 @@ class Model(Protocol):
     place: Place
     tokenizer: Any  # encode, typed, arriving, unknown
     lm: LanguageModel
+    vocoder: TwoHalves
     maker: PromptMaker | NoMaker
     presets: Mapping[str, VoicePrompt]
     mark: str
@@ -169,8 +170,8 @@ class Model(Protocol):
         """Of this directory: its family's, without what its files cannot do."""
 
     @property
-    def guidance(self) -> TwoRows | None:
-        """The solver, where a second core is of use to it."""
+    def guidance(self) -> TwoHalves | None:
+        """The solver; None where it is captured with both rows."""
 
     @property
     def together(self) -> int:

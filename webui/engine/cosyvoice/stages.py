@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -14,7 +14,7 @@ import torch
 from ...errors import EngineFault, KaikouError
 from .board import PREPARED_WITHIN_S, Board, Order, named
 from .device import cores
-from .family import Model
+from .family import Model, TwoHalves
 from .pace import Profile
 from .sound_stage import SoundStage
 from .stream import Utterance
@@ -33,7 +33,7 @@ class Stages:
         self._ids_per_s, self._title = model.spec.ids_per_s, model.family.title
         self.tokens = TokenStage(self.board, model.lm, profile, self._failed)
         self.sound = SoundStage(self.board, model, voices, profile, self._failed)
-        self._guidance = model.guidance if self._device == "cpu" else None
+        self._halved: Sequence[TwoHalves] = (model.guidance, model.vocoder) if self._device == "cpu" else ()
         self._beside = self._second_core(model)
         self.tokens.gives_way = self._beside is not None
         if self._device == "cuda":
@@ -43,11 +43,13 @@ class Stages:
             thread.start()
 
     def _second_core(self, model: Model) -> ThreadPoolExecutor | None:
-        """The language model leaves most of its core idle: the flow's second guidance row is computed there."""
-        if self._guidance is None or cores() < 2:
+        """The language model leaves most of its core idle: half of the flow and of the vocoder is computed there."""
+        if not self._halved or cores() < 2:
             return None
-        self._guidance.beside = ThreadPoolExecutor(1, "cosyvoice-guidance", lambda: torch.set_num_threads(model.place.threads))
-        return self._guidance.beside
+        pool = ThreadPoolExecutor(1, "cosyvoice-half", lambda: torch.set_num_threads(model.place.threads))
+        for part in self._halved:
+            part.beside = pool
+        return pool
 
     @property
     def speed(self) -> float:
@@ -77,8 +79,9 @@ class Stages:
                 thread.join(CLOSING_S)
         if self._beside is not None:
             self._beside.shutdown(wait=False)
-            if self._guidance.beside is self._beside:
-                self._guidance.beside = None
+            for part in self._halved:
+                if part.beside is self._beside:
+                    part.beside = None
 
     def _run(self, stage: TokenStage | SoundStage) -> None:
         try:

@@ -6,6 +6,8 @@ A mel frame touches the wave up to 13 frames before and after itself, most of it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, wait
+from functools import partial
 from math import prod
 from typing import Self
 
@@ -82,6 +84,26 @@ def _channels_last(conv: nn.Conv1d, x: torch.Tensor) -> torch.Tensor:
     return out.squeeze(2)
 
 
+class Halves:
+    """Work that another core may do meanwhile: in a pool of one thread, in order, or here when its result is asked for."""
+
+    def __init__(self, pool: Executor | None):
+        self._pool, self._begun = pool, []
+
+    def elsewhere(self, work: Callable[..., torch.Tensor], *given: object) -> Callable[[], torch.Tensor]:
+        """What gives the result, or waits for it."""
+        if self._pool is None:
+            return partial(work, *given)
+        self._begun.append(self._pool.submit(torch.inference_mode()(work), *given))
+        return self._begun[-1].result
+
+    def __enter__(self) -> Halves:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        wait(self._begun)  # when one half fails the other is not left behind
+
+
 def _source_down(channels: int, rate: int) -> nn.Conv1d:
     """From the excitation's spectrum frames to a stage that is `rate` times slower."""
     return nn.Conv1d(FFT + 2, channels, 1 if rate == 1 else 2 * rate, stride=rate, padding=rate // 2)
@@ -89,6 +111,8 @@ def _source_down(channels: int, rate: int) -> nn.Conv1d:
 
 class HiftLayers(nn.Module):
     """What all vocoders of this kind share. Theirs are `conv_pre`, `ups`, `source_downs`, `source_resblocks`, `resblocks`, `conv_post`."""
+
+    beside: Executor | None = None  # where half of the residual blocks are computed while the other half is; None: all in one thread
 
     @classmethod
     def of(cls, dims: VocoderDims, state: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32, device: str = "cpu") -> Self:
@@ -117,10 +141,21 @@ class HiftLayers(nn.Module):
 
     def mixed(self, stage: int, x: torch.Tensor, spectrum: torch.Tensor, lead: Lead = as_it_is) -> torch.Tensor:
         """x of a stage and the excitation's spectrum -> what goes to the next one"""
+        x += self.heard(stage, spectrum, lead)
+        with Halves(self.beside) as halves:
+            return self.shared(stage, x, halves.elsewhere, lead)
+
+    def heard(self, stage: int, spectrum: torch.Tensor, lead: Lead = as_it_is) -> torch.Tensor:
+        """What a stage adds of the excitation."""
         down = self.source_downs[stage]
-        x += self.source_resblocks[stage](down(lead(down, spectrum)), lead)
-        blocks = self.resblocks[stage * len(BLOCK_KERNELS) : (stage + 1) * len(BLOCK_KERNELS)]
-        return sum(block(x, lead) for block in blocks) / len(BLOCK_KERNELS)
+        return self.source_resblocks[stage](down(lead(down, spectrum)), lead)
+
+    def shared(self, stage: int, x: torch.Tensor, elsewhere: Callable[..., Callable[[], torch.Tensor]], lead: Lead = as_it_is) -> torch.Tensor:
+        """The mean of a stage's blocks. The large one is as much work as both others."""
+        *small, large = self.resblocks[stage * len(BLOCK_KERNELS) : (stage + 1) * len(BLOCK_KERNELS)]
+        others = [elsewhere(block, x, lead) for block in small]
+        last = large(x, lead)
+        return (sum(other() for other in others) + last) / len(BLOCK_KERNELS)
 
     def spectrum_of(self, x: torch.Tensor) -> torch.Tensor:
         """What the last layer gives, (batch, 18, n) -> complex (batch, 9, n)"""
@@ -155,10 +190,13 @@ class WaveDecoder(HiftLayers):
         """mel (batch, 80, frames), source (batch, 1, n) -> the wave's complex spectrum (batch, 9, n / 4 + 1)"""
         spectrum = torch.stft(source[:, 0].to(self.window), FFT, FFT_HOP, window=self.window, return_complex=True)
         spectrum = torch.cat([spectrum.real, spectrum.imag], 1).to(mel.dtype)
-        x = self.conv_pre(mel)
-        for i, up in enumerate(self.ups):
-            x = up(F.leaky_relu(x, 0.1))
-            if i == len(self.ups) - 1:
-                x = F.pad(x, (1, 0), "reflect")  # the centred STFT has one frame more
-            x = self.mixed(i, x, spectrum)
-        return self.spectrum_of(self.conv_post(F.leaky_relu(x, 0.01)))
+        with Halves(self.beside) as halves:
+            heard = [halves.elsewhere(self.heard, i, spectrum) for i in range(len(self.ups))]
+            x = self.conv_pre(mel)
+            for i, up in enumerate(self.ups):
+                x = up(F.leaky_relu(x, 0.1))
+                if i == len(self.ups) - 1:
+                    x = F.pad(x, (1, 0), "reflect")  # the centred STFT has one frame more
+                x += heard[i]()
+                x = self.shared(i, x, halves.elsewhere if i else partial)  # at the first stage the excitation of all is still made elsewhere
+            return self.spectrum_of(self.conv_post(F.leaky_relu(x, 0.01)))
