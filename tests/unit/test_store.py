@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
+import random
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,6 +70,44 @@ def test_takes_survive_a_restart_and_belong_to_their_visit(tmp_path):
     assert again.wav_path(take(1)).read_bytes() == b"RIFF1"
     with pytest.raises(NotFound):
         again.get("take-1", "local/b")
+
+
+def test_what_a_take_costs_in_memory_is_a_line_of_the_index(tmp_path, monkeypatch):
+    """A studio used for weeks has more takes than anybody looks at: 5 KB for each was most of what it grew by."""
+    monkeypatch.setattr("webui.store.takes.AT_HAND", 20)
+    store = TakeStore(tmp_path)
+
+    def fill(numbers):
+        for n in numbers:
+            store.add(replace(take(n), owner=f"local/{n % 10}", peaks=tuple(random.Random(n).random() for _ in range(160))), b"RIFF")
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    tracemalloc.start()
+    try:
+        before, after = fill(range(200)), fill(range(200, 1200))
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / 1000 < 1000, "bytes for each take"
+    assert sum(len(store.list(f"local/{n}")) for n in range(10)) == 1200
+
+
+def test_a_take_that_is_not_at_hand_is_found_changed_and_deleted_as_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr("webui.store.takes.AT_HAND", 2)
+    store = TakeStore(tmp_path)
+    for n in range(1, 7):
+        store.add(take(n, at=float(n)), b"RIFF")
+    assert store.get("take-1", "local/a") == take(1, at=1.0) and len(store.list("local/a")) == 6
+    with pytest.raises(NotFound):
+        store.get("take-1", "local/b")
+    assert store.change(take(1), starred=True).starred
+    assert [store.get(f"take-{n}", "local/a").starred for n in (2, 3, 4, 1)] == [False, False, False, True]
+    store.delete("take-2")
+    assert store.sweep(lambda owner: 1e12, 2) == 3 and "take-1" in [t.id for t in store.list("local/a")], "what is starred goes last"
+    with pytest.raises(NotFound):
+        store.get("take-2", "local/a")
+    next(tmp_path.rglob("take-1/take.json")).unlink()
+    store.get("take-6", "local/a")
+    assert [t.id for t in TakeStore(tmp_path).list("local/a")] == ["take-6"]
 
 
 def test_a_thousand_takes_have_their_peaks_in_common(tmp_path):

@@ -5,47 +5,60 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
+from sys import intern
+from typing import NamedTuple
 
 from ..errors import NotFound
 from ..types import SpeechRequest, Take
 from .files import Folder
 
-LEVELS = tuple(i / 1000 for i in range(1001))  # what peaks are rounded to: a float for each was two thirds of the index' memory
+LEVELS = tuple(i / 1000 for i in range(1001))  # what peaks are rounded to: a float for each would be most of a record's memory
+AT_HAND = 512  # whole records in memory, 5 KB each; a studio that is used for weeks has many more on its disk
+
+
+class _Entry(NamedTuple):
+    """What finding, ordering and sweeping need of a take."""
+
+    owner: str
+    created_at: float
+    starred: bool
 
 
 class TakeStore:
-    """Thread-safe. The index of records is kept in memory; sound stays on disk as a WAV file."""
+    """Thread-safe. In memory lie an index and the records used last; records and sound (WAV) are on disk."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time):
         self.folder = Folder(root / "takes")
         self.folder.sweep()
         self._lock, self._clock = threading.Lock(), clock
         self._changing = threading.Lock()
-        self._takes: dict[str, Take] = {}
+        self._entries: dict[str, _Entry] = {}
+        self._of: defaultdict[str, set[str]] = defaultdict(set)  # ids by owner
+        self._at_hand: OrderedDict[str, Take] = OrderedDict()
         for entry in self.folder.ids():
-            try:
-                told = json.loads(self.folder.read(entry, "take.json"))
-                told["request"]["segments"] = tuple(told["request"]["segments"])
-                self._takes[entry] = Take(**{**told, "request": SpeechRequest(**told["request"]), "peaks": shared(told["peaks"])})
-            except (NotFound, ValueError, TypeError, KeyError):
-                continue
+            if (take := self._read(entry)) is not None:
+                self._index(take)
 
     def add(self, take: Take, wav: bytes | None) -> None:
         """Raises StorageFull; then nothing is kept of it."""
         self.folder.write(take.id, {"take.json": _record(take), **({"take.wav": wav} if wav is not None else {})})
         with self._lock:
-            self._takes[take.id] = replace(take, peaks=shared(take.peaks))
+            self._index(take)
+            self._hold(replace(take, peaks=shared(take.peaks)))
 
     def list(self, owner: str) -> list[Take]:
         with self._lock:
-            return sorted((t for t in self._takes.values() if t.owner == owner), key=lambda t: -t.created_at)
+            ids = sorted(self._of.get(owner, ()), key=lambda i: -self._entries[i].created_at)
+        return [take for i in ids if (take := self._whole(i)) is not None]
 
     def get(self, take_id: str, owner: str) -> Take:
-        take = self._takes.get(take_id)
-        if take is None or take.owner != owner:
+        entry = self._entries.get(take_id)
+        take = self._whole(take_id) if entry is not None and entry.owner == owner else None
+        if take is None:
             raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
         return take
 
@@ -58,31 +71,68 @@ class TakeStore:
     def change(self, take: Take, **what) -> Take:
         """Only what is given changes: another change since `take` was read is kept. Raises StorageFull, NotFound."""
         with self._changing:
-            changed = replace(self._takes.get(take.id, take), **what)
+            changed = replace(self._whole(take.id) or take, **what)
             self.folder.put(take.id, "take.json", _record(changed))
             with self._lock:
-                self._takes[take.id] = changed
+                if take.id in self._entries:
+                    self._index(changed)
+                    self._hold(changed)
         return changed
 
     def delete(self, take_id: str) -> None:
         with self._lock:
-            self._takes.pop(take_id, None)
+            entry = self._entries.pop(take_id, None)
+            self._at_hand.pop(take_id, None)
+            if entry is not None:
+                self._of[entry.owner].discard(take_id)
+                if not self._of[entry.owner]:
+                    del self._of[entry.owner]
         self.folder.remove(take_id)
 
     def sweep(self, max_age_s: Callable[[str], float], max_each: int) -> int:
         """Drop what is too old (per owner) or too many, starred ones last. Returns how many went."""
         with self._lock:
-            by_owner: dict[str, list[Take]] = {}
-            for take in self._takes.values():
-                by_owner.setdefault(take.owner, []).append(take)
+            by_owner = {owner: [(i, self._entries[i]) for i in ids] for owner, ids in self._of.items()}
         now, gone = self._clock(), []
         for owner, takes in by_owner.items():
-            takes.sort(key=lambda t: (t.starred, t.created_at), reverse=True)
+            takes.sort(key=lambda t: (t[1].starred, t[1].created_at), reverse=True)
             keep_s = max_age_s(owner)
-            gone += [t.id for i, t in enumerate(takes) if i >= max_each or (now - t.created_at > keep_s and not t.starred)]
+            gone += [i for n, (i, t) in enumerate(takes) if n >= max_each or (now - t.created_at > keep_s and not t.starred)]
         for take_id in gone:
             self.delete(take_id)
         return len(gone)
+
+    def _index(self, take: Take) -> None:
+        owner = intern(take.owner)
+        self._entries[take.id] = _Entry(owner, take.created_at, take.starred)
+        self._of[owner].add(take.id)
+
+    def _hold(self, take: Take) -> None:
+        self._at_hand[take.id] = take
+        self._at_hand.move_to_end(take.id)
+        while len(self._at_hand) > AT_HAND:
+            self._at_hand.popitem(last=False)
+
+    def _whole(self, take_id: str) -> Take | None:
+        """The record of an indexed take; None once it is gone."""
+        with self._lock:
+            if (take := self._at_hand.get(take_id)) is not None:
+                self._at_hand.move_to_end(take_id)
+                return take
+            before = self._entries.get(take_id)
+        take = self._read(take_id) if before is not None else None
+        with self._lock:
+            if take is not None and self._entries.get(take_id) is before:  # else it was changed or deleted meanwhile, and what was read may be old
+                self._hold(take)
+        return take
+
+    def _read(self, take_id: str) -> Take | None:
+        try:
+            told = json.loads(self.folder.read(take_id, "take.json"))
+            told["request"]["segments"] = tuple(told["request"]["segments"])
+            return Take(**{**told, "request": SpeechRequest(**told["request"]), "peaks": shared(told["peaks"])})
+        except (NotFound, ValueError, TypeError, KeyError):
+            return None
 
 
 def shared(peaks: Iterable[float]) -> tuple[float, ...]:
