@@ -149,8 +149,9 @@ def test_an_int8_model_is_not_captured():
         captured(SimpleNamespace(lm=object()))
 
 
-def test_the_bench_of_graphs_runs_without_a_gpu(tmp_path):
-    report = bench_graphs.main(["--device", "cpu", "--size", "small", "--times", "1", "--json", str(tmp_path / "out.json")])
+@pytest.mark.parametrize("family", ["cosyvoice1", "cosyvoice2", "cosyvoice3"])
+def test_the_bench_of_graphs_runs_without_a_gpu(tmp_path, family):
+    report = bench_graphs.main(["--family", family, "--device", "cpu", "--size", "small", "--times", "1", "--json", str(tmp_path / "out.json")])
     assert report["agreement"]["lm"] < 1e-5 and report["agreement"]["flow"] < 1e-3 and report["agreement"]["vocoder"] < 0.1
     assert report["graphs"] == len(report["rows"]) == len(json.loads((tmp_path / "out.json").read_text())["rows"])
     assert {row["network"] for row in report["rows"]} == {"lm", "flow", "vocoder"} and all(row["best_ms"] > 0 for row in report["rows"])
