@@ -266,3 +266,16 @@ def test_who_does_not_play_is_never_late(credit, priority):
     lanes, _, done = run(engine, [slow])
     assert done.wait(10) and lanes.ease == 1.0
     lanes.close()
+
+
+def test_the_watch_wakes_for_streams_and_not_for_steps():
+    engine, waits = Cranked(chunks=40), []
+    lanes = Lanes(engine, 20)
+    wait = lanes._watched.wait
+    lanes._watched.wait = lambda timeout=None: waits.append(timeout) or wait(timeout)
+    done = threading.Event()
+    j = job("a")
+    j.move("running")
+    lanes.add(j, None, lambda job: done.set())
+    assert done.wait(10) and len(engine.steps) == 40 and len(waits) <= 2
+    lanes.close()

@@ -54,7 +54,8 @@ class Lanes:
         self.speed = about.speed  # of lanes that share one device, together; 0 where each lane has its own
         self.rtf = about.rtf  # seconds of lane time per second of sound; a running measure where each lane has its own device
         self.ease = 1.0  # shrinks with every chunk that comes after its listener fell silent, recovers with every one in time
-        self._change = threading.Condition()
+        lock = threading.RLock()
+        self._change, self._watched = threading.Condition(lock), threading.Condition(lock)  # the watch need not wake for every step
         self._seats: list[Seat] = []
         self._closed = False
         self._generation = [0] * self.n_lanes
@@ -74,6 +75,7 @@ class Lanes:
             self._seats.append(seat)
             self._clear_the_way()
             self._change.notify_all()
+            self._watched.notify()
 
     def poke(self) -> None:
         """Credit or a cancel came in."""
@@ -115,6 +117,7 @@ class Lanes:
         with self._change:
             self._closed = True
             self._change.notify_all()
+            self._watched.notify()
 
     def _pick(self, lane: int) -> Seat | None:
         """New streams go to the free lane that carries fewest: where lanes wait for one device, a stream beside another on its lane would wait twice."""
@@ -206,7 +209,7 @@ class Lanes:
 
     def _watch(self) -> None:
         """Sleeps while there is no stream, else until the oldest running step would be overdue."""
-        with self._change:
+        with self._watched:
             while not self._closed:
                 now = time.monotonic()
                 running = [(s, since) for s in self._seats if (since := s.waits_since_s) is not None]
@@ -214,7 +217,7 @@ class Lanes:
                 for seat in late:
                     self._give_up(seat)
                 due = min((since for s, since in running if s not in late), default=now)
-                self._change.wait(max(0.01, due + self._stall_s - now + 0.01) if self._seats else None)
+                self._watched.wait(max(0.01, due + self._stall_s - now + 0.01) if self._seats else None)
 
     def _give_up(self, seat: Seat) -> None:
         log.error("job %s: a step took more than %.0f s", seat.job.id, self._stall_s)
