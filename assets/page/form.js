@@ -28,7 +28,8 @@
   /* What a mode offers: presets and starters in the preset mode, everything with a recording of its own elsewhere; and the presets too
      in modes that the engine says they speak in. */
   const brought = () => !!KK.engine().preset_modes?.includes(mode());
-  KK.offered = () => KK.voices().filter(v => (KK.noClip() ? v.starter : v.sample || brought()));
+  const hears = () => KK.engine().modes?.includes("cross_lingual") ?? true; // without it only the model's own voices speak
+  KK.offered = () => KK.voices().filter(v => (KK.noClip() ? v.starter && (!v.sample || hears()) : v.sample || brought()));
   const starter = () => {
     const list = KK.offered().filter(v => v.starter);
     return known(KK.pick.starter, list) || list.find(v => !v.sample) || list.find(v => v.language === KK.lang) || list[0];

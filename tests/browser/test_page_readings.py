@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .studio_page import StudioPage, browser
-from .test_page_engine import BIG, Health
+from .test_page_engine import BIG, Health, shown
 
 pytestmark = pytest.mark.browser
 THIRD = {**BIG, "engine": "cosyvoice3", "told_clones": True, "tags": [*BIG["tags"], "[h]", "[uán]", "[R]", "[EH1]", "[D]"], "styles": ["happy"]}
@@ -39,6 +39,18 @@ def test_readings_are_shown_and_put_in_and_wrong_ones_are_caught(chrome, studio,
             assert wrong in p.page.inner_text(".kk-lint"), wrong
         p.page.click("[data-do=reading]")
         assert not p.page.locator("#kk-reading").count() and not p.errors
+
+
+def test_an_engine_that_hears_no_clip_offers_its_own_voices_only(chrome, studio):
+    with StudioPage(chrome, studio.url, "en") as p:
+        health = Health(p, BIG)
+        p.page.wait_for_selector("[data-do=token]")
+        p.js("KK.setMode('preset')")
+        p.page.wait_for_function("KK.mode() === 'preset' && KK.offered().some(v => v.sample)")
+        p.js("KK.setMode('zero_shot')")
+        health.tell({**THIRD, "modes": ["preset"]}, "CosyVoice3")
+        p.page.wait_for_function("KK.mode() === 'preset'")
+        assert p.js("KK.offered().filter(v => v.sample)") == [] and not shown(p, "[role=tab][data-tab-id=convert]") and not p.errors
 
 
 def test_an_instruction_beside_a_clone_is_told_where_it_counts(chrome, studio):
