@@ -107,7 +107,7 @@ def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
     kept, levels = drafts.Drafts(None, lambda voice, clip: None, 1), [n / 1000 for n in range(1, 60)]
     monkeypatch.setattr(drafts.audio, "decode", lambda data: drafts.Clip(np.full(16000, float(data), np.float32), 16000))
     monkeypatch.setattr(drafts.audio, "inspect", lambda clip: SimpleNamespace(windows=[SimpleNamespace(start_s=0.0, end_s=1.0)]))
-    monkeypatch.setattr(drafts.audio, "denoise", lambda clip, amount: replace(clip, samples=clip.samples / 2))
+    monkeypatch.setattr(drafts.audio, "denoise", lambda clip, amount, **how: replace(clip, samples=clip.samples / 2))
     heard = []
     for level in levels:
         one = kept.make("local/visit", str(level).encode())
