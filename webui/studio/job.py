@@ -92,7 +92,8 @@ class Job:
     def pcm(self, start: int, stop: int) -> bytes:
         """s16le samples start..stop (indices of samples)."""
         with self._lock:
-            return bytes(self._pcm[2 * start:2 * stop])
+            with memoryview(self._pcm) as whole:  # copied once
+                return bytes(whole[2 * start:2 * stop])
 
     # ---- the producer's side ----------------------------------------------------------------------------
     @property
