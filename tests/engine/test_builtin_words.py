@@ -1,6 +1,6 @@
 """Words survive the conversion: a small recogniser understands the converted voice nearly as well as the base voice. And it counts words rightly.
 
-Everything is seeded, so a machine always hears the same words. The limit stands midway between what is measured and what a ruined conversion gives.
+Everything is seeded, so a machine always hears the same words. The limit leaves five words to the rounding of another machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from webui.types import SpeechRequest
 
 SAID = [SENTENCES[i] for i in (1, 5, 6, 7, 16)]  # well understood in the base voice: others are half lost before they are converted
 BRIGHTEST = "starter-zh-high"  # asks for the widest stretch, which is what costs words
-MOST = 0.4  # more than the base voice; measured +0.15, and +0.67 with formants stretched by 1.16
+MOST = 0.25  # more than the base voice; measured +0.15, +0.67 with formants stretched by 1.16
 
 
 @pytest.mark.parametrize(("got", "wrong"), [("a cup of tea", 0), ("a cup tea", 1), ("the cup of tea", 1), ("a cup of the tea", 1), ("", 4), ("tea of cup a", 4)])
