@@ -50,13 +50,14 @@ heap() { # name, what pytest is given
   shift
   "$VENV/bin/python" -m pytest --durations=8 "$@" >"$heaps/$name" 2>&1
 }
-BESIDE=(tests/browser tests/faults tests/api tests/client tests/hostile tests/unit)
-heap pages "${BESIDE[@]:0:2}" &
+PAGES=(tests/browser tests/faults tests/test_docs.py tests/test_layers.py tests/test_lines.py)
+ROUTES=(tests/api tests/client tests/hostile tests/unit)
+heap pages "${PAGES[@]}" &
 pages=$!
-heap routes "${BESIDE[@]:2}" &
+heap routes "${ROUTES[@]}" &
 routes=$!
 status=0
-"$VENV/bin/python" -m pytest --durations=8 "${BESIDE[@]/#/--ignore=}" || status=$?
+"$VENV/bin/python" -m pytest --durations=8 "${PAGES[@]/#/--ignore=}" "${ROUTES[@]/#/--ignore=}" || status=$?
 wait "$pages" || status=$?
 wait "$routes" || status=$?
 cat "$heaps/pages" "$heaps/routes"

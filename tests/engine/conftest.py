@@ -20,6 +20,12 @@ def small_model(tmp_path_factory) -> Path:
     return make(tmp_path_factory.mktemp("small_model"))
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """Engines start without a warm-up, which speaks for seconds: for tests that let them speak themselves, or not at all."""
+    monkeypatch.setattr("webui.engine.cosyvoice.engine.CosyVoiceEngine._warm_up", lambda self, model: None)
+
+
 @pytest.fixture(params=["kept", pytest.param("whole", marks=pytest.mark.shared)])
 def golden(request) -> Path:
     if request.param == "kept":

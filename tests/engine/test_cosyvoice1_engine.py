@@ -111,6 +111,7 @@ def test_what_a_hop_costs(engine, prompt):
     assert all(b[0] - a[0] > before for a, b in itertools.pairwise(seen) if b != a)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_shorter_first_hop_sounds_sooner_and_is_part_of_the_version(root, engine):
     early = CosyVoiceEngine(root, precision="fp32", threads=1, first_hop=50)
     early.start()
@@ -168,6 +169,7 @@ def test_without_ready_speakers_there_is_no_such_mode(root, tmp_path):
     assert "preset" not in facts.modes and "instruct" in facts.modes and not facts.preset_modes
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("missing", [("campplus.onnx", "speech_tokenizer_v1.onnx"), ("speech_tokenizer_v1.onnx",), ("campplus.onnx",)], ids=str)
 def test_without_the_networks_that_hear_a_clip_its_ready_speakers_speak(root, tmp_path, missing, reference):  # noqa: F811
     there = beside(root, tmp_path / "CosyVoice-300M-SFT")
@@ -253,7 +255,12 @@ def test_a_text_embedding_too_small_for_the_vocabulary_is_named(root, tmp_path):
 
 
 # ---- what each mode feeds (golden1/frontend/mode_inputs.json) -------------------------------------------------------------
-def fed(request, tmp_path, **voice) -> dict:
+@pytest.fixture(scope="module")
+def words(tmp_path_factory) -> WhisperTokenizer:
+    return WhisperTokenizer(tmp_path_factory.mktemp("words"))
+
+
+def fed(request, words) -> dict:
     """What a language model would be given."""
     given = {}
 
@@ -262,22 +269,22 @@ def fed(request, tmp_path, **voice) -> dict:
         return SimpleNamespace(nbytes=0)
 
     spec = SimpleNamespace(ids_per_s=50)
-    model = SimpleNamespace(tokenizer=WhisperTokenizer(tmp_path), lm=SimpleNamespace(prefix=prefix), spec=spec, family=FAMILY)
+    model = SimpleNamespace(tokenizer=words, lm=SimpleNamespace(prefix=prefix), spec=spec, family=FAMILY)
     prompt = VoicePrompt((), tuple(range(41)), torch.zeros(1, 85, 80), torch.ones(1, 192))
     script = FirstScript(model, LiveVoice(model, prompt), request)
     script.prefix()
     return given | {"prompt_speech": script.prompt_speech, "text": script.text(request.segments[0]), "tokenizer": model.tokenizer}
 
 
-def test_modes_feed_what_the_published_code_does(tmp_path):
+def test_modes_feed_what_the_published_code_does(words):
     told = json.loads((GOLDEN1 / "frontend" / "mode_inputs.json").read_text())["modes"]
-    sft = fed(ask(mode="preset", segments=("T",)), tmp_path)
+    sft = fed(ask(mode="preset", segments=("T",)), words)
     assert (sft["prompt_text"], sft["prompt_speech"]) == ((), ()) and sft["speaker"] is not None and "prompt_text" not in told["sft"]
-    zero = fed(ask(mode="zero_shot", transcript="some words said", segments=("T",)), tmp_path)
+    zero = fed(ask(mode="zero_shot", transcript="some words said", segments=("T",)), words)
     assert zero["prompt_text"] == tuple(zero["tokenizer"].encode("some words said")) and len(zero["prompt_speech"]) == 41 and zero["speaker"] is not None
-    cross = fed(ask(mode="cross_lingual", language="en", segments=("T",)), tmp_path)
+    cross = fed(ask(mode="cross_lingual", language="en", segments=("T",)), words)
     assert (cross["prompt_text"], cross["prompt_speech"]) == ((), ()) and cross["text"] == cross["tokenizer"].encode(told["cross_lingual"]["text"])
-    described = fed(ask(mode="instruct", instruction="I", segments=("T",)), tmp_path)
+    described = fed(ask(mode="instruct", instruction="I", segments=("T",)), words)
     assert described["prompt_text"] == tuple(described["tokenizer"].encode(told["instruct"]["prompt_text"])) and described["speaker"] is None
     assert described["prompt_speech"] == () and "llm_embedding" not in told["instruct"]
 
@@ -287,8 +294,8 @@ def test_modes_feed_what_the_published_code_does(tmp_path):
     [("zh", "hello", "<|zh|>"), ("yue", "早晨", "<|yue|>"), ("ja", "さくら", "<|ja|>"), ("ko", "안녕", "<|ko|>"), ("auto", "今天天气", "<|zh|>"), ("auto", "a fine day", "<|en|>"),
      ("ru", "привет", ""), ("en", "<|ja|>さくら", ""), ("en", "  ", "")],
 )  # fmt: skip
-def test_the_languages_mark_is_put_in_front(tmp_path, language, text, mark):
-    given = fed(ask(mode="cross_lingual", language=language, segments=(text,)), tmp_path)
+def test_the_languages_mark_is_put_in_front(words, language, text, mark):
+    given = fed(ask(mode="cross_lingual", language=language, segments=(text,)), words)
     assert given["text"] == given["tokenizer"].encode(mark + text.strip())
-    other = fed(ask(mode="preset", language=language, segments=(text,)), tmp_path)
+    other = fed(ask(mode="preset", language=language, segments=(text,)), words)
     assert other["text"] == other["tokenizer"].encode(text.strip()), "only where the voice speaks another language than its own"

@@ -88,6 +88,7 @@ def test_in_company_as_alone(engine, prompt):  # noqa: F811
     assert all(np.array_equal(*pair) for pair in zip(alone, beside, strict=True))
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("how", [{"precision": "fp32"}, {"precision": "bf16"}, {"precision": "int8"}, {"steps": 5, "first_hop": 10}], ids=str)
 def test_every_way_of_computing_speaks(root, how):
     other = CosyVoiceEngine(root, **how)
@@ -101,6 +102,7 @@ def test_every_way_of_computing_speaks(root, how):
         other.close()
 
 
+@pytest.mark.usefixtures("quick")
 def test_ready_speakers_of_a_directory_are_offered(copy):
     torch.save({"小云": {"embedding": torch.randn(1, 192)}}, copy / "spk2info.pt")
     other = CosyVoiceEngine(copy)
@@ -119,6 +121,7 @@ def test_the_reinforced_language_model_serves_where_the_first_is_missing(copy):
     other.close()
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_reinforced_language_model_is_chosen_by_a_setting(copy, root, prompt):  # noqa: F811
     """Its own takes, its own converted files; asked for and not there, it is named."""
     error = fault(root, reinforced=True)

@@ -192,12 +192,6 @@ def test_which_files_a_model_maps(small_model, tmp_path):
     assert [p.name for p in mapped_files(tmp_path, "bf16")] == ["kaikou-llm-bf16.safetensors", "kaikou-hift-fp32.safetensors"]
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """No warm-up: what is asked here is the lock."""
-    monkeypatch.setattr("webui.engine.cosyvoice.engine.CosyVoiceEngine._warm_up", lambda self, model: None)
-
-
 def test_the_engine_locks_when_asked_and_lets_go(small_model, quick, caplog):
     from webui.engine.cosyvoice.engine import CosyVoiceEngine
 
