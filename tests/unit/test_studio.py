@@ -125,6 +125,8 @@ def test_a_deleted_take_can_be_brought_back(studio):
     take = studio.takes.list(ME)[0]
     studio.takes.delete(ME, take.id)
     assert studio.takes.list(ME) == []
+    with pytest.raises(NotFound):
+        studio.takes.star(ME, take.id, True)  # another tab still shows it
     studio.takes.restore(ME, take.id)
     assert studio.takes.list(ME) == [take]
     studio.takes.delete(ME, take.id)

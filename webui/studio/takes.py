@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import audio, text
+from ..errors import NotFound
 from ..store import TakeStore
 from ..types import SpeechRequest, Take
 from .job import Job
@@ -55,7 +56,11 @@ class Takes:
         return self._store.wav_path(self.get(owner, take_id))
 
     def star(self, owner: str, take_id: str, on: bool) -> Take:
-        return self._store.change(self.get(owner, take_id), starred=bool(on))
+        """Raises NotFound, also for one that was deleted a moment ago, in another tab."""
+        take = self.get(owner, take_id)
+        if take_id in self._hidden:
+            raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
+        return self._store.change(take, starred=bool(on))
 
     def told(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
         """The player's own measurement, click to first rendered sample, replaces the server's."""
