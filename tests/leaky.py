@@ -14,7 +14,7 @@ KEPT: list[object] = []
 
 class Leaky(FakeEngine):
     def _steps(self, request, f0):
-        KEPT.append((bytearray(b"x" * 500_000), tempfile.NamedTemporaryFile(), threading.Thread(target=self.stop.wait, daemon=True)))
+        KEPT.append((bytearray(b"x" * 2_000_000), tempfile.NamedTemporaryFile(), threading.Thread(target=self.stop.wait, daemon=True)))
         KEPT[-1][2].start()
         return super()._steps(request, f0)
 

@@ -41,7 +41,7 @@ def test_a_studio_in_use_does_not_grow(tmp_path):
 
 
 def test_a_planted_leak_is_caught():
-    code, told, words = soak("--command", f"{shlex.quote(sys.executable)} -m tests.leaky", "--rounds", 5, minutes=0.2)
+    code, told, words = soak("--command", f"{shlex.quote(sys.executable)} -m tests.leaky", "--rounds", 5, minutes=0.1)
     assert code == 1, words
     assert {"descriptors", "threads", "temp_files", "rss_mb"} <= told["growth"].keys(), words
 
