@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.engine import builtin_setup as setup
 from tests.engine.builtin_setup import clip
-from webui.engine.builtin import cannot_read, understood, wire
+from webui.engine.builtin import BuiltinEngine, cannot_read, understood, wire
 from webui.engine.builtin.analysis import _smooth as smooth
 from webui.engine.builtin.analysis import emphasised, envelope, smoothing
 from webui.engine.builtin.instructions import STYLES, read
@@ -24,6 +24,7 @@ from webui.engine.builtin.mandarin import contours, recolour
 from webui.engine.builtin.profile import listen, track_pitch
 from webui.engine.builtin.script import MAX_NARROW, clean, plan, speakable
 from webui.engine.builtin.synthesis import minimum_phase
+from webui.types import SpeechRequest
 
 
 def voices(text, language="auto"):
@@ -42,6 +43,14 @@ def test_kanji_become_kana_where_a_converter_is_and_are_owned_up_to_where_not():
     assert voices("東京へいく") == ["zh", "ja"] and voices("東京", "ja") == ["zh"]
     assert cannot_read("東京へいく") and cannot_read("東京", "ja") and not cannot_read("東京へいく", to_kana=True)
     assert not cannot_read("今天很好") and not cannot_read("おはよう")
+
+
+def test_a_mark_that_would_be_read_aloud_is_told_and_one_that_is_passed_over_is_not():
+    engine = BuiltinEngine(1)
+    told = engine.notes(SpeechRequest("r", "Hello [giggle] there [laughter], [giggle].", "v"))
+    assert [en for en, _ in told] == ["Unknown tag [giggle]: it would be read aloud."] and "[giggle]" in told[0][1]
+    assert engine.notes(SpeechRequest("r", "Hello there [laughter].", "v")) == []
+    engine.close()
 
 
 def test_sentences_are_parted_and_numbers_are_not():

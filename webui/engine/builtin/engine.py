@@ -15,6 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ...errors import BadInput, Cancelled, EngineFault, KaikouError
+from ...text import EVENTS, unknown_tags
 from ...types import MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
 from .instructions import STYLES, understood
 from .lane import START_S, Lane
@@ -180,7 +181,8 @@ class BuiltinEngine:
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         told = understood(request.instruction)[1] if request.instruction.strip() else []
-        return [*told, *cannot_read(request.text, request.language)]
+        tags = [(f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。") for tag in unknown_tags(request.text, EVENTS)[:3]]
+        return [*told, *tags, *cannot_read(request.text, request.language)]
 
     def health(self) -> Health:
         trouble = next((lane.trouble for lane in self._lanes if lane.trouble), None)
