@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Playwright, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -77,9 +77,25 @@ def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+_drivers: list[Playwright] = []  # the one that runs: a thread may have one
+
+
+@contextmanager
+def driver():
+    if _drivers:
+        yield _drivers[0]
+        return
+    with sync_playwright() as p:
+        _drivers.append(p)
+        try:
+            yield p
+        finally:
+            _drivers.clear()
+
+
 @contextmanager
 def browser(*flags: str):
-    with sync_playwright() as p:
+    with driver() as p:
         b = p.chromium.launch(executable_path=chromium(), args=[*FLAGS, *flags])
         yield b
         b.close()

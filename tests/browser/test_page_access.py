@@ -12,19 +12,13 @@ import pytest
 
 from tests.serve import running
 
-from .studio_page import AXE, RULES, StudioPage, browser
+from .studio_page import AXE, RULES, StudioPage
 
 pytestmark = pytest.mark.browser
 # every sample that a context plays, kept: what is heard can be asked for
 HEARD = """window.heard = 0; const make = AudioWorkletNode.prototype.connect; AudioWorkletNode.prototype.connect = function (to, ...more) {
   if (to instanceof AudioDestinationNode) { const look = this.context.createAnalyser(); look.fftSize = 2048; make.call(this, look); const data = new Float32Array(2048);
     setInterval(() => { look.getFloatTimeDomainData(data); window.heard = Math.max(window.heard, ...data.map(Math.abs)); }, 20); } return make.call(this, to, ...more); };"""
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,10 @@ import pytest
 
 from tests.serve import running
 
-from .studio_page import StudioPage, browser
+from .studio_page import StudioPage
 from .test_page_keys import walk
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 @pytest.fixture(scope="module")

@@ -15,17 +15,11 @@ import pytest
 from tests.serve import running
 
 from .harness import ROOT, wav_samples
-from .studio_page import StudioPage, browser
+from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
 NASTY = 'It\'s "quoted", 5 < 6 & $HOME `id` \\n \\ %s {x} #!\n你好，「世界」——第二行。 </script> 🙂 \u2028 end'
 KEY = "kk-a-secret-of-this-test"
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 @pytest.fixture(scope="module")

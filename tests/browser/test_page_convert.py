@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .studio_page import StudioPage, browser, clip
+from .studio_page import StudioPage, clip
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 def put(p: StudioPage, data: bytes, name: str = "清晨.wav") -> None:

@@ -7,16 +7,10 @@ import pytest
 from scripts.make_small_model import make
 from tests.serve import running
 
-from .studio_page import StudioPage, browser, clip
+from .studio_page import StudioPage, clip
 
 pytestmark = pytest.mark.browser
 SAID = "大家好，这是一段测试。"  # believable for four seconds of speech
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,13 @@ import json
 
 import pytest
 
-from .studio_page import StudioPage, browser
+from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
 BASIC = {"state": "ready", "engine": "builtin", "basic": True, "rtf": 0.01, "modes": ["zero_shot", "cross_lingual", "instruct", "preset"], "tags": [], "styles": []}
 COMING = {"state": "starting", "reason": "Loading the acoustic model", "reason_zh": "正在载入声学模型", "progress": 0.43}
 BIG = {**BASIC, "engine": "cosyvoice2", "basic": False, "rtf": 0.42, "modes": [*BASIC["modes"], "convert"], "tags": ["[laughter]", "[breath]", "<strong>", "</strong>"]}
 LOADING = {"zh": "CosyVoice2 载入中 43%", "en": "Loading CosyVoice2 43%"}
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 class Health:

@@ -6,15 +6,9 @@ import re
 
 import pytest
 
-from .studio_page import StudioPage, browser, clip
+from .studio_page import StudioPage, clip
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 @pytest.mark.parametrize(

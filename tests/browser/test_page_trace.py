@@ -6,17 +6,11 @@ import json
 
 import pytest
 
-from .studio_page import StudioPage, browser
+from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
 ROWS = """() => Object.fromEntries([...document.querySelectorAll("#kk-figures tbody tr, #kk-figures tfoot tr")].map(r => [r.cells[0].innerText, [...r.cells].slice(1).map(c => c.innerText)]))"""
 OPEN = "document.querySelector('#kk-figures').matches(':popover-open')"
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 def spoken(p: StudioPage, instruction: str = "seconds=1") -> None:

@@ -6,19 +6,13 @@ import pytest
 
 from tests.serve import running
 
-from .studio_page import StudioPage, browser
+from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
 PATH = "/v1/pronunciations"
 # the sentences of every `begin` that the player's worker was told
 HEAR = """window.begun = []; window.Worker = class extends Worker { constructor(...given) { super(...given);
   this.addEventListener("message", e => e.data.ev === "begin" && begun.push(e.data.sentences)); } };"""
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with browser() as b:
-        yield b
 
 
 @pytest.fixture(scope="module")
