@@ -38,7 +38,7 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
             label=T("tr.label"), info=T("tr.info"), placeholder=T("tr.place"), lines=2, elem_id="kk-transcript", interactive=True
         )
         consent = gr.Checkbox(
-            value=False, label=T("consent.label"), elem_id="kk-consent", elem_classes="kk-check", container=False, interactive=True
+            value=False, label=T("consent.label"), info=T("consent.why"), elem_id="kk-consent", elem_classes="kk-check", container=False, interactive=True
         )
         with gr.Row(elem_classes="kk-saverow", elem_id="kk-saverow"):
             name = gr.Textbox(
