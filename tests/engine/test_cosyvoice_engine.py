@@ -104,16 +104,16 @@ def test_text_that_arrives_piece_by_piece_is_spoken_before_it_ends(engine, promp
     taken = []
 
     def pieces():
-        for word in ["One", " two", " three", " four"] * 12:
+        for word in ["One", " two", " three", " four"] * 8:
             taken.append(word)
             yield word
     stream = engine.stream_text(ask(id="arriving", mode="cross_lingual"), prompt, pieces())
     next(stream)
     early = len(taken)
-    assert early < 48, "the first sound came before the text had ended"
+    assert early < 32, "the first sound came before the text had ended"
     first = [c.samples for c in stream]
-    assert len(taken) == 48 and first
-    again = list(engine.stream_text(ask(id="again", mode="cross_lingual"), prompt, iter(["One", " two", " three", " four"] * 12)))
+    assert len(taken) == 32 and first
+    again = list(engine.stream_text(ask(id="again", mode="cross_lingual"), prompt, iter(["One", " two", " three", " four"] * 8)))
     assert np.array_equal(whole(again)[-len(first[-1]):], first[-1])
 
 

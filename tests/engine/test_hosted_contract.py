@@ -58,7 +58,7 @@ def test_text_that_is_still_arriving_reaches_the_model(cosyvoice):
     from tests.engine.contract import ask, whole
 
     prompt = cosyvoice.preset(cosyvoice.describe().presets[0])
-    words, taken = ["One", " two", " three", " four"] * 12, []
+    words, taken = ["One", " two", " three", " four"] * 8, []
 
     def pieces():
         for word in words:
