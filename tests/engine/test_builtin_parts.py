@@ -81,6 +81,11 @@ def test_instructions_in_both_languages_with_intensity_and_negation():
     assert {k for k in STYLES if k not in {"yue"}} >= {"sichuan", "happy", "whisper", "news"}
 
 
+@pytest.mark.parametrize("words", ["I hope you enjoy the crusade", "a breakfast flow", "unafraid and inquisitive"])
+def test_a_word_inside_another_is_no_instruction(words):
+    assert understood(words)[0] == [] and read(words) == read("")
+
+
 def test_every_style_key_is_reachable_and_does_something():
     chips = {
         "sichuan": "四川话", "yue": "粤语", "dongbei": "东北话", "tianjin": "天津话", "henan": "河南话", "shaanxi": "陕西话", "shandong": "山东话",

@@ -48,7 +48,8 @@ _WORDS = {
     "loud": r"大声|响亮|洪亮|loud\w*|shout\w*", "quiet": r"小声|轻声|quiet\w*", "high": r"高音|音调高|尖声|高亢|high[- ]pitch\w*|higher (?:voice|pitch)",
     "low": r"低沉|低音|音调低|浑厚|low[- ]pitch\w*|deep(?:er)? voice|lower (?:voice|pitch)",
 }  # fmt: skip
-_PATTERNS = {key: re.compile(words if not words.isascii() else rf"\b(?:{words})", re.I) for key, words in _WORDS.items()}
+# A Latin word begins where no letter stands before it ("enjoy" is no joy); Chinese has no such place, so \b would not do.
+_PATTERNS = {key: re.compile(re.sub(r"(^|\|)(?=[a-z])", r"\1(?<![a-z])", words), re.I) for key, words in _WORDS.items()}
 _NOT = re.compile(r"(?:不要|别|不用|不太|并不|不|not|don'?t|never|without)\s*(?:be\s+|speak\s+|too\s+|so\s+|太|那么|这么)?$", re.I)
 _WEAK = re.compile(r"(?:有点儿?|有一点儿?|稍微?|略微?|一丝|轻微|微微|a little|a bit|slightly|somewhat)\s*(?:地|的)?\s*(?:more\s+)?$", re.I)
 _STRONG = re.compile(r"(?:非常|特别|十分|极其?|很|超级?|最|very|really|extremely|so|super|quite)\s*(?:地|的)?\s*$", re.I)
