@@ -82,7 +82,10 @@ def live(data: Path, journal: Path, lines: int, die_at: int = 0, engine: str = "
     job = jobs[0] if jobs else studio.batch.submit(ME, [Ask(text, "starter-en-mid") for text in texts(lines)], seed=SEED)
     news = threading.Event()
     studio.batch.watch(job.id, news.set)
-    studio.start(maker(engine))
+    studio.start(maker(engine)).join()
+    if (failure := studio.resident.failure()) is not None:
+        studio.close()
+        raise failure  # else the batch would wait for ever, and so would who counts the lives
     print("working", flush=True)
     while studio.batch.get(ME, job.id).state == "running":
         news.wait()

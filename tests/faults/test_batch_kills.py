@@ -10,7 +10,10 @@ import pytest
 from scripts.batch_chaos.journal import cut_power
 from scripts.batch_chaos.judge import judge
 from scripts.batch_chaos.kills import alone, run
+from scripts.batch_chaos.life import live
+from tests.engine.fake import FakeEngine
 from tests.nest import NEST
+from webui.errors import NotReady
 
 # 50 kills in all, 6 of them with the built-in engine, whose processes take seconds to start; scripts/chaos_batch.py does 200 in 1,000 lines
 KILLS = [("builtin", 6, 30), ("tone", 44, 200)]
@@ -57,3 +60,12 @@ def test_the_judge_sees_a_short_file_behind_a_mark(tmp_path):
     one = next((data / "sounds").glob("??/*.wav"))
     one.write_bytes(one.read_bytes()[:-2])
     assert judge(data).half == [one.name] and len(judge(data).lost) == 1
+
+
+def test_a_life_whose_engine_cannot_start_ends_with_the_reason(tmp_path, monkeypatch):
+    """Waiting for sound from nobody, the count of lives never came to an end."""
+    def start(engine):
+        raise NotReady("There is nothing there.", "什么也没有。")
+    monkeypatch.setattr(FakeEngine, "start", start)
+    with pytest.raises(NotReady, match="nothing there"):
+        live(tmp_path / "data", tmp_path / "journal", 3, engine="tone")
