@@ -65,6 +65,6 @@ def test_a_change_of_the_clip_is_heard_even_if_generate_comes_at_once(chrome, st
         p.until("done")
         assert p.js("KK.said.voice") == p.js("KK.draft().id") != first
         assert p.js("KK.draft().start_s") == 1.5
-        p.js("KK.send('health', {op: 'change', n: 99, id: 'draft-gone', clip: KK.draft().clip, window: [0, 3], clean: 0, gain: false})")
+        p.js("KK.send('health', {op: 'change', n: 99, id: 'draft-gone', clip: KK.draft().clip, window: [0, 3], clean: 0, gain: false, varying: false})")
         p.page.wait_for_function("document.querySelector('#kk-toast')?.innerText.includes('已经不在了')")
         assert p.js("KK.draft().start_s") == 1.5, "a change that failed leaves the card as it was"
