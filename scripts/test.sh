@@ -40,9 +40,12 @@ if [ $# -gt 0 ]; then
   exec "$VENV/bin/python" -m pytest "$@"
 fi
 
-# All of them, in three heaps side by side: pages and routes mostly wait, the engine mostly computes. Half the time on two cores.
+# All of them, in four heaps side by side: pages, routes and what is long mostly wait, the engine mostly computes. Half the time on two cores.
 # They share the cores: a second thread of a product would spin until it gets one.
 export OMP_NUM_THREADS=1
+PAGES="tests/browser tests/faults tests/test_docs.py tests/test_layers.py tests/test_lines.py"
+LONG="tests/api/test_soak.py tests/api/test_openapi.py tests/client tests/hostile tests/engine/test_scripts_cosyvoice.py tests/engine/test_builtin_words.py"
+ROUTES="tests/api tests/unit"
 heaps=$(mktemp -d)
 trap 'rm -rf "$heaps"' EXIT
 heap() { # name, what pytest is given
@@ -50,15 +53,19 @@ heap() { # name, what pytest is given
   shift
   "$VENV/bin/python" -m pytest --durations=8 "$@" >"$heaps/$name" 2>&1
 }
-PAGES=(tests/browser tests/faults tests/test_docs.py tests/test_layers.py tests/test_lines.py)
-ROUTES=(tests/api tests/client tests/hostile tests/unit)
-heap pages "${PAGES[@]}" &
+without() { # each name as one that another heap has
+  printf -- "--ignore=%s " "$@"
+}
+heap pages $PAGES &
 pages=$!
-heap routes "${ROUTES[@]}" &
+heap routes $ROUTES $(without $LONG) &
 routes=$!
+heap long $LONG &
+long=$!
 status=0
-"$VENV/bin/python" -m pytest --durations=8 "${PAGES[@]/#/--ignore=}" "${ROUTES[@]/#/--ignore=}" || status=$?
+"$VENV/bin/python" -m pytest --durations=8 $(without $PAGES $LONG $ROUTES) || status=$?
 wait "$pages" || status=$?
 wait "$routes" || status=$?
-cat "$heaps/pages" "$heaps/routes"
+wait "$long" || status=$?
+cat "$heaps/pages" "$heaps/routes" "$heaps/long"
 exit "$status"
