@@ -44,7 +44,7 @@ fi
 # They share the cores: a second thread of a product would spin until it gets one.
 export OMP_NUM_THREADS=1
 PAGES="tests/browser tests/faults tests/test_docs.py tests/test_layers.py tests/test_lines.py"
-LONG="tests/api/test_soak.py tests/api/test_openapi.py tests/client tests/hostile tests/engine/test_scripts_cosyvoice.py tests/engine/test_builtin_words.py"
+LONG="tests/api/test_soak.py tests/api/test_openapi.py tests/client tests/hostile tests/engine/test_scripts_cosyvoice.py tests/engine/test_builtin_words.py tests/engine/test_check_golden.py tests/engine/test_hosted_contract.py tests/engine/test_hosted_faults.py"
 ROUTES="tests/api tests/unit"
 heaps=$(mktemp -d)
 trap 'rm -rf "$heaps"' EXIT

@@ -128,7 +128,7 @@ def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_t
         assert {"中文女", "日语男", "韩语女"} <= set(p.js("KK.voices().filter(v => !v.sample).map(v => v.name)"))
         into(p, "zero_shot")
         change(p, NAMES["cosyvoice3"], "cosyvoice3")
-        assert p.js("KK.voices().every(v => v.sample)"), "voices of another model are gone"
+        p.page.wait_for_function("KK.voices().every(v => v.sample)")  # voices of another model are gone
         assert p.page.locator("#kk-style [data-v=robot]").is_visible() and p.page.locator("#kk-style [data-v=ningxia]").is_visible()
         p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
         took = in_every_mode(p, "cosyvoice3", 1 + len(made))

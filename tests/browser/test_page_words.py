@@ -112,7 +112,8 @@ def test_what_a_term_holds_is_shown_not_run(chrome, lone):
             assert http.put(PATH, json={"term": term, "reading": "<b>bold</b> x", "language": "fr"}).status_code == 200
     with StudioPage(chrome, lone.url, "en") as p:
         opened(p)
-        assert len(rows(p)) == 3 and p.js("window.hit") is None and p.page.locator(".kk-words b, .kk-words img").count() == 0
+        p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 3")
+        assert p.js("window.hit") is None and p.page.locator(".kk-words b, .kk-words img").count() == 0
         p.page.click(".kk-word:first-child [data-do=wordedit]")
         assert p.page.input_value("#kk-word-language") == "fr", "a language that the list does not offer is kept"
 
