@@ -161,7 +161,7 @@ class Player:
         self.ask(instructions=instructions, **fields)
         self.page.click("#say")
 
-    def until(self, *states: str, timeout_s: float = 90) -> None:
+    def until(self, *states: str, timeout_s: float = 30) -> None:
         self.page.wait_for_function("s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000)
 
     def plays_on(self, seconds: float) -> None:
@@ -188,7 +188,7 @@ class Studio(Player):
         context.request.post(url + "/tts/session")
         self.voice = voice or make_voice(context, url)
         self.page.goto(f"{url}/{query}")
-        self.page.wait_for_selector("html[data-kk=ready]", timeout=90000)
+        self.page.wait_for_selector("html[data-kk=ready]", timeout=30000)
         self.page.wait_for_function("window.KK?.player?.linked")
         self.page.fill("#kk-text textarea", TEXT)
         self.js("id => { KK.voiceNow = () => ({id, voice: {id}}) }", self.voice)

@@ -31,7 +31,7 @@ class StudioPage:
             viewport={"width": w, "height": h}, has_touch=size == "phone", **{"permissions": ["microphone"], **context}
         )
         self.page, self.url = self.context.new_page(), url
-        self.page.set_default_timeout(60000)
+        self.page.set_default_timeout(20000)
         self.errors: list[str] = []
         self.requests: list[str] = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
@@ -50,7 +50,7 @@ class StudioPage:
     def js(self, expression: str, arg=None):
         return self.page.evaluate(expression, arg)
 
-    def until(self, *states: str, timeout_s: float = 90) -> None:
+    def until(self, *states: str, timeout_s: float = 30) -> None:
         self.page.wait_for_function("s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000)
 
     def status(self) -> str:
@@ -81,7 +81,7 @@ class StudioPage:
         """Press Generate; the n-th take, which must be finished and made by `engine`."""
         self.go()
         try:
-            self.page.wait_for_function("n => KK.live.takes.data.length === n || KK.player.state === 'failed'", arg=n, timeout=90000)
+            self.page.wait_for_function("n => KK.live.takes.data.length === n || KK.player.state === 'failed'", arg=n, timeout=45000)
         except TimeoutError as late:
             raise AssertionError(f"no take in mode {self.js('KK.mode()')}: {self.js('KK.player.state')}, {self.status()}, {len(self.takes())} takes") from late
         assert self.js("KK.player.state") != "failed", self.status()
