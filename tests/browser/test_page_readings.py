@@ -65,6 +65,5 @@ def test_an_instruction_beside_a_clone_is_told_where_it_counts(chrome, studio):
             p.page.wait_for_function("KK.mode() === 'instruct'")
             p.js("KK.setMode('zero_shot')")
             p.page.wait_for_function("KK.mode() === 'zero_shot'")
-            said = p.page.inner_text("#kk-textcard")
-            assert (p.js("KK.t('mode.told')") in said) == follows and p.js("KK.isTold()") == follows
+            p.page.wait_for_function("f => KK.isTold() === f && document.querySelector('#kk-textcard').innerText.includes(KK.t('mode.told')) === f", arg=follows)
         assert p.violations() == [] and not p.errors
