@@ -122,7 +122,7 @@ def _main(argv: list[str]) -> int:
             import threading
             told = {"opened": fake.opened if fake else 0, "finalised": fake.finalised if fake else 0, "threads": threading.active_count(), "thread_names": sorted(t.name for t in threading.enumerate()),
                     "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0, "pid": os.getpid(),
-                    "open": studio.speaker.n_open, "waiting": studio.speaker.admission.n_waiting, "admitted": studio.speaker.admission.n_open,
+                    "open": studio.hall.n_open, "waiting": studio.turns.admission.n_waiting, "admitted": studio.turns.admission.n_open,
                     "torch": "torch" in sys.modules, "coders": coders_open(), "encoded": studio.prompts.n_encoded}
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
             return await send({"type": "http.response.body", "body": json.dumps(told).encode()})

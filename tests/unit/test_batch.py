@@ -148,11 +148,11 @@ def test_a_batch_takes_nobodys_place_and_steps_aside_for_listeners(studio, engin
     job = studio.batch.submit(ME, asks(12, instruction="seconds=3 chunk=0.1 rtf=0.2"))
     while len(engine.spoken) < 3:
         time.sleep(0.01)
-    assert studio.speaker.n_open >= 2
-    assert studio.speaker.admission.n_open == 0 and sum(x.n_hungry for x in studio.speaker._lanes.values()) == 0
+    assert studio.hall.n_open >= 2
+    assert studio.turns.admission.n_open == 0 and studio.hall.n_hungry() == 0
     listener = studio.speaker.open(ME, text_in="Now.", voice_id="alloy", mode="instruct", instruction="seconds=1")
     assert listener.snapshot().state == "running", "no line, no waiting"
-    studio.speaker.credit(listener, 1 << 40)
+    studio.turns.credit(listener, 1 << 40)
     end = time.monotonic() + 10
     while listener.snapshot().state not in ("saving", "done") and time.monotonic() < end:
         time.sleep(0.01)

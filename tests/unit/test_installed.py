@@ -202,15 +202,15 @@ def test_only_whole_models_of_this_disk_can_be_chosen(shelf, name):
 def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_path, shelf):
     studio = Studio(settings(tmp_path))
     studio.resident.close()
-    studio.resident = studio.speaker._resident = shelf.resident
+    studio.resident = studio.cast._resident = shelf.resident
     studio.furnish(shelf)
     shelf.resident.lease()
-    assert studio.speaker.check_model("a") == studio.speaker.check_model("auto")
+    assert studio.cast.check_model("a") == studio.cast.check_model("auto")
     with pytest.raises(BadInput) as idle:
-        studio.speaker.check_model("b")
+        studio.cast.check_model("b")
     assert idle.value.code == "model_idle"
     with pytest.raises(NotFound):
-        studio.speaker.check_model("half")
+        studio.cast.check_model("half")
     shelf.error = NotReady("No.", "不行。")
     shelf.use("b")
     settled(shelf)

@@ -73,7 +73,7 @@ def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
 def test_who_was_listening_hears_an_error_and_the_studio_closes_with_no_process_left(studio):
     big = serving(studio)
     job = studio.speaker.open("local/me", text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=60 rtf=1")
-    studio.speaker.credit(job, UNLIMITED)
+    studio.turns.credit(job, UNLIMITED)
     harm(big)
     until(lambda: job.snapshot().state == "failed")
     until(lambda: studio.is_ready() and serving(studio) is not big)

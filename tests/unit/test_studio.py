@@ -36,7 +36,7 @@ def finish(studio, job, limit_s: float = 20.0):
     """Until it is over and counted: a take is written, and a failure told, while the lane is still on its way to the books."""
     changed = threading.Event()
     job.listen(changed.set)
-    studio.speaker.credit(job, UNLIMITED)
+    studio.turns.credit(job, UNLIMITED)
     end = time.monotonic() + limit_s
     while not ((told := job.snapshot()).state in ("done", "failed", "cancelled") and job.is_made) and time.monotonic() < end:
         changed.wait(0.01)
@@ -76,7 +76,7 @@ def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
 
 def test_a_hot_swap_does_not_drop_the_running_stream(studio):
     job = studio.speaker.open(ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=3", seed=4)
-    studio.speaker.credit(job, RATE)
+    studio.turns.credit(job, RATE)
     while job.produced < RATE:
         time.sleep(0.01)
     studio.resident.start(lambda: FakeEngine(version="2")).join(20)

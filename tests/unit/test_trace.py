@@ -165,13 +165,13 @@ def test_two_changes_at_once_are_both_kept(tmp_path, monkeypatch):
 
 # ---- the log -----------------------------------------------------------------------------------------------
 def test_the_log_has_one_line_per_request_and_not_a_word_of_it(studio, caplog):  # noqa: F811
-    with caplog.at_level(logging.INFO, "webui.studio.speak"):
+    with caplog.at_level(logging.INFO, "webui.studio.turns"):
         one, _ = speak(studio, text="Guten Tag, Frau Geheim.", instruction="seconds=1 secretly")
-        studio.speaker.left(one)
+        studio.turns.left(one)
         one.listen(None)
-        studio.speaker.left(one)
-        studio.speaker.left(one)
-    lines = [r.getMessage() for r in caplog.records if r.name == "webui.studio.speak"]
+        studio.turns.left(one)
+        studio.turns.left(one)
+    lines = [r.getMessage() for r in caplog.records if r.name == "webui.studio.turns"]
     assert len(lines) == 1 and "\n" not in lines[0]
     told = dict(pair.split("=", 1) for pair in lines[0].split(" "))
     assert told["job"] == one.id == one.request.id and told["end"] == "done" and told["chars"] == "23" and told["segments"] == str(len(one.request.segments))
@@ -196,7 +196,7 @@ def test_every_count_rises_by_one_per_request(studio):  # noqa: F811
     one, _ = speak(studio, text="Never said before, not even once.")
     one.listen(None)
     one.trace.sent(0.01)
-    studio.speaker.left(one)
+    studio.turns.left(one)
     up = risen(before, scrape(studio.metrics))
     sound, work = up.pop(("cv_audio_seconds_total", "")), up.pop(("cv_engine_work_seconds_total", ""))
     assert sound == pytest.approx(1.0) and work > 0
@@ -213,8 +213,8 @@ def test_ends_and_errors_are_counted_by_name(studio):  # noqa: F811
     before = scrape(studio.metrics)
     speak(studio, instruction="seconds=2 fail=1")
     stopped = studio.speaker.open(ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=60")
-    studio.speaker.credit(stopped, 24000)
-    studio.speaker.cancel(stopped)
+    studio.turns.credit(stopped, 24000)
+    studio.turns.cancel(stopped)
     finish(studio, stopped)
     for refused in ({"text_in": "Hi.", "voice_id": ""}, {"text_in": "Hi.", "voice_id": "voice-none"}, {"text_in": "...", "voice_id": "alloy"}):
         with pytest.raises((BadInput, NotFound)):

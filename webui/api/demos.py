@@ -83,7 +83,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     @router.post("/v1/demos", status_code=201, responses={**answers(201, of=shapes.DemoInfo), **refusals(403, 404, 422, 503, 507)})
     def create(body: NewDemo, request: Request):
-        voice = studio.speaker.voice(owner(request), body.voice)
+        voice = studio.cast.voice(owner(request), body.voice)
         demo = demos.create(owner(request), voice.id, body.title or voice.name, body.fixed(), days=body.days, max_text=body.max_text, max_chars=body.max_chars, max_uses=body.max_uses, per_minute=body.per_minute)
         return told(demo, Used(), request)
 

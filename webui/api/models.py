@@ -38,7 +38,7 @@ def routes(studio: Studio) -> APIRouter:
         """OpenAI's names are not in the list, but they are known: each means `auto`."""
         if model in studio.installed_names():
             return Model(id=model, active=model == studio.shelf.speaking)
-        studio.speaker.check_model(model)
+        studio.cast.check_model(model)
         return Model(id=model)
 
     return router

@@ -24,8 +24,8 @@ class JobReader:
 
     async def __aexit__(self, *_) -> None:
         self.job.listen(None)
-        self.studio.speaker.cancel(self.job)
-        self.studio.speaker.left(self.job)
+        self.studio.turns.cancel(self.job)
+        self.studio.turns.left(self.job)
 
     def poke(self) -> None:
         self._event.set()
@@ -46,5 +46,5 @@ async def open_job(studio: Studio, make: Callable[[], Job]) -> Job:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(lambda t: t.cancelled() or t.exception() or studio.speaker.cancel(t.result()))
+        task.add_done_callback(lambda t: t.cancelled() or t.exception() or studio.turns.cancel(t.result()))
         raise

@@ -110,7 +110,7 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
     async def cancel(job_id: str, request: Request):
         job = recent.find(job_id, request.scope["kk_owner"])
         if job is not None:
-            studio.speaker.cancel(job)
+            studio.turns.cancel(job)
         return {"cancelled": job is not None}
 
     @router.get("/tts/result/{job_id}.json", responses={**answers(200, of=shapes.TakeInfo), **refusals(404, 422)})
@@ -143,7 +143,7 @@ async def reply(studio: Studio, packing: Packing, job: Job, kind: str, language:
 
 def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> dict[str, str]:
     told = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"{kind if kind in CODED else 's16le'};rate={rate};channels=1", "X-Job-Id": job.id,
-            "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.speaker.expected_rtf():.4f}"}
+            "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.hall.expected_rtf():.4f}"}
     return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
 
 
@@ -187,8 +187,8 @@ async def _file(studio: Studio, packing: Packing, job: Job, kind: str, rate: int
 async def _sound(studio: Studio, packing: Packing, job: Job, kind: str, rate: int, lead_s: float) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
     """The file's bytes while they are made, and what to call when nobody takes them any more. Raises KaikouError."""
     def let_go() -> None:
-        studio.speaker.cancel(job)
-        studio.speaker.left(job)
+        studio.turns.cancel(job)
+        studio.turns.left(job)
 
     if kind not in CODED:
         sound = _stream(studio, job, kind == "wav", lead_s)
@@ -222,7 +222,7 @@ async def _events(sound: AsyncIterator[bytes], job: Job, language: str) -> Async
 
 async def _whole(studio: Studio, job: Job) -> bytes:
     async with JobReader(studio, job) as reader:
-        studio.speaker.credit(job, UNLIMITED)
+        studio.turns.credit(job, UNLIMITED)
         while True:
             told = await reader.change()
             if told.error is not None:
@@ -239,7 +239,7 @@ async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> Asyn
         sent, began_s, lead = 0, None, UNLIMITED if math.isinf(lead_s) else int(lead_s * job.rate)
         while True:
             played = int((time.monotonic() - began_s) * job.rate) if began_s is not None else 0
-            studio.speaker.credit(job, min(UNLIMITED, played + lead))
+            studio.turns.credit(job, min(UNLIMITED, played + lead))
             told = job.snapshot()
             stop = min(told.n_samples, played + lead)
             if stop > sent and (stop == told.n_samples or stop - sent >= PIECE_S * job.rate):

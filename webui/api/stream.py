@@ -129,7 +129,7 @@ class Connection:
     def _raise_credit(self, upto: int) -> None:
         self._credit = max(self._credit, upto)
         if self._reader is not None:
-            self._studio.speaker.credit(self._reader.job, self._credit)
+            self._studio.turns.credit(self._reader.job, self._credit)
             self._reader.poke()
 
     async def _stop(self, tell: bool = False) -> None:
@@ -191,13 +191,13 @@ class Connection:
 
     async def _pour(self, seq: int, reader: JobReader, sent: int) -> None:
         job, frames, told_position, told_marks, is_begun = reader.job, 0, 0, 0, False
-        self._studio.speaker.credit(job, self._credit)
+        self._studio.turns.credit(job, self._credit)
         while True:
             now = await reader.change()
             if now.state == "waiting":
                 if now.position and now.position != told_position:
                     told_position = now.position
-                    await self._send({"op": "queued", "seq": seq, "position": now.position, "eta_s": round(self._studio.speaker.admission.eta_s(now.position))})
+                    await self._send({"op": "queued", "seq": seq, "position": now.position, "eta_s": round(self._studio.turns.admission.eta_s(now.position))})
                 continue
             if not is_begun:
                 is_begun = True

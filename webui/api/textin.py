@@ -141,7 +141,7 @@ class Talk:
         studio, is_begun = self._line.studio, False
         while True:
             may = self._may_send(job.rate)
-            studio.speaker.credit(job, may)
+            studio.turns.credit(job, may)
             now = job.snapshot()
             if now.state == "waiting":
                 await self._tell_position(now)
@@ -186,7 +186,7 @@ class Talk:
     async def _tell_position(self, now: Snapshot) -> None:
         if now.position and now.position != self._told_position:
             self._told_position = now.position
-            await self.tell("speech.queued", position=now.position, eta_s=round(self._line.studio.speaker.admission.eta_s(now.position)))
+            await self.tell("speech.queued", position=now.position, eta_s=round(self._line.studio.turns.admission.eta_s(now.position)))
 
     async def _tell_begin(self, job: Job) -> None:
         notes = [zh if self._line.language == "zh" else en for en, zh in job.notes]

@@ -17,9 +17,13 @@ from ..store import BatchJob, JobStore, Line, SoundStore
 from ..store.jobs import OVER
 from ..types import CONVERT, MAX_TEXT, MODES, SpeechRequest
 from .archive import zipped
+from .background import Background
+from .batch_line import LineMaker
 from .batch_work import BatchWork
+from .cast import Cast
 from .drafts import account_of
-from .speak import Speaker
+from .hall import Hall
+from .turns import Turns
 
 MAX_LINES = 10_000
 MAX_OPEN_JOBS, MAX_OPEN_LINES = 50, 50_000  # of an account, not over
@@ -42,9 +46,9 @@ class Ask:
 
 
 class Batch:
-    def __init__(self, jobs: JobStore, sounds: SoundStore, speaker: Speaker, label: str, keep_days: int):
-        self._jobs, self._sounds, self._speaker, self._keep_s = jobs, sounds, speaker, max(1, keep_days) * DAY_S
-        self.work = BatchWork(jobs, sounds, speaker, label)
+    def __init__(self, jobs: JobStore, sounds: SoundStore, cast: Cast, background: Background, turns: Turns, hall: Hall, label: str, keep_days: int):
+        self._jobs, self._sounds, self._cast, self._keep_s = jobs, sounds, cast, max(1, keep_days) * DAY_S
+        self.work = BatchWork(jobs, sounds, LineMaker(jobs, sounds, background, turns, label), hall)
 
     # ---- hand in --------------------------------------------------------------------------------------------
     def submit(self, owner: str, asks: Sequence[Ask], *, seed: int | None = None, name: str = "", model: str = "auto") -> BatchJob:
@@ -54,7 +58,7 @@ class Batch:
         if len(asks) > MAX_LINES:
             raise BadInput(f"A batch may have {MAX_LINES:,} lines at most; this one has {len(asks):,}. Split it.", f"一批最多 {MAX_LINES:,} 行，现在有 {len(asks):,} 行，请拆开。", code="too_many_lines", param="texts")
         with suppress(NotReady):  # it is made as soon as there is an engine
-            self._speaker.check_model(model)
+            self._cast.check_model(model)
         if seed is not None and not -1 <= seed < 2**63:
             raise BadInput("The seed must be a whole number from 0 to 9223372036854775807.", "种子须是 0 到 9223372036854775807 的整数。", param="seed", code="bad_seed")
         account, seed = account_of(owner), secrets.randbelow(2**31) if seed is None or seed < 0 else seed
@@ -81,7 +85,7 @@ class Batch:
         return made
 
     def _check_voice(self, owner: str, voice_id: str) -> None:
-        if self._speaker.voice(owner, voice_id).draft:
+        if self._cast.voice(owner, voice_id).draft:
             raise NotAllowed("Save this clip as a voice first: only saved voices can be used in a batch.", "请先把这段录音存为音色：批量只能用已保存的音色。", code="draft_voice", param="voice")
 
     @property

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from .. import audio
 from ..errors import Cancelled, EngineFault
 from ..store import JobStore, Line, SoundStore
-from .speak import Quiet, Speaker
+from .background import Background
+from .turns import Ready, Turns
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Flight:
 
     line: Line
     account: str
-    quiet: Quiet | None = None
+    ready: Ready | None = None
     is_cancelled: bool = False
     turn: int = 0  # which one it was of all turns
     woken: threading.Event = field(default_factory=threading.Event)  # there is news of it
@@ -37,8 +38,8 @@ class Flight:
 class LineMaker:
     """Thread-safe. `label`: what the files say of themselves."""
 
-    def __init__(self, jobs: JobStore, sounds: SoundStore, speaker: Speaker, label: str):
-        self._jobs, self._sounds, self._speaker, self._label = jobs, sounds, speaker, label
+    def __init__(self, jobs: JobStore, sounds: SoundStore, background: Background, turns: Turns, label: str):
+        self._jobs, self._sounds, self._background, self._turns, self._label = jobs, sounds, background, turns, label
         self._change = threading.Condition()
         self._keys: set[str] = set()  # of sounds that are being made
         self._saving = threading.Lock()  # a sound and its mark go together, one line after the other
@@ -48,11 +49,11 @@ class LineMaker:
     def make(self, flight: Flight) -> bool:
         """When this returns the line's sound is on the disk and marked; True when it was made now and not long ago. Raises what is wrong with it."""
         line = flight.line
-        quiet = self._speaker.quiet(f"{flight.account}/batch", text_in=line.text, voice_id=line.voice, mode=line.mode, instruction=line.instruction,
-                                    language=line.language, speed=line.speed, seed=line.seed, model=line.model)
+        ready = self._background.job(f"{flight.account}/batch", text_in=line.text, voice_id=line.voice, mode=line.mode, instruction=line.instruction,
+                                     language=line.language, speed=line.speed, seed=line.seed, model=line.model)
         try:
-            flight.quiet = quiet
-            key = sound_key(flight.account, quiet)
+            flight.ready = ready
+            key = sound_key(flight.account, ready)
             self._alone_with(key, flight)
             try:
                 return self._bring(flight, key)
@@ -61,14 +62,13 @@ class LineMaker:
                     self._keys.discard(key)
                     self._change.notify_all()
         finally:
-            self._speaker.cancel(quiet.job)
-            self._speaker.quiet_over(quiet)
+            self._background.end(ready)
 
     def ground(self, flight: Flight) -> None:
         """It ends with Cancelled, within one step of the engine."""
         flight.is_cancelled = True
-        if flight.quiet is not None:
-            self._speaker.cancel(flight.quiet.job)
+        if flight.ready is not None:
+            self._turns.cancel(flight.ready.job)
         flight.woken.set()
         with self._change:
             self._change.notify_all()
@@ -92,7 +92,7 @@ class LineMaker:
             self._keys.add(key)
 
     def _bring(self, flight: Flight, key: str) -> bool:
-        line, job = flight.line, flight.quiet.job
+        line, job = flight.line, flight.ready.job
         engine = f"{job.engine} {job.engine_version}"
         with self._saving:
             if self._sounds.has(key):
@@ -111,10 +111,10 @@ class LineMaker:
 
     def _spoken(self, flight: Flight) -> bytes:
         """s16le samples of the whole line."""
-        job = flight.quiet.job
+        job = flight.ready.job
         job.listen(flight.woken.set)
         try:
-            self._speaker.begin_quiet(flight.quiet)
+            self._background.begin(flight.ready)
             while (told := job.snapshot()).state not in ("saving", "done") and told.error is None:
                 if self._closing:
                     raise Cancelled()  # an engine that is stuck must not keep the studio from ending
@@ -122,7 +122,7 @@ class LineMaker:
                 flight.woken.clear()
         finally:
             job.listen(None)
-            self._speaker.left(job)
+            self._turns.left(job)
         if told.error is not None:
             raise told.error
         if not told.n_samples:
@@ -130,9 +130,9 @@ class LineMaker:
         return job.pcm(0, told.n_samples)
 
 
-def sound_key(account: str, quiet: Quiet) -> str:
+def sound_key(account: str, ready: Ready) -> str:
     """Everything that the sound of a line is made from, as one hash: what has the same need not be made again."""
-    job, request = quiet.job, quiet.job.request
-    made_from = [account, job.engine, job.engine_version, quiet.prompt.fingerprint, request.text, request.segments, request.mode, request.instruction, request.language,
+    job, request = ready.job, ready.job.request
+    made_from = [account, job.engine, job.engine_version, ready.prompt.fingerprint, request.text, request.segments, request.mode, request.instruction, request.language,
                  request.transcript, request.speed, job.tempo, request.seed]
     return hashlib.sha256(json.dumps(made_from, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()

@@ -17,8 +17,8 @@ from contextlib import suppress
 from ..errors import BadInput, Cancelled, EngineFault, KaikouError, NotAllowed, NotFound, NotReady, StorageFull, TooLarge
 from ..store import JobStore, Line, SoundStore
 from .batch_line import Flight, LineMaker
+from .hall import Hall
 from .pace import Pace
-from .speak import Speaker
 
 log = logging.getLogger(__name__)
 MAX_TRIES = 3
@@ -29,11 +29,10 @@ FOR_GOOD = (BadInput, NotFound, NotAllowed, TooLarge)  # another try would end t
 
 
 class BatchWork:
-    """`label`: what the files say of themselves. `clock`: monotonic seconds."""
+    """`clock`: monotonic seconds."""
 
-    def __init__(self, jobs: JobStore, sounds: SoundStore, speaker: Speaker, label: str = "", clock: Callable[[], float] = time.monotonic):
-        self._jobs, self._sounds, self._speaker, self._clock = jobs, sounds, speaker, clock
-        self.maker = LineMaker(jobs, sounds, speaker, label)
+    def __init__(self, jobs: JobStore, sounds: SoundStore, maker: LineMaker, hall: Hall, clock: Callable[[], float] = time.monotonic):
+        self._jobs, self._sounds, self.maker, self._hall, self._clock = jobs, sounds, maker, hall, clock
         self._change = threading.Condition()
         self._news = self._closing = False
         self._open: dict[str, str] = {}  # job -> account: may have lines to claim
@@ -175,7 +174,7 @@ class BatchWork:
         with self._change:
             n_flights = len(self._flights)
             is_alone = any(f.line.attempts for f in self._flights.values())
-        width = min(self._speaker.n_lanes + 2, MAX_WIDTH) if self._speaker.n_lanes else 0  # two more than lanes: one is saved, one waits to be spoken
+        width = min(self._hall.n_lanes + 2, MAX_WIDTH) if self._hall.n_lanes else 0  # two more than lanes: one is saved, one waits to be spoken
         if self._closing or is_alone or not width:
             return False
         if self._suspect is not None:

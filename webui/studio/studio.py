@@ -15,10 +15,13 @@ from ..errors import KaikouError, NotReady
 from ..settings import Settings
 from ..store import AccessStore, ConsentStore, JobStore, PronunciationStore, SoundStore, TakeStore, VoiceStore
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
+from .background import Background
 from .batch import Batch
+from .cast import Cast
 from .consents import Consents
 from .demos import Demos, is_guest
 from .drafts import Drafts
+from .hall import Hall
 from .job import Job
 from .keys import Keys
 from .metrics import Metrics
@@ -27,8 +30,10 @@ from .pronunciations import Pronunciations
 from .shelf import Shelf
 from .speak import Speaker
 from .takes import Takes
+from .turns import Turns
 from .usage import Usage
 from .voices import Voices
+from .wording import Wording
 
 log = logging.getLogger(__name__)
 SWEEP_S = 600.0
@@ -50,14 +55,19 @@ class Studio:
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
         access = AccessStore(paths.data_dir)
         self.keys, self.demos, self.usage = Keys(access, settings.server.api_keys), Demos(access), Usage(access)
-        self.speaker = Speaker(self.resident, self.voices, self.drafts, self.prompts, self.takes, self.metrics, limits, self.pronunciations, self.demos, self.usage)
-        self.batch = Batch(JobStore(paths.data_dir), SoundStore(paths.data_dir), self.speaker, label, settings.privacy.keep_takes_days)
+        self.hall = Hall(limits.stall_s, limits.max_streams)
+        self.cast = Cast(self.resident, self.hall, self.voices, self.drafts, self.prompts, self.demos, self.metrics)
+        self.turns = Turns(self.hall, self.takes, self.metrics, self.usage, limits)
+        wording = Wording(self.pronunciations, self.demos)
+        self.speaker = Speaker(self.cast, wording, self.turns, self.drafts, self.takes, self.demos, self.metrics, limits.starts_per_minute)
+        background = Background(self.cast, wording, self.turns)
+        self.batch = Batch(JobStore(paths.data_dir), SoundStore(paths.data_dir), self.cast, background, self.turns, self.hall, label, settings.privacy.keep_takes_days)
         self._closing = threading.Event()
         self.shelf: Shelf | None = None  # where models speak, or may be fetched
         self.first_sound_ms: float | None = None  # measured at warm-up
-        for name, what, read in (("cv_streams_open", "Streams being made", lambda: self.speaker.n_open),
-                                 ("cv_streams_waiting", "Requests in the line", lambda: self.speaker.admission.n_waiting),
-                                 ("cv_requests_refused", "Requests refused because the line was full", lambda: self.speaker.admission.refused),
+        for name, what, read in (("cv_streams_open", "Streams being made", lambda: self.hall.n_open),
+                                 ("cv_streams_waiting", "Requests in the line", lambda: self.turns.admission.n_waiting),
+                                 ("cv_requests_refused", "Requests refused because the line was full", lambda: self.turns.admission.refused),
                                  ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded),
                                  ("cv_batch_lines_made", "Lines of batches made", lambda: self.batch.work.maker.n_made),
                                  ("cv_batch_lines_cached", "Lines of batches whose sound was there already", lambda: self.batch.work.maker.n_cached),
@@ -83,7 +93,7 @@ class Studio:
 
     def furnish(self, shelf: Shelf) -> None:
         """The models there are."""
-        self.shelf = self.speaker.shelf = shelf
+        self.shelf = self.cast.shelf = shelf
 
     def _warm_rooms(self) -> None:
         text.warm()
@@ -92,7 +102,7 @@ class Studio:
         audio.warm_coder()
 
     def _took_over(self, engine: Engine) -> None:
-        self.speaker.seat(engine)
+        self.hall.seat(engine)
         self.voices.set_presets(engine.describe().presets)
         self.batch.work.poke()
         threading.Thread(target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True).start()
@@ -103,7 +113,7 @@ class Studio:
             if voice.id.startswith("preset-"):
                 continue
             try:
-                self.speaker.prompt("-", voice, engine).result()
+                self.cast.prompt("-", voice, engine).result()
             except (KaikouError, CancelledError) as error:
                 log.info("starter voice %s is not ready: %s", voice.id, error)
 
@@ -119,7 +129,7 @@ class Studio:
         """What the engine pill shows: state, words, abilities."""
         health, coming = self.resident.health(), self.resident.coming()
         told = {"state": health.state, "reason": health.reason, "reason_zh": health.reason_zh, "progress": health.progress, "version": self.version,
-                "streams": self.speaker.n_open, "waiting": self.speaker.admission.n_waiting, "share": self.settings.server.share}
+                "streams": self.hall.n_open, "waiting": self.turns.admission.n_waiting, "share": self.settings.server.share}
         if coming is not None and health.state in ("ready", "broken"):
             told["coming"] = {"state": coming.state, "reason": coming.reason, "reason_zh": coming.reason_zh, "progress": coming.progress}
         if self.shelf is not None:
@@ -160,7 +170,7 @@ class Studio:
         """What a reader is told before the first sample."""
         seconds = (job.source.duration_s if job.source is not None else text.measure(job.request.text)[2]) / (job.request.speed * job.tempo)
         return {"job": job.id, "rate": job.rate, "channels": 1, "seed": job.request.seed, "engine": job.engine, "voice": job.voice.id,
-                "sentences": [] if is_guest(job.owner) else list(job.request.segments), "predicted_s": round(seconds, 1), "rtf": round(self.speaker.expected_rtf(), 4)}
+                "sentences": [] if is_guest(job.owner) else list(job.request.segments), "predicted_s": round(seconds, 1), "rtf": round(self.hall.expected_rtf(), 4)}
 
     def header(self, job: Job, n_samples: int | None) -> bytes:
         """WAV header of a job's sound; None while its length is not known."""
@@ -190,7 +200,8 @@ class Studio:
         if self.shelf is not None:
             self.shelf.close()
         self.batch.close()
-        self.speaker.close()
+        self.hall.close()
+        self.turns.close()
         self.prompts.close()
         self.takes.close()
         self.pronunciations.close()

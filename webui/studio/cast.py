@@ -1,0 +1,120 @@
+"""Who speaks: the engine and the voice that a request names, the prompt of the two, and a job with both. Blind to whose turn it is."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import replace
+
+from ..audio import Clip
+from ..engine.base import Engine
+from ..engine.resident import Resident
+from ..errors import BadInput, KaikouError, NotAllowed, NotFound
+from ..types import Abilities, Prompt, SpeechRequest, Voice
+from .asked import OPENAI_MODELS, OPENAI_VOICES, PRESET, check_mode
+from .demos import Demos, is_guest, shown
+from .drafts import Drafts
+from .hall import Hall
+from .job import Job
+from .metrics import Metrics
+from .prompts import Prompts
+from .shelf import Shelf
+from .trace import Trace
+from .turns import Ready
+from .voices import Voices
+
+
+class Cast:
+    def __init__(self, resident: Resident, hall: Hall, voices: Voices, drafts: Drafts, prompts: Prompts, demos: Demos, metrics: Metrics):
+        self._resident, self._hall, self._metrics = resident, hall, metrics
+        self._voices, self._drafts, self._prompts, self._demos = voices, drafts, prompts, demos
+        self.shelf: Shelf | None = None  # where there are models that have names
+
+    def voice(self, owner: str, voice_id: str) -> Voice:
+        """Raises BadInput when none is given, NotFound when it is gone or another's. A guest has the one of the link, whatever is asked for."""
+        if is_guest(owner):
+            owner, voice_id = self._demos.host(owner), self._demos.of(owner).voice
+        if not voice_id:
+            raise BadInput("Record a clip first, or choose a saved voice.", "先录一段声音，或从音色库选一个。", code="no_voice", param="voice")
+        if voice_id.startswith("draft-"):
+            return self._drafts.voice(owner, voice_id)
+        return self._voices.get(owner, OPENAI_VOICES.get(voice_id, voice_id))
+
+    def check_model(self, model: str) -> Abilities:
+        """The engine that `model` means. Raises NotFound, NotReady."""
+        lease = self._resident.lease()
+        about = lease.engine.describe()
+        name = about.name
+        lease.release()
+        if model not in ("", "auto", name, *OPENAI_MODELS) and not (self.shelf is not None and self.shelf.speaking == model):
+            raise self._not_speaking(model, name)
+        return about
+
+    def _not_speaking(self, model: str, name: str) -> KaikouError:
+        if (absent := self._resident.absent(model)) is not None:
+            return absent
+        if self.shelf is not None and self.shelf.knows(model):
+            return BadInput(f"{model} is installed, but another model speaks now. Change to it on the page, or leave the model out.",
+                            f"{model} 已安装，但现在由别的模型朗读。请在页面上切换，或不指定模型。", code="model_idle", param="model")
+        return NotFound(f"There is no model “{model[:40]}” here. Available: auto, {name}.", f"这里没有模型「{model[:40]}」，可用：auto、{name}。", code="model_not_found", param="model")
+
+    def choose(self, owner: str, voice_id: str, mode: str, model: str, consent: bool, reference: bytes) -> tuple[Abilities, Voice]:
+        """The engine and the voice of a listener's request; `reference` is a recording that came along with it and goes before `voice_id`.
+        Raises NotFound, NotReady, BadInput, TooLarge, NotAllowed (consent)."""
+        about = self.check_model(model)
+        check_mode(mode, about)
+        if reference and not consent:
+            raise NotAllowed("Say that the speaker agreed: send consent: true along with the recording.", "请确认说话人已同意：带录音的请求须同时传 consent: true。", code="consent", param="consent")
+        voice = self.voice(owner, self._drafts.once(owner, reference).id if reference else voice_id)
+        if voice.draft and not consent:
+            raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
+        return about, voice
+
+    def job(self, owner: str, voice: Voice, request: SpeechRequest, trace: Trace, source: Clip | None = None) -> Ready:
+        """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes."""
+        lease = self._resident.lease()
+        try:
+            about = lease.engine.describe()
+            prompt = self._wait_for_prompt(owner, voice, lease.engine, trace)
+            if request.mode == "zero_shot" and request.transcript and hasattr(lease.engine, "check"):
+                lease.engine.check(request, prompt)
+            own = min(max(request.speed, about.min_speed), about.max_speed)
+            job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source, trace=trace)
+            job.lease, job.notes = lease, lease.engine.notes(request)
+            if is_guest(owner):
+                job.voice = shown(voice, self._demos.of(owner).title)
+            return Ready(job, self._hall.of(lease.engine), prompt)
+        except BaseException:
+            lease.release()
+            raise
+
+    def warm(self, owner: str, voice: Voice) -> None:
+        """It will speak: have its prompt made. Nobody waits for it."""
+        lease = self._resident.lease()
+        try:
+            coming = self.prompt(owner, voice, lease.engine)
+        except BaseException:
+            lease.release()
+            raise
+        coming.add_done_callback(lambda _: lease.release())
+
+    def prompt(self, owner: str, voice: Voice, engine: Engine) -> Future:
+        if voice.draft:
+            draft = self._drafts.get(owner, voice.id)
+            return self._prompts.begin(voice, engine, lambda: self._drafts.sound(draft))
+        if voice.id.startswith(PRESET):
+            ready: Future = Future()
+            ready.set_result(engine.preset(voice.name))
+            return ready
+        return self._prompts.begin(voice, engine, lambda: self._voices.clip(voice))
+
+    def _wait_for_prompt(self, owner: str, voice: Voice, engine: Engine, trace: Trace) -> Prompt:
+        coming = self.prompt(owner, voice, engine)
+        is_hit = coming.done()
+        self._metrics.voice(is_hit)
+        if is_hit:
+            return coming.result()
+        began = time.perf_counter()
+        prompt = coming.result()
+        trace.add("voice", time.perf_counter() - began)
+        return prompt

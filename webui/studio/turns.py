@@ -1,0 +1,140 @@
+"""A job from its turn to its take: it waits, begins, is steered by its reader, and ends. Blind to what is said and to how a request became a job."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ..errors import Cancelled, KaikouError, NotFound, StorageFull
+from ..settings import Limits
+from ..types import Prompt
+from .admission import Admission
+from .demos import is_guest
+from .hall import Hall
+from .job import Job
+from .lanes import Lanes
+from .logline import line
+from .metrics import Metrics
+from .takes import Takes
+from .usage import Usage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A job that holds the lease of its engine, the lanes it will be made on, and its voice's prompt."""
+
+    job: Job
+    lanes: Lanes
+    prompt: Prompt
+
+
+class Turns:
+    def __init__(self, hall: Hall, takes: Takes, metrics: Metrics, usage: Usage, limits: Limits):
+        self._hall, self._takes, self._metrics, self._usage = hall, takes, metrics, usage
+        self.admission = Admission(hall.capacity, hall.n_hungry, limits.max_waiting, limits.max_streams_per_visitor)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="takes")
+
+    # ---- turn -----------------------------------------------------------------------------------------------
+    def enter(self, ready: Ready) -> None:
+        """It begins now, or waits in the line. Raises Busy, and has let its engine go then."""
+        job = ready.job
+        if job.written is not None:
+            job.written.listen(lambda was_waited_for: self._fed(job, was_waited_for))
+        try:
+            self.admission.enter(job, lambda _: self.begin(ready))
+        except BaseException:
+            job.lease.release()
+            raise
+
+    def begin(self, ready: Ready) -> None:
+        """Past the line."""
+        job = ready.job
+        waited_s = time.monotonic() - job.born_s
+        job.trace.add("queue", waited_s)
+        if not job.is_background:
+            self._metrics.begun(waited_s)
+        job.move("running")
+        ready.lanes.add(job, ready.prompt, self._end)
+
+    # ---- what its reader sends back -------------------------------------------------------------------------
+    def credit(self, job: Job, upto: int) -> None:
+        if job.grant(upto):
+            self._poke()
+
+    def cancel(self, job: Job) -> None:
+        """Idempotent. The engine stops within one step; a waiting job leaves the line at once."""
+        if job.is_cancelled or job.is_over:
+            return
+        job.is_cancelled = True
+        if job.written is not None:
+            job.written.close()
+        self._hall.cancel(job.request.id)
+        if self.admission.leave(job):
+            job.settle()
+            job.fail(Cancelled())
+            job.lease.release()
+            self.admission.done(job)
+            self._metrics.ended(job)
+            self._close(job, by_engine=True)
+        self._poke()
+
+    def left(self, job: Job) -> None:
+        """A reader has taken what it will take."""
+        self._close(job, by_engine=False)
+
+    def _fed(self, job: Job, was_waited_for: bool) -> None:
+        if was_waited_for:
+            job.fed()
+        self._poke()
+
+    def _poke(self) -> None:
+        self._hall.poke()
+        self.admission.next()
+
+    # ---- end ------------------------------------------------------------------------------------------------
+    def _end(self, job: Job) -> None:
+        """Called by a lane when a job has made its last step, whatever the reason."""
+        job.settle()
+        job.lease.release()
+        if not job.is_background:
+            self.admission.done(job)
+        self._metrics.ended(job)
+        if job.snapshot().state == "saving" and is_guest(job.owner):
+            job.saved(None, is_kept=False)
+        elif job.snapshot().state == "saving" and not job.is_background:
+            self._writer.submit(self._save, job)
+        self._close(job, by_engine=True)
+
+    def _close(self, job: Job, by_engine: bool) -> None:
+        if not job.closed(by_engine):
+            return
+        self._metrics.read(job)
+        self._usage.spoke(job.owner, len(job.request.text), job.produced / job.rate)
+        log.info("%s", line(job))
+        if job.is_background or is_guest(job.owner):
+            return
+        with contextlib.suppress(RuntimeError):  # the studio is closing and writes no more
+            self._writer.submit(self._trace, job)
+
+    def _trace(self, job: Job) -> None:
+        with contextlib.suppress(NotFound, StorageFull):  # no take of it, or no room to say more of it
+            self._takes.traced(job)
+
+    def _save(self, job: Job) -> None:
+        error: KaikouError | None = None
+        try:
+            self._takes.record(job)
+        except KaikouError as problem:
+            error = problem
+        except OSError:
+            error = StorageFull()
+        job.saved(error)
+
+    def close(self) -> None:
+        """What is to be written is written first."""
+        self._writer.shutdown(wait=True)
