@@ -1,4 +1,4 @@
-/* The clip on its way in: the drop zone's own checks, a file let go beside it, the recorder and its words. How it sounds is listen.js. */
+/* The clip on its way in: the drop zone's own checks, a file let go beside it. What is recorded is recorder.js, how it sounds listen.js. */
 (() => {
   const {
     t,
@@ -53,7 +53,7 @@
       input.dispatchEvent(new Event("change", { bubbles: true }));
     });
     if (box === "#kk-src") emptied(box, take);
-    else newClip(() => emptied(box, take));
+    else KK.newClip(() => emptied(box, take));
   });
   /* The upload of that recorder, shown and without a clip. */
   function emptied(box, then) {
@@ -65,6 +65,7 @@
     });
   }
   KK.checking = () => {
+    KK.tape.after(); // whatever came in, nothing waits to go on any more
     KK.listen.stop();
     live.health.busy = true;
     live.health.data = null;
@@ -74,6 +75,7 @@
     document.documentElement.dataset.clip = "in";
   };
   KK.cleared = () => {
+    if (KK.tape.goesOn()) return; // only the recorder is made free: the clip stays
     KK.listen.stop();
     live.health.busy = false;
     live.health.data = null;
@@ -81,11 +83,7 @@
     ["health", "need", "title_voice"].forEach(KK.draw);
   };
 
-  /* Two recorders: the reference's, and on the tab Convert the one of the recording to convert. */
-  const home = () => (KK.tabNow() === "convert" ? "#kk-src" : "#kk-ref");
-  const within = q => document.querySelector(`${home()} ${q}`);
-  const source = i => document.querySelectorAll(home() + " .source-selection button")[i];
-  const newClip = then => {
+  KK.newClip = then => {
     if (!document.querySelector("#kk-voice")?.offsetParent) KK.tab("speak");
     document.documentElement.dataset.voice = "open";
     KK.draw("title_voice");
@@ -93,64 +91,13 @@
     if (KK.source() !== "new") KK.choose("kk-source", "new");
     then();
   };
-  acts.otherclip = () => newClip(() => {
+  acts.otherclip = () => KK.newClip(() => {
+    KK.tape.after();
     document.querySelector("#kk-ref [aria-label=\"" + CSS.escape(t("ref.clear")) + "\"]")?.click();
-    KK.when(() => source(0), b => {
+    KK.when(() => document.querySelector("#kk-ref .source-selection button"), b => {
       b.click();
       KK.when(() => document.querySelector("#kk-ref input[type=file]"), f => f.click(), 30);
     });
   });
   acts.import = acts.otherclip;
-  acts.record = () => (home() === "#kk-src" ? record() : newClip(record));
-  function record() {
-    const stop = within("button.stop-button") || within(".stop-button-paused");
-    if (stop?.offsetParent) return stop.click();
-    if (within("audio.standard-player")) within(".icon-button-wrapper button")?.click();
-    KK.when(() => source(1), b => {
-      b.click();
-      KK.when(() => within(".record-button"), r => r.click(), 60);
-    });
-  }
-  /* The sentence below the recorder: something to read, or why the microphone does not work. */
-  KK.parts.mic = root => {
-    const why = !window.isSecureContext || !navigator.mediaDevices ? "ref.mic.insecure" : KK.micDenied === "NotFoundError" ?
-      "ref.mic.none" : KK.micDenied ? "ref.mic.denied" : "";
-    root.innerHTML =
-      `<p class="kk kk-inline kk-micline"${why ? ' data-tone="warn" role="status"' : ""}>${KK.esc(t(why || "ref.read"))}</p>`;
-  };
-  const mics = () => ["mic", "mic_src"].forEach(KK.draw);
-  const MAX_S = 30;
-  let limit = 0; // a recording ends by itself
-  document.addEventListener("click", e => {
-    const box = e.target.closest?.(".record-button")?.closest("#kk-ref, #kk-src");
-    if (!box) return;
-    clearTimeout(limit);
-    limit = setTimeout(() => {
-      const b = box.querySelector(".stop-button");
-      if (b?.offsetParent) b.click();
-    }, MAX_S * 1000);
-  });
-  document.addEventListener("click", e => {
-    const b = e.target.closest?.(":is(#kk-ref, #kk-src) .source-selection button");
-    if (b) document.documentElement.dataset[b.closest("#kk-src") ? "micsrc" : "mic"] = b === source(1) ? "on" : "off";
-  });
-  if (navigator.mediaDevices?.getUserMedia) {
-    const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
-    navigator.mediaDevices.getUserMedia = async (...a) => {
-      try {
-        const s = await ask(...a);
-        if (KK.micDenied) {
-          KK.micDenied = "";
-          mics();
-        }
-        return s;
-      } catch (e) {
-        if (["NotAllowedError", "NotFoundError"].includes(e.name)) {
-          KK.micDenied = e.name;
-          mics();
-        }
-        throw e;
-      }
-    };
-  }
 })();

@@ -143,8 +143,8 @@
     }, {
       window: [d.start_s, gap(d, d.end_s, -1)]
     }),
-    too_short: () => record(),
-    clipped: () => record(),
+    too_short: () => KK.tape.more(),
+    clipped: () => KK.tape.anew(),
     narrow: () => acts.otherclip(),
     too_long: d => {
       const n = d.report.windows.length,
@@ -169,5 +169,4 @@
     }
     CURES[code]?.(d);
   };
-  const record = () => acts.record();
 })();

@@ -99,10 +99,13 @@
     name(`${box} input[type=file]`, "ref.upload");
     for (const [q, key] of [
         [".record-button", "ref.rec"],
-        [".stop-button", "ref.stop"],
-        [".stop-button-paused", "ref.stop"],
         [".resume-button", "ref.resume"]
       ]) words(document.querySelector(`${box} ${q}`), t(key));
+    const ends = KK.tape.end(box);
+    document.querySelectorAll(`${box} :is(.stop-button, .stop-button-paused)`).forEach(b => {
+      words(b, ends.words);
+      put(b, "aria-disabled", String(ends.early));
+    });
     const drop = document.querySelector(`${box} [data-testid=upload-text]`),
       lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
     if (lines[0]) node(lines[0], t("ref.drop"));

@@ -4,7 +4,7 @@ from .advice import Advice
 from .clean import cleaner_children, cleaning_hurts, close_cleaner, denoise
 from .clip import Clip
 from .coder import CODED, Coder, close_coder, coder_children, coders_open, warm_coder
-from .edit import cut, raise_level, trim_to_words
+from .edit import cut, joined, raise_level, trim_to_words
 from .encode import from_s16, peaks, to_s16, wav_header
 from .health import Report, check_transcript, inspect
 from .lead import LeadTrim
@@ -40,6 +40,7 @@ __all__ = [
     "denoise",
     "from_s16",
     "inspect",
+    "joined",
     "loudness_lufs",
     "peaks",
     "raise_level",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import BadInput, TooLarge
 from .clip import Clip
 from .health import Report
 from .loudness import loudness_lufs
+from .reader import MAX_S as READ_S
+from .resample import resample
 from .spectrum import HOP_S, Spectrum, analyse, runs
 
-KEEP_S, FADE_S = 0.050, 0.005
+KEEP_S, FADE_S, JOIN_S = 0.050, 0.005, 0.020
 WANTED_LUFS, CEILING, MAX_GAIN_DB = -20.0, 0.89, 45.0
 PAUSE_FRAMES = 8
 LEAST_S = 1.0  # a clip that trimming would leave shorter than this is left alone
@@ -37,6 +39,19 @@ def _faded(clip: Clip) -> Clip:
     out[:n] *= ramp
     out[len(out) - n :] *= ramp[::-1]
     return clip.with_samples(out)
+
+
+def joined(first: Clip, second: Clip) -> Clip:
+    """`second` after `first`, at the higher of their rates. Cross-faded: no click, and no silence between them that would pass for a quiet room.
+    Raises TooLarge when both together are longer than a clip may be."""
+    if first.duration_s + second.duration_s > READ_S:
+        raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", code="too_large")
+    rate = max(first.rate, second.rate)
+    a, b = (resample(c.samples, c.rate, rate) for c in (first, second))
+    n = min(round(JOIN_S * rate), len(a), len(b))
+    ramp = np.linspace(0, 1, n, endpoint=False, dtype=np.float32)
+    samples = np.concatenate([a[: len(a) - n], a[len(a) - n :] * (1 - ramp) + b[:n] * ramp, b[n:]])
+    return Clip(samples, rate, first.channels, first.source_hz or first.rate)
 
 
 def trim_to_words(clip: Clip, report: Report) -> Clip:

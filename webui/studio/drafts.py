@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from .. import audio, text
@@ -52,9 +53,12 @@ class Drafts:
     def inspect(self, data: bytes) -> Report:
         return audio.inspect(audio.decode(data))
 
-    def make(self, owner: str, data: bytes) -> Draft:
-        """Decode and look. Raises BadInput, TooLarge."""
+    def make(self, owner: str, data: bytes, after: str = "") -> Draft:
+        """Decode and look. after: id of a draft of theirs that this recording goes on from; when that is gone, what was said now is all there is.
+        Raises BadInput, TooLarge."""
         clip = audio.decode(data)
+        with suppress(NotFound):
+            clip = audio.joined(self.get(owner, after).clip, clip) if after else clip
         report = audio.inspect(clip)
         best = report.windows[0]
         draft = Draft("draft-" + secrets.token_hex(16), owner, clip, report, best.start_s, best.end_s)

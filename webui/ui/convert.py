@@ -43,4 +43,5 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     came = {"inputs": [w["recording"]], "outputs": [w["source"]], "concurrency_limit": 4, **QUIET}
     w["recording"].upload(source_in, js="(x) => { KK.sourceIn(); return [x]; }", **came)
     w["recording"].stop_recording(source_in, js="(x) => { KK.sourceIn(); return [x]; }", **came)
+    w["recording"].start_recording(None, js="() => KK.tape.begun('#kk-src')", api_visibility="private")
     w["recording"].clear(None, js="() => KK.sourceOut()", api_visibility="private")

@@ -14,7 +14,7 @@ from .strings import LANGUAGES, i18n, table
 from .theme import theme
 
 SCRIPTS = (  # in this order: each reads what the ones before it put on KK
-    *("kaikou", "look", "header", "report", "form", "choices", "health", "cures", "clip", "listen", "pace", "text", "takes", "code", "sound", "voices"),
+    *("kaikou", "look", "header", "report", "form", "choices", "health", "cures", "clip", "recorder", "listen", "pace", "text", "takes", "code", "sound", "voices"),
     *("convert", "figures", "words", "batchtext", "batch", "jobs", "models", "keys", "share"),
 )
 PLAYER = ("stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/

@@ -136,8 +136,12 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     limit = studio.limits()["max_clip_mb"] << 20
 
     def clip_in(path: str | None, request: gr.Request):
+        return recorded(path, "", request)
+
+    def recorded(path: str | None, after: str, request: gr.Request):
+        """after: what the page says in the place of the card's own value, the draft that the recording goes on from."""
         try:
-            return as_json(told.draft(studio.drafts.make(owner_of(request), read(path, limit)))), False
+            return as_json(told.draft(studio.drafts.make(owner_of(request), read(path, limit), str(after or "")))), False
         except KaikouError as error:
             return as_json({"error": told.fault(error)}), False
 
@@ -194,9 +198,10 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
                 pass  # stopped before there was a take: nothing to tell
         return takes_of(owner)
 
-    came = {"inputs": [w["ref"]], "outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
-    w["ref"].upload(clip_in, js="(x) => { KK.checking(); return [x]; }", **came)
-    w["ref"].stop_recording(clip_in, js="(x) => { KK.checking(); return [x]; }", **came)
+    came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
+    w["ref"].upload(clip_in, inputs=[w["ref"]], js="(x) => { KK.checking(); return [x]; }", **came)
+    w["ref"].start_recording(None, js="() => KK.tape.begun('#kk-ref')", api_visibility="private")
+    w["ref"].stop_recording(recorded, inputs=[w["ref"], w["health"]], js="(x) => { const after = KK.tape.after(); KK.checking(); return [x, after]; }", **came)
     w["ref"].clear(None, js="() => KK.cleared()", api_visibility="private")
     w["health"].act(draft_act, outputs=[w["health"], w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
     w["picker"].act(voice_act, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)

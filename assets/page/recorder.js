@@ -1,0 +1,123 @@
+/* The recorder: when it may end and when it does by itself, how a take goes on after what is there, and the words below it.
+   Two of them: the reference's, and on the tab Convert the one of the recording to convert. */
+(() => {
+  const { t, acts } = KK;
+  const LEAST_S = 3, MOST_S = 30; // of one recording; what is converted may be shorter
+  const home = () => (KK.tabNow() === "convert" ? "#kk-src" : "#kk-ref");
+  const within = q => document.querySelector(`${home()} ${q}`);
+  const source = i => document.querySelectorAll(home() + " .source-selection button")[i];
+
+  // ---- from the button to the end -------------------------------------------------------------------------------
+  let now = null; // { box, most_s, banked_s, since }: what is being recorded; since is 0 while it is paused
+  let clock = 0, onto = ""; // onto: the draft that the next recording goes on from
+  const seconds = () => now.banked_s + (now.since && (performance.now() - now.since) / 1000);
+  const left = box => (now?.box === box && box === "#kk-ref" ? Math.max(0, LEAST_S - seconds()) : 0);
+
+  /* Gradio tells when sound comes in, which is not when the button was pressed: the browser may ask first. */
+  function begun(box) {
+    now = { box, most_s: onto ? room() : MOST_S, banked_s: 0, since: performance.now() };
+    tick();
+  }
+  /* Of words that change: once at each whole second until it may end, and then when it ends by itself. */
+  function tick() {
+    clearTimeout(clock);
+    if (!now) return;
+    const wait = left(now.box);
+    KK.nameGroups();
+    if (now.since) clock = setTimeout(wait ? tick : end, 1000 * (wait ? wait % 1 || 1 : now.most_s - seconds()));
+  }
+  function end() {
+    document.querySelector(`${now.box} .stop-button`)?.click();
+  }
+  function over() {
+    clearTimeout(clock);
+    now = null;
+  }
+  function pause(is_on) {
+    if (!now || is_on === !now.since) return;
+    now.banked_s = seconds();
+    now.since = is_on ? 0 : performance.now();
+    tick();
+  }
+  const boxOf = e => "#" + e.target.closest?.("#kk-ref, #kk-src")?.id;
+  document.addEventListener("click", e => {
+    const box = boxOf(e), on = q => e.target.closest(q);
+    if (box === "#undefined") return;
+    if (on(".stop-button, .stop-button-paused")) {
+      if (!left(box)) return over();
+      e.preventDefault();
+      e.stopImmediatePropagation(); // before Gradio hears of it
+    } else if (on(".record-button")) now = { box, most_s: MOST_S, banked_s: 0, since: 0 }; // nothing is heard yet
+    else if (on(".pause-button")) pause(true);
+    else if (on(".resume-button")) pause(false);
+    else if (on(".source-selection button, .icon-button-wrapper button")) {
+      over();
+      if (e.isTrusted) onto = ""; // the visitor's own wish, not ours on the way to the recorder
+    }
+  }, true);
+
+  // ---- a take goes on ---------------------------------------------------------------------------------------------
+  const room = () => Math.min(MOST_S, KK_FACTS.max_clip_s - 0.5 - (KK.draft()?.report.duration_s ?? 0));
+  KK.tape = {
+    begun,
+    goesOn: () => !!onto,
+    /* What the end button says, and whether it may be pressed. */
+    end: box => (left(box) ? { words: t("ref.rec.wait", { n: Math.ceil(left(box)) }), early: true } : { words: t("ref.stop"), early: false }),
+    /* The draft to go on from, told once; "" for a recording that begins anew. */
+    after: () => {
+      const id = onto;
+      onto = "";
+      return id;
+    },
+    more: () => {
+      onto = room() > LEAST_S ? KK.draft().id : ""; // beside a clip without room for more it can only begin anew
+      acts.record();
+    },
+    anew: () => {
+      onto = "";
+      acts.record();
+    }
+  };
+  acts.record = () => (home() === "#kk-src" ? record() : KK.newClip(record));
+  function record() {
+    const stop = within("button.stop-button") || within(".stop-button-paused");
+    if (stop?.offsetParent) return stop.click();
+    if (within("audio.standard-player")) within(".icon-button-wrapper button")?.click();
+    KK.when(() => source(1), b => {
+      b.click();
+      KK.when(() => within(".record-button"), r => r.click(), 60);
+    });
+  }
+
+  // ---- the sentence below it: something to read, or why the microphone does not work -------------------------------
+  KK.parts.mic = root => {
+    const why = !window.isSecureContext || !navigator.mediaDevices ? "ref.mic.insecure" : KK.micDenied === "NotFoundError" ?
+      "ref.mic.none" : KK.micDenied ? "ref.mic.denied" : "";
+    root.innerHTML =
+      `<p class="kk kk-inline kk-micline"${why ? ' data-tone="warn" role="status"' : ""}>${KK.esc(t(why || "ref.read"))}</p>`;
+  };
+  const mics = () => ["mic", "mic_src"].forEach(KK.draw);
+  document.addEventListener("click", e => {
+    const b = e.target.closest?.(":is(#kk-ref, #kk-src) .source-selection button");
+    if (b) document.documentElement.dataset[b.closest("#kk-src") ? "micsrc" : "mic"] = b === source(1) ? "on" : "off";
+  });
+  if (navigator.mediaDevices?.getUserMedia) {
+    const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+    navigator.mediaDevices.getUserMedia = async (...a) => {
+      try {
+        const s = await ask(...a);
+        if (KK.micDenied) {
+          KK.micDenied = "";
+          mics();
+        }
+        return s;
+      } catch (e) {
+        if (["NotAllowedError", "NotFoundError"].includes(e.name)) {
+          KK.micDenied = e.name;
+          mics();
+        }
+        throw e;
+      }
+    };
+  }
+})();

@@ -1,0 +1,103 @@
+"""The recorder: it can be ended after three seconds and not before, and a take that is too short goes on where it was, as long as the visitor wants it to."""
+
+from __future__ import annotations
+
+import io
+import wave
+
+import numpy as np
+import pytest
+
+from .studio_page import StudioPage, browser, clip
+
+pytestmark = pytest.mark.browser
+END = "#kk-ref .stop-button"
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory):
+    """Two seconds of a voice, then nothing: into this microphone nobody says enough at a time."""
+    heard, spoken = io.BytesIO(clip(2.0, 48000)), tmp_path_factory.mktemp("mic") / "voice.wav"
+    with wave.open(heard) as r, wave.open(str(spoken), "wb") as w:
+        w.setparams(r.getparams())
+        w.writeframes(r.readframes(r.getnframes()) + bytes(48000 * 2 * 20))
+    with browser("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream", f"--use-file-for-fake-audio-capture={spoken}%noloop") as b:
+        yield b
+
+
+@pytest.fixture
+def page(chrome, studio):
+    with StudioPage(chrome, studio.url, "en") as p:
+        yield p
+        assert not p.errors
+
+
+def began(p: StudioPage) -> None:
+    p.page.click("#kk-ref .source-selection button >> nth=1")
+    p.page.click("#kk-ref .record-button")
+    p.page.wait_for_selector(END + "[aria-disabled=true]")
+
+
+def ended(p: StudioPage, before: str = "") -> dict:
+    """Pressed as soon as it may be; the draft that comes of it."""
+    p.page.wait_for_selector(END + "[aria-disabled=false]")
+    assert p.page.inner_text(END).strip() == "Finish"
+    p.page.click(END)
+    p.page.wait_for_function("id => KK.draft() && KK.draft().id !== id", arg=before)
+    return p.js("KK.draft()")
+
+
+def samples(p: StudioPage, draft: dict) -> np.ndarray:
+    answer = p.context.request.get(f"{p.url}/tts/draft/{draft['id']}/audio?clean=0")
+    with wave.open(io.BytesIO(answer.body())) as w:
+        return np.frombuffer(w.readframes(w.getnframes()), "<i2")
+
+
+def test_the_end_comes_after_three_seconds_and_a_short_take_goes_on(page):
+    p = page
+    began(p)
+    assert "3 s to go" in p.page.inner_text(END)
+    p.page.click(END, force=True)
+    p.page.keyboard.press("r")
+    p.page.wait_for_function("document.querySelector('#kk-ref .stop-button').textContent.includes('1 s to go')")
+    first = ended(p)
+    assert first["report"]["duration_s"] > 2.9, "pressed too early, it ends nothing"
+    assert [w["code"] for w in first["report"]["warnings"]][:1] == ["too_short"]
+    p.page.click("[data-do=fix][data-code=too_short]")
+    p.page.wait_for_selector(END + "[aria-disabled=true]")
+    assert p.js("KK.draft().id") == first["id"] and p.page.is_visible("[data-code=too_short]"), "the clip stays while more is recorded"
+    second = ended(p, first["id"])
+    one, both = samples(p, first), samples(p, second)
+    assert second["report"]["duration_s"] > first["report"]["duration_s"] + 2.9
+    assert np.array_equal(both[: len(one) - 2000], one[:-2000]), "what was said before comes first"
+    assert "too_short" not in [w["code"] for w in second["report"]["warnings"]]
+
+
+def test_whoever_begins_anew_or_brings_a_file_keeps_nothing(page):
+    p = page
+    began(p)
+    first = ended(p)
+    p.page.keyboard.press("r")
+    p.page.wait_for_selector(END + "[aria-disabled=true]")
+    again = ended(p, first["id"])
+    assert again["report"]["duration_s"] < first["report"]["duration_s"] + 1, "R is a recording of its own"
+    p.page.click("[data-do=fix][data-code=too_short]")
+    p.page.wait_for_selector(END + "[aria-disabled=true]")
+    p.page.click("#kk-ref .source-selection button >> nth=0")
+    p.page.wait_for_function("!KK.draft()")
+    p.upload(clip(4.0))
+    p.page.wait_for_function("KK.draft()")
+    assert 3.9 < p.js("KK.draft().report.duration_s") < 4.1
+
+
+def test_a_pause_does_not_count(page):
+    p = page
+    began(p)
+    p.page.wait_for_function("document.querySelector('#kk-ref .stop-button').textContent.includes('2 s to go')")
+    p.page.click("#kk-ref .pause-button")
+    p.page.wait_for_timeout(3200)
+    paused = p.page.locator("#kk-ref .stop-button-paused:visible")
+    assert "to go" in paused.inner_text()
+    paused.click(force=True)
+    p.page.click("#kk-ref .resume-button")
+    assert ended(p)["report"]["duration_s"] > 2.9
