@@ -19,6 +19,7 @@ TTS = {"text": "Checked.", "ref_audio_path": "alloy", "text_lang": "en", "prompt
 GOOD = {  # what makes a body good enough, whatever else is in it
     "POST /v1/audio/voices": {"name": "Checked", "language": "en", "consent": "me"},
     "PATCH /v1/audio/voices/{voice_id}": {"name": "Checked", "language": "en", "transcript": "Checked."},
+    "PATCH /v1/audio/takes/{take_id}": {"starred": True},
     "POST /v1/audio/voice_consents": {"name": "Checked", "language": "en"},
     "POST /v1/audio/voice_consents/{consent_id}": {"name": "Checked"},
     "PUT /v1/pronunciations": {"term": "GPU", "reading": "G P U", "language": "en", "was": None},
@@ -53,6 +54,7 @@ MAKE: dict[str, Callable[[], str]] = {
     "demo_id": lambda: _made("/v1/demos", json={"voice": "alloy", "title": "Checked"}),
     "key_id": lambda: _made("/v1/keys", json={"name": "Checked"}),
     "take": _take,
+    "take_id": _take,
     "model": lambda: "auto",
     "kind": lambda: "csv",
     "n": lambda: "1",

@@ -72,6 +72,16 @@ def test_takes_survive_a_restart_and_belong_to_their_visit(tmp_path):
         again.get("take-1", "local/b")
 
 
+def test_takes_of_the_same_moment_keep_their_order(tmp_path):
+    """Pages are cut from it: an order of its own at each look would show some twice and others never."""
+    store = TakeStore(tmp_path)
+    for n in (3, 1, 4, 2):
+        store.add(take(n, at=5.0), b"RIFF")
+    store.add(take(9, at=6.0), b"RIFF")
+    assert store.ids("local/a") == ["take-9", "take-1", "take-2", "take-3", "take-4"]
+    assert [t.id for t in store.some(["take-2", "take-8", "take-1"])] == ["take-2", "take-1"], "what is gone is left out"
+
+
 def test_what_a_take_costs_in_memory_is_a_line_of_the_index(tmp_path, monkeypatch):
     """A studio used for weeks has more takes than anybody looks at: 5 KB for each was most of what it grew by."""
     monkeypatch.setattr("webui.store.takes.AT_HAND", 20)

@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from ..settings import Settings
 from ..studio import Studio
-from . import consents, demos, document, facades, faults, jobs, keys, models, pronunciations, service, speech, stream, textin, voices
+from . import consents, demos, document, facades, faults, jobs, keys, models, pronunciations, service, speech, stream, takes, textin, voices
 from .guard import Guard
 from .recent import Recent
 from .session import Sessions
@@ -22,6 +22,7 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     app.include_router(facades.cosyvoice.routes(studio, recent))
     app.include_router(facades.gptsovits.routes(studio, recent))
     app.include_router(voices.routes(studio))
+    app.include_router(takes.routes(studio))
     app.include_router(consents.routes(studio))
     app.include_router(models.routes(studio))
     app.include_router(pronunciations.routes(studio))

@@ -32,7 +32,7 @@ HOST = re.compile(r"([\w.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:\d{1,5})?", re.ASCI
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin")]
 CSP = (b"content-security-policy", b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss: blob: data:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'")
 QUIET = ("/tts/static/{version}/{name}", "/tts/health", "/health/live", "/health/ready", "/metrics")  # asked too often to be worth a line
-AREAS = (("/v1/audio/speech", "speech"), ("/tts/ws", "speech"), ("/inference_", "speech"), ("/v1/audio/", "voices"), ("/v1/pronunciations", "voices"), ("/v2/", "jobs"), ("/v1/keys", "access"),
+AREAS = (("/v1/audio/speech", "speech"), ("/v1/audio/takes", "speech"), ("/tts/ws", "speech"), ("/inference_", "speech"), ("/v1/audio/", "voices"), ("/v1/pronunciations", "voices"), ("/v2/", "jobs"), ("/v1/keys", "access"),
          ("/v1/demos", "access"), ("/login", "access"), (DEMO, "demo"), ("/v1/", "other"), ("/tts", "other"), ("/health", "other"), ("/metrics", "other"))
 
 

@@ -16,7 +16,7 @@ RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple((re.compile(pa
     (r"/v1/models(/[^/]*)?|/v1/openapi\.json|/health/ready|/tts/health", "GET HEAD", ANY),
     (r"/v1/audio/voices", "GET HEAD", ANY),  # whoever speaks or hands in a batch must know the ids
     (r"/v1/audio/(voices|voice_consents)(/.*)?|/v1/pronunciations[^/]*|/tts/draft/.*", "", frozenset({"voices"})),
-    (r"/v1/audio/speech(/.*)?|/tts/(ws|session|takes\.zip|cancel/.*|result/.*)|/tts|/inference_\w+", "", frozenset({"speak"})),
+    (r"/v1/audio/(speech|takes)(/.*)?|/tts/(ws|session|takes\.zip|cancel/.*|result/.*)|/tts|/inference_\w+", "", frozenset({"speak"})),
     (r"/v2/.*", "", frozenset({"jobs"})),
 ))
 

@@ -50,16 +50,23 @@ class TakeStore:
             self._index(take)
             self._hold(replace(take, peaks=shared(take.peaks)))
 
-    def list(self, owner: str) -> list[Take]:
+    def ids(self, owner: str) -> list[str]:
+        """Newest first; always in the same order."""
         with self._lock:
-            ids = sorted(self._of.get(owner, ()), key=lambda i: -self._entries[i].created_at)
+            return sorted(self._of.get(owner, ()), key=lambda i: (-self._entries[i].created_at, i))
+
+    def list(self, owner: str) -> list[Take]:
+        return self.some(self.ids(owner))
+
+    def some(self, ids: Iterable[str]) -> list[Take]:
+        """Those that are still there, in this order."""
         return [take for i in ids if (take := self._whole(i)) is not None]
 
     def get(self, take_id: str, owner: str) -> Take:
         entry = self._entries.get(take_id)
         take = self._whole(take_id) if entry is not None and entry.owner == owner else None
         if take is None:
-            raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
+            raise gone()
         return take
 
     def wav_path(self, take: Take) -> Path:
@@ -133,6 +140,10 @@ class TakeStore:
             return Take(**{**told, "request": SpeechRequest(**told["request"]), "peaks": shared(told["peaks"])})
         except (NotFound, ValueError, TypeError, KeyError):
             return None
+
+
+def gone() -> NotFound:
+    return NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
 
 
 def shared(peaks: Iterable[float]) -> tuple[float, ...]:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import audio, text
-from ..errors import NotFound
 from ..store import TakeStore
+from ..store.takes import gone
 from ..types import SpeechRequest, Take
 from .job import Job
 
@@ -49,18 +49,30 @@ class Takes:
     def list(self, owner: str) -> list[Take]:
         return [t for t in self._store.list(owner) if t.id not in self._hidden]
 
+    def page(self, owner: str, after: str = "", limit: int = 20) -> tuple[list[Take], bool]:
+        """Newest first, from the one that follows `after`; and whether more follow. Only these are read. Raises NotFound when there is no `after`."""
+        ids = [i for i in self._store.ids(owner) if i not in self._hidden]
+        if after and after not in ids:
+            raise gone()
+        start = ids.index(after) + 1 if after else 0
+        return self._store.some(ids[start:start + limit]), len(ids) > start + limit
+
     def get(self, owner: str, take_id: str) -> Take:
         return self._store.get(take_id, owner)
+
+    def shown(self, owner: str, take_id: str) -> Take:
+        """Raises NotFound, also for one that was deleted a moment ago, in another tab."""
+        take = self.get(owner, take_id)
+        if take_id in self._hidden:
+            raise gone()
+        return take
 
     def wav_path(self, owner: str, take_id: str) -> Path:
         return self._store.wav_path(self.get(owner, take_id))
 
     def star(self, owner: str, take_id: str, on: bool) -> Take:
-        """Raises NotFound, also for one that was deleted a moment ago, in another tab."""
-        take = self.get(owner, take_id)
-        if take_id in self._hidden:
-            raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
-        return self._store.change(take, starred=bool(on))
+        """Raises NotFound as `shown` does."""
+        return self._store.change(self.shown(owner, take_id), starred=bool(on))
 
     def told(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
         """The player's own measurement, click to first rendered sample, replaces the server's."""

@@ -1,0 +1,81 @@
+"""/v1/audio/takes: what was spoken, for who spoke it: listed in pages, looked at, starred. Their sound is /tts/result/{id}.wav. JSON <-> studio, no decisions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict
+
+from ..studio import Studio
+from ..types import Take
+from .document import answers, refusals
+
+PATH = "/v1/audio/takes"
+ABOUT = ("Newest first. A key has its own takes, a browser those of its visit; programs that show neither share one list. "
+         "A star keeps a take when others are swept for their age. The next page begins after `last_id`.")
+
+
+class TakeKept(BaseModel):
+    """With these fields and its seed `/v1/audio/speech` makes it again. `url`: of the sound, below the address of the studio."""
+
+    id: str
+    object: Literal["audio.take"] = "audio.take"
+    input: str
+    voice: str
+    voice_name: str
+    mode: str
+    instructions: str
+    language: str
+    speed: float
+    seed: int
+    engine: str
+    engine_version: str
+    created_at: int
+    duration_s: float
+    first_sound_ms: float | None
+    rtf: float | None
+    starred: bool
+    url: str
+
+
+class TakeList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[TakeKept]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class Star(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    starred: bool
+
+
+def told(take: Take) -> TakeKept:
+    asked = take.request
+    return TakeKept(id=take.id, input=asked.text, voice=asked.voice, voice_name=take.voice_name, mode=asked.mode, instructions=asked.instruction, language=asked.language, speed=asked.speed,
+                    seed=asked.seed, engine=take.engine, engine_version=take.engine_version, created_at=int(take.created_at), duration_s=round(take.n_samples / take.sample_rate, 3),
+                    first_sound_ms=take.first_sound_ms, rtf=take.rtf, starred=take.starred, url=f"/tts/result/{take.id}.wav")
+
+
+def routes(studio: Studio) -> APIRouter:
+    router, takes = APIRouter(), studio.takes
+
+    def owner(request: Request) -> str:
+        return request.scope["kk_owner"]
+
+    @router.get(PATH, description=ABOUT, responses={**answers(200, of=TakeList), **refusals(404, 422)})
+    def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):
+        found, has_more = takes.page(owner(request), after, limit)
+        return TakeList(data=[told(t) for t in found], first_id=found[0].id if found else None, last_id=found[-1].id if found else None, has_more=has_more)
+
+    @router.get(PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422)})
+    def one(take_id: str, request: Request):
+        return told(takes.shown(owner(request), take_id))
+
+    @router.patch(PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422, 507)})
+    def star(take_id: str, body: Star, request: Request):
+        return told(takes.star(owner(request), take_id, body.starred))
+
+    return router
