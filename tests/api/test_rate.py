@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import struct
 import wave
 from dataclasses import replace
 
@@ -61,3 +62,18 @@ def test_bare_samples_are_of_24_khz_and_everything_else_says_its_rate(asked):
     assert b"".join(base64.b64decode(e["audio"]) for e in events[:-1]) == answers[0].content
     theirs = asked("/inference_sft", data={"tts_text": ASK["input"], "spk_id": "alloy"})
     assert theirs.headers["x-audio-format"] == f"s16le;rate={ENGINE_HZ};channels=1" and len(theirs.content) == len(own)
+
+
+@pytest.mark.parametrize(("kind", "told"), [("wav", "s16le;rate=22050"), ("mp3", "mp3;rate=22050"), ("aac", "aac;rate=22050"), ("flac", "flac;rate=22050"), ("opus", "opus;rate=24000")])
+def test_the_header_says_the_rate_that_is_in_the_file(asked, kind, told):
+    """Opus knows no 22,050 Hz."""
+    for is_streamed in (True, False):
+        answer = asked("/v1/audio/speech", json={**ASK, "response_format": kind, "stream": is_streamed})
+        assert answer.headers["x-audio-format"] == told + ";channels=1"
+        if kind == "opus":
+            assert struct.unpack_from("<I", answer.content, answer.content.index(b"OpusHead") + 12) == (24_000,)
+
+
+def test_so_does_the_facade_whose_files_are_coded(asked):
+    answer = asked("/tts", json={"text": ASK["input"], "ref_audio_path": "alloy", "media_type": "ogg"})
+    assert answer.headers["x-audio-format"] == "opus;rate=24000;channels=1"

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from tests.conftest import ROOT
-from webui.audio import CODED, Coder, close_coder, coder_children, coders_open
+from webui.audio import CODED, Coder, close_coder, coded_hz, coder_children, coders_open
 from webui.audio import coder as room
 from webui.audio.encode import from_s16, to_s16
 from webui.errors import KaikouError
@@ -113,12 +113,17 @@ def crossings(sound):
     return int((np.diff(np.signbit(sound[np.abs(sound) > 0.05])) != 0).sum())
 
 
+@pytest.mark.parametrize(("kind", "rate", "hz"), [("opus", 22050, 24000), ("opus", 24000, 24000), ("opus", 96000, 48000), ("mp3", 22050, 22050), ("aac", 23000, 24000), ("flac", 23000, 23000), ("flac", 4000, 8000)])
+def test_the_rate_of_a_file_is_known_before_it_is_made(kind, rate, hz):
+    assert coded_hz(kind, rate) == hz
+
+
 @pytest.mark.parametrize("kind", CODED)
 @pytest.mark.parametrize("rate", [22050, 48000])
 def test_other_rates_keep_pitch_and_length(kind, rate):
     pcm = gliding(0.5, rate)
     decoded, told = read(kind, b"".join(coded(kind, pcm, rate=rate)))
-    assert told >= rate
+    assert told >= rate and told == coded_hz(kind, rate)
     assert abs(crossings(decoded) - crossings(from_s16(pcm))) <= 4
     assert -0.002 < len(decoded) / told - 0.5 < 0.1
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import EngineFault, NotFound
-from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Resampler, Studio, file_name
+from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Resampler, Studio, coded_hz, file_name
 from ..types import MAX_INSTRUCTION, MAX_TEXT
 from . import shapes
 from .document import answers, body_of, file_of, refusals
@@ -142,7 +142,7 @@ async def reply(studio: Studio, packing: Packing, job: Job, kind: str, language:
 
 
 def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> dict[str, str]:
-    told = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"{kind if kind in CODED else 's16le'};rate={rate};channels=1", "X-Job-Id": job.id,
+    told = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"{f'{kind};rate={coded_hz(kind, rate)}' if kind in CODED else f's16le;rate={rate}'};channels=1", "X-Job-Id": job.id,
             "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.hall.expected_rtf():.4f}"}
     return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
 

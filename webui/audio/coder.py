@@ -16,9 +16,17 @@ from .child import Child, Lost
 
 log = logging.getLogger(__name__)
 CODED = {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac"}
+MPEG_HZ = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
+RATES = {"mp3": MPEG_HZ, "aac": MPEG_HZ, "opus": (8000, 12000, 16000, 24000, 48000)}  # Hz that a codec takes; flac takes all of 8000 to 48000
 MEMORY_BYTES, CPU_S, WALL_S = 2 * 2**30, 20, 20.0  # the seconds are of one exchange
 PIECE_BYTES = 1 << 15  # about 0.7 s at 24 kHz: what one exchange takes at most, so that others get their turn
 OPEN, PUSH, FINISH, CLOSE, OPEN_WHOLE = range(5)  # as worker/encoding.py
+
+
+def coded_hz(kind: str, rate: int) -> int:
+    """Hz of a sound of `rate` Hz in a file of `kind`: the next higher rate that the codec takes."""
+    rates = RATES.get(kind, (min(max(rate, 8000), 48000),))
+    return next((r for r in rates if r >= rate), rates[-1])
 
 
 class _Codecs:
@@ -35,7 +43,7 @@ class _Codecs:
             for is_last in (False, True):
                 self._wake()
                 try:
-                    self._exchange(kind, (key, OPEN_WHOLE if is_whole else OPEN, rate), label.encode("utf-8"))
+                    self._exchange(kind, (key, OPEN_WHOLE if is_whole else OPEN, rate, coded_hz(kind, rate)), label.encode("utf-8"))
                     return self._child, key
                 except Lost:
                     if is_last:

@@ -1,6 +1,6 @@
 """Use cases without a screen: speak, voices, drafts, takes, admission, metrics."""
 
-from ..audio import CODED, Coder, Resampler
+from ..audio import CODED, Coder, Resampler, coded_hz
 from .archive import Zip
 from .arriving import Written
 from .asked import OPENAI_MODELS, OPENAI_VOICES
@@ -17,4 +17,4 @@ from .takes import file_name
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
 
-__all__ = ["ADMIN", "BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Job", "Key", "Keys", "ModelDownload", "Offer", "Resampler", "Shelf", "Snapshot", "Studio", "Used", "Written", "Zip", "file_name", "wav"]
+__all__ = ["ADMIN", "BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Job", "Key", "Keys", "ModelDownload", "Offer", "Resampler", "Shelf", "Snapshot", "Studio", "Used", "Written", "Zip", "coded_hz", "file_name", "wav"]

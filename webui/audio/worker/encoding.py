@@ -13,7 +13,6 @@ OPEN, PUSH, FINISH, CLOSE, OPEN_WHOLE = range(5)  # what is asked; as webui/audi
 class Kind:
     container: str
     codec: str
-    rates: tuple  # Hz the codec takes; others are brought to the next higher one
     bit_rate: int = 0  # 0 = the codec's own choice
     options: dict = field(default_factory=dict)  # of the codec
     muxing: dict = field(default_factory=dict)  # of the container
@@ -21,10 +20,10 @@ class Kind:
 
 # every frame leaves as soon as it is coded: short frames, no page that waits to be full, no room kept for tags that never come
 KINDS = {
-    "mp3": Kind("mp3", "libmp3lame", (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000), 96_000),
-    "opus": Kind("ogg", "libopus", (8000, 12000, 16000, 24000, 48000), 64_000, {"frame_duration": "20"}, {"page_duration": "20000"}),
-    "aac": Kind("adts", "aac", (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000), 96_000),
-    "flac": Kind("flac", "flac", tuple(range(8000, 48001)), 0, {"frame_size": "1152"}, {"metadata_header_padding": "0"}),
+    "mp3": Kind("mp3", "libmp3lame", 96_000),
+    "opus": Kind("ogg", "libopus", 64_000, {"frame_duration": "20"}, {"page_duration": "20000"}),
+    "aac": Kind("adts", "aac", 96_000),
+    "flac": Kind("flac", "flac", 0, {"frame_size": "1152"}, {"metadata_header_padding": "0"}),
 }
 
 
@@ -57,13 +56,12 @@ class Sink(io.RawIOBase):
 class Stream:
     """One sound on its way into one file."""
 
-    def __init__(self, kind, rate, label, is_whole):
+    def __init__(self, kind, rate, coded_hz, label, is_whole):
         how = KINDS[kind]
         self._rate, self._is_whole, self._at, self._sink = rate, is_whole, 0, Sink(is_whole)
         self._container = av.open(self._sink, "w", format=how.container, options={**how.muxing, "flush_packets": "1"})
         self._container.metadata.update({"comment": label} if label else {})
-        fitting = [r for r in how.rates if r >= rate] or [how.rates[-1]]
-        self._stream = self._container.add_stream(how.codec, rate=fitting[0], layout="mono", options=how.options)
+        self._stream = self._container.add_stream(how.codec, rate=coded_hz, layout="mono", options=how.options)
         if how.bit_rate:
             self._stream.bit_rate = how.bit_rate
 
@@ -95,19 +93,20 @@ streams = {}
 
 
 def run(kind, numbers, payload):
-    """(state, streams open after it, 0, 0, bytes coded so far). numbers: stream, what is asked, rate Hz. payload: s16le, or the label."""
-    key, asked, rate = int(numbers[0]), int(numbers[1]), int(numbers[2])
+    """(state, streams open after it, 0, 0, bytes coded so far). numbers: stream, what is asked, rate of the samples and of the file (Hz).
+    payload: s16le, or the label."""
+    key, asked, *rates = map(int, numbers)
     try:
-        data = _done(kind, key, asked, rate, payload)
+        data = _done(kind, key, asked, rates, payload)
     except (av.error.FFmpegError, KeyError, ValueError, MemoryError):
         streams.pop(key, None)
         return BAD, len(streams)
     return OK, len(streams), 0, 0, data
 
 
-def _done(kind, key, asked, rate, payload):
+def _done(kind, key, asked, rates, payload):
     if asked in (OPEN, OPEN_WHOLE):
-        streams[key] = Stream(kind, rate, payload.decode("utf-8"), asked == OPEN_WHOLE)
+        streams[key] = Stream(kind, *rates, payload.decode("utf-8"), asked == OPEN_WHOLE)
         return b""
     if asked == PUSH:
         return streams[key].push(payload)
