@@ -14,6 +14,7 @@ from .errors import BadInput
 
 MODES = ("zero_shot", "cross_lingual", "instruct", "preset")
 CONVERT = "convert"  # the words of a source clip in another voice; needs an engine that can
+LANGUAGES = ("zh", "en", "ja", "ko", "yue", "de", "es", "fr", "it", "ru")  # primary BCP 47 tags that may be asked for; an engine may speak fewer
 MAX_TEXT = 4096
 MAX_INSTRUCTION = 1000
 
@@ -62,7 +63,7 @@ class Prompt:
 class SpeechRequest:
     """One utterance to speak. Owns all its settings; an engine keeps nothing about it outside the iterator it returns.
 
-    text: what the user typed; segments: the normalised sentences to speak, in order (filled by studio.speak).
+    text: what the user typed; segments: the normalised sentences to speak, in order (filled by studio.wording).
     speed: 0.25-4.0, pitch kept. seed: 0 .. 2**63-1. language: BCP 47 primary tag ("zh", "yue", "en"...) or "auto".
     """
 
@@ -127,6 +128,7 @@ class Abilities:
     preset_modes: tuple[str, ...] = ()  # modes beside "preset" that these voices speak in
     basic: bool = False  # a draft voice: the page says so
     told_clones: bool = False  # zero_shot follows an instruction too
+    hears_only: bool = False  # a prompt is made of the sound alone: transcript and language are no part of it
     text_in: bool = False  # it reads a text that is still arriving while it speaks: Engine.stream_text
 
 

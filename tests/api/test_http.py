@@ -100,6 +100,16 @@ def test_inspect_reports_and_saves_nothing(http):
     assert len(http.get("/v1/audio/voices").json()["data"]) == before
 
 
+@pytest.mark.parametrize("asked", ["klingon", "xx", "x" * 4000, "no tag!"])
+def test_an_unknown_language_is_refused_with_the_known_ones(http, asked):
+    for head, mark in (("en", "Unknown language"), ("zh", "不认识的语言")):
+        answer = http.post("/v1/audio/speech", json={"input": "Hello.", "voice": "alloy", "language": asked}, headers={"Accept-Language": head})
+        told = error(answer)
+        assert answer.status_code == 422 and (told["code"], told["param"]) == ("bad_language", "language")
+        assert mark in told["message"] and "yue" in told["message"] and len(told["message"]) < 200
+    assert http.post("/v1/audio/speech", json={"input": "Hello.", "voice": "alloy", "language": "EN-gb"}).status_code == 200
+
+
 @pytest.mark.parametrize(("language", "sentence"), [("en-GB,en", "I only hum."), ("zh-CN,zh;q=0.9", "我只会哼。")])
 def test_what_the_engine_cannot_do_is_in_a_header(http, language, sentence):
     def told(instructions: str):

@@ -164,6 +164,14 @@ def test_a_batch_that_cannot_be_made_is_refused_whole(http, kind):
     assert http.get("/v2/jobs", params={"limit": 200}).json()["data"] == before
 
 
+def test_a_line_in_an_unknown_language_is_refused_before_anything_is_accepted(http):
+    before = http.get("/v2/jobs").json()["data"]
+    answer = http.post("/v2/synthesize/batch", json={**SAY, "requests": [{"input": "One.", "language": "en-GB"}, {"input": "Two.", "language": "klingon"}]})
+    told = error(answer)
+    assert answer.status_code == 422 and (told["code"], told["param"]) == ("bad_language", "language") and told["message"].startswith("Line 2:") and "yue" in told["message"]
+    assert http.get("/v2/jobs").json()["data"] == before
+
+
 def test_the_faulty_line_is_named_in_both_languages(http):
     for language, words in (("en", "Line 2:"), ("zh", "第 2 行：")):
         answer = http.post("/v2/synthesize/batch", json={**SAY, "texts": ["ok", "…"]}, headers={"Accept-Language": language})

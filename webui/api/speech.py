@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import EngineFault, NotFound
-from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Resampler, Studio, coded_hz, file_name
-from ..types import MAX_INSTRUCTION, MAX_TEXT
+from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Resampler, Studio, coded_hz, file_name, known_language
+from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT
 from . import shapes
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
@@ -52,7 +52,7 @@ class Speech(BaseModel):
     speed: Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)] = Field(1.0, json_schema_extra={"minimum": 0.25, "maximum": 4})  # an int without end is no float
     stream: bool = Field(True, description="false: the whole file at once, with its true sizes")
     mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset", "convert"] = "auto"
-    language: str = "auto"
+    language: str = Field("auto", description=f"`auto`, or a BCP 47 tag of one of: {', '.join(LANGUAGES)}")
     seed: int | None = Field(None, description="-1 or none: any. The one that was used is in `X-Seed`", json_schema_extra={"minimum": -1, "maximum": 2**63 - 1})
     profile: str = "fast"
     transcript: str = ""
@@ -80,7 +80,7 @@ class Speech(BaseModel):
         reference = sound_in(self.ref_audio, "ref_audio") if self.ref_audio else b""
         recording = sound_in(self.source_audio, "source_audio") if self.source_audio else b""
         transcript = getattr(self, self.transcript_field)
-        return {"voice_id": voice[:200], "mode": self.mode, "instruction": self.instructions, "language": self.language[:16], "speed": float(self.speed),
+        return {"voice_id": voice[:200], "mode": self.mode, "instruction": self.instructions, "language": known_language(self.language[:17]), "speed": float(self.speed),
                 "seed": -1 if self.seed is None else self.seed, "model": self.model, "consent": self.consent, "transcript": transcript[:500], "source": self.source[:80], "recording": recording,
                 "reference": reference}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import text
 from ..errors import BadInput
 from ..store.files import new_id
-from ..types import Abilities, SpeechRequest, Voice
+from ..types import LANGUAGES, Abilities, SpeechRequest, Voice
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 # the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the same for ever
@@ -22,6 +22,14 @@ def check_mode(mode: str, about: Abilities) -> None:
         raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
 
 
+def known_language(language: str) -> str:
+    """One of LANGUAGES, or "auto", for a BCP 47 tag in any case: zh for zh-CN. Raises BadInput for what is none of them."""
+    tag = (language.strip() or "auto").replace("_", "-").partition("-")[0].lower()
+    if tag not in ("auto", *LANGUAGES):
+        raise BadInput(f"Unknown language “{language[:16]}”. Use one of: auto, {', '.join(LANGUAGES)}.", f"不认识的语言「{language[:16]}」，可用：auto、{'、'.join(LANGUAGES)}。", param="language", code="bad_language")
+    return tag
+
+
 def heeded(about: Abilities, voice: Voice, mode: str, instruction: str) -> tuple[str, str, list[tuple[str, str]]]:
     """mode and instruction where the choice was left to us, and what the caller must know: an engine that follows no instruction would read it
     aloud, and its own voices speak in the mode that they were made for."""
@@ -35,6 +43,7 @@ def heeded(about: Abilities, voice: Voice, mode: str, instruction: str) -> tuple
 
 def asked_for(about: Abilities, text_in: str, voice: Voice, mode: str, instruction: str, language: str, speed: float, seed: int, priority: int = 0) -> SpeechRequest:
     """about: of the engine, which may not follow an instruction in every mode. Raises BadInput."""
+    language = known_language(language)
     chosen = _mode(mode, instruction, text_in, voice)
     is_told = chosen == "instruct" or (chosen == "zero_shot" and about.told_clones)
     return SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if is_told else "", language, speed, seed, priority,

@@ -17,6 +17,7 @@ from ..store import BatchJob, JobStore, Line, SoundStore
 from ..store.jobs import OVER
 from ..types import CONVERT, MAX_TEXT, MODES, SpeechRequest
 from .archive import zipped
+from .asked import known_language
 from .background import Background
 from .batch_line import LineMaker
 from .batch_work import BatchWork
@@ -219,9 +220,9 @@ def _line(n: int, ask: Ask, job_seed: int, seen: Counter[tuple]) -> Line:
         seed = int.from_bytes(hashlib.sha256(made_from).digest()[:4]) >> 1
     else:
         seed = ask.seed
-    mode = "instruct" if ask.mode == "auto" and ask.instruction.strip() else ask.mode
-    SpeechRequest("line", ask.text, ask.voice, "zero_shot" if mode == "auto" else mode, ask.instruction, ask.language, ask.speed, seed)  # raises BadInput
-    return Line(n, ask.text, ask.voice, ask.mode, ask.instruction, ask.language, ask.speed, seed)
+    mode, language = "instruct" if ask.mode == "auto" and ask.instruction.strip() else ask.mode, known_language(ask.language)
+    SpeechRequest("line", ask.text, ask.voice, "zero_shot" if mode == "auto" else mode, ask.instruction, language, ask.speed, seed)  # raises BadInput
+    return Line(n, ask.text, ask.voice, ask.mode, ask.instruction, language, ask.speed, seed)
 
 
 def file_name(line: Line, total: int) -> str:

@@ -15,6 +15,7 @@ from ..errors import BadInput, Busy, NotAllowed, NotFound
 from ..store.access import AccessStore, Demo
 from ..types import MAX_INSTRUCTION, MODES, Voice
 from .admission import Bucket
+from .asked import known_language
 from .drafts import account_of
 
 GUEST = "demo-"
@@ -135,4 +136,4 @@ def _settings(fixed: dict) -> dict:
         raise BadInput("Speed must be between 0.25 and 4.0.", "语速须在 0.25 到 4.0 之间。", code="bad_speed", param="speed")
     if not -1 <= told["seed"] < 2**63:
         raise BadInput("The seed must be a whole number from 0 to 9223372036854775807.", "种子须是 0 到 9223372036854775807 的整数。", code="bad_seed", param="seed")
-    return told
+    return told | {"language": known_language(told["language"])}

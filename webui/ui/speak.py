@@ -5,14 +5,13 @@ from __future__ import annotations
 import gradio as gr
 
 from ..errors import BadInput, KaikouError
-from ..types import MODES
+from ..types import LANGUAGES, MODES
 from . import told
 from .clip import read, recorder
 from .owner import owner_of
 from .parts import as_json, part
 from .strings import T
 
-LANGUAGES = ("zh", "en", "ja", "ko", "yue", "de", "es", "fr", "it", "ru")  # the page hides those that the engine does not speak
 PROFILES = ("fast", "even", "smooth")
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
@@ -89,7 +88,7 @@ def text_card() -> dict[str, gr.components.Component]:
                     random = gr.Checkbox(
                         True, label=T("adv.random"), elem_id="kk-random", elem_classes="kk-check", container=False, interactive=True
                     )
-                language = gr.Dropdown(
+                language = gr.Dropdown(  # the page hides those that the engine does not speak
                     [(T("adv.lang.auto"), "auto"), *((T(f"lang.{code}"), code) for code in LANGUAGES)],
                     value="auto",
                     label=T("adv.lang"),
