@@ -18,7 +18,8 @@
     }
     return rows.filter(r => r.some(x => x.trim()));
   }
-  const heads = row => row.map(x => NAMES[x.trim().toLowerCase()] || "");
+  const known = name => NAMES[name.trim().toLowerCase()] || "";
+  const heads = row => row.map(known);
   const commaOf = line => [",", "\t", ";"].find(c => heads(line.split(c)).includes("text") && line.includes(c));
 
   function fromTable(text, comma) {
@@ -31,9 +32,8 @@
       try {
         const told = JSON.parse(l);
         if (typeof told === "string") return { text: told };
-        const row = {};
-        for (const [k, v] of Object.entries(told)) if (NAMES[k] && v != null) row[NAMES[k]] = typeof v === "object" ? String(v.id ?? "") : String(v);
-        return row;
+        const said = v => String((typeof v === "object" ? v?.id : v) ?? "").trim();
+        return Object.fromEntries(Object.entries(told).map(([k, v]) => [known(k), said(v)]).filter(([k, v]) => k && v !== ""));
       } catch {
         return { problem: "json", text: l };
       }

@@ -84,9 +84,11 @@ def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
         voice = p.js("KK.voiceName(KK.voices()[1])")
         csv = f'text,voice,seed,mode,instruction\n"One, and ""two""",{voice},5,instruct,seconds=1\nplain,,,,\n'
         jsonl = '{"text": "from json", "seed": 9}\n{"input": "another"}\nnot json\n'
+        loud = '{"Text": " Loud keys ", "SEED": 9, "Instruction": ""}\n{"文本": "你好", "input": "", " Seed ": null, "Voice": {"id": null}}\n'
         for name, data, want in (("a.csv", csv.encode("utf-8-sig"), [f'1|One, and "two"|{voice}|5|instruct|seconds=1', "2|plain||||"]),
                                  ("b.csv", "文本\n你好，世界\n".encode("gb18030"), ["1|你好，世界"]),
                                  ("c.jsonl", jsonl.encode(), ["1|from json|9", "2|another|", "3|not json|"]),
+                                 ("e.jsonl", loud.encode(), ["1|Loud keys|9", "2|你好|"]),
                                  ("d.txt", "text,voice\nb,c".encode("utf-16"), ["1|text,voice", "2|b,c"])):
             with p.page.expect_file_chooser() as chooser:
                 p.page.click("[data-do=batchfile]")
