@@ -110,6 +110,15 @@
       ${list.length ? `<ul class="kk-grid">${list.map(card).join("")}</ul>` : none(query.voices)}</div>`;
   };
 
+  /* When and by whom its use was agreed to, as far as that was written down. */
+  function agreed(v) {
+    const c = v.consent;
+    if (!c) return ""; // of the studio or of a model
+    const d = new Date(c.at * 1000).toLocaleDateString(KK.lang === "zh" ? "zh-CN" : "en", { year: "numeric", month: "short", day: "numeric" });
+    const by = c.way === "page" && c.who ? t("vo.agreed.by", { n: c.who }) : "";
+    return `<p class="kk-num kk-agreed">${esc(c.way ? t("vo.agreed." + c.way, { d, n: c.who, by }) : t("vo.agreed.not"))}</p>`;
+  }
+
   function card(v) {
     const name = KK.voiceName(v),
       mine = !v.starter,
@@ -135,7 +144,7 @@
         download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>`;
     const share = press("sharevoice", "dm.share", "share");
     const own = mine ? press("editvoice", "vo.edit", "pen") + press("askvoice", "vo.del", "bin") : "";
-    return `<li class="kk-voice">${face(v)}<div>${head}</div><div class="kk-row">${use}${playb(v)}${save}${share}${own}</div></li>`;
+    return `<li class="kk-voice">${face(v)}<div>${head}${agreed(v)}</div><div class="kk-row">${use}${playb(v)}${save}${share}${own}</div></li>`;
   }
   const redraw = focus => {
     KK.draw("voices");

@@ -5,6 +5,7 @@ from .archive import Zip
 from .arriving import Written
 from .asked import OPENAI_MODELS, OPENAI_VOICES, known_language
 from .batch import BATCH_LIMITS, Ask, Batch
+from .consents import BY_PAGE, Given
 from .demos import DEMO_LIMITS, GUEST, Demo
 from .drafts import Draft, wav
 from .job import UNLIMITED, Job, Snapshot
@@ -17,4 +18,4 @@ from .takes import file_name
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
 
-__all__ = ["ADMIN", "BATCH_LIMITS", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Job", "Key", "Keys", "ModelDownload", "Offer", "Resampler", "Shelf", "Snapshot", "Studio", "Used", "Written", "Zip", "coded_hz", "file_name", "known_language", "wav"]
+__all__ = ["ADMIN", "BATCH_LIMITS", "BY_PAGE", "CODED", "DEMO_LIMITS", "GUEST", "OPENAI_MODELS", "OPENAI_VOICES", "PER_MINUTE", "SCOPES", "TERM_FILES", "TERM_LIMITS", "UNLIMITED", "Ask", "Batch", "Coder", "Demo", "Draft", "Given", "Job", "Key", "Keys", "ModelDownload", "Offer", "Resampler", "Shelf", "Snapshot", "Studio", "Used", "Written", "Zip", "coded_hz", "file_name", "known_language", "wav"]

@@ -5,17 +5,30 @@ from __future__ import annotations
 import re
 import threading
 import time
+from dataclasses import dataclass
 
 from .. import audio
-from ..errors import BadInput, Conflict
+from ..errors import BadInput, Conflict, NotFound
 from ..store import ConsentStore, VoiceStore
 from ..store.consents import gone
 from ..store.files import new_id
-from ..types import Consent
+from ..types import Consent, Voice
 from .drafts import account_of, wav
 
 ID = "consent-"
 MAX_NAME = 60
+BY_PAGE = "page: own voice, or its owner has agreed"  # what is written down with a voice whose box was ticked
+USER = "user-"  # what accounts of people with a login begin with
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is known of the consent that a voice was made under. way: "page", the box there; "recording"; "words", a program's; "" = nothing was
+    written down. who: the name of the recording, the words, or whose login it was; "" when nobody knows. at: Unix seconds."""
+
+    way: str
+    who: str
+    at: float
 
 
 class Consents:
@@ -62,6 +75,19 @@ class Consents:
             return told
         consent = self.get(owner, told)
         return f"{consent.id} {consent.name}"
+
+    def of(self, voice: Voice) -> Given:
+        told = voice.consent.strip()
+        if told == BY_PAGE:
+            return Given("page", voice.owner.removeprefix(USER) if voice.owner.startswith(USER) else "", voice.created_at)
+        if told.startswith(ID):
+            entry, _, name = told.partition(" ")
+            try:
+                kept = self._store.get(entry, voice.owner)
+            except NotFound:  # a folder that somebody took away by hand
+                return Given("recording", name, voice.created_at)
+            return Given("recording", kept.name, kept.created_at)
+        return Given("words" if told else "", told, voice.created_at)
 
 
 def _name(name: str) -> str:

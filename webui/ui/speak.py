@@ -5,12 +5,14 @@ from __future__ import annotations
 import gradio as gr
 
 from ..errors import BadInput, KaikouError
+from ..studio import BY_PAGE
 from ..types import LANGUAGES, MODES
 from . import told
 from .clip import read, recorder
 from .owner import owner_of
 from .parts import as_json, part
 from .strings import T
+from .voices import every
 
 PROFILES = ("fast", "even", "smooth")
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
@@ -153,9 +155,9 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
                 made = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
                 return as_json(told.draft(made, str(what["clip"])) | {"n": int(what["n"])}), gr.skip()
             if what["op"] == "save":
-                consent = "page: own voice, or its owner has agreed" if what.get("consent") is True else ""
+                consent = BY_PAGE if what.get("consent") is True else ""
                 voice = studio.drafts.save(owner, str(what["id"]), str(what["name"]), str(what.get("transcript") or ""), consent)
-                return gr.skip(), as_json({"saved": voice.id, "list": [told.voice(v) for v in studio.voices.list(owner)]})
+                return gr.skip(), as_json({"saved": voice.id, "list": every(studio, owner)})
             raise BadInput("Unknown request.", "不认识的请求。")
         except KaikouError as error:
             return as_json({"fault": told.fault(error), "n": what.get("n", 0)}), gr.skip()
@@ -169,7 +171,7 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
                 studio.voices.delete(owner, str(what["id"]))
         except KaikouError as error:
             return as_json({"fault": told.fault(error)})
-        return as_json([told.voice(v) for v in studio.voices.list(owner)])
+        return as_json(every(studio, owner))
 
     def takes_of(owner: str) -> str:
         return as_json([told.take(t) for t in studio.takes.list(owner)])
@@ -225,6 +227,6 @@ def load(studio, request: gr.Request) -> tuple[str, str, str]:
     owner = owner_of(request)
     return (
         as_json(studio.status()),
-        as_json([told.voice(v) for v in studio.voices.list(owner)]),
+        as_json(every(studio, owner)),
         as_json([told.take(t) for t in studio.takes.list(owner)]),
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 
 from ..errors import KaikouError
+from ..studio import Given
 from ..types import Take, Voice
 
 
@@ -28,7 +30,8 @@ def draft(it, clip: str = "") -> dict:
     }
 
 
-def voice(it: Voice) -> dict:
+def voice(it: Voice, given: Given | None = None) -> dict:
+    """given: what is known of the consent it was made under, for who made it."""
     return {
         "id": it.id,
         "name": it.name,
@@ -37,6 +40,7 @@ def voice(it: Voice) -> dict:
         "transcript": it.transcript,
         "duration_s": round(it.duration_s, 1),
         "starter": it.starter,
+        "consent": given and asdict(given),
         "sample": not it.id.startswith("preset-"),  # voices an engine brings have no recording to play
     }
 
