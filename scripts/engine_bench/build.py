@@ -67,7 +67,7 @@ def _assembled(spec: ModelSpec, place: Place, state: Callable[[str], State]) -> 
 def _torch(dims: LmDims, state: State, place: Place) -> SpeechLm:
     with torch.device("meta"):
         lm = SpeechLm(dims)
-    return assign(lm, state, "llm.pt", DTYPES[place.precision]).to(place.device)
+    return assign(lm, state, "llm.pt", DTYPES[place.precision]).to(place.device).pack()
 
 
 def _int8(dims: LmDims, state: State, place: Place) -> LanguageModel:

@@ -15,8 +15,8 @@ from tests.engine.cosyvoice_small import ids_of, random_state, voice_of
 from tests.engine.test_cosyvoice_flow import exceeded
 from tests.engine.test_cosyvoice_flow_cache import listed, relative_rms, streamed
 from tests.engine.test_cosyvoice_together import side_by_side
+from webui.engine.cosyvoice.arranged import Arranged, fits
 from webui.engine.cosyvoice.flow import Blocks, VoiceState
-from webui.engine.cosyvoice.flow.arranged import Arranged, fits
 from webui.engine.cosyvoice.flow.conv import Past
 from webui.engine.cosyvoice3.flow import DitDims, DitFlow
 from webui.errors import BadInput, NotReady

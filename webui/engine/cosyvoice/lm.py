@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .arranged import arrange, columns_first
 from .dims import LmDims
 from .kv_cache import GROWTH_TOKENS, KvCache
 from .lm_seam import LanguageModel, Past
@@ -110,7 +112,16 @@ class SpeechLm(nn.Module):
         """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
         with bare():
             model = cls(dims)
-        return assign(model, dict(state), "llm.pt").to(device=device, dtype=dtype)
+        return assign(model, dict(state), "llm.pt").to(device=device, dtype=dtype).pack()
+
+    def pack(self) -> Self:
+        """Once, after the weights are in place, with their final dtype and device: matrices in the order in which a CPU reads them."""
+        if self.llm_decoder.weight.dtype == torch.bfloat16:
+            arrange(self.body.layers)
+        for wide in (*(m for layer in self.body.layers for m in (layer.mlp.gate_proj, layer.mlp.up_proj)), self.llm_decoder):
+            if isinstance(wide, nn.Linear):
+                columns_first(wide)
+        return self
 
     @property
     def body(self) -> Body:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .arranged import Arranged, fits
+from ..arranged import Arranged, fits
 
 
 class Past:

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..arranged import arrange
 from ..weights import assign
-from .arranged import arrange
 from .dims import MEL_BANDS, EstimatorSizes
 from .solver import Solver
 
