@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -22,6 +23,10 @@ def whole(chunks) -> np.ndarray:
 
 class EngineContract:
     """`engine`: a started engine. `reference`: (samples float32 (n,), rate, transcript, language). `prompt`: made from it."""
+
+    def kept(self, engine) -> object:
+        """All that it keeps of prompts beyond its streams: any measure that is the same when there is the same."""
+        raise NotImplementedError
 
     def test_chunks_are_numbered_in_order_and_joined_make_the_whole(self, engine, prompt):
         chunks = list(engine.stream(ask(), prompt))
@@ -78,6 +83,31 @@ class EngineContract:
         with pytest.raises(Cancelled):
             next(stream)
             next(stream)
+
+    def test_a_forgotten_voice_is_gone_and_whoever_speaks_with_it_is_heard_to_the_end(self, engine, prompt):
+        want = whole(engine.stream(ask(id="f0"), prompt))
+        engine.forget(prompt.fingerprint)
+        before = self.settled(engine)
+        running = engine.stream(ask(id="f1"), prompt)
+        first = next(running)
+        assert self.settled(engine) != before
+        engine.forget(prompt.fingerprint)
+        engine.forget(prompt.fingerprint)
+        engine.forget("never seen")
+        sound = whole([first, *running])
+        del first  # its samples may lie in memory of the engine
+        assert np.array_equal(sound, want)
+        assert np.array_equal(whole(engine.stream(ask(id="f2"), prompt)), want), "and it can come back"
+        assert self.settled(engine) != before
+        engine.forget(prompt.fingerprint)
+        assert (told := self.settled(engine, before)) == before, f"{before} before, {told} after"
+
+    def settled(self, engine, wanted=None) -> object:
+        """What it keeps when nothing moves any more."""
+        end, told = time.monotonic() + 20, self.kept(engine)
+        while ((wanted is not None and told != wanted) or told != (told := self.kept(engine))) and time.monotonic() < end:
+            time.sleep(0.02)
+        return told
 
     def test_a_bad_reference_is_refused_by_name(self, engine, reference):
         samples, rate, _, language = reference

@@ -23,11 +23,13 @@ class FakeEngine:
         self.stop, self.state = threading.Event(), "starting"
         self.opened = self.finalised = 0
         self.cancelled: set[str] = set()
+        self.kept: dict[str, bytes] = {}  # what it remembers of prompts that it spoke with, or made itself ready for
+        self.forgotten: list[str] = []
         self.change = threading.Condition()
 
     def describe(self):
         return Abilities("fake", self.version, RATE, ("zero_shot", "cross_lingual", "instruct", "preset", "convert"), ("zh", "en"), self.lanes,
-                         0.5, 2.0, 0.001, styles=("happy", "sad", "sichuan", "whisper"))
+                         0.5, 2.0, 0.001, styles=("happy", "sad", "sichuan", "whisper"), hears_only=True)
 
     def start(self):
         self.stop.wait(self.start_s)
@@ -44,6 +46,7 @@ class FakeEngine:
         return Prompt("fake", self.version, data.hex(), data)
 
     def stream(self, request, prompt, lane=0):
+        self.prepare(prompt)
         return self._steps(request, float(np.frombuffer(prompt.data, np.float32)[0]))
 
     def convert(self, request, prompt, samples, rate, lane=0):
@@ -80,7 +83,11 @@ class FakeEngine:
             self.finalised += 1
 
     def prepare(self, prompt):
-        pass
+        self.kept[prompt.fingerprint] = prompt.data
+
+    def forget(self, fingerprint):
+        self.forgotten.append(fingerprint)
+        self.kept.pop(fingerprint, None)
 
     def notes(self, request):
         return [("I only hum.", "我只会哼。")] if "sing" in request.instruction else []

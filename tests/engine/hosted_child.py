@@ -16,6 +16,8 @@ from tests.engine.fake import FakeEngine
 from webui.engine.hosted import child
 from webui.errors import EngineFault, NotReady
 
+KEPT = "what do you keep?"  # an instruction to which `notes` answers that
+
 
 class OutOfMemoryError(RuntimeError):
     """Named as the one of torch."""
@@ -47,6 +49,9 @@ class WildEngine(FakeEngine):
             if chunk.number == int(told.get("at", 0)) and "do" in told:
                 getattr(self, "do_" + told["do"])()
             yield chunk
+
+    def notes(self, request):
+        return [(name, "") for name in self.kept] if request.instruction == KEPT else super().notes(request)
 
     def do_segv(self):
         ctypes.string_at(0)
@@ -110,8 +115,13 @@ class WildEngine(FakeEngine):
 
 def calm_cosyvoice(**arguments):
     """On one thread: two that wait for each other by spinning take a busy machine minutes."""
+    from tests.engine.tensors import voices_kept
+
     os.cpu_count = lambda: 1
-    return child.cosyvoice(**arguments)
+    engine = child.cosyvoice(**arguments)
+    usual = engine.notes
+    engine.notes = lambda request: [(str(voices_kept()), str(len(engine._voices._live)))] if request.instruction == KEPT else usual(request)
+    return engine
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ from tests.engine.contract import EngineContract
 
 
 class TestBuiltin(EngineContract):
+    def kept(self, engine):
+        return [lane["voices"] for lane in engine.counts()], set(engine._prompts)
+
     @pytest.fixture
     def engine(self):
         return setup.engine()

@@ -17,6 +17,7 @@ import torch
 from scripts.make_small_model import make
 from tests.engine.contract import EngineContract, ask, whole
 from tests.engine.cosyvoice1_small import GOLDEN1
+from tests.engine.tensors import voices_kept
 from tests.engine.test_cosyvoice_engine import reference  # noqa: F401
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.family import family_of
@@ -57,7 +58,8 @@ def prompt(shared_engine, reference):  # noqa: F811
 
 
 class TestFirstGeneration(EngineContract):
-    pass
+    def kept(self, engine):
+        return voices_kept()
 
 
 def test_modes_differ_and_each_repeats_itself(engine, prompt):

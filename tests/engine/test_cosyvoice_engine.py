@@ -11,6 +11,7 @@ import torch
 
 from scripts.make_small_model import make
 from tests.engine.contract import EngineContract, ask, whole
+from tests.engine.tensors import tensors_kept, voices_kept
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.errors import Cancelled
 
@@ -50,7 +51,20 @@ def prompt(shared_engine, reference):
 
 
 class TestCosyVoice(EngineContract):
-    pass
+    def kept(self, engine):
+        return voices_kept()
+
+
+def test_the_tensors_of_a_forgotten_voice_are_gone(engine, prompt):
+    engine.forget(prompt.fingerprint)
+    before = tensors_kept()
+    for id in ("one", "two", "three"):
+        whole(engine.stream(ask(id=id), prompt))
+        with_it = tensors_kept()
+        engine.forget(prompt.fingerprint)
+        after = tensors_kept()
+        assert with_it[0] - after[0] > 100 and with_it[1] - after[1] > 2 << 20
+        assert after[0] <= before[0] + 8 and after[1] <= before[1] + 65536, "what a stage has in hand between its turns, whoever spoke last"
 
 
 def test_modes_differ_and_each_repeats_itself(engine, prompt):

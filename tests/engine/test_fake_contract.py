@@ -8,6 +8,9 @@ from tests.engine.fake import RATE, FakeEngine
 
 
 class TestFake(EngineContract):
+    def kept(self, engine):
+        return dict(engine.kept)
+
     @pytest.fixture
     def engine(self):
         engine = FakeEngine()

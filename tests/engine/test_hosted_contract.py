@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.engine.contract import EngineContract
+from tests.engine.contract import EngineContract, ask
 from tests.engine.fake import RATE
+from tests.engine.hosted_child import KEPT
 from webui.engine.hosted import HostedEngine
 
 
@@ -25,6 +26,9 @@ def cosyvoice(small_model):
 
 
 class TestHostedFake(EngineContract):
+    def kept(self, engine):
+        return engine.notes(ask(instruction=KEPT)), set(engine._life._voices)
+
     @pytest.fixture
     def engine(self, tone):
         return tone
@@ -39,6 +43,9 @@ class TestHostedFake(EngineContract):
 
 
 class TestHostedCosyVoice(EngineContract):
+    def kept(self, engine):
+        return engine.notes(ask(instruction=KEPT)), set(engine._life._voices)
+
     @pytest.fixture
     def engine(self, cosyvoice):
         return cosyvoice
@@ -55,7 +62,7 @@ class TestHostedCosyVoice(EngineContract):
 
 
 def test_text_that_is_still_arriving_reaches_the_model(cosyvoice):
-    from tests.engine.contract import ask, whole
+    from tests.engine.contract import whole
 
     prompt = cosyvoice.preset(cosyvoice.describe().presets[0])
     words, taken = ["One", " two", " three", " four"] * 8, []

@@ -54,6 +54,10 @@ class Engine(Protocol):
         """Raises BadInput for a transcript that cannot be what the clip says, before a stream is begun that would end with it. Quick. Only of
         engines that read it."""
 
+    def forget(self, fingerprint: str) -> None:
+        """Of a prompt that nobody needs any more: what is kept of it goes, in every process and on every device. A stream under way with it goes
+        on to its end. Unknown ones are fine. Any thread. Only of engines that keep something of a prompt beyond its streams."""
+
     def cancel(self, request_id: str) -> None:
         """Idempotent, unknown ids are fine. A running stream raises Cancelled at its next step."""
 

@@ -179,6 +179,12 @@ class BuiltinEngine:
     def prepare(self, prompt: Prompt) -> None:
         """A profile costs a lane milliseconds: nothing to do ahead."""
 
+    def forget(self, fingerprint: str) -> None:
+        with self._guard:
+            self._prompts.pop(fingerprint, None)
+        for lane in self._lanes:
+            lane.forget(fingerprint)
+
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         told = understood(request.instruction)[1] if request.instruction.strip() else []
         tags = [(f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。") for tag in unknown_tags(request.text, EVENTS)[:3]]

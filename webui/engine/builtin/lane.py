@@ -19,6 +19,11 @@ START_S = 60.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
 
 
+def _taken(queue: deque) -> list:
+    """All that is in it now; any thread may add meanwhile."""
+    return [queue.popleft() for _ in range(len(queue))]
+
+
 def _named(error: dict) -> errors.KaikouError:
     kind = getattr(errors, error["kind"], errors.EngineFault)
     if "en" not in error:
@@ -32,7 +37,8 @@ class Lane:
     def __init__(self, *flags: str, stall_s: float = 10.0):
         self._flags, self._stall_s = flags, stall_s
         self._lock = threading.Lock()
-        self._drops: deque[tuple[int, int]] = deque()
+        self._drops: deque[tuple[int, int]] = deque()  # streams that nobody reads any more, and the life they began in
+        self._forgets: deque[str] = deque()  # voices that nobody needs any more
         self._process: subprocess.Popen | None = None
         self._sock: socket.socket | None = None
         self._bell: socket.socket | None = None
@@ -60,6 +66,7 @@ class Lane:
         self._sock, self._bell = ours, bell
         self.life += 1
         self._drops.clear()
+        self._forgets.clear()
         ours.settimeout(START_S)
         try:
             header, _ = receive(ours)
@@ -121,12 +128,9 @@ class Lane:
             self.trouble = e  # the next question tries again
 
     def _exchange(self, question: dict, body: bytes) -> tuple[dict, bytearray]:
-        drops = []
-        while self._drops:
-            number, life = self._drops.popleft()
-            if life == self.life:
-                drops.append(number)
-        send(self._sock, {**question, "drop": drops} if drops else question, body)
+        drops = [number for number, life in _taken(self._drops) if life == self.life]
+        forgets = _taken(self._forgets)
+        send(self._sock, question | ({"drop": drops} if drops else {}) | ({"forget": forgets} if forgets else {}), body)
         return receive(self._sock)
 
     def drop(self, number: int, life: int) -> None:
@@ -134,11 +138,17 @@ class Lane:
         self._drops.append((number, life))
         self._flush()
 
+    def forget(self, fingerprint: str) -> None:
+        """What the worker keeps of a voice goes, now if it is free, else with the next question. Streams of it go on."""
+        self._forgets.append(fingerprint)
+        self._flush()
+
     def _flush(self) -> None:
-        while self._drops and self._lock.acquire(blocking=False):
+        while (self._drops or self._forgets) and self._lock.acquire(blocking=False):
             try:
                 if self._process is None:
                     self._drops.clear()
+                    self._forgets.clear()
                 else:
                     self._exchange({"op": "drop"}, b"")
             except (Closed, TimeoutError):

@@ -47,6 +47,8 @@ class Worker:
     def answer(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
         for number in question.get("drop", ()):
             self._end(number)
+        for name in question.get("forget", ()):
+            self._voices.pop(name, None)
         return getattr(self, "_on_" + question["op"])(question, body)
 
     def _on_drop(self, question: dict, body: bytearray) -> tuple[dict, bytes]:

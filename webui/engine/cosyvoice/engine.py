@@ -132,7 +132,7 @@ class CosyVoiceEngine:
         model, facts = self._loaded(), self._loaded().facts
         return Abilities(model.family.engine, self.version, model.spec.sample_rate, facts.modes, facts.languages, lanes=LANES[model.place.device != "cpu"],
                          rtf=self._rtf, speed=self._stages.speed, tags=facts.tags, styles=facts.styles, presets=tuple(model.presets), text_in=facts.text_in,
-                         preset_modes=facts.preset_modes, told_clones=facts.told_clones)
+                         preset_modes=facts.preset_modes, told_clones=facts.told_clones, hears_only=True)
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """The transcript is not part of a voice here: it travels with each request."""
@@ -183,6 +183,11 @@ class CosyVoiceEngine:
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> None:
         self._loaded().script(self._voices.get(prompt), request)
+
+    def forget(self, fingerprint: str) -> None:
+        voices = self._voices
+        if voices is not None:
+            voices.forget(fingerprint)
 
     def cancel(self, request_id: str) -> None:
         utterance = self._running.get(request_id)

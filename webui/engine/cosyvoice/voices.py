@@ -127,6 +127,11 @@ class LiveVoices:
             while waiting and sum(v.host_bytes for v in self._live.values()) > self._host_bytes:
                 del self._live[waiting.pop(0)]
 
+    def forget(self, fingerprint: str) -> None:
+        """It lives on in the requests that hold it, and nowhere else."""
+        with self._lock:
+            self._live.pop(fingerprint, None)
+
     def clear(self) -> None:
         with self._lock:
             self._live.clear()

@@ -113,6 +113,8 @@ class Desk:
             self._voices[words["key"]] = prompt_of(words["prompt"], body)
         elif op == "forget":
             self._voices.pop(words["key"], None)
+        elif op == "erase":
+            self._erase(words["fingerprint"])
         elif op == "start":
             threading.Thread(target=self._start, args=(words["kind"], words["arguments"]), name="start", daemon=True).start()
         elif op == "encode":
@@ -147,6 +149,14 @@ class Desk:
 
     def _encode(self, words: dict, body: bytearray) -> tuple[dict, bytes]:
         return _told(self._engine.encode(np.frombuffer(body, np.float32), words["rate"], words["transcript"], words["language"]))
+
+    def _erase(self, fingerprint: str) -> None:
+        """Behind every step that was asked for before: one that is just beginning would bring the voice back."""
+        if not hasattr(self._engine, "forget"):
+            return
+        self._quick.submit(self._engine.forget, fingerprint)
+        for lane in {*self._lanes.values(), *(stream.lane for stream in self._streams.values())}:
+            lane.put(lambda: self._engine.forget(fingerprint))
 
     # ---- streams --------------------------------------------------------------------------------------------------
     def _open(self, words: dict, body: bytearray) -> Stream:

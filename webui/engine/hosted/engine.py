@@ -107,6 +107,11 @@ class HostedEngine:
     def _speech(self, opening: dict, prompt: Prompt, body=b"", pieces: Iterator[str] | None = None) -> Speech:
         return Speech(self._serving(), next(self._numbers), opening, prompt, body, pieces)
 
+    def forget(self, fingerprint: str) -> None:
+        life = self._life
+        if life is not None:
+            life.forget(fingerprint)
+
     def cancel(self, request_id: str) -> None:
         life = self._life
         if life is not None:

@@ -109,6 +109,14 @@ class Life:
         while len(self._voices) > 1 and sum(self._voices.values()) > self._max_voices_bytes:
             self._outbox.put(pack({"op": "forget", "key": self._voices.popitem(last=False)[0]}))
 
+    def forget(self, fingerprint: str) -> None:
+        """Prompts of that fingerprint go, and what the engine has made of them. Never waits and never fails."""
+        with self._lock:
+            for key in [key for key in self._voices if key.endswith(f"/{fingerprint}")]:
+                del self._voices[key]
+                self._outbox.put(pack({"op": "forget", "key": key}))
+            self._outbox.put(pack({"op": "erase", "fingerprint": fingerprint}))
+
     def post(self, words: dict) -> None:
         """Say something that has no answer. Never waits and never fails: safe in a finalizer."""
         self._outbox.put(pack(words))

@@ -1,0 +1,23 @@
+"""What torch, and the voices of our engine, hold in this process."""
+
+from __future__ import annotations
+
+import gc
+
+
+def tensors_kept() -> tuple[int, int]:
+    """Tensors that something still refers to, and the bytes of their storages, each counted once."""
+    import torch
+
+    gc.collect()
+    found = [it for it in gc.get_objects() if type(it) in (torch.Tensor, torch.nn.Parameter)]
+    plain = [it.untyped_storage() for it in found if not it.is_mkldnn]  # those of oneDNN are weights, in a layout of its own
+    return len(found), sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
+
+
+def voices_kept() -> list[int]:
+    """Of each voice that something still refers to, the bytes that were computed for it."""
+    from webui.engine.cosyvoice.voices import LiveVoice
+
+    gc.collect()
+    return sorted(it.bytes for it in gc.get_objects() if type(it) is LiveVoice)
