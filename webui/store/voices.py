@@ -70,7 +70,8 @@ class VoiceStore:
         self._saved.pop(voice.id, None)
         self.folder.remove(voice.id)
 
-    def load_prompt(self, voice: Voice, engine: str, version: str) -> Prompt | None:
+    def load_prompt(self, voice: Voice, engine: str, version: str, words: str = "") -> Prompt | None:
+        """words: a mark of what was told besides the sound, "" where that is no part of a prompt."""
         folder, name = self._place(voice), f"{engine}-{version}.prompt"
         if not folder.has(voice.id, name):
             return None
@@ -79,11 +80,13 @@ class VoiceStore:
             told = json.loads(head)
         except ValueError:
             return None
-        return Prompt(engine, version, told["fingerprint"], data, tuple(told["notes"])) if told.get("fingerprint") == voice.fingerprint else None
+        if (told.get("fingerprint"), told.get("words", "")) != (voice.fingerprint, words):
+            return None
+        return Prompt(engine, version, told.get("prompt", voice.fingerprint), data, tuple(told["notes"]))
 
-    def keep_prompt(self, voice: Voice, prompt: Prompt) -> None:
+    def keep_prompt(self, voice: Voice, prompt: Prompt, words: str = "") -> None:
         folder, name = self._place(voice), f"{prompt.engine}-{prompt.version}.prompt"
-        data = json.dumps({"fingerprint": voice.fingerprint, "notes": prompt.notes}).encode() + b"\n" + prompt.data
+        data = json.dumps({"fingerprint": voice.fingerprint, "words": words, "prompt": prompt.fingerprint, "notes": prompt.notes}).encode() + b"\n" + prompt.data
         if folder is self.starter_prompts and not folder.path(voice.id).is_dir():
             folder.write(voice.id, {name: data})
         else:

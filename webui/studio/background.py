@@ -34,4 +34,5 @@ class Background:
     def end(self, ready: Ready) -> None:
         """Its sound was taken, or nobody wants it, or it never began. Idempotent."""
         self._turns.cancel(ready.job)
-        ready.job.lease.release()
+        if ready.job.snapshot().state == "waiting":  # else its lane lets go of it, after its last step
+            ready.job.lease.release()

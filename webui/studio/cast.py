@@ -74,16 +74,19 @@ class Cast:
         """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes."""
         lease = self._resident.lease()
         try:
-            about = lease.engine.describe()
-            prompt = self._wait_for_prompt(owner, voice, lease.engine, trace)
-            if request.mode == "zero_shot" and request.transcript and hasattr(lease.engine, "check"):
-                lease.engine.check(request, prompt)
+            engine = lease.engine
+            about = engine.describe()
+            prompt = self._wait_for_prompt(owner, voice, engine, trace)
+            lease = self._prompts.hold(lease, prompt)
+            self._still_there(voice, owner)
+            if request.mode == "zero_shot" and request.transcript and hasattr(engine, "check"):
+                engine.check(request, prompt)
             own = min(max(request.speed, about.min_speed), about.max_speed)
             job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source, trace=trace)
-            job.lease, job.notes = lease, lease.engine.notes(request)
+            job.lease, job.notes = lease, engine.notes(request)
             if is_guest(owner):
                 job.voice = shown(voice, self._demos.of(owner).title)
-            return Ready(job, self._hall.of(lease.engine), prompt)
+            return Ready(job, self._hall.of(engine), prompt)
         except BaseException:
             lease.release()
             raise
@@ -93,6 +96,7 @@ class Cast:
         lease = self._resident.lease()
         try:
             coming = self.prompt(owner, voice, lease.engine)
+            self._still_there(voice, owner)
         except BaseException:
             lease.release()
             raise
@@ -101,12 +105,23 @@ class Cast:
     def prompt(self, owner: str, voice: Voice, engine: Engine) -> Future:
         if voice.draft:
             draft = self._drafts.get(owner, voice.id)
-            return self._prompts.begin(voice, engine, lambda: self._drafts.sound(draft))
+            return self._prompts.begin(voice, engine, lambda: self._drafts.reference(draft))
         if voice.id.startswith(PRESET):
             ready: Future = Future()
-            ready.set_result(engine.preset(voice.name))
+            ready.set_result(self._prompts.preset(engine, voice.name))
             return ready
         return self._prompts.begin(voice, engine, lambda: self._voices.clip(voice))
+
+    def _still_there(self, voice: Voice, owner: str) -> None:
+        """It may have been deleted while its prompt was asked for. Raises NotFound then, and nothing is kept of it."""
+        try:
+            if voice.draft:
+                self._drafts.get(owner, voice.id)
+            else:
+                self._voices.get(voice.owner, voice.id)
+        except NotFound:
+            self._prompts.forget(voice.id)
+            raise
 
     def _wait_for_prompt(self, owner: str, voice: Voice, engine: Engine, trace: Trace) -> Prompt:
         coming = self.prompt(owner, voice, engine)

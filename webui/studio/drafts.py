@@ -42,10 +42,10 @@ class Draft:
 
 
 class Drafts:
-    """`prepare(voice, clip)` is told of each draft so that its prompt can be made in the background."""
+    """`prepare(voice, clip)` is told of each draft so that its prompt can be made in the background, `forget(id)` of each that is gone."""
 
-    def __init__(self, voices: VoiceStore, prepare: Callable[[Voice, Callable[[], Clip]], None], max_bytes: int):
-        self._voices, self._prepare, self._max_bytes = voices, prepare, max_bytes
+    def __init__(self, voices: VoiceStore, prepare: Callable[[Voice, Callable[[], Clip]], None], max_bytes: int, forget: Callable[[str], None] = lambda draft_id: None):
+        self._voices, self._prepare, self._max_bytes, self._forget = voices, prepare, max_bytes, forget
         self._lock = threading.Lock()
         self._drafts: OrderedDict[str, Draft] = OrderedDict()
         self._cleaned: OrderedDict[tuple, tuple[Clip, Clip]] = OrderedDict()  # by id of a clip and amount: that clip, so that its id stays its own; cleaned
@@ -118,6 +118,11 @@ class Drafts:
         cut = cleaned if whole else audio.cut(cleaned, draft.start_s, draft.end_s)
         return audio.raise_level(cut) if draft.gain else cut
 
+    def reference(self, draft: Draft) -> Clip:
+        """What the engine makes a prompt of: the sound as it is kept when the draft is saved, so that both have the same prompt."""
+        sound = self.sound(draft)
+        return replace(sound, samples=audio.from_s16(audio.to_s16(sound.samples)))
+
     def audio(self, owner: str, draft_id: str, clean: float, varying: bool = False) -> bytes:
         """WAV of the whole clip, cleaned by that amount: both sides of the A/B have the same length."""
         draft = self.get(owner, draft_id)
@@ -141,16 +146,42 @@ class Drafts:
     def drop(self, draft_id: str) -> None:
         """Nobody will ask for it any more."""
         with self._lock:
-            draft = self._drafts.pop(draft_id, None)
-            for key in [k for k, (clip, _) in self._cleaned.items() if draft is not None and clip is draft.clip]:
-                del self._cleaned[key]
+            draft = self._drafts.get(draft_id)
+            gone = [draft] if draft is not None else []
+            self._remove(gone)
+        self._tell(gone)
+
+    def drop_like(self, voice: Voice) -> None:
+        """The voice that was saved of them is deleted: the account's drafts of that same sound go with it."""
+        with self._lock:
+            mine = [d for d in self._drafts.values() if account_of(d.owner) == voice.owner]
+        gone = [d for d in mine if self._voice(d).fingerprint == voice.fingerprint]
+        with self._lock:
+            self._remove(gone)
+        self._tell(gone)
+
+    def _remove(self, gone: list[Draft]) -> None:
+        """With the lock held. What was cleaned of a clip goes with the last draft of it."""
+        for draft in gone:
+            self._drafts.pop(draft.id, None)
+        left = {id(d.clip) for d in self._drafts.values()}
+        for key in [k for k, (clip, _) in self._cleaned.items() if id(clip) not in left]:
+            del self._cleaned[key]
+
+    def _tell(self, gone: list[Draft]) -> None:
+        for draft in gone:
+            self._forget(draft.id)
 
     def _voice(self, draft: Draft) -> Voice:
         mark = hashlib.sha256(draft.clip.samples.tobytes() + repr((draft.start_s, draft.end_s, draft.clean, draft.gain, draft.varying)).encode()).hexdigest()[:32]
         return Voice(draft.id, "", "", draft.transcript, mark, round(draft.duration_s, 1), 0.0, owner=account_of(draft.owner), draft=True)
 
     def _begin(self, draft: Draft) -> None:
-        self._prepare(self._voice(draft), lambda: self.sound(draft))
+        self._prepare(self._voice(draft), lambda: self.reference(draft))
+        with self._lock:
+            is_here = draft.id in self._drafts
+        if not is_here:  # pushed out meanwhile
+            self._forget(draft.id)
 
     def _clean(self, draft: Draft, amount: float, varying: bool) -> Clip:
         if not amount:
@@ -167,11 +198,14 @@ class Drafts:
         return cleaned
 
     def _keep(self, draft: Draft) -> None:
+        gone: list[Draft] = []
         with self._lock:
             self._drafts[draft.id] = draft
             for is_once, most in ((True, ONCE_BYTES), (False, self._max_bytes)):
-                while self._bytes(is_once) > most and (others := [d.id for d in self._drafts.values() if d.is_once == is_once and d is not draft]):
-                    del self._drafts[others[0]]
+                while self._bytes(is_once) > most and (others := [d for d in self._drafts.values() if d.is_once == is_once and d is not draft]):
+                    gone.append(others[0])
+                    self._remove(others[:1])
+        self._tell(gone)
 
     def _bytes(self, is_once: bool) -> int:
         return sum({id(d.clip): d.clip.samples.nbytes for d in self._drafts.values() if d.is_once == is_once}.values())

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .. import audio
-from ..engine.resident import Lease
 from ..errors import Cancelled, KaikouError
 from ..logs import REQUEST_ID
 from ..types import Chunk, SpeechRequest, Voice
 from .arriving import Written
+from .held import Hold
 from .trace import Trace
 
 UNLIMITED = 1 << 62
@@ -65,7 +65,7 @@ class Job:
         self._saved = False
         self.is_cancelled = False
         self.notes: list[tuple[str, str]] = []  # what the engine cannot do of it, (English, Chinese)
-        self.lease: Lease | None = None  # keeps the engine it began on
+        self.lease: Hold | None = None  # keeps the engine it began on, and what that has made of the voice
         self.work_s = 0.0
         self.underruns = 0  # chunks made after a listener who plays at once had run dry
         self.first_chunk_s: float | None = None  # since birth

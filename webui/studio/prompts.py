@@ -1,25 +1,46 @@
-"""Prompts of voices: made once per voice and engine, kept in memory (LRU by bytes) and beside the voice on disk."""
+"""Prompts of voices: made once per sound and engine, kept in memory (LRU by bytes) and beside the voice on disk, until nobody has that sound."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
 
 from ..audio import Clip
 from ..engine.base import Engine
-from ..errors import NotReady, StorageFull
+from ..engine.resident import Lease
+from ..errors import NotFound, NotReady, StorageFull
 from ..store import VoiceStore
-from ..types import Prompt, Voice
+from ..types import Abilities, Prompt, Voice
+from .held import Held, Hold
+
+
+class Made(NamedTuple):
+    """What a prompt is made from: what has the same need not be made again, whoever has it."""
+
+    engine: str
+    version: str
+    sound: str
+    words: str  # of transcript and language; "" where they are no part of it
+
+
+def made_from(about: Abilities, voice: Voice) -> Made:
+    told = (voice.transcript, voice.language)
+    words = hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:16] if any(told) and not about.hears_only else ""
+    return Made(about.name, about.version, voice.fingerprint, words)
 
 
 class Prompts:
     def __init__(self, store: VoiceStore, max_bytes: int = 64 << 20):
         self._store, self._max_bytes = store, max_bytes
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple, Prompt] = OrderedDict()
-        self._coming: dict[tuple[tuple, Engine], Future] = {}  # by the engine itself: one that is closed fails what it owes, not what its successor makes
+        self._lock, self._held = threading.Lock(), Held()
+        self._kept: OrderedDict[Made, Prompt] = OrderedDict()
+        self._users: dict[Made, dict[str, Voice]] = {}  # voices and drafts that asked for it and are not gone
+        self._coming: dict[tuple[Made, Engine], Future] = {}  # by the engine itself: one that is closed fails what it owes, not what its successor makes
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="encode")
         self.n_encoded = 0
         self._is_closed = False
@@ -27,53 +48,85 @@ class Prompts:
     def begin(self, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool = False) -> Future:
         """The prompt, now or soon. `clip()` is asked for only when it has to be made; `prepare`: and the engine makes itself ready for it.
         The future raises the engine's named errors."""
-        about = engine.describe()
-        key = (voice.id, voice.fingerprint, about.name, about.version)
+        made = made_from(engine.describe(), voice)
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                ready: Future = Future()
-                ready.set_result(self._kept[key])
-                return ready
-            if self._is_closed:
+            prompt = self._kept.get(made)
+            if prompt is None and self._is_closed:
                 raise NotReady("The studio is shutting down.", "工作室正在关闭。")
-            if (key, engine) not in self._coming:
-                self._coming[key, engine] = self._pool.submit(self._make, key, voice, engine, clip, prepare)
-            return self._coming[key, engine]
+            users = self._users.setdefault(made, {})
+            is_new = voice.id not in users
+            users[voice.id] = voice
+            if prompt is None:
+                if (made, engine) not in self._coming:
+                    self._coming[made, engine] = self._pool.submit(self._make, made, voice, engine, clip, prepare)
+                return self._coming[made, engine]
+            self._kept.move_to_end(made)
+            self._held.add(engine, prompt.fingerprint, voice.id)
+            if is_new and not voice.draft and not self._is_closed:
+                self._pool.submit(self._keep_on_disk, voice, made, prompt)
+        ready: Future = Future()
+        ready.set_result(prompt)
+        return ready
 
-    def _make(self, key: tuple, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool) -> Prompt:
+    def hold(self, lease: Lease, prompt: Prompt) -> Hold:
+        """For work that is to speak with it: until that ends the engine forgets nothing of it, though the voice itself be deleted."""
+        return Hold(self._held, lease, prompt.fingerprint)
+
+    def preset(self, engine: Engine, name: str) -> Prompt:
+        """A voice that an engine brings: it is never gone."""
+        prompt = engine.preset(name)
+        self._held.add(engine, prompt.fingerprint, name)
+        return prompt
+
+    def _make(self, made: Made, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool) -> Prompt:
+        work = object()
+        prompt = None
         try:
-            prompt = None if voice.draft else self._store.load_prompt(voice, key[2], key[3])
+            prompt = None if voice.draft else self._store.load_prompt(voice, made.engine, made.version, made.words)
+            is_old = prompt is not None
             if prompt is None:
                 sound = clip()
                 prompt = engine.encode(sound.samples, sound.rate, voice.transcript, voice.language)
                 self.n_encoded += 1
-                if not voice.draft:
-                    self._keep_on_disk(voice, prompt)
-            self._keep(key, prompt)
-            if prepare:
+            self._held.add(engine, prompt.fingerprint, work)
+            users = self._keep(made, engine, prompt)
+            for user in users:
+                if not user.draft and not (is_old and user.id == voice.id):
+                    self._keep_on_disk(user, made, prompt)
+            if prepare and users:
                 engine.prepare(prompt)
             return prompt
         finally:
+            if prompt is not None:
+                self._held.drop(work, engine, prompt.fingerprint)
             with self._lock:
-                self._coming.pop((key, engine), None)
+                self._coming.pop((made, engine), None)
 
-    def _keep_on_disk(self, voice: Voice, prompt: Prompt) -> None:
-        try:
-            self._store.keep_prompt(voice, prompt)
-        except StorageFull:
-            pass  # a cache only: it is made again next time
+    def _keep_on_disk(self, voice: Voice, made: Made, prompt: Prompt) -> None:
+        with suppress(StorageFull, NotFound):  # a cache only: it is made again next time; and the voice may have been deleted
+            self._store.keep_prompt(voice, prompt, made.words)
 
-    def _keep(self, key: tuple, prompt: Prompt) -> None:
+    def _keep(self, made: Made, engine: Engine, prompt: Prompt) -> list[Voice]:
+        """Those who have that sound still; where there are none, nothing is kept."""
         with self._lock:
-            self._kept[key] = prompt
+            users = list(self._users.get(made, {}).values())
+            if users:
+                self._kept[made] = prompt
+            for user in users:
+                self._held.add(engine, prompt.fingerprint, user.id)
             while sum(len(p.data) for p in self._kept.values()) > self._max_bytes and len(self._kept) > 1:
                 self._kept.popitem(last=False)
+        return users
 
     def forget(self, voice_id: str) -> None:
+        """A voice or draft is gone. Where no other has its sound the prompt goes, here and in the engine's own memory."""
         with self._lock:
-            for key in [k for k in self._kept if k[0] == voice_id]:
-                del self._kept[key]
+            for made in [m for m, users in self._users.items() if voice_id in users]:
+                del self._users[made][voice_id]
+                if not self._users[made]:
+                    del self._users[made]
+                    self._kept.pop(made, None)
+        self._held.drop_all(voice_id)
 
     def close(self) -> None:
         with self._lock:

@@ -47,7 +47,7 @@ class Studio:
         store = VoiceStore(paths.data_dir, paths.assets / "voices")
         self.resident = Resident(self._took_over)
         self.prompts = Prompts(store)
-        self.drafts = Drafts(store, self._prepare, limits.max_draft_mb << 20)
+        self.drafts = Drafts(store, self._prepare, limits.max_draft_mb << 20, self.prompts.forget)
         label = f"AI-generated speech, Kaikou {__version__}" if settings.privacy.label_files else ""
         self.takes = Takes(TakeStore(paths.data_dir), settings.privacy.keep_takes_days, limits.takes_per_visitor, label)
         self.voices = Voices(store, self.drafts, self.prompts)

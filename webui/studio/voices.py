@@ -65,9 +65,10 @@ class Voices:
         return self._store.change(voice, **what) if what else voice
 
     def delete(self, owner: str, voice_id: str) -> None:
-        """Samples, prompts and record go; a running stream finishes, a new one gets NotFound."""
+        """Samples, prompts and record go, here and in the engine's own memory; a running stream finishes, a new one gets NotFound."""
         voice = self._mine(owner, voice_id)
         self._store.delete(voice)
+        self._drafts.drop_like(voice)
         self._prompts.forget(voice.id)
 
     def sample(self, owner: str, voice_id: str) -> bytes:

@@ -1,0 +1,207 @@
+"""What is deleted is deleted: a voice's prompt leaves the studio's memory and the engine's with the last that has its sound, and no sooner."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.api.test_http import clip
+from tests.engine.fake import RATE, FakeEngine
+from tests.unit.test_studio import ME, finish, speak
+from tests.voice_like import voice_like
+from webui import audio
+from webui.errors import NotFound
+from webui.settings import Limits, Paths, Settings
+from webui.studio import Studio
+from webui.studio.drafts import wav
+from webui.types import Abilities
+
+LONG = "seconds=3 chunk=0.1"
+
+
+class Listening(FakeEngine):
+    """Encodes when it may; `words`: what it was told besides the sound is part of its prompts."""
+
+    def __init__(self, words: bool = False):
+        super().__init__()
+        self.words, self.encoded = words, []
+        self.may, self.began = threading.Event(), threading.Event()
+        self.may.set()
+
+    def describe(self) -> Abilities:
+        return replace(super().describe(), hears_only=not self.words)
+
+    def encode(self, samples, rate, transcript, language):
+        self.began.set()
+        assert self.may.wait(20)
+        made = super().encode(samples, rate, transcript, language)
+        self.encoded.append((len(samples), transcript))
+        return replace(made, fingerprint=f"{made.fingerprint}-{transcript}") if self.words else made
+
+
+def open_studio(tmp_path, engine, **limits) -> Studio:
+    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path, assets=tmp_path), limits=replace(Limits(), **limits)))
+    made.start(lambda: engine).join(20)
+    return made
+
+
+@pytest.fixture
+def engine():
+    return Listening()
+
+
+@pytest.fixture
+def studio(tmp_path, engine):
+    made = open_studio(tmp_path, engine)
+    yield made
+    engine.may.set()
+    made.close()
+
+
+def until(what) -> None:
+    end = time.monotonic() + 20
+    while not what() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert what()
+
+
+def add(studio, seed=0):
+    return studio.voices.add(ME, clip(5, seed=seed), "Lin", consent="me")[0]
+
+
+def test_a_deleted_voice_leaves_the_engine_and_the_studio(studio, engine):
+    one, other = add(studio), add(studio, seed=1)
+    until(lambda: len(engine.kept) == 2)
+    assert speak(studio, voice_id=one.id)[1].state == speak(studio, voice_id=other.id)[1].state == "done"
+    before = sum(map(len, engine.kept.values())), sum(len(p.data) for p in studio.prompts._kept.values())
+    studio.voices.delete(ME, one.id)
+    after = sum(map(len, engine.kept.values())), sum(len(p.data) for p in studio.prompts._kept.values())
+    assert (before, after) == ((8, 8), (4, 4)) and len(set(engine.forgotten)) == 1
+    with pytest.raises(NotFound):
+        speak(studio, voice_id=one.id)
+    assert speak(studio, voice_id=other.id)[1].state == "done" and len(engine.kept) == 1
+
+
+def test_two_of_the_same_sound_are_one_to_the_engine_until_both_are_gone(studio, engine):
+    one, same = add(studio), add(studio)
+    until(lambda: len(engine.kept) == 1)
+    studio.voices.delete(ME, one.id)
+    assert len(engine.kept) == len(studio.prompts._kept) == 1 and not engine.forgotten
+    studio.voices.delete(ME, same.id)
+    assert not engine.kept and not studio.prompts._kept
+
+
+def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, engine):
+    voice = add(studio)
+    want, _ = speak(studio, instruction=LONG, voice_id=voice.id, seed=3)
+    job = studio.speaker.open(ME, text_in="Hello there.", voice_id=voice.id, mode="instruct", instruction=LONG, seed=3)
+    studio.turns.credit(job, RATE)
+    until(lambda: job.produced >= RATE)
+    studio.voices.delete(ME, voice.id)
+    assert len(engine.kept) == 1 and not engine.forgotten, "it is in use"
+    assert finish(studio, job).state == "done" and job.pcm(0, job.produced) == want.pcm(0, want.produced)
+    until(lambda: not engine.kept)
+
+
+def test_one_that_still_waits_in_the_line_brings_nothing_back(tmp_path, engine):
+    studio = open_studio(tmp_path, engine, max_streams=1)
+    voice = add(studio)
+    first = studio.speaker.open(ME, text_in="Hello.", voice_id=voice.id, mode="instruct", instruction="seconds=60")
+    studio.turns.credit(first, RATE * 3600)
+    waiting = [studio.speaker.open(ME, text_in="Hello.", voice_id=voice.id, mode="instruct", instruction="seconds=1") for _ in range(2)]
+    studio.voices.delete(ME, voice.id)
+    for job in (first, waiting[0]):
+        studio.turns.cancel(job)
+    assert finish(studio, waiting[1]).state == "done"
+    until(lambda: not engine.kept)
+    studio.close()
+
+
+def test_a_voice_deleted_while_it_is_listened_to_leaves_nothing(studio, engine, tmp_path):
+    engine.may.clear()
+    voice = add(studio)
+    assert engine.began.wait(20)
+    studio.voices.delete(ME, voice.id)
+    engine.may.set()
+    until(lambda: engine.encoded and not studio.prompts._coming)
+    assert not engine.kept and not studio.prompts._kept and not [p for p in tmp_path.rglob("*") if voice.id in str(p)]
+
+
+def test_a_clip_that_is_pushed_out_goes_with_all_that_was_made_of_it(tmp_path, engine):
+    studio = open_studio(tmp_path, engine, max_draft_mb=1)
+    first = studio.drafts.make(ME, clip(5))
+    cleaned = studio.drafts.change(ME, first.id, clean=0.6)
+    until(lambda: len(engine.kept) == 2 and len(studio.drafts._cleaned) == 1)
+    for seed in (1, 2, 3):
+        last = studio.drafts.make(ME, clip(5, seed=seed))
+    until(lambda: not studio.prompts._coming)
+    for gone in (first, cleaned):
+        with pytest.raises(NotFound):
+            studio.drafts.get(ME, gone.id)
+    assert len(engine.kept) == len(studio.drafts._drafts) and last.id in studio.drafts._drafts
+    assert not any(clip is first.clip for clip, _ in studio.drafts._cleaned.values())
+    studio.close()
+
+
+def test_the_clip_a_voice_was_saved_from_goes_with_it(studio, engine):
+    draft, another = studio.drafts.make(ME, clip(5)), studio.drafts.make(ME, clip(5, seed=1))
+    theirs = studio.drafts.make("user-ann/x", clip(5))
+    voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
+    until(lambda: len(engine.kept) == 2)
+    studio.voices.delete(ME, voice.id)
+    with pytest.raises(NotFound):
+        studio.drafts.get(ME, draft.id)
+    assert studio.drafts.get(ME, another.id) is another and studio.drafts.get("user-ann/x", theirs.id) is theirs
+    assert len(engine.kept) == 2, "another visitor holds the same sound"
+    studio.drafts.drop(theirs.id)
+    assert len(engine.kept) == 1
+
+
+# ---- made once --------------------------------------------------------------------------------------------------------
+def test_the_prompt_of_a_clip_serves_the_voice_that_is_saved_from_it(studio, engine, tmp_path):
+    draft = studio.drafts.make(ME, wav(voice_like(6.0)))
+    until(lambda: len(engine.encoded) == 1)
+    voice = studio.drafts.save(ME, draft.id, "Lin", "Hello there, world.", "me")
+    assert speak(studio, voice_id=voice.id)[1].state == "done" and studio.prompts.n_encoded == len(engine.encoded) == 1
+    until(lambda: list(tmp_path.rglob("*.prompt")))
+    [prompt] = studio.prompts._kept.values()
+    studio.close()
+    again = open_studio(tmp_path, after := Listening())
+    told = speak(again, voice_id=voice.id)[1]
+    assert told.state == "done" and not after.encoded and list(again.prompts._kept.values()) == [prompt], "by the same name, after a restart"
+    again.close()
+
+
+def test_a_voice_saved_while_its_clip_is_listened_to_waits_for_that(studio, engine, tmp_path):
+    engine.may.clear()
+    draft = studio.drafts.make(ME, clip(5))
+    voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
+    studio.drafts.drop(draft.id)
+    engine.may.set()
+    assert speak(studio, voice_id=voice.id)[1].state == "done" and len(engine.encoded) == 1
+    until(lambda: list(tmp_path.rglob("*.prompt")))
+
+
+def test_an_engine_that_reads_the_transcript_is_told_it(tmp_path):
+    studio = open_studio(tmp_path, engine := Listening(words=True))
+    draft = studio.drafts.make(ME, clip(5))
+    plain = studio.drafts.save(ME, draft.id, "Lin", "", "me")
+    told = studio.drafts.save(ME, draft.id, "Lin", "Hello there.", "me")
+    for voice in (plain, told, plain):
+        speak(studio, voice_id=voice.id)
+    assert [words for _, words in engine.encoded] == ["", "Hello there."]
+    changed = studio.voices.change(ME, told.id, transcript="Something else.")
+    speak(studio, voice_id=changed.id)
+    assert [words for _, words in engine.encoded] == ["", "Hello there.", "Something else."], "its prompt was of other words"
+    studio.close()
+
+
+def test_what_a_clip_is_heard_as_is_what_is_kept_of_it(studio):
+    draft = studio.drafts.change(ME, studio.drafts.make(ME, wav(voice_like(6.0, rate=44100))).id, window=(0.5, 5.0), gain=True)
+    voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
+    heard, kept = studio.drafts.reference(draft), audio.decode(studio.voices.sample(ME, voice.id))
+    assert heard.rate == kept.rate and np.array_equal(heard.samples, kept.samples)
