@@ -68,7 +68,7 @@ class Batch:
         if n_jobs >= MAX_OPEN_JOBS or n_lines + len(lines) > MAX_OPEN_LINES:
             raise Busy(f"{n_jobs} batches with {n_lines:,} lines are still to be made. Wait for them, or cancel some.", f"还有 {n_jobs} 批共 {n_lines:,} 行没有做完。请等它们完成，或取消几批。", code="too_many_jobs", retry_after_s=60)
         job = self._jobs.add(account, " ".join(name.split())[:MAX_NAME], model or "auto", seed, lines)
-        self.work.go(job.id, account)
+        self.work.roster.add(job.id, account)
         return job
 
     def _lines(self, owner: str, asks: Sequence[Ask], seed: int) -> list[Line]:
@@ -92,7 +92,7 @@ class Batch:
     @property
     def n_open(self) -> int:
         """Jobs that have lines to make."""
-        return self.work.n_open
+        return self.work.roster.n_open
 
     # ---- look -----------------------------------------------------------------------------------------------
     def list(self, owner: str, limit: int = 50) -> list[BatchJob]:
@@ -104,14 +104,14 @@ class Batch:
         return self._as_it_is(self._jobs.get(account_of(owner), job_id))
 
     def _as_it_is(self, job: BatchJob) -> BatchJob:
-        error = self.work.stopped(job.id)
+        error = self.work.roster.stopped(job.id)
         return job if error is None or job.state != "running" else replace(job, state="paused", code=error.code, error=error.en, error_zh=error.zh)
 
     def eta_s(self, job: BatchJob) -> float | None:
         """Seconds until it is done, at the pace of its last lines; None while that is not known."""
         if job.state != "running":
             return None
-        return self.work.eta_s(job.id, sum(n for state, n in job.chars.items() if state not in OVER))
+        return self.work.roster.eta_s(job.id, sum(n for state, n in job.chars.items() if state not in OVER))
 
     def lines(self, owner: str, job_id: str, start: int, count: int, state: str = "") -> list[Line]:
         return self._jobs.lines(self.get(owner, job_id).id, start, count, state)
@@ -119,7 +119,7 @@ class Batch:
     def ended(self, owner: str, job_id: str, start: int, count: int) -> tuple[str, list[Line]]:
         """The job's state, and its lines from number `start` on that are over, up to the first that is not. Raises NotFound."""
         state, lines = self._jobs.ended(account_of(owner), job_id, start, count)
-        return "paused" if state == "running" and self.work.stopped(job_id) is not None else state, lines
+        return "paused" if state == "running" and self.work.roster.stopped(job_id) is not None else state, lines
 
     def sound(self, owner: str, job_id: str, n: int) -> Path:
         """The WAV of a line. Raises NotFound while it is not made."""
@@ -129,7 +129,7 @@ class Batch:
         return self._sounds.path(found[0].key)
 
     def watch(self, job_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        return self.work.watch(job_id, wake)
+        return self.work.watchers.add(job_id, wake)
 
     # ---- the whole as a zip -----------------------------------------------------------------------------------
     def zip(self, owner: str, job_id: str) -> Iterator[bytes]:
@@ -175,15 +175,15 @@ class Batch:
         """A cancelled or paused job goes on where it was. Raises StorageFull when there is still no room."""
         job = self.get(owner, job_id)
         with self.work.fate:
-            self._jobs.resume(job.id, self.work.in_the_air(job.id))
-            self.work.go(job.id, job.account)
+            self._jobs.resume(job.id, self.work.roster.in_the_air(job.id))
+            self.work.roster.add(job.id, job.account)
         return self.get(owner, job_id)
 
     def retry(self, owner: str, job_id: str, n: int | None = None) -> BatchJob:
         """Failed lines, or the one, once more."""
         job = self.get(owner, job_id)
         if self._jobs.retry(job.id, n):
-            self.work.go(job.id, job.account)
+            self.work.roster.add(job.id, job.account)
         return self.get(owner, job_id)
 
     def delete(self, owner: str, job_id: str) -> None:

@@ -104,7 +104,7 @@ class Studio:
     def _took_over(self, engine: Engine) -> None:
         self.hall.seat(engine)
         self.voices.set_presets(engine.describe().presets)
-        self.batch.work.poke()
+        self.batch.work.roster.poke()
         threading.Thread(target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True).start()
 
     def _warm_voices(self, engine: Engine) -> None:
