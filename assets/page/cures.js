@@ -114,20 +114,23 @@
     }
     return Math.max(0, Math.min(d.report.duration_s, best));
   }
+  /* Let them hear it; the tick decides. */
+  const denoise = () => {
+    Object.assign(card().ui, {
+      open: true,
+      ab: "b"
+    });
+    KK.draw("health");
+    live.health.root.querySelector("[data-do=ab][data-v=b]")?.focus();
+    KK.listen?.play("b");
+  };
   const CURES = {
     echo: () => {
       card().ui.tips = !card().ui.tips;
       KK.draw("health");
     },
-    noisy: () => {
-      Object.assign(card().ui, {
-        open: true,
-        ab: "b"
-      });
-      KK.draw("health");
-      live.health.root.querySelector("[data-do=ab][data-v=b]")?.focus();
-      KK.listen?.play("b");
-    }, // let them hear it; the tick decides
+    noisy: () => denoise(),
+    music: () => denoise(),
     quiet: d => undoable("quiet", {
       gain: d.gain
     }, {
@@ -157,7 +160,7 @@
   acts.fix = b => {
     const code = b.dataset.code,
       d = data(),
-      before = code === "noisy" && d.clean > 0 ? { clean: 0 } : card().ui.undo?.[code];
+      before = KK.health.isCleaned(code, d) ? { clean: 0 } : card().ui.undo?.[code];
     if (before) {
       delete card().ui.undo?.[code];
       Object.assign(d, before.window ? {

@@ -28,6 +28,7 @@
   };
 
   const seconds = w => w.end_s - w.start_s;
+  const isCleaned = (code, d) => ["noisy", "music"].includes(code) && d.clean > 0;
   /* Report -> warnings as shown: worst first, with the measured value in the sentence. A cured one keeps its place and turns green. */
   function warnings(d) {
     const r = d.report,
@@ -45,7 +46,7 @@
       v: speed
     });
     list.forEach(w => {
-      w.done = !!ui.undo?.[w.code] || (w.code === "noisy" && d.clean > 0);
+      w.done = !!ui.undo?.[w.code] || isCleaned(w.code, d);
     });
     return list.filter(w => `w.${w.code}` in KK_STRINGS.zh).sort((a, b) => (b.tone === "bad") - (a.tone === "bad"));
   }
@@ -212,6 +213,7 @@
     card,
     data,
     amountOf: amount,
+    isCleaned,
     amount: () => amount(data()) / 100
   };
   /* On a phone a usable voice folds into one line, so that the text field is on the first screen.

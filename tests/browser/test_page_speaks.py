@@ -9,6 +9,10 @@ import wave
 import numpy as np
 import pytest
 
+from tests.unit.test_audio_music import with_music
+from tests.voice_like import voice_like
+from webui.studio import wav
+
 from .studio_page import StudioPage, browser, clip
 
 pytestmark = pytest.mark.browser
@@ -144,6 +148,21 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         p.page.wait_for_function("KK.draft().clean === 0 && !KK.live.health.pending")
         assert not p.page.is_checked("#kk-useclean") and row.get_attribute("data-tone") != "ok"
         assert not p.errors
+
+
+def test_music_behind_the_voice_is_said_and_cleaning_is_heard(chrome, studio):
+    with StudioPage(chrome, studio.url, "en") as p:
+        p.clip_in(wav(with_music(voice_like(6.0), "held", 6)))
+        row = p.page.locator(".kk-warn", has_text="There is music behind the voice.")
+        row.locator("button", has_text="Try denoise").click()
+        p.page.wait_for_function("KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'")
+        assert p.js("KK.draft().clean") == 0, "listening decides nothing"
+        p.page.check("#kk-useclean")
+        p.page.wait_for_function("KK.draft().clean > 0 && !KK.live.health.pending")
+        assert row.get_attribute("data-tone") == "ok" and row.locator("button").inner_text() == "Undo"
+        row.locator("button").click()
+        p.page.wait_for_function("KK.draft().clean === 0 && !KK.live.health.pending")
+        assert row.get_attribute("data-tone") == "warn" and not p.errors
 
 
 def test_recording_makes_a_clip(chrome, studio):

@@ -13,7 +13,7 @@ from webui.errors import BadInput
 
 GOOD = voice_like(6.0)
 SHARED = Path(__file__).parents[3] / "shared" / "audio"
-CODES = {"too_short", "too_long", "noisy", "clipped", "quiet", "narrow", "echo", "cut_start", "cut_end", "transcript"}
+CODES = {"too_short", "too_long", "noisy", "clipped", "quiet", "narrow", "echo", "cut_start", "cut_end", "transcript", "music"}
 
 
 def codes(clip):

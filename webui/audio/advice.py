@@ -48,6 +48,7 @@ SENTENCES = {
         "换音频",
     ),
     "echo": ("Strong room echo, which the clone will copy.", "房间回声明显，克隆会带上回声。", "Recording tips", "看录音建议"),
+    "music": ("There is music behind the voice.", "有背景音乐。", "Try denoise", "降噪试听"),
     "cut_end": ("The last word is cut off and may leak into the result.", "结尾的字被切掉了，可能会把它读出来。", "Trim to sentence", "裁到整句"),
     "cut_start": ("The first word is cut off.", "开头的字被切掉了。", "Skip it", "跳过残字"),
     "transcript": (

@@ -13,6 +13,7 @@ from .clip import Clip
 from .edges import broken_edges
 from .encode import peaks
 from .loudness import SILENT_LUFS, loudness_of
+from .music import has_music
 from .spectrum import HOP_S, Spectrum, analyse
 from .windows import MAX_S, MIN_S, Window, best_windows, clipped_ratio
 
@@ -123,6 +124,8 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
         out.append(Advice("narrow", "bad" if r.bandwidth_hz < 3000 else "warn", round(r.bandwidth_hz / 1000, 1)))
     if echoes:
         out.append(Advice("echo", "warn", 0))
+    if has_music(clip):
+        out.append(Advice("music", "warn", 0))
     broken = broken_edges(clip.samples, clip.rate, float(np.percentile(spectrum.level_db, 97)))
     out += [Advice(code, "warn", 0) for code, is_broken in zip(("cut_start", "cut_end"), broken) if is_broken]
     return out
