@@ -7,6 +7,7 @@ from tests.engine.contract import EngineContract, ask
 from tests.engine.fake import RATE
 from tests.engine.hosted_child import KEPT
 from webui.engine.hosted import HostedEngine
+from webui.engine.hosted.words import key_of
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def cosyvoice(small_model):
 
 class TestHostedFake(EngineContract):
     def kept(self, engine):
-        return engine.notes(ask(instruction=KEPT)), set(engine._life._voices)
+        return engine.notes(ask(instruction=KEPT))
 
     @pytest.fixture
     def engine(self, tone):
@@ -44,7 +45,7 @@ class TestHostedFake(EngineContract):
 
 class TestHostedCosyVoice(EngineContract):
     def kept(self, engine):
-        return engine.notes(ask(instruction=KEPT)), set(engine._life._voices)
+        return engine.notes(ask(instruction=KEPT))
 
     @pytest.fixture
     def engine(self, cosyvoice):
@@ -59,6 +60,18 @@ class TestHostedCosyVoice(EngineContract):
     @pytest.fixture
     def prompt(self, cosyvoice, reference):
         return cosyvoice.encode(*reference)
+
+
+def test_what_was_sent_for_a_forgotten_voice_is_gone_on_both_sides_and_sent_again_when_it_speaks(tone):
+    samples = np.sin(np.arange(RATE * 4) / 20).astype(np.float32)
+    prompt, other = tone.encode(samples, RATE, "", "en"), tone.encode(samples / 2, RATE, "", "en")
+    for one in (prompt, other):
+        list(tone.stream(ask(), one))
+    tone.forget(prompt.fingerprint)
+    assert set(tone._life._voices) == {key_of(other)}
+    assert len(list(tone.stream(ask(), prompt))) and set(tone._life._voices) == {key_of(prompt), key_of(other)}
+    for one in (prompt, other):
+        tone.forget(one.fingerprint)
 
 
 def test_text_that_is_still_arriving_reaches_the_model(cosyvoice):

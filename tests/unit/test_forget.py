@@ -131,6 +131,25 @@ def test_a_voice_deleted_while_it_is_listened_to_leaves_nothing(studio, engine, 
     assert not engine.kept and not studio.prompts._kept and not [p for p in tmp_path.rglob("*") if voice.id in str(p)]
 
 
+def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_so(studio, engine):
+    engine.may.clear()
+    voice, told = add(studio), []
+
+    def ask():
+        with pytest.raises(NotFound) as gone:
+            studio.speaker.open(ME, text_in="Hello.", voice_id=voice.id)
+        told.append(gone.value.code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(lambda: any(users for users in studio.prompts._users.values()) and studio.resident._seat.leases >= 2)
+    studio.voices.delete(ME, voice.id)
+    engine.may.set()
+    asking.join(20)
+    until(lambda: not studio.prompts._coming)
+    assert told == ["voice_gone"] and not engine.kept and not studio.prompts._users and studio.resident._seat.leases == 0
+
+
 def test_a_clip_that_is_pushed_out_goes_with_all_that_was_made_of_it(tmp_path, engine):
     studio = open_studio(tmp_path, engine, max_draft_mb=1)
     first = studio.drafts.make(ME, clip(5))
