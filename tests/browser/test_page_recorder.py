@@ -101,3 +101,15 @@ def test_a_pause_does_not_count(page):
     paused.click(force=True)
     p.page.click("#kk-ref .resume-button")
     assert ended(p)["report"]["duration_s"] > 2.9
+
+
+def test_a_recording_that_nobody_ends_ends_by_itself(page):
+    p = page
+    p.page.clock.install()
+    began(p)
+    p.page.wait_for_selector(END + "[aria-disabled=false]")
+    p.page.clock.fast_forward(26000)
+    p.page.wait_for_timeout(300)
+    assert p.page.is_visible(END) and p.js("KK.draft()") is None, "not before half a minute"
+    p.page.clock.fast_forward(1500)
+    p.page.wait_for_function("KK.draft()")
