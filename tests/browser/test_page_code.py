@@ -52,6 +52,7 @@ def test_what_is_shown_gives_the_take_again(chrome, voice_studio, tmp_path, ask)
         with StudioPage(chrome, voice_studio.url, "en", storage_state=login.storage_state()) as p:
             body = json.dumps(ask | {"stream": False})
             job = p.js("body => fetch(KK.root() + '/v1/audio/speech', {method: 'POST', headers: {'Content-Type': 'application/json'}, body}).then(r => r.headers.get('x-job-id'))", body)
+            assert job, "it was refused"
             p.page.wait_for_function("id => { KK.reloadTakes(); return KK.take(id); }", arg=job, polling=300)
             code = shown(p)
             mine = p.context.request.get(f"{voice_studio.url}/tts/result/{job}.wav").body()

@@ -42,6 +42,7 @@ class Prompts:
         self._users: dict[Made, dict[str, Voice]] = {}  # voices and drafts that asked for it and are not gone
         self._coming: dict[tuple[Made, Engine], Future] = {}  # by the engine itself: one that is closed fails what it owes, not what its successor makes
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="encode")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="keep-prompts")
         self.n_encoded = 0
         self._is_closed = False
 
@@ -62,8 +63,8 @@ class Prompts:
                 return self._coming[made, engine]
             self._kept.move_to_end(made)
             self._held.add(engine, prompt.fingerprint, voice.id)
-            if is_new and not voice.draft and not self._is_closed:
-                self._pool.submit(self._keep_on_disk, voice, made, prompt)
+            if is_new and not voice.draft:
+                self._write(voice, made, prompt)
         ready: Future = Future()
         ready.set_result(prompt)
         return ready
@@ -90,9 +91,10 @@ class Prompts:
                 self.n_encoded += 1
             self._held.add(engine, prompt.fingerprint, work)
             users = self._keep(made, engine, prompt)
-            for user in users:
-                if not user.draft and not (is_old and user.id == voice.id):
-                    self._keep_on_disk(user, made, prompt)
+            with self._lock:
+                for user in users:
+                    if not user.draft and not (is_old and user.id == voice.id):
+                        self._write(user, made, prompt)
             if prepare and users:
                 engine.prepare(prompt)
             return prompt
@@ -101,6 +103,11 @@ class Prompts:
                 self._held.drop(work, engine, prompt.fingerprint)
             with self._lock:
                 self._coming.pop((made, engine), None)
+
+    def _write(self, voice: Voice, made: Made, prompt: Prompt) -> None:
+        """Called with the lock held. Whoever waits to speak does not wait for the disk; `close` does."""
+        if not self._is_closed:
+            self._writer.submit(self._keep_on_disk, voice, made, prompt)
 
     def _keep_on_disk(self, voice: Voice, made: Made, prompt: Prompt) -> None:
         with suppress(StorageFull, NotFound):  # a cache only: it is made again next time; and the voice may have been deleted
@@ -132,3 +139,4 @@ class Prompts:
         with self._lock:
             self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._writer.shutdown()  # what was made is not made again after a restart
