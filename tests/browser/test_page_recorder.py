@@ -106,10 +106,14 @@ def test_a_pause_does_not_count(page):
 def test_a_recording_that_nobody_ends_ends_by_itself(page):
     p = page
     p.page.clock.install()
+    before = p.js("Date.now()") / 1000
     began(p)
+    after = p.js("Date.now()") / 1000
     p.page.wait_for_selector(END + "[aria-disabled=false]")
-    p.page.clock.fast_forward(26000)
+    p.page.clock.pause_at(before + 29.9)
     p.page.wait_for_timeout(300)
     assert p.page.is_visible(END) and p.js("KK.draft()") is None, "not before half a minute"
-    p.page.clock.fast_forward(1500)
+    p.page.clock.pause_at(after + 30.3)
+    p.page.wait_for_selector(END, state="hidden")
+    p.page.clock.resume()
     p.page.wait_for_function("KK.draft()")
