@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from .harness import browser
+from .visits import Visits
 
 
 @pytest.fixture(scope="package")
 def chrome():
     with browser() as b:
-        yield b
+        yield Visits(b)

@@ -11,6 +11,7 @@ import numpy as np
 from playwright.sync_api import TimeoutError
 
 from .harness import browser  # noqa: F401  (one place decides how Chromium is started)
+from .visits import Visits
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
 SIZES = {"wide": (1440, 900), "tablet": (820, 1180), "phone": (390, 844)}
@@ -23,14 +24,14 @@ new PerformanceObserver(l => { for (const e of l.getEntries()) longtasks = Math.
 
 
 class StudioPage:
-    """One visit of its own. `lang`, `theme`: as in the address; the browser's language is English unless said."""
+    """One visit of its own. `lang`, `theme`: as in the address; the browser's language is English unless said. `is_first`: this Chromium has nothing of the page yet."""
 
-    def __init__(self, chrome, url: str, lang: str = "zh", theme: str = "light", size: str = "wide", query: str = "", init: str = "", **context):
+    def __init__(self, chrome, url: str, lang: str = "zh", theme: str = "light", size: str = "wide", query: str = "", init: str = "", is_first: bool = False, **context):
         w, h = SIZES[size]
-        self.context = chrome.new_context(
-            viewport={"width": w, "height": h}, has_touch=size == "phone", **{"permissions": ["microphone"], **context}
-        )
-        self.page, self.url = self.context.new_page(), url
+        options = {"viewport": {"width": w, "height": h}, "has_touch": size == "phone", "permissions": ["microphone"], **context}
+        self._visits = chrome if isinstance(chrome, Visits) and not is_first and "storage_state" not in context else None
+        self.page, self.url = self._visits.begin(url, options) if self._visits else chrome.new_context(**options).new_page(), url
+        self.context = self.page.context
         self.page.set_default_timeout(20000)
         self.errors: list[str] = []
         self.requests: list[str] = []
@@ -44,8 +45,11 @@ class StudioPage:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.context.close()
+    def __exit__(self, error, *_):
+        if self._visits:
+            self._visits.end(self.context, went_well=error is None)
+        else:
+            self.context.close()
 
     def js(self, expression: str, arg=None):
         return self.page.evaluate(expression, arg)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
     """P1, and P3 and P9 on the way: what shifted while the page came up, and which hosts were asked."""
     found = {}
-    with StudioPage(chrome, studio.url, lang, theme, size) as p:
+    with StudioPage(chrome, studio.url, lang, theme, size, is_first=True) as p:
         assert sum(s["v"] for s in p.js("shifts")) <= 0.1, p.js("shifts")
         found["start"] = p.violations()
         p.upload(b"not audio")

@@ -25,7 +25,7 @@ def chrome():
 
 
 def test_first_click_of_a_first_visit_speaks_and_the_take_is_the_sound(chrome, studio):
-    with StudioPage(chrome, studio.url, "zh") as p:
+    with StudioPage(chrome, studio.url, "zh", is_first=True) as p:
         assert len(p.page.input_value("#kk-text textarea")) > 10
         assert p.js("KK.voiceNow().voice.starter")
         p.go()
