@@ -47,6 +47,22 @@ def ended(p: StudioPage, before: str = "") -> dict:
     return p.js("KK.draft()")
 
 
+@pytest.mark.parametrize(("lang", "size"), [("zh", "wide"), ("en", "tablet"), ("zh", "phone")])
+def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studio, lang, size):
+    places = """Object.fromEntries(["#kk-ref .stop-button", "#kk-ref .pause-button", "#kk-ref .mic-select"].map(s => {
+        const e = document.querySelector(s), r = e.getBoundingClientRect(), box = document.querySelector("#kk-ref").getBoundingClientRect();
+        return [s, {at: [r.x, r.y, r.width, r.height], spills: e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1, out: r.right > box.right || r.bottom > box.bottom}]; }))"""
+    with StudioPage(chrome, studio.url, lang, size=size) as p:
+        began(p)
+        early = p.js(places)
+        p.page.wait_for_selector(END + "[aria-disabled=false]")
+        late = p.js(places)
+        p.page.click(END)
+        p.page.wait_for_function("KK.draft()")
+    assert not [s for told in (early, late) for s, x in told.items() if x["spills"] or x["out"]], (early, late)
+    assert early == late
+
+
 def samples(p: StudioPage, draft: dict) -> np.ndarray:
     answer = p.context.request.get(f"{p.url}/tts/draft/{draft['id']}/audio?clean=0")
     with wave.open(io.BytesIO(answer.body())) as w:
