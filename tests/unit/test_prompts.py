@@ -80,3 +80,26 @@ def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_
         assert again.begin(voice, engine, heard).result(20).engine == engine.name
     assert len(asked) == 3 and (old.heard, new.heard, newer.heard) == (1, 1, 1), "after a restart each is still there"
     again.close()
+
+
+class Store(VoiceStore):
+    def __init__(self, root):
+        super().__init__(root, root)
+        self.wrote = []
+
+    def keep_prompt(self, voice, prompt, words=""):
+        self.wrote.append(voice.id)
+
+
+def test_what_was_made_is_on_disk_when_the_studio_has_closed(tmp_path):
+    """Saved from a clip that had been encoded, while both encoders are busy with others."""
+    store, fast, slow = Store(tmp_path), FakeEngine(), Closing()
+    prompts = Prompts(store)
+    clip = lambda: Clip(np.full(RATE * 2, 0.1, np.float32), RATE)  # noqa: E731
+    prompts.begin(VOICE, fast, clip).result(20)
+    for n in ("a", "b"):
+        prompts.begin(replace(VOICE, id=n, fingerprint=n), slow, clip)
+    prompts.begin(replace(VOICE, id="saved", draft=False), fast, clip).result(20)
+    prompts.close()
+    slow.go_on.set()
+    assert store.wrote == ["saved"]
