@@ -205,10 +205,12 @@
   // ---- the engine's state: asked for rarely, never while nobody looks -----------------------------------------
   const RARELY_MS = 30000, SOON_MS = 5000, MOVING_MS = 2000;
   let timer = 0, pace_ms = SOON_MS, last = null; // last: what was heard before, so that a page that just opened announces nothing
+  let asked = 0;
   async function ask(every) {
     if (every > 0) pace_ms = every;
     clearTimeout(timer);
     if (document.hidden || !live.header) return;
+    const mine = ++asked;
     let next;
     try {
       const r = await fetch(KK.root() + "/tts/health", { cache: "no-store" });
@@ -216,6 +218,7 @@
     } catch {
       next = { ...KK.engine(), state: "offline" };
     }
+    if (mine !== asked) return; // somebody asked again meanwhile: this answer may be the older of the two
     if (JSON.stringify(KK.engine()) !== JSON.stringify(next)) {
       live.header.data = next;
       KK.draw("header");

@@ -62,6 +62,24 @@ def test_takeover_is_seen_said_once_and_followed_without_a_reload(chrome, studio
         assert p.violations() == [] and not p.errors
 
 
+def test_an_answer_that_was_overtaken_changes_nothing(chrome, studio):
+    with StudioPage(chrome, studio.url, "en") as p:
+        health = Health(p, BIG)
+        held = []
+        p.page.unroute("**/tts/health")
+        p.page.route("**/tts/health", lambda route: held.append(route) if not held else health._answer(route))
+        p.js("() => { window.first = KK.askEngine(); }")
+        for _ in range(100):
+            if held:
+                break
+            p.page.wait_for_timeout(20)
+        health.tell({**BASIC, "coming": COMING}, LOADING["en"])
+        held[0].fulfill(body=json.dumps(BIG), content_type="application/json")
+        p.js("window.first")
+        p.page.wait_for_timeout(100)  # a draw would have come
+        assert LOADING["en"] in p.page.inner_text(".kk-eng") and not shown(p, "[role=tab][data-tab-id=convert]") and not p.errors
+
+
 def test_a_model_that_cannot_be_used_is_told_and_the_built_in_voice_stays(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         health = Health(p, {**BASIC, "coming": COMING})
