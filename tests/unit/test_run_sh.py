@@ -18,6 +18,7 @@ case "$*" in
   "-m venv --clear "*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo home >"$4/pyvenv.cfg" ;;
   *"import pip"*) exit 0 ;;
   *"pip install"*) exit "${PIP_RC:-0}" ;;
+  "-m compileall"*) exit "${COMPILED_RC:-0}" ;;
   "-P -m webui"*) echo "started in $PWD with: $*"; exit "${STUDIO_RC:-0}" ;;
 esac
 """
@@ -81,7 +82,7 @@ def test_first_start_installs_once_and_hands_all_options_over(copy, tmp_path):
     first = copy.run("--port", "7000", "--data-dir", "my data", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert first.stdout == f"started in {tmp_path} with: -P -m webui --port 7000 --data-dir my data\n"
-    assert copy.called("pip install") == 1
+    assert copy.called("pip install") == copy.called("-m compileall") == 1
     second = copy.run()
     assert second.returncode == 0
     assert copy.called("pip install") == copy.called("-m venv") == 0
@@ -102,6 +103,12 @@ def test_an_interrupted_install_is_done_again(copy):
     assert "packages could not be installed" in refused(failed)
     assert copy.run().returncode == 0
     assert copy.called("pip install") == 1
+
+
+def test_files_of_packages_that_do_not_compile_are_no_failure(copy):
+    assert copy.run(COMPILED_RC="1").returncode == 0
+    assert copy.run().returncode == 0
+    assert copy.called("pip install") == copy.called("-m compileall") == 0, "and nothing to be done again"
 
 
 def test_a_half_made_environment_is_made_anew(copy):
