@@ -12,6 +12,7 @@ class Ring extends AudioWorkletProcessor {
     this.tail = new Float32Array(Math.ceil(sampleRate * 0.03));   // the last 30 ms of what was cut off
     this.tailAt = 0; this.tailEnd = 0;
     this.fade = Math.round(sampleRate * 0.005);
+    this.least = Math.round(sampleRate * 0.06);                    // of a stall: what is shorter than 50 ms crackles
     this.turn = 0; this.dead = 0;
     this.paused = false;
     this.quanta = 0;
@@ -25,7 +26,7 @@ class Ring extends AudioWorkletProcessor {
   reset(turn, at) {
     this.turn = turn; this.pos = at; this.end = at; this.ended = false;
     this.state = IDLE; this.need = 128; this.gain = at ? 0 : 1; this.hold = false; this.slow = false;
-    this.heard = false; this.rendered = 0; this.underruns = 0; this.missing = 0; this.peak = 0;
+    this.stalled = 0; this.heard = false; this.rendered = 0; this.underruns = 0; this.missing = 0; this.peak = 0;
   }
 
   /* From the page: cut off, pause, and once the other end of the worker's channel. */
@@ -86,18 +87,18 @@ class Ring extends AudioWorkletProcessor {
     if (this.state === PRIME && free && (queued >= this.need || this.ended)) {
       this.state = PLAY;
       this.tell(this.again ? "go" : "first");
-    } else if (this.state === STALL && (queued >= this.need || this.ended)) {
+    } else if (this.state === STALL && this.stalled >= this.least && (queued >= this.need || this.ended)) {
       this.state = PLAY;
       this.tell("go");
     } else if (this.state === PLAY && free && !this.ended && queued < n + this.fade) {
-      this.state = STALL; this.underruns++;
+      this.state = STALL; this.underruns++; this.stalled = 0;
       this.need = Math.min(0.3 * 2 ** (this.underruns - (this.slow ? 0 : 1)), 2) * sampleRate;
       this.tell("stall");
     }
     if (this.state === PRIME) return;
     const i = this.render(out, from, n, this.state === PLAY && free);
-    if (this.state === STALL && free) this.missing += n - i;
-    if (this.state === PLAY && this.ended && this.pos >= this.end) { this.state = IDLE; this.tell("drained"); this.sendReport(); this.sendCounters(); }
+    if (this.state === STALL) { this.stalled += n; if (free) this.missing += n - i; }
+    if (this.state === PLAY && this.ended && this.pos >= this.end) { this.state = IDLE; this.sendReport(); this.sendCounters(); this.tell("drained"); }   // whoever hears of the end knows what it came to
   }
 
   /* Samples from `pos` on; the gain walks to 1 or 0 in 5 ms. Returns where it stopped. */

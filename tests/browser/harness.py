@@ -34,6 +34,10 @@ registerProcessor("recorder", class extends AudioWorkletProcessor {
 });
 """
 
+# A page that took 1.5 s to come gives the socket up, as it should; a busy machine's would, and what is asked of the socket would be asked of a plain response
+PATIENT = """{ const tell = Worker.prototype.postMessage;
+  Worker.prototype.postMessage = function (m, ...rest) { return tell.call(this, m?.op === "open" ? {...m, age_ms: -1e8} : m, ...rest); }; }"""
+
 PAGE = """<!doctype html><meta charset="utf-8"><title>player</title><style>#bar .kk-canvas{position:relative;width:600px;height:44px} [hidden]{display:none}</style>
 <button id="say">say</button><button id="other">other</button><textarea id="kk-text">%(text)s</textarea><div id="bar"></div>
 <script>
@@ -129,6 +133,7 @@ class Player:
         self.page, self.url = context.new_page(), url
         self.errors: list[str] = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.page.add_init_script(PATIENT)
         version = context.request.post(url + "/tts/session").json()["version"]
         self.voice = voice or make_voice(context, url)
         self.page.route("**/player-test*", lambda r: r.fulfill(body=page_html(url, version, lang), content_type="text/html"))
@@ -163,6 +168,14 @@ class Player:
 
     def until(self, *states: str, timeout_s: float = 30) -> None:
         self.page.wait_for_function("s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000)
+
+    def as_soon_as(self, state: str, then: str) -> None:
+        """`then` is done by the page itself, once, when the player next says `state`: a call from here may come when that is over."""
+        self.js(f"""state => document.addEventListener("kk:player", function seen() {{
+            if (KK.player.state !== state) return;
+            document.removeEventListener("kk:player", seen);
+            {then};
+        }})""", state)
 
     def plays_on(self, seconds: float) -> None:
         """Until the clock of the sound has gone on by so much: a busy machine's own clock says little of what was rendered."""
