@@ -21,6 +21,8 @@ class Proxy:
         self.is_down = False  # refuse new connections
         self.refuses_upgrades = False
         self.drop_frames = 0  # swallow this many of the next binary frames from the server
+        self.cuts_next = False  # the next binary frame from the server does not pass: cut() comes before it
+        self.spared_frames = 0  # so many pass before either happens
         self.upgrades = 0
         self.closed_at = 0.0  # when an upgraded connection to the target was last given up, on time.perf_counter
 
@@ -54,9 +56,12 @@ class Proxy:
     def cut(self) -> None:
         """Every upgraded connection breaks, as when a cable is pulled on the proxy's side."""
         async def abort():
-            for writer in list(self._sockets):
-                writer.transport.abort()
+            self._abort()
         self._call(abort())
+
+    def _abort(self) -> None:
+        for writer in list(self._sockets):
+            writer.transport.abort()
 
     async def _serve(self, reader, writer) -> None:
         task = asyncio.current_task()
@@ -137,8 +142,14 @@ class Proxy:
             size = head[1] & 127
             more = await reader.readexactly({126: 2, 127: 8}.get(size, 0))
             body = await reader.readexactly(int.from_bytes(more, "big") if more else size)
-            if head[0] & 15 == 2 and self.drop_frames:
-                self.drop_frames -= 1
-                continue
+            if head[0] & 15 == 2 and (self.drop_frames or self.cuts_next):
+                if self.spared_frames:
+                    self.spared_frames -= 1
+                elif self.cuts_next:
+                    self.cuts_next = False
+                    return self._abort()
+                else:
+                    self.drop_frames -= 1
+                    continue
             writer.write(head + more + body)
             await writer.drain()
