@@ -45,8 +45,12 @@
     }
     return null;
   }
-  async function load() {
-    const told = await ask("GET");
+  let asked = 0, newest = null;
+  /* Settles when the newest question that was asked meanwhile is answered and drawn. */
+  const load = () => (newest = look());
+  async function look() {
+    const mine = ++asked, told = await ask("GET");
+    if (mine !== asked) return newest; // this answer may be the older of the two
     if (!told) return;
     ui.list = told.data;
     ui.limits = told.limits;
@@ -98,6 +102,7 @@
       <span class="kk-tag">${esc(tongue(e.language))}</span><span class="kk-wordacts">${button("wordedit", "pr.edit", "pen")}${button(
         "worddrop", "pr.del", "bin")}</span></li>`;
   };
+  const drawn = new WeakMap(); // the box of the list: what is in it, so that a look that brings nothing new touches nothing, the focus neither
   /* Everything below the form; the form itself stays, with what is typed in it. */
   function list() {
     const root = live.words?.root, box = root?.querySelector(".kk-wordlist");
@@ -111,9 +116,12 @@
     const save = kind => `<a class="kk-link" href="${esc(url("." + kind))}" download="pronunciations.${kind}">${ico("down", 15)}${kind.toUpperCase()}</a>`;
     const foot = [`<span class="kk-sub kk-num">${esc(t("pr.count", { n: all.length, m: ui.limits.terms ?? "" }))}</span>`,
       press("wordimport", "pr.import", "kk-link", "up"), ...(all.length ? [save("tsv"), save("csv"), press("wordall", "pr.clear", "kk-link", "bin")] : [])];
-    box.innerHTML = search + (found.length ? `<ul class="kk-wordrows" aria-label="${esc(t("pr.title"))}">${found.map(row).join("")}</ul>` : none) +
+    const html = search + (found.length ? `<ul class="kk-wordrows" aria-label="${esc(t("pr.title"))}">${found.map(row).join("")}</ul>` : none) +
       (ui.ask ? `<div class="kk-toolbar"><p class="kk-ask" role="alert">${esc(t("pr.clear.ask", { n: all.length }))}</p>${press("wordclear", "pr.clear.yes",
         "kk-b2 kk-danger")}${press("wordkeep", "vo.keep")}</div>` : `<div class="kk-row kk-wordfoot">${foot.join("")}</div>`);
+    if (drawn.get(box) === html) return;
+    drawn.set(box, html);
+    box.innerHTML = html;
   }
   const focus = q => live.words.root.querySelector(q)?.focus();
 
