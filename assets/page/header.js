@@ -205,20 +205,24 @@
   // ---- the engine's state: asked for rarely, never while nobody looks -----------------------------------------
   const RARELY_MS = 30000, SOON_MS = 5000, MOVING_MS = 2000;
   let timer = 0, pace_ms = SOON_MS, last = null; // last: what was heard before, so that a page that just opened announces nothing
-  let asked = 0;
-  async function ask(every) {
+  let asked = 0, newest = null;
+  /* Settles when the newest question that was asked meanwhile is answered. */
+  const ask = every => (newest = hear(every));
+  async function hear(every) {
     if (every > 0) pace_ms = every;
     clearTimeout(timer);
     if (document.hidden || !live.header) return;
     const mine = ++asked;
-    let next;
+    let next, is_heard = false;
     try {
       const r = await fetch(KK.root() + "/tts/health", { cache: "no-store" });
+      is_heard = r.ok;
       next = r.ok ? await r.json() : { ...KK.engine(), state: "offline" };
     } catch {
       next = { ...KK.engine(), state: "offline" };
     }
-    if (mine !== asked) return; // somebody asked again meanwhile: this answer may be the older of the two
+    if (mine !== asked) return newest; // somebody asked again meanwhile: this answer may be the older of the two
+    live.header.is_own ||= is_heard; // so is what the page was opened with, when it comes after this
     if (JSON.stringify(KK.engine()) !== JSON.stringify(next)) {
       live.header.data = next;
       KK.draw("header");

@@ -54,7 +54,7 @@ window.KK ??= (() => {
 
   // ---- mount: the one door between gr.HTML and us -------------------------------------------------------
   const parts = {}; // name -> (root, data) => void : draws
-  const live = {}; // name -> { root, data, trigger } : what is on the page now
+  const live = {}; // name -> { root, data, trigger } : what is on the page now; is_own: what Python sends it is too old
   const booting = []; // run once, when the first part is mounted
   let booted = false;
 
@@ -77,6 +77,7 @@ window.KK ??= (() => {
     }
     draw(name);
     watch?.("value", () => {
+      if (live[name].is_own) return; // the part has asked the studio itself since
       live[name].data = read();
       draw(name);
     }); // fires after Gradio redrew the template
