@@ -41,11 +41,13 @@
     say(part, text, "bad");
     live[part]?.root.querySelector(`[name=kk-${part}-${field}]`)?.focus();
   };
+  const asked = { keys: 0, demos: 0 };
   async function load(part) {
-    const told = await ask("GET", `/v1/${part}`, null, refuse(part));
-    if (!told) return;
-    ui[part] = told.data;
-    if (part === "keys") ui.open = !told.are_on;
+    const mine = ++asked[part], told = await ask("GET", `/v1/${part}`, null, refuse(part));
+    if (told && mine === asked[part]) { // else somebody asked again meanwhile: this answer may be the older of the two
+      ui[part] = told.data;
+      if (part === "keys") ui.open = !told.are_on;
+    }
     KK.draw(part);
   }
 

@@ -148,7 +148,7 @@
     info: m => { F.marks.push(m); },
     lead: m => { F.lead = m.on ? m : null; },
     end: m => {
-      F.ended = P.whole = true; F.lead = null; P.url = m.url === null ? null : `${root()}/tts/result/${F.job}.wav`;   // null: it could not be kept
+      F.ended = P.whole = true; F.lead = null; P.url = m.url === null || KK_FACTS.link ? null : `${root()}/tts/result/${F.job}.wav`;   // null: it could not be kept; a link's guest has none
       P.meter.rtf = m.rtf ?? P.meter.rtf; F.wall_s = m.wall_s ?? (performance.now() - F.zero) / 1000; P.target = F.received / F.rate;
       const seed = m.seed ?? F.seed;
       if (seed !== undefined && seed !== "") KK.setField?.("kk-seed", String(seed));

@@ -21,6 +21,8 @@ SHIFTS = """window.shifts = []; new PerformanceObserver(l => { for (const e of l
   s.node && (s.node.nodeType === 1 ? s.node : s.node.parentElement)).filter(Boolean).map(n => n.closest("#kk-player") ? "bar" : (n.id || n.className || n.nodeName) + "").join(" | ")}); }).observe({type: "layout-shift", buffered: true});
 window.longest = 0; window.longtasks = 0;
 new PerformanceObserver(l => { for (const e of l.getEntries()) longtasks = Math.max(longtasks, e.duration); }).observe({type: "longtask", buffered: true});"""
+# what this browser remembers is put into the fields by a client event; the last of it is said as kk:mode
+RESTORED = """document.addEventListener("kk:mode", () => { window.restored = true; }, {once: true});"""
 
 
 class StudioPage:
@@ -37,10 +39,10 @@ class StudioPage:
         self.requests: list[str] = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.page.on("request", lambda r: self.requests.append(r.url))
-        self.page.add_init_script(SHIFTS + init)
+        self.page.add_init_script(SHIFTS + RESTORED + init)
         self.page.goto(f"{url}/?lang={lang}&theme={theme}{query}")
-        self.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked")
-        self.page.wait_for_timeout(150)  # first words put into the field by a client event
+        self.ready()
+        self.page.wait_for_timeout(150)  # what a page does when nobody wants anything of it
 
     def __enter__(self):
         return self
@@ -50,6 +52,11 @@ class StudioPage:
             self._visits.end(self.context, went_well=error is None)
         else:
             self.context.close()
+
+    def ready(self) -> None:
+        """Opened, or loaded again: what is typed from now on is not written over by what was remembered."""
+        self.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked")
+        self.page.wait_for_function("window.restored && KK.field('kk-text').value === (KK.store.get('text') ?? KK.t('ex.1'))")
 
     def js(self, expression: str, arg=None):
         return self.page.evaluate(expression, arg)
@@ -61,6 +68,7 @@ class StudioPage:
         return self.page.inner_text("#kk-player [role=status]")
 
     def upload(self, data: bytes, name: str = "clip.wav", mime: str = "audio/wav") -> None:
+        self.page.wait_for_selector("#kk-ref :is(input[type=file], .icon-button-wrapper button)", state="attached")
         if not self.page.locator("#kk-ref input[type=file]").count():  # a clip is in: Gradio has taken its drop zone away
             self.page.locator("#kk-ref .icon-button-wrapper button").first.click()
         self.page.set_input_files("#kk-ref input[type=file]", {"name": name, "mimeType": mime, "buffer": data})
@@ -102,12 +110,13 @@ class StudioPage:
         return self.takes()
 
     def violations(self) -> list[str]:
-        """axe-core, all rules of WCAG 2.0-2.2 A and AA and best practice. Gradio's loading cover is waited out first."""
+        """axe-core, all rules of WCAG 2.0-2.2 A and AA and best practice. What fades is waited for: half a colour has half the contrast."""
         if not self.js("!!window.axe"):
             self.page.evaluate(AXE)
         found = self.js(
-            """rules => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(r =>
-            r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " + (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / ")))""",
+            """async rules => { const moves = document.getAnimations().filter(a => a.playState === "running" && a.effect.getComputedTiming().endTime < Infinity);
+            await Promise.all(moves.map(a => a.finished.catch(() => {}))); return axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(r =>
+            r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " + (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / "))); }""",
             RULES,
         )
         return found

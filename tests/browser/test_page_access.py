@@ -109,6 +109,20 @@ def test_the_page_of_a_link_speaks_on_a_phone_and_breaks_no_rule(chrome, lone, l
     context.close()
 
 
+def test_a_guest_without_a_socket_saves_what_was_heard(chrome, lone):
+    """The link opens no file of the studio's, whichever way the sound came."""
+    with opened(chrome, lone, "voices") as p:
+        made = share(p)
+    context, page = guest(chrome, made["url"] + "?transport=fetch")
+    page.click("[data-do=go]")
+    until(page, "KK.player.state === 'done'")
+    assert page.evaluate("[KK.player.via, KK.player.url]") == ["fetch", None]
+    with page.expect_download() as down:
+        page.click("[data-do=save]")
+    assert down.value.url.startswith("blob:") and down.value.path().stat().st_size > 1000 and page.errors == []
+    context.close()
+
+
 def test_a_dark_page_of_a_link_breaks_no_rule_and_one_that_ended_says_so(chrome, lone):
     with opened(chrome, lone, "voices") as p:
         made = share(p)
@@ -152,10 +166,34 @@ def test_a_link_works_in_another_sites_frame_and_the_studio_does_not(chrome, lon
         blocked = []
         page.on("console", lambda m: blocked.append(m.text))
         page.goto(f"http://localhost:{site.server_port}/studio")
-        page.wait_for_timeout(500)
+        for _ in range(400):  # what the browser has to say of it comes when it comes
+            if not any("frame-ancestors" in text for text in blocked):
+                page.wait_for_timeout(50)
         assert any("frame-ancestors" in text for text in blocked), "the studio's own page may not be framed"
         context.close()
         site.shutdown()
+
+
+def test_a_list_that_was_asked_for_before_a_link_ended_does_not_bring_it_back(chrome, lone):
+    with opened(chrome, lone, "voices") as p:
+        share(p)
+        held = []
+        p.page.route("**/v1/demos", lambda r: held.append((r, r.fetch())) if not held and r.request.method == "GET" else r.continue_())
+        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.locator("#kk-demos").scroll_into_view_if_needed()
+        for _ in range(400):
+            if not held:
+                p.page.wait_for_timeout(50)
+        p.js("KK.access.load('demos')")
+        live = p.page.locator("#kk-demos [data-do=demoask]").count()
+        p.page.locator("#kk-demos [data-do=demoask]").first.click()
+        p.page.click("#kk-demos [data-do=demodrop]")
+        p.page.wait_for_function("!document.querySelector('#kk-demos [data-do=demodrop]')")
+        route, old = held[0]
+        with p.page.expect_response("**/v1/demos"):
+            route.fulfill(response=old)
+        p.page.wait_for_timeout(100)  # it would have been drawn
+        assert p.page.locator("#kk-demos [data-do=demoask]").count() == live - 1 and not p.errors
 
 
 # ---- keys: last, they close the studio ---------------------------------------------------------------------------
@@ -177,7 +215,7 @@ def test_a_key_is_made_by_keyboard_shown_once_and_revoked(chrome, lone):
         p.page.click("[data-do=keyseen]")
         assert secret not in p.page.content() and p.page.evaluate("document.activeElement.name") == "kk-keys-name"
         p.page.reload()
-        p.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.player.linked")
+        p.ready()
         p.page.fill("#kk-text textarea", "Still at home.")
         p.go()
         p.until("done")
