@@ -21,11 +21,14 @@
   const ask = (method, tail) => KK.askJobs(method, "/v2/jobs" + tail);
 
   // ---- asked for while somebody looks ------------------------------------------------------------------------------------
-  let timer = 0, isSeen = false;
-  async function load() {
+  let timer = 0, isSeen = false, asked = 0, newest = null;
+  /* Settles when the newest question that was asked meanwhile is answered and drawn. */
+  const load = () => (newest = look());
+  async function look() {
     clearTimeout(timer);
     if (!isSeen || document.hidden) return;
-    const told = await ask("GET", "?limit=30");
+    const mine = ++asked, told = await ask("GET", "?limit=30");
+    if (mine !== asked) return newest; // this answer may be the older of the two
     if (!told.error) {
       ui.jobs = told.data;
       if (ui.open && !ui.jobs.some(j => j.id === ui.open)) ui.open = "";
@@ -36,9 +39,10 @@
     clearTimeout(timer);
     timer = setTimeout(load, ui.jobs?.some(j => j.state === "running") ? MOVING_MS : STILL_MS);
   }
+  let turned = 0;
   async function lines() {
-    const told = await ask("GET", at(ui.open, `/lines?start=${ui.start}&count=${PAGE}${ui.failed ? "&state=failed" : ""}`));
-    if (told.error) return;
+    const mine = ++turned, told = await ask("GET", at(ui.open, `/lines?start=${ui.start}&count=${PAGE}${ui.failed ? "&state=failed" : ""}`));
+    if (told.error || mine !== turned) return; // of another page or another job
     ui.lines = told.data;
     ui.next = told.next;
   }

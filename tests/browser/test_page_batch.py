@@ -31,13 +31,13 @@ def opened(p: StudioPage) -> None:
 
 def put(p: StudioPage, text: str) -> None:
     p.page.fill("#kk-batchtext", text)
-    p.page.wait_for_timeout(30)
+    p.js("new Promise(r => setTimeout(r, 1))")  # behind the one that the page has set for reading it
 
 
 def send(p: StudioPage) -> str:
     before = p.page.locator(".kk-job").count()
     p.page.click("#kk-batchgo")
-    p.page.wait_for_function("n => document.querySelectorAll('.kk-job').length > n", arg=before)
+    p.page.wait_for_function("n => document.querySelectorAll('.kk-job').length > n && !document.querySelector('#kk-batchtext').value", arg=before)
     return p.page.locator(".kk-job").first.get_attribute("data-job")
 
 
@@ -53,8 +53,9 @@ def test_pasted_lines_become_a_job_that_can_be_heard_and_taken_away(chrome, own)
     with StudioPage(chrome, own.url, "zh") as p:
         opened(p)
         assert p.violations() == []
-        put(p, "清晨的风。\n\n第二行话。\nThe third line.\n")
-        assert rows(p) == ["1|清晨的风。", "2|第二行话。", "3|The third line."] and "3 行" in p.page.inner_text("#kk-batchcount")
+        second = "第二行话，" * 12  # heard for longer than it takes to look
+        put(p, f"清晨的风。\n\n{second}\nThe third line.\n")
+        assert rows(p) == ["1|清晨的风。", f"2|{second}", "3|The third line."] and "3 行" in p.page.inner_text("#kk-batchcount")
         p.page.fill("#kk-batchseed", "7")
         job = send(p)
         until(p, job, "done")
@@ -63,7 +64,7 @@ def test_pasted_lines_become_a_job_that_can_be_heard_and_taken_away(chrome, own)
         assert "3 / 3 行" in card.inner_text() and "种子 7" in card.inner_text() and card.locator("[role=progressbar]").get_attribute("aria-valuenow") == "100"
         card.locator("[data-do=joblines]").click()
         p.page.wait_for_selector(".kk-jobrow")
-        assert p.page.locator(".kk-jobrow bdi").all_inner_texts() == ["清晨的风。", "第二行话。", "The third line."]
+        assert p.page.locator(".kk-jobrow bdi").all_inner_texts() == ["清晨的风。", second, "The third line."]
         assert p.violations() == []
         card.locator("[data-do=playline] >> nth=1").click()
         p.page.wait_for_function("id => KK.sounding(id, 'line')", arg=f"{job}/2")
@@ -126,21 +127,42 @@ def test_a_bad_line_is_seen_and_tried_again_and_a_job_stopped_and_resumed(chrome
         card.locator("[data-do=lineretry]").click()
         until(p, job, "running")
         until(p, job, "done")
-        put(p, "\n".join(json.dumps({"text": f"slow {n}", "mode": "instruct", "instruction": "seconds=2 rtf=1"}) for n in range(8)))
+        put(p, "\n".join(json.dumps({"text": f"slow {n}", "mode": "instruct", "instruction": "seconds=2 rtf=1"}) for n in range(60)))
         job = send(p)
         card = p.page.locator(f'[data-job="{job}"]')
         card.locator("[data-do=jobcancel]").click()
         until(p, job, "cancelled")
         card.locator("[data-do=jobresume]").click()
         until(p, job, "running")
+        card.locator("[data-do=jobcancel]").click()  # the next test does not wait for it
+        until(p, job, "cancelled")
         assert not p.errors
+
+
+def test_a_list_that_was_asked_for_before_a_job_began_does_not_take_it_away(chrome, own):
+    with StudioPage(chrome, own.url, "en") as p:
+        held = []
+        p.page.route("**/v2/jobs?limit=*", lambda r: r.continue_() if held else held.append((r, r.fetch())))
+        p.page.click("[role=tab][data-tab-id=batch]")
+        for _ in range(400):
+            if not held:
+                p.page.wait_for_timeout(50)
+        put(p, "One line.")
+        job = send(p)
+        p.page.wait_for_function("document.activeElement.dataset.do === 'joblines'")
+        until(p, job, "done")
+        route, old = held[0]
+        with p.page.expect_response("**/v2/jobs?limit=*"):
+            route.fulfill(response=old)
+        p.page.wait_for_timeout(100)  # it would have been drawn
+        assert p.page.locator(f'[data-job="{job}"]').count() == 1 and p.js("document.activeElement.dataset.do") == "joblines" and not p.errors
 
 
 def test_by_keyboard_alone(chrome, own):
     with StudioPage(chrome, own.url, "en") as p:
         opened(p)
         walk(p, "#kk-batchtext")
-        p.page.keyboard.type("Only keys.")
+        p.page.keyboard.type("Only keys, and no mouse, from here to the end of all of it.")
         walk(p, "#kk-batchvoice")
         before = p.page.locator(".kk-job").count()
         p.page.keyboard.press("Control+Enter")
