@@ -51,11 +51,13 @@ def test_clip_consent_save_and_saved_voice(chrome, studio):
         p.clip_in()
         assert p.js("KK.draft().report.peaks.length") > 100 and not p.page.is_checked("#kk-consent input")
         p.go()
+        p.page.wait_for_function("document.activeElement === document.querySelector('#kk-consent input')")
         assert p.page.inner_text("#kk-need") == "先勾选同意，才能保存或合成。"
-        assert p.js("document.activeElement === document.querySelector('#kk-consent input')")
+        p.js("() => { KK.live.need.data = null; KK.draw('need'); }")
         p.page.fill("#kk-savename textarea, #kk-savename input", "林晚 · 旁白")
         p.page.click("#kk-save")
-        assert "先勾选同意" in p.page.inner_text("#kk-need") and p.js("KK.voices().every(v => v.starter)")
+        p.page.wait_for_function("document.querySelector('#kk-need').innerText.includes('先勾选同意')")
+        assert p.js("KK.voices().every(v => v.starter)")
         p.consent()
         p.page.wait_for_function("!document.querySelector('#kk-need').innerText.trim()")
         p.page.click("#kk-save")
@@ -109,7 +111,7 @@ def test_a_bad_clip_is_a_sentence_in_the_language_of_the_page(chrome, studio):
         p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad]")
         p.go()
         p.page.wait_for_function("KK.player.state === 'novoice'")
-        assert p.js("!!document.activeElement.closest('#kk-ref')")
+        p.page.wait_for_function("document.activeElement.closest('#kk-ref')")
         p.page.click("#kk-source input[value=saved]", force=True)
         p.page.fill("#kk-text textarea", "好的。")
         p.go()  # the library is untouched by a bad clip
@@ -129,7 +131,7 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         row = p.page.locator(".kk-warn", has_text="last word is cut off")
         assert row.get_attribute("data-tone") == "ok" and row.locator("button").inner_text() == "Undo"
         row.locator("button").click()
-        p.page.wait_for_function("s => KK.draft().end_s === s", arg=before["end_s"])
+        p.page.wait_for_function("s => KK.draft().end_s === s && !KK.live.health.pending", arg=before["end_s"])
         p.page.click("[data-do=fix][data-code=noisy]")
         p.page.wait_for_function(
             "KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'"
@@ -141,7 +143,7 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         )
         before = p.js("KK.draft().id")
         p.page.check("#kk-useclean")
-        p.page.wait_for_function("id => KK.draft().id !== id && KK.draft().clean > 0", arg=before)
+        p.page.wait_for_function("id => KK.draft().id !== id && KK.draft().clean > 0 && !KK.live.health.pending", arg=before)
         row = p.page.locator(".kk-warn", has_text="background noise")
         assert row.get_attribute("data-tone") == "ok"
         row.locator("button").click()
@@ -173,11 +175,12 @@ def test_recording_makes_a_clip(chrome, studio):
         p.page.click("#kk-ref .source-selection button >> nth=1")
         p.page.click("#kk-ref .record-button")
         p.page.wait_for_timeout(1500)
-        assert "照着读" in p.page.inner_text("#kk-mic")
+        p.page.wait_for_function("document.querySelector('#kk-mic').innerText.includes('照着读')")
         p.page.click("#kk-ref .stop-button")
         p.page.wait_for_function("KK.live.health.data && !KK.live.health.busy")
         told = p.js("KK.live.health.data")
         assert "report" in told or told["error"]["code"] in ("silent", "too_short"), told
+        p.page.wait_for_function("window.sent")
         head, mime, _ = p.js("sent")
         assert head.startswith("RIFF") and head.endswith("WAVE") and mime == "audio/wav"
 
@@ -206,6 +209,7 @@ def test_takes_star_delete_undo_restore_reroll(chrome, studio):
         p.page.wait_for_function("KK.field('kk-text').value === '第一条记录。' && KK.mode() === 'instruct'")
         p.page.click(".kk-adv button.label-wrap")
         p.page.wait_for_selector("#kk-seed input, #kk-seed textarea")
+        p.page.wait_for_function("seed => KK.field('kk-seed').value === seed && document.querySelector('#kk-random input').checked === false", arg=first["seed"])
         assert p.page.input_value("#kk-seed input, #kk-seed textarea") == first["seed"] and not p.page.is_checked("#kk-random input")
         p.go()
         same = p.wait_takes(3)[0]
@@ -235,9 +239,10 @@ def test_text_that_cannot_be_spoken_is_explained(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         for text in ("", "？！……", "😀😀", "字" * 5000):
             p.page.fill("#kk-text textarea", text)
+            p.js("KK.unnotice()")  # what was said of the text before
             p.go()
             p.page.wait_for_function("s => KK.player.state === s", arg="failed" if len(text) > 4096 else "notext")
-            assert p.js("document.activeElement === KK.field('kk-text')")
+            p.page.wait_for_function("document.activeElement === KK.field('kk-text')")
             p.page.wait_for_timeout(200)  # the sound context wakes up at the first press; the words must outlive that
             assert p.status() == ("没有成功：一次最多 4096 字。请拆成几次合成。" if len(text) > 4096 else "先写点要说的话。")
         assert p.page.inner_text(".kk-count") == "超出 904 字，请拆成几次合成。"
