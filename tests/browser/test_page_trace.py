@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
+from .harness import PATIENT
 from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
@@ -27,7 +28,7 @@ def wait_rows(p: StudioPage) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(("lang", "text", "encode", "total"), [("zh", "文本", "编码", "首音送出"), ("en", "Text", "Encoding", "First sound sent")])
 def test_with_a_mouse(chrome, studio, lang, text, encode, total):
-    with StudioPage(chrome, studio.url, lang) as p:
+    with StudioPage(chrome, studio.url, lang, init=PATIENT) as p:  # the socket is one of the stages
         assert p.page.get_attribute(".kk-meter > div", "title"), "a figure keeps its title"
         spoken(p)
         asked = [r for r in p.requests if r.endswith(".json") and "/tts/result/" in r]
@@ -63,7 +64,7 @@ def test_with_the_keyboard_and_while_it_speaks(chrome, studio, lang):
         p.page.keyboard.press("Enter")
         assert p.js(OPEN) and p.page.inner_text("#kk-figures .kk-trace") == p.js("KK.t('sg.none')") and p.violations() == []
         p.page.keyboard.press("Escape")
-        p.instruct("rtf=0.3 seconds=30")
+        p.instruct("rtf=0.3 seconds=120")
         p.js("KK.acts.go()")
         p.until("playing")
         p.page.focus(".kk-figs")
@@ -81,9 +82,9 @@ def test_with_the_keyboard_and_while_it_speaks(chrome, studio, lang):
         p.page.keyboard.press("Escape")
         p.until("cancelled")
         p.page.keyboard.press("Enter")
-        first = wait_rows(p)
+        first, job = wait_rows(p), p.js("KK.player.job")
         p.js("KK.acts.go()")
-        p.page.wait_for_function(f"before => KK.player.job && JSON.stringify(({ROWS})()) !== before", arg=json_of(first))
+        p.page.wait_for_function(f"([before, job]) => KK.player.job && KK.player.job !== job && JSON.stringify(({ROWS})()) !== before", arg=[json_of(first), job])
         p.page.keyboard.press("Escape")
         p.page.keyboard.press("Escape")
 
