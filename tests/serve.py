@@ -38,7 +38,7 @@ class Running:
     log: Path
 
     def state(self) -> dict:
-        return httpx.get(self.url + "/test/state", timeout=10).json()
+        return httpx.get(self.url + "/test/state", timeout=60).json()
 
     def client(self, **kw) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, **kw)
@@ -90,7 +90,7 @@ def wait_for_line(process, log: Path, limit_s: float = 90) -> None:
 
 def _known_to(told: Running, flags: tuple[str, ...], env: dict[str, str]) -> httpx.Client:
     """One that the studio lets in: to a stranger a locked one says the same whether it is ready or not."""
-    client = httpx.Client(base_url=told.url, timeout=5)
+    client = httpx.Client(base_url=told.url, timeout=30)
     if key := env.get("KAIKOU_API_KEY"):
         client.headers["Authorization"] = f"Bearer {key.split(',')[0]}"
     elif "--auth" in flags:
@@ -136,7 +136,7 @@ def _main(argv: list[str]) -> int:
             told = {"opened": fake.opened if fake else 0, "finalised": fake.finalised if fake else 0, "threads": threading.active_count(), "thread_names": sorted(t.name for t in threading.enumerate()),
                     "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0, "pid": os.getpid(),
                     "open": studio.hall.n_open, "waiting": studio.turns.admission.n_waiting, "admitted": studio.turns.admission.n_open,
-                    "torch": "torch" in sys.modules, "coders": coders_open(), "encoded": studio.prompts.n_encoded}
+                    "torch": "torch" in sys.modules, "coders": coders_open(), "encoded": studio.prompts.n_encoded, "notices": len(studio.takes._notice_on)}
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
             return await send({"type": "http.response.body", "body": json.dumps(told).encode()})
         await app(scope, receive, send)

@@ -24,6 +24,7 @@ def says(p: StudioPage, words: str) -> None:
 
 def let_go(p: StudioPage, query: str, data: bytes, name: str = "mine.wav", mime: str = "audio/wav") -> bool:
     """Drag a file over `query` and let it go there. Whether the page kept the browser from opening it."""
+    p.page.wait_for_selector(query, state="attached")  # of a tab that is opened for the first time it comes later
     return p.js(
         """([q, b64, name, type]) => { const bag = new DataTransfer(); bag.items.add(new File([Uint8Array.from(atob(b64), c => c.charCodeAt(0))], name, {type}));
         const el = document.querySelector(q), go = kind => el.dispatchEvent(new DragEvent(kind, {dataTransfer: bag, bubbles: true, cancelable: true, composed: true}));
@@ -106,6 +107,7 @@ def test_a_file_let_go_anywhere_is_the_clip_and_the_page_stays(chrome, studio):
         p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad]")
         assert "读不懂" in p.page.inner_text("#kk-health .kk-warn span")
         p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.wait_for_function("KK.tabNow() === 'settings'")
         assert let_go(p, "#kk-set-lang", clip()) and p.js("KK.tabNow()") == "settings"
         assert not p.errors
 
@@ -180,9 +182,12 @@ def test_a_spoken_notice_is_wished_for_in_the_settings_and_remembered(chrome, st
         p.page.fill("#kk-text textarea", text)
         p.page.click("[role=tab][data-tab-id=settings]")
         assert not p.page.is_checked("#kk-set-notice input")
+        before = studio.state()["notices"]
         with p.page.expect_response(lambda r: "/queue/join" in r.url and '"notice":true' in (r.request.post_data or "")):
             p.page.check("#kk-set-notice input")
-        p.page.wait_for_timeout(300)  # taken from the line
+        for _ in range(400):  # it stands in a line before the studio knows of it
+            if studio.state()["notices"] == before:
+                p.page.wait_for_timeout(50)
         p.go()
         p.until("done")
         take = p.wait_takes(1)[0]
