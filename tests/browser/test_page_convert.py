@@ -10,6 +10,7 @@ pytestmark = pytest.mark.browser
 
 
 def put(p: StudioPage, data: bytes, name: str = "清晨.wav") -> None:
+    p.page.wait_for_selector("#kk-src :is(input[type=file], .icon-button-wrapper button)", state="attached")
     if not p.page.locator("#kk-src input[type=file]").count():
         p.page.locator("#kk-src .icon-button-wrapper button").first.click()
     p.page.set_input_files("#kk-src input[type=file]", {"name": name, "mimeType": "audio/wav", "buffer": data})
@@ -24,6 +25,7 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in(clip(6))
         opened(p)
+        p.page.wait_for_function("KK.player.state === 'convert'")
         assert p.status() == "放入录音、选好音色，点「生成音频」。"
         p.page.click("[role=tab][data-tab-id=voices]")
         p.page.wait_for_function("document.querySelector('#kk-player [role=status]').innerText.startsWith('写好文本')")
@@ -38,7 +40,8 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
         p.page.click("#kk-target [data-do=target] >> nth=0")
         assert p.page.inner_text("#kk-target [aria-checked=true] b") == "当前参考音频"
         p.go()
-        assert p.js("document.activeElement.id") == "kk-cvconsent" and "先勾选确认" in p.page.inner_text("#kk-target")
+        p.page.wait_for_function("document.activeElement.id === 'kk-cvconsent'")
+        assert "先勾选确认" in p.page.inner_text("#kk-target")
         assert p.violations() == [] and p.takes() == []
         p.page.check("#kk-cvconsent")
         p.go()
@@ -81,6 +84,7 @@ def test_a_recording_that_does_not_work_is_a_sentence(chrome, studio, lang):
 def test_the_tab_goes_when_the_engine_cannot(chrome, studio):
     with StudioPage(chrome, studio.url, "en") as p:
         opened(p)
+        p.js("KK.askEngine()")  # no answer is on its way that says otherwise
         p.js("() => { KK.live.header.data = {...KK.engine(), modes: ['zero_shot', 'preset']}; KK.draw('header'); }")
         p.page.wait_for_function("KK.tabNow() === 'speak'")
         assert not p.page.locator("[role=tab][data-tab-id=convert]").is_visible()
