@@ -43,9 +43,9 @@ fi
 # All of them, in four heaps side by side: pages, routes and what is long mostly wait, the engine mostly computes. Half the time on two cores.
 # They share the cores: a second thread of a product would spin until it gets one.
 export OMP_NUM_THREADS=1
-PAGES="tests/browser"
-LONG="tests/api/test_soak.py tests/api/test_openapi.py tests/client tests/hostile tests/engine/test_scripts_cosyvoice.py tests/engine/test_builtin_words.py tests/engine/test_check_golden.py tests/engine/test_hosted_contract.py tests/engine/test_hosted_faults.py"
-ROUTES="tests/api tests/unit tests/faults tests/test_docs.py tests/test_layers.py tests/test_lines.py $(echo tests/engine/test_cosyvoice3*.py)"
+PAGES="tests/faults tests/browser"
+LONG="tests/api/test_soak.py tests/api/test_openapi.py tests/client tests/hostile tests/engine/test_scripts_cosyvoice.py tests/engine/test_builtin_words.py tests/engine/test_check_golden.py tests/engine/test_hosted_contract.py tests/engine/test_hosted_faults.py tests/engine/test_cosyvoice_graphs_flow.py tests/engine/test_cosyvoice_graphs_vocoder.py"
+ROUTES="tests/api tests/unit tests/test_docs.py tests/test_layers.py tests/test_lines.py $(echo tests/engine/test_cosyvoice3*.py)"
 heaps=$(mktemp -d)
 trap 'rm -rf "$heaps"' EXIT
 heap() { # how far it gives way, name, what pytest is given
@@ -56,7 +56,7 @@ heap() { # how far it gives way, name, what pytest is given
 without() { # each name as one that another heap has
   printf -- "--ignore=%s " "$@"
 }
-# Somebody at a page waits for it: what takes a second there is late, elsewhere it is only slow.
+# Somebody at a page, or whose engine was killed, waits: what takes a second there is late, elsewhere it is only slow.
 heap 0 pages $PAGES &
 pages=$!
 heap 4 routes $ROUTES $(without $LONG) &
