@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from webui import __main__ as program
 from webui.errors import NotReady
-from webui.settings import EngineChoice, Settings
+from webui.settings import EngineChoice, Server, Settings
 
 WHY = NotReady("The model file llm.pt cannot be used.", "模型文件 llm.pt 不能用。", code="model_file")
 
@@ -53,3 +54,19 @@ def test_where_another_voice_steps_in_it_goes_on(name, monkeypatch):
 
     monkeypatch.setattr(uvicorn.Server, "run", run)
     assert serve(name, WHY, began) == 0 and served == [False]
+
+
+def test_a_small_answer_is_not_held_back_until_the_one_before_it_was_received():
+    """What asyncio accepts sends at once (TCP_NODELAY) only where the listening socket names its protocol."""
+    async def accepted(listener: socket.socket) -> int:
+        told = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(lambda _, writer: told.set_result(writer), sock=listener)
+        _, mine = await asyncio.open_connection(*listener.getsockname())
+        theirs = await asyncio.wait_for(told, 20)
+        is_on = theirs.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        for writer in (mine, theirs):
+            writer.close()
+        server.close()
+        return is_on
+
+    assert asyncio.run(accepted(program.listen(replace(Settings(), server=replace(Server(), port=0)))))
