@@ -32,8 +32,15 @@ from pathlib import Path
 import httpx
 
 ROOT = Path(__file__).resolve().parent.parent
-WORDS = ["The quiet harbour woke before the sun", "a small red boat came home", "the keeper counted every light", "rain moved over the hills", "she wrote the letter twice",
-         "children ran along the wall", "the market opened at last"]
+WORDS = [
+    "The quiet harbour woke before the sun",
+    "a small red boat came home",
+    "the keeper counted every light",
+    "rain moved over the hills",
+    "she wrote the letter twice",
+    "children ran along the wall",
+    "the market opened at last",
+]
 VOICE = "starter-en-mid"
 
 
@@ -54,7 +61,10 @@ class Row:
 
 
 def texts(n: int) -> list[str]:
-    return [f"{WORDS[i % 7]}, and {WORDS[(i * 3 + 1) % 7].lower()}, said number {i + 100}." for i in range(n)]
+    return [
+        f"{WORDS[i % 7]}, and {WORDS[(i * 3 + 1) % 7].lower()}, said number {i + 100}."
+        for i in range(n)
+    ]
 
 
 def seconds_of(wav: bytes) -> float:
@@ -65,13 +75,24 @@ def seconds_of(wav: bytes) -> float:
 
 # ---- the three ways -------------------------------------------------------------------------------------------
 async def line(http: httpx.AsyncClient, text: str, seed: int) -> float:
-    answer = await http.post("/v1/audio/speech", json={"input": text, "voice": VOICE, "seed": seed, "stream": False, "response_format": "wav"})
+    answer = await http.post(
+        "/v1/audio/speech",
+        json={
+            "input": text,
+            "voice": VOICE,
+            "seed": seed,
+            "stream": False,
+            "response_format": "wav",
+        },
+    )
     answer.raise_for_status()
     return seconds_of(answer.content)
 
 
 async def batch(http: httpx.AsyncClient, some: list[str], seed: int) -> float:
-    answer = await http.post("/v2/synthesize/batch", json={"texts": some, "voice": VOICE, "seed": seed})
+    answer = await http.post(
+        "/v2/synthesize/batch", json={"texts": some, "voice": VOICE, "seed": seed}
+    )
     answer.raise_for_status()
     with zipfile.ZipFile(io.BytesIO(answer.content)) as z:
         return sum(seconds_of(z.read(n)) for n in z.namelist() if n.endswith(".wav"))
@@ -80,14 +101,19 @@ async def batch(http: httpx.AsyncClient, some: list[str], seed: int) -> float:
 async def all_of(url: str, asks: list, in_flight: int) -> tuple[list[float], float, int]:
     """Latencies in ms, seconds of sound, failures."""
     gate, took, made, failed = asyncio.Semaphore(in_flight), [], 0.0, 0
-    async with httpx.AsyncClient(base_url=url, timeout=600, limits=httpx.Limits(max_connections=in_flight)) as http:
+    async with httpx.AsyncClient(
+        base_url=url, timeout=600, limits=httpx.Limits(max_connections=in_flight)
+    ) as http:
+
         async def one(ask) -> None:
             nonlocal made, failed
             async with gate:
                 began = time.monotonic()
                 try:
                     got = await ask(http)
-                    made += got  # not in one line: what is added to must not be read before the wait
+                    made += (
+                        got  # not in one line: what is added to must not be read before the wait
+                    )
                 except httpx.HTTPError as error:
                     failed += 1
                     print("error:", error, file=sys.stderr)
@@ -103,7 +129,16 @@ def synchronous(url: str, some: list[str], seed: int) -> tuple[list[float], floa
     with httpx.Client(base_url=url, timeout=600) as http:
         for i, text in enumerate(some):
             began = time.monotonic()
-            answer = http.post("/v1/audio/speech", json={"input": text, "voice": VOICE, "seed": seed + i, "stream": False, "response_format": "wav"})
+            answer = http.post(
+                "/v1/audio/speech",
+                json={
+                    "input": text,
+                    "voice": VOICE,
+                    "seed": seed + i,
+                    "stream": False,
+                    "response_format": "wav",
+                },
+            )
             answer.raise_for_status()
             made += seconds_of(answer.content)
             took.append(1000 * (time.monotonic() - began))
@@ -113,7 +148,11 @@ def synchronous(url: str, some: list[str], seed: int) -> tuple[list[float], floa
 # ---- the server ---------------------------------------------------------------------------------------------------
 def family(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
-        kids = [int(k) for t in Path(f"/proc/{pid}/task").iterdir() for k in (t / "children").read_text().split()]
+        kids = [
+            int(k)
+            for t in Path(f"/proc/{pid}/task").iterdir()
+            for k in (t / "children").read_text().split()
+        ]
         return [pid, *(p for k in kids for p in family(k))]
     return []
 
@@ -130,13 +169,18 @@ def cpu_s(pid: int) -> float:
     total = 0
     for p in family(pid):
         with contextlib.suppress(OSError, IndexError):
-            total += sum(map(int, Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[11:13]))
+            total += sum(
+                map(int, Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[11:13])
+            )
     return total / os.sysconf("SC_CLK_TCK")
 
 
 def machine_s() -> tuple[float, float]:
     """Seconds of all cores since the machine started: (in all, idle)."""
-    ticks = [int(x) / os.sysconf("SC_CLK_TCK") for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    ticks = [
+        int(x) / os.sysconf("SC_CLK_TCK")
+        for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    ]
     return sum(ticks), ticks[3] + ticks[4]
 
 
@@ -166,9 +210,28 @@ class Peak:
 def own_studio(engine: str, model_dir: str | None):
     with tempfile.TemporaryDirectory(prefix="kaikou-bench-") as data:
         port = 7990 + os.getpid() % 9
-        flags = ["--engine", engine, "--port", str(port), "--data-dir", data, *(["--model-dir", model_dir] if model_dir else [])]
-        env = {**os.environ, "KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_MAX_STREAMS_PER_VISITOR": "64", "KAIKOU_MAX_WAITING": "64"}
-        process = subprocess.Popen([sys.executable, "-m", "webui", *flags], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+        flags = [
+            "--engine",
+            engine,
+            "--port",
+            str(port),
+            "--data-dir",
+            data,
+            *(["--model-dir", model_dir] if model_dir else []),
+        ]
+        env = {
+            **os.environ,
+            "KAIKOU_STARTS_PER_MINUTE": "100000",
+            "KAIKOU_MAX_STREAMS_PER_VISITOR": "64",
+            "KAIKOU_MAX_WAITING": "64",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "webui", *flags],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=env,
+        )
         try:
             url = f"http://127.0.0.1:{port}"
             for _ in range(1500):
@@ -176,7 +239,11 @@ def own_studio(engine: str, model_dir: str | None):
                     if httpx.get(url + "/health/ready", timeout=5).status_code == 200:
                         break
                 time.sleep(0.2)
-            httpx.post(url + "/v1/audio/speech", json={"input": "warm", "voice": VOICE, "stream": False}, timeout=300).raise_for_status()
+            httpx.post(
+                url + "/v1/audio/speech",
+                json={"input": "warm", "voice": VOICE, "stream": False},
+                timeout=300,
+            ).raise_for_status()
             yield url, process.pid
         finally:
             process.terminate()
@@ -184,17 +251,35 @@ def own_studio(engine: str, model_dir: str | None):
 
 
 def percentile(values: list[float], p: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * p / 100))] if values else float("nan")
+    return (
+        sorted(values)[min(len(values) - 1, int(len(values) * p / 100))] if values else float("nan")
+    )
 
 
 def measured(kind: str, size: int, in_flight: int, pid: int, work) -> Row:
     with Peak(pid) as peak:
-        before, (whole, idle), began = cpu_s(pid) + time.process_time(), machine_s(), time.monotonic()
+        before, (whole, idle), began = (
+            cpu_s(pid) + time.process_time(),
+            machine_s(),
+            time.monotonic(),
+        )
         took, made, failed = work()
         s, used = time.monotonic() - began, cpu_s(pid) + time.process_time() - before
         whole, idle = (now - then for now, then in zip(machine_s(), (whole, idle)))
-    return Row(kind, size, in_flight, made / s, percentile(took, 50), percentile(took, 95), peak.mb, used / s, 1000 * used / made, idle / whole,
-               max(0.0, 1 - (idle + used) / whole), failed)
+    return Row(
+        kind,
+        size,
+        in_flight,
+        made / s,
+        percentile(took, 50),
+        percentile(took, 95),
+        peak.mb,
+        used / s,
+        1000 * used / made,
+        idle / whole,
+        max(0.0, 1 - (idle + used) / whole),
+        failed,
+    )
 
 
 def rows(url: str, pid: int, some: list[str], sizes: list[int], flights: list[int]):
@@ -204,17 +289,32 @@ def rows(url: str, pid: int, some: list[str], sizes: list[int], flights: list[in
     yield measured("one at a time", 1, 1, pid, lambda: synchronous(url, some, seed))
     for n in flights:
         first = next(serial)
-        asks = [lambda http, t=t, i=i, first=first: line(http, t, first + i) for i, t in enumerate(some)]
-        yield measured("async single", 1, n, pid, lambda asks=asks, n=n: asyncio.run(all_of(url, asks, n)))
+        asks = [
+            lambda http, t=t, i=i, first=first: line(http, t, first + i) for i, t in enumerate(some)
+        ]
+        yield measured(
+            "async single", 1, n, pid, lambda asks=asks, n=n: asyncio.run(all_of(url, asks, n))
+        )
     for size in sizes:
         for n in flights:
             first = next(serial)
-            asks = [lambda http, part=some[i:i + size], i=i, first=first: batch(http, part, first + i) for i in range(0, len(some), size)]
-            yield measured("async batch", size, n, pid, lambda asks=asks, n=n: asyncio.run(all_of(url, asks, n)))
+            asks = [
+                lambda http, part=some[i : i + size], i=i, first=first: batch(http, part, first + i)
+                for i in range(0, len(some), size)
+            ]
+            yield measured(
+                "async batch",
+                size,
+                n,
+                pid,
+                lambda asks=asks, n=n: asyncio.run(all_of(url, asks, n)),
+            )
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--lines", type=int, default=96)
     p.add_argument("--batch", default="2,4,8,16", help="lines in one batch, one group of rows each")
     p.add_argument("--in-flight", default="4,16,32", help="requests at the same time, one row each")
@@ -224,16 +324,33 @@ def main() -> None:
     told = p.parse_args()
     made: list[Row] = []
     with own_studio(told.engine, told.model_dir) as (url, pid):
-        print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; client and server share them; engine {told.engine}, {told.lines} lines")
-        print("way           | batch | in flight | audio s/s | x   | p50 ms | p95 ms | RSS MB | CPU cores | CPU ms / s | idle | else | failed")
-        for r in rows(url, pid, texts(told.lines), [int(x) for x in told.batch.split(",")], [int(x) for x in told.in_flight.split(",")]):
+        print(
+            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; client and server share them; engine {told.engine}, {told.lines} lines"
+        )
+        print(
+            "way           | batch | in flight | audio s/s | x   | p50 ms | p95 ms | RSS MB | CPU cores | CPU ms / s | idle | else | failed"
+        )
+        for r in rows(
+            url,
+            pid,
+            texts(told.lines),
+            [int(x) for x in told.batch.split(",")],
+            [int(x) for x in told.in_flight.split(",")],
+        ):
             made.append(r)
-            print(f"{r.kind:<13} | {r.batch:>5} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} | {r.audio_s_per_s / made[0].audio_s_per_s:>3.1f} | {r.p50_ms:>6.0f} | {r.p95_ms:>6.0f} | "
-                  f"{r.peak_rss_mb:>6.0f} | {r.cpu_cores:>9.2f} | {r.cpu_ms_per_s:>10.2f} | {r.idle:>4.0%} | {r.elsewhere:>4.0%} | {r.failed}", flush=True)
+            print(
+                f"{r.kind:<13} | {r.batch:>5} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} | {r.audio_s_per_s / made[0].audio_s_per_s:>3.1f} | {r.p50_ms:>6.0f} | {r.p95_ms:>6.0f} | "
+                f"{r.peak_rss_mb:>6.0f} | {r.cpu_cores:>9.2f} | {r.cpu_ms_per_s:>10.2f} | {r.idle:>4.0%} | {r.elsewhere:>4.0%} | {r.failed}",
+                flush=True,
+            )
         cost, cores = min(r.cpu_ms_per_s for r in made), os.cpu_count() or 1
-        print(f"{cores} cores at {cost:.2f} ms for a second of sound can make {1000 * cores / cost:.0f} s/s; the best row made {max(r.audio_s_per_s for r in made):.0f}")
+        print(
+            f"{cores} cores at {cost:.2f} ms for a second of sound can make {1000 * cores / cost:.0f} s/s; the best row made {max(r.audio_s_per_s for r in made):.0f}"
+        )
     if told.json:
-        Path(told.json).write_text(json.dumps({"rows": [asdict(r) for r in made]}, indent=1), "utf-8")
+        Path(told.json).write_text(
+            json.dumps({"rows": [asdict(r) for r in made]}, indent=1), "utf-8"
+        )
 
 
 if __name__ == "__main__":

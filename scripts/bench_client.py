@@ -57,7 +57,9 @@ class Timed(httpx.AsyncHTTPTransport):
     async def handle_async_request(self, request):
         began = time.monotonic()
         answer = await super().handle_async_request(request)
-        answer.stream = _Ended(answer.stream, lambda: self.took_ms.append(1000 * (time.monotonic() - began)))
+        answer.stream = _Ended(
+            answer.stream, lambda: self.took_ms.append(1000 * (time.monotonic() - began))
+        )
         return answer
 
 
@@ -75,7 +77,9 @@ class _Ended(httpx.AsyncByteStream):
 
 
 # ---- the ways -------------------------------------------------------------------------------------------------
-def synchronous(url: str, some: list[str], seed: int, is_paced: bool = False, is_fresh: bool = False) -> tuple[list[float], float, int]:
+def synchronous(
+    url: str, some: list[str], seed: int, is_paced: bool = False, is_fresh: bool = False
+) -> tuple[list[float], float, int]:
     """Latencies in ms, seconds of sound, failures."""
     took, made, tts = [], 0.0, TTS(url)
     for i, text in enumerate(some):
@@ -83,17 +87,25 @@ def synchronous(url: str, some: list[str], seed: int, is_paced: bool = False, is
         if is_fresh:
             tts.close()
             tts = TTS(url)
-        made += tts.synthesize(text, VOICE, seed=seed + i, on_first_audio=(lambda s: None) if is_paced else None).seconds
+        made += tts.synthesize(
+            text, VOICE, seed=seed + i, on_first_audio=(lambda s: None) if is_paced else None
+        ).seconds
         took.append(1000 * (time.monotonic() - began))
     tts.close()
     return took, made, 0
 
 
-def asynchronous(url: str, some: list[str], seed: int, batch: int, in_flight: int) -> tuple[list[float], float, int]:
+def asynchronous(
+    url: str, some: list[str], seed: int, batch: int, in_flight: int
+) -> tuple[list[float], float, int]:
     async def run():
-        timed = Timed(limits=httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight))
+        timed = Timed(
+            limits=httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
+        )
         made = failed = 0
-        async with AsyncBatchClient(url, in_flight=in_flight, batch=batch, seed=seed, transport=timed) as client:
+        async with AsyncBatchClient(
+            url, in_flight=in_flight, batch=batch, seed=seed, transport=timed
+        ) as client:
             async for result in client.results(some, voice=VOICE):
                 made += result.seconds
                 if result.error is not None:
@@ -110,7 +122,9 @@ def spent_s(pid: int) -> dict[int, float]:
     told = {}
     for p in family(pid):
         try:
-            told[p] = sum(map(int, Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+            told[p] = sum(
+                map(int, Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[11:13])
+            ) / os.sysconf("SC_CLK_TCK")
         except OSError:  # it ended meanwhile
             continue
     return told
@@ -126,47 +140,97 @@ def measured(way: str, in_flight: int, pid: int, n: int, work) -> Row:
     server_s = after[pid] - before[pid]
     engine_s = sum(after.values()) - sum(before.get(p, 0.0) for p in after) - server_s
     ceiling = made * len(os.sched_getaffinity(0)) / max(1e-9, client_s + server_s + engine_s)
-    return Row(way, in_flight, made / s, percentile(took, 50), percentile(took, 95), 1000 * engine_s / n, 1000 * server_s / n, 1000 * client_s / n, ceiling, peak.mb,
-               resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, failed)
+    return Row(
+        way,
+        in_flight,
+        made / s,
+        percentile(took, 50),
+        percentile(took, 95),
+        1000 * engine_s / n,
+        1000 * server_s / n,
+        1000 * client_s / n,
+        ceiling,
+        peak.mb,
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        failed,
+    )
 
 
 def rows(url: str, pid: int, some: list[str], sizes: list[int], flights: list[int]):
     seeds = iter(range(1000, 1 << 30, 10_000))
     n = len(some)
-    synchronous(url, some[:8], next(seeds))  # workers, connections and caches are warm for all alike
+    synchronous(
+        url, some[:8], next(seeds)
+    )  # workers, connections and caches are warm for all alike
     yield measured("sync", 1, pid, n, lambda: synchronous(url, some, next(seeds)))
-    yield measured("sync fresh", 1, pid, n, lambda: synchronous(url, some, next(seeds), is_fresh=True))
-    yield measured("sync paced", 1, pid, n, lambda: synchronous(url, some, next(seeds), is_paced=True))
+    yield measured(
+        "sync fresh", 1, pid, n, lambda: synchronous(url, some, next(seeds), is_fresh=True)
+    )
+    yield measured(
+        "sync paced", 1, pid, n, lambda: synchronous(url, some, next(seeds), is_paced=True)
+    )
     for size in (1, *sizes):
         for in_flight in flights:
-            yield measured("async" if size == 1 else f"batch {size}", in_flight, pid, n, lambda size=size, in_flight=in_flight: asynchronous(url, some, next(seeds), size, in_flight))
+            yield measured(
+                "async" if size == 1 else f"batch {size}",
+                in_flight,
+                pid,
+                n,
+                lambda size=size, in_flight=in_flight: asynchronous(
+                    url, some, next(seeds), size, in_flight
+                ),
+            )
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--lines", type=int, default=96)
     p.add_argument("--sentences", type=int, default=1, help="in one line; 1 is about 6 s of sound")
-    p.add_argument("--batch", default="2,4,8,16", help="lines in one request, one group of rows each")
+    p.add_argument(
+        "--batch", default="2,4,8,16", help="lines in one request, one group of rows each"
+    )
     p.add_argument("--in-flight", default="4,16,32", help="requests at the same time, one row each")
-    p.add_argument("--workers", type=int, default=0, help="processes of the built-in voice; 0 = as it starts by itself")
+    p.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        help="processes of the built-in voice; 0 = as it starts by itself",
+    )
     p.add_argument("--engine", default="builtin")
     p.add_argument("--model-dir")
     p.add_argument("--json", metavar="FILE")
     told = p.parse_args()
     pieces = texts(told.lines * told.sentences)
-    some = [" ".join(pieces[i:i + told.sentences]) for i in range(0, len(pieces), told.sentences)]
+    some = [" ".join(pieces[i : i + told.sentences]) for i in range(0, len(pieces), told.sentences)]
     if told.workers:
         os.environ["KAIKOU_WORKERS"] = str(told.workers)
     made: list[Row] = []
     with own_studio(told.engine, told.model_dir) as (url, pid):
-        print(f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores; client and server share them; engine {told.engine}, {told.lines} lines")
-        print("way         | in flight | audio s/s |    x | p50 ms | p95 ms | CPU ms: engine | server | client | ceiling | busy | server MB | client MB | failed")
-        for r in rows(url, pid, some, [int(x) for x in told.batch.split(",")], [int(x) for x in told.in_flight.split(",")]):
+        print(
+            f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores; client and server share them; engine {told.engine}, {told.lines} lines"
+        )
+        print(
+            "way         | in flight | audio s/s |    x | p50 ms | p95 ms | CPU ms: engine | server | client | ceiling | busy | server MB | client MB | failed"
+        )
+        for r in rows(
+            url,
+            pid,
+            some,
+            [int(x) for x in told.batch.split(",")],
+            [int(x) for x in told.in_flight.split(",")],
+        ):
             made.append(r)
-            print(f"{r.way:<11} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} | {r.audio_s_per_s / made[0].audio_s_per_s:>4.2f} | {r.p50_ms:>6.0f} | {r.p95_ms:>6.0f} | {r.engine_ms:>14.1f} | "
-                  f"{r.server_ms:>6.1f} | {r.client_ms:>6.1f} | {r.ceiling:>7.0f} | {r.audio_s_per_s / r.ceiling:>4.0%} | {r.server_mb:>9.0f} | {r.client_mb:>9.0f} | {r.failed}", flush=True)
+            print(
+                f"{r.way:<11} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} | {r.audio_s_per_s / made[0].audio_s_per_s:>4.2f} | {r.p50_ms:>6.0f} | {r.p95_ms:>6.0f} | {r.engine_ms:>14.1f} | "
+                f"{r.server_ms:>6.1f} | {r.client_ms:>6.1f} | {r.ceiling:>7.0f} | {r.audio_s_per_s / r.ceiling:>4.0%} | {r.server_mb:>9.0f} | {r.client_mb:>9.0f} | {r.failed}",
+                flush=True,
+            )
     if told.json:
-        Path(told.json).write_text(json.dumps({"rows": [asdict(r) for r in made]}, indent=1), "utf-8")
+        Path(told.json).write_text(
+            json.dumps({"rows": [asdict(r) for r in made]}, indent=1), "utf-8"
+        )
 
 
 if __name__ == "__main__":

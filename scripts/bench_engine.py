@@ -57,7 +57,9 @@ def networks(args: argparse.Namespace, place: Place, steps: int) -> tuple[CosyVo
         model = random_model(sizes.SMALL if args.small else sizes.FULL, place, steps=steps)
         load["random_s"] = time.perf_counter() - began
     else:
-        model, load["published_s"] = load_model(args.model_dir, place, is_published=True, steps=steps)
+        model, load["published_s"] = load_model(
+            args.model_dir, place, is_published=True, steps=steps
+        )
         load["published_rss_mb"] = memory.rss_mb() - before
         if args.convert:
             for name in ("llm", "flow", "hift"):
@@ -65,7 +67,9 @@ def networks(args: argparse.Namespace, place: Place, steps: int) -> tuple[CosyVo
         if list(args.model_dir.glob("kaikou-*.safetensors")):
             del model
             before = memory.rss_mb()
-            model, load["converted_s"] = load_model(args.model_dir, place, is_published=False, steps=steps)
+            model, load["converted_s"] = load_model(
+                args.model_dir, place, is_published=False, steps=steps
+            )
             load["converted_rss_mb"] = memory.rss_mb() - before
     load["rss_mb"] = memory.rss_mb()
     return model, load
@@ -88,35 +92,64 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(model: CosyVoice2, args: argparse.Namespace, steps: int, with_baseline: bool) -> list[dict]:
+def measure(
+    model: CosyVoice2, args: argparse.Namespace, steps: int, with_baseline: bool
+) -> list[dict]:
     """The published schedule in turn with one user's requests, so that what else the machine does meets both; then the other rounds."""
-    prompt, count = random_voice(args.prompt_seconds, model.spec.lm.speech_codes), round(args.seconds * IDS_PER_S)
+    prompt, count = (
+        random_voice(args.prompt_seconds, model.spec.lm.speech_codes),
+        round(args.seconds * IDS_PER_S),
+    )
     rows, fast = [], served(model)
-    named = {"steps": steps, "precision": name_of(model.place), "device": model.place.device, "seconds": args.seconds, "profile": args.profile}
+    named = {
+        "steps": steps,
+        "precision": name_of(model.place),
+        "device": model.place.device,
+        "seconds": args.seconds,
+        "profile": args.profile,
+    }
     for turn, hop in enumerate(args.hop):
         floor = Floor(fast, prompt, args.profile, hop)
 
         def speak(seed: int, floor: Floor = floor):
             return floor.speak(count, seed)
+
         floor.speak(min(WARM_IDS, count), 1)
         ours, theirs = Round(), Round()
         if with_baseline and not turn:
             with_all_cores(args, lambda: recomputed(model, prompt, min(WARM_IDS, count), 1))
         for n in range(args.times):
             ours.add(closed(speak, 1, 1, 2 + n))
-            say(f"  stages, hop {hop}, {n + 1}/{args.times}: first chunk {1000 * ours.runs[-1].first_s:.0f} ms, {ours.runs[-1].wall_s:.1f} s for {ours.runs[-1].audio_s:.1f} s of sound")
+            say(
+                f"  stages, hop {hop}, {n + 1}/{args.times}: first chunk {1000 * ours.runs[-1].first_s:.0f} ms, {ours.runs[-1].wall_s:.1f} s for {ours.runs[-1].audio_s:.1f} s of sound"
+            )
             if with_baseline and not turn:
-                theirs.add(with_all_cores(args, lambda n=n: closed(lambda seed: recomputed(model, prompt, count, seed), 1, 1, 2 + n)))
-                say(f"  {PUBLISHED}, {n + 1}/{args.times}: first chunk {1000 * theirs.runs[-1].first_s:.0f} ms, {theirs.runs[-1].wall_s:.1f} s")
+                theirs.add(
+                    with_all_cores(
+                        args,
+                        lambda n=n: closed(
+                            lambda seed: recomputed(model, prompt, count, seed), 1, 1, 2 + n
+                        ),
+                    )
+                )
+                say(
+                    f"  {PUBLISHED}, {n + 1}/{args.times}: first chunk {1000 * theirs.runs[-1].first_s:.0f} ms, {theirs.runs[-1].wall_s:.1f} s"
+                )
         if theirs.runs:
-            rows.append(row(theirs, variant=PUBLISHED, users=1, hop=model.flow.dims.chunk_size, **named))
+            rows.append(
+                row(theirs, variant=PUBLISHED, users=1, hop=model.flow.dims.chunk_size, **named)
+            )
         extra = {"hop": hop, **named, "voice_s": floor.voice_s}
         for users in args.users:
             done = ours if users == 1 else closed(speak, users, args.times, 100)
             rows.append(row(done, variant="stages", users=users, **extra))
             say(f"  {users} users: {summary(rows[-1])}")
         for rate in args.poisson:
-            rows.append(row(poisson(speak, rate, args.requests, 300), variant="poisson", users=rate, **extra))
+            rows.append(
+                row(
+                    poisson(speak, rate, args.requests, 300), variant="poisson", users=rate, **extra
+                )
+            )
             say(f"  {rate:g} requests a second: {summary(rows[-1])}")
         floor.close()
     return rows
@@ -139,13 +172,22 @@ def summary(r: dict) -> str:
 
 
 def table(rows: Sequence[dict]) -> None:
-    print("precision | steps | hop | variant   | users | first chunk ms p50    p95 |  RTF | audio s/s | underruns | frames computed/emitted | CPU s/audio s | peak RSS MB | peak GPU MB")
+    print(
+        "precision | steps | hop | variant   | users | first chunk ms p50    p95 |  RTF | audio s/s | underruns | frames computed/emitted | CPU s/audio s | peak RSS MB | peak GPU MB"
+    )
     for r in (r for r in rows if "rtf" in r):
-        print(f"{r['precision']:9} | {r['steps']:5d} | {r['hop']:3d} | {r['variant']:9} | {r['users']:5g} | {r['first_chunk_ms_p50']:18.0f} {r['first_chunk_ms_p95']:6.0f} | {r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} | "
-              f"{r['underruns']:9d} | {r['estimator_frames_per_frame']:23.2f} | {r['cpu_s_per_audio_s']:13.2f} | {r['peak_rss_mb']:11.0f} | {r['peak_gpu_mb']:11.0f}")
+        print(
+            f"{r['precision']:9} | {r['steps']:5d} | {r['hop']:3d} | {r['variant']:9} | {r['users']:5g} | {r['first_chunk_ms_p50']:18.0f} {r['first_chunk_ms_p95']:6.0f} | {r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} | "
+            f"{r['underruns']:9d} | {r['estimator_frames_per_frame']:23.2f} | {r['cpu_s_per_audio_s']:13.2f} | {r['peak_rss_mb']:11.0f} | {r['peak_gpu_mb']:11.0f}"
+        )
     for r in (r for r in rows if "rtf" in r and r["users"] == 1 and r["variant"] != "poisson"):
-        whole, first = (", ".join(f"{k} {v:.2f}" for k, v in r[key].items()) for key in ("stages_s", "first_stages_s"))
-        print(f"{r['precision']} {r['steps']} steps, hop {r['hop']}, {r['variant']}: seconds in the first chunk: {first}; in all: {whole}")
+        whole, first = (
+            ", ".join(f"{k} {v:.2f}" for k, v in r[key].items())
+            for key in ("stages_s", "first_stages_s")
+        )
+        print(
+            f"{r['precision']} {r['steps']} steps, hop {r['hop']}, {r['variant']}: seconds in the first chunk: {first}; in all: {whole}"
+        )
 
 
 def ratios(rows: Sequence[dict]) -> list[dict]:
@@ -155,10 +197,21 @@ def ratios(rows: Sequence[dict]) -> list[dict]:
     theirs = next((r for r in baselines if r["precision"] == "fp32"), baselines[0])
     out = []
     for ours in (r for r in rows if r["variant"] == "stages" and r["users"] == 1 and "rtf" in r):
-        out.append({"precision": ours["precision"], "steps": ours["steps"], "hop": ours["hop"], "baseline": theirs["precision"],
-                    "first_chunk": theirs["first_chunk_ms_p50"] / ours["first_chunk_ms_p50"], "whole": theirs["rtf"] / ours["rtf"], "cpu": theirs["cpu_s_per_audio_s"] / ours["cpu_s_per_audio_s"]})
-        print("{precision}, {steps} steps, hop {hop}: the published schedule in {baseline} takes {first_chunk:.1f} times as long to the first chunk, {whole:.1f} times in all, "
-              "{cpu:.1f} times the CPU seconds".format(**out[-1]))
+        out.append(
+            {
+                "precision": ours["precision"],
+                "steps": ours["steps"],
+                "hop": ours["hop"],
+                "baseline": theirs["precision"],
+                "first_chunk": theirs["first_chunk_ms_p50"] / ours["first_chunk_ms_p50"],
+                "whole": theirs["rtf"] / ours["rtf"],
+                "cpu": theirs["cpu_s_per_audio_s"] / ours["cpu_s_per_audio_s"],
+            }
+        )
+        print(
+            "{precision}, {steps} steps, hop {hop}: the published schedule in {baseline} takes {first_chunk:.1f} times as long to the first chunk, {whole:.1f} times in all, "
+            "{cpu:.1f} times the CPU seconds".format(**out[-1])
+        )
     return out
 
 
@@ -167,24 +220,74 @@ def numbers(kind: type) -> Callable[[str], list]:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model-dir", type=Path, help="a model directory instead of random weights in memory")
-    parser.add_argument("--family", type=numbers(str), default=[], metavar="NAME,…", help="published models by name, or all: load, first chunk, RTF and memory of each, one process each")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--model-dir", type=Path, help="a model directory instead of random weights in memory"
+    )
+    parser.add_argument(
+        "--family",
+        type=numbers(str),
+        default=[],
+        metavar="NAME,…",
+        help="published models by name, or all: load, first chunk, RTF and memory of each, one process each",
+    )
     parser.add_argument("--small", action="store_true", help="small random networks")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="cpu")
-    parser.add_argument("--precision", type=numbers(str), default=["fp32"], help="fp32, bf16, fp16, int8, or several with commas (default: fp32)")
-    parser.add_argument("--steps", type=numbers(int), default=[10], help="of the flow's solver: 10, 5 (default: 10)")
-    parser.add_argument("--hop", type=numbers(int), default=[25], help="ids of the first hop: 25, 10 (default: 25)")
+    parser.add_argument(
+        "--precision",
+        type=numbers(str),
+        default=["fp32"],
+        help="fp32, bf16, fp16, int8, or several with commas (default: fp32)",
+    )
+    parser.add_argument(
+        "--steps", type=numbers(int), default=[10], help="of the flow's solver: 10, 5 (default: 10)"
+    )
+    parser.add_argument(
+        "--hop", type=numbers(int), default=[25], help="ids of the first hop: 25, 10 (default: 25)"
+    )
     parser.add_argument("--profile", choices=sorted(PROFILES), default="balanced")
-    parser.add_argument("--users", type=numbers(int), default=[1], help="users at once, each one request after another (default: 1)")
-    parser.add_argument("--poisson", type=numbers(float), default=[], help="requests a second that come by chance")
-    parser.add_argument("--requests", type=int, default=20, help="of one --poisson round (default: %(default)s)")
-    parser.add_argument("--recompute", action="store_true", help="also run the published code's schedule, as the baseline")
-    parser.add_argument("--convert", action="store_true", help="with --model-dir: write the converted weights first, and load these too")
-    parser.add_argument("--seconds", type=float, default=10, help="length of the utterance (default: %(default)s)")
-    parser.add_argument("--prompt-seconds", type=float, default=5, help="length of the reference (default: %(default)s)")
-    parser.add_argument("--times", type=int, default=2, help="measured requests of each user (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=0, help="of torch in each stage on a CPU (default: chosen from the machine)")
+    parser.add_argument(
+        "--users",
+        type=numbers(int),
+        default=[1],
+        help="users at once, each one request after another (default: 1)",
+    )
+    parser.add_argument(
+        "--poisson", type=numbers(float), default=[], help="requests a second that come by chance"
+    )
+    parser.add_argument(
+        "--requests", type=int, default=20, help="of one --poisson round (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--recompute",
+        action="store_true",
+        help="also run the published code's schedule, as the baseline",
+    )
+    parser.add_argument(
+        "--convert",
+        action="store_true",
+        help="with --model-dir: write the converted weights first, and load these too",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="length of the utterance (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--prompt-seconds",
+        type=float,
+        default=5,
+        help="length of the reference (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--times", type=int, default=2, help="measured requests of each user (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=0,
+        help="of torch in each stage on a CPU (default: chosen from the machine)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 
@@ -221,7 +324,13 @@ def main() -> int:
                 torch.set_num_threads(place.threads)
                 model, load = networks(args, place, steps)
                 loads.append(load)
-                print(f"{place.words()}; {steps} steps: " + ", ".join(f"{k} {v:.1f}" for k, v in load.items() if k not in ("precision", "steps")), flush=True)
+                print(
+                    f"{place.words()}; {steps} steps: "
+                    + ", ".join(
+                        f"{k} {v:.1f}" for k, v in load.items() if k not in ("precision", "steps")
+                    ),
+                    flush=True,
+                )
                 rows += measure(model, args, steps, args.recompute and steps == args.steps[0])
                 del model
                 gc.collect()
@@ -230,8 +339,10 @@ def main() -> int:
         return 1
     if STAND_INS.used:
         print(f"not here and not needed: {', '.join(sorted(STAND_INS.used))}")
-    print(f"{args.seconds:g} s of speech, a reference of {args.prompt_seconds:g} s, profile {args.profile}, {'small' if args.small else 'full-size'} "
-          f"{'random weights' if args.model_dir is None else 'weights of ' + args.model_dir.name}; {platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}")
+    print(
+        f"{args.seconds:g} s of speech, a reference of {args.prompt_seconds:g} s, profile {args.profile}, {'small' if args.small else 'full-size'} "
+        f"{'random weights' if args.model_dir is None else 'weights of ' + args.model_dir.name}; {platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
+    )
     table(rows)
     told = ratios(rows)
     if args.json:

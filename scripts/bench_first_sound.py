@@ -26,14 +26,27 @@ import httpx
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         "--autoplay-policy=document-user-activation-required"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--autoplay-policy=document-user-activation-required",
+]
 TEXT = "清晨的风从窗口吹进来。我把要说的话写下来，它立刻就开口了。"
 CLIP = ROOT / "assets" / "voices"
 
 
 def chromium() -> str:
-    found = [p for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable") if (p := shutil.which(n))]
+    found = [
+        p
+        for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+        if (p := shutil.which(n))
+    ]
     return found[0] if found else ""
 
 
@@ -42,7 +55,22 @@ def studio():
     with tempfile.TemporaryDirectory(prefix="kaikou-bench-") as data:
         port = 7700 + os.getpid() % 90
         env = {**os.environ, "KAIKOU_STARTS_PER_MINUTE": "6000"}
-        process = subprocess.Popen([sys.executable, "-m", "webui", "--engine", "builtin", "--port", str(port), "--data-dir", data], cwd=ROOT, stdout=subprocess.DEVNULL, env=env)
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "webui",
+                "--engine",
+                "builtin",
+                "--port",
+                str(port),
+                "--data-dir",
+                data,
+            ],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            env=env,
+        )
         url = f"http://127.0.0.1:{port}"
         try:
             for _ in range(300):
@@ -62,7 +90,10 @@ NO_SOCKET = b"self.WebSocket = class { constructor() { setTimeout(() => this.onc
 def open_page(browser, url: str, without_socket: bool = False):
     page = browser.new_page(viewport={"width": 1440, "height": 900}, locale="zh-CN")
     if without_socket:
-        page.route("**/worker.js", lambda route: route.fulfill(response=(r := route.fetch()), body=NO_SOCKET + r.body()))
+        page.route(
+            "**/worker.js",
+            lambda route: route.fulfill(response=(r := route.fetch()), body=NO_SOCKET + r.body()),
+        )
     page.goto(url + "/?lang=zh")
     page.wait_for_selector("html[data-kk=ready]", timeout=30000)
     page.wait_for_function("KK.live.picker?.data?.length > 0 && KK.voices().length > 0")
@@ -81,7 +112,11 @@ def speak(page) -> dict:
     page.wait_for_timeout(300)
     page.keyboard.press("Escape")
     page.wait_for_timeout(250)
-    return {"rendered": told["firstRenderedMs"], "speech": told["firstAudibleMs"], "heard": told.get("firstHeardMs") or told["firstAudibleMs"] + 1000 * told["outputLatency"]}
+    return {
+        "rendered": told["firstRenderedMs"],
+        "speech": told["firstAudibleMs"],
+        "heard": told.get("firstHeardMs") or told["firstAudibleMs"] + 1000 * told["outputLatency"],
+    }
 
 
 def warm(browser, url: str, times: int) -> list[dict]:
@@ -116,7 +151,16 @@ def new_clip(browser, url: str, times: int) -> list[dict]:
         page = open_page(browser, url)
         page.evaluate("KK.setMode('zero_shot')")
         began = time.perf_counter()
-        page.set_input_files("#kk-ref input[type=file]", files=[{"name": "clip.wav", "mimeType": "audio/wav", "buffer": shifted(clips[n % len(clips)], n)}])
+        page.set_input_files(
+            "#kk-ref input[type=file]",
+            files=[
+                {
+                    "name": "clip.wav",
+                    "mimeType": "audio/wav",
+                    "buffer": shifted(clips[n % len(clips)], n),
+                }
+            ],
+        )
         page.wait_for_function("String(KK.voiceId() || '').startsWith('draft-')", timeout=20000)
         card = (time.perf_counter() - began) * 1000
         page.check("#kk-consent input")
@@ -128,7 +172,9 @@ def new_clip(browser, url: str, times: int) -> list[dict]:
 def shifted(path: Path, n: int) -> bytes:
     """The clip cut by n samples, so that no profile of an earlier run fits."""
     data = path.read_bytes()
-    return data[:40] + (len(data) - 44 - 2 * (n + 1)).to_bytes(4, "little") + data[44 + 2 * (n + 1):]
+    return (
+        data[:40] + (len(data) - 44 - 2 * (n + 1)).to_bytes(4, "little") + data[44 + 2 * (n + 1) :]
+    )
 
 
 GRADIO = """
@@ -154,7 +200,12 @@ demo.launch(server_port={port}, quiet=True, ssr_mode=False)
 def gradio(browser, times: int) -> list[dict]:
     port, clip = 7800 + os.getpid() % 90, sorted(CLIP.glob("*.wav"))[0]
     code = GRADIO.format(root=str(ROOT), clip=str(clip), text=TEXT, port=port)
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"})
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"},
+    )
     told = []
     try:
         for n in range(times + 1):
@@ -181,7 +232,9 @@ def gradio(browser, times: int) -> list[dict]:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--times", type=int, default=10, help="repetitions of each row")
     p.add_argument("--json", metavar="FILE")
     told = p.parse_args()
@@ -189,7 +242,9 @@ def main() -> None:
 
     rows: dict[str, list[dict]] = {}
     with sync_playwright() as play:
-        browser = play.chromium.launch(args=FLAGS, **({"executable_path": chromium()} if chromium() else {}))
+        browser = play.chromium.launch(
+            args=FLAGS, **({"executable_path": chromium()} if chromium() else {})
+        )
         with studio() as url:
             rows["warm page"] = warm(browser, url, told.times)
             rows["cold page"] = cold(browser, url, told.times)
@@ -200,14 +255,25 @@ def main() -> None:
         else:
             print("gr.Audio streaming: left out, it needs ffmpeg")
         browser.close()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Chromium headless; milliseconds after the click, median (worst)")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Chromium headless; milliseconds after the click, median (worst)"
+    )
     print(f"{'':<20} | {'rendered':>16} | {'speech':>16} | {'heard':>16} | clip to card")
     for name, list_ in rows.items():
-        cells = [f"{statistics.median(r[k] for r in list_):>7.1f} ({max(r[k] for r in list_):>6.1f})" for k in ("rendered", "speech", "heard")]
-        card = f"{statistics.median(r['profile'] for r in list_):.0f} ({max(r['profile'] for r in list_):.0f})" if "profile" in list_[0] else ""
+        cells = [
+            f"{statistics.median(r[k] for r in list_):>7.1f} ({max(r[k] for r in list_):>6.1f})"
+            for k in ("rendered", "speech", "heard")
+        ]
+        card = (
+            f"{statistics.median(r['profile'] for r in list_):.0f} ({max(r['profile'] for r in list_):.0f})"
+            if "profile" in list_[0]
+            else ""
+        )
         print(f"{name:<20} | {' | '.join(cells)} | {card}")
     if "gr.Audio streaming" in rows:
-        ratio = statistics.median(r["speech"] for r in rows["gr.Audio streaming"]) / statistics.median(r["speech"] for r in rows["warm page"])
+        ratio = statistics.median(
+            r["speech"] for r in rows["gr.Audio streaming"]
+        ) / statistics.median(r["speech"] for r in rows["warm page"])
         print(f"gr.Audio streaming / warm page: {ratio:.1f} times")
     if told.json:
         Path(told.json).write_text(json.dumps(rows, indent=1))

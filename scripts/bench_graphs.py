@@ -44,9 +44,18 @@ from webui.engine.cosyvoice3.model import CosyVoice3
 FEW = Sizes(LmSizes(slots=(1, 4), reaches=(256,), inputs=(64,), run=8), FlowSizes(ids=(28,), batches=(1,), reaches=(128,), units=200, slots=4),
             VocoderSizes(lengths=(*range(1, 23), 24, 28, 36, 50, 70), batches=(1,), slots=2))  # fmt: skip
 WAYS = {  # how a generation is captured, and a few buckets of it
-    "cosyvoice1": (first.captured, first.Sizes(FEW.lm, HopSizes(frames=(512,), batches=(1,)), FEW.vocoder)),
+    "cosyvoice1": (
+        first.captured,
+        first.Sizes(FEW.lm, HopSizes(frames=(512,), batches=(1,)), FEW.vocoder),
+    ),
     "cosyvoice2": (captured, FEW),
-    "cosyvoice3": (third.replaying, replace(FEW, vocoder=VocoderSizes(lengths=(*range(1, 38), 39, 43, 51, 67), batches=(1,), slots=2))),
+    "cosyvoice3": (
+        third.replaying,
+        replace(
+            FEW,
+            vocoder=VocoderSizes(lengths=(*range(1, 38), 39, 43, 51, 67), batches=(1,), slots=2),
+        ),
+    ),
 }
 
 
@@ -70,10 +79,19 @@ def spoken(model: Model) -> dict[str, torch.Tensor]:
     while not live.is_ready:
         live.grow()
     stream, ids = live.begin(seed=1), (voice.speech_ids * 4)[: 2 * hop + 10]
-    mel = torch.cat([stream.step(ids[: model.hops(hop, PROFILES["balanced"]).needed(0)]), stream.step(ids, True)])
+    mel = torch.cat(
+        [
+            stream.step(ids[: model.hops(hop, PROFILES["balanced"]).needed(0)]),
+            stream.step(ids, True),
+        ]
+    )
     fixed = torch.randn(50, 80, generator=torch.Generator().manual_seed(4)).to(mel) - 4
     wave = model.wave(3)
-    return {"lm": torch.cat(scores), "flow": mel, "vocoder": torch.cat([wave.push(fixed), wave.push(fixed[:0], True)])}
+    return {
+        "lm": torch.cat(scores),
+        "flow": mel,
+        "vocoder": torch.cat([wave.push(fixed), wave.push(fixed[:0], True)]),
+    }
 
 
 def times_ms(table: Table, key, device: str, times: int) -> tuple[float, float]:
@@ -102,39 +120,65 @@ def rows(model: Model, device: str, times: int) -> list[dict]:
     for name, table in tables(model).items():
         for key in table.keys():
             best, middle = times_ms(table, key, device, times)
-            out.append({"network": name, "bucket": [str(k) for k in key], "best_ms": round(best, 3), "median_ms": round(middle, 3)})
+            out.append(
+                {
+                    "network": name,
+                    "bucket": [str(k) for k in key],
+                    "best_ms": round(best, 3),
+                    "median_ms": round(middle, 3),
+                }
+            )
     return out
 
 
 def main(given: list[str] | None = None) -> dict:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    asked.add_argument("--precision", choices=("fp32", "bf16", "fp16"), help="bf16 on cuda, fp32 on cpu")
+    asked.add_argument(
+        "--precision", choices=("fp32", "bf16", "fp16"), help="bf16 on cuda, fp32 on cpu"
+    )
     asked.add_argument("--family", choices=sorted(WAYS), default="cosyvoice2")
     asked.add_argument("--size", choices=("small", "full"), default="full")
     asked.add_argument("--few", action="store_true", help="a few buckets only; always so on cpu")
     asked.add_argument("--times", type=int, default=20)
     asked.add_argument("--json", type=Path)
     args = asked.parse_args(given)
-    place = Place(args.device, args.precision or ("bf16" if args.device == "cuda" else "fp32"), "bench")
+    place = Place(
+        args.device, args.precision or ("bf16" if args.device == "cuda" else "fp32"), "bench"
+    )
     if args.device == "cpu":
         torch.set_num_threads(1)  # more only quarrel about memory
     model, (way, few) = plain(args.family, args.size, place), WAYS[args.family]
     want = spoken(model)
     began = time.perf_counter()
-    fast = way(model, sizes=few if args.few or args.device == "cpu" else None, capture=CudaCapture if args.device == "cuda" else Direct)
+    fast = way(
+        model,
+        sizes=few if args.few or args.device == "cpu" else None,
+        capture=CudaCapture if args.device == "cuda" else Direct,
+    )
     _wait(args.device)
     report = {"family": args.family, "device": args.device, "precision": place.precision, "size": args.size, "capture_s": round(time.perf_counter() - began, 2),
               "graphs": sum(len(table) for table in tables(fast).values())}  # fmt: skip
     got = spoken(fast)
-    report["agreement"] = {name: float((got[name].float() - want[name].float()).abs().max() / want[name].float().abs().max()) for name in want}
+    report["agreement"] = {
+        name: float(
+            (got[name].float() - want[name].float()).abs().max() / want[name].float().abs().max()
+        )
+        for name in want
+    }
     report["rows"] = rows(fast, args.device, args.times)
-    report["peak_gpu_mb"] = round(torch.cuda.max_memory_allocated() / 2**20) if args.device == "cuda" else 0
+    report["peak_gpu_mb"] = (
+        round(torch.cuda.max_memory_allocated() / 2**20) if args.device == "cuda" else 0
+    )
     for name, value in report.items():
         if name != "rows":
             print(f"{name}: {value}")
     for row in report["rows"]:
-        print(f"{row['network']:8} {' '.join(row['bucket']):18} {row['best_ms']:9.3f} {row['median_ms']:9.3f} ms")
+        print(
+            f"{row['network']:8} {' '.join(row['bucket']):18} {row['best_ms']:9.3f} {row['median_ms']:9.3f} ms"
+        )
     if args.json:
         args.json.write_text(json.dumps(report, indent=1))
     return report

@@ -1,6 +1,6 @@
 """The acceptance table of the player (L1 to I1): real studio, tone engine, real Chromium, real sockets. Prints id, case, figure, pass.
 
-    python scripts/bench_player.py [--rows L1,J2] [--times 10] [--json FILE]
+python scripts/bench_player.py [--rows L1,J2] [--times 10] [--json FILE]
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ def main() -> int:
             try:
                 figure, ok, data = run(Bench(studio, b, told.times))
             except Exception as error:  # one row that breaks must not hide the others
-                figure, ok, data = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}", False, {}
+                figure, ok, data = (
+                    f"{type(error).__name__}: {str(error).splitlines()[0][:120]}",
+                    False,
+                    {},
+                )
             out[name] = {"case": case, "figure": figure, "pass": ok, **data}
             print(f"{name:<4}{case:<52}{figure:<76}{'yes' if ok else 'NO'}", flush=True)
             for context in list(b.contexts):

@@ -25,8 +25,15 @@ import httpx
 from websockets.sync.client import connect
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST = {"zh": "清晨的风从窗口吹进来，", "en": "In the morning the wind comes in through the window, "}
-REST = {"zh": "我把要说的话写下来，它立刻就开口了，一句接着一句，直到有人打断它为止。" * 3, "en": "and whatever I write is spoken at once, one clause after the other, until somebody interrupts. " * 3}
+FIRST = {
+    "zh": "清晨的风从窗口吹进来，",
+    "en": "In the morning the wind comes in through the window, ",
+}
+REST = {
+    "zh": "我把要说的话写下来，它立刻就开口了，一句接着一句，直到有人打断它为止。" * 3,
+    "en": "and whatever I write is spoken at once, one clause after the other, until somebody interrupts. "
+    * 3,
+}
 
 
 @contextlib.contextmanager
@@ -34,7 +41,23 @@ def studio(engine: str):
     with tempfile.TemporaryDirectory(prefix="kaikou-bench-") as data:
         port = 7800 + os.getpid() % 90
         env = {**os.environ, "KAIKOU_STARTS_PER_MINUTE": "6000"}
-        process = subprocess.Popen([sys.executable, "-m", "webui", "--engine", engine, "--port", str(port), "--data-dir", data], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "webui",
+                "--engine",
+                engine,
+                "--port",
+                str(port),
+                "--data-dir",
+                data,
+            ],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=env,
+        )
         url = f"http://127.0.0.1:{port}"
         try:
             for _ in range(600):
@@ -53,7 +76,14 @@ class Talk:
 
     def __init__(self, url: str, key: str, voice: str):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._ws = connect(url.replace("http", "ws", 1) + "/v1/audio/speech/stream", compression=None, max_size=None, proxy=None, legacy=True, additional_headers=headers)
+        self._ws = connect(
+            url.replace("http", "ws", 1) + "/v1/audio/speech/stream",
+            compression=None,
+            max_size=None,
+            proxy=None,
+            legacy=True,
+            additional_headers=headers,
+        )
         self._voice = voice
 
     def send(self, kind: str, **told) -> float:
@@ -120,7 +150,11 @@ def silenced(talk: Talk, first: str, rest: str, seed: int, by_start: bool) -> tu
 
 def whole_text(http: httpx.Client, text: str, voice: str, seed: int) -> float:
     began = time.perf_counter()
-    with http.stream("POST", "/v1/audio/speech", json={"input": text, "voice": voice, "seed": seed, "response_format": "pcm"}) as told:
+    with http.stream(
+        "POST",
+        "/v1/audio/speech",
+        json={"input": text, "voice": voice, "seed": seed, "response_format": "pcm"},
+    ) as told:
         told.raise_for_status()
         next(told.iter_raw())
         return 1000 * (time.perf_counter() - began)
@@ -132,7 +166,9 @@ def row(name: str, values: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=30)
     parser.add_argument("--url", default="", help="of a studio that runs already")
     parser.add_argument("--key", default="", help="an API key with the scope speak")
@@ -142,23 +178,40 @@ def main() -> None:
     asked = parser.parse_args()
     figures: dict[str, list[float]] = {}
     frames: list[int] = []
-    with contextlib.nullcontext(asked.url.rstrip("/")) if asked.url else studio(asked.engine) as url:
+    with (
+        contextlib.nullcontext(asked.url.rstrip("/")) if asked.url else studio(asked.engine) as url
+    ):
         talk = Talk(url, asked.key, asked.voice)
-        with httpx.Client(base_url=url, timeout=60, headers={"Authorization": f"Bearer {asked.key}"} if asked.key else {}) as http:
+        with httpx.Client(
+            base_url=url,
+            timeout=60,
+            headers={"Authorization": f"Bearer {asked.key}"} if asked.key else {},
+        ) as http:
             first_sound(talk, FIRST["zh"], 0)
             for n in range(asked.times):
                 for language in FIRST:
-                    figures.setdefault(f"clause to first sound, {language}", []).append(first_sound(talk, FIRST[language], n))
-                    figures.setdefault(f"whole text to first byte, {language}", []).append(whole_text(http, FIRST[language], asked.voice, n))
-                for what, by_start in (("cancel to silence", False), ("new start to silence", True)):
+                    figures.setdefault(f"clause to first sound, {language}", []).append(
+                        first_sound(talk, FIRST[language], n)
+                    )
+                    figures.setdefault(f"whole text to first byte, {language}", []).append(
+                        whole_text(http, FIRST[language], asked.voice, n)
+                    )
+                for what, by_start in (
+                    ("cancel to silence", False),
+                    ("new start to silence", True),
+                ):
                     took, late = silenced(talk, FIRST["zh"], REST["zh"], n, by_start)
                     figures.setdefault(what, []).append(took)
                     frames.append(late)
-    print(f"{platform.machine()}, {os.cpu_count()} cores, {asked.url or asked.engine}; milliseconds of {asked.times} each")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, {asked.url or asked.engine}; milliseconds of {asked.times} each"
+    )
     print(f"{'':<34} | {'median':>8} | {'P95':>8} | {'worst':>8}")
     for name, values in figures.items():
         print(row(name, values))
-    print(f"frames that were on their way when it was stopped: {statistics.median(frames):.0f} (at most {max(frames)}), 0.2 s or less each; none came after it was told")
+    print(
+        f"frames that were on their way when it was stopped: {statistics.median(frames):.0f} (at most {max(frames)}), 0.2 s or less each; none came after it was told"
+    )
     if asked.json:
         Path(asked.json).write_text(json.dumps({**figures, "frames": frames}, indent=1))
 

@@ -30,11 +30,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 ROOT = Path(__file__).resolve().parent.parent
 CHILD = "webui.engine.hosted.child"
-TEXT = "风从窗口慢慢吹进来，老人把故事讲了一遍。Nobody had seen the harbour so quiet before the sun came up. " * 12
+TEXT = (
+    "风从窗口慢慢吹进来，老人把故事讲了一遍。Nobody had seen the harbour so quiet before the sun came up. "
+    * 12
+)
 TOLD_S, TOLD_FROZEN_S, READY_S, GONE_S = 2.0, 15.0, 20.0, 10.0
 
 
 # ---- the studio, in a process of its own ------------------------------------------------------------------------------
+
 
 def serve(given: list[str], frozen_s: float) -> int:
     """As `python -m webui`, but with as many restarts as are asked for."""
@@ -46,7 +50,14 @@ def serve(given: list[str], frozen_s: float) -> int:
     settings = load(given)
     listener = program.listen(settings)
     patience = Patience(frozen_s=frozen_s, max_restarts=1 << 30, back_off_s=(0.0,))
-    app, studio = root.build(settings, lambda: HostedEngine("cosyvoice2", root.cosyvoice_arguments(settings, root.first_model(settings).path), patience))
+    app, studio = root.build(
+        settings,
+        lambda: HostedEngine(
+            "cosyvoice2",
+            root.cosyvoice_arguments(settings, root.first_model(settings).path),
+            patience,
+        ),
+    )
     return program.run(settings, listener, app, studio)
 
 
@@ -56,7 +67,20 @@ def studio(model_dir: Path, frozen_s: float) -> Iterator[tuple[subprocess.Popen,
 
     with tempfile.TemporaryDirectory(prefix="kaikou-chaos-") as made:
         port = free_port()
-        command = [sys.executable, str(Path(__file__).resolve()), "--serve", "--frozen-s", str(frozen_s), "--", "--port", str(port), "--data-dir", made, "--model-dir", str(model_dir)]
+        command = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            "--serve",
+            "--frozen-s",
+            str(frozen_s),
+            "--",
+            "--port",
+            str(port),
+            "--data-dir",
+            made,
+            "--model-dir",
+            str(model_dir),
+        ]
         env = {**os.environ, "KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_MAX_STREAMS": "8"}
         with open(Path(made) / "log.txt", "wb") as log:
             process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
@@ -65,7 +89,9 @@ def studio(model_dir: Path, frozen_s: float) -> Iterator[tuple[subprocess.Popen,
             end = time.monotonic() + 300
             while not is_ready(url):
                 if process.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError((Path(made) / "log.txt").read_text("utf-8", "replace")[-3000:])
+                    raise RuntimeError(
+                        (Path(made) / "log.txt").read_text("utf-8", "replace")[-3000:]
+                    )
                 time.sleep(0.2)
             httpx.get(url, timeout=60)  # the page itself, once
             yield process, url
@@ -93,15 +119,28 @@ def is_ready(url: str) -> bool:
 
 # ---- who is looked at -----------------------------------------------------------------------------------------------------
 
+
 def processes() -> list[tuple[int, int, int, str, str]]:
     """(pid, parent, group, state, command) of everything that runs."""
-    told = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["ps", "-ww", "-eo", "pid=,ppid=,pgid=,stat=,args="],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     rows = (line.split(None, 4) for line in told.splitlines())
     return [(int(r[0]), int(r[1]), int(r[2]), r[3], r[4] if len(r) > 4 else "") for r in rows]
 
 
 def engine_of(studio_pid: int) -> int | None:
-    return next((pid for pid, parent, _, state, command in processes() if parent == studio_pid and CHILD in command and not state.startswith("Z")), None)
+    return next(
+        (
+            pid
+            for pid, parent, _, state, command in processes()
+            if parent == studio_pid and CHILD in command and not state.startswith("Z")
+        ),
+        None,
+    )
 
 
 def left_of(group: int) -> int:
@@ -115,7 +154,9 @@ class Listener:
     url: str
     seed: int
     is_sounding: bool = False
-    told: list[tuple[float, str]] = field(default_factory=list)  # when an error came to a stream that sounded, and its code
+    told: list[tuple[float, str]] = field(
+        default_factory=list
+    )  # when an error came to a stream that sounded, and its code
     whole: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -125,13 +166,33 @@ class Listener:
 
         with httpx.Client(base_url=self.url, timeout=60) as http:
             token = http.post("/tts/session").json()["token"]
-        with connect(self.url.replace("http", "ws", 1) + "/tts/ws", compression=None, max_size=None, proxy=None) as ws:
+        with connect(
+            self.url.replace("http", "ws", 1) + "/tts/ws",
+            compression=None,
+            max_size=None,
+            proxy=None,
+        ) as ws:
             ws.send(json.dumps({"op": "hello", "v": 1, "token": token, "locale": "en"}))
             seq = 0
             while not is_over.is_set():
                 seq += 1
-                params = {"input": TEXT, "voice": "starter-zh-high", "mode": "cross_lingual", "seed": self.seed + seq}
-                ws.send(json.dumps({"op": "start", "seq": seq, "params": params, "rate": 24000, "credit": 1 << 40}))
+                params = {
+                    "input": TEXT,
+                    "voice": "starter-zh-high",
+                    "mode": "cross_lingual",
+                    "seed": self.seed + seq,
+                }
+                ws.send(
+                    json.dumps(
+                        {
+                            "op": "start",
+                            "seq": seq,
+                            "params": params,
+                            "rate": 24000,
+                            "credit": 1 << 40,
+                        }
+                    )
+                )
                 wait_s = self._listen(ws, seq, is_over)
                 is_over.wait(wait_s)
 
@@ -186,6 +247,7 @@ class Page:
 
 # ---- the rounds --------------------------------------------------------------------------------------------------------------
 
+
 @dataclass
 class Round:
     fault: str
@@ -198,14 +260,26 @@ class Round:
 
     def broken(self) -> list[str]:
         """What must hold on any machine."""
-        out = [f"{self.sounding - len(self.told_s)} streams were not told"] if len(self.told_s) < self.sounding else []
+        out = (
+            [f"{self.sounding - len(self.told_s)} streams were not told"]
+            if len(self.told_s) < self.sounding
+            else []
+        )
         return out + ([f"{self.left} processes left"] if self.left else [])
 
     def late(self) -> list[str]:
         """What a busy machine may break too."""
         limit = TOLD_FROZEN_S if self.fault == "freeze" else TOLD_S
-        out = [f"told after {max(self.told_s):.1f} s"] if self.told_s and max(self.told_s) > limit else []
-        return out + ([f"ready after {self.ready_s:.1f} s"] if self.ready_s > READY_S + (limit if self.fault == "freeze" else 0) else [])
+        out = (
+            [f"told after {max(self.told_s):.1f} s"]
+            if self.told_s and max(self.told_s) > limit
+            else []
+        )
+        return out + (
+            [f"ready after {self.ready_s:.1f} s"]
+            if self.ready_s > READY_S + (limit if self.fault == "freeze" else 0)
+            else []
+        )
 
 
 def wait_for(what, limit_s: float):
@@ -225,12 +299,22 @@ def one_round(process: subprocess.Popen, url: str, listeners: list[Listener], fa
     before, sounding = [len(x.told) for x in listeners], [x for x in listeners if x.is_sounding]
     began = time.monotonic()
     os.kill(child, signal.SIGSTOP if fault == "freeze" else signal.SIGKILL)
-    wait_for(lambda: all(len(x.told) > n for x, n in zip(listeners, before) if x in sounding), TOLD_FROZEN_S + 5)
+    wait_for(
+        lambda: all(len(x.told) > n for x, n in zip(listeners, before) if x in sounding),
+        TOLD_FROZEN_S + 5,
+    )
     wait_for(lambda: engine_of(process.pid) not in (None, child) and is_ready(url), 120)
     ready_s = time.monotonic() - began
-    new = [(at - began, code) for x, n in zip(listeners, before) for at, code in x.told[n:] if x in sounding]
+    new = [
+        (at - began, code)
+        for x, n in zip(listeners, before)
+        for at, code in x.told[n:]
+        if x in sounding
+    ]
     wait_for(lambda: not left_of(child), 2)
-    return Round(fault, len(sounding), [s for s, _ in new], {c for _, c in new}, ready_s, left_of(child))
+    return Round(
+        fault, len(sounding), [s for s, _ in new], {c for _, c in new}, ready_s, left_of(child)
+    )
 
 
 @dataclass
@@ -242,30 +326,56 @@ class Report:
 
     def broken(self) -> list[str]:
         out = [f"round {n}: {why}" for n, r in enumerate(self.rounds, 1) for why in r.broken()]
-        out += [f"the page failed {self.page.failed} of {self.page.asked} times"] if self.page.failed else []
+        out += (
+            [f"the page failed {self.page.failed} of {self.page.asked} times"]
+            if self.page.failed
+            else []
+        )
         return out + [why for x in self.listeners for why in x.wrong]
 
     def late(self) -> list[str]:
         out = [f"round {n}: {why}" for n, r in enumerate(self.rounds, 1) for why in r.late()]
-        return out + ([f"the engine outlived the studio by {self.gone_s:.1f} s"] if self.gone_s > GONE_S else [])
+        return out + (
+            [f"the engine outlived the studio by {self.gone_s:.1f} s"]
+            if self.gone_s > GONE_S
+            else []
+        )
 
 
-def run(model_dir: Path, rounds: int, freeze_every: int, frozen_s: float = 10.0, n_listeners: int = 3, say=print) -> Report:
+def run(
+    model_dir: Path,
+    rounds: int,
+    freeze_every: int,
+    frozen_s: float = 10.0,
+    n_listeners: int = 3,
+    say=print,
+) -> Report:
     """freeze_every: each so-maniest fault is a freeze, 0 = none."""
     is_over = threading.Event()
-    say(f"{'round':>5} | {'fault':<6} | {'sounding':>8} | {'told s':>6} | {'ready s':>7} | {'left':>4} | {'page ms':>7} | codes")
+    say(
+        f"{'round':>5} | {'fault':<6} | {'sounding':>8} | {'told s':>6} | {'ready s':>7} | {'left':>4} | {'page ms':>7} | codes"
+    )
     with studio(model_dir, frozen_s) as (process, url):
         page, listeners = Page(url), [Listener(url, 1000 * n) for n in range(n_listeners)]
-        threads = [threading.Thread(target=x.run, args=(is_over,), daemon=True) for x in (page, *listeners)]
+        threads = [
+            threading.Thread(target=x.run, args=(is_over,), daemon=True) for x in (page, *listeners)
+        ]
         for thread in threads:
             thread.start()
         done = []
         for n in range(1, rounds + 1):
-            made = one_round(process, url, listeners, "freeze" if freeze_every and n % freeze_every == 0 else "kill")
+            made = one_round(
+                process,
+                url,
+                listeners,
+                "freeze" if freeze_every and n % freeze_every == 0 else "kill",
+            )
             made.page_worst_s, page.worst_s = page.worst_s, 0.0
             done.append(made)
-            say(f"{n:>5} | {made.fault:<6} | {made.sounding:>8} | {max(made.told_s, default=float('nan')):>6.2f} | {made.ready_s:>7.1f} | {made.left:>4} | "
-                f"{1000 * made.page_worst_s:>7.0f} | {', '.join(sorted(made.codes))}")
+            say(
+                f"{n:>5} | {made.fault:<6} | {made.sounding:>8} | {max(made.told_s, default=float('nan')):>6.2f} | {made.ready_s:>7.1f} | {made.left:>4} | "
+                f"{1000 * made.page_worst_s:>7.0f} | {', '.join(sorted(made.codes))}"
+            )
         child = engine_of(process.pid)
         is_over.set()
         for thread in threads:
@@ -278,13 +388,33 @@ def run(model_dir: Path, rounds: int, freeze_every: int, frozen_s: float = 10.0,
 
 def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
-    own, rest = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    own, rest = (
+        (given[: given.index("--")], given[given.index("--") + 1 :])
+        if "--" in given
+        else (given, [])
+    )
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--freeze-every", type=int, default=5, help="each so-maniest fault is a freeze, 0 = none (default: %(default)s)")
-    parser.add_argument("--frozen-s", type=float, default=10.0, help="silence after which the studio takes it for frozen (default: %(default)s)")
+    parser.add_argument(
+        "--freeze-every",
+        type=int,
+        default=5,
+        help="each so-maniest fault is a freeze, 0 = none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--frozen-s",
+        type=float,
+        default=10.0,
+        help="silence after which the studio takes it for frozen (default: %(default)s)",
+    )
     parser.add_argument("--listeners", type=int, default=3)
-    parser.add_argument("--model-dir", type=Path, help="a model directory; default: a small random one, made and removed again")
+    parser.add_argument(
+        "--model-dir",
+        type=Path,
+        help="a model directory; default: a small random one, made and removed again",
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(own)
     if args.serve:
@@ -294,11 +424,19 @@ def main(argv: list[str] | None = None) -> int:
             from scripts.make_small_model import make
 
             make(Path(made) / "CosyVoice2-0.5B")
-        report = run(args.model_dir or Path(made), args.rounds, args.freeze_every, args.frozen_s, args.listeners)
+        report = run(
+            args.model_dir or Path(made),
+            args.rounds,
+            args.freeze_every,
+            args.frozen_s,
+            args.listeners,
+        )
     kills = [s for r in report.rounds if r.fault == "kill" for s in r.told_s]
-    print(f"\n{len(report.rounds)} faults; worst told after a kill {max(kills, default=0):.2f} s; worst ready {max(r.ready_s for r in report.rounds):.1f} s; "
-          f"page asked {report.page.asked} times, failed {report.page.failed}; whole texts heard {sum(x.whole for x in report.listeners)}; "
-          f"left behind {sum(r.left for r in report.rounds)}; studio killed: engine gone after {report.gone_s:.1f} s")
+    print(
+        f"\n{len(report.rounds)} faults; worst told after a kill {max(kills, default=0):.2f} s; worst ready {max(r.ready_s for r in report.rounds):.1f} s; "
+        f"page asked {report.page.asked} times, failed {report.page.failed}; whole texts heard {sum(x.whole for x in report.listeners)}; "
+        f"left behind {sum(r.left for r in report.rounds)}; studio killed: engine gone after {report.gone_s:.1f} s"
+    )
     broken = [*report.broken(), *report.late()]
     for why in broken:
         print("BROKEN:", why)

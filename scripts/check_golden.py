@@ -41,7 +41,9 @@ class Tally:
         name = f"{self.part}/{case}"
         if not good:
             self.failed.append(f"{name} {tensor}")
-        print(f"{name:<36} {tensor:<28} error {error:9.2e}  tolerance {tolerance:7.1e}  {'ok' if good else 'EXCEEDED'}")
+        print(
+            f"{name:<36} {tensor:<28} error {error:9.2e}  tolerance {tolerance:7.1e}  {'ok' if good else 'EXCEEDED'}"
+        )
 
     def broke(self, why: str) -> None:
         self.failed.append(f"{self.part}: {why}")
@@ -49,16 +51,24 @@ class Tally:
 
 
 def generation_of(folder: Path) -> str:
-    """"1", "2" or "3": by the sizes of the networks that the configurations name, else by the vocoder's own weights."""
+    """ "1", "2" or "3": by the sizes of the networks that the configurations name, else by the vocoder's own weights."""
     sizes: set[str] = set()
     for path in folder.glob("*/*_config.json"):
-        with contextlib.suppress(OSError, ValueError):  # the check itself says what is wrong with it
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the check itself says what is wrong with it
             sizes |= set(json.loads(path.read_text("utf-8")))
     if sizes & {"dit_dim", "end_of_prompt_id"}:
         return "3"
-    if sizes & {"text_encoder_dim", "llm_blocks"} or ("estimator_n_blocks" in sizes and "chunk_size" not in sizes):
+    if sizes & {"text_encoder_dim", "llm_blocks"} or (
+        "estimator_n_blocks" in sizes and "chunk_size" not in sizes
+    ):
         return "1"
-    return _generation_of_vocoder(folder / "hift" / "hift.safetensors") if not sizes & {"chunk_size", "num_hidden_layers"} else "2"
+    return (
+        _generation_of_vocoder(folder / "hift" / "hift.safetensors")
+        if not sizes & {"chunk_size", "num_hidden_layers"}
+        else "2"
+    )
 
 
 def _generation_of_vocoder(path: Path) -> str:
@@ -66,7 +76,12 @@ def _generation_of_vocoder(path: Path) -> str:
         with path.open("rb") as f:
             header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
         kernel = header["conv_pre.parametrizations.weight.original1"]["shape"][-1]
-    except (OSError, ValueError, struct.error, KeyError):  # the check itself says what is wrong with it
+    except (
+        OSError,
+        ValueError,
+        struct.error,
+        KeyError,
+    ):  # the check itself says what is wrong with it
         return "2"
     return "1" if "ups.2.bias" not in header else "3" if kernel == 5 else "2"
 
@@ -91,7 +106,9 @@ def run(folder: Path, only: list[str], device: str) -> Tally:
     parts = parts_of(folder, only, generation)
     if parts:
         print(f"golden data of {NAMES[generation]}")
-    unknown = [path.name for path in sorted(folder.glob("*/")) if path.name not in parts and not only]
+    unknown = [
+        path.name for path in sorted(folder.glob("*/")) if path.name not in parts and not only
+    ]
     if parts and unknown:
         print(f"no checks are known for: {', '.join(unknown)}")
     for part, module in parts.items():
@@ -101,8 +118,12 @@ def run(folder: Path, only: list[str], device: str) -> Tally:
         extra = {"device": device} if "device" in inspect.signature(check).parameters else {}
         try:
             check(folder / part, tally.report, **extra)
-        except Exception as error:  # a damaged part must not hide the others; it is reported and fails the run
-            tally.broke(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        except (
+            Exception
+        ) as error:  # a damaged part must not hide the others; it is reported and fails the run
+            tally.broke(
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            )
             continue
         if tally.checked == before:
             tally.broke("no golden tensor found")
@@ -113,16 +134,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--only", default="", help="parts, separated by commas")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or mps; for the parts that can use it")
+    parser.add_argument(
+        "--device", default="cpu", help="cpu, cuda or mps; for the parts that can use it"
+    )
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(asked.threads)
-    torch.backends.cudnn.allow_tf32 = False  # the tolerances are for full fp32; matrix products already are
+    torch.backends.cudnn.allow_tf32 = (
+        False  # the tolerances are for full fp32; matrix products already are
+    )
     tally = run(asked.folder, [part for part in asked.only.split(",") if part], asked.device)
     if not tally.checked and not tally.failed:
         print(f"No golden data in {asked.folder}.")
         return 1
-    print(f"{tally.checked} tensors checked, {len(tally.failed)} not ok" + "".join(f"\n  {name}" for name in tally.failed))
+    print(
+        f"{tally.checked} tensors checked, {len(tally.failed)} not ok"
+        + "".join(f"\n  {name}" for name in tally.failed)
+    )
     return 1 if tally.failed else 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Write memory-mappable copies of llm.pt, flow.pt and hift.pt beside them, so that the next start is fast.
 
-    python scripts/convert_weights.py pretrained_models/CosyVoice2-0.5B --dtype bf16
+python scripts/convert_weights.py pretrained_models/CosyVoice2-0.5B --dtype bf16
 """
 
 from __future__ import annotations
@@ -22,19 +22,37 @@ _BYTES = {"fp32": 1.0, "bf16": 0.5, "fp16": 0.5}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("directory", type=Path, help="a model directory, of any generation")
-    parser.add_argument("--dtype", choices=sorted(DTYPES), default="fp32", help="the vocoder stays fp32 whatever is chosen")
-    parser.add_argument("--only", choices=sorted(COMPONENTS), action="append", help="convert this network only (may be repeated)")
+    parser.add_argument(
+        "--dtype",
+        choices=sorted(DTYPES),
+        default="fp32",
+        help="the vocoder stays fp32 whatever is chosen",
+    )
+    parser.add_argument(
+        "--only",
+        choices=sorted(COMPONENTS),
+        action="append",
+        help="convert this network only (may be repeated)",
+    )
     args = parser.parse_args()
     try:
         parts = family_of(args.directory).components
         for name in args.only or parts:
             source = args.directory / parts[name].published(args.directory)
-            check_room(args.directory, name, int(source.stat().st_size * _BYTES[args.dtype]) if source.exists() else 0)
+            check_room(
+                args.directory,
+                name,
+                int(source.stat().st_size * _BYTES[args.dtype]) if source.exists() else 0,
+            )
             started = time.perf_counter()
             made = convert(args.directory, name, args.dtype, parts)
-            print(f"{made.name}: {made.stat().st_size / 1e6:.1f} MB in {time.perf_counter() - started:.1f} s")
+            print(
+                f"{made.name}: {made.stat().st_size / 1e6:.1f} MB in {time.perf_counter() - started:.1f} s"
+            )
     except KaikouError as fault:
         print(f"{fault.en}\n{fault.zh}", file=sys.stderr)
         return 1
@@ -45,8 +63,10 @@ def check_room(root: Path, name: str, needed: int) -> None:
     """Raises StorageFull."""
     free = shutil.disk_usage(root).free
     if needed > free:
-        raise StorageFull(f"{name}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free. Make room and run this again.",
-                          f"{name}：需要 {needed / 1e9:.1f} GB，只剩 {free / 1e9:.1f} GB。请清理空间后再运行。")
+        raise StorageFull(
+            f"{name}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free. Make room and run this again.",
+            f"{name}：需要 {needed / 1e9:.1f} GB，只剩 {free / 1e9:.1f} GB。请清理空间后再运行。",
+        )
 
 
 if __name__ == "__main__":

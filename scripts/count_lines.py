@@ -25,7 +25,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ENGINE = "webui.engine"
 COMMON = f"{ENGINE}.cosyvoice.engine"  # what runs every generation
-OWN = {"cosyvoice1": f"{ENGINE}.cosyvoice1.model", "cosyvoice2": f"{ENGINE}.cosyvoice.model", "cosyvoice3": f"{ENGINE}.cosyvoice3.model"}
+OWN = {
+    "cosyvoice1": f"{ENGINE}.cosyvoice1.model",
+    "cosyvoice2": f"{ENGINE}.cosyvoice.model",
+    "cosyvoice3": f"{ENGINE}.cosyvoice3.model",
+}
 MOST = 10  # lines that may be alike in two places
 
 
@@ -52,11 +56,26 @@ def code_lines(path: Path, root: Path = ROOT) -> list[Line]:
     """Runs of blanks inside a line count as one."""
     source = path.read_text("utf-8")
     skipped = _skipped(ast.parse(source))
-    kept = {token.start[0] for token in tokenize.generate_tokens(io.StringIO(source).readline)
-            if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)}
+    kept = {
+        token.start[0]
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type
+        not in (
+            tokenize.COMMENT,
+            tokenize.NL,
+            tokenize.NEWLINE,
+            tokenize.INDENT,
+            tokenize.DEDENT,
+            tokenize.ENDMARKER,
+        )
+    }
     name = str(path.relative_to(root))
     rows = enumerate(source.splitlines(), 1)
-    return [Line(name, n, re.sub(r"\s+", " ", text.partition("  #")[0].strip())) for n, text in rows if n in kept and n not in skipped]
+    return [
+        Line(name, n, re.sub(r"\s+", " ", text.partition("  #")[0].strip()))
+        for n, text in rows
+        if n in kept and n not in skipped
+    ]
 
 
 def _skipped(tree: ast.Module) -> set[int]:
@@ -67,7 +86,11 @@ def _skipped(tree: ast.Module) -> set[int]:
             out |= set(range(node.lineno, node.end_lineno + 1))
         body = getattr(node, "body", None)
         head = body[0] if isinstance(body, list) and body else None
-        if isinstance(head, ast.Expr) and isinstance(head.value, ast.Constant) and isinstance(head.value.value, str):
+        if (
+            isinstance(head, ast.Expr)
+            and isinstance(head.value, ast.Constant)
+            and isinstance(head.value.value, str)
+        ):
             out |= set(range(head.lineno, head.end_lineno + 1))
     return out
 
@@ -85,7 +108,13 @@ def copies(files: Iterable[list[Line]], most: int = MOST) -> list[Copy]:
             for g, j in where[k + 1 :]:
                 if i and j and files[f][i - 1].text == files[g][j - 1].text:
                     continue  # it began before
-                length = next(n for n in range(most + 1, 1 << 20) if i + n >= len(files[f]) or j + n >= len(files[g]) or files[f][i + n].text != files[g][j + n].text)
+                length = next(
+                    n
+                    for n in range(most + 1, 1 << 20)
+                    if i + n >= len(files[f])
+                    or j + n >= len(files[g])
+                    or files[f][i + n].text != files[g][j + n].text
+                )
                 if f != g or i + length <= j:
                     found.append(Copy(length, files[f][i], files[g][j]))
     return sorted(found, key=lambda copy: -copy.lines)
@@ -93,9 +122,13 @@ def copies(files: Iterable[list[Line]], most: int = MOST) -> list[Copy]:
 
 def blurred(lines: list[Line]) -> list[Line]:
     """With every name and number made equal: what is left is the shape."""
+
     def one(text: str) -> str:
         text = re.sub(r"\"[^\"]*\"|'[^']*'", "S", text)
-        return re.sub(r"[A-Za-z_]\w*|\d[\w.]*", lambda m: m[0] if keyword.iskeyword(m[0]) else "x", text)
+        return re.sub(
+            r"[A-Za-z_]\w*|\d[\w.]*", lambda m: m[0] if keyword.iskeyword(m[0]) else "x", text
+        )
+
     return [Line(line.file, line.number, one(line.text)) for line in lines]
 
 
@@ -114,7 +147,16 @@ def imported(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
     out = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            base = ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])]) if node.level else node.module
+            base = (
+                ".".join(
+                    [
+                        *package[: len(package) - node.level + 1],
+                        *([node.module] if node.module else []),
+                    ]
+                )
+                if node.level
+                else node.module
+            )
             out |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             out |= {alias.name for alias in node.names}
@@ -140,26 +182,45 @@ def shares(known: Mapping[str, Path], sizes: Mapping[str, int]) -> dict[str, dic
     for engine, mine in uses.items():
         count = {name: sum(name in theirs for theirs in uses.values()) for name in mine}
         every = len(uses)
-        out[engine] = {"all": sum(sizes[n] for n, c in count.items() if c == every), "some": sum(sizes[n] for n, c in count.items() if 1 < c < every),
-                       "own": sum(sizes[n] for n, c in count.items() if c == 1 < every)}
+        out[engine] = {
+            "all": sum(sizes[n] for n, c in count.items() if c == every),
+            "some": sum(sizes[n] for n, c in count.items() if 1 < c < every),
+            "own": sum(sizes[n] for n, c in count.items() if c == 1 < every),
+        }
     return out
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--alike", action="store_true", help="also tell blocks that are the same but for names and numbers")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--alike",
+        action="store_true",
+        help="also tell blocks that are the same but for names and numbers",
+    )
     args = parser.parse_args()
     known = modules()
     lines = {name: code_lines(path) for name, path in known.items()}
     print(f"{'generation':<12} {'shared by all':>14} {'by two':>8} {'its own':>8} {'shared':>8}")
     for engine, row in shares(known, {name: len(rows) for name, rows in lines.items()}).items():
-        print(f"{engine:<12} {row['all']:>14,} {row['some']:>8,} {row['own']:>8,} {(row['all'] + row['some']) / max(1, sum(row.values())):>8.0%}")
-    print(f"the engine's room: {sum(map(len, lines.values())):,} lines of code in {len(lines)} files")
+        print(
+            f"{engine:<12} {row['all']:>14,} {row['some']:>8,} {row['own']:>8,} {(row['all'] + row['some']) / max(1, sum(row.values())):>8.0%}"
+        )
+    print(
+        f"the engine's room: {sum(map(len, lines.values())):,} lines of code in {len(lines)} files"
+    )
     found = copies(lines.values())
-    print(f"blocks of more than {MOST} lines that occur twice: {len(found)}" + "".join(f"\n  {copy.words()}" for copy in found))
+    print(
+        f"blocks of more than {MOST} lines that occur twice: {len(found)}"
+        + "".join(f"\n  {copy.words()}" for copy in found)
+    )
     if args.alike:
         alike = copies(map(blurred, lines.values()))
-        print(f"the same but for names and numbers: {len(alike)}" + "".join(f"\n  {copy.words()}" for copy in alike))
+        print(
+            f"the same but for names and numbers: {len(alike)}"
+            + "".join(f"\n  {copy.words()}" for copy in alike)
+        )
     return 1 if found else 0
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python
 """Fetch model weights: only the files that the studio reads, checked, and taken up again where an earlier run stopped.
 
-    python scripts/fetch_models.py                          CosyVoice2-0.5B from ModelScope, about 3.1 GB
-    python scripts/fetch_models.py CosyVoice-300M-SFT       another one: Fun-CosyVoice3-0.5B-2512 (4.4 GB), CosyVoice-300M, CosyVoice-300M-SFT,
-                                                            CosyVoice-300M-Instruct (2.3 GB each); several names, or: all
-    python scripts/fetch_models.py --source hf-mirror       from a mirror of Hugging Face
-    python scripts/fetch_models.py --source https://HOST/FOLDER   from a place of your own
-    python scripts/fetch_models.py --offline                is everything here? asks no server
-    python scripts/fetch_models.py --check                  the same, and every checksum compared
+python scripts/fetch_models.py                          CosyVoice2-0.5B from ModelScope, about 3.1 GB
+python scripts/fetch_models.py CosyVoice-300M-SFT       another one: Fun-CosyVoice3-0.5B-2512 (4.4 GB), CosyVoice-300M, CosyVoice-300M-SFT,
+                                                        CosyVoice-300M-Instruct (2.3 GB each); several names, or: all
+python scripts/fetch_models.py --source hf-mirror       from a mirror of Hugging Face
+python scripts/fetch_models.py --source https://HOST/FOLDER   from a place of your own
+python scripts/fetch_models.py --offline                is everything here? asks no server
+python scripts/fetch_models.py --check                  the same, and every checksum compared
 """
 
 from __future__ import annotations
@@ -41,17 +41,29 @@ class Line:
         self._last = key
         left = f", {at.left_s / 60:.0f} min left" if at.left_s else ""
         text = f"{percent:3d} %  {at.done / 1e6:,.0f} of {at.total / 1e6:,.0f} MB, {at.rate / 1e6:.1f} MB/s{left}  {at.file}"
-        print(f"\r{text:<110}" if sys.stdout.isatty() else text, end="" if sys.stdout.isatty() else "\n", flush=True)
+        print(
+            f"\r{text:<110}" if sys.stdout.isatty() else text,
+            end="" if sys.stdout.isatty() else "\n",
+            flush=True,
+        )
 
 
 def local(fetcher: ModelFetcher, is_deep: bool) -> int:
-    faults = fetcher.verify() if is_deep else [(s.path, "missing or not whole", "") for s in fetcher.plan().missing]
+    faults = (
+        fetcher.verify()
+        if is_deep
+        else [(s.path, "missing or not whole", "") for s in fetcher.plan().missing]
+    )
     for path, fault, _ in faults:
         print(f"{path}: {fault}", file=sys.stderr)
     name, blind = fetcher.model.name, len(fetcher.unknown()) if is_deep else 0
     if blind:
         print(f"{name}: of {blind} files no checksum is known, only their sizes were compared.")
-    print(f"{name}: {len(faults)} of {len(fetcher.model.files)} files are not in order." if faults else f"{name}: all {len(fetcher.model.files)} files are here.")
+    print(
+        f"{name}: {len(faults)} of {len(fetcher.model.files)} files are not in order."
+        if faults
+        else f"{name}: all {len(fetcher.model.files)} files are here."
+    )
     return 1 if faults else 0
 
 
@@ -60,7 +72,9 @@ def bring(fetcher: ModelFetcher, cancelled: threading.Event) -> int:
     if plan.is_complete:
         return local(fetcher, False)
     about = "" if plan.exact else "about "
-    print(f"{fetcher.model.name}: {len(plan.missing)} files to fetch, {about}{plan.bytes / 1e6:,.0f} MB, from {fetcher.source} into {fetcher.root}")
+    print(
+        f"{fetcher.model.name}: {len(plan.missing)} files to fetch, {about}{plan.bytes / 1e6:,.0f} MB, from {fetcher.source} into {fetcher.root}"
+    )
     fetcher.fetch(Line().show, cancelled)
     print()
     return local(fetcher, False)
@@ -68,18 +82,40 @@ def bring(fetcher: ModelFetcher, cancelled: threading.Event) -> int:
 
 def main() -> int:
     models = read_manifest(MANIFEST)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which models: {', '.join(models)}, or all (default: {DEFAULT})")
-    parser.add_argument("--dir", type=Path, default=MANIFEST.parent, help="folder that holds one folder per model (default: pretrained_models)")
-    parser.add_argument("--source", default="modelscope", help=f"{', '.join(SOURCES)}, or an http(s) address below which the files lie (default: modelscope)")
-    parser.add_argument("--offline", action="store_true", help="only say whether everything is here")
-    parser.add_argument("--check", action="store_true", help="only read every file and compare its checksum")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"which models: {', '.join(models)}, or all (default: {DEFAULT})",
+    )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=MANIFEST.parent,
+        help="folder that holds one folder per model (default: pretrained_models)",
+    )
+    parser.add_argument(
+        "--source",
+        default="modelscope",
+        help=f"{', '.join(SOURCES)}, or an http(s) address below which the files lie (default: modelscope)",
+    )
+    parser.add_argument(
+        "--offline", action="store_true", help="only say whether everything is here"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only read every file and compare its checksum"
+    )
     args = parser.parse_args()
     cancelled = threading.Event()
 
     def stop(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)  # a second one does not wait for the server
-        threading.Thread(target=cancelled.set).start()  # this thread may be inside the event's own wait, with its lock
+        threading.Thread(
+            target=cancelled.set
+        ).start()  # this thread may be inside the event's own wait, with its lock
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
@@ -89,7 +125,10 @@ def main() -> int:
         parser.error(f"no model “{unknown}”; known: {', '.join(models)}")
     try:
         fetchers = [ModelFetcher(args.dir / name, args.source, models[name]) for name in names]
-        return max(local(f, args.check) if args.offline or args.check else bring(f, cancelled) for f in fetchers)
+        return max(
+            local(f, args.check) if args.offline or args.check else bring(f, cancelled)
+            for f in fetchers
+        )
     except KaikouError as fault:
         if cancelled.is_set():
             print("\nStopped. What has come stays: run this again to go on.", file=sys.stderr)
@@ -97,7 +136,10 @@ def main() -> int:
         print(f"\n{fault.en}\n{fault.zh}", file=sys.stderr)
         if isinstance(fault, NotReady):
             others = " or ".join(f"--source {name}" for name in SOURCES if name != args.source)
-            print(f"This was {args.source}; no other source is asked unless you say so: {others}. What has come stays.", file=sys.stderr)
+            print(
+                f"This was {args.source}; no other source is asked unless you say so: {others}. What has come stays.",
+                file=sys.stderr,
+            )
         return 1
 
 

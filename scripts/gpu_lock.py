@@ -45,7 +45,11 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
     print(f"{place.device}, {place.precision}: {place.why}")
     needed = int(args.gb * 2**30)
     if needed and place.device != "cuda":
-        raise NotReady("There is no GPU here whose memory could be held. Leave --gb out, and the weights are pinned in RAM.", "这里没有可以占住显存的显卡。不写 --gb 则把权重锁在内存里。", code="no_device")
+        raise NotReady(
+            "There is no GPU here whose memory could be held. Leave --gb out, and the weights are pinned in RAM.",
+            "这里没有可以占住显存的显卡。不写 --gb 则把权重锁在内存里。",
+            code="no_device",
+        )
     if not needed:
         root = args.model_dir = args.model_dir or usual()
         family = family_of(root)
@@ -53,7 +57,11 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
         print(f"plan: {told.words()}")
         needed = told.needed
     if args.exclusive:
-        uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None) if place.device == "cuda" else None
+        uuid = (
+            getattr(torch.cuda.get_device_properties(0), "uuid", None)
+            if place.device == "cuda"
+            else None
+        )
         lock.exclusive(f"GPU-{uuid}" if uuid else "0")
     if place.device != "cuda":
         pin_weights(lock, place, args.model_dir, family.components)
@@ -66,7 +74,10 @@ def run(command: Sequence[str]) -> int:
     try:
         child = subprocess.Popen(command, env={**os.environ, "KAIKOU_LOCK_MEMORY": "1"})
     except OSError as error:
-        print(f"{command[0]} cannot be run: {error.strerror or error}.\n运行不了 {command[0]}：{error.strerror or error}。", file=sys.stderr)
+        print(
+            f"{command[0]} cannot be run: {error.strerror or error}.\n运行不了 {command[0]}：{error.strerror or error}。",
+            file=sys.stderr,
+        )
         return 1
     for number in STOP:
         signal.signal(number, lambda sent, _: child.send_signal(sent))
@@ -83,14 +94,42 @@ def amount(text: str) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
-    own, command = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [options] [-- COMMAND ...]")
-    parser.add_argument("--model-dir", type=Path, help="the model whose plan is followed (default: the one the studio would begin with)")
+    own, command = (
+        (given[: given.index("--")], given[given.index("--") + 1 :])
+        if "--" in given
+        else (given, [])
+    )
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [options] [-- COMMAND ...]",
+    )
+    parser.add_argument(
+        "--model-dir",
+        type=Path,
+        help="the model whose plan is followed (default: the one the studio would begin with)",
+    )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--precision", choices=("auto", "int8", "fp32", "bf16", "fp16"), default="auto")
-    parser.add_argument("--gb", type=amount, default=0.0, help="hold so much GPU memory instead of what the plan says")
-    parser.add_argument("--headroom-gb", type=amount, default=GPU_HEADROOM / 2**30, help="GPU memory that must stay free for others (default: %(default)s)")
-    parser.add_argument("--exclusive", action="store_true", help="let one process only use the GPU (needs an administrator's rights)")
+    parser.add_argument(
+        "--precision", choices=("auto", "int8", "fp32", "bf16", "fp16"), default="auto"
+    )
+    parser.add_argument(
+        "--gb",
+        type=amount,
+        default=0.0,
+        help="hold so much GPU memory instead of what the plan says",
+    )
+    parser.add_argument(
+        "--headroom-gb",
+        type=amount,
+        default=GPU_HEADROOM / 2**30,
+        help="GPU memory that must stay free for others (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--exclusive",
+        action="store_true",
+        help="let one process only use the GPU (needs an administrator's rights)",
+    )
     parser.add_argument("--seconds", type=amount, help="let go after so long")
     args = parser.parse_args(own)
     args.command = command

@@ -24,25 +24,46 @@ from webui.studio import PER_MINUTE, SCOPES, Keys, Used
 
 
 def main(argv: list[str] | None = None) -> int:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data-dir", metavar="DIR", help="where the studio keeps its data (default: as run.sh has it)")
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="where the studio keeps its data (default: as run.sh has it)",
+    )
     commands = p.add_subparsers(dest="command", required=True)
     create = commands.add_parser("create", help="make a key and print it")
     create.add_argument("--name", required=True, help="what it is for")
-    create.add_argument("--scopes", default="speak", help=f"of {', '.join(SCOPES)}, with commas between (default speak)")
-    create.add_argument("--per-minute", type=int, default=PER_MINUTE, help=f"requests a minute (default {PER_MINUTE})")
-    create.add_argument("--account", default="local", help="who makes it: local (default), or user-NAME of a login")
+    create.add_argument(
+        "--scopes",
+        default="speak",
+        help=f"of {', '.join(SCOPES)}, with commas between (default speak)",
+    )
+    create.add_argument(
+        "--per-minute",
+        type=int,
+        default=PER_MINUTE,
+        help=f"requests a minute (default {PER_MINUTE})",
+    )
+    create.add_argument(
+        "--account", default="local", help="who makes it: local (default), or user-NAME of a login"
+    )
     commands.add_parser("list", help="all keys and what they used")
     commands.add_parser("revoke", help="from now on this key opens nothing").add_argument("id")
     given = p.parse_args(argv)
     try:
-        store = AccessStore(load(["--data-dir", given.data_dir] if given.data_dir else []).paths.data_dir)
+        store = AccessStore(
+            load(["--data-dir", given.data_dir] if given.data_dir else []).paths.data_dir
+        )
         keys = Keys(store)
         if given.command == "create":
             scopes = [s.strip() for s in given.scopes.split(",")]
             if unknown := [s for s in scopes if s not in SCOPES]:
                 p.error(f"no such scope: {', '.join(unknown)}; there are {', '.join(SCOPES)}")
-            key, secret = keys.create(f"{given.account}/script", given.name, scopes, given.per_minute)
+            key, secret = keys.create(
+                f"{given.account}/script", given.name, scopes, given.per_minute
+            )
             print(f"{key.id}\n{secret}")
         elif given.command == "revoke":
             found = next((k for k in store.keys() if k.id == given.id), None)
@@ -63,9 +84,15 @@ def listed(store: AccessStore) -> None:
     used = store.usage()
     for key in store.keys():
         u = used.get(key.id, Used())
-        last = time.strftime("%Y-%m-%d %H:%M", time.localtime(u.last_used_at)) if u.last_used_at else "never"
-        print(f"{key.id}  {'revoked' if key.revoked_at else 'live':7}  {','.join(key.scopes):24}  {key.per_minute:>6}/min  {u.requests} requests, {u.chars} characters, {u.sound_s:.1f} s, last {last}  "
-              f"{key.account}  {key.name}")
+        last = (
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(u.last_used_at))
+            if u.last_used_at
+            else "never"
+        )
+        print(
+            f"{key.id}  {'revoked' if key.revoked_at else 'live':7}  {','.join(key.scopes):24}  {key.per_minute:>6}/min  {u.requests} requests, {u.chars} characters, {u.sound_s:.1f} s, last {last}  "
+            f"{key.account}  {key.name}"
+        )
 
 
 if __name__ == "__main__":

@@ -42,9 +42,16 @@ def make(root: Path, seed: int = 0, full: bool = False, family: str = "cosyvoice
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--family", choices=sorted(FAMILIES), default="cosyvoice2", help="the generation (default: %(default)s)")
+    parser.add_argument(
+        "--family",
+        choices=sorted(FAMILIES),
+        default="cosyvoice2",
+        help="the generation (default: %(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--full", action="store_true", help="the real sizes instead of small ones")
     args = parser.parse_args()

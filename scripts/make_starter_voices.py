@@ -90,16 +90,29 @@ def bend(x: np.ndarray, r: Recipe) -> np.ndarray:
     f0 = pyworld.stonemask(x, f0, times, RATE_HZ)
     envelope = pyworld.cheaptrick(x, f0, times, RATE_HZ, fft_size=FFT)
     noise = pyworld.d4c(x, f0, times, RATE_HZ, fft_size=FFT)
-    drift = np.convolve(rng.standard_normal(len(f0) + 80), np.hanning(81) / np.hanning(81).sum() * 4, "valid") * 0.02
+    drift = (
+        np.convolve(
+            rng.standard_normal(len(f0) + 80), np.hanning(81) / np.hanning(81).sum() * 4, "valid"
+        )
+        * 0.02
+    )
     log = np.log(np.maximum(f0, 1.0))
-    new_f0 = np.where(f0 > 0, np.exp((log - np.median(log[f0 > 0])) * r.widen + np.log(r.f0) + drift[: len(f0)]), 0.0)
+    new_f0 = np.where(
+        f0 > 0,
+        np.exp((log - np.median(log[f0 > 0])) * r.widen + np.log(r.f0) + drift[: len(f0)]),
+        0.0,
+    )
     hz = np.linspace(0, RATE_HZ / 2, FFT // 2 + 1)
-    shape_db = r.tilt * np.log2(np.maximum(hz, 60.0) / 1000.0) + sum(db * np.exp(-0.5 * (np.log2(np.maximum(hz, 1.0) / at) / 0.45) ** 2) for at, db in r.bumps)
+    shape_db = r.tilt * np.log2(np.maximum(hz, 60.0) / 1000.0) + sum(
+        db * np.exp(-0.5 * (np.log2(np.maximum(hz, 1.0) / at) / 0.45) ** 2) for at, db in r.bumps
+    )
     log_envelope = np.log(envelope + 1e-16)
     stretched = np.stack([np.interp(hz / r.stretch, hz, row) for row in log_envelope])
     new_envelope = np.exp(stretched + shape_db * np.log(10) / 10)
     new_noise = np.clip(noise + r.breath * np.sqrt(hz / 12000.0), 1e-4, 1.0)
-    return pyworld.synthesize(new_f0, np.ascontiguousarray(new_envelope), np.ascontiguousarray(new_noise), RATE_HZ)
+    return pyworld.synthesize(
+        new_f0, np.ascontiguousarray(new_envelope), np.ascontiguousarray(new_noise), RATE_HZ
+    )
 
 
 def make(r: Recipe) -> np.ndarray:
@@ -108,16 +121,28 @@ def make(r: Recipe) -> np.ndarray:
     y = resample(y, RATE_HZ, OUT_HZ)
     loud = np.flatnonzero(np.abs(y) > 0.01 * np.abs(y).max())
     y = y[max(0, loud[0] - 2400) : loud[-1] + 2400]
-    y = y * 0.1 / np.sqrt(np.mean(y**2)) + 3e-4 * np.random.default_rng(r.seed).standard_normal(len(y))
+    y = y * 0.1 / np.sqrt(np.mean(y**2)) + 3e-4 * np.random.default_rng(r.seed).standard_normal(
+        len(y)
+    )
     return np.clip(y, -0.999, 0.999)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", nargs="?", type=Path, default=Path(__file__).resolve().parents[1] / "assets" / "voices", metavar="OUT_DIR")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "out",
+        nargs="?",
+        type=Path,
+        default=Path(__file__).resolve().parents[1] / "assets" / "voices",
+        metavar="OUT_DIR",
+    )
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as fresh:  # eSpeak carries something from one voice to the next
+    with multiprocessing.get_context("spawn").Pool(
+        1, maxtasksperchild=1
+    ) as fresh:  # eSpeak carries something from one voice to the next
         for r, y in zip(RECIPES, fresh.imap(make, RECIPES), strict=True):
             soundfile.write(out / f"{r.id}.wav", y, OUT_HZ, subtype="PCM_16")
             print(f"{r.id}.wav  {len(y) / OUT_HZ:.1f} s")

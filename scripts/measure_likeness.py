@@ -17,7 +17,9 @@ import time
 from pathlib import Path
 
 # before numpy is loaded: the measuring must not take the cores of what is measured
-os.environ.update({name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")})
+os.environ.update(
+    {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+)
 
 import numpy as np
 import pyworld
@@ -58,7 +60,9 @@ def filters() -> np.ndarray:
 
 
 FILTERS = filters()
-DCT = np.cos(np.pi * np.arange(1, 20)[:, None] * (np.arange(BANDS) + 0.5) / BANDS) * np.sqrt(2 / BANDS)
+DCT = np.cos(np.pi * np.arange(1, 20)[:, None] * (np.arange(BANDS) + 0.5) / BANDS) * np.sqrt(
+    2 / BANDS
+)
 
 
 class Heard:
@@ -87,7 +91,10 @@ class Heard:
 
     def kl(self, other: Heard) -> float:
         d = (self.mean - other.mean) ** 2
-        return float(np.mean((self.variance + d) / other.variance + (other.variance + d) / self.variance - 2) / 2)
+        return float(
+            np.mean((self.variance + d) / other.variance + (other.variance + d) / self.variance - 2)
+            / 2
+        )
 
     def mfcc(self, other: Heard) -> float:
         return float(np.sqrt(2) * np.linalg.norm((self.mean - other.mean)[:12]))
@@ -105,7 +112,11 @@ def clearness(whole: Heard, source: Heard) -> float:
     scores = []
     for i in range(0, len(a) - 38, 19):
         p, q = (w[i : i + 38] - w[i : i + 38].mean(axis=0) for w in (a, b))
-        scores.append(np.mean((p * q).sum(axis=0) / (np.linalg.norm(p, axis=0) * np.linalg.norm(q, axis=0) + 1e-9)))
+        scores.append(
+            np.mean(
+                (p * q).sum(axis=0) / (np.linalg.norm(p, axis=0) * np.linalg.norm(q, axis=0) + 1e-9)
+            )
+        )
     return float(np.mean(scores))
 
 
@@ -136,17 +147,56 @@ class Table:
 
 
 def likeness(engine, references, prompts, speaker, table) -> None:
-    rows = {k: [] for k in ("f0", "range", "ltas", "mfcc", "kl", "plain_mfcc", "plain_kl", "rms", "peak", "clear")}
+    rows = {
+        k: []
+        for k in (
+            "f0",
+            "range",
+            "ltas",
+            "mfcc",
+            "kl",
+            "plain_mfcc",
+            "plain_kl",
+            "rms",
+            "peak",
+            "clear",
+        )
+    }
     right = tests = 0
-    print(f"{'reference':<22} lang    f0 st  range st  ltas dB   mfcc  (plain)     kl  (plain)  level dB  clear  nearest")
+    print(
+        f"{'reference':<22} lang    f0 st  range st  ltas dB   mfcc  (plain)     kl  (plain)  level dB  clear  nearest"
+    )
     for language, sentences in SENTENCES.items():
-        plain = Heard(np.concatenate([speaker.say(language, BASE_WPM, s).samples for s in sentences]) / 32768.0, 22050)
+        plain = Heard(
+            np.concatenate([speaker.say(language, BASE_WPM, s).samples for s in sentences])
+            / 32768.0,
+            22050,
+        )
         for name, reference in references.items():
-            said = [collect(engine.stream(SpeechRequest(f"{name}-{i}", s, "v", language=language, seed=i), prompts[name])) for i, s in enumerate(sentences)]
+            said = [
+                collect(
+                    engine.stream(
+                        SpeechRequest(f"{name}-{i}", s, "v", language=language, seed=i),
+                        prompts[name],
+                    )
+                )
+                for i, s in enumerate(sentences)
+            ]
             heard = Heard(np.concatenate(said), 24000)
             wpm = round(unpack(prompts[name].data)[1][language].wpm)
-            clear = np.mean([clearness(Heard(y, 24000), Heard(speaker.say(language, wpm, s).samples / 32768.0, 22050)) for y, s in zip(said, sentences, strict=True)])
-            nearest = min(references, key=lambda k: heard.kl(references[k]) + ((heard.f0 - references[k].f0) / 6) ** 2)
+            clear = np.mean(
+                [
+                    clearness(
+                        Heard(y, 24000),
+                        Heard(speaker.say(language, wpm, s).samples / 32768.0, 22050),
+                    )
+                    for y, s in zip(said, sentences, strict=True)
+                ]
+            )
+            nearest = min(
+                references,
+                key=lambda k: heard.kl(references[k]) + ((heard.f0 - references[k].f0) / 6) ** 2,
+            )
             values = dict(
                 f0=abs(heard.f0 - reference.f0), range=abs(heard.range_st - reference.range_st), ltas=heard.spectrum_db(reference), mfcc=heard.mfcc(reference),
                 kl=heard.kl(reference), plain_mfcc=plain.mfcc(reference), plain_kl=plain.kl(reference), rms=abs(heard.rms_db - reference.rms_db),
@@ -162,16 +212,46 @@ def likeness(engine, references, prompts, speaker, table) -> None:
     ordinary = [v for v, r in rows["range"] if 2 <= r <= 6] or [0.0]
     print()
     row = table.row
-    row("f0, semitones", f"mean {mean['f0']:.2f}, worst {max(rows['f0']):.2f}", "<= 1.2 each", max(rows["f0"]) <= 1.2)
-    row("F0 interquartile range, ordinary speakers", f"worst {max(ordinary):.2f} st off ({len(ordinary)} cases)", "<= 1.5 st", max(ordinary) <= 1.5)
-    row("ltas, dB", f"mean {mean['ltas']:.2f}, worst {max(rows['ltas']):.2f}", "<= 5.0 each, mean <= 3.7", max(rows["ltas"]) <= 5 and mean["ltas"] <= 3.7)
+    row(
+        "f0, semitones",
+        f"mean {mean['f0']:.2f}, worst {max(rows['f0']):.2f}",
+        "<= 1.2 each",
+        max(rows["f0"]) <= 1.2,
+    )
+    row(
+        "F0 interquartile range, ordinary speakers",
+        f"worst {max(ordinary):.2f} st off ({len(ordinary)} cases)",
+        "<= 1.5 st",
+        max(ordinary) <= 1.5,
+    )
+    row(
+        "ltas, dB",
+        f"mean {mean['ltas']:.2f}, worst {max(rows['ltas']):.2f}",
+        "<= 5.0 each, mean <= 3.7",
+        max(rows["ltas"]) <= 5 and mean["ltas"] <= 3.7,
+    )
     ratio = mean["mfcc"] / mean["plain_mfcc"]
     row("mfcc", f"mean {mean['mfcc']:.2f}, worst {max(rows['mfcc']):.2f}, {ratio:.2f} x unconverted", "<= 6.5, mean <= 4.0, <= 0.6 x",
         max(rows["mfcc"]) <= 6.5 and mean["mfcc"] <= 4 and ratio <= 0.6)  # fmt: skip
-    row("kl", f"mean {mean['kl']:.2f} (unconverted {mean['plain_kl']:.2f})", "mean <= 0.30", mean["kl"] <= 0.30)
+    row(
+        "kl",
+        f"mean {mean['kl']:.2f} (unconverted {mean['plain_kl']:.2f})",
+        "mean <= 0.30",
+        mean["kl"] <= 0.30,
+    )
     row("nearest of all references", f"{right} of {tests}", "all right", right == tests)
-    row("band movement kept (1 = unconverted)", f"mean {mean['clear']:.2f}, worst {min(rows['clear']):.2f}", "information", None)
-    row("loudness, peak", f"worst {max(rows['rms']):.2f} dB off, peak {max(rows['peak']):.3f}", "<= 2 dB, <= 1.0", max(rows["rms"]) <= 2 and max(rows["peak"]) <= 1)
+    row(
+        "band movement kept (1 = unconverted)",
+        f"mean {mean['clear']:.2f}, worst {min(rows['clear']):.2f}",
+        "information",
+        None,
+    )
+    row(
+        "loudness, peak",
+        f"worst {max(rows['rms']):.2f} dB off, peak {max(rows['peak']):.3f}",
+        "<= 2 dB, <= 1.0",
+        max(rows["rms"]) <= 2 and max(rows["peak"]) <= 1,
+    )
 
 
 def words(engine, references, prompts, speaker, table, hearings: int) -> None:
@@ -182,20 +262,42 @@ def words(engine, references, prompts, speaker, table, hearings: int) -> None:
     except ImportError:
         table.row(name, "not measured: pocketsphinx is not installed", "<= +0.15", None)
         return
-    plain = word_error(recogniser, lambda h, i, text: (speaker.say("en", BASE_WPM, text).samples / 32768.0, 22050), hearings)
+    plain = word_error(
+        recogniser,
+        lambda h, i, text: (speaker.say("en", BASE_WPM, text).samples / 32768.0, 22050),
+        hearings,
+    )
 
     def spoken(prompt):
-        return lambda h, i, text: (collect(engine.stream(SpeechRequest(f"words-{h}-{i}", text, "v", language="en", seed=100 * h + i), prompt)), 24000)
+        return lambda h, i, text: (
+            collect(
+                engine.stream(
+                    SpeechRequest(f"words-{h}-{i}", text, "v", language="en", seed=100 * h + i),
+                    prompt,
+                )
+            ),
+            24000,
+        )
 
     print(f"{'reference':<22} word error  (plain)  difference  words a minute")
     more = {}
     for reference, prompt in prompts.items():
         made = word_error(recogniser, spoken(prompt), hearings)
         more[reference] = made - plain
-        print(f"{reference:<22} {made:10.2f} {plain:8.2f} {made - plain:+11.2f} {unpack(prompt.data)[1]['en'].wpm:15.0f}", flush=True)
+        print(
+            f"{reference:<22} {made:10.2f} {plain:8.2f} {made - plain:+11.2f} {unpack(prompt.data)[1]['en'].wpm:15.0f}",
+            flush=True,
+        )
     print()
-    ordinary = [v for k, v in more.items() if 2 <= references[k].range_st <= 6] or list(more.values())
-    table.row(name, f"mean {np.mean(ordinary):+.2f}, worst {max(ordinary):+.2f} ({len(ordinary)} ordinary)", "<= +0.15", max(ordinary) <= 0.15)
+    ordinary = [v for k, v in more.items() if 2 <= references[k].range_st <= 6] or list(
+        more.values()
+    )
+    table.row(
+        name,
+        f"mean {np.mean(ordinary):+.2f}, worst {max(ordinary):+.2f} ({len(ordinary)} ordinary)",
+        "<= +0.15",
+        max(ordinary) <= 0.15,
+    )
 
 
 def blocks(prompts, speaker, table) -> None:
@@ -205,14 +307,23 @@ def blocks(prompts, speaker, table) -> None:
         for language, sentences in SENTENCES.items():
             heard = []
             for sizes in ((0.24, 0.4, 0.8), (60.0,)):
-                stream, pieces, last = Stream(speaker, voice, Order(sentences[:1], language, 1.0, 3, ""), sizes), [], False
+                stream, pieces, last = (
+                    Stream(speaker, voice, Order(sentences[:1], language, 1.0, 3, ""), sizes),
+                    [],
+                    False,
+                )
                 while not last:
                     samples, _, last, _ = stream.step()
                     pieces.append(samples)
                 heard.append(Heard(np.concatenate(pieces), 24000))
             worst_f0 = max(worst_f0, abs(heard[0].f0 - heard[1].f0))
             worst_ltas = max(worst_ltas, heard[0].spectrum_db(heard[1]))
-    table.row("block-wise against whole sentence", f"f0 {worst_f0:.2f} st, ltas {worst_ltas:.2f} dB (worst)", "<= 0.3 st, <= 1 dB", worst_f0 <= 0.3 and worst_ltas <= 1)
+    table.row(
+        "block-wise against whole sentence",
+        f"f0 {worst_f0:.2f} st, ltas {worst_ltas:.2f} dB (worst)",
+        "<= 0.3 st, <= 1 dB",
+        worst_f0 <= 0.3 and worst_ltas <= 1,
+    )
 
 
 def speed(engine, prompt, eight_s, table) -> None:
@@ -228,22 +339,54 @@ def speed(engine, prompt, eight_s, table) -> None:
             for stage, seconds in chunk.timings.items():
                 stages[stage] = stages.get(stage, 0.0) + seconds
         work += time.perf_counter() - started
-    table.row("first chunk, profile cached, worker warm", f"median {np.median(first):.1f} ms, worst of 30 {max(first):.1f} ms", "<= 60 ms", float(np.median(first)) <= 60)
-    table.row("real-time factor (wall, through the worker)", f"{work / sound:.4f}", "<= 0.1", work / sound <= 0.1)
-    table.row("  by stage, ms per second of sound", ", ".join(f"{k} {1000 * v / sound:.1f}" for k, v in stages.items()), "information", None)
+    table.row(
+        "first chunk, profile cached, worker warm",
+        f"median {np.median(first):.1f} ms, worst of 30 {max(first):.1f} ms",
+        "<= 60 ms",
+        float(np.median(first)) <= 60,
+    )
+    table.row(
+        "real-time factor (wall, through the worker)",
+        f"{work / sound:.4f}",
+        "<= 0.1",
+        work / sound <= 0.1,
+    )
+    table.row(
+        "  by stage, ms per second of sound",
+        ", ".join(f"{k} {1000 * v / sound:.1f}" for k, v in stages.items()),
+        "information",
+        None,
+    )
     started = time.perf_counter()
     engine.encode(eight_s, 16000)
-    table.row("profile of 8 s", f"{time.perf_counter() - started:.2f} s", "<= 3 s", time.perf_counter() - started <= 3)
+    table.row(
+        "profile of 8 s",
+        f"{time.perf_counter() - started:.2f} s",
+        "<= 3 s",
+        time.perf_counter() - started <= 3,
+    )
     peaks = [c["peak_kib"] / 1024 for c in engine.counts()]
-    table.row("memory, peak of a speaking worker", f"{max(peaks):.0f} MiB", "<= 250 MB", max(peaks) <= 238)
+    table.row(
+        "memory, peak of a speaking worker", f"{max(peaks):.0f} MiB", "<= 250 MB", max(peaks) <= 238
+    )
 
 
 def edges(engine, clip, prompt, table) -> None:
-    once, twice = (collect(engine.stream(SpeechRequest("same", SENTENCES["en"][0], "v", seed=7), prompt, lane)) for lane in (0, 1))
-    table.row("same request twice, on two workers", "identical" if np.array_equal(once, twice) else "different", "identical", np.array_equal(once, twice))
+    once, twice = (
+        collect(engine.stream(SpeechRequest("same", SENTENCES["en"][0], "v", seed=7), prompt, lane))
+        for lane in (0, 1)
+    )
+    table.row(
+        "same request twice, on two workers",
+        "identical" if np.array_equal(once, twice) else "different",
+        "identical",
+        np.array_equal(once, twice),
+    )
     rng = np.random.default_rng(1)
     noise = (0.1 * rng.standard_normal(5 * 16000)).astype(np.float32)
-    hum = (clip + 0.02 + 0.02 * np.sin(2 * np.pi * 50 * np.arange(len(clip)) / 16000)).astype(np.float32)
+    hum = (clip + 0.02 + 0.02 * np.sin(2 * np.pi * 50 * np.arange(len(clip)) / 16000)).astype(
+        np.float32
+    )
     cases = {
         "silent": (np.zeros(64000, np.float32), "refused"), "0.4 s": (clip[:6400], "refused"), "NaN": (np.full(64000, np.nan, np.float32), "refused"),
         "pure noise": (noise, "few_voiced_frames"), "clipped": (np.clip(clip * 6, -0.5, 0.5), "works"), "DC + 50 Hz hum": (hum, "works"),
@@ -258,7 +401,9 @@ def edges(engine, clip, prompt, table) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--audio", type=Path, default=ROOT / "assets" / "voices")
     parser.add_argument("--quick", action="store_true", help="likeness, and words heard once")
     options = parser.parse_args()
@@ -274,7 +419,14 @@ def main() -> int:
     try:
         engine.start()
         index = options.audio / "voices.json"
-        said = {v["id"]: (v["transcript"], v["language"]) for v in json.loads(index.read_text("utf-8"))} if index.is_file() else {}
+        said = (
+            {
+                v["id"]: (v["transcript"], v["language"])
+                for v in json.loads(index.read_text("utf-8"))
+            }
+            if index.is_file()
+            else {}
+        )
         prompts = {k: engine.encode(v, HZ, *said.get(k, ("", ""))) for k, v in clips.items()}
         speaker = Speaker()
         references = {k: Heard(v, HZ) for k, v in clips.items()}
@@ -287,7 +439,11 @@ def main() -> int:
             edges(engine, clip, next(iter(prompts.values())), table)
     finally:
         engine.close()
-    print("\nAll required figures are met." if not table.missed else f"\nMissed: {', '.join(table.missed)}.")
+    print(
+        "\nAll required figures are met."
+        if not table.missed
+        else f"\nMissed: {', '.join(table.missed)}."
+    )
     return 1 if table.missed else 0
 
 

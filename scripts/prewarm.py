@@ -35,7 +35,11 @@ def convert(root: Path, precision: str, lm: str) -> None:
     from webui.engine.cosyvoice.family import family_of
     from webui.engine.cosyvoice.weights import convert as write
 
-    parts = {name: part for name, part in family_of(root).components.items() if (name, lm) != ("llm", "int8")}
+    parts = {
+        name: part
+        for name, part in family_of(root).components.items()
+        if (name, lm) != ("llm", "int8")
+    }
     for number, (name, part) in enumerate(parts.items()):
         source = part.published(root)
         if is_converted(root / part.converted(precision), root, source):
@@ -44,7 +48,9 @@ def convert(root: Path, precision: str, lm: str) -> None:
         began = time.perf_counter()
         print(f"converting {name} ({number + 1} of {len(parts)}) …", flush=True)
         made = write(root, name, precision, parts)
-        print(f"  {source} → {made.name}, {made.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s")
+        print(
+            f"  {source} → {made.name}, {made.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s"
+        )
 
 
 def is_converted(made: Path, root: Path, source: str) -> bool:
@@ -72,7 +78,13 @@ def warm(args: argparse.Namespace) -> dict:
     try:
         engine.start()
         told = engine.describe()
-        return {"start_s": time.perf_counter() - began, "first_chunk_ms": 1000 * engine.first_chunk_s, "rtf": told.rtf, "plan": engine.plan.words(), "version": told.version}
+        return {
+            "start_s": time.perf_counter() - began,
+            "first_chunk_ms": 1000 * engine.first_chunk_s,
+            "rtf": told.rtf,
+            "plan": engine.plan.words(),
+            "version": told.version,
+        }
     finally:
         engine.close()
 
@@ -82,15 +94,32 @@ def write_down(path: Path, told: dict) -> None:
     try:
         path.write_text(json.dumps(told, indent=1))
     except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror or error}.", f"{path} 无法写入：{error.strerror or error}。", code="unwritable") from error
+        raise BadInput(
+            f"{path} cannot be written: {error.strerror or error}.",
+            f"{path} 无法写入：{error.strerror or error}。",
+            code="unwritable",
+        ) from error
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, nargs="?", help="model directory (default: the one the studio would begin with)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "directory",
+        type=Path,
+        nargs="?",
+        help="model directory (default: the one the studio would begin with)",
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
-    parser.add_argument("--precision", choices=("auto", "int8", "fp32", "bf16", "fp16"), default="auto")
-    parser.add_argument("--convert", action="store_true", help="write converted weights beside the published ones first; needs disk: as much again in fp32, half in bf16, a third in int8")
+    parser.add_argument(
+        "--precision", choices=("auto", "int8", "fp32", "bf16", "fp16"), default="auto"
+    )
+    parser.add_argument(
+        "--convert",
+        action="store_true",
+        help="write converted weights beside the published ones first; needs disk: as much again in fp32, half in bf16, a third in int8",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
@@ -103,7 +132,9 @@ def main() -> int:
         print(f"{fault.en}\n{fault.zh}", file=sys.stderr)
         return 1
     print(f"memory: {told['plan']}")
-    print(f"ready after {told['start_s']:.1f} s; first chunk {told['first_chunk_ms']:.0f} ms; real-time factor {told['rtf']:.2f}")
+    print(
+        f"ready after {told['start_s']:.1f} s; first chunk {told['first_chunk_ms']:.0f} ms; real-time factor {told['rtf']:.2f}"
+    )
     return 0
 
 

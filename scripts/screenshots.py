@@ -46,7 +46,17 @@ def started():
         port = s.getsockname()[1]
     with tempfile.TemporaryDirectory() as data:
         process = subprocess.Popen(
-            [sys.executable, "-m", "webui", "--port", str(port), "--data-dir", data, "--engine", "builtin"],
+            [
+                sys.executable,
+                "-m",
+                "webui",
+                "--port",
+                str(port),
+                "--data-dir",
+                data,
+                "--engine",
+                "builtin",
+            ],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
         )
@@ -72,7 +82,10 @@ def recording() -> bytes:
     for name in ("starter-zh-high.wav", "starter-zh-breathy.wav"):
         with wave.open(str(ROOT / "assets" / "voices" / name)) as w:
             rate = w.getframerate()
-            pieces += [np.frombuffer(w.readframes(w.getnframes()), "<i2").astype(float), np.zeros(rate // 2)]
+            pieces += [
+                np.frombuffer(w.readframes(w.getnframes()), "<i2").astype(float),
+                np.zeros(rate // 2),
+            ]
     sound = np.concatenate(pieces)[: int(12.4 * rate)]
     sound = sound + np.random.default_rng(3).normal(0, 420, len(sound))
     out = io.BytesIO()
@@ -90,17 +103,23 @@ def opened(chrome, url: str, lang: str, theme: str, width: int, height: int, sca
         locale="zh-CN" if lang == "zh" else "en-US",
     ).new_page()
     page.goto(f"{url}/?lang={lang}&theme={theme}")
-    page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked")
+    page.wait_for_function(
+        "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked"
+    )
     page.wait_for_timeout(600)
     page.fill("#kk-text textarea", TEXT[lang])
     return page
 
 
 def clip_in(page) -> None:
-    page.set_input_files("#kk-ref input[type=file]", {"name": "clip.wav", "mimeType": "audio/wav", "buffer": recording()})
+    page.set_input_files(
+        "#kk-ref input[type=file]",
+        {"name": "clip.wav", "mimeType": "audio/wav", "buffer": recording()},
+    )
     page.wait_for_selector(".kk-strip", state="attached")
     page.evaluate(
-        "s => { KK.setField('kk-transcript', s); document.querySelector('#kk-consent input').click(); KK.draw('health'); }", SAID
+        "s => { KK.setField('kk-transcript', s); document.querySelector('#kk-consent input').click(); KK.draw('health'); }",
+        SAID,
     )  # a phone has folded them away
     page.wait_for_timeout(2500)  # the voice is prepared meanwhile
 
@@ -117,7 +136,9 @@ def main() -> int:
     ask.add_argument("--out", type=Path, default=ROOT / "assets" / "screenshots")
     told = ask.parse_args()
     told.out.mkdir(parents=True, exist_ok=True)
-    chromium = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
+    chromium = next(
+        (p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None
+    )
     if told.url:
         shoot(told.url.rstrip("/"), told.out, chromium)
     else:
@@ -142,7 +163,9 @@ def shoot(url: str, out: Path, chromium: str | None) -> None:
 
         page = opened(chrome, url, "zh", "light", 1440, 900)
         clip_in(page)
-        page.fill("#kk-text textarea", TEXT["zh"] * 3)  # longer than the player's lead, so that something is still to come
+        page.fill(
+            "#kk-text textarea", TEXT["zh"] * 3
+        )  # longer than the player's lead, so that something is still to come
         page.click("#kk-style [data-v=sichuan]")
         page.click("#kk-style [data-v=happy]")
         speak(page, "KK.player.position() > 3")

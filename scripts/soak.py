@@ -36,7 +36,12 @@ from scripts.bench_users import rss_mb, sentence, tree, wait_ready
 ROOT = Path(__file__).resolve().parent.parent
 WARM_ROUNDS = 2  # caches fill in them
 QUIET_S = 20.0  # within which streams that were left must have ended
-ALLOWED = {"rss_mb": 12.0, "descriptors": 3.0, "threads": 3.0, "temp_files": 3.0}  # between the first and the last rounds
+ALLOWED = {
+    "rss_mb": 12.0,
+    "descriptors": 3.0,
+    "threads": 3.0,
+    "temp_files": 3.0,
+}  # between the first and the last rounds
 ALLOWED_RSS_SHARE = 0.03
 
 
@@ -57,7 +62,9 @@ def count(pid: int, temp: Path) -> Count:
         with contextlib.suppress(OSError):  # a child that just ended
             open_files += len(os.listdir(f"/proc/{each}/fd"))
             threads += len(os.listdir(f"/proc/{each}/task"))
-    return Count(rss_mb(pids), open_files, threads, sum(len(files) for _, _, files in os.walk(temp)))
+    return Count(
+        rss_mb(pids), open_files, threads, sum(len(files) for _, _, files in os.walk(temp))
+    )
 
 
 def grown(counts: Sequence[Count], filling_mb: float = 0.0) -> dict[str, float]:
@@ -67,8 +74,14 @@ def grown(counts: Sequence[Count], filling_mb: float = 0.0) -> dict[str, float]:
     third = max(1, len(kept) // 3)
     out = {}
     for field in fields(Count):
-        before, after = (statistics.median(getattr(c, field.name) for c in part) for part in (kept[:third], kept[-third:]))
-        allowed = max(ALLOWED[field.name], ALLOWED_RSS_SHARE * before + filling_mb if field.name == "rss_mb" else 0.0)
+        before, after = (
+            statistics.median(getattr(c, field.name) for c in part)
+            for part in (kept[:third], kept[-third:])
+        )
+        allowed = max(
+            ALLOWED[field.name],
+            ALLOWED_RSS_SHARE * before + filling_mb if field.name == "rss_mb" else 0.0,
+        )
         if after - before > allowed:
             out[field.name] = after - before
     return out
@@ -78,9 +91,22 @@ class Visitors:
     """heard: how often each kind of visit went as it should; anything else under its name."""
 
     def __init__(self, url: str, voices: list[str]):
-        self._url, self._voices, self._serial, self._rng = url, voices, itertools.count(1), random.Random(1)
+        self._url, self._voices, self._serial, self._rng = (
+            url,
+            voices,
+            itertools.count(1),
+            random.Random(1),
+        )
         self.heard: Counter[str] = Counter()
-        self.kinds = (self.listener, self.leaver, self.stopper, self.slow_reader, self.caller, self.caller_who_hangs_up, self.looker)
+        self.kinds = (
+            self.listener,
+            self.leaver,
+            self.stopper,
+            self.slow_reader,
+            self.caller,
+            self.caller_who_hangs_up,
+            self.looker,
+        )
 
     async def come(self, number: int, until: float) -> None:
         for turn in itertools.count(number):
@@ -95,21 +121,41 @@ class Visitors:
 
     def _params(self) -> dict:
         n = next(self._serial)
-        return {"input": sentence(self._rng, n), "voice": self._voices[n % len(self._voices)], "seed": n}
+        return {
+            "input": sentence(self._rng, n),
+            "voice": self._voices[n % len(self._voices)],
+            "seed": n,
+        }
 
     @contextlib.asynccontextmanager
     async def _socket(self):
         async with httpx.AsyncClient(base_url=self._url, timeout=30) as http:
             token = (await http.post("/tts/session")).json()["token"]
             cookie = "; ".join(f"{k}={v}" for k, v in http.cookies.items())
-        async with connect(self._url.replace("http", "ws", 1) + "/tts/ws", compression=None, max_size=None, proxy=None, additional_headers={"Cookie": cookie}) as ws:
+        async with connect(
+            self._url.replace("http", "ws", 1) + "/tts/ws",
+            compression=None,
+            max_size=None,
+            proxy=None,
+            additional_headers={"Cookie": cookie},
+        ) as ws:
             await ws.send(json.dumps({"op": "hello", "v": 1, "token": token, "locale": "en"}))
             await ws.recv()
             yield ws
 
     async def _say(self, ws, kind: str, credit_s: int = 60, frames: int = 1 << 30) -> None:
         """Speak one sentence and hear up to so many frames of it."""
-        await ws.send(json.dumps({"op": "start", "seq": 1, "params": self._params(), "rate": 24000, "credit": 24000 * credit_s}))
+        await ws.send(
+            json.dumps(
+                {
+                    "op": "start",
+                    "seq": 1,
+                    "params": self._params(),
+                    "rate": 24000,
+                    "credit": 24000 * credit_s,
+                }
+            )
+        )
         got = 0
         while got < frames:
             message = await asyncio.wait_for(ws.recv(), 60)
@@ -137,7 +183,9 @@ class Visitors:
         async with self._socket() as ws:
             await self._say(ws, "stopper", frames=1)
             await ws.send(json.dumps({"op": "cancel", "seq": 1}))
-            while not isinstance(message := await asyncio.wait_for(ws.recv(), 30), str) or json.loads(message)["op"] not in ("end", "error", "cancelled"):
+            while not isinstance(
+                message := await asyncio.wait_for(ws.recv(), 30), str
+            ) or json.loads(message)["op"] not in ("end", "error", "cancelled"):
                 continue
 
     async def slow_reader(self) -> None:
@@ -151,7 +199,12 @@ class Visitors:
         self.heard["caller" if told.status_code == 200 else f"caller: {told.status_code}"] += 1
 
     async def caller_who_hangs_up(self) -> None:
-        async with httpx.AsyncClient(base_url=self._url, timeout=60) as http, http.stream("POST", "/v1/audio/speech", json={**self._params(), "response_format": "pcm"}) as told:
+        async with (
+            httpx.AsyncClient(base_url=self._url, timeout=60) as http,
+            http.stream(
+                "POST", "/v1/audio/speech", json={**self._params(), "response_format": "pcm"}
+            ) as told,
+        ):
             async for _ in told.aiter_raw(4096):
                 break
         self.heard["caller who hangs up"] += 1
@@ -169,8 +222,14 @@ def settle(url: str, pid: int, temp: Path) -> Count:
     while True:
         time.sleep(0.5)
         told, now = httpx.get(url + "/tts/health", timeout=10).json(), count(pid, temp)
-        is_still = before is not None and (now.descriptors, now.threads, now.temp_files) == (before.descriptors, before.threads, before.temp_files)
-        if (is_still and not told.get("streams") and not told.get("waiting")) or time.monotonic() > end:
+        is_still = before is not None and (now.descriptors, now.threads, now.temp_files) == (
+            before.descriptors,
+            before.threads,
+            before.temp_files,
+        )
+        if (
+            is_still and not told.get("streams") and not told.get("waiting")
+        ) or time.monotonic() > end:
             return now
         before = now
 
@@ -182,7 +241,12 @@ def studio(command: list[str]):
         temp, port = Path(made) / "tmp", 7800 + os.getpid() % 90
         temp.mkdir()
         environ = {**os.environ, "TMPDIR": str(temp), "KAIKOU_STARTS_PER_MINUTE": "100000"}
-        process = subprocess.Popen([*command, "--port", str(port), "--data-dir", f"{made}/data"], cwd=ROOT, stdout=subprocess.DEVNULL, env=environ)
+        process = subprocess.Popen(
+            [*command, "--port", str(port), "--data-dir", f"{made}/data"],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            env=environ,
+        )
         try:
             yield f"http://127.0.0.1:{port}", process.pid, temp
         finally:
@@ -198,17 +262,39 @@ async def one_round(visitors: Visitors, users: int, seconds: float) -> None:
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--minutes", type=float, default=5, help="of load, in all (default: %(default)s)")
-    p.add_argument("--rounds", type=int, default=0, help="between which is counted (default: from the minutes)")
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument(
+        "--minutes", type=float, default=5, help="of load, in all (default: %(default)s)"
+    )
+    p.add_argument(
+        "--rounds", type=int, default=0, help="between which is counted (default: from the minutes)"
+    )
     p.add_argument("--users", type=int, default=4, help="at once (default: %(default)s)")
     p.add_argument("--engine", default="builtin")
     p.add_argument("--model-dir", type=Path)
     p.add_argument("--command", help="the studio to start, instead of python -m webui")
-    p.add_argument("--filling-mb", type=float, default=0, help="memory that caches of known size may still take while it is counted; for short runs (default: none)")
+    p.add_argument(
+        "--filling-mb",
+        type=float,
+        default=0,
+        help="memory that caches of known size may still take while it is counted; for short runs (default: none)",
+    )
     p.add_argument("--json", type=Path, metavar="FILE")
     args = p.parse_args()
-    command = shlex.split(args.command) if args.command else [sys.executable, "-m", "webui", "--engine", args.engine, *(["--model-dir", str(args.model_dir)] if args.model_dir else [])]
+    command = (
+        shlex.split(args.command)
+        if args.command
+        else [
+            sys.executable,
+            "-m",
+            "webui",
+            "--engine",
+            args.engine,
+            *(["--model-dir", str(args.model_dir)] if args.model_dir else []),
+        ]
+    )
     rounds, counts = args.rounds or max(8, round(args.minutes / 5)), []
     with studio(command) as (url, pid, temp):
         visitors = Visitors(url, wait_ready(url))
@@ -217,12 +303,24 @@ def main() -> int:
             asyncio.run(one_round(visitors, args.users, 60 * args.minutes / rounds))
             counts.append(settle(url, pid, temp))
             c = counts[-1]
-            print(f"{number + 1:5d} | {c.rss_mb:6.0f} | {c.descriptors:11d} | {c.threads:7d} | {c.temp_files:10d} | {sum(visitors.heard.values())}", flush=True)
+            print(
+                f"{number + 1:5d} | {c.rss_mb:6.0f} | {c.descriptors:11d} | {c.threads:7d} | {c.temp_files:10d} | {sum(visitors.heard.values())}",
+                flush=True,
+            )
     growth = grown(counts, args.filling_mb)
     print(", ".join(f"{kind} {n}" for kind, n in sorted(visitors.heard.items())))
-    print("it grows: " + ", ".join(f"{name} +{by:.0f}" for name, by in growth.items()) if growth else "nothing grows")
+    print(
+        "it grows: " + ", ".join(f"{name} +{by:.0f}" for name, by in growth.items())
+        if growth
+        else "nothing grows"
+    )
     if args.json:
-        args.json.write_text(json.dumps({"rounds": [asdict(c) for c in counts], "growth": growth, "visits": visitors.heard}, indent=1))
+        args.json.write_text(
+            json.dumps(
+                {"rounds": [asdict(c) for c in counts], "growth": growth, "visits": visitors.heard},
+                indent=1,
+            )
+        )
     return 1 if growth or not visitors.heard["listener"] else 0
 
 

@@ -36,6 +36,7 @@ setup_venv requirements-dev.txt
 need_chromium
 cd "$ROOT"
 "$VENV/bin/python" -m ruff check .
+"$VENV/bin/python" -m ruff format --check .
 if [ $# -gt 0 ]; then
   exec "$VENV/bin/python" -m pytest "$@"
 fi

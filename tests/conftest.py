@@ -9,7 +9,9 @@ import pytest
 
 from tests import nest, serve
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # run in the background by a shell, and so would be all that the tests start and interrupt
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # run in the background by a shell, and so would be all that the tests start and interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if nest.NEST is not None:
     serve.lay = nest.NEST.hatch

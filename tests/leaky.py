@@ -14,7 +14,13 @@ KEPT: list[object] = []
 
 class Leaky(FakeEngine):
     def _steps(self, request, f0):
-        KEPT.append((bytearray(b"x" * 2_000_000), tempfile.NamedTemporaryFile(), threading.Thread(target=self.stop.wait, daemon=True)))
+        KEPT.append(
+            (
+                bytearray(b"x" * 2_000_000),
+                tempfile.NamedTemporaryFile(),
+                threading.Thread(target=self.stop.wait, daemon=True),
+            )
+        )
         KEPT[-1][2].start()
         return super()._steps(request, f0)
 
@@ -23,4 +29,8 @@ if __name__ == "__main__":
     import tests.engine.fake
 
     tests.engine.fake.FakeEngine = Leaky
-    sys.exit(serve._main(["--fake", "--fake-start", "0", "--fake-lanes", "2", "--fake-gate", "", *sys.argv[1:]]))
+    sys.exit(
+        serve._main(
+            ["--fake", "--fake-start", "0", "--fake-lanes", "2", "--fake-gate", "", *sys.argv[1:]]
+        )
+    )

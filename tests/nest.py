@@ -24,7 +24,14 @@ ROOT = Path(__file__).resolve().parent.parent
 def alone(argv: list[str], log: Path, env: dict[str, str], max_file_kb: int) -> subprocess.Popen:
     """tests.serve with these arguments as a process of its own: benchmarks measure this one, a fork pays for memory it shares."""
     with log.open("wb") as out:
-        return subprocess.Popen([sys.executable, "-m", "tests.serve", *argv], cwd=ROOT, stdout=subprocess.PIPE, stderr=out, env=env, preexec_fn=lambda: _limit(max_file_kb))
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.serve", *argv],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=out,
+            env=env,
+            preexec_fn=lambda: _limit(max_file_kb),
+        )
 
 
 class Hatched:
@@ -63,11 +70,21 @@ class Nest:
         self._lock = threading.Lock()
         self._ours: socket.socket | None = None
 
-    def hatch(self, argv: list[str], log: Path, env: dict[str, str], max_file_kb: int, program: str = "tests.serve") -> Hatched:
+    def hatch(
+        self,
+        argv: list[str],
+        log: Path,
+        env: dict[str, str],
+        max_file_kb: int,
+        program: str = "tests.serve",
+    ) -> Hatched:
         """The same, forked. `program`: another one that starts so often."""
         with log.open("wb") as out:
             ours, theirs = os.pipe()
-            pid = self.ask({"program": program, "argv": argv, "env": env, "max_file_kb": max_file_kb}, [theirs, out.fileno()])
+            pid = self.ask(
+                {"program": program, "argv": argv, "env": env, "max_file_kb": max_file_kb},
+                [theirs, out.fileno()],
+            )
         os.close(theirs)
         return Hatched(self, pid, os.fdopen(ours, "rb"))
 
@@ -80,12 +97,18 @@ class Nest:
 
     def _start(self) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        process = subprocess.Popen([sys.executable, "-m", "tests.nest", str(theirs.fileno())], cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.nest", str(theirs.fileno())],
+            cwd=ROOT,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
         theirs.close()
 
         def end():
             self._ours.shutdown(socket.SHUT_RDWR)
             process.wait(10)
+
         atexit.register(end)
 
 

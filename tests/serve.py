@@ -51,14 +51,42 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(*flags: str, engine: str = "fake", fake_start_s: float = 0.0, fake_lanes: int = 2, fake_gate: Path | str = "", wait: bool = True, env: dict | None = None, data_dir: Path | None = None,
-            max_file_kb: int = 0, port: int = 0):
+def running(
+    *flags: str,
+    engine: str = "fake",
+    fake_start_s: float = 0.0,
+    fake_lanes: int = 2,
+    fake_gate: Path | str = "",
+    wait: bool = True,
+    env: dict | None = None,
+    data_dir: Path | None = None,
+    max_file_kb: int = 0,
+    port: int = 0,
+):
     """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}. `max_file_kb`: the kernel refuses larger files, as a full disk does."""
     with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
         data = data_dir or Path(made) / "data"
         port, log = port or free_port(), Path(made) / "log.txt"
-        argv = [*(["--fake", "--fake-start", str(fake_start_s), "--fake-lanes", str(fake_lanes), "--fake-gate", str(fake_gate)] if engine == "fake" else ["--engine", engine]),
-                "--port", str(port), "--data-dir", str(data), *flags]
+        argv = [
+            *(
+                [
+                    "--fake",
+                    "--fake-start",
+                    str(fake_start_s),
+                    "--fake-lanes",
+                    str(fake_lanes),
+                    "--fake-gate",
+                    str(fake_gate),
+                ]
+                if engine == "fake"
+                else ["--engine", engine]
+            ),
+            "--port",
+            str(port),
+            "--data-dir",
+            str(data),
+            *flags,
+        ]
         process = lay(argv, log, {**os.environ, **(env or {})}, max_file_kb)
         try:
             wait_for_line(process, log)
@@ -109,7 +137,9 @@ def wait_ready(told: Running, client: httpx.Client, limit_s: float = 90) -> None
             except httpx.TransportError:
                 pass
             time.sleep(0.1)
-    raise RuntimeError(f"the engine did not become ready:\n{told.log.read_text('utf-8', 'replace')[-3000:]}")
+    raise RuntimeError(
+        f"the engine did not become ready:\n{told.log.read_text('utf-8', 'replace')[-3000:]}"
+    )
 
 
 def _main(argv: list[str]) -> int:
@@ -123,8 +153,10 @@ def _main(argv: list[str]) -> int:
     if "--fake" in argv:
         argv.remove("--fake")
         at = argv.index("--fake-start")
-        fake = FakeEngine(start_s=float(argv[at + 1]), lanes=int(argv[at + 3]), held_by=argv[at + 5])
-        del argv[at:at + 6]
+        fake = FakeEngine(
+            start_s=float(argv[at + 1]), lanes=int(argv[at + 3]), held_by=argv[at + 5]
+        )
+        del argv[at : at + 6]
     program.log_to_stderr()
     settings = load(argv)
     listener = program.listen(settings)
@@ -133,11 +165,29 @@ def _main(argv: list[str]) -> int:
     async def with_state(scope, receive, send):
         if scope["type"] == "http" and scope["path"] == "/test/state":
             import threading
-            told = {"opened": fake.opened if fake else 0, "finalised": fake.finalised if fake else 0, "threads": threading.active_count(), "thread_names": sorted(t.name for t in threading.enumerate()),
-                    "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0, "pid": os.getpid(),
-                    "open": studio.hall.n_open, "waiting": studio.turns.admission.n_waiting, "admitted": studio.turns.admission.n_open,
-                    "torch": "torch" in sys.modules, "coders": coders_open(), "encoded": studio.prompts.n_encoded, "notices": len(studio.takes._notice_on)}
-            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+
+            told = {
+                "opened": fake.opened if fake else 0,
+                "finalised": fake.finalised if fake else 0,
+                "threads": threading.active_count(),
+                "thread_names": sorted(t.name for t in threading.enumerate()),
+                "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
+                "pid": os.getpid(),
+                "open": studio.hall.n_open,
+                "waiting": studio.turns.admission.n_waiting,
+                "admitted": studio.turns.admission.n_open,
+                "torch": "torch" in sys.modules,
+                "coders": coders_open(),
+                "encoded": studio.prompts.n_encoded,
+                "notices": len(studio.takes._notice_on),
+            }
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [(b"content-type", b"application/json")],
+                }
+            )
             return await send({"type": "http.response.body", "body": json.dumps(told).encode()})
         await app(scope, receive, send)
 

@@ -25,7 +25,20 @@ ALLOWED = {
     "api": {"", "errors", "logs", "types", "settings", "studio"},
     "ui": {"", "errors", "types", "settings", "studio"},
     "client": {"", "errors"},
-    "app": {"", "errors", "logs", "types", "settings", "text", "audio", "engine", "store", "studio", "api", "ui"},
+    "app": {
+        "",
+        "errors",
+        "logs",
+        "types",
+        "settings",
+        "text",
+        "audio",
+        "engine",
+        "store",
+        "studio",
+        "api",
+        "ui",
+    },
     "__main__": {"", "errors", "logs", "types", "settings", "app"},
 }
 HEAVY = ("torch", "torchaudio", "modelscope", "onnxruntime", "transformers")
@@ -47,7 +60,10 @@ def _imports(path):
             base = package[: len(package) - node.level + 1] if node.level else []
             stem = ".".join([*base, *([node.module] if node.module else [])])
             # `from .. import text` names a room in its aliases
-            yield from ((node.lineno, f"{stem}.{alias.name}" if stem == "webui" else stem) for alias in node.names)
+            yield from (
+                (node.lineno, f"{stem}.{alias.name}" if stem == "webui" else stem)
+                for alias in node.names
+            )
 
 
 def room_of(dotted):
@@ -69,35 +85,67 @@ def test_imports_go_one_way(path):
             continue
         if target not in ALLOWED[room]:
             wrong.append(f"line {line}: {room or 'webui'} imports {target or 'webui'}")
-        if room == "studio" and target == "engine" and not name.startswith(("webui.engine.base", "webui.engine.resident")):
-            wrong.append(f"line {line}: the studio sees only engine/base.py and engine/resident.py, not {name}")
+        if (
+            room == "studio"
+            and target == "engine"
+            and not name.startswith(("webui.engine.base", "webui.engine.resident"))
+        ):
+            wrong.append(
+                f"line {line}: the studio sees only engine/base.py and engine/resident.py, not {name}"
+            )
     assert not wrong, "\n".join(wrong)
 
 
 def test_every_room_is_in_the_list():
-    rooms = {p.stem if p.is_file() else p.name for p in (ROOT / "webui").iterdir() if p.suffix == ".py" or any(p.glob("*.py"))} - {"__init__"}
+    rooms = {
+        p.stem if p.is_file() else p.name
+        for p in (ROOT / "webui").iterdir()
+        if p.suffix == ".py" or any(p.glob("*.py"))
+    } - {"__init__"}
     assert rooms <= set(ALLOWED), "a room without import rules"
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if not any(part.startswith("cosyvoice") for part in p.parts[-3:-1])], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    [p for p in FILES if not any(part.startswith("cosyvoice") for part in p.parts[-3:-1])],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
 def test_torch_is_named_only_inside_the_engine_that_needs_it(path):
     assert not [name for _, name in absolute_imports(path) if name.split(".")[0] in HEAVY]
 
 
-@pytest.mark.parametrize("module", [m for m in ("webui.api", "webui.ui", "webui.app", "webui.engine.builtin") if importlib.util.find_spec(m)])
+@pytest.mark.parametrize(
+    "module",
+    [
+        m
+        for m in ("webui.api", "webui.ui", "webui.app", "webui.engine.builtin")
+        if importlib.util.find_spec(m)
+    ],
+)
 def test_opening_loads_no_torch(module):
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert run.stdout.strip().splitlines()[-1] == "[]"
 
 
 def test_the_environment_is_read_in_one_place():
     """Settings are read once; a process of its own may set its thread counts, and the client's command line is another program."""
-    readers = {str(p.relative_to(ROOT)) for p in FILES for n in ast.walk(ast.parse(p.read_text("utf-8"))) if is_environment_read(n)}
+    readers = {
+        str(p.relative_to(ROOT))
+        for p in FILES
+        for n in ast.walk(ast.parse(p.read_text("utf-8")))
+        if is_environment_read(n)
+    }
     assert readers <= {"webui/settings.py", "webui/client/__main__.py"}
 
 
 def is_environment_read(node):
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) in ("os.getenv", "os.environ.get")
-    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and ast.unparse(node.value) == "os.environ"
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and ast.unparse(node.value) == "os.environ"
+    )

@@ -19,7 +19,9 @@ def test_no_block_of_the_engine_occurs_twice():
 
 
 def test_every_generation_uses_more_of_the_others_than_it_brings():
-    table = count_lines.shares(count_lines.modules(), {name: len(lines) for name, lines in engine_lines().items()})
+    table = count_lines.shares(
+        count_lines.modules(), {name: len(lines) for name, lines in engine_lines().items()}
+    )
     assert "cosyvoice2" in table
     for engine, row in table.items():
         assert row["all"] + row["some"] > row["own"] and row["all"], engine
@@ -33,9 +35,20 @@ def lines_of(tmp_path, name, source):
 def test_a_copy_is_found_whatever_stands_around_it_and_comments_do_not_hide_it(tmp_path):
     block = "\n".join(f"x{i} = {i} + y" for i in range(11))
     one = lines_of(tmp_path, "one.py", f'"""Head."""\nimport os\n\na = 1\n{block}\nb = 2\n')
-    two = lines_of(tmp_path, "two.py", 'def f(y):\n    """Doc."""\n' + textwrap.indent(block.replace("\n", "  # why\n\n# so\n"), "    ") + "\n    return x1\n")
+    two = lines_of(
+        tmp_path,
+        "two.py",
+        'def f(y):\n    """Doc."""\n'
+        + textwrap.indent(block.replace("\n", "  # why\n\n# so\n"), "    ")
+        + "\n    return x1\n",
+    )
     [copy] = count_lines.copies([one, two])
-    assert (copy.lines, copy.first.file, copy.first.number, copy.second.number) == (11, "one.py", 5, 3)
+    assert (copy.lines, copy.first.file, copy.first.number, copy.second.number) == (
+        11,
+        "one.py",
+        5,
+        3,
+    )
     assert not count_lines.copies([one[:-2], two]), "ten lines are no copy"
     [twice] = count_lines.copies([one + lines_of(tmp_path, "more.py", block)])
     assert twice.lines == 11, "in one file too"
@@ -50,11 +63,23 @@ def test_a_copy_with_other_names_is_told_as_alike(tmp_path):
 
 def test_shared_is_what_two_reach(tmp_path):
     room = tmp_path / "webui" / "engine"
-    for name, source in {"cosyvoice/engine.py": "from .both import x\n", "cosyvoice/both.py": "x = 1\n", "cosyvoice/model.py": "from . import only2\nfrom .two import z\n",
-                         "cosyvoice/only2.py": "y = 1\ny = 2\n", "cosyvoice/two.py": "z = 1\n", "cosyvoice3/model.py": "def f():\n    from ..cosyvoice.two import z\n    return z\n",
-                         "cosyvoice1/model.py": "a = 1\n"}.items():
+    for name, source in {
+        "cosyvoice/engine.py": "from .both import x\n",
+        "cosyvoice/both.py": "x = 1\n",
+        "cosyvoice/model.py": "from . import only2\nfrom .two import z\n",
+        "cosyvoice/only2.py": "y = 1\ny = 2\n",
+        "cosyvoice/two.py": "z = 1\n",
+        "cosyvoice3/model.py": "def f():\n    from ..cosyvoice.two import z\n    return z\n",
+        "cosyvoice1/model.py": "a = 1\n",
+    }.items():
         (room / name).parent.mkdir(parents=True, exist_ok=True)
         (room / name).write_text(source)
     known = count_lines.modules(tmp_path)
-    table = count_lines.shares(known, {name: len(count_lines.code_lines(path, tmp_path)) for name, path in known.items()})
-    assert table == {"cosyvoice1": {"all": 1, "some": 0, "own": 1}, "cosyvoice2": {"all": 1, "some": 1, "own": 2}, "cosyvoice3": {"all": 1, "some": 1, "own": 2}}
+    table = count_lines.shares(
+        known, {name: len(count_lines.code_lines(path, tmp_path)) for name, path in known.items()}
+    )
+    assert table == {
+        "cosyvoice1": {"all": 1, "some": 0, "own": 1},
+        "cosyvoice2": {"all": 1, "some": 1, "own": 2},
+        "cosyvoice3": {"all": 1, "some": 1, "own": 2},
+    }

@@ -7,10 +7,18 @@ import soundfile
 
 from webui.audio import Clip
 
-FORMANTS = ((730, 1090, 2440, 3700), (270, 2290, 3010, 3900), (570, 840, 2410, 3500), (440, 1020, 2240, 3600), (660, 1720, 2410, 3800))
+FORMANTS = (
+    (730, 1090, 2440, 3700),
+    (270, 2290, 3010, 3900),
+    (570, 840, 2410, 3500),
+    (440, 1020, 2240, 3600),
+    (660, 1720, 2410, 3800),
+)
 
 
-def voice_like(seconds=6.0, rate=24000, seed=0, f0_hz=140.0, lead_s=0.25, tail_s=0.25, rms=0.08, floor=2e-4):
+def voice_like(
+    seconds=6.0, rate=24000, seed=0, f0_hz=140.0, lead_s=0.25, tail_s=0.25, rms=0.08, floor=2e-4
+):
     """Clip of `seconds`: phrases of five syllables, 0.3 s apart, silence at both ends, a faint steady floor."""
     rng = np.random.default_rng(seed)
     n = int(seconds * rate)
@@ -33,7 +41,9 @@ def _vowel(x, rate, at, rng, f0):
     y = np.zeros(len(t))
     for k in range(1, int(min(9000, rate / 2 - 200) / f0)):
         f = k * f0
-        gain = sum(1 / (1 + ((f - c) / (60 + 0.05 * c)) ** 2) * 0.6**i for i, c in enumerate(formants)) + 0.02 / (1 + f / 2000)
+        gain = sum(
+            1 / (1 + ((f - c) / (60 + 0.05 * c)) ** 2) * 0.6**i for i, c in enumerate(formants)
+        ) + 0.02 / (1 + f / 2000)
         y += gain * np.sin(k * phase + k * k * 0.3)
     rise = np.minimum(1, np.minimum(t / 0.02, (t[-1] - t) / 0.03))
     x[int(at * rate) : int(at * rate) + len(t)] += y * np.sin(np.pi / 2 * np.clip(rise, 0, 1)) ** 2
@@ -48,7 +58,10 @@ def _hiss(x, rate, at, rng):
 def noisy(clip, snr_db, seed=1):
     """White noise added, `snr_db` below the mean power of the clip."""
     level = np.sqrt(np.mean(clip.samples.astype(np.float64) ** 2)) * 10 ** (-snr_db / 20)
-    return clip.with_samples(clip.samples + level * np.random.default_rng(seed).standard_normal(len(clip.samples)).astype(np.float32))
+    return clip.with_samples(
+        clip.samples
+        + level * np.random.default_rng(seed).standard_normal(len(clip.samples)).astype(np.float32)
+    )
 
 
 def echoing(clip, t60_s, seed=2):
@@ -59,7 +72,9 @@ def echoing(clip, t60_s, seed=2):
     room /= np.sqrt(np.sum(room**2))
     room[0] = 1
     size = len(clip.samples) + n
-    wet = np.fft.irfft(np.fft.rfft(clip.samples, size) * np.fft.rfft(room, size), size)[: len(clip.samples)]
+    wet = np.fft.irfft(np.fft.rfft(clip.samples, size) * np.fft.rfft(room, size), size)[
+        : len(clip.samples)
+    ]
     return clip.with_samples(wet * np.sqrt(np.mean(clip.samples**2) / np.mean(wet**2)))
 
 

@@ -37,16 +37,23 @@ def listen(settings: Settings) -> socket.socket:
     host, port = settings.server.host, settings.server.port
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves what it accepts with Nagle: 40 ms for each small answer
+        listener = socket.socket(
+            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )  # named, or asyncio leaves what it accepts with Nagle: 40 ms for each small answer
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(512)
         listener.set_inheritable(False)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise KaikouError(f"Port {port} is taken, maybe by a studio that already runs. Choose another with --port {port + 1}.",
-                              f"端口 {port} 已被占用，可能已有一个工作室在运行。请换一个：--port {port + 1}。") from None
-        raise KaikouError(f"Cannot listen on {host}:{port}: {error.strerror or error}.", f"无法监听 {host}:{port}：{error.strerror or error}。") from None
+            raise KaikouError(
+                f"Port {port} is taken, maybe by a studio that already runs. Choose another with --port {port + 1}.",
+                f"端口 {port} 已被占用，可能已有一个工作室在运行。请换一个：--port {port + 1}。",
+            ) from None
+        raise KaikouError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}.",
+            f"无法监听 {host}:{port}：{error.strerror or error}。",
+        ) from None
     return listener
 
 
@@ -62,8 +69,18 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     import uvicorn
 
     # permessage-deflate would spend a core on compressing noise-like samples
-    config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False, ws_per_message_deflate=False, ws_max_size=2 << 20, timeout_graceful_shutdown=3, proxy_headers=True,
-                            ws_ping_interval=20, ws_ping_timeout=20)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        ws_per_message_deflate=False,
+        ws_max_size=2 << 20,
+        timeout_graceful_shutdown=3,
+        proxy_headers=True,
+        ws_ping_interval=20,
+        ws_ping_timeout=20,
+    )
     server = uvicorn.Server(config)
     shown = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
     url = f"http://{f'[{shown}]' if ':' in shown else shown}:{settings.server.port}{settings.server.root_path}"
@@ -72,7 +89,12 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
         threading.Thread(target=share, args=(settings,), name="share", daemon=True).start()
     failed: list[KaikouError] = []
     if settings.engine.name not in ("auto", "builtin"):
-        threading.Thread(target=_stop_without_engine, args=(studio, server, failed), name="engine-watch", daemon=True).start()
+        threading.Thread(
+            target=_stop_without_engine,
+            args=(studio, server, failed),
+            name="engine-watch",
+            daemon=True,
+        ).start()
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:
@@ -100,9 +122,14 @@ def share(settings: Settings) -> None:
     from gradio import networking
 
     try:
-        link = networking.setup_tunnel(settings.server.host, settings.server.port, secrets.token_urlsafe(32), None, None)
+        link = networking.setup_tunnel(
+            settings.server.host, settings.server.port, secrets.token_urlsafe(32), None, None
+        )
     except Exception as error:  # the tunnel is another party's program and fails in many ways
-        print(f"The public link could not be opened: {error}. The studio goes on at its local address.\n公网链接没有打开：{error}。本机地址照常可用。", file=sys.stderr)
+        print(
+            f"The public link could not be opened: {error}. The studio goes on at its local address.\n公网链接没有打开：{error}。本机地址照常可用。",
+            file=sys.stderr,
+        )
         return
     print(f"Public link / 公网链接: {link}", flush=True)
 

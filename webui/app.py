@@ -37,26 +37,41 @@ def first_model(settings: Settings) -> Installed:
     """The one to begin with: that of --model, the one chosen last, else by generation. Where there is none: where scripts/fetch_models.py
     puts the usual one, so that what is missing has a name."""
     choice, root = settings.engine, settings.paths.model_dir
-    here = [m for m in models_here(settings) if choice.name not in ORDER or m.engine == choice.name or m.path == root]
+    here = [
+        m
+        for m in models_here(settings)
+        if choice.name not in ORDER or m.engine == choice.name or m.path == root
+    ]
     lite = is_lite(choice)
     wanted = choice.model or ("" if lite else remembered(settings.paths.data_dir))
     named = next((m for m in here if m.name == wanted), None)
     if named is None and choice.model:
         return Installed(choice.model, root / choice.model, engine_of(root / choice.model), False)
     order = sorted(ORDER, key=lambda engine: engine != "cosyvoice1") if lite else ORDER
-    usual = Installed(MODEL_NAME, root / MODEL_NAME, choice.name if choice.name in ORDER else USUAL_ENGINE, False)
-    return named or first([m for m in here if m.is_whole] or here, order, read_manifest(MANIFEST)) or usual
+    usual = Installed(
+        MODEL_NAME, root / MODEL_NAME, choice.name if choice.name in ORDER else USUAL_ENGINE, False
+    )
+    return (
+        named
+        or first([m for m in here if m.is_whole] or here, order, read_manifest(MANIFEST))
+        or usual
+    )
 
 
 def is_lite(choice: EngineChoice) -> bool:
     """The profile of that name means something on a CPU only. torch is not there yet to be asked."""
-    has_gpu = choice.device in ("cuda", "mps") or (choice.device == "auto" and (Path("/proc/driver/nvidia/version").exists() or sys.platform == "darwin"))
+    has_gpu = choice.device in ("cuda", "mps") or (
+        choice.device == "auto"
+        and (Path("/proc/driver/nvidia/version").exists() or sys.platform == "darwin")
+    )
     return choice.profile == LITE and not has_gpu
 
 
 def voice_workers() -> int:
     """Processes of the built-in voice: as many as there are cores for us, two at least (one begins while another speaks), four at most (memory)."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return min(max(cores, 2), MAX_VOICE_WORKERS)
 
 
@@ -95,9 +110,17 @@ def cosyvoice_maker(settings: Settings, root: Path) -> Maker:
 def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
     """As JSON can say them, for the table in engine/hosted/child.py."""
     choice = settings.engine
-    return {"root": str(root), "device": choice.device, "precision": choice.precision, "threads": choice.threads,
-            "lock_memory": choice.lock_memory, "profile": "balanced" if choice.profile == LITE else choice.profile, "steps": choice.steps, "first_hop": choice.first_hop,
-            "reinforced": choice.reinforced}
+    return {
+        "root": str(root),
+        "device": choice.device,
+        "precision": choice.precision,
+        "threads": choice.threads,
+        "lock_memory": choice.lock_memory,
+        "profile": "balanced" if choice.profile == LITE else choice.profile,
+        "steps": choice.steps,
+        "first_hop": choice.first_hop,
+        "reinforced": choice.reinforced,
+    }
 
 
 def furnish(studio: Studio, settings: Settings) -> None:
@@ -108,8 +131,16 @@ def furnish(studio: Studio, settings: Settings) -> None:
     offers = _offers(settings) if settings.engine.name == "auto" else {}
     own = settings.paths.model_dir.name
     usual = next((name for name in (MODEL_NAME, own) if name in offers), "")
-    studio.furnish(Shelf(studio.resident, lambda: models_here(settings), lambda model: cosyvoice_maker(settings, model.path), offers, usual,
-                         lambda name: remember(settings.paths.data_dir, name)))
+    studio.furnish(
+        Shelf(
+            studio.resident,
+            lambda: models_here(settings),
+            lambda model: cosyvoice_maker(settings, model.path),
+            offers,
+            usual,
+            lambda name: remember(settings.paths.data_dir, name),
+        )
+    )
 
 
 def _offers(settings: Settings) -> dict[str, Offer]:
@@ -117,10 +148,15 @@ def _offers(settings: Settings) -> dict[str, Offer]:
     known, root = read_manifest(MANIFEST), settings.paths.model_dir
     folders = {name: (root / name, model) for name, model in known.items()}
     if is_model(root):
-        mine = known.get(root.name) or (known[MODEL_NAME] if engine_of(root) == known[MODEL_NAME].engine else None)
+        mine = known.get(root.name) or (
+            known[MODEL_NAME] if engine_of(root) == known[MODEL_NAME].engine else None
+        )
         folders = {root.name: (root, mine)} if mine is not None else {}
-    return {name: Offer(model.engine, model.bytes / 1e9, partial(ModelFetcher, folder, model=model)) for name, (folder, model) in folders.items()
-            if not all((folder / spec.path).exists() for spec in model.files)}
+    return {
+        name: Offer(model.engine, model.bytes / 1e9, partial(ModelFetcher, folder, model=model))
+        for name, (folder, model) in folders.items()
+        if not all((folder / spec.path).exists() for spec in model.files)
+    }
 
 
 def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
@@ -136,6 +172,15 @@ def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
 
     blocks, page = ui.build(studio, settings, static.version)
     blocks._queue.sleep_when_free = QUEUE_LOOK_S
-    gr.mount_gradio_app(app, blocks, path="/", server_name=settings.server.host, server_port=settings.server.port, root_path=settings.server.root_path or None,
-                        max_file_size=f"{settings.limits.max_body_mb}mb", show_error=True, **page)
+    gr.mount_gradio_app(
+        app,
+        blocks,
+        path="/",
+        server_name=settings.server.host,
+        server_port=settings.server.port,
+        root_path=settings.server.root_path or None,
+        max_file_size=f"{settings.limits.max_body_mb}mb",
+        show_error=True,
+        **page,
+    )
     return app, studio

@@ -13,7 +13,15 @@ class KaikouError(Exception):
     kind = "server_error"
     code = "fault"
 
-    def __init__(self, en: str, zh: str, *, code: str | None = None, param: str | None = None, retry_after_s: float | None = None):
+    def __init__(
+        self,
+        en: str,
+        zh: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+    ):
         super().__init__(en)
         self.en, self.zh, self.param, self.retry_after_s = en, zh, param, retry_after_s
         self.code = code or type(self).code
@@ -90,21 +98,36 @@ class NotReady(KaikouError):
 class EngineStalled(KaikouError):
     status, kind, code = 503, "engine_error", "stalled"
 
-    def __init__(self, en: str = "The engine stopped answering and was restarted. Please try again.", zh: str = "引擎没有响应，已重启。请再试一次。", **kw):
+    def __init__(
+        self,
+        en: str = "The engine stopped answering and was restarted. Please try again.",
+        zh: str = "引擎没有响应，已重启。请再试一次。",
+        **kw,
+    ):
         super().__init__(en, zh, **kw)
 
 
 class EngineFault(KaikouError):
     status, kind, code = 503, "engine_error", "fault"
 
-    def __init__(self, en: str = "This could not be spoken. Try another seed.", zh: str = "这一句没能合成，换个种子再试。", **kw):
+    def __init__(
+        self,
+        en: str = "This could not be spoken. Try another seed.",
+        zh: str = "这一句没能合成，换个种子再试。",
+        **kw,
+    ):
         super().__init__(en, zh, **kw)
 
 
 class StorageFull(KaikouError):
     status, kind, code = 507, "storage_error", "storage"
 
-    def __init__(self, en: str = "The disk is full. Remove old takes and try again.", zh: str = "磁盘已满，无法保存。请清理旧记录。", **kw):
+    def __init__(
+        self,
+        en: str = "The disk is full. Remove old takes and try again.",
+        zh: str = "磁盘已满，无法保存。请清理旧记录。",
+        **kw,
+    ):
         super().__init__(en, zh, **kw)
 
 

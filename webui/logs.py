@@ -13,7 +13,9 @@ from contextvars import ContextVar
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_KEY = secrets.token_bytes(16)  # of this run: equal texts can be told within a log, and none can be guessed from it
+_KEY = secrets.token_bytes(
+    16
+)  # of this run: equal texts can be told within a log, and none can be guessed from it
 
 
 def request_id(given: str) -> str:
@@ -30,10 +32,19 @@ class OneLine(logging.Formatter):
     """time level logger request=… message; of an exception its kind, the places it passed, and length and hash of its words."""
 
     def format(self, record: logging.LogRecord) -> str:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        stamp = (
+            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z"
+        )
         asked = REQUEST_ID.get()
         message = record.getMessage()
-        parts = [stamp, record.levelname, record.name, *([f"request={asked}"] if asked and "request=" not in message else []), message]
+        parts = [
+            stamp,
+            record.levelname,
+            record.name,
+            *([f"request={asked}"] if asked and "request=" not in message else []),
+            message,
+        ]
         if record.exc_info and record.exc_info[1] is not None:
             parts.append(failure(record.exc_info[1]))
         return " ".join(parts).replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
@@ -49,7 +60,9 @@ def to_stderr(level: int = logging.INFO) -> None:
         logging.getLogger("printed").error("a failure was met", exc_info=True)
 
     traceback.print_exc = printed  # Gradio's way of telling what a handler raised, words and all
-    threading.excepthook = lambda told: logging.getLogger("thread").error("%s ended", told.thread.name if told.thread else "a thread", exc_info=told.exc_value)
+    threading.excepthook = lambda told: logging.getLogger("thread").error(
+        "%s ended", told.thread.name if told.thread else "a thread", exc_info=told.exc_value
+    )
 
 
 def failure(error: BaseException) -> str:

@@ -45,22 +45,32 @@ class Limits:
     takes_per_visitor: int = 200
     stall_s: float = 20.0
     idle_s: float = 60.0  # a socket on which a text is written, and nothing comes or goes
-    body_s: float = 30.0  # for a request's body to come in; a large one gets more as long as it keeps coming
+    body_s: float = (
+        30.0  # for a request's body to come in; a large one gets more as long as it keeps coming
+    )
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    name: str = "auto"  # auto, builtin, or a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3
+    name: str = (
+        "auto"  # auto, builtin, or a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3
+    )
     model: str = ""  # folder below the model directory to begin with; "" = the one chosen last, or the first there is
     workers: int = 0  # processes of the built-in voice; 0 = one for each core, two to four
     device: str = "auto"  # of CosyVoice: auto, cpu, cuda, mps
-    precision: str = "auto"  # of CosyVoice: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
-    threads: int = 0  # of CosyVoice on a CPU, in each of its two stages; 0 = from the machine's cores
+    precision: str = (
+        "auto"  # of CosyVoice: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
+    )
+    threads: int = (
+        0  # of CosyVoice on a CPU, in each of its two stages; 0 = from the machine's cores
+    )
     profile: str = "balanced"  # of CosyVoice: ttfa (first sounds before everything), balanced, throughput (the most sound in all)
     steps: int = 10  # of CosyVoice's flow: 10 as published, 5 in half the time
     first_hop: int = 0  # of CosyVoice: ids of the first sound, 0 as trained, or one its generation has (10 of CosyVoice2)
     reinforced: bool = False  # of Fun-CosyVoice3: speak with llm.rl.pt, its language model after reinforcement learning
-    lock_memory: bool = False  # of CosyVoice: keep the GPU's memory, or pin the weights in RAM, from its start on
+    lock_memory: bool = (
+        False  # of CosyVoice: keep the GPU's memory, or pin the weights in RAM, from its start on
+    )
 
 
 @dataclass(frozen=True)
@@ -86,23 +96,71 @@ class Settings:
 
 
 SECTIONS = {f.name: f.default_factory for f in fields(Settings)}  # name -> dataclass
-FLAGS = {"host": "server.host", "port": "server.port", "root_path": "server.root_path", "share": "server.share", "lang": "server.lang",
-         "engine": "engine.name", "model": "engine.model", "profile": "engine.profile", "model_dir": "paths.model_dir", "data_dir": "paths.data_dir"}
+FLAGS = {
+    "host": "server.host",
+    "port": "server.port",
+    "root_path": "server.root_path",
+    "share": "server.share",
+    "lang": "server.lang",
+    "engine": "engine.name",
+    "model": "engine.model",
+    "profile": "engine.profile",
+    "model_dir": "paths.model_dir",
+    "data_dir": "paths.data_dir",
+}
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="run.sh", description="Kaikou 开口: the voice-cloning studio. 声音克隆工作室。", allow_abbrev=False)
+    p = argparse.ArgumentParser(
+        prog="run.sh",
+        description="Kaikou 开口: the voice-cloning studio. 声音克隆工作室。",
+        allow_abbrev=False,
+    )
     p.add_argument("--host", help="address to listen on (default 127.0.0.1) / 监听地址")
     p.add_argument("--port", type=int, help="port (default 7860) / 端口")
-    p.add_argument("--root-path", metavar="PATH", help="path below which a reverse proxy serves the studio, e.g. /voice / 反向代理的子路径")
-    p.add_argument("--engine", choices=("auto", "builtin", "cosyvoice1", "cosyvoice2", "cosyvoice3"), help="which voice engine speaks (default auto) / 语音引擎")
-    p.add_argument("--model-dir", metavar="DIR", help="where the model weights are: one model's folder, or one that holds several / 模型目录")
-    p.add_argument("--model", metavar="NAME", help="the model below it to begin with; the page changes it while it runs / 先用哪个模型")
-    p.add_argument("--profile", choices=("ttfa", "balanced", "throughput", "lite"), help="what matters most; lite: a 300M model on a CPU (default balanced) / 侧重")
+    p.add_argument(
+        "--root-path",
+        metavar="PATH",
+        help="path below which a reverse proxy serves the studio, e.g. /voice / 反向代理的子路径",
+    )
+    p.add_argument(
+        "--engine",
+        choices=("auto", "builtin", "cosyvoice1", "cosyvoice2", "cosyvoice3"),
+        help="which voice engine speaks (default auto) / 语音引擎",
+    )
+    p.add_argument(
+        "--model-dir",
+        metavar="DIR",
+        help="where the model weights are: one model's folder, or one that holds several / 模型目录",
+    )
+    p.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the model below it to begin with; the page changes it while it runs / 先用哪个模型",
+    )
+    p.add_argument(
+        "--profile",
+        choices=("ttfa", "balanced", "throughput", "lite"),
+        help="what matters most; lite: a 300M model on a CPU (default balanced) / 侧重",
+    )
     p.add_argument("--data-dir", metavar="DIR", help="where voices and takes are kept / 数据目录")
-    p.add_argument("--auth", metavar="USER:PASSWORD", action="append", help="ask for this login; may be given more than once / 登录账号")
-    p.add_argument("--share", action="store_const", const=True, help="also open a public link (needs --auth or an API key) / 公网分享链接")
-    p.add_argument("--lang", choices=("zh", "en"), help="language of the page (default: the browser's) / 界面语言")
+    p.add_argument(
+        "--auth",
+        metavar="USER:PASSWORD",
+        action="append",
+        help="ask for this login; may be given more than once / 登录账号",
+    )
+    p.add_argument(
+        "--share",
+        action="store_const",
+        const=True,
+        help="also open a public link (needs --auth or an API key) / 公网分享链接",
+    )
+    p.add_argument(
+        "--lang",
+        choices=("zh", "en"),
+        help="language of the page (default: the browser's) / 界面语言",
+    )
     return p
 
 
@@ -132,20 +190,30 @@ def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> 
 
 
 def _names() -> dict[str, type]:
-    return {f"{s}.{f.name}": type(getattr(make(), f.name)) for s, make in SECTIONS.items() for f in fields(make)}
+    return {
+        f"{s}.{f.name}": type(getattr(make(), f.name))
+        for s, make in SECTIONS.items()
+        for f in fields(make)
+    }
 
 
 def _unknown(name: str, names, where: str) -> BadInput:
     near = difflib.get_close_matches(name, list(names), 1, 0.4)
     hint = f" Did you mean {near[0]}?" if near else f" Valid: {', '.join(sorted(names))}."
-    return refuse(f"{where} has an unknown setting “{name}”.{hint}", f"{where} 里有不认识的设置「{name}」。{'是不是 ' + near[0] + '？' if near else ''}", name)
+    return refuse(
+        f"{where} has an unknown setting “{name}”.{hint}",
+        f"{where} 里有不认识的设置「{name}」。{'是不是 ' + near[0] + '？' if near else ''}",
+        name,
+    )
 
 
 def _from_toml(path: Path) -> dict[str, object]:
     try:
         tree = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise refuse(f"kaikou.toml cannot be read: {error}.", f"读不了 kaikou.toml：{error}。") from error
+        raise refuse(
+            f"kaikou.toml cannot be read: {error}.", f"读不了 kaikou.toml：{error}。"
+        ) from error
     flat: dict[str, object] = {}
     for section, body in tree.items():
         if section not in SECTIONS or not isinstance(body, dict):
@@ -160,7 +228,9 @@ def _from_toml(path: Path) -> dict[str, object]:
 def _from_environment(key: str, raw: str) -> dict[str, object]:
     if key == "KAIKOU_API_KEY":
         return {"server.api_keys": [k.strip() for k in raw.split(",") if k.strip()]}
-    known = {"KAIKOU_" + n.split(".")[1].upper(): n for n in _names()} | {"KAIKOU_" + n.replace(".", "_").upper(): n for n in _names()}
+    known = {"KAIKOU_" + n.split(".")[1].upper(): n for n in _names()} | {
+        "KAIKOU_" + n.replace(".", "_").upper(): n for n in _names()
+    }
     if key not in known:
         raise _unknown(key, known, "The environment")
     return {known[key]: raw.split(",") if _names()[known[key]] is tuple else raw}
@@ -173,18 +243,35 @@ def _convert(name: str, kind: type, value: object) -> object:
         if name == "server.api_keys":
             return tuple(hashlib.sha256(str(k).encode()).hexdigest() for k in value)
         if kind is bool:
-            return value if isinstance(value, bool) else {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[str(value).lower()]
+            return (
+                value
+                if isinstance(value, bool)
+                else {
+                    "1": True,
+                    "true": True,
+                    "yes": True,
+                    "0": False,
+                    "false": False,
+                    "no": False,
+                }[str(value).lower()]
+            )
         if issubclass(kind, Path):
             return Path(str(value)).expanduser().absolute()
         return kind(value)
     except (ValueError, KeyError, TypeError) as error:
-        raise refuse(f"The setting {name} cannot be “{value}”.", f"设置 {name} 不能是「{value}」。", name) from error
+        raise refuse(
+            f"The setting {name} cannot be “{value}”.", f"设置 {name} 不能是「{value}」。", name
+        ) from error
 
 
 def _login(pair: str) -> tuple[str, str]:
     user, colon, password = str(pair).partition(":")
     if not (user and colon and password) or not re.fullmatch(r"[\w.@-]{1,64}", user):
-        raise refuse("--auth wants user:password, for example --auth studio:secret.", "--auth 的格式是 用户名:密码，例如 --auth studio:secret。", "auth")
+        raise refuse(
+            "--auth wants user:password, for example --auth studio:secret.",
+            "--auth 的格式是 用户名:密码，例如 --auth studio:secret。",
+            "auth",
+        )
     return user, password
 
 
@@ -193,7 +280,14 @@ def _build(values: Mapping[str, object]) -> Settings:
     made = Settings()
     for name, value in values.items():
         section, key = name.split(".")
-        made = replace(made, **{section: replace(getattr(made, section), **{key: _convert(name, kinds[name], value)})})
+        made = replace(
+            made,
+            **{
+                section: replace(
+                    getattr(made, section), **{key: _convert(name, kinds[name], value)}
+                )
+            },
+        )
     return made
 
 
@@ -209,10 +303,21 @@ def _checked(s: Settings) -> Settings:
     if not 1 <= server.port <= 65535:
         raise refuse("--port must be between 1 and 65535.", "--port 须在 1 到 65535 之间。", "port")
     if server.root_path and not re.fullmatch(r"(/[\w.~-]+)+", server.root_path):
-        raise refuse("--root-path must look like /voice, without a slash at the end.", "--root-path 的写法像 /voice，结尾不带斜杠。", "root_path")
+        raise refuse(
+            "--root-path must look like /voice, without a slash at the end.",
+            "--root-path 的写法像 /voice，结尾不带斜杠。",
+            "root_path",
+        )
     if server.is_open and server.share:
-        raise refuse("A public link needs a login: add --auth user:password.", "公网链接必须有登录：请加上 --auth 用户名:密码。", "share")
+        raise refuse(
+            "A public link needs a login: add --auth user:password.",
+            "公网链接必须有登录：请加上 --auth 用户名:密码。",
+            "share",
+        )
     if server.is_open and not is_loopback(server.host):
-        raise refuse(f"Listening on {server.host} lets others in: add --auth user:password, or use --host 127.0.0.1.",
-                     f"监听 {server.host} 会让其他人也能打开：请加上 --auth 用户名:密码，或用 --host 127.0.0.1。", "host")
+        raise refuse(
+            f"Listening on {server.host} lets others in: add --auth user:password, or use --host 127.0.0.1.",
+            f"监听 {server.host} 会让其他人也能打开：请加上 --auth 用户名:密码，或用 --host 127.0.0.1。",
+            "host",
+        )
     return s

@@ -14,7 +14,18 @@ from .errors import BadInput
 
 MODES = ("zero_shot", "cross_lingual", "instruct", "preset")
 CONVERT = "convert"  # the words of a source clip in another voice; needs an engine that can
-LANGUAGES = ("zh", "en", "ja", "ko", "yue", "de", "es", "fr", "it", "ru")  # primary BCP 47 tags that may be asked for; an engine may speak fewer
+LANGUAGES = (
+    "zh",
+    "en",
+    "ja",
+    "ko",
+    "yue",
+    "de",
+    "es",
+    "fr",
+    "it",
+    "ru",
+)  # primary BCP 47 tags that may be asked for; an engine may speak fewer
 MAX_TEXT = 4096
 MAX_INSTRUCTION = 1000
 
@@ -81,19 +92,54 @@ class SpeechRequest:
 
     def __post_init__(self):
         if self.mode not in (*MODES, CONVERT):
-            raise BadInput(f"Unknown mode “{self.mode[:40]}”. Use one of: {', '.join(MODES)}.", f"不认识的模式「{self.mode[:40]}」，可用：{'、'.join(MODES)}。", param="mode", code="bad_mode")
+            raise BadInput(
+                f"Unknown mode “{self.mode[:40]}”. Use one of: {', '.join(MODES)}.",
+                f"不认识的模式「{self.mode[:40]}」，可用：{'、'.join(MODES)}。",
+                param="mode",
+                code="bad_mode",
+            )
         if any(0xD800 <= ord(c) <= 0xDFFF for c in self.text + self.instruction):
-            raise BadInput("The text holds broken characters (half of a pair). Paste it again.", "文本里有损坏的字符，请重新粘贴。", param="input", code="bad_text")
+            raise BadInput(
+                "The text holds broken characters (half of a pair). Paste it again.",
+                "文本里有损坏的字符，请重新粘贴。",
+                param="input",
+                code="bad_text",
+            )
         if not any(unicodedata.category(c)[0] in "LN" for c in self.text):
-            raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
+            raise BadInput(
+                "Write something to say first: the text has no letters or digits.",
+                "先写点要说的话：文本里没有可读的字。",
+                param="input",
+                code="no_text",
+            )
         if len(self.text) > MAX_TEXT:
-            raise BadInput(f"{MAX_TEXT} characters at most; this is {len(self.text)}. Split the text.", f"一次最多 {MAX_TEXT} 字，现在有 {len(self.text)} 字。请拆开再合成。", param="input", code="too_long_text")
+            raise BadInput(
+                f"{MAX_TEXT} characters at most; this is {len(self.text)}. Split the text.",
+                f"一次最多 {MAX_TEXT} 字，现在有 {len(self.text)} 字。请拆开再合成。",
+                param="input",
+                code="too_long_text",
+            )
         if len(self.instruction) > MAX_INSTRUCTION:
-            raise BadInput(f"The instruction may be {MAX_INSTRUCTION} characters at most.", f"风格指令最多 {MAX_INSTRUCTION} 字。", param="instructions", code="too_long_instruction")
+            raise BadInput(
+                f"The instruction may be {MAX_INSTRUCTION} characters at most.",
+                f"风格指令最多 {MAX_INSTRUCTION} 字。",
+                param="instructions",
+                code="too_long_instruction",
+            )
         if not (math.isfinite(self.speed) and 0.25 <= self.speed <= 4.0):
-            raise BadInput("Speed must be between 0.25 and 4.0.", "语速须在 0.25 到 4.0 之间。", param="speed", code="bad_speed")
+            raise BadInput(
+                "Speed must be between 0.25 and 4.0.",
+                "语速须在 0.25 到 4.0 之间。",
+                param="speed",
+                code="bad_speed",
+            )
         if not 0 <= self.seed < 2**63:
-            raise BadInput("The seed must be a whole number from 0 to 9223372036854775807.", "种子须是 0 到 9223372036854775807 的整数。", param="seed", code="bad_seed")
+            raise BadInput(
+                "The seed must be a whole number from 0 to 9223372036854775807.",
+                "种子须是 0 到 9223372036854775807 的整数。",
+                param="seed",
+                code="bad_seed",
+            )
 
 
 @dataclass(frozen=True)
@@ -105,7 +151,9 @@ class Chunk:
     start: int  # index of samples[0] in the whole
     segment: int  # index into request.segments
     last: bool
-    timings: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # stage -> seconds
+    timings: Mapping[str, float] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # stage -> seconds
 
 
 @dataclass(frozen=True)
@@ -123,13 +171,21 @@ class Abilities:
     rtf: float = 0.5  # expected seconds of work per second of sound and lane; measured at warm-up where possible
     speed: float = 0.0  # of lanes that share one device: seconds of sound a second, all of them together; 0 = each lane has its own (lanes / rtf)
     tags: tuple[str, ...] = ()  # event tags the engine can speak, e.g. "[laughter]"
-    styles: tuple[str, ...] = ()  # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
-    presets: tuple[str, ...] = ()  # names of voices the engine itself brings; Engine.preset(name) gives their prompt
+    styles: tuple[
+        str, ...
+    ] = ()  # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
+    presets: tuple[
+        str, ...
+    ] = ()  # names of voices the engine itself brings; Engine.preset(name) gives their prompt
     preset_modes: tuple[str, ...] = ()  # modes beside "preset" that these voices speak in
     basic: bool = False  # a draft voice: the page says so
     told_clones: bool = False  # zero_shot follows an instruction too
-    hears_only: bool = False  # a prompt is made of the sound alone: transcript and language are no part of it
-    text_in: bool = False  # it reads a text that is still arriving while it speaks: Engine.stream_text
+    hears_only: bool = (
+        False  # a prompt is made of the sound alone: transcript and language are no part of it
+    )
+    text_in: bool = (
+        False  # it reads a text that is still arriving while it speaks: Engine.stream_text
+    )
 
 
 @dataclass(frozen=True)
@@ -159,4 +215,6 @@ class Take:
     error: str = ""
     starred: bool = False
     peaks: tuple[float, ...] = ()  # 160 values 0..1 for the card
-    trace: Mapping = field(default_factory=dict)  # milliseconds by stage, as studio.trace tells them; empty in old takes
+    trace: Mapping = field(
+        default_factory=dict
+    )  # milliseconds by stage, as studio.trace tells them; empty in old takes

@@ -74,7 +74,9 @@ def cut_power(told: list[list[str]]) -> int:
                 unsynced.discard(names[0])
                 unsynced.add(names[1])
         elif what == "sync_folder":
-            moved = {final: draft for final, draft in moved.items() if os.path.dirname(final) != names[0]}
+            moved = {
+                final: draft for final, draft in moved.items() if os.path.dirname(final) != names[0]
+            }
     hurt = 0
     for final, draft in moved.items():
         if os.path.exists(final):

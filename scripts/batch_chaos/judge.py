@@ -29,9 +29,11 @@ def is_whole(path: Path) -> bool:
     if len(data) < 44 or data[:4] != b"RIFF" or struct.unpack("<I", data[4:8])[0] != len(data) - 8:
         return False
     at = 12
-    while at + 8 <= len(data) and data[at:at + 4] != b"data":
-        at += 8 + struct.unpack("<I", data[at + 4:at + 8])[0]
-    return at + 8 <= len(data) and at + 8 + struct.unpack("<I", data[at + 4:at + 8])[0] == len(data)
+    while at + 8 <= len(data) and data[at : at + 4] != b"data":
+        at += 8 + struct.unpack("<I", data[at + 4 : at + 8])[0]
+    return at + 8 <= len(data) and at + 8 + struct.unpack("<I", data[at + 4 : at + 8])[0] == len(
+        data
+    )
 
 
 def judge(data: Path) -> Verdict:
@@ -41,7 +43,16 @@ def judge(data: Path) -> Verdict:
     told = Verdict(dict(Counter(r[1] for r in rows)))
     files = {p.stem: p for p in sounds.glob("??/[0-9a-f]*.wav")}
     told.half = [p.name for p in files.values() if not is_whole(p)]
-    told.lost = [n for n, state, key, samples in rows if state == "done" and (key not in files or files[key].name in told.half or files[key].stat().st_size < 2 * samples)]
+    told.lost = [
+        n
+        for n, state, key, samples in rows
+        if state == "done"
+        and (
+            key not in files
+            or files[key].name in told.half
+            or files[key].stat().st_size < 2 * samples
+        )
+    ]
     keys = Counter(key for _, state, key, _ in rows if state == "done")
     told.twice = [k for k, n in keys.items() if n > 1]
     told.strays = [k for k in files if k not in keys]

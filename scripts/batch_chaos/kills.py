@@ -34,14 +34,38 @@ class Account:
 def alone(argv: list[str], log: Path) -> subprocess.Popen:
     """A life as a process of its own."""
     with log.open("wb") as out:
-        return subprocess.Popen([sys.executable, "-m", "scripts.batch_chaos.life", *argv], cwd=ROOT, stdout=subprocess.PIPE, stderr=out)
+        return subprocess.Popen(
+            [sys.executable, "-m", "scripts.batch_chaos.life", *argv],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=out,
+        )
 
 
-def life(folder: Path, n: int, lines: int, die_at: int, engine: str, wrong: str, rng: random.Random, start=alone) -> tuple[list[list[str]], bool]:
+def life(
+    folder: Path,
+    n: int,
+    lines: int,
+    die_at: int,
+    engine: str,
+    wrong: str,
+    rng: random.Random,
+    start=alone,
+) -> tuple[list[list[str]], bool]:
     """One process from its start to its end. Returns the steps of its disk, and whether it ended by itself."""
     journal, log = folder / f"life-{n}.jsonl", folder / f"life-{n}.log"
-    argv = ["--data", str(folder / "data"), "--journal", str(journal), "--lines", str(lines), "--engine", engine,
-            *(["--die-at", str(die_at)] if die_at > 0 else []), *(["--wrong", wrong] if wrong else [])]
+    argv = [
+        "--data",
+        str(folder / "data"),
+        "--journal",
+        str(journal),
+        "--lines",
+        str(lines),
+        "--engine",
+        engine,
+        *(["--die-at", str(die_at)] if die_at > 0 else []),
+        *(["--wrong", wrong] if wrong else []),
+    ]
     child = start(argv, log)
     with child.stdout:
         if die_at < 0:  # from outside: when it has done a few steps, at no moment in particular
@@ -57,8 +81,17 @@ def life(folder: Path, n: int, lines: int, die_at: int, engine: str, wrong: str,
     return steps(journal), is_over
 
 
-def run(folder: Path, kills: int, lines: int, engine: str = "builtin", wrong: str = "", steps_each: int = 40, seed: int = 0, told=lambda n, account: None,
-        start=alone) -> Account:
+def run(
+    folder: Path,
+    kills: int,
+    lines: int,
+    engine: str = "builtin",
+    wrong: str = "",
+    steps_each: int = 40,
+    seed: int = 0,
+    told=lambda n, account: None,
+    start=alone,
+) -> Account:
     """`steps_each`: a life is killed after at most so many steps of its disk; a line takes five. Stops at the first thing that is wrong.
     `start`: how a life comes into being."""
     rng, account, began = random.Random(seed), Account(), time.monotonic()

@@ -1,6 +1,6 @@
 """One life of a studio without a page: it brings up an engine, goes on with the batch it finds (or hands one in), and ends when that is done or it is killed.
 
-    python -m scripts.batch_chaos.life --data DIR --journal FILE --lines N [--die-at STEP] [--engine builtin|tone] [--wrong mark_first|no_sync]
+python -m scripts.batch_chaos.life --data DIR --journal FILE --lines N [--die-at STEP] [--engine builtin|tone] [--wrong mark_first|no_sync]
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ def arrange(studio: Studio, journal: Journal, wrong: str) -> None:
     work = studio.batch.work
     disk = ToldDisk(journal, is_lazy=wrong == "no_sync")
     if wrong == "mark_first":
-        work._sounds = work.maker._sounds = studio.batch._sounds = MarkFirst(studio.settings.paths.data_dir, disk, studio.batch._jobs, journal)
+        work._sounds = work.maker._sounds = studio.batch._sounds = MarkFirst(
+            studio.settings.paths.data_dir, disk, studio.batch._jobs, journal
+        )
         return
-    work._sounds = work.maker._sounds = studio.batch._sounds = SoundStore(studio.settings.paths.data_dir, disk)
+    work._sounds = work.maker._sounds = studio.batch._sounds = SoundStore(
+        studio.settings.paths.data_dir, disk
+    )
     mark = studio.batch._jobs.done
 
     def marked(*line):
@@ -74,12 +78,20 @@ def maker(engine: str):
     return BuiltinEngine
 
 
-def live(data: Path, journal: Path, lines: int, die_at: int = 0, engine: str = "builtin", wrong: str = "") -> None:
+def live(
+    data: Path, journal: Path, lines: int, die_at: int = 0, engine: str = "builtin", wrong: str = ""
+) -> None:
     """Returns when the batch is over."""
     studio = Studio(Settings(paths=replace(Paths(), data_dir=data)))
     arrange(studio, Journal(journal, die_at), wrong)
     jobs = studio.batch.list(ME)
-    job = jobs[0] if jobs else studio.batch.submit(ME, [Ask(text, "starter-en-mid") for text in texts(lines)], seed=SEED)
+    job = (
+        jobs[0]
+        if jobs
+        else studio.batch.submit(
+            ME, [Ask(text, "starter-en-mid") for text in texts(lines)], seed=SEED
+        )
+    )
     news = threading.Event()
     studio.batch.watch(job.id, news.set)
     studio.start(maker(engine)).join()
@@ -95,7 +107,9 @@ def live(data: Path, journal: Path, lines: int, die_at: int = 0, engine: str = "
 
 
 def main(argv: list[str] | None = None) -> int:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--data", type=Path, required=True)
     p.add_argument("--journal", type=Path, required=True)
     p.add_argument("--lines", type=int, required=True)

@@ -22,7 +22,13 @@ from webui.engine.cosyvoice.prompt import VoicePrompt
 from webui.engine.cosyvoice.sampler import RasRule
 from webui.engine.cosyvoice.spec import ModelSpec, read_spec
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
-from webui.engine.cosyvoice.weights import COMPONENTS, DTYPES, assign, component_state, published_state
+from webui.engine.cosyvoice.weights import (
+    COMPONENTS,
+    DTYPES,
+    assign,
+    component_state,
+    published_state,
+)
 
 State = dict[str, torch.Tensor]
 IDS_PER_S, FRAMES_PER_ID = 25, 2
@@ -33,17 +39,38 @@ def random_model(size: Sizes, place: Place, seed: int = 0, steps: int = EULER_ST
     flow = {"input_size": size.flow, "encoder_dim": size.flow, "encoder_heads": size.flow_heads, "encoder_ffn_dim": size.flow_ffn, "encoder_blocks": size.flow_blocks,
             "estimator_channels": size.channels, "estimator_heads": size.estimator_heads, "estimator_head_dim": size.head_dim,
             "estimator_n_blocks": size.n_blocks, "estimator_mid_blocks": size.mid_blocks, "speech_token_size": size.codes}  # fmt: skip
-    dims = LmDims(size.hidden, size.intermediate, size.layers, size.heads, size.kv_heads, size.text_rows, size.codes)
-    spec = ModelSpec(dims, RasRule(), flow, {"base_channels": size.vocoder, "f0_cond_channels": size.f0}, 24000, IDS_PER_S, 24000 // IDS_PER_S)
+    dims = LmDims(
+        size.hidden,
+        size.intermediate,
+        size.layers,
+        size.heads,
+        size.kv_heads,
+        size.text_rows,
+        size.codes,
+    )
+    spec = ModelSpec(
+        dims,
+        RasRule(),
+        flow,
+        {"base_channels": size.vocoder, "f0_cond_channels": size.f0},
+        24000,
+        IDS_PER_S,
+        24000 // IDS_PER_S,
+    )
     makers = {"llm": tensors.llm_state, "flow": tensors.flow_state, "hift": tensors.hift_state}
 
     def state(name: str) -> State:
         random = torch.Generator().manual_seed(seed + list(makers).index(name))
-        return {k: v for k, v in makers[name](size, random).items() if k not in COMPONENTS[name].unused}
+        return {
+            k: v for k, v in makers[name](size, random).items() if k not in COMPONENTS[name].unused
+        }
+
     return _assembled(with_steps(spec, steps), place, state)
 
 
-def load_model(root: Path, place: Place, is_published: bool, steps: int = EULER_STEPS) -> tuple[CosyVoice2, float]:
+def load_model(
+    root: Path, place: Place, is_published: bool, steps: int = EULER_STEPS
+) -> tuple[CosyVoice2, float]:
     """From a model directory, and the seconds it took with nothing of its files in the page cache. is_published: the .pt files as they
     are fetched, whatever else is there; else the converted ones where there are any."""
     for path in (p for p in root.iterdir() if p.suffix in (".pt", ".safetensors")):
@@ -52,15 +79,26 @@ def load_model(root: Path, place: Place, is_published: bool, steps: int = EULER_
 
     def state(name: str) -> State:
         precision = "fp32" if COMPONENTS[name].exact else place.precision
-        return published_state(root, COMPONENTS[name], precision) if is_published else component_state(root, name, precision)
+        return (
+            published_state(root, COMPONENTS[name], precision)
+            if is_published
+            else component_state(root, name, precision)
+        )
+
     model = _assembled(with_steps(read_spec(root), steps), place, state)
     return model, time.perf_counter() - began
 
 
 def _assembled(spec: ModelSpec, place: Place, state: Callable[[str], State]) -> CosyVoice2:
-    lm = _int8(spec.lm, state("llm"), place) if place.lm == INT8 else _torch(spec.lm, state("llm"), place)
+    lm = (
+        _int8(spec.lm, state("llm"), place)
+        if place.lm == INT8
+        else _torch(spec.lm, state("llm"), place)
+    )
     flow = FlowModel.of(FlowDims.of(spec.flow), state("flow"), place.dtype, place.device)
-    vocoder = Vocoder.of(VocoderDims.of(spec.hift), state("hift"), torch.float32, place.device).narrow(place.convolutions)
+    vocoder = Vocoder.of(
+        VocoderDims.of(spec.hift), state("hift"), torch.float32, place.device
+    ).narrow(place.convolutions)
     return CosyVoice2(spec, place, None, lm, flow, vocoder, None, {}, "bench")
 
 

@@ -14,8 +14,14 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 def rss_mb(field: str = "VmRSS") -> float:
     """Resident memory now, or its peak (VmHWM). Where there is no /proc: the peak since the process began."""
     if _STATUS.exists():
-        return next(int(line.split()[1]) / 1024 for line in _STATUS.read_text().splitlines() if line.startswith(field))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
+        return next(
+            int(line.split()[1]) / 1024
+            for line in _STATUS.read_text().splitlines()
+            if line.startswith(field)
+        )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 1024
+    )
 
 
 def forget_peaks() -> None:

@@ -36,14 +36,19 @@ from .rounds import closed, row
 from .ways import Floor
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = "收到好友从远方寄来的生日礼物，那份意外的惊喜与深深的祝福，让我心中充满了甜蜜的快乐，笑容如花。"[:42]
+TEXT = "收到好友从远方寄来的生日礼物，那份意外的惊喜与深深的祝福，让我心中充满了甜蜜的快乐，笑容如花。"[
+    :42
+]
 FRAMES_PER_S = {22050: 22050 / 256, 24000: 50.0}
 WARM_S = 3.0
 
 
 def names() -> dict[str, str]:
     """As published -> generation."""
-    return {name: model.engine for name, model in read_manifest(ROOT / "pretrained_models" / "MANIFEST.json").items()}
+    return {
+        name: model.engine
+        for name, model in read_manifest(ROOT / "pretrained_models" / "MANIFEST.json").items()
+    }
 
 
 class WholeFloor(Floor):
@@ -54,7 +59,16 @@ class WholeFloor(Floor):
         script = model.script(self.voice, request)
         ids, dims = script.text(TEXT), lm.dims
         if isinstance(lm, DrawingModel):
-            return [DrawnThere(lm, script.prefix, ids, script.prompt_speech, Draw(request.seed, count, count), script.hears())]
+            return [
+                DrawnThere(
+                    lm,
+                    script.prefix,
+                    ids,
+                    script.prompt_speech,
+                    Draw(request.seed, count, count),
+                    script.hears(),
+                )
+            ]
         drawing = Drawing(dims, 0, Sampler(request.seed, model.spec.rule, dims.barred()), count)
         return [Drawn(lm, script.prefix, ids, script.prompt_speech, drawing, script.hears())]
 
@@ -66,18 +80,46 @@ def run(args: argparse.Namespace) -> dict:
     told: dict = {"rows": [], "load": []}
     for name in args.family:
         with tempfile.TemporaryDirectory() as made:
-            subprocess.run([sys.executable, str(ROOT / "scripts" / "bench_engine.py"), *_again(args, name), "--json", f"{made}/told.json"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [
+                    sys.executable,
+                    str(ROOT / "scripts" / "bench_engine.py"),
+                    *_again(args, name),
+                    "--json",
+                    f"{made}/told.json",
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
             for key, rows in json.loads(Path(made, "told.json").read_text()).items():
                 told.setdefault(key, []).extend(rows)
     return told
 
 
 def _again(args: argparse.Namespace, name: str) -> list[str]:
-    numbers = {"--precision": args.precision, "--steps": args.steps, "--hop": args.hop, "--users": args.users}
-    flags = [*itertools.chain.from_iterable((flag, ",".join(map(str, values))) for flag, values in numbers.items()), *(["--small"] if args.small else []),
-             *(["--convert"] if args.convert else []), *(["--model-dir", str(args.model_dir / name)] if args.model_dir else [])]
+    numbers = {
+        "--precision": args.precision,
+        "--steps": args.steps,
+        "--hop": args.hop,
+        "--users": args.users,
+    }
+    flags = [
+        *itertools.chain.from_iterable(
+            (flag, ",".join(map(str, values))) for flag, values in numbers.items()
+        ),
+        *(["--small"] if args.small else []),
+        *(["--convert"] if args.convert else []),
+        *(["--model-dir", str(args.model_dir / name)] if args.model_dir else []),
+    ]
     plain = ("device", "profile", "seconds", "prompt_seconds", "times", "threads")
-    return ["--family", name, *flags, *itertools.chain.from_iterable((f"--{k.replace('_', '-')}", str(getattr(args, k))) for k in plain)]
+    return [
+        "--family",
+        name,
+        *flags,
+        *itertools.chain.from_iterable(
+            (f"--{k.replace('_', '-')}", str(getattr(args, k))) for k in plain
+        ),
+    ]
 
 
 @contextmanager
@@ -103,15 +145,27 @@ def one(args: argparse.Namespace, name: str) -> dict:
                     convert(root, part, place.precision, family.components)
             for steps in args.steps:
                 rows += _spoken(args, name, root, family, place, steps)
-    return {"rows": rows, "load": [{k: r[k] for k in ("family", "precision", "load_s", "loaded_rss_mb")} for r in rows], "ratios": []}
+    return {
+        "rows": rows,
+        "load": [
+            {k: r[k] for k in ("family", "precision", "load_s", "loaded_rss_mb")} for r in rows
+        ],
+        "ratios": [],
+    }
 
 
-def _spoken(args: argparse.Namespace, name: str, root: Path, family: Family, place: Place, steps: int) -> list[dict]:
+def _spoken(
+    args: argparse.Namespace, name: str, root: Path, family: Family, place: Place, steps: int
+) -> list[dict]:
     for path in (p for p in root.iterdir() if p.suffix in (".pt", ".safetensors", ".onnx")):
         forget(path)
     before, began = memory.rss_mb(), time.perf_counter()
     model = family.load(root, place, lambda share, en, zh: None, steps or family.steps[0])
-    load = {"family": name, "load_s": time.perf_counter() - began, "loaded_rss_mb": memory.rss_mb() - before}
+    load = {
+        "family": name,
+        "load_s": time.perf_counter() - began,
+        "loaded_rss_mb": memory.rss_mb() - before,
+    }
     count = round(args.seconds * model.spec.ids_per_s)
     prompt, rows = clip(model, args.prompt_seconds), []
     for hop in [hop for hop in args.hop if hop in family.first_hops] or family.first_hops[:1]:
@@ -119,8 +173,17 @@ def _spoken(args: argparse.Namespace, name: str, root: Path, family: Family, pla
         floor.speak(min(count, round(WARM_S * model.spec.ids_per_s)), 1)
         for users in args.users:
             done = closed(lambda seed, floor=floor: floor.speak(count, seed), users, args.times, 2)
-            named = {"variant": "stages", "users": users, "steps": steps or family.steps[0], "hop": hop, "precision": place.precision if place.lm == "torch" else place.lm,
-                     "device": place.device, "seconds": args.seconds, "profile": args.profile, "voice_s": floor.voice_s}
+            named = {
+                "variant": "stages",
+                "users": users,
+                "steps": steps or family.steps[0],
+                "hop": hop,
+                "precision": place.precision if place.lm == "torch" else place.lm,
+                "device": place.device,
+                "seconds": args.seconds,
+                "profile": args.profile,
+                "voice_s": floor.voice_s,
+            }
             rows.append(row(done, **load, **named))
         floor.close()
     return rows
@@ -129,17 +192,25 @@ def _spoken(args: argparse.Namespace, name: str, root: Path, family: Family, pla
 def clip(model: Model, seconds: float, seed: int = 1) -> VoicePrompt:
     """A reference of so long, with a transcript of four text ids a second."""
     random, spec = torch.Generator().manual_seed(seed), model.spec
-    ids = torch.randint(0, spec.lm.speech_codes, (round(seconds * spec.ids_per_s),), generator=random).tolist()
+    ids = torch.randint(
+        0, spec.lm.speech_codes, (round(seconds * spec.ids_per_s),), generator=random
+    ).tolist()
     text = torch.randint(0, 256, (max(1, round(4 * seconds)),), generator=random).tolist()
     mel = torch.randn(1, int(seconds * FRAMES_PER_S[spec.sample_rate]), 80, generator=random) - 4
     return VoicePrompt(tuple(text), tuple(ids), mel, torch.randn(1, 192, generator=random))
 
 
 def table(rows: list[dict]) -> None:
-    print("model                     | precision | hop | users | load s | loaded MB | first chunk ms p50   p95 |  RTF | audio s/s | underruns | peak RSS MB")
+    print(
+        "model                     | precision | hop | users | load s | loaded MB | first chunk ms p50   p95 |  RTF | audio s/s | underruns | peak RSS MB"
+    )
     for r in rows:
         if "rtf" not in r:
-            print(f"{r['family']:<25} | none of {r['failures']} requests ended: {r['first_failure']}")
+            print(
+                f"{r['family']:<25} | none of {r['failures']} requests ended: {r['first_failure']}"
+            )
             continue
-        print(f"{r['family']:<25} | {r['precision']:9} | {r['hop']:3d} | {r['users']:5d} | {r['load_s']:6.1f} | {r['loaded_rss_mb']:9.0f} | {r['first_chunk_ms_p50']:18.0f} {r['first_chunk_ms_p95']:5.0f} | "
-              f"{r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} | {r['underruns']:9d} | {r['peak_rss_mb']:11.0f}")
+        print(
+            f"{r['family']:<25} | {r['precision']:9} | {r['hop']:3d} | {r['users']:5d} | {r['load_s']:6.1f} | {r['loaded_rss_mb']:9.0f} | {r['first_chunk_ms_p50']:18.0f} {r['first_chunk_ms_p95']:5.0f} | "
+            f"{r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} | {r['underruns']:9d} | {r['peak_rss_mb']:11.0f}"
+        )

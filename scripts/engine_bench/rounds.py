@@ -33,7 +33,9 @@ class Round:
 
 def closed(speak: Speak, users: int, times: int, seed: int) -> Round:
     """Each user asks again as soon as it has heard."""
-    return _measured([0.0] * users, lambda user: [seed + 1000 * user + n for n in range(times)], speak)
+    return _measured(
+        [0.0] * users, lambda user: [seed + 1000 * user + n for n in range(times)], speak
+    )
 
 
 def poisson(speak: Speak, per_s: float, requests: int, seed: int) -> Round:
@@ -61,6 +63,7 @@ def _measured(starts: Sequence[float], seeds: Callable[[int], list[int]], speak:
             else:
                 with lock:
                     out.runs.append(run)
+
     threads = [threading.Thread(target=user, args=(number,)) for number in range(len(starts))]
     for thread in threads:
         thread.start()
@@ -80,7 +83,11 @@ def row(done: Round, **named: object) -> dict:
     audio = sum(run.audio_s for run in runs)
 
     def mean(stages: Sequence[dict[str, float]]) -> dict[str, float]:
-        return {name: round(statistics.mean(s.get(name, 0.0) for s in stages), 4) for name in ("prefill", "tokens", "flow", "vocoder")}
+        return {
+            name: round(statistics.mean(s.get(name, 0.0) for s in stages), 4)
+            for name in ("prefill", "tokens", "flow", "vocoder")
+        }
+
     return {
         **named,
         "first_chunk_ms_p50": statistics.median(first), "first_chunk_ms_p95": first[min(len(first) - 1, round(0.95 * len(first)))],

@@ -89,7 +89,15 @@ class Floor:
         """One request, from its beginning to its last chunk. Any thread."""
         run = Run(self.rate)
         request = SpeechRequest(f"bench-{next(self._serial)}", "bench", "bench", seed=seed)
-        utterance = Utterance(self.stages.board, self.voice, request, self.sources(request, count), self._hops, self._pace, self.rate)
+        utterance = Utterance(
+            self.stages.board,
+            self.voice,
+            request,
+            self.sources(request, count),
+            self._hops,
+            self._pace,
+            self.rate,
+        )
         for chunk in utterance.chunks():
             for stage, seconds in chunk.timings.items():
                 run.spent(stage, seconds)
@@ -101,7 +109,15 @@ class Floor:
         """What gives `count` speech ids."""
         model, prompt = self.model, self.voice.prompt
         text, drawing = script(model, count, request.seed)
-        return [Drawn(model.lm, lambda: self.voice.prefix(prompt.text_ids), text, prompt.speech_ids, drawing)]
+        return [
+            Drawn(
+                model.lm,
+                lambda: self.voice.prefix(prompt.text_ids),
+                text,
+                prompt.speech_ids,
+                drawing,
+            )
+        ]
 
     def close(self) -> None:
         self.stages.close(NotReady("The bench is over.", "测量结束。"))
@@ -118,9 +134,21 @@ def recomputed(model: CosyVoice2, prompt: VoicePrompt, count: int, seed: int) ->
         now = time.perf_counter()
         run.spent(stage, now - clock)
         clock = now
+
     text, drawing = script(model, count, seed)
-    source, known = generate(model.lm, model.lm.prefix(prompt.text_ids).fork(len(text) + len(prompt.speech_ids) + count + 2), text, prompt.speech_ids, drawing), []
-    speaker = Token2Wav(model.flow, model.vocoder, torch.tensor(prompt.speech_ids), prompt.mel, prompt.vector)
+    source, known = (
+        generate(
+            model.lm,
+            model.lm.prefix(prompt.text_ids).fork(len(text) + len(prompt.speech_ids) + count + 2),
+            text,
+            prompt.speech_ids,
+            drawing,
+        ),
+        [],
+    )
+    speaker = Token2Wav(
+        model.flow, model.vocoder, torch.tensor(prompt.speech_ids), prompt.mel, prompt.vector
+    )
     vocoder = SeamVocoder(model.vocoder, seed)
     for call in schedule(count, len(prompt.speech_ids)):
         if not known:
@@ -129,7 +157,9 @@ def recomputed(model: CosyVoice2, prompt: VoicePrompt, count: int, seed: int) ->
         known += islice(source, call.given - len(known))
         lap("tokens")
         mel = speaker.mel(torch.tensor(known), call).to(model.vocoder.conv_pre.weight)
-        run.computed += FRAMES_PER_ID * (len(prompt.speech_ids) + call.given - (0 if call.final else LOOKAHEAD_IDS))
+        run.computed += FRAMES_PER_ID * (
+            len(prompt.speech_ids) + call.given - (0 if call.final else LOOKAHEAD_IDS)
+        )
         run.emitted += mel.shape[2]
         lap("flow")
         wave = vocoder.push(vocoder.joined(mel), call.final).cpu()

@@ -45,13 +45,24 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
     check_model(load(folder, device), folder, report, LIMITS, _estimator)
 
 
-def check_model(flow: CausalFlow, folder: Path, report: Report, limits: Limits, estimator: Callable[[CausalFlow, IO, str, Report], None]) -> None:
+def check_model(
+    flow: CausalFlow,
+    folder: Path,
+    report: Report,
+    limits: Limits,
+    estimator: Callable[[CausalFlow, IO, str, Report], None],
+) -> None:
     """Of any generation whose blocks never change. estimator(flow, io, case, report): of the recorded call."""
     io = load_file(folder / "flow_io.safetensors")
     meta = json.loads((folder / "flow_meta.json").read_text())
     if "rand_noise_head" in io:
         head = io["rand_noise_head"]
-        report("constants", "rand_noise_head", largest(flow.decoder.noise[:, : head.shape[2]].mT, head), 0.0)
+        report(
+            "constants",
+            "rand_noise_head",
+            largest(flow.decoder.noise[:, : head.shape[2]].mT, head),
+            0.0,
+        )
     if "t_span" in io:
         report("constants", "t_span", largest(flow.decoder.times, io["t_span"]), 1e-6)
     for case in meta:
@@ -95,10 +106,14 @@ def _estimator(flow: FlowModel, io: IO, case: str, report: Report) -> None:
 
 def estimator_call(flow: CausalFlow, io: IO, case: str) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The recorded call's rows (2, frames, 320) and mask."""
-    x, mu, spks, cond = (io[f"{case}.est.{name}"].to(flow.device, flow.dtype) for name in ("x", "mu", "spks", "cond"))
+    x, mu, spks, cond = (
+        io[f"{case}.est.{name}"].to(flow.device, flow.dtype) for name in ("x", "mu", "spks", "cond")
+    )
     rows = torch.cat([x, mu, spks[:, :, None].expand_as(x), cond], 1).mT.contiguous()
     streaming = case.startswith("stream")
-    return rows, Blocks(flow.dims.chunk_size).mask(0, rows.shape[1] // FRAMES_PER_ID, FRAMES_PER_ID, rows) if streaming else None
+    return rows, Blocks(flow.dims.chunk_size).mask(
+        0, rows.shape[1] // FRAMES_PER_ID, FRAMES_PER_ID, rows
+    ) if streaming else None
 
 
 def _incremental(flow: CausalFlow, io: IO, meta: dict, report: Report, limits: Limits) -> None:
@@ -106,9 +121,19 @@ def _incremental(flow: CausalFlow, io: IO, meta: dict, report: Report, limits: L
     ids, prompt_ids, prompt_mel, embedding = _inputs(io, "stream_final", told)
     state = VoiceState.of(flow, prompt_ids, prompt_mel, embedding).begin()
     first = state.step(ids[: meta["stream_chunk1"]["token_len"]])
-    report("incremental", "first step", largest(first.mT[None], io["stream_chunk1.mel"][..., : len(first)]), limits.mel)
+    report(
+        "incremental",
+        "first step",
+        largest(first.mT[None], io["stream_chunk1.mel"][..., : len(first)]),
+        limits.mel,
+    )
     given = meta["stream_chunk1"]["token_len"] + len(prompt_ids) - LOOKAHEAD_IDS
     if given % flow.dims.chunk_size == 0:
-        report("incremental", "frames of first step", abs(len(first) - io["stream_chunk1.mel"].shape[2]), 0.0)
+        report(
+            "incremental",
+            "frames of first step",
+            abs(len(first) - io["stream_chunk1.mel"].shape[2]),
+            0.0,
+        )
     mel = torch.cat([first, state.step(ids, final=True)])
     report("incremental", "mel", largest(mel.mT[None], io["stream_final.mel"]), limits.mel)

@@ -31,10 +31,20 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
     if "t_span" in io:
         report("constants", "t_span", largest(flow.decoder.times, io["t_span"]), 1e-6)
     frames = meta.get("frames_of_ids", {})
-    report("constants", "frames_of_ids", sum(frames_of(int(ids)) != count for ids, count in frames.items()), 0)
+    report(
+        "constants",
+        "frames_of_ids",
+        sum(frames_of(int(ids)) != count for ids, count in frames.items()),
+        0,
+    )
     if "offline.encoder_proj" in io:
         ids = io["token"][0].long(), io["prompt_token"][0].long()
-        report("offline", "encoder_proj", largest(flow.encode(ids[1], ids[0]), io["offline.encoder_proj"]), ENCODER_TOLERANCE)
+        report(
+            "offline",
+            "encoder_proj",
+            largest(flow.encode(ids[1], ids[0]), io["offline.encoder_proj"]),
+            ENCODER_TOLERANCE,
+        )
     kept = None
     for case in [name for name in meta if f"{name}.mel" in io]:
         kept = _check_case(flow, io, case, meta[case], kept if OFFSETS.get(case) else None, report)
@@ -42,13 +52,37 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
             _check_estimator(flow, io, case, report)
 
 
-def _check_case(flow: HopFlow, io: dict[str, torch.Tensor], case: str, told: dict, kept: Kept | None, report: Report) -> Kept:
+def _check_case(
+    flow: HopFlow,
+    io: dict[str, torch.Tensor],
+    case: str,
+    told: dict,
+    kept: Kept | None,
+    report: Report,
+) -> Kept:
     count, start = told["prompt_len"], OFFSETS.get(case, 0)
-    voice = HopVoice.of(flow, io["prompt_token"][0, :count], io["prompt_feat"][0, : told["prompt_feat_len"]], io["embedding"])
+    voice = HopVoice.of(
+        flow,
+        io["prompt_token"][0, :count],
+        io["prompt_feat"][0, : told["prompt_feat_len"]],
+        io["embedding"],
+    )
     ids = io["token"][0, start : start + told["token_len"]].long()
     if f"{case}.mu" in io:
-        report(case, "mu", largest(flow.mu(voice.prompt_ids, ids, len(voice.prompt_mel)), io[f"{case}.mu"]), MU_TOLERANCE)
-    work = Work(ids, voice.prompt_ids, voice.prompt_mel, voice.speaker, io[f"{case}.noise"].mT.contiguous(), kept)
+        report(
+            case,
+            "mu",
+            largest(flow.mu(voice.prompt_ids, ids, len(voice.prompt_mel)), io[f"{case}.mu"]),
+            MU_TOLERANCE,
+        )
+    work = Work(
+        ids,
+        voice.prompt_ids,
+        voice.prompt_mel,
+        voice.speaker,
+        io[f"{case}.noise"].mT.contiguous(),
+        kept,
+    )
     ((mel, kept),) = flow.hops([work])
     report(case, "mel", largest(mel.mT[None], io[f"{case}.mel"]), MEL_TOLERANCE)
     if f"{case}.cache_out" in io:
@@ -59,7 +93,10 @@ def _check_case(flow: HopFlow, io: dict[str, torch.Tensor], case: str, told: dic
 
 
 def _check_estimator(flow: HopFlow, io: dict[str, torch.Tensor], case: str, report: Report) -> None:
-    x, mu, t, spks, cond = (io[f"{case}.est.{name}"].to(flow.device, flow.dtype) for name in ("x", "mu", "t", "spks", "cond"))
+    x, mu, t, spks, cond = (
+        io[f"{case}.est.{name}"].to(flow.device, flow.dtype)
+        for name in ("x", "mu", "t", "spks", "cond")
+    )
     rows = torch.cat([x, mu, spks[:, :, None].expand_as(x), cond], 1).mT.contiguous()
     out = flow.decoder.estimator(rows, flow.decoder.estimator.time_rows(t[:1])[0])
     report(case, "est.out", largest(out.mT, io[f"{case}.est.out"]), ESTIMATOR_TOLERANCE)

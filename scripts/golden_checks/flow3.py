@@ -20,7 +20,11 @@ LIMITS = Limits(3e-4, 1e-5, 2e-4)
 
 def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> DitFlow:
     dims = DitDims.of(json.loads((folder / "flow_config.json").read_text()))
-    state = {key: value for key, value in load_file(folder / "flow.safetensors").items() if key not in PARTS["flow"].unused}
+    state = {
+        key: value
+        for key, value in load_file(folder / "flow.safetensors").items()
+        if key not in PARTS["flow"].unused
+    }
     return DitFlow.of(dims, state, dtype, device)
 
 
@@ -31,13 +35,25 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
 def _estimator(flow: DitFlow, io: IO, case: str, report: Report) -> None:
     estimator, time = flow.decoder.estimator, flow.decoder.time_table[ESTIMATOR_TIME]
     rows, mask = estimator_call(flow, io, case)
-    report(case, "est.out", largest(estimator(rows, time, None, mask).mT, io[f"{case}.est.out"]), LIMITS.estimator)
+    report(
+        case,
+        "est.out",
+        largest(estimator(rows, time, None, mask).mT, io[f"{case}.est.out"]),
+        LIMITS.estimator,
+    )
     report(case, "est.t", largest(flow.decoder.times[ESTIMATOR_TIME], io[f"{case}.est.t"][0]), 1e-6)
     embedded = estimator.input_embed(rows, Past())
     inside = {
         "time": estimator.time_embed(io[f"{case}.est.t"].to(flow.device)),
         "embed": embedded,
-        "block0": estimator.transformer_blocks[0](embedded, time[:ROWS_PER_BLOCK], estimator.turn([0] * len(rows), rows.shape[1], rows), None, 0, mask),
+        "block0": estimator.transformer_blocks[0](
+            embedded,
+            time[:ROWS_PER_BLOCK],
+            estimator.turn([0] * len(rows), rows.shape[1], rows),
+            None,
+            0,
+            mask,
+        ),
     }
     for name, got in inside.items():
         if f"{case}.est.{name}" in io:

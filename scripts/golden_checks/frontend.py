@@ -14,7 +14,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from webui.engine.cosyvoice import text_front
-from webui.engine.cosyvoice.features import OUTPUT_HZ, TOKENIZER_HZ, kaldi_fbank, prompt_mel, resample, whisper_log_mel
+from webui.engine.cosyvoice.features import (
+    OUTPUT_HZ,
+    TOKENIZER_HZ,
+    kaldi_fbank,
+    prompt_mel,
+    resample,
+    whisper_log_mel,
+)
 from webui.engine.cosyvoice.speakers import read_speakers
 
 Report = Callable[[str, str, float, float], None]
@@ -43,7 +50,9 @@ def _check_resampling(path: Path, features: dict[str, Tensor], clip: str, report
     mono = torch.from_numpy(np.ascontiguousarray(samples.mean(1)))
     for name, hz in (("speech_16k", TOKENIZER_HZ), ("speech_24k", OUTPUT_HZ)):
         if f"{clip}.{name}" in features:
-            report(clip, name, error(resample(mono, rate, hz)[None], features[f"{clip}.{name}"]), 1e-5)
+            report(
+                clip, name, error(resample(mono, rate, hz)[None], features[f"{clip}.{name}"]), 1e-5
+            )
 
 
 def _check_features(features: dict[str, Tensor], clip: str, report: Report) -> None:
@@ -53,7 +62,12 @@ def _check_features(features: dict[str, Tensor], clip: str, report: Report) -> N
         ("whisper_logmel", "speech_16k", whisper_log_mel, 1e-4),
     ):
         if f"{clip}.{name}" in features:  # the part kept in the repository holds fewer
-            report(clip, name, error(feature(features[f"{clip}.{source}"][0]), features[f"{clip}.{name}"]), tolerance)
+            report(
+                clip,
+                name,
+                error(feature(features[f"{clip}.{source}"][0]), features[f"{clip}.{name}"]),
+                tolerance,
+            )
 
 
 def _check_text(cases: dict, report: Report) -> None:
@@ -76,8 +90,17 @@ def _check_text(cases: dict, report: Report) -> None:
     for case in cases["split_paragraph"]:
         length = len if case["lang"] == "zh" else count
         limits = case["token_max_n"], case["token_min_n"], case["merge_len"], case["comma_split"]
-        paragraphs += case["out"] is not None and text_front.split_paragraph(case["text"], length, case["lang"], *limits) != case["out"]
+        paragraphs += (
+            case["out"] is not None
+            and text_front.split_paragraph(case["text"], length, case["lang"], *limits)
+            != case["out"]
+        )
     report("split_paragraph", "out", paragraphs, 0)
     for name, pairs in cases["helpers"].items():
         rule = getattr(text_front, name)
-        report("helpers", name, sum(want is not None and rule(given) != want for given, want in pairs), 0)
+        report(
+            "helpers",
+            name,
+            sum(want is not None and rule(given) != want for given, want in pairs),
+            0,
+        )

@@ -27,16 +27,29 @@ Report = Callable[[str, str, float, float], None]
 
 def check(folder: Path, report: Report) -> None:
     """folder: golden1/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
-    features = load_file(folder / "audio_features.safetensors") if (folder / "audio_features.safetensors").exists() else {}
+    features = (
+        load_file(folder / "audio_features.safetensors")
+        if (folder / "audio_features.safetensors").exists()
+        else {}
+    )
     for clip in sorted({key.split(".")[0] for key in features}):
         samples, rate = soundfile.read(folder / f"{clip}.wav", dtype="float32", always_2d=True)
         mono = torch.from_numpy(np.ascontiguousarray(samples.mean(1)))
         for hz in (RATE_HZ, SLIPPED_HZ):
             name = f"mel_from_{hz}"
             if f"{clip}.{name}" in features:
-                report(clip, name, error(HEARING.mel(resample(mono, rate, hz)), features[f"{clip}.{name}"]), MEL_TOLERANCE)
+                report(
+                    clip,
+                    name,
+                    error(HEARING.mel(resample(mono, rate, hz)), features[f"{clip}.{name}"]),
+                    MEL_TOLERANCE,
+                )
     if (folder / "tokenizer_cases.json").exists():
-        _check_ids(folder, json.loads((folder / "tokenizer_cases.json").read_text(encoding="utf-8")), report)
+        _check_ids(
+            folder,
+            json.loads((folder / "tokenizer_cases.json").read_text(encoding="utf-8")),
+            report,
+        )
     if (folder / "text_cases.json").exists():
         _check_text(json.loads((folder / "text_cases.json").read_text(encoding="utf-8")), report)
 
@@ -44,12 +57,24 @@ def check(folder: Path, report: Report) -> None:
 def _check_ids(folder: Path, cases: dict, report: Report) -> None:
     tokenizer = WhisperTokenizer(folder)
     report("tokenizer", "n_vocab", abs(tokenizer.size - cases["n_vocab"]), 0)
-    report("tokenizer", "cases", sum(tokenizer.encode(text) != ids for text, ids in cases["cases"]), 0)
-    report("tokenizer", "specials", sum(tokenizer.encode(name) != [at] for name, at in cases["specials"].items()), 0)
+    report(
+        "tokenizer", "cases", sum(tokenizer.encode(text) != ids for text, ids in cases["cases"]), 0
+    )
+    report(
+        "tokenizer",
+        "specials",
+        sum(tokenizer.encode(name) != [at] for name, at in cases["specials"].items()),
+        0,
+    )
 
 
 def _check_text(cases: dict, report: Report) -> None:
     token = re.compile(cases["tokenizer_regex"])
     for name, split in (("split", True), ("nosplit", False)):
-        wrong = [case["text"] for case in cases["cases"] if text_front.normalise(case["text"], split, lambda text: len(token.findall(text))) != case[name]]
+        wrong = [
+            case["text"]
+            for case in cases["cases"]
+            if text_front.normalise(case["text"], split, lambda text: len(token.findall(text)))
+            != case[name]
+        ]
         report("text", name, len(wrong), 0)

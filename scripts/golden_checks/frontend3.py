@@ -30,12 +30,19 @@ def check(folder: Path, report: Report) -> None:
     for clip in sorted({key.split(".")[0] for key in features}):
         samples, rate = soundfile.read(folder / f"{clip}.wav", dtype="float32", always_2d=True)
         mono = torch.from_numpy(np.ascontiguousarray(samples.mean(1)))
-        report(clip, "prompt_mel", error(hear(resample(mono, rate, OUTPUT_HZ)), features[f"{clip}.prompt_mel"]), MEL_TOLERANCE)
+        report(
+            clip,
+            "prompt_mel",
+            error(hear(resample(mono, rate, OUTPUT_HZ)), features[f"{clip}.prompt_mel"]),
+            MEL_TOLERANCE,
+        )
     tokens = json.loads((folder / "special_tokens.json").read_text(encoding="utf-8"))
     report("special_tokens", "names", float(list(TOKENS) != tokens["tokens"]), 0)
     report("special_tokens", "first_id", abs(tokens["first_id"] - BASE_IDS), 0)
     _check_texts(json.loads((folder / "text_cases.json").read_text(encoding="utf-8")), report)
-    _check_prompts(json.loads((folder / "mode_inputs.json").read_text(encoding="utf-8"))["modes"], report)
+    _check_prompts(
+        json.loads((folder / "mode_inputs.json").read_text(encoding="utf-8"))["modes"], report
+    )
 
 
 def _check_texts(told: dict, report: Report) -> None:
@@ -43,13 +50,26 @@ def _check_texts(told: dict, report: Report) -> None:
 
     def count(text: str) -> int:
         return len(token.findall(text))
+
     for name, is_split in (("split", True), ("nosplit", False)):
-        wrong = sum(text_front.normalise(case["text"], is_split, count) != case[name] for case in told["cases"])
+        wrong = sum(
+            text_front.normalise(case["text"], is_split, count) != case[name]
+            for case in told["cases"]
+        )
         report("text_cases", name, wrong, 0)
 
 
 def _check_prompts(modes: dict, report: Report) -> None:
     """The stub's transcript is P, its instruction I., its text T."""
-    report("mode_inputs", "zero_shot", float(asked("") + "P" != modes["zero_shot"]["prompt_text"]), 0)
-    report("mode_inputs", "instruct2", float(asked(STUB_INSTRUCTION) != modes["instruct2"]["prompt_text"]), 0)
-    report("mode_inputs", "cross_lingual", float(asked("") + "T" != modes["cross_lingual"]["text"]), 0)
+    report(
+        "mode_inputs", "zero_shot", float(asked("") + "P" != modes["zero_shot"]["prompt_text"]), 0
+    )
+    report(
+        "mode_inputs",
+        "instruct2",
+        float(asked(STUB_INSTRUCTION) != modes["instruct2"]["prompt_text"]),
+        0,
+    )
+    report(
+        "mode_inputs", "cross_lingual", float(asked("") + "T" != modes["cross_lingual"]["text"]), 0
+    )

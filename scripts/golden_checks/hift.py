@@ -34,11 +34,23 @@ def relative_rms(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def check(folder: Path, report: Report, device: str = "cpu") -> None:
-    check_vocoder(load(folder, device), load_file(folder / "hift_io.safetensors"), lambda case: None, report, device)
+    check_vocoder(
+        load(folder, device),
+        load_file(folder / "hift_io.safetensors"),
+        lambda case: None,
+        report,
+        device,
+    )
 
 
 @torch.inference_mode()
-def check_vocoder(vocoder: Vocoder, io: dict[str, torch.Tensor], start: Callable[[str], torch.Tensor | None], report: Report, device: str) -> None:
+def check_vocoder(
+    vocoder: Vocoder,
+    io: dict[str, torch.Tensor],
+    start: Callable[[str], torch.Tensor | None],
+    report: Report,
+    device: str,
+) -> None:
     """start(case): what the excitation's phase begins with."""
     mel, each = io["mel"].to(device), vocoder.dims.frame_samples
     f0 = vocoder.f0(mel)

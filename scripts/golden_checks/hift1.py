@@ -15,7 +15,12 @@ from .hift import Report, check_vocoder
 
 
 def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> FirstVocoder:
-    return FirstVocoder.of(dims_of(json.loads((folder / "hift_config.json").read_text())), load_file(folder / "hift.safetensors"), dtype, device)
+    return FirstVocoder.of(
+        dims_of(json.loads((folder / "hift_config.json").read_text())),
+        load_file(folder / "hift.safetensors"),
+        dtype,
+        device,
+    )
 
 
 def check(folder: Path, report: Report, device: str = "cpu") -> None:

@@ -11,7 +11,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from webui.engine.cosyvoice.dims import LmDims
-from webui.engine.cosyvoice.lm import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, Sample, SpeechLm, generate
+from webui.engine.cosyvoice.lm import (
+    MAX_IDS_PER_TEXT_ID,
+    MIN_IDS_PER_TEXT_ID,
+    Sample,
+    SpeechLm,
+    generate,
+)
 from webui.engine.cosyvoice.lm_seam import LanguageModel, Past
 from webui.engine.cosyvoice.sampler import greedy
 from webui.engine.cosyvoice.text_stream import TextStream
@@ -25,8 +31,14 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
     """folder: golden/llm or one of the same format. report(case, tensor, largest error, tolerance)."""
     lm, io = model(folder).to(device), load_file(folder / "llm_io.safetensors")
     meta = json.loads((folder / "llm_meta.json").read_text())
-    text, prompt_text, prompt_speech = (io[k][0].tolist() for k in ("text", "prompt_text", "prompt_speech_token"))
-    modes = {"zero_shot": (prompt_text, prompt_speech), "cross_lingual": ([], []), "instruct2": (prompt_text, [])}
+    text, prompt_text, prompt_speech = (
+        io[k][0].tolist() for k in ("text", "prompt_text", "prompt_speech_token")
+    )
+    modes = {
+        "zero_shot": (prompt_text, prompt_speech),
+        "cross_lingual": ([], []),
+        "instruct2": (prompt_text, []),
+    }
     for mode, (before, speech) in modes.items():
         check_mode(lm, io, mode, lm.prefix(before), text, speech, report)
     for preferred, name in ((100.0, "plus"), (-100.0, "minus")):
@@ -50,7 +62,16 @@ def scaled_error(got: Tensor, want: Tensor) -> float:
     return float(((got - want).abs() / (1 + want.abs()))[finite].max())
 
 
-def check_mode(lm: LanguageModel, io: dict, mode: str, prefix: Past, text: list, speech: list, report: Report, pick: Sample = greedy) -> None:
+def check_mode(
+    lm: LanguageModel,
+    io: dict,
+    mode: str,
+    prefix: Past,
+    text: list,
+    speech: list,
+    report: Report,
+    pick: Sample = greedy,
+) -> None:
     """First step, greedy decoding (by `pick`) and forced decoding behind `prefix`."""
     seen = []
 
@@ -68,17 +89,40 @@ def check_mode(lm: LanguageModel, io: dict, mode: str, prefix: Past, text: list,
     report(mode, "greedy_tokens", float(ids != want.tolist()), 0)
     if f"{mode}.greedy_top5_ids" in io:  # a part of the vocabulary has no such scores
         top = torch.stack(seen[: len(want)]).topk(5)
-        report(mode, "greedy_top5_ids", float((top.indices != io[f"{mode}.greedy_top5_ids"]).sum()), 0)
-        report(mode, "greedy_top5_logp", scaled_error(top.values, io[f"{mode}.greedy_top5_logp"]), TOLERANCE)
+        report(
+            mode, "greedy_top5_ids", float((top.indices != io[f"{mode}.greedy_top5_ids"]).sum()), 0
+        )
+        report(
+            mode,
+            "greedy_top5_logp",
+            scaled_error(top.values, io[f"{mode}.greedy_top5_logp"]),
+            TOLERANCE,
+        )
     forced, rows = io["forced_tokens"].tolist(), io[f"{mode}.forced_logp"]
     replay, seen = iter(forced), []
-    for _ in zip(generate(lm, prefix.fork(), text, speech, lambda s, h: (seen.append(s.to("cpu", copy=True)), next(replay))[1]), rows[1:]):
+    for _ in zip(
+        generate(
+            lm,
+            prefix.fork(),
+            text,
+            speech,
+            lambda s, h: (seen.append(s.to("cpu", copy=True)), next(replay))[1],
+        ),
+        rows[1:],
+    ):
         pass
-    report(mode, "forced_logp", scaled_error(torch.stack(seen[: len(rows)]), rows[: len(seen)]), TOLERANCE)
+    report(
+        mode,
+        "forced_logp",
+        scaled_error(torch.stack(seen[: len(rows)]), rows[: len(seen)]),
+        TOLERANCE,
+    )
     report(mode, "forced_rows", float(len(rows) - len(seen)), 0)
 
 
-def length_with_end(lm: LanguageModel, prefix: Past, text: list, speech: list, preferred: float) -> int:
+def length_with_end(
+    lm: LanguageModel, prefix: Past, text: list, speech: list, preferred: float
+) -> int:
     """How many ids come when the end's score is raised by `preferred`; -1 when that is outside the rules of length."""
     end = lm.dims.end
 
@@ -99,10 +143,19 @@ def _check_stream(lm: SpeechLm, io: dict, case: str, final: int, report: Report)
 
     def begun(sample: Sample) -> TextStream:
         return TextStream(lm, lm.new_cache(), prompt_text, prompt_speech, sample)
+
     check_stream(lm.dims, io, case, io["bistream.text"][0].tolist(), final, begun, report)
 
 
-def check_stream(dims: LmDims, io: dict, case: str, text: list[int], final: int, begun: Callable[[Sample], TextStream], report: Report) -> None:
+def check_stream(
+    dims: LmDims,
+    io: dict,
+    case: str,
+    text: list[int],
+    final: int,
+    begun: Callable[[Sample], TextStream],
+    report: Report,
+) -> None:
     """The most probable ids of a text that arrives id by id, and `final` of them once it is all there."""
     name, seen, after_end, over = f"bistream.{case}", [], [0], []
 
@@ -121,7 +174,20 @@ def check_stream(dims: LmDims, io: dict, case: str, text: list[int], final: int,
     stream = begun(sample)
     ids = list(stream.speak(arriving()))
     report(name, "tokens", float(ids != io[f"{name}.tokens"].tolist()), 0)
-    report(name, "forward_lengths", float(stream.forward_lengths != io[f"{name}.forward_lengths"].tolist()), 0)
+    report(
+        name,
+        "forward_lengths",
+        float(stream.forward_lengths != io[f"{name}.forward_lengths"].tolist()),
+        0,
+    )
     top = torch.stack(seen).topk(5)
-    report(name, "top5_ids", float(top.indices.shape != io[f"{name}.top5_ids"].shape or not torch.equal(top.indices, io[f"{name}.top5_ids"])), 0)
+    report(
+        name,
+        "top5_ids",
+        float(
+            top.indices.shape != io[f"{name}.top5_ids"].shape
+            or not torch.equal(top.indices, io[f"{name}.top5_ids"])
+        ),
+        0,
+    )
     report(name, "top5_logp", scaled_error(top.values, io[f"{name}.top5_logp"]), TOLERANCE)

@@ -28,7 +28,11 @@ def load(folder: Path, device: str = "cpu", dtype: torch.dtype | None = None) ->
     """As the studio loads it; the published rules are those of its `published` sizes."""
     dims = replace(LmDims.of(json.loads((folder / "llm_config.json").read_text())), **_marks())
     part = PARTS["llm"]
-    state = {key: value for key, value in load_state(folder / "llm.safetensors").items() if key not in part.unused}
+    state = {
+        key: value
+        for key, value in load_state(folder / "llm.safetensors").items()
+        if key not in part.unused
+    }
     return SpeechLm.of(dims, part.reform(state), dtype, device)
 
 
@@ -39,11 +43,26 @@ def _marks() -> dict[str, int]:
 def check(folder: Path, report: Report, device: str = "cpu") -> None:
     """folder: golden3/llm or one of the same format. report(case, tensor, largest error, tolerance)."""
     lm, io = load(folder, device), load_file(folder / "llm_io.safetensors")
-    meta, marker = json.loads((folder / "llm_meta.json").read_text()), json.loads((folder / "llm_config.json").read_text())["end_of_prompt_id"]
+    meta, marker = (
+        json.loads((folder / "llm_meta.json").read_text()),
+        json.loads((folder / "llm_config.json").read_text())["end_of_prompt_id"],
+    )
     dims, lm.dims = lm.dims, published(lm.dims)
     for mode in MODES:
-        text, before, speech = (io[f"{mode}.{name}"][0].tolist() for name in ("text", "prompt_text", "prompt_speech_token"))
-        check_mode(lm, io, mode, lm.prefix(before), text, speech, report, lambda scores, history: greedy(scores[: dims.speech_codes], history))
+        text, before, speech = (
+            io[f"{mode}.{name}"][0].tolist()
+            for name in ("text", "prompt_text", "prompt_speech_token")
+        )
+        check_mode(
+            lm,
+            io,
+            mode,
+            lm.prefix(before),
+            text,
+            speech,
+            report,
+            lambda scores, history: greedy(scores[: dims.speech_codes], history),
+        )
     _check_lengths(lm, io, meta["length_when_stop_id_always_preferred"], report)
     lm.dims = dims
     for case in STREAMS:
@@ -51,33 +70,63 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
     _check_early_end(lm, io, meta["bistream_end_id_early"], marker, report)
 
 
-def _check_lengths(lm: SpeechLm, io: dict[str, Tensor], told: dict[str, int], report: Report) -> None:
-    text, before, speech = (io[f"zero_shot.{name}"][0].tolist() for name in ("text", "prompt_text", "prompt_speech_token"))
+def _check_lengths(
+    lm: SpeechLm, io: dict[str, Tensor], told: dict[str, int], report: Report
+) -> None:
+    text, before, speech = (
+        io[f"zero_shot.{name}"][0].tolist()
+        for name in ("text", "prompt_text", "prompt_speech_token")
+    )
     prefix, codes = lm.prefix(before), lm.dims.speech_codes
     for name, length in told.items():
         wanted = codes + int(name.removeprefix("S+")) if name != "never" else -1
 
         def sample(scores: Tensor, history, wanted=wanted) -> int:
-            return wanted if wanted >= 0 and scores[wanted].isfinite() else greedy(scores[:codes], history)
+            return (
+                wanted
+                if wanted >= 0 and scores[wanted].isfinite()
+                else greedy(scores[:codes], history)
+            )
+
         ids = list(generate(lm, prefix.fork(), text, speech, Drawing(lm.dims, len(text), sample)))
         report("lengths", name, abs(len(ids) - length), 0)
 
 
-def _begun(lm: SpeechLm, io: dict[str, Tensor], case: str, marker: int, sample: Sample) -> PublishedStream:
-    before, speech = (io[f"bistream.{case}.{name}"][0].tolist() for name in ("prompt_text", "prompt_speech_token"))
+def _begun(
+    lm: SpeechLm, io: dict[str, Tensor], case: str, marker: int, sample: Sample
+) -> PublishedStream:
+    before, speech = (
+        io[f"bistream.{case}.{name}"][0].tolist() for name in ("prompt_text", "prompt_speech_token")
+    )
     head = before.index(marker) + 1
     return PublishedStream(lm, lm.new_cache(), before[head:], speech, sample, before[:head])
 
 
-def _check_case(lm: SpeechLm, io: dict[str, Tensor], case: str, told: dict, marker: int, report: Report) -> None:
+def _check_case(
+    lm: SpeechLm, io: dict[str, Tensor], case: str, told: dict, marker: int, report: Report
+) -> None:
     text = io["bistream.text"][0, : told["text_len"]].tolist()
-    check_stream(lm.dims, io, case, text, told["final_tokens"], lambda sample: _begun(lm, io, case, marker, sample), report)
+    check_stream(
+        lm.dims,
+        io,
+        case,
+        text,
+        told["final_tokens"],
+        lambda sample: _begun(lm, io, case, marker, sample),
+        report,
+    )
 
 
-def _check_early_end(lm: SpeechLm, io: dict[str, Tensor], told: str, marker: int, report: Report) -> None:
+def _check_early_end(
+    lm: SpeechLm, io: dict[str, Tensor], told: str, marker: int, report: Report
+) -> None:
     """The end id, drawn while text is still to come."""
     try:
-        list(_begun(lm, io, "with_prompt", marker, lambda scores, history: lm.dims.end).speak(io["bistream.text"][0].tolist()))
+        list(
+            _begun(lm, io, "with_prompt", marker, lambda scores, history: lm.dims.end).speak(
+                io["bistream.text"][0].tolist()
+            )
+        )
         name = "nothing"
     except ValueError:
         name = "ValueError"

@@ -13,7 +13,9 @@ from webui.engine.cosyvoice.sampler import RasRule, law, nucleus
 def check(folder: Path, report: Callable[[str, str, float, float], None]) -> None:
     """folder: golden/sampler or one of the same format. report(case, tensor, largest error, tolerance)."""
     data, rule = load_file(folder / "ras_cases.safetensors"), RasRule()
-    for case in sorted({key.split(".")[0] for key in data}, key=lambda name: int(name.removeprefix("case"))):
+    for case in sorted(
+        {key.split(".")[0] for key in data}, key=lambda name: int(name.removeprefix("case"))
+    ):
         scores, history = data[f"{case}.scores"], data[f"{case}.decoded"].tolist()
         ids, _ = nucleus(scores, rule)
         report(case, "nucleus_ids", float(ids.tolist() != data[f"{case}.nucleus_ids"].tolist()), 0)
@@ -21,5 +23,9 @@ def check(folder: Path, report: Callable[[str, str, float, float], None]) -> Non
         report(case, "exact_prob", float((exact - data[f"{case}.exact_prob"]).abs().max()), 1e-6)
         counts = data[f"{case}.counts"].double()
         draws = counts.sum()
-        spread = float((exact * (1 - exact) / draws).sqrt().sum() / 2)  # the most that drawing by chance differs on average
-        report(case, "counts", float((counts / draws - exact).abs().sum() / 2), 1.2 * spread + 0.005)
+        spread = float(
+            (exact * (1 - exact) / draws).sqrt().sum() / 2
+        )  # the most that drawing by chance differs on average
+        report(
+            case, "counts", float((counts / draws - exact).abs().sum() / 2), 1.2 * spread + 0.005
+        )

@@ -23,18 +23,25 @@ MEL_TOLERANCE, WAVE_RMS_TOLERANCE, WAVE_MAX_TOLERANCE = 2e-4, 5e-3, 5e-3
 FED_RMS_TOLERANCE, FED_MAX_TOLERANCE = 5e-3, 5e-3
 
 Report = Callable[[str, str, float, float], None]
-Made = list[tuple[torch.Tensor, torch.Tensor]]  # of each call the mel given to the vocoder and the samples that came
+Made = list[
+    tuple[torch.Tensor, torch.Tensor]
+]  # of each call the mel given to the vocoder and the samples that came
 
 
 @torch.inference_mode()
 def check(folder: Path, report: Report, device: str = "cpu") -> None:
-    flow, vocoder = flow_check.load(folder.parent / "flow", device), hift_check.load(folder.parent / "hift", device)
+    flow, vocoder = (
+        flow_check.load(folder.parent / "flow", device),
+        hift_check.load(folder.parent / "hift", device),
+    )
     for io, key, made in spoken(folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report):
         compare(io, key, made, MEL_TOLERANCE, report)
         fed(io, key, SeamVocoder(vocoder), device, report)
 
 
-def spoken(folder: Path, begun: Callable[..., Token2Wav], report: Report) -> Iterator[tuple[dict[str, torch.Tensor], str, Made]]:
+def spoken(
+    folder: Path, begun: Callable[..., Token2Wav], report: Report
+) -> Iterator[tuple[dict[str, torch.Tensor], str, Made]]:
     """Each case the published way: the golden tensors, the case's key in them, what was made. begun(prompt ids, prompt mel, vector)."""
     io = load_file(folder / "token2wav_io.safetensors")
     meta = json.loads((folder / "token2wav_meta.json").read_text())
@@ -46,18 +53,26 @@ def spoken(folder: Path, begun: Callable[..., Token2Wav], report: Report) -> Ite
             made = list(maker.stream(ids))
             _schedule(key, len(ids), len(maker.voice[0]), meta.get(key), report)
         else:
-            made = [maker.offline(ids, float(way.removeprefix("offline_speed")) if "speed" in way else 1.0)]
+            made = [
+                maker.offline(
+                    ids, float(way.removeprefix("offline_speed")) if "speed" in way else 1.0
+                )
+            ]
         yield io, key, made
 
 
 def _schedule(key: str, n_ids: int, prompt_ids: int, told: dict | None, report: Report) -> None:
     if told:
         mine = [(call.given, call.offset, call.final) for call in schedule(n_ids, prompt_ids)]
-        theirs = [(call["n_token"], call["token_offset"], call["finalize"]) for call in told["calls"]]
+        theirs = [
+            (call["n_token"], call["token_offset"], call["finalize"]) for call in told["calls"]
+        ]
         report(key, "schedule", float(mine != theirs), 0.0)
 
 
-def compare(io: dict[str, torch.Tensor], key: str, made: Made, mel_tolerance: float, report: Report) -> None:
+def compare(
+    io: dict[str, torch.Tensor], key: str, made: Made, mel_tolerance: float, report: Report
+) -> None:
     lengths = torch.tensor([len(wave) for _, wave in made])
     report(key, "chunk_lengths", largest(lengths, io[f"{key}.chunk_lengths"]), 0.0)
     for i, (mel, _) in enumerate(made):
@@ -68,7 +83,9 @@ def compare(io: dict[str, torch.Tensor], key: str, made: Made, mel_tolerance: fl
     report(key, "wav, relative rms", relative_rms(wave, io[f"{key}.wav"]), WAVE_RMS_TOLERANCE)
 
 
-def fed(io: dict[str, torch.Tensor], key: str, seam: SeamVocoder, device: str, report: Report) -> None:
+def fed(
+    io: dict[str, torch.Tensor], key: str, seam: SeamVocoder, device: str, report: Report
+) -> None:
     """The vocoder, its caches and fades alone, fed with the golden mel of each call."""
     calls = len(io[f"{key}.chunk_lengths"])
     if not all(f"{key}.call{i}.mel" in io for i in range(calls)):

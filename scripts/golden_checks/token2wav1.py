@@ -35,12 +35,28 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
         def noise(call: int, frames: int, key: str = key) -> torch.Tensor:
             return io[f"{key}.call{call}.noise"].mT.contiguous()
 
-        maker = Token2Wav(flow, vocoder, io[f"{case}.prompt_token"][0], io[f"{case}.prompt_feat"][0], io["embedding"], noise)
+        maker = Token2Wav(
+            flow,
+            vocoder,
+            io[f"{case}.prompt_token"][0],
+            io[f"{case}.prompt_feat"][0],
+            io["embedding"],
+            noise,
+        )
         if way == "stream":
             made = list(maker.stream(ids))
             told = [(call["n_token"], call["finalize"]) for call in meta[key]["calls"]]
-            report(key, "schedule", float([(call.given, call.final) for call in schedule(len(ids))] != told), 0.0)
+            report(
+                key,
+                "schedule",
+                float([(call.given, call.final) for call in schedule(len(ids))] != told),
+                0.0,
+            )
         else:
-            made = [maker.offline(ids, float(way.removeprefix("offline_speed")) if "speed" in way else 1.0)]
+            made = [
+                maker.offline(
+                    ids, float(way.removeprefix("offline_speed")) if "speed" in way else 1.0
+                )
+            ]
         compare(io, key, made, MEL_TOLERANCE, report)
         fed(io, key, SeamVocoder(vocoder, held=HELD_FRAMES), device, report)

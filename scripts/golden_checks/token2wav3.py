@@ -19,13 +19,24 @@ MEL_TOLERANCE = 3e-4
 
 @torch.inference_mode()
 def check(folder: Path, report: Report, device: str = "cpu") -> None:
-    flow, vocoder = flow3.load(folder.parent / "flow", device), hift3.load(folder.parent / "hift", device)
+    flow, vocoder = (
+        flow3.load(folder.parent / "flow", device),
+        hift3.load(folder.parent / "hift", device),
+    )
     for io, key, made in spoken(folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report):
         if f"{key}.mel" in io:  # of the last call; earlier ones were given the beginning of it
-            calls = {f"{key}.call{i}.mel": io[f"{key}.mel"][..., : mel.shape[2]] for i, (mel, _) in enumerate(made)}
+            calls = {
+                f"{key}.call{i}.mel": io[f"{key}.mel"][..., : mel.shape[2]]
+                for i, (mel, _) in enumerate(made)
+            }
             wave = vocoded(vocoder, io[f"{key}.mel"].to(device), True)[None]
             report(key, "wav of given mel", largest(wave, io[f"{key}.wav"]), WAVE_MAX_TOLERANCE)
-            report(key, "wav of given mel, rms", relative_rms(wave, io[f"{key}.wav"]), WAVE_RMS_TOLERANCE)
+            report(
+                key,
+                "wav of given mel, rms",
+                relative_rms(wave, io[f"{key}.wav"]),
+                WAVE_RMS_TOLERANCE,
+            )
         else:
             calls = {}
         compare({**io, **calls}, key, made, MEL_TOLERANCE, report)

@@ -60,7 +60,9 @@ class Recogniser:
     def __init__(self) -> None:
         import pocketsphinx
 
-        self._decoder = pocketsphinx.Decoder(samprate=HZ, loglevel="FATAL", cmn="batch", maxhmmpf=MOST_STATES)
+        self._decoder = pocketsphinx.Decoder(
+            samprate=HZ, loglevel="FATAL", cmn="batch", maxhmmpf=MOST_STATES
+        )
 
     def words(self, samples: np.ndarray, rate: int, hearing: int = 0) -> list[str]:
         """What was said in float samples (n,) at `rate` Hz. Another hearing has other room noise; the same one gives the same words, whatever was heard before."""
@@ -70,13 +72,24 @@ class Recogniser:
         x = np.concatenate((pause, x, pause))
         x += np.random.default_rng(hearing).normal(0.0, NOISE, len(x))
         self._decoder.start_utt()
-        self._decoder.process_raw((np.clip(x, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
+        self._decoder.process_raw(
+            (np.clip(x, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True
+        )
         self._decoder.end_utt()
         found = self._decoder.hyp()
         return words_of(found.hypstr) if found else []
 
 
-def word_error(recogniser: Recogniser, say: Callable[[int, int, str], tuple[np.ndarray, int]], hearings: int = 1, sentences: Sequence[str] = SENTENCES) -> float:
+def word_error(
+    recogniser: Recogniser,
+    say: Callable[[int, int, str], tuple[np.ndarray, int]],
+    hearings: int = 1,
+    sentences: Sequence[str] = SENTENCES,
+) -> float:
     """Share of the words that were got wrong, over all hearings. say(hearing, number, sentence) -> (float samples (n,), rate in Hz)."""
-    wrong = sum(edits(words_of(s), recogniser.words(*say(h, i, s), h)) for h in range(hearings) for i, s in enumerate(sentences))
+    wrong = sum(
+        edits(words_of(s), recogniser.words(*say(h, i, s), h))
+        for h in range(hearings)
+        for i, s in enumerate(sentences)
+    )
     return wrong / (hearings * sum(len(words_of(s)) for s in sentences))

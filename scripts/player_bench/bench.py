@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tests.browser.harness import Player, Studio
 
-FREE = {"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_MAX_STREAMS_PER_VISITOR": "64", "KAIKOU_MAX_STREAMS": "64"}
+FREE = {
+    "KAIKOU_STARTS_PER_MINUTE": "100000",
+    "KAIKOU_MAX_STREAMS_PER_VISITOR": "64",
+    "KAIKOU_MAX_STREAMS": "64",
+}
 ROWS: dict[str, tuple[str, object]] = {}
 
 
@@ -12,6 +16,7 @@ def row(name: str, case: str):
     def add(f):
         ROWS[name] = (case, f)
         return f
+
     return add
 
 
@@ -24,4 +29,8 @@ class Bench:
         return Player(self.browser.new_context(), url or self.url, query, **kw)
 
     def page(self, url: str = "", query: str = "?lang=en") -> Studio:
-        return Studio(self.browser.new_context(viewport={"width": 1440, "height": 900}), url or self.url, query)
+        return Studio(
+            self.browser.new_context(viewport={"width": 1440, "height": 900}),
+            url or self.url,
+            query,
+        )

@@ -24,7 +24,11 @@ def j1(k: Bench):
     p.say("rtf=1 jitter=0.05 chunk=0.2 seconds=30")
     p.until("done", timeout_s=60)
     c = p.counters
-    return f"{c['underruns']} underruns, {c['missing'] / RATE * 1000:.0f} ms missing", c["underruns"] == 0, c
+    return (
+        f"{c['underruns']} underruns, {c['missing'] / RATE * 1000:.0f} ms missing",
+        c["underruns"] == 0,
+        c,
+    )
 
 
 def holes(x: np.ndarray) -> list[float]:
@@ -44,7 +48,11 @@ def j2(k: Bench):
     p.until("done", timeout_s=60)
     gaps, c = holes(p.rendered()), p.counters  # the tape began anew with the second stream
     shortest = min(gaps, default=0)
-    return f"{len(gaps)} pauses, shortest {shortest:.0f} ms", len(gaps) <= 4 and shortest >= 50 and c["underruns"] == len(gaps), {"gaps_ms": gaps, **c}
+    return (
+        f"{len(gaps)} pauses, shortest {shortest:.0f} ms",
+        len(gaps) <= 4 and shortest >= 50 and c["underruns"] == len(gaps),
+        {"gaps_ms": gaps, **c},
+    )
 
 
 @row("J3", "three 500 ms main-thread blocks during play")

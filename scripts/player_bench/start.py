@@ -24,7 +24,11 @@ def click_to_sound(p: Player, times: int) -> list[float]:
 
 def judged(ms: list[float], median: float, worst: float, **more) -> tuple[str, bool, dict]:
     m, w = statistics.median(ms), max(ms)
-    return f"median {m:.1f} ms, worst {w:.1f} ms", m <= median and w <= worst, {"ms": [round(x, 1) for x in ms], **more}
+    return (
+        f"median {m:.1f} ms, worst {w:.1f} ms",
+        m <= median and w <= worst,
+        {"ms": [round(x, 1) for x in ms], **more},
+    )
 
 
 @row("L1", "click to first rendered sample, warm, local")
@@ -33,7 +37,9 @@ def l1(k: Bench):
     p.warm()
     click_to_sound(p, 2)  # the first streams of a fresh process compile things
     ms = click_to_sound(p, k.times)
-    return judged(ms, 20, 40, heard_ms=p.counters["firstHeardMs"], audible_ms=p.counters["firstAudibleMs"])
+    return judged(
+        ms, 20, 40, heard_ms=p.counters["firstHeardMs"], audible_ms=p.counters["firstAudibleMs"]
+    )
 
 
 @row("L2", "first click of the page, context cold")
@@ -52,7 +58,10 @@ def l2(k: Bench):
 
 @row("L3", "through a buffering reverse proxy with a sub-path")
 def l3(k: Bench):
-    with running("--root-path", "/voice", env=FREE) as studio, Proxy(studio.url, "/voice").running() as proxy:
+    with (
+        running("--root-path", "/voice", env=FREE) as studio,
+        Proxy(studio.url, "/voice").running() as proxy,
+    ):
         p = k.page(proxy.url)
         p.warm()
         click_to_sound(p, 2)

@@ -21,9 +21,12 @@ def c1(k: Bench):
         p.say("rtf=1 chunk=0.1 seconds=20")
         p.until("playing")
         time.sleep(0.3)
-        silent.append(p.js("""async () => { const node = KK.player.output.node, a = new AnalyserNode(node.context, {fftSize: 256}), x = new Float32Array(256); node.connect(a);
+        silent.append(
+            p.js("""async () => { const node = KK.player.output.node, a = new AnalyserNode(node.context, {fftSize: 256}), x = new Float32Array(256); node.connect(a);
             await new Promise(r => setTimeout(r, 60)); const t = performance.now(); KK.player.stop();
-            for (;;) { await new Promise(r => setTimeout(r, 0)); a.getFloatTimeDomainData(x); if (x.every(v => v === 0)) return performance.now() - t; } }""") - 256 / RATE * 1000)
+            for (;;) { await new Promise(r => setTimeout(r, 0)); a.getFloatTimeDomainData(x); if (x.every(v => v === 0)) return performance.now() - t; } }""")
+            - 256 / RATE * 1000
+        )
         p.page.context.close()
     for i in range(2 * k.times):
         with Proxy(k.url, "/p").running() as proxy:
@@ -32,20 +35,28 @@ def c1(k: Bench):
             p.say("rtf=1 chunk=0.04 seconds=20")
             p.until("playing")
             proxy.is_down = True
-            (closed, dropped)[i % 2].append(finalised(k.studio, proxy, (p.page.close, proxy.cut)[i % 2]))
+            (closed, dropped)[i % 2].append(
+                finalised(k.studio, proxy, (p.page.close, proxy.cut)[i % 2])
+            )
             p.page.context.close()
     figure = f"silence after {max(silent):.0f} ms; finalised after: tab closed {max(closed):.0f} ms, network dropped {max(dropped):.0f} ms"
-    return figure, max(silent) <= 50 and max(closed) <= 100 and max(dropped) <= 100, {"silent_ms": silent, "closed_ms": closed, "dropped_ms": dropped}
+    return (
+        figure,
+        max(silent) <= 50 and max(closed) <= 100 and max(dropped) <= 100,
+        {"silent_ms": silent, "closed_ms": closed, "dropped_ms": dropped},
+    )
 
 
 def finalised(studio, proxy: Proxy, act) -> float:
     """ms from the moment the server's socket closed until no generator is open; asking costs a few of them."""
     with studio.client() as http, ThreadPoolExecutor(1) as pool:
+
         def watch() -> float:
             while True:
                 s = http.get("/test/state").json()
                 if s["opened"] == s["finalised"]:
                     return time.perf_counter()
+
         over = pool.submit(watch)
         act()
         return (over.result() - proxy.closed_at) * 1000
@@ -55,7 +66,10 @@ def ends_with(x: np.ndarray, wav: np.ndarray) -> bool:
     """The last thing that sounds is the whole of `wav`, sample by sample, and silence after it."""
     heard = np.round(x * 32768).astype(np.int16)
     last = np.flatnonzero(heard)[-1] + 1
-    return any(np.array_equal(heard[a:a + len(wav)], wav) for a in range(max(0, last - len(wav)), last - len(wav) + 8))
+    return any(
+        np.array_equal(heard[a : a + len(wav)], wav)
+        for a in range(max(0, last - len(wav)), last - len(wav) + 8)
+    )
 
 
 @row("C2", "Generate pressed 10 times in 2 s")
@@ -68,7 +82,13 @@ def c2(k: Bench):
         time.sleep(0.17)
     p.until("done")
     x, s = p.rendered(), k.studio.state()
-    wav = wav_samples(p.page.context.request.get(f"{k.url}/tts/result/{p.js('KK.player.job')}.wav").body())
+    wav = wav_samples(
+        p.page.context.request.get(f"{k.url}/tts/result/{p.js('KK.player.job')}.wav").body()
+    )
     whole = ends_with(x, wav)
     opened, over = s["opened"] - before["opened"], s["finalised"] - before["finalised"]
-    return f"{opened} generators, {over} finalised, last voice whole: {whole}", whole and opened == over, {"opened": opened, "finalised": over}
+    return (
+        f"{opened} generators, {over} finalised, last voice whole: {whole}",
+        whole and opened == over,
+        {"opened": opened, "finalised": over},
+    )

@@ -14,7 +14,9 @@ from tests.browser.harness import RATE, wav_samples
 def s1(k: Bench):
     p = k.plain(is_touched=False)
     raw = p.raw
-    raw(f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent: true, seed: 1, instructions: 'seconds=2'}})")
+    raw(
+        f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent: true, seed: 1, instructions: 'seconds=2'}})"
+    )
     end = time.monotonic() + 10
     while raw("KK.player.state") != "locked" and time.monotonic() < end:
         time.sleep(0.02)
@@ -22,7 +24,11 @@ def s1(k: Bench):
     p.page.click(".kk-go")
     p.until("done")
     c = p.counters
-    return f"{state}, then {c['rendered']} of 48000 samples after one tap", state == "locked" and before == 0 and c["rendered"] == 48000 and c["underruns"] == 0, c
+    return (
+        f"{state}, then {c['rendered']} of 48000 samples after one tap",
+        state == "locked" and before == 0 and c["rendered"] == 48000 and c["underruns"] == 0,
+        c,
+    )
 
 
 @row("S2", "context suspended 2 s in mid-stream")
@@ -38,7 +44,11 @@ def s2(k: Bench):
     p.js("KK.player.output.ctx.resume()")
     p.until("done")
     c = p.counters
-    return f"{c['rendered']} of {6 * RATE} samples, {c['underruns']} underruns", c["rendered"] == 6 * RATE and c["underruns"] == 0, c
+    return (
+        f"{c['rendered']} of {6 * RATE} samples, {c['underruns']} underruns",
+        c["rendered"] == 6 * RATE and c["underruns"] == 0,
+        c,
+    )
 
 
 @row("I1", "result file against what the ring played")
@@ -49,8 +59,16 @@ def i1(k: Bench):
     p.until("done")
     url, get = f"{k.url}/tts/result/{p.js('KK.player.job')}.wav", p.page.context.request.get
     data = get(url).body()
-    wav, x = wav_samples(data), p.rendered()[:5 * RATE]
-    differ = int(np.count_nonzero(np.round(x * 32768).astype(np.int16) != wav)) if len(wav) == len(x) else -1
+    wav, x = wav_samples(data), p.rendered()[: 5 * RATE]
+    differ = (
+        int(np.count_nonzero(np.round(x * 32768).astype(np.int16) != wav))
+        if len(wav) == len(x)
+        else -1
+    )
     part = get(url, headers={"Range": "bytes=100-299"})
     ok = differ == 0 and part.status == 206 and part.body() == data[100:300]
-    return f"{differ} of {len(wav)} samples differ; header true; Range {part.status}", ok, {"differ": differ}
+    return (
+        f"{differ} of {len(wav)} samples differ; header true; Range {part.status}",
+        ok,
+        {"differ": differ},
+    )

@@ -40,7 +40,9 @@ class Sizes:
 
 
 SMALL = Sizes()
-FULL = Sizes(51866, 512, 1024, 16, 4096, 6, 1024, 16, 4096, 14, 512, 8, 2048, 6, 256, 8, 64, 4, 12, 512, 512)
+FULL = Sizes(
+    51866, 512, 1024, 16, 4096, 6, 1024, 16, 4096, 14, 512, 8, 2048, 6, 256, 8, 64, 4, 12, 512, 512
+)
 
 
 def yaml_text(s: Sizes) -> str:
@@ -155,15 +157,29 @@ def norm(name: str, size: int) -> dict[str, tuple[int, ...]]:
     return {f"{name}.weight": (size,), f"{name}.bias": (size,)}
 
 
-def encoder(name: str, into: int, size: int, heads: int, ffn: int, blocks: int, norms: tuple[str, str] = ("norm_mha", "norm_ff")) -> Shapes:
+def encoder(
+    name: str,
+    into: int,
+    size: int,
+    heads: int,
+    ffn: int,
+    blocks: int,
+    norms: tuple[str, str] = ("norm_mha", "norm_ff"),
+) -> Shapes:
     """Embedding block, attention blocks with relative positions, last norm."""
-    out = linear(f"{name}.embed.out.0", into, size) | norm(f"{name}.embed.out.1", size) | norm(f"{name}.after_norm", size)
+    out = (
+        linear(f"{name}.embed.out.0", into, size)
+        | norm(f"{name}.embed.out.1", size)
+        | norm(f"{name}.after_norm", size)
+    )
     for block in (f"{name}.encoders.{i}" for i in range(blocks)):
         for part in ("q", "k", "v", "out"):
             out |= linear(f"{block}.self_attn.linear_{part}", size, size)
         out |= {f"{block}.self_attn.linear_pos.weight": (size, size)}
         out |= {f"{block}.self_attn.pos_bias_{letter}": (heads, size // heads) for letter in "uv"}
-        out |= linear(f"{block}.feed_forward.w_1", size, ffn) | linear(f"{block}.feed_forward.w_2", ffn, size)
+        out |= linear(f"{block}.feed_forward.w_1", size, ffn) | linear(
+            f"{block}.feed_forward.w_2", ffn, size
+        )
         out |= norm(f"{block}.{norms[0]}", size) | norm(f"{block}.{norms[1]}", size)
     return out
 
@@ -179,27 +195,54 @@ def flow_shapes(s: Sizes) -> Shapes:
     out = {"input_embedding.weight": (s.codes, s.flow), **linear("spk_embed_affine_layer", VECTOR, BANDS), **linear("encoder_proj", s.flow, BANDS),
            **encoder("encoder", s.flow, s.flow, s.flow_heads, s.flow_ffn, s.flow_blocks), **conv("length_regulator.model.12", BANDS, BANDS, 1)}  # fmt: skip
     for i in (0, 3, 6, 9):
-        out |= conv(f"length_regulator.model.{i}", BANDS, BANDS, 3) | norm(f"length_regulator.model.{i + 1}", BANDS)
+        out |= conv(f"length_regulator.model.{i}", BANDS, BANDS, 3) | norm(
+            f"length_regulator.model.{i + 1}", BANDS
+        )
     return out | {f"decoder.estimator.{key}": shape for key, shape in _estimator(s).items()}
 
 
 def _estimator(s: Sizes) -> Shapes:
     c, time = s.channels, 4 * s.channels
     out = linear("time_mlp.linear_1", 4 * BANDS, time) | linear("time_mlp.linear_2", time, time)
-    stages = {"down_blocks.0": 4 * BANDS, "down_blocks.1": c, "up_blocks.0": 2 * c, "up_blocks.1": 2 * c} | {f"mid_blocks.{i}": c for i in range(s.mid_blocks)}
+    stages = {
+        "down_blocks.0": 4 * BANDS,
+        "down_blocks.1": c,
+        "up_blocks.0": 2 * c,
+        "up_blocks.1": 2 * c,
+    } | {f"mid_blocks.{i}": c for i in range(s.mid_blocks)}
     for stage, into in stages.items():
         for half, width in ((1, into), (2, c)):
-            out |= conv(f"{stage}.0.block{half}.block.0", c, width, 3) | norm(f"{stage}.0.block{half}.block.1", c)
+            out |= conv(f"{stage}.0.block{half}.block.0", c, width, 3) | norm(
+                f"{stage}.0.block{half}.block.1", c
+            )
         out |= linear(f"{stage}.0.mlp.1", time, c) | conv(f"{stage}.0.res_conv", c, into, 1)
         for i in range(s.n_blocks):
             out |= _attention_block(f"{stage}.1.{i}", c, s.estimator_heads * s.head_dim)
-    out |= conv("down_blocks.0.2.conv", c, c, 3) | conv("down_blocks.1.2", c, c, 3) | conv("up_blocks.0.2.conv", c, c, 4) | conv("up_blocks.1.2", c, c, 3)
-    return out | conv("final_block.block.0", c, c, 3) | norm("final_block.block.1", c) | conv("final_proj", BANDS, c, 1)
+    out |= (
+        conv("down_blocks.0.2.conv", c, c, 3)
+        | conv("down_blocks.1.2", c, c, 3)
+        | conv("up_blocks.0.2.conv", c, c, 4)
+        | conv("up_blocks.1.2", c, c, 3)
+    )
+    return (
+        out
+        | conv("final_block.block.0", c, c, 3)
+        | norm("final_block.block.1", c)
+        | conv("final_proj", BANDS, c, 1)
+    )
 
 
 def _attention_block(name: str, size: int, inner: int) -> Shapes:
-    out = {f"{name}.attn1.to_{part}.weight": (inner, size) for part in "qkv"} | linear(f"{name}.attn1.to_out.0", inner, size)
-    return out | norm(f"{name}.norm1", size) | norm(f"{name}.norm3", size) | linear(f"{name}.ff.net.0.proj", size, 4 * size) | linear(f"{name}.ff.net.2", 4 * size, size)
+    out = {f"{name}.attn1.to_{part}.weight": (inner, size) for part in "qkv"} | linear(
+        f"{name}.attn1.to_out.0", inner, size
+    )
+    return (
+        out
+        | norm(f"{name}.norm1", size)
+        | norm(f"{name}.norm3", size)
+        | linear(f"{name}.ff.net.0.proj", size, 4 * size)
+        | linear(f"{name}.ff.net.2", 4 * size, size)
+    )
 
 
 def hift_shapes(s: Sizes) -> tuple[Shapes, Shapes]:

@@ -117,9 +117,16 @@ def llm_shapes(s: Sizes) -> Shapes:
     for layer in (f"llm.model.model.layers.{i}" for i in range(s.layers)):
         for part, width in (("q", s.hidden), ("k", narrow), ("v", narrow)):
             out |= linear(f"{layer}.self_attn.{part}_proj", s.hidden, width)
-        out |= {f"{layer}.self_attn.o_proj.weight": (s.hidden, s.hidden), f"{layer}.mlp.down_proj.weight": (s.hidden, s.intermediate)}
-        out |= {f"{layer}.mlp.{part}_proj.weight": (s.intermediate, s.hidden) for part in ("gate", "up")}
-        out |= {f"{layer}.{part}_layernorm.weight": (s.hidden,) for part in ("input", "post_attention")}
+        out |= {
+            f"{layer}.self_attn.o_proj.weight": (s.hidden, s.hidden),
+            f"{layer}.mlp.down_proj.weight": (s.hidden, s.intermediate),
+        }
+        out |= {
+            f"{layer}.mlp.{part}_proj.weight": (s.intermediate, s.hidden) for part in ("gate", "up")
+        }
+        out |= {
+            f"{layer}.{part}_layernorm.weight": (s.hidden,) for part in ("input", "post_attention")
+        }
     return out
 
 
@@ -131,15 +138,28 @@ def flow_shapes(s: Sizes) -> Shapes:
 
 def _estimator(s: Sizes) -> Shapes:
     d, inner = s.dit, s.dit_heads * s.head_dim
-    out = linear("time_embed.time_mlp.0", 256, d) | linear("time_embed.time_mlp.2", d, d) | linear("input_embed.proj", 4 * BANDS, d)
+    out = (
+        linear("time_embed.time_mlp.0", 256, d)
+        | linear("time_embed.time_mlp.2", d, d)
+        | linear("input_embed.proj", 4 * BANDS, d)
+    )
     for half in (1, 2):
         out |= conv(f"input_embed.conv_pos_embed.conv{half}.0", d, d // 16, 31)
     for block in (f"transformer_blocks.{i}" for i in range(s.depth)):
-        out |= linear(f"{block}.attn_norm.linear", d, 6 * d) | linear(f"{block}.attn.to_out.0", inner, d)
+        out |= linear(f"{block}.attn_norm.linear", d, 6 * d) | linear(
+            f"{block}.attn.to_out.0", inner, d
+        )
         for part in "qkv":
             out |= linear(f"{block}.attn.to_{part}", d, inner)
-        out |= linear(f"{block}.ff.ff.0.0", d, s.ff_mult * d) | linear(f"{block}.ff.ff.2", s.ff_mult * d, d)
-    return out | linear("norm_out.linear", d, 2 * d) | linear("proj_out", d, BANDS) | {"rotary_embed.inv_freq": (s.head_dim // 2,)}
+        out |= linear(f"{block}.ff.ff.0.0", d, s.ff_mult * d) | linear(
+            f"{block}.ff.ff.2", s.ff_mult * d, d
+        )
+    return (
+        out
+        | linear("norm_out.linear", d, 2 * d)
+        | linear("proj_out", d, BANDS)
+        | {"rotary_embed.inv_freq": (s.head_dim // 2,)}
+    )
 
 
 def hift_shapes(s: Sizes) -> tuple[Shapes, Shapes]:

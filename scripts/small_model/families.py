@@ -27,12 +27,19 @@ class Family:
 
 
 def _texts_1(size: cosyvoice1.Sizes) -> dict[str, str]:
-    return {"cosyvoice.yaml": cosyvoice1.yaml_text(size), "multilingual.tiktoken": words.tiktoken(words.ranks(size.text_rows - WHISPER_SPECIALS))}
+    return {
+        "cosyvoice.yaml": cosyvoice1.yaml_text(size),
+        "multilingual.tiktoken": words.tiktoken(words.ranks(size.text_rows - WHISPER_SPECIALS)),
+    }
 
 
 def _qwen(size: sizes.Sizes | cosyvoice3.Sizes) -> dict[str, str]:
     vocab, merges = words.vocabulary()
-    return {f"{QWEN}/config.json": sizes.config_json(size), f"{QWEN}/vocab.json": vocab, f"{QWEN}/merges.txt": merges}
+    return {
+        f"{QWEN}/config.json": sizes.config_json(size),
+        f"{QWEN}/vocab.json": vocab,
+        f"{QWEN}/merges.txt": merges,
+    }
 
 
 FAMILIES = {

@@ -18,7 +18,15 @@ class Stage:
     down: int
 
 
-def yaml_text(kind: str, f0_kind: str, rates: Sequence[int], stages: Sequence[Stage], base: int, f0: int, more: str = "") -> str:
+def yaml_text(
+    kind: str,
+    f0_kind: str,
+    rates: Sequence[int],
+    stages: Sequence[Stage],
+    base: int,
+    f0: int,
+    more: str = "",
+) -> str:
     """The `hift:` table. more: lines of its own generation."""
     ones = [[1, 3, 5]] * len(stages)
     return f"""\
@@ -48,22 +56,39 @@ hift: !new:cosyvoice.hifigan.generator.{kind}
 """
 
 
-def shapes(base: int, f0: int, stages: Sequence[Stage], is_causal: bool = False) -> tuple[Shapes, Shapes]:
+def shapes(
+    base: int, f0: int, stages: Sequence[Stage], is_causal: bool = False
+) -> tuple[Shapes, Shapes]:
     """(plain tensors, directions of the weight-normed layers without their suffix). is_causal: as the third generation has it, which looks
     ahead at the mel and upsamples by ordinary convolutions."""
-    plain: dict[str, tuple[int, ...]] = {"m_source.l_linear.weight": (1, HARMONICS), "m_source.l_linear.bias": (1,)}
-    normed: dict[str, tuple[int, ...]] = {"conv_pre": (base, BANDS, 5 if is_causal else 7), "conv_post": (SPECTRUM, base >> len(stages), 7)}
+    plain: dict[str, tuple[int, ...]] = {
+        "m_source.l_linear.weight": (1, HARMONICS),
+        "m_source.l_linear.bias": (1,),
+    }
+    normed: dict[str, tuple[int, ...]] = {
+        "conv_pre": (base, BANDS, 5 if is_causal else 7),
+        "conv_post": (SPECTRUM, base >> len(stages), 7),
+    }
     for i, stage in enumerate(stages):
         channels = base >> (i + 1)
-        normed[f"ups.{i}"] = (channels, 2 * channels, stage.up) if is_causal else (2 * channels, channels, stage.up)
-        plain[f"source_downs.{i}.weight"], plain[f"source_downs.{i}.bias"] = (channels, SPECTRUM, stage.down), (channels,)
-        blocks = {f"source_resblocks.{i}": stage.block} | {f"resblocks.{3 * i + j}": kernel for j, kernel in enumerate((3, 7, 11))}
+        normed[f"ups.{i}"] = (
+            (channels, 2 * channels, stage.up) if is_causal else (2 * channels, channels, stage.up)
+        )
+        plain[f"source_downs.{i}.weight"], plain[f"source_downs.{i}.bias"] = (
+            (channels, SPECTRUM, stage.down),
+            (channels,),
+        )
+        blocks = {f"source_resblocks.{i}": stage.block} | {
+            f"resblocks.{3 * i + j}": kernel for j, kernel in enumerate((3, 7, 11))
+        }
         for block, kernel in blocks.items():
             for j in range(3):
                 for half in (1, 2):
                     normed[f"{block}.convs{half}.{j}"] = (channels, channels, kernel)
                     plain[f"{block}.activations{half}.{j}.alpha"] = (channels,)
     for i in range(5):
-        normed[f"f0_predictor.condnet.{2 * i}"] = (f0, f0, 3) if i else (f0, BANDS, 4 if is_causal else 3)
+        normed[f"f0_predictor.condnet.{2 * i}"] = (
+            (f0, f0, 3) if i else (f0, BANDS, 4 if is_causal else 3)
+        )
     plain["f0_predictor.classifier.weight"], plain["f0_predictor.classifier.bias"] = (1, f0), (1,)
     return plain, normed

@@ -11,15 +11,21 @@ from onnx import TensorProto, helper, numpy_helper
 _OPSET, _IR = 17, 9
 
 
-def _save(path: Path, nodes: list, inputs: list, outputs: list, constants: dict[str, np.ndarray]) -> None:
+def _save(
+    path: Path, nodes: list, inputs: list, outputs: list, constants: dict[str, np.ndarray]
+) -> None:
     weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, path.stem, inputs, outputs, weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR
+    )
     onnx.checker.check_model(model)
     onnx.save(model, path)
 
 
-def speech_tokenizer(path: Path, random: np.random.Generator, frames: int = 4, levels: int = 3, digits: int = 8) -> None:
+def speech_tokenizer(
+    path: Path, random: np.random.Generator, frames: int = 4, levels: int = 3, digits: int = 8
+) -> None:
     """feats (1, 128, T), feats_length (1,) -> ids (1, T // frames) below levels ** digits: rounded projections, as the real quantiser has."""
     kernel = random.normal(0, 1.2 / np.sqrt(128), (digits, 128, frames)).astype(np.float32)
     constants = {
@@ -41,7 +47,13 @@ def speech_tokenizer(path: Path, random: np.random.Generator, frames: int = 4, l
         helper.make_tensor_value_info("feats", TensorProto.FLOAT, [1, 128, "T"]),
         helper.make_tensor_value_info("feats_length", TensorProto.INT32, [1]),
     ]
-    _save(path, nodes, inputs, [helper.make_tensor_value_info("indices", TensorProto.INT32, [1, "N"])], constants)
+    _save(
+        path,
+        nodes,
+        inputs,
+        [helper.make_tensor_value_info("indices", TensorProto.INT32, [1, "N"])],
+        constants,
+    )
 
 
 def speaker_network(path: Path, random: np.random.Generator) -> None:
@@ -57,4 +69,10 @@ def speaker_network(path: Path, random: np.random.Generator) -> None:
         "centre": random.normal(1.5, 0.5, (1, 192)).astype(np.float32),
     }
     inputs = [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["B", "T", 80])]
-    _save(path, nodes, inputs, [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["B", 192])], constants)
+    _save(
+        path,
+        nodes,
+        inputs,
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["B", 192])],
+        constants,
+    )

@@ -40,7 +40,15 @@ def draw(shapes: Shapes, random: torch.Generator) -> State:
 
 def llm_state(sizes: Sizes, random: torch.Generator) -> State:
     """Ends by itself some ids after the minimum: the end id scores among the best."""
-    dims = LmDims(sizes.hidden, sizes.intermediate, sizes.layers, sizes.heads, sizes.kv_heads, sizes.text_rows, sizes.codes)
+    dims = LmDims(
+        sizes.hidden,
+        sizes.intermediate,
+        sizes.layers,
+        sizes.heads,
+        sizes.kv_heads,
+        sizes.text_rows,
+        sizes.codes,
+    )
     state = draw(_shapes_of(SpeechLm, dims), random)
     state["llm_decoder.bias"][dims.end] = 3.2
     state["llm_decoder.bias"][dims.end + 1 :] = -20.0
@@ -65,16 +73,22 @@ def hift_state(sizes: Sizes, random: torch.Generator) -> State:
     return _vocoder(*hift_shapes(sizes.vocoder, sizes.f0, STAGES), random)
 
 
-def _vocoder(plain: Shapes, normed: Shapes, random: torch.Generator, is_causal: bool = False) -> State:
+def _vocoder(
+    plain: Shapes, normed: Shapes, random: torch.Generator, is_causal: bool = False
+) -> State:
     """Weight-normed layers as gain and direction pairs. A voice around 150 Hz, some tenths of full scale loud."""
     state = draw(plain, random)
     for name, shape in normed.items():
         direction = torch.randn(shape, generator=random)
-        turned = name.startswith("ups.") and not is_causal  # its first dimension is of what comes in
+        turned = (
+            name.startswith("ups.") and not is_causal
+        )  # its first dimension is of what comes in
         gain = math.sqrt(max(shape[2] // 3, 1) / 2 / shape[2]) if turned else 1.0
         state[f"{name}.parametrizations.weight.original0"] = torch.full((shape[0], 1, 1), gain)
         state[f"{name}.parametrizations.weight.original1"] = direction
-        state[f"{name}.bias"] = 0.02 * torch.randn(shape[1] if turned else shape[0], generator=random)
+        state[f"{name}.bias"] = 0.02 * torch.randn(
+            shape[1] if turned else shape[0], generator=random
+        )
     for key in state:
         if key.endswith("alpha"):
             state[key] = torch.ones_like(state[key])
@@ -118,7 +132,9 @@ def llm_state_3(sizes: cosyvoice3.Sizes, random: torch.Generator) -> State:
 
 def flow_state_3(sizes: cosyvoice3.Sizes, random: torch.Generator) -> State:
     state = draw(cosyvoice3.flow_shapes(sizes), random)
-    state["decoder.estimator.rotary_embed.inv_freq"] = 10000.0 ** (-torch.arange(0, sizes.head_dim, 2) / sizes.head_dim)
+    state["decoder.estimator.rotary_embed.inv_freq"] = 10000.0 ** (
+        -torch.arange(0, sizes.head_dim, 2) / sizes.head_dim
+    )
     return state
 
 
@@ -143,8 +159,13 @@ def speakers(codes: int, random: torch.Generator) -> dict[str, State]:
 
 def speakers_1(codes: int, random: torch.Generator) -> dict[str, State]:
     """The seven published presets; two of them with what else the published file may hold."""
-    table = {name: {"embedding": torch.randn(1, cosyvoice1.VECTOR, generator=random)} for name in cosyvoice1.PRESETS}
+    table = {
+        name: {"embedding": torch.randn(1, cosyvoice1.VECTOR, generator=random)}
+        for name in cosyvoice1.PRESETS
+    }
     for name in cosyvoice1.PRESETS[:2]:
         table[name]["speech_feat"] = torch.randn(1, 172, cosyvoice1.BANDS, generator=random) - 5
-        table[name]["speech_token"] = torch.randint(0, codes, (1, 100), generator=random, dtype=torch.int32)
+        table[name]["speech_token"] = torch.randint(
+            0, codes, (1, 100), generator=random, dtype=torch.int32
+        )
     return table

@@ -5,7 +5,28 @@ from __future__ import annotations
 import base64
 import json
 
-_WORDS = (" the", " and", " to", " of", "ing", "er", " in", "he", "你", "好", "的", "是", "我", "不", "一", "了", "。", "，", " hello", " voice")
+_WORDS = (
+    " the",
+    " and",
+    " to",
+    " of",
+    "ing",
+    "er",
+    " in",
+    "he",
+    "你",
+    "好",
+    "的",
+    "是",
+    "我",
+    "不",
+    "一",
+    "了",
+    "。",
+    "，",
+    " hello",
+    " voice",
+)
 
 
 def byte_letters() -> list[str]:
@@ -33,7 +54,9 @@ def _grown() -> tuple[list[str], list[str]]:
 def vocabulary() -> tuple[str, str]:
     """(vocab.json, merges.txt)."""
     tokens, merges = _grown()
-    return json.dumps({token: i for i, token in enumerate(tokens)}, ensure_ascii=False), "\n".join(["#version: 0.2", *merges, ""])
+    return json.dumps({token: i for i, token in enumerate(tokens)}, ensure_ascii=False), "\n".join(
+        ["#version: 0.2", *merges, ""]
+    )
 
 
 def ranks(count: int = 0) -> list[bytes]:
@@ -41,10 +64,16 @@ def ranks(count: int = 0) -> list[bytes]:
     bytes_of = {letter: b for b, letter in enumerate(byte_letters())}
     tokens = [bytes(bytes_of[letter] for letter in token) for token in _grown()[0]]
     have = set(tokens)
-    pairs = (pair for pair in (bytes((a, b)) for a in range(255, -1, -1) for b in range(256)) if pair not in have)
+    pairs = (
+        pair
+        for pair in (bytes((a, b)) for a in range(255, -1, -1) for b in range(256))
+        if pair not in have
+    )
     return tokens + [next(pairs) for _ in range(count - len(tokens))]
 
 
 def tiktoken(tokens: list[bytes]) -> str:
     """A token in base64 and its rank in each line."""
-    return "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens))
+    return "".join(
+        f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)
+    )

@@ -26,8 +26,14 @@ class Socket:
         self.http = client or studio.client()
         self.token = self.http.post("/tts/session").json()["token"]
         cookie = "; ".join(f"{k}={v}" for k, v in self.http.cookies.items())
-        self.ws = connect(studio.url.replace("http", "ws", 1) + "/tts/ws", compression=None, max_size=None, proxy=None, legacy=True,
-                          additional_headers={"Cookie": cookie, **(headers or {})})
+        self.ws = connect(
+            studio.url.replace("http", "ws", 1) + "/tts/ws",
+            compression=None,
+            max_size=None,
+            proxy=None,
+            legacy=True,
+            additional_headers={"Cookie": cookie, **(headers or {})},
+        )
         self.send(op="hello", v=1, token=self.token, locale=locale)
         self.ready = self.recv()
         self.seq = 0
@@ -41,10 +47,23 @@ class Socket:
 
     def start(self, params: dict, credit: int = 1 << 40, **more) -> int:
         self.seq += 1
-        self.send(op="start", seq=self.seq, params={"voice": "starter-zh-high", **params}, rate=24000, credit=credit, **more)
+        self.send(
+            op="start",
+            seq=self.seq,
+            params={"voice": "starter-zh-high", **params},
+            rate=24000,
+            credit=credit,
+            **more,
+        )
         return self.seq
 
-    def hear(self, seq: int | None = None, until: tuple = ("end", "error", "cancelled"), heard: Heard | None = None, timeout: float = 20) -> Heard:
+    def hear(
+        self,
+        seq: int | None = None,
+        until: tuple = ("end", "error", "cancelled"),
+        heard: Heard | None = None,
+        timeout: float = 20,
+    ) -> Heard:
         heard = heard or Heard()
         while True:
             got = self.recv(timeout)
@@ -52,9 +71,11 @@ class Socket:
                 magic, _, s, start = FRAME.unpack_from(got)
                 assert magic == 0x4B01
                 if seq is None or s == seq:
-                    assert start == (heard.frames[-1][1] + heard.frames[-1][2] if heard.frames else start), "a hole between frames"
+                    assert start == (
+                        heard.frames[-1][1] + heard.frames[-1][2] if heard.frames else start
+                    ), "a hole between frames"
                     heard.frames.append((s, start, (len(got) - FRAME.size) // 2))
-                    heard.pcm += got[FRAME.size:]
+                    heard.pcm += got[FRAME.size :]
                 continue
             heard.messages.append(got)
             if got["op"] in until and (seq is None or got.get("seq") == seq):

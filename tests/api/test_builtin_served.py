@@ -22,10 +22,24 @@ def test_request_1_is_request_50_alone_and_beside_seven_others(spoken):
     first = bytes(one.say(TEXT).pcm)
     assert len(first) > 3 * 48000
     for n in range(48):
-        one.say({"input": f"别的，{n}。Else {n}.", "seed": n, "voice": ("starter-en-low", "starter-zh-breathy")[n % 2]})
+        one.say(
+            {
+                "input": f"别的，{n}。Else {n}.",
+                "seed": n,
+                "voice": ("starter-en-low", "starter-zh-breathy")[n % 2],
+            }
+        )
     assert bytes(one.say(TEXT).pcm) == first
     others = [Socket(spoken) for _ in range(7)]
-    seqs = [o.start({"input": f"大家一起说，第{n}位，一直说下去。And on, and on, number {n}." * 3, "seed": n}) for n, o in enumerate(others)]
+    seqs = [
+        o.start(
+            {
+                "input": f"大家一起说，第{n}位，一直说下去。And on, and on, number {n}." * 3,
+                "seed": n,
+            }
+        )
+        for n, o in enumerate(others)
+    ]
     assert bytes(one.say(TEXT).pcm) == first
     for o, s in zip(others, seqs):
         assert o.hear(s).of("end")
@@ -43,7 +57,23 @@ def test_it_speaks_at_once_without_silence_in_front(spoken):
     one.close()
 
 
-@pytest.mark.parametrize("text", ["Hello.", "你好。", "こんにちは。", "안녕하세요.", "Привет.", "Hello 你好 123", "a", "！a！", "[[h@l'oU]]", "ㄅㄆㄇ", "x" * 4000, "字" * 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello.",
+        "你好。",
+        "こんにちは。",
+        "안녕하세요.",
+        "Привет.",
+        "Hello 你好 123",
+        "a",
+        "！a！",
+        "[[h@l'oU]]",
+        "ㄅㄆㄇ",
+        "x" * 4000,
+        "字" * 1000,
+    ],
+)
 def test_every_script_ends_in_sound(spoken, text):
     one = Socket(spoken)
     heard = one.hear(one.start({"input": text, "seed": 1}), timeout=60)

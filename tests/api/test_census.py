@@ -25,7 +25,11 @@ def routes_of(place, prefix: str = "") -> set[tuple[str, str]]:
         if getattr(route, "routes", None) or hasattr(inner, "routes"):
             found |= routes_of(inner if hasattr(inner, "routes") else route, path)
         elif hasattr(route, "path"):
-            kinds = getattr(route, "methods", None) or (("WEBSOCKET",) if "WebSocket" in type(route).__name__ else ("GET", "POST", "PUT", "PATCH", "DELETE"))
+            kinds = getattr(route, "methods", None) or (
+                ("WEBSOCKET",)
+                if "WebSocket" in type(route).__name__
+                else ("GET", "POST", "PUT", "PATCH", "DELETE")
+            )
             found |= {(kind, path.replace("//", "/")) for kind in kinds}
     return found
 
@@ -38,11 +42,30 @@ async def ask(app, method: str, path: str) -> int:
     """The status of an answer to somebody who shows nothing; 0 when there is none within seconds, as of an endless stream."""
     told: list[int] = []
     headers = [(b"host", b"127.0.0.1"), (b"content-length", b"0")]
-    scope = {"type": "websocket" if method == "WEBSOCKET" else "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"",
-             "root_path": "", "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "subprotocols": []}
+    scope = {
+        "type": "websocket" if method == "WEBSOCKET" else "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+        "subprotocols": [],
+    }
     if method == "WEBSOCKET":
         del scope["method"]
-    asked = iter([{"type": "websocket.connect"} if method == "WEBSOCKET" else {"type": "http.request", "body": b"", "more_body": False}])
+    asked = iter(
+        [
+            {"type": "websocket.connect"}
+            if method == "WEBSOCKET"
+            else {"type": "http.request", "body": b"", "more_body": False}
+        ]
+    )
 
     async def receive():
         message = next(asked, None)
@@ -64,15 +87,23 @@ async def ask(app, method: str, path: str) -> int:
 
 def open_routes(app) -> set[str]:
     """Patterns that do not refuse. One that crashes or answers with anything else was reached, and counts as open."""
+
     async def all_of_them():
-        return {pattern for method, pattern in sorted(routes_of(app)) if await ask(app, method, filled(pattern)) != 401}
+        return {
+            pattern
+            for method, pattern in sorted(routes_of(app))
+            if await ask(app, method, filled(pattern)) != 401
+        }
 
     return asyncio.run(all_of_them())
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    settings = Settings(server=Server(api_keys=("0" * 64,)), paths=replace(Paths(), data_dir=tmp_path_factory.mktemp("data")))
+    settings = Settings(
+        server=Server(api_keys=("0" * 64,)),
+        paths=replace(Paths(), data_dir=tmp_path_factory.mktemp("data")),
+    )
     app, studio = root.build(settings, FakeEngine)
     yield app
     studio.close()
@@ -81,15 +112,26 @@ def app(tmp_path_factory):
 def test_every_route_refuses_without_a_key_but_the_named_ones(app):
     routes = routes_of(app)
     assert len(scopes.NAMED) <= 5
-    assert len(routes) > 80 and {("POST", "/v1/audio/speech"), ("WEBSOCKET", "/tts/ws"), ("GET", "/metrics"), ("GET", "/config")} <= routes, "the walk misses something"
+    assert (
+        len(routes) > 80
+        and {
+            ("POST", "/v1/audio/speech"),
+            ("WEBSOCKET", "/tts/ws"),
+            ("GET", "/metrics"),
+            ("GET", "/config"),
+        }
+        <= routes
+    ), "the walk misses something"
     assert {p for _, p in routes if p.startswith("/gradio_api/")}, "Gradio's routes are among them"
     assert open_routes(app) == set(scopes.NAMED)
 
 
 def test_the_walk_finds_a_planted_route_and_the_census_one_that_is_let_through(app, monkeypatch):
     """The control: were a route open that nobody named, the test above would fail."""
+
     async def planted(request):
         from starlette.responses import PlainTextResponse
+
         return PlainTextResponse("here")
 
     n = len(app.router.routes)
@@ -105,11 +147,32 @@ def test_the_walk_finds_a_planted_route_and_the_census_one_that_is_let_through(a
     assert len(app.router.routes) == n
 
 
-@pytest.mark.parametrize("path", ["/login/x", "/loginx", "/login/", "//login", "/health/live/x", "/health/liveness", "/tts/static/x/../../../metrics", "/tts/static/x/y/z", "/tts/static/../metrics", "/d", "/d//v1/models",
-                                  "/tts/static/x/%2e%2e", "/LOGIN", "/login;x", "/login\n", "/health/live\x00"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/login/x",
+        "/loginx",
+        "/login/",
+        "//login",
+        "/health/live/x",
+        "/health/liveness",
+        "/tts/static/x/../../../metrics",
+        "/tts/static/x/y/z",
+        "/tts/static/../metrics",
+        "/d",
+        "/d//v1/models",
+        "/tts/static/x/%2e%2e",
+        "/LOGIN",
+        "/login;x",
+        "/login\n",
+        "/health/live\x00",
+    ],
+)
 def test_what_only_looks_like_a_named_route_is_none(app, path):
     status = asyncio.run(ask(app, "GET", path))
-    assert status == 401 or (status == 404 and path.startswith(("/d/", "/tts/static/"))), "at most, nothing is there"
+    assert status == 401 or (status == 404 and path.startswith(("/d/", "/tts/static/"))), (
+        "at most, nothing is there"
+    )
 
 
 def test_what_no_scope_names_needs_admin(app):
@@ -118,7 +181,23 @@ def test_what_no_scope_names_needs_admin(app):
     for method, pattern in routes_of(app):
         of.setdefault(frozenset(scopes.needed(method, filled(pattern))), set()).add(pattern)
     assert scopes.needed("GET", "/v1/planted") == frozenset()
-    ours = {p for p in of[frozenset()] if not p.startswith(("/gradio_api", "/{", "/static", "/assets", "/theme", "/file", "/config", "/info"))}
-    assert {"/metrics", "/v1/keys", "/v1/keys/{key_id}", "/v1/demos", "/tts/model/fetch", "/"} <= ours
-    assert {"/v1/audio/speech", "/tts/ws", "/tts/result/{name}"} <= of[frozenset({"speak"})] and {"/v2/synthesize/batch", "/v2/jobs/{job_id}"} <= of[frozenset({"jobs"})]
+    ours = {
+        p
+        for p in of[frozenset()]
+        if not p.startswith(
+            ("/gradio_api", "/{", "/static", "/assets", "/theme", "/file", "/config", "/info")
+        )
+    }
+    assert {
+        "/metrics",
+        "/v1/keys",
+        "/v1/keys/{key_id}",
+        "/v1/demos",
+        "/tts/model/fetch",
+        "/",
+    } <= ours
+    assert {"/v1/audio/speech", "/tts/ws", "/tts/result/{name}"} <= of[frozenset({"speak"})] and {
+        "/v2/synthesize/batch",
+        "/v2/jobs/{job_id}",
+    } <= of[frozenset({"jobs"})]
     assert {"/v1/audio/voices/{voice_id}/sample", "/v1/pronunciations"} <= of[frozenset({"voices"})]

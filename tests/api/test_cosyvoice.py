@@ -37,20 +37,42 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
         first = one.say(TEXT)
         assert first.of("begin")[0]["engine"] in ("builtin", "cosyvoice2") and first.of("end")
         told = wait_for(http, lambda s: s.get("engine") == "cosyvoice2")
-        assert told["engine"] == "cosyvoice2" and told["state"] == "ready" and "convert" in told["modes"] and "[laughter]" in told["tags"] and not told["basic"]
+        assert (
+            told["engine"] == "cosyvoice2"
+            and told["state"] == "ready"
+            and "convert" in told["modes"]
+            and "[laughter]" in told["tags"]
+            and not told["basic"]
+        )
         voices = http.get("/v1/audio/voices").json()["data"]
         preset = next(v["id"] for v in voices if v["id"].startswith("preset-"))
         sound = {}
-        for mode, more in {"zero_shot": {}, "cross_lingual": {}, "instruct": {"instructions": "用四川话说"}, "preset": {"voice": preset}}.items():
+        for mode, more in {
+            "zero_shot": {},
+            "cross_lingual": {},
+            "instruct": {"instructions": "用四川话说"},
+            "preset": {"voice": preset},
+        }.items():
             heard = one.say({**TEXT, "mode": mode, **more})
             assert heard.of("end"), heard.messages
             assert heard.of("begin")[0]["engine"] == "cosyvoice2"
             trace = heard.of("end")[0]["trace"]
-            assert trace["first"].keys() & trace["whole"].keys() >= {"prefill", "tokens", "flow", "vocoder"} and "espeak" not in trace["whole"] and "other" not in trace["whole"]
+            assert (
+                trace["first"].keys() & trace["whole"].keys()
+                >= {"prefill", "tokens", "flow", "vocoder"}
+                and "espeak" not in trace["whole"]
+                and "other" not in trace["whole"]
+            )
             sound[mode] = bytes(heard.pcm)
-            assert bytes(one.say({**TEXT, "mode": mode, **more}).pcm) == sound[mode], "request 2 is request 1"
+            assert bytes(one.say({**TEXT, "mode": mode, **more}).pcm) == sound[mode], (
+                "request 2 is request 1"
+            )
         assert len(set(sound.values())) == 4
-        saved = http.post("/v1/audio/voices", files={"audio_sample": clip(4)}, data={"name": "Lin", "consent": "me"}).json()
+        saved = http.post(
+            "/v1/audio/voices",
+            files={"audio_sample": clip(4)},
+            data={"name": "Lin", "consent": "me"},
+        ).json()
         assert one.say({**TEXT, "voice": saved["id"]}).of("end")
         assert not studio.state()["torch"], "the model's process loads torch, the page's never does"
         one.close()
@@ -61,21 +83,45 @@ def test_a_model_that_cannot_be_used_leaves_the_built_in_voice_and_says_so(tmp_p
     (root / "flow.pt").write_bytes((root / "flow.pt").read_bytes()[:5000])
     with running("--model-dir", str(tmp_path), engine="auto") as studio, studio.client() as http:
         told = wait_for(http, lambda s: "failure" in s)
-        assert told["engine"] == "builtin" and "flow.pt" in told["failure"] and "flow.pt" in told["failure_zh"]
+        assert (
+            told["engine"] == "builtin"
+            and "flow.pt" in told["failure"]
+            and "flow.pt" in told["failure_zh"]
+        )
         one = Socket(studio, http)
         assert one.say(TEXT).of("end")
         one.close()
 
 
 def test_asked_for_by_name_it_is_that_engine_or_none(tmp_path):
-    argv = [sys.executable, "-m", "webui", "--engine", "cosyvoice2", "--model-dir", str(tmp_path), "--port", str(free_port()), "--data-dir", str(tmp_path / "d")]
+    argv = [
+        sys.executable,
+        "-m",
+        "webui",
+        "--engine",
+        "cosyvoice2",
+        "--model-dir",
+        str(tmp_path),
+        "--port",
+        str(free_port()),
+        "--data-dir",
+        str(tmp_path / "d"),
+    ]
     told = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert told.returncode == 2 and "CosyVoice2" in told.stderr and "模型" in told.stderr and "Traceback" not in told.stderr
+    assert (
+        told.returncode == 2
+        and "CosyVoice2" in told.stderr
+        and "模型" in told.stderr
+        and "Traceback" not in told.stderr
+    )
 
 
 def test_conversion_speaks_the_source_in_the_other_voice(studio):
     """With the tone engine: the route, not the sound."""
     with studio.client() as http:
         one = Socket(studio, http)
-        assert one.say({"input": "", "mode": "convert", "source": "draft-none"}).of("error")[0]["code"] == "voice_gone"
+        assert (
+            one.say({"input": "", "mode": "convert", "source": "draft-none"}).of("error")[0]["code"]
+            == "voice_gone"
+        )
         one.close()

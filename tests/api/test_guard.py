@@ -10,14 +10,39 @@ from websockets.sync.client import connect
 from tests.api.client import Socket
 from tests.serve import running
 
-ROUTES = [("GET", "/"), ("GET", "/config"), ("GET", "/gradio_api/info"), ("POST", "/gradio_api/queue/join"), ("POST", "/gradio_api/upload"), ("POST", "/v1/audio/speech"), ("GET", "/v1/audio/voices"),
-          ("POST", "/v1/audio/voices"), ("POST", "/tts/session"), ("GET", "/tts/result/take-0.wav"), ("POST", "/tts/cancel/take-0"), ("GET", "/metrics"), ("GET", "/tts/health"), ("GET", "/tts/takes.zip"),
-          ("GET", "/v1/pronunciations"), ("PUT", "/v1/pronunciations"), ("DELETE", "/v1/pronunciations"), ("POST", "/v1/pronunciations.csv"), ("GET", "/v1/pronunciations.tsv"), ("GET", "/tts"), ("GET", "/inference_sft")]
+ROUTES = [
+    ("GET", "/"),
+    ("GET", "/config"),
+    ("GET", "/gradio_api/info"),
+    ("POST", "/gradio_api/queue/join"),
+    ("POST", "/gradio_api/upload"),
+    ("POST", "/v1/audio/speech"),
+    ("GET", "/v1/audio/voices"),
+    ("POST", "/v1/audio/voices"),
+    ("POST", "/tts/session"),
+    ("GET", "/tts/result/take-0.wav"),
+    ("POST", "/tts/cancel/take-0"),
+    ("GET", "/metrics"),
+    ("GET", "/tts/health"),
+    ("GET", "/tts/takes.zip"),
+    ("GET", "/v1/pronunciations"),
+    ("PUT", "/v1/pronunciations"),
+    ("DELETE", "/v1/pronunciations"),
+    ("POST", "/v1/pronunciations.csv"),
+    ("GET", "/v1/pronunciations.tsv"),
+    ("GET", "/tts"),
+    ("GET", "/inference_sft"),
+]
 
 
 def ws_status(studio, **headers) -> int:
     try:
-        connect(studio.url.replace("http", "ws", 1) + "/tts/ws", additional_headers=headers, proxy=None, legacy=True).close()
+        connect(
+            studio.url.replace("http", "ws", 1) + "/tts/ws",
+            additional_headers=headers,
+            proxy=None,
+            legacy=True,
+        ).close()
     except InvalidStatus as refused:
         return refused.response.status_code
     return 101
@@ -26,7 +51,16 @@ def ws_status(studio, **headers) -> int:
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_a_foreign_origin_or_host_gets_nothing(studio, method, path):
     with studio.client() as http:
-        for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}):
+        for headers in (
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Host": "evil.example"},
+            {
+                "Sec-Fetch-Site": "cross-site",
+                "Sec-Fetch-Mode": "no-cors",
+                "Sec-Fetch-Dest": "image",
+            },
+        ):
             answer = http.request(method, path, headers=headers)
             assert answer.status_code == 403, headers
             assert "access-control-allow-origin" not in answer.headers
@@ -37,18 +71,47 @@ def test_a_link_on_another_site_may_be_followed(studio):
     """To the page, and to a demo link in another site's frame: browsers say so."""
     with studio.client() as http:
         for dest in ("document", "iframe"):
-            told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": dest}
-            assert http.get("/", headers=told).status_code == 200 and http.get("/d/none", headers=told).status_code == 404
-        assert http.get("/v1/models", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}).status_code == 200
+            told = {
+                "Sec-Fetch-Site": "cross-site",
+                "Sec-Fetch-Mode": "navigate",
+                "Sec-Fetch-Dest": dest,
+            }
+            assert (
+                http.get("/", headers=told).status_code == 200
+                and http.get("/d/none", headers=told).status_code == 404
+            )
+        assert (
+            http.get(
+                "/v1/models", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+            ).status_code
+            == 200
+        )
 
 
-@pytest.mark.parametrize("name", ["[", "[::1", "[nothing]", "a b", "x" * 300, "127.0.0.1:x", "127.0.0.1/x", "evil.example@127.0.0.1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[",
+        "[::1",
+        "[nothing]",
+        "a b",
+        "x" * 300,
+        "127.0.0.1:x",
+        "127.0.0.1/x",
+        "evil.example@127.0.0.1",
+    ],
+)
 def test_a_host_or_origin_that_cannot_be_is_refused_by_name(studio, locked, name):
     for place in (studio, locked):
         with place.client() as http:
             for headers in ({"Host": name}, {"Origin": f"http://{name}"}):
-                answer = http.post("/v1/audio/speech", headers=headers, json={"input": "Hi.", "voice": "alloy"})
-                assert answer.status_code == 403 and answer.json()["error"]["code"] in ("bad_host", "bad_origin"), (headers, answer.text)
+                answer = http.post(
+                    "/v1/audio/speech", headers=headers, json={"input": "Hi.", "voice": "alloy"}
+                )
+                assert answer.status_code == 403 and answer.json()["error"]["code"] in (
+                    "bad_host",
+                    "bad_origin",
+                ), (headers, answer.text)
     assert ws_status(studio, Origin=f"http://{name}") == 403
 
 
@@ -59,6 +122,7 @@ def test_a_foreign_origin_cannot_open_the_socket(studio):
 
 def test_a_socket_without_our_token_is_closed(studio):
     from websockets.exceptions import ConnectionClosed
+
     ws = connect(studio.url.replace("http", "ws", 1) + "/tts/ws", proxy=None, legacy=True)
     ws.send('{"op":"hello","v":1,"token":"local/x.00"}')
     with pytest.raises(ConnectionClosed):
@@ -76,8 +140,11 @@ def test_a_big_body_is_cut_while_it_is_read(studio):
                 yield b'--y\r\nContent-Disposition: form-data; name="audio_sample"; filename="x"\r\n\r\n'
                 for _ in range(400):
                     yield b"y" * (64 << 10)
+
             try:
-                form = {"Content-Type": "multipart/form-data; boundary=y"} if "voices" in path else {}
+                form = (
+                    {"Content-Type": "multipart/form-data; boundary=y"} if "voices" in path else {}
+                )
                 assert http.post(path, content=endless(), headers=form).status_code == 413
             except httpx.TransportError:
                 pass  # the server hung up on the flood: as good
@@ -94,7 +161,13 @@ def test_without_login_every_route_refuses(locked, method, path):
     with locked.client() as http:
         answer = http.request(method, path)
         assert answer.status_code == 401 and answer.json()["error"]["code"] == "login_needed"
-        page = http.request(method, path, headers={"Accept": "text/html", "Cookie": "kk_login=bob.0000"}) if method == "GET" else None
+        page = (
+            http.request(
+                method, path, headers={"Accept": "text/html", "Cookie": "kk_login=bob.0000"}
+            )
+            if method == "GET"
+            else None
+        )
         assert page is None or (page.status_code == 303 and page.headers["location"] == "/login")
 
 
@@ -115,15 +188,32 @@ def test_login_opens_page_stream_and_api(locked):
 def test_an_api_key_speaks_and_a_wrong_one_does_not(locked):
     ask = {"input": "hi", "voice": "alloy"}
     with locked.client() as http:
-        assert http.post("/v1/audio/speech", json=ask, headers={"Authorization": "Bearer k-123"}).status_code == 200
-        assert http.post("/v1/audio/speech", json=ask, headers={"Authorization": "Bearer k-124"}).status_code == 401
+        assert (
+            http.post(
+                "/v1/audio/speech", json=ask, headers={"Authorization": "Bearer k-123"}
+            ).status_code
+            == 200
+        )
+        assert (
+            http.post(
+                "/v1/audio/speech", json=ask, headers={"Authorization": "Bearer k-124"}
+            ).status_code
+            == 401
+        )
 
 
 def test_rate_limit_answers_429_with_retry_after():
     with running(env={"KAIKOU_STARTS_PER_MINUTE": "6"}) as slow, slow.client() as http:
         http.post("/tts/session")
-        codes = [http.post("/v1/audio/speech", json={"input": "hi", "voice": "alloy", "stream": False}) for _ in range(5)]
-        assert [c.status_code for c in codes][:2] == [200, 200] and codes[-1].status_code == 429 and int(codes[-1].headers["retry-after"]) >= 1
+        codes = [
+            http.post("/v1/audio/speech", json={"input": "hi", "voice": "alloy", "stream": False})
+            for _ in range(5)
+        ]
+        assert (
+            [c.status_code for c in codes][:2] == [200, 200]
+            and codes[-1].status_code == 429
+            and int(codes[-1].headers["retry-after"]) >= 1
+        )
 
 
 def test_a_sub_path_works_with_and_without_stripping():
@@ -131,4 +221,8 @@ def test_a_sub_path_works_with_and_without_stripping():
         for path in ("/voice/v1/models", "/v1/models"):
             assert http.get(path).status_code == 200
         page = http.get("/voice/")
-        assert page.status_code == 200 and "kk_visit" in page.headers["set-cookie"] and "Path=/voice" in page.headers["set-cookie"]
+        assert (
+            page.status_code == 200
+            and "kk_visit" in page.headers["set-cookie"]
+            and "Path=/voice" in page.headers["set-cookie"]
+        )

@@ -48,7 +48,9 @@ def unzipped(data: bytes) -> tuple[dict[str, bytes], dict]:
     with zipfile.ZipFile(io.BytesIO(data)) as z:
         assert z.testzip() is None
         files = {n: z.read(n) for n in z.namelist()}
-    return {n: d for n, d in files.items() if n != "manifest.json"}, json.loads(files["manifest.json"])
+    return {n: d for n, d in files.items() if n != "manifest.json"}, json.loads(
+        files["manifest.json"]
+    )
 
 
 def samples(wav: bytes) -> int:
@@ -58,22 +60,41 @@ def samples(wav: bytes) -> int:
 
 def test_a_zip_in_input_order_with_a_manifest(http):
     answer = post(http, texts=["One.", "Two.", "Three."], seed=3)
-    assert answer.status_code == 200 and answer.headers["content-type"] == "application/zip" and answer.headers["x-seed"] == "3"
+    assert (
+        answer.status_code == 200
+        and answer.headers["content-type"] == "application/zip"
+        and answer.headers["x-seed"] == "3"
+    )
     files, manifest = unzipped(answer.content)
-    assert list(files) == ["0001_One.wav", "0002_Two.wav", "0003_Three.wav"] and all(samples(f) == 7200 for f in files.values())
-    assert [(r["line"], r["text"], r["state"], r["error"]) for r in manifest["lines"]] == [(n, t, "done", None) for n, t in enumerate(("One.", "Two.", "Three."), 1)]
+    assert list(files) == ["0001_One.wav", "0002_Two.wav", "0003_Three.wav"] and all(
+        samples(f) == 7200 for f in files.values()
+    )
+    assert [(r["line"], r["text"], r["state"], r["error"]) for r in manifest["lines"]] == [
+        (n, t, "done", None) for n, t in enumerate(("One.", "Two.", "Three."), 1)
+    ]
     job = answer.headers["x-job-id"]
     assert manifest["id"] == job and http.get(f"/v2/jobs/{job}").json()["state"] == "done"
     assert http.get(f"/v2/jobs/{job}/download").content == answer.content
     seeds = [r["seed"] for r in manifest["lines"]]
     assert len(set(seeds)) == 3
-    assert [r["seed"] for r in unzipped(post(http, texts=["New first.", "One.", "Two.", "Three."], seed=3).content)[1]["lines"]][1:] == seeds, "a line's seed stays when others are added"
+    assert [
+        r["seed"]
+        for r in unzipped(
+            post(http, texts=["New first.", "One.", "Two.", "Three."], seed=3).content
+        )[1]["lines"]
+    ][1:] == seeds, "a line's seed stays when others are added"
 
 
 def test_lines_leave_as_soon_as_those_before_them_are_there(own):
     """Told by where the bytes are, not by a clock: the first file has come while the last cannot have been made."""
-    slow = [{"input": "First.", **SAY}, {"input": "Last.", **SAY, "instructions": "seconds=30 rtf=1"}]
-    with own.client() as http, http.stream("POST", "/v2/synthesize/batch", json={"requests": slow}) as answer:
+    slow = [
+        {"input": "First.", **SAY},
+        {"input": "Last.", **SAY, "instructions": "seconds=30 rtf=1"},
+    ]
+    with (
+        own.client() as http,
+        http.stream("POST", "/v2/synthesize/batch", json={"requests": slow}) as answer,
+    ):
         data, job = b"", answer.headers["x-job-id"]
         for block in answer.iter_raw():
             data += block
@@ -85,17 +106,37 @@ def test_lines_leave_as_soon_as_those_before_them_are_there(own):
 
 
 def test_requests_have_their_own_settings_and_one_bad_line_loses_nothing(http):
-    asks = [{"input": "Alpha.", "seed": 7}, {"text": "Beta.", "instructions": "fail=0"}, {"input": "Gamma.", "voice": {"id": "starter-zh-high"}, "speed": 2, "language": "en"}]
+    asks = [
+        {"input": "Alpha.", "seed": 7},
+        {"text": "Beta.", "instructions": "fail=0"},
+        {"input": "Gamma.", "voice": {"id": "starter-zh-high"}, "speed": 2, "language": "en"},
+    ]
     files, manifest = unzipped(post(http, requests=asks).content)
     assert list(files) == ["0001_Alpha.wav", "0003_Gamma.wav"]
     good, bad, other = manifest["lines"]
     assert good["seed"] == 7 and other["voice"] == "starter-zh-high"
-    assert (bad["state"], bad["file"], bad["attempts"], bad["error"]["code"]) == ("failed", None, 3, "fault")
+    assert (bad["state"], bad["file"], bad["attempts"], bad["error"]["code"]) == (
+        "failed",
+        None,
+        3,
+        "fault",
+    )
     job = manifest["id"]
     told = http.get(f"/v2/jobs/{job}").json()
-    assert (told["state"], told["done"], told["failed"], told["total"], told["eta_s"]) == ("done", 2, 1, 3, None)
-    assert [x["line"] for x in http.get(f"/v2/jobs/{job}/lines", params={"state": "failed"}).json()["data"]] == [2]
-    assert http.post(f"/v2/jobs/{job}/retry", params={"line": 1}).json()["state"] == "done", "a line that is done is not made again"
+    assert (told["state"], told["done"], told["failed"], told["total"], told["eta_s"]) == (
+        "done",
+        2,
+        1,
+        3,
+        None,
+    )
+    assert [
+        x["line"]
+        for x in http.get(f"/v2/jobs/{job}/lines", params={"state": "failed"}).json()["data"]
+    ] == [2]
+    assert http.post(f"/v2/jobs/{job}/retry", params={"line": 1}).json()["state"] == "done", (
+        "a line that is done is not made again"
+    )
     assert http.post(f"/v2/jobs/{job}/retry", params={"line": 2}).json()["state"] == "running"
     assert until(http, job, "done")["failed"] == 1
 
@@ -105,7 +146,10 @@ def test_a_job_is_accepted_watched_paged_and_deleted(http, own):
     assert answer.status_code == 202 and answer.headers["location"].endswith(answer.json()["id"])
     job = answer.json()["id"]
     assert until(http, job, "done")["done"] == 25
-    assert http.get("/v2/jobs").json()["data"][0]["id"] == job and http.get("/v2/jobs").json()["data"][0]["name"] == "a name"
+    assert (
+        http.get("/v2/jobs").json()["data"][0]["id"] == job
+        and http.get("/v2/jobs").json()["data"][0]["name"] == "a name"
+    )
     seen, start = [], 1
     while start:
         page = http.get(f"/v2/jobs/{job}/lines", params={"start": start, "count": 10}).json()
@@ -121,7 +165,12 @@ def test_a_job_is_accepted_watched_paged_and_deleted(http, own):
 
 
 def test_cancel_and_resume(http):
-    job = post(http, texts=[f"Slow {n}." for n in range(6)], instructions="seconds=0.5 rtf=1", **{"async": True}).json()["id"]
+    job = post(
+        http,
+        texts=[f"Slow {n}." for n in range(6)],
+        instructions="seconds=0.5 rtf=1",
+        **{"async": True},
+    ).json()["id"]
     assert http.post(f"/v2/jobs/{job}/cancel").json()["state"] == "cancelled"
     assert http.post(f"/v2/jobs/{job}/cancel").status_code == 200
     assert http.post(f"/v2/jobs/{job}/resume").json()["state"] == "running"
@@ -131,26 +180,47 @@ def test_cancel_and_resume(http):
 
 def test_an_unchanged_line_is_never_made_twice(http):
     def made() -> float:
-        return next(float(x.split()[1]) for x in http.get("/metrics").text.splitlines() if x.startswith("cv_batch_lines_made "))
+        return next(
+            float(x.split()[1])
+            for x in http.get("/metrics").text.splitlines()
+            if x.startswith("cv_batch_lines_made ")
+        )
 
     first = post(http, texts=["Same one.", "Same two."], seed=11)
     before = made()
     again = post(http, texts=["Same one.", "Between.", "Same two."], seed=11)
     assert made() == before + 1, "only the new line was made"
     old, new = unzipped(first.content)[0], unzipped(again.content)[0]
-    assert new["0001_Same-one.wav"] == old["0001_Same-one.wav"] and new["0003_Same-two.wav"] == old["0002_Same-two.wav"]
+    assert (
+        new["0001_Same-one.wav"] == old["0001_Same-one.wav"]
+        and new["0003_Same-two.wav"] == old["0002_Same-two.wav"]
+    )
     post(http, texts=["Same one."], seed=11, speed=1.5)
     assert made() == before + 2, "another speed is another sound"
 
 
 BAD = {
-    "no lines": ({"texts": []}, 422, "no_lines"), "nothing": ({}, 422, "no_lines"), "100,000 lines": ({"texts": ["x"] * 100_000}, 422, "too_many_lines"),
-    "100,000 requests": ({"requests": [{}] * 100_000}, 422, "too_many_lines"), "both": ({"texts": ["a"], "requests": [{"input": "a"}]}, 422, "bad_field"),
-    "a long line": ({"texts": ["ok", "x" * 4097]}, 422, "too_long_text"), "a silent line": ({"texts": ["ok", "…"]}, 422, "no_text"), "broken characters": ({"texts": ["a\ud800"]}, 422, ("bad_text", "bad_json")),
-    "a number": ({"texts": [3]}, 422, "bad_field"), "an unknown voice": ({"texts": ["a"], "voice": "voice-0"}, 404, "voice_gone"), "no voice": ({"texts": ["a"], "voice": ""}, 422, "no_voice"),
-    "a draft": ({"texts": ["a"], "voice": "draft-" + "0" * 32}, 404, None), "a path": ({"texts": ["a"], "voice": "../../etc/passwd"}, 404, None), "a mode": ({"texts": ["a"], "mode": "sing"}, 422, "bad_mode"),
-    "conversion": ({"texts": ["a"], "mode": "convert"}, 422, "bad_mode"), "a seed": ({"texts": ["a"], "seed": 2**63}, 422, "bad_seed"), "a line's seed": ({"requests": [{"input": "a", "seed": -5}]}, 422, "bad_seed"),
-    "a speed": ({"texts": ["a"], "speed": 9}, 422, "bad_speed"), "an endless speed": ({"texts": ["a"], "speed": 10**400}, 422, "bad_field"), "a null": ({"texts": ["a\0b"], "voice": "a\0"}, 404, None), "a model": ({"texts": ["a"], "model": "none"}, 404, "model_not_found"),
+    "no lines": ({"texts": []}, 422, "no_lines"),
+    "nothing": ({}, 422, "no_lines"),
+    "100,000 lines": ({"texts": ["x"] * 100_000}, 422, "too_many_lines"),
+    "100,000 requests": ({"requests": [{}] * 100_000}, 422, "too_many_lines"),
+    "both": ({"texts": ["a"], "requests": [{"input": "a"}]}, 422, "bad_field"),
+    "a long line": ({"texts": ["ok", "x" * 4097]}, 422, "too_long_text"),
+    "a silent line": ({"texts": ["ok", "…"]}, 422, "no_text"),
+    "broken characters": ({"texts": ["a\ud800"]}, 422, ("bad_text", "bad_json")),
+    "a number": ({"texts": [3]}, 422, "bad_field"),
+    "an unknown voice": ({"texts": ["a"], "voice": "voice-0"}, 404, "voice_gone"),
+    "no voice": ({"texts": ["a"], "voice": ""}, 422, "no_voice"),
+    "a draft": ({"texts": ["a"], "voice": "draft-" + "0" * 32}, 404, None),
+    "a path": ({"texts": ["a"], "voice": "../../etc/passwd"}, 404, None),
+    "a mode": ({"texts": ["a"], "mode": "sing"}, 422, "bad_mode"),
+    "conversion": ({"texts": ["a"], "mode": "convert"}, 422, "bad_mode"),
+    "a seed": ({"texts": ["a"], "seed": 2**63}, 422, "bad_seed"),
+    "a line's seed": ({"requests": [{"input": "a", "seed": -5}]}, 422, "bad_seed"),
+    "a speed": ({"texts": ["a"], "speed": 9}, 422, "bad_speed"),
+    "an endless speed": ({"texts": ["a"], "speed": 10**400}, 422, "bad_field"),
+    "a null": ({"texts": ["a\0b"], "voice": "a\0"}, 404, None),
+    "a model": ({"texts": ["a"], "model": "none"}, 404, "model_not_found"),
 }
 
 
@@ -158,33 +228,66 @@ BAD = {
 def test_a_batch_that_cannot_be_made_is_refused_whole(http, kind):
     body, status, code = BAD[kind]
     before = http.get("/v2/jobs", params={"limit": 200}).json()["data"]
-    data = json.dumps({**{k: v for k, v in SAY.items() if k != "instructions"}, "async": True, **body})
-    answer = http.post("/v2/synthesize/batch", content=data, headers={"Content-Type": "application/json"})
-    assert answer.status_code == status and (code is None or error(answer)["code"] in ([code] if isinstance(code, str) else code)), answer.text
+    data = json.dumps(
+        {**{k: v for k, v in SAY.items() if k != "instructions"}, "async": True, **body}
+    )
+    answer = http.post(
+        "/v2/synthesize/batch", content=data, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code == status and (
+        code is None or error(answer)["code"] in ([code] if isinstance(code, str) else code)
+    ), answer.text
     assert http.get("/v2/jobs", params={"limit": 200}).json()["data"] == before
 
 
 def test_a_line_in_an_unknown_language_is_refused_before_anything_is_accepted(http):
     before = http.get("/v2/jobs").json()["data"]
-    answer = http.post("/v2/synthesize/batch", json={**SAY, "requests": [{"input": "One.", "language": "en-GB"}, {"input": "Two.", "language": "klingon"}]})
+    answer = http.post(
+        "/v2/synthesize/batch",
+        json={
+            **SAY,
+            "requests": [
+                {"input": "One.", "language": "en-GB"},
+                {"input": "Two.", "language": "klingon"},
+            ],
+        },
+    )
     told = error(answer)
-    assert answer.status_code == 422 and (told["code"], told["param"]) == ("bad_language", "language") and told["message"].startswith("Line 2:") and "yue" in told["message"]
+    assert (
+        answer.status_code == 422
+        and (told["code"], told["param"]) == ("bad_language", "language")
+        and told["message"].startswith("Line 2:")
+        and "yue" in told["message"]
+    )
     assert http.get("/v2/jobs").json()["data"] == before
 
 
 def test_the_faulty_line_is_named_in_both_languages(http):
     for language, words in (("en", "Line 2:"), ("zh", "第 2 行：")):
-        answer = http.post("/v2/synthesize/batch", json={**SAY, "texts": ["ok", "…"]}, headers={"Accept-Language": language})
+        answer = http.post(
+            "/v2/synthesize/batch",
+            json={**SAY, "texts": ["ok", "…"]},
+            headers={"Accept-Language": language},
+        )
         assert words in error(answer)["message"]
 
 
 def test_broken_json_and_bodies_over_the_limit(http, own):
     assert error(http.post("/v2/synthesize/batch", content=b"{"))["code"] == "bad_json"
     assert error(http.post("/v2/synthesize/batch", content=b"[]"))["code"] == "bad_field"
-    assert http.post("/v2/synthesize/batch", content=b'{"texts": ["' + b"x" * (16 << 20) + b'"]}').status_code == 413
+    assert (
+        http.post(
+            "/v2/synthesize/batch", content=b'{"texts": ["' + b"x" * (16 << 20) + b'"]}'
+        ).status_code
+        == 413
+    )
     host, port = own.url[7:].split(":")
-    with socket.create_connection((host, int(port))) as s:  # no length is told: it is cut while it is read
-        s.sendall(b"POST /v2/synthesize/batch HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    with socket.create_connection(
+        (host, int(port))
+    ) as s:  # no length is told: it is cut while it is read
+        s.sendall(
+            b"POST /v2/synthesize/batch HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
         try:
             for _ in range(20):
                 s.sendall(b"100000\r\n" + b"x" * (1 << 20) + b"\r\n")
@@ -194,31 +297,71 @@ def test_broken_json_and_bodies_over_the_limit(http, own):
 
 
 def test_an_unknown_job_and_anothers_are_the_same():
-    with running("--auth", "ann:pw", "--auth", "bob:pw") as shop, shop.client() as ann, shop.client() as bob:
+    with (
+        running("--auth", "ann:pw", "--auth", "bob:pw") as shop,
+        shop.client() as ann,
+        shop.client() as bob,
+    ):
         for who, name in ((ann, "ann"), (bob, "bob")):
             assert who.post("/login", data={"user": name, "password": "pw"}).status_code == 303
         job = post(ann, texts=["Mine."]).headers["x-job-id"]
-        for method, tail in (("GET", ""), ("GET", "/lines"), ("GET", "/lines/1.wav"), ("GET", "/download"), ("POST", "/cancel"), ("POST", "/resume"), ("POST", "/retry"), ("DELETE", "")):
-            theirs, unknown = bob.request(method, f"/v2/jobs/{job}{tail}"), bob.request(method, f"/v2/jobs/job-{'0' * 32}{tail}")
-            assert (theirs.status_code, theirs.json()) == (unknown.status_code, unknown.json()) and theirs.status_code == 404, (method, tail)
+        for method, tail in (
+            ("GET", ""),
+            ("GET", "/lines"),
+            ("GET", "/lines/1.wav"),
+            ("GET", "/download"),
+            ("POST", "/cancel"),
+            ("POST", "/resume"),
+            ("POST", "/retry"),
+            ("DELETE", ""),
+        ):
+            theirs, unknown = (
+                bob.request(method, f"/v2/jobs/{job}{tail}"),
+                bob.request(method, f"/v2/jobs/job-{'0' * 32}{tail}"),
+            )
+            assert (theirs.status_code, theirs.json()) == (
+                unknown.status_code,
+                unknown.json(),
+            ) and theirs.status_code == 404, (method, tail)
             assert shop.client().request(method, f"/v2/jobs/{job}{tail}").status_code == 401
-        assert bob.get("/v2/jobs").json()["data"] == [] and ann.get(f"/v2/jobs/{job}").json()["state"] == "done"
+        assert (
+            bob.get("/v2/jobs").json()["data"] == []
+            and ann.get(f"/v2/jobs/{job}").json()["state"] == "done"
+        )
 
 
 def test_strange_queries_are_named_errors(http):
     job = post(http, texts=["Here."]).headers["x-job-id"]
-    for tail in ("/lines?start=0", "/lines?count=100000", "/lines?start=x", "/lines/0.wav", "/lines/x.wav", "/nothing", "/lines?start=99999999999999999999"):
+    for tail in (
+        "/lines?start=0",
+        "/lines?count=100000",
+        "/lines?start=x",
+        "/lines/0.wav",
+        "/lines/x.wav",
+        "/nothing",
+        "/lines?start=99999999999999999999",
+    ):
         answer = http.get(f"/v2/jobs/{job}{tail}")
         assert answer.status_code in (404, 422) and error(answer)
-    assert http.get(f"/v2/jobs/{'x' * 5000}").status_code == 404 and http.get("/v2/jobs?limit=0").status_code == 422
+    assert (
+        http.get(f"/v2/jobs/{'x' * 5000}").status_code == 404
+        and http.get("/v2/jobs?limit=0").status_code == 422
+    )
 
 
 def test_listeners_go_first_and_keep_their_places(own):
     """While a batch keeps every lane busy, visitors find the door open, and nothing of the batch counts as waiting."""
     with own.client() as http:
-        job = post(http, texts=[f"Busy {n}." for n in range(200)], instructions="seconds=1 rtf=1", **{"async": True}).json()["id"]
+        job = post(
+            http,
+            texts=[f"Busy {n}." for n in range(200)],
+            instructions="seconds=1 rtf=1",
+            **{"async": True},
+        ).json()["id"]
         for n in range(5):
-            assert http.post("/v1/audio/speech", json={**SAY, "input": f"Now {n}."}).status_code == 200
+            assert (
+                http.post("/v1/audio/speech", json={**SAY, "input": f"Now {n}."}).status_code == 200
+            )
             state = own.state()
             assert state["admitted"] == 0 and state["waiting"] == 0 and state["open"] >= 1, state
         assert http.get(f"/v2/jobs/{job}").json()["done"] < 200
@@ -227,20 +370,40 @@ def test_listeners_go_first_and_keep_their_places(own):
 
 def test_a_full_disk_pauses_the_job_and_nothing_half_is_seen():
     with running(max_file_kb=400) as full, full.client() as http:
-        asks = [{"input": "Small.", **SAY}, {"input": "Large.", **SAY, "instructions": "seconds=12"}, {"input": "Small too.", **SAY}]
+        asks = [
+            {"input": "Small.", **SAY},
+            {"input": "Large.", **SAY, "instructions": "seconds=12"},
+            {"input": "Small too.", **SAY},
+        ]
         job = http.post("/v2/synthesize/batch", json={"requests": asks, "async": True}).json()["id"]
         told = until(http, job, "paused")
-        assert told["error"]["code"] == "storage" and "disk is full" in told["error"]["message"].lower() and told["failed"] == 0
+        assert (
+            told["error"]["code"] == "storage"
+            and "disk is full" in told["error"]["message"].lower()
+            and told["failed"] == 0
+        )
         assert not list(full.data_dir.glob("sounds/*/.new-*"))
         files, manifest = unzipped(http.get(f"/v2/jobs/{job}/download").content)
-        assert all(samples(f) == 7200 for f in files.values()) and manifest["lines"][1]["state"] == "waiting"
+        assert (
+            all(samples(f) == 7200 for f in files.values())
+            and manifest["lines"][1]["state"] == "waiting"
+        )
         assert http.post(f"/v2/jobs/{job}/resume").status_code == 200
-        assert until(http, job, "paused")["error"]["code"] == "storage", "it tried, and there was still no room"
-        assert http.post("/v1/audio/speech", json={**SAY, "input": "Still speaking."}).status_code == 200
+        assert until(http, job, "paused")["error"]["code"] == "storage", (
+            "it tried, and there was still no room"
+        )
+        assert (
+            http.post("/v1/audio/speech", json={**SAY, "input": "Still speaking."}).status_code
+            == 200
+        )
 
 
 def test_a_restart_goes_on_where_it_was(tmp_path):
-    asks = {"texts": [f"Line {n}." for n in range(12)], "instructions": "seconds=1 rtf=1", "async": True}
+    asks = {
+        "texts": [f"Line {n}." for n in range(12)],
+        "instructions": "seconds=1 rtf=1",
+        "async": True,
+    }
     with running(data_dir=tmp_path) as first, first.client() as http:
         job = post(http, **asks).json()["id"]
         end = time.monotonic() + 30
@@ -251,5 +414,9 @@ def test_a_restart_goes_on_where_it_was(tmp_path):
     with running(data_dir=tmp_path) as second, second.client() as http:
         assert 2 <= done < 12
         assert until(http, job, "done")["done"] == 12
-        made = next(float(x.split()[1]) for x in http.get("/metrics").text.splitlines() if x.startswith("cv_batch_lines_made "))
+        made = next(
+            float(x.split()[1])
+            for x in http.get("/metrics").text.splitlines()
+            if x.startswith("cv_batch_lines_made ")
+        )
         assert made <= 12 - done, "what was done stays done"

@@ -37,7 +37,14 @@ def until(ask, is_good, limit_s: float = 20.0):
 @pytest.fixture(scope="module")
 def bob():
     """A studio with a login and a key of the start, and a browser of bob's in it."""
-    with running("--auth", "bob:secret", env={"KAIKOU_API_KEY": "k-123", "KAIKOU_STARTS_PER_MINUTE": "100000"}) as told, told.client() as http:
+    with (
+        running(
+            "--auth",
+            "bob:secret",
+            env={"KAIKOU_API_KEY": "k-123", "KAIKOU_STARTS_PER_MINUTE": "100000"},
+        ) as told,
+        told.client() as http,
+    ):
         assert http.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
         yield told, http
 
@@ -50,15 +57,29 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(bob):
     listed = http.get("/v1/keys")
     assert made["key"] not in listed.text and made["id"] in listed.text
     told = next(k for k in listed.json()["data"] if k["id"] == made["id"])
-    assert told["scopes"] == ["speak", "jobs"] and told["name"] == "robot" and told["revoked_at"] is None and told["usage"]["requests"] == 0
-    files = [p.read_bytes() for p in studio.data_dir.rglob("*") if p.is_file()] + [studio.log.read_bytes()]
-    assert not any(made["key"].encode() in data or made["key"][3:].encode() in data for data in files), "the key itself lies somewhere"
+    assert (
+        told["scopes"] == ["speak", "jobs"]
+        and told["name"] == "robot"
+        and told["revoked_at"] is None
+        and told["usage"]["requests"] == 0
+    )
+    files = [p.read_bytes() for p in studio.data_dir.rglob("*") if p.is_file()] + [
+        studio.log.read_bytes()
+    ]
+    assert not any(
+        made["key"].encode() in data or made["key"][3:].encode() in data for data in files
+    ), "the key itself lies somewhere"
     assert len({make(http)["key"] for _ in range(20)}) == 20
 
 
 def test_scopes_let_a_key_do_what_they_name_and_nothing_else(bob):
     studio, http = bob
-    ways = {"speak": ("POST", "/v1/audio/speech", {"json": ASK}), "voices": ("GET", "/v1/pronunciations", {}), "jobs": ("GET", "/v2/jobs", {}), "admin": ("GET", "/metrics", {})}
+    ways = {
+        "speak": ("POST", "/v1/audio/speech", {"json": ASK}),
+        "voices": ("GET", "/v1/pronunciations", {}),
+        "jobs": ("GET", "/v2/jobs", {}),
+        "admin": ("GET", "/metrics", {}),
+    }
     with studio.client() as program:
         for scope in ways:
             key = make(http, scope)["key"]
@@ -67,49 +88,131 @@ def test_scopes_let_a_key_do_what_they_name_and_nothing_else(bob):
                 if scope in (other, "admin"):
                     assert answer.status_code == 200, (scope, other, answer.text)
                 else:
-                    assert answer.status_code == 403 and error(answer)["code"] == "scope", (scope, other)
+                    assert answer.status_code == 403 and error(answer)["code"] == "scope", (
+                        scope,
+                        other,
+                    )
             assert program.get("/v1/audio/voices", headers=bearer(key)).status_code == 200
-            for path in ("/", "/config", "/gradio_api/info", "/v1/keys", "/v1/demos", "/tts/model/pause"):
-                assert program.get(path, headers=bearer(key)).status_code in ((200, 404) if scope == "admin" else (403,)), (scope, path)
+            for path in (
+                "/",
+                "/config",
+                "/gradio_api/info",
+                "/v1/keys",
+                "/v1/demos",
+                "/tts/model/pause",
+            ):
+                assert program.get(path, headers=bearer(key)).status_code in (
+                    (200, 404) if scope == "admin" else (403,)
+                ), (scope, path)
 
 
 def test_wrong_revoked_and_no_key_are_refused_before_anything_else(bob):
     studio, http = bob
     made = make(http)
     with studio.client() as program:
-        assert program.post("/v1/audio/speech", json=ASK, headers=bearer(made["key"])).status_code == 200
+        assert (
+            program.post("/v1/audio/speech", json=ASK, headers=bearer(made["key"])).status_code
+            == 200
+        )
         assert http.delete(f"/v1/keys/{made['id']}").status_code == 204
         wrong = {}
-        for what, secret in (("revoked", made["key"]), ("wrong", made["key"][:-1] + ("A" if made["key"][-1] != "A" else "B")), ("short", "x"), ("long", "x" * 8000), ("odd", "ключ".encode().decode("latin-1"))):
-            answer = program.post("/v1/audio/speech", json=ASK, headers=[(b"Authorization", b"Bearer " + secret.encode("latin-1"))])
-            assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer", what
+        for what, secret in (
+            ("revoked", made["key"]),
+            ("wrong", made["key"][:-1] + ("A" if made["key"][-1] != "A" else "B")),
+            ("short", "x"),
+            ("long", "x" * 8000),
+            ("odd", "ключ".encode().decode("latin-1")),
+        ):
+            answer = program.post(
+                "/v1/audio/speech",
+                json=ASK,
+                headers=[(b"Authorization", b"Bearer " + secret.encode("latin-1"))],
+            )
+            assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer", (
+                what
+            )
             wrong[what] = answer.json()
-        assert wrong["revoked"] == wrong["wrong"] and wrong["wrong"]["error"]["code"] == "invalid_api_key", "a revoked key is as unknown as a wrong one"
+        assert (
+            wrong["revoked"] == wrong["wrong"]
+            and wrong["wrong"]["error"]["code"] == "invalid_api_key"
+        ), "a revoked key is as unknown as a wrong one"
         assert error(program.post("/v1/audio/speech", json=ASK))["code"] == "login_needed"
-        assert program.post("/v1/audio/speech", json=ASK, headers=bearer("k-123")).status_code == 200, "a key of the start works on"
+        assert (
+            program.post("/v1/audio/speech", json=ASK, headers=bearer("k-123")).status_code == 200
+        ), "a key of the start works on"
     assert http.delete(f"/v1/keys/{made['id']}").status_code == 204, "twice is as once"
     assert http.delete("/v1/keys/key-000000000000").status_code == 404
 
 
 def test_a_keys_voices_takes_and_jobs_are_its_own(bob):
     studio, http = bob
-    one, two, all_of_it = (make(http, *scopes)["key"] for scopes in (("speak", "voices", "jobs"), ("speak", "voices", "jobs"), ("admin",)))
+    one, two, all_of_it = (
+        make(http, *scopes)["key"]
+        for scopes in (("speak", "voices", "jobs"), ("speak", "voices", "jobs"), ("admin",))
+    )
     with studio.client() as program:
-        def post_voice(headers):
-            return program.post("/v1/audio/voices", files={"audio_sample": clip(4)}, data={"name": "mine", "consent": "me"}, headers=headers).json()["id"]
 
-        mine, bobs = post_voice(bearer(one)), http.post("/v1/audio/voices", files={"audio_sample": clip(4)}, data={"name": "bobs", "consent": "me"}).json()["id"]
-        take = program.post("/v1/audio/speech", json={**ASK, "voice": mine}, headers=bearer(one)).headers["x-job-id"]
-        job = program.post("/v2/synthesize/batch", json={"texts": ["a b c"], "voice": mine, "async": True}, headers=bearer(one)).json()["id"]
-        assert until(lambda: program.get(f"/tts/result/{take}.wav", headers=bearer(one)), lambda a: a.status_code == 200).status_code == 200
-        unknown = {"/v1/audio/voices/": "voice-" + "0" * 32, "/tts/result/": "take-" + "0" * 32, "/v2/jobs/": "job-" + "0" * 32}
-        for path, own, tail in (("/v1/audio/voices/", mine, ""), ("/v1/audio/voices/", mine, "/sample"), ("/tts/result/", take, ".wav"), ("/tts/result/", take, ".json"), ("/v2/jobs/", job, ""), ("/v2/jobs/", job, "/download")):
-            theirs, none = (program.get(path + i + tail, headers=bearer(two)) for i in (own, unknown[path]))
-            assert theirs.status_code == none.status_code == 404 and theirs.json() == none.json(), "another's is as unknown as none"
-        assert program.post("/v1/audio/speech", json={**ASK, "voice": mine}, headers=bearer(two)).status_code == 404
+        def post_voice(headers):
+            return program.post(
+                "/v1/audio/voices",
+                files={"audio_sample": clip(4)},
+                data={"name": "mine", "consent": "me"},
+                headers=headers,
+            ).json()["id"]
+
+        mine, bobs = (
+            post_voice(bearer(one)),
+            http.post(
+                "/v1/audio/voices",
+                files={"audio_sample": clip(4)},
+                data={"name": "bobs", "consent": "me"},
+            ).json()["id"],
+        )
+        take = program.post(
+            "/v1/audio/speech", json={**ASK, "voice": mine}, headers=bearer(one)
+        ).headers["x-job-id"]
+        job = program.post(
+            "/v2/synthesize/batch",
+            json={"texts": ["a b c"], "voice": mine, "async": True},
+            headers=bearer(one),
+        ).json()["id"]
+        assert (
+            until(
+                lambda: program.get(f"/tts/result/{take}.wav", headers=bearer(one)),
+                lambda a: a.status_code == 200,
+            ).status_code
+            == 200
+        )
+        unknown = {
+            "/v1/audio/voices/": "voice-" + "0" * 32,
+            "/tts/result/": "take-" + "0" * 32,
+            "/v2/jobs/": "job-" + "0" * 32,
+        }
+        for path, own, tail in (
+            ("/v1/audio/voices/", mine, ""),
+            ("/v1/audio/voices/", mine, "/sample"),
+            ("/tts/result/", take, ".wav"),
+            ("/tts/result/", take, ".json"),
+            ("/v2/jobs/", job, ""),
+            ("/v2/jobs/", job, "/download"),
+        ):
+            theirs, none = (
+                program.get(path + i + tail, headers=bearer(two)) for i in (own, unknown[path])
+            )
+            assert theirs.status_code == none.status_code == 404 and theirs.json() == none.json(), (
+                "another's is as unknown as none"
+            )
+        assert (
+            program.post(
+                "/v1/audio/speech", json={**ASK, "voice": mine}, headers=bearer(two)
+            ).status_code
+            == 404
+        )
         assert mine not in program.get("/v1/audio/voices", headers=bearer(two)).text
         assert program.get(f"/v1/audio/voices/{bobs}", headers=bearer(two)).status_code == 404
-        assert program.get(f"/v1/audio/voices/{bobs}", headers=bearer(all_of_it)).status_code == 200, "admin acts as who made it"
+        assert (
+            program.get(f"/v1/audio/voices/{bobs}", headers=bearer(all_of_it)).status_code == 200
+        ), "admin acts as who made it"
         assert mine not in program.get("/v1/audio/voices", headers=bearer(all_of_it)).text
 
 
@@ -119,8 +222,13 @@ def test_each_key_has_its_own_rate(bob):
     with studio.client() as program:
         answers = [program.get("/v1/models", headers=bearer(slow)) for _ in range(5)]
         assert [a.status_code for a in answers] == [200, 200, 429, 429, 429]
-        assert 1 <= int(answers[-1].headers["retry-after"]) <= 10 and error(answers[-1])["code"] == "rate_limited"
-        assert all(program.get("/v1/models", headers=bearer(other)).status_code == 200 for _ in range(5))
+        assert (
+            1 <= int(answers[-1].headers["retry-after"]) <= 10
+            and error(answers[-1])["code"] == "rate_limited"
+        )
+        assert all(
+            program.get("/v1/models", headers=bearer(other)).status_code == 200 for _ in range(5)
+        )
 
 
 def test_a_socket_is_no_way_around_a_keys_rate_or_its_end(bob):
@@ -147,7 +255,10 @@ def test_a_socket_is_no_way_around_a_keys_rate_or_its_end(bob):
     used = next(k["usage"] for k in http.get("/v1/keys").json()["data"] if k["id"] == slow["id"])
     assert used["requests"] == ends.count("done"), "those that were refused are no use of it"
     with studio.client(headers=bearer(short["key"])) as program:
-        text, page = Typist(studio, bearer(short["key"])), Socket(studio, program, headers=bearer(short["key"]))
+        text, page = (
+            Typist(studio, bearer(short["key"])),
+            Socket(studio, program, headers=bearer(short["key"])),
+        )
         assert [by_text(text), by_page(page)] == ["done", "done"]
         assert http.delete(f"/v1/keys/{short['id']}").status_code == 204
         assert [by_text(text), by_page(page)] == ["invalid_api_key"] * 2
@@ -159,43 +270,76 @@ def test_use_is_counted_by_key(bob):
     plain, boss = make(http, "speak"), make(http, "admin")
     with studio.client() as program:
         for key in (plain, boss):
-            assert program.post("/v1/audio/speech", json={**ASK, "mode": "instruct", "instructions": "seconds=2"}, headers=bearer(key["key"])).status_code == 200
+            assert (
+                program.post(
+                    "/v1/audio/speech",
+                    json={**ASK, "mode": "instruct", "instructions": "seconds=2"},
+                    headers=bearer(key["key"]),
+                ).status_code
+                == 200
+            )
         program.get("/v1/models", headers=bearer(plain["key"]))
 
     def usage() -> dict:
         return {k["id"]: k["usage"] for k in http.get("/v1/keys").json()["data"]}
 
     told = until(usage, lambda u: u[boss["id"]]["audio_s"])
-    assert {k: v for k, v in told[plain["id"]].items() if k != "last_used_at"} == {"requests": 2, "characters": len(ASK["input"]), "audio_s": 2.0}
-    assert told[boss["id"]]["requests"] == 1 and told[boss["id"]]["characters"] == len(ASK["input"]) and abs(told[boss["id"]]["last_used_at"] - time.time()) < 60
+    assert {k: v for k, v in told[plain["id"]].items() if k != "last_used_at"} == {
+        "requests": 2,
+        "characters": len(ASK["input"]),
+        "audio_s": 2.0,
+    }
+    assert (
+        told[boss["id"]]["requests"] == 1
+        and told[boss["id"]]["characters"] == len(ASK["input"])
+        and abs(told[boss["id"]]["last_used_at"] - time.time()) < 60
+    )
 
 
 def test_the_first_key_closes_an_open_studio_and_the_last_one_opens_it():
     with running() as studio, studio.client() as owner, studio.client() as stranger:
         assert stranger.get("/v1/audio/voices").status_code == stranger.get("/").status_code == 200
-        assert owner.get("/v1/models", headers=bearer("sk-anything")).status_code == 200, "a program's made-up key is no harm where none is asked for"
+        assert owner.get("/v1/models", headers=bearer("sk-anything")).status_code == 200, (
+            "a program's made-up key is no harm where none is asked for"
+        )
         one = Socket(studio, owner)
-        owner.post("/v1/audio/voices", files={"audio_sample": clip(4)}, data={"name": "of before", "consent": "me"})
+        owner.post(
+            "/v1/audio/voices",
+            files={"audio_sample": clip(4)},
+            data={"name": "of before", "consent": "me"},
+        )
         boss, robot = make(owner, "admin"), make(owner, "speak")
-        assert "of before" in owner.get("/v1/audio/voices").text, "the browser that made it is still at home"
+        assert "of before" in owner.get("/v1/audio/voices").text, (
+            "the browser that made it is still at home"
+        )
         assert one.say({"input": "Still here."}).of("end")
         one.close()
         assert stranger.get("/v1/audio/voices").status_code == 401
         assert stranger.get("/", headers={"Accept": "text/html"}).headers["location"] == "/login"
         assert stranger.get("/v1/audio/voices", headers=bearer("sk-anything")).status_code == 401
         assert "API" in stranger.get("/login").text
-        assert stranger.post("/login", data={"key": robot["key"]}).status_code == 401, "the page does everything: so must its key"
+        assert stranger.post("/login", data={"key": robot["key"]}).status_code == 401, (
+            "the page does everything: so must its key"
+        )
         assert stranger.post("/login", data={"key": boss["key"]}).status_code == 303
         assert "of before" in stranger.get("/v1/audio/voices").text
         owner.delete(f"/v1/keys/{boss['id']}")
-        assert stranger.get("/v1/audio/voices").status_code == 401, "a login with a key ends with the key"
+        assert stranger.get("/v1/audio/voices").status_code == 401, (
+            "a login with a key ends with the key"
+        )
         owner.delete(f"/v1/keys/{robot['id']}")
         assert stranger.get("/v1/audio/voices").status_code == 200
         the_script_makes_lists_and_revokes_while_the_studio_runs(studio, stranger)
 
 
 def script(data_dir, *argv: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "scripts/keys.py", "--data-dir", str(data_dir), *argv], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "scripts/keys.py", "--data-dir", str(data_dir), *argv],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def the_script_makes_lists_and_revokes_while_the_studio_runs(studio, stranger):
@@ -216,7 +360,15 @@ def the_script_makes_lists_and_revokes_while_the_studio_runs(studio, stranger):
 
 def test_wrong_fields_of_a_new_key_are_named(bob):
     _, http = bob
-    for body, field in (({}, "name"), ({"name": " "}, "name"), ({"name": "x" * 61}, "name"), ({"name": "x", "scopes": ["root"]}, "scopes.0"), ({"name": "x", "scopes": []}, "scopes"),
-                        ({"name": "x", "per_minute": 0}, "per_minute"), ({"name": "x", "per_minute": 10**9}, "per_minute"), ({"name": "x", "per_minute": "many"}, "per_minute")):
+    for body, field in (
+        ({}, "name"),
+        ({"name": " "}, "name"),
+        ({"name": "x" * 61}, "name"),
+        ({"name": "x", "scopes": ["root"]}, "scopes.0"),
+        ({"name": "x", "scopes": []}, "scopes"),
+        ({"name": "x", "per_minute": 0}, "per_minute"),
+        ({"name": "x", "per_minute": 10**9}, "per_minute"),
+        ({"name": "x", "per_minute": "many"}, "per_minute"),
+    ):
         answer = http.post("/v1/keys", json=body)
         assert answer.status_code == 422 and error(answer)["param"] == field, body

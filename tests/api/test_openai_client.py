@@ -24,7 +24,14 @@ TEXT = "The quick brown fox jumps over the lazy dog."
 FORMATS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 ASK = {"model": "tts-1", "voice": "alloy", "input": TEXT}
 SEED = {"seed": 7}
-KINDS = {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav", "pcm": "audio/pcm"}
+KINDS = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
+    "pcm": "audio/pcm",
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +42,9 @@ def server():
 
 @pytest.fixture(scope="module")
 def client(server):
-    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=60) as made:
+    with openai.OpenAI(
+        base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=60
+    ) as made:
         yield made
 
 
@@ -69,43 +78,82 @@ def check(kind: str, data: bytes, pcm: bytes, is_whole: bool = False) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_create_gives_the_same_sound_in_every_format(client, pcm, kind):
     assert len(pcm) > 48000
-    answer = client.audio.speech.with_raw_response.create(**ASK, response_format=kind, extra_body=SEED)
+    answer = client.audio.speech.with_raw_response.create(
+        **ASK, response_format=kind, extra_body=SEED
+    )
     assert answer.headers["content-type"] == KINDS[kind] and "content-length" not in answer.headers
     check(kind, answer.content, pcm)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_streamed_answer_is_the_same(client, pcm, kind):
-    with client.audio.speech.with_streaming_response.create(**ASK, response_format=kind, extra_body=SEED) as answer:
-        assert answer.headers["x-seed"] == "7" and answer.headers["x-voice"] == "starter-en-mid" and answer.headers["x-engine"] == "builtin"
+    with client.audio.speech.with_streaming_response.create(
+        **ASK, response_format=kind, extra_body=SEED
+    ) as answer:
+        assert (
+            answer.headers["x-seed"] == "7"
+            and answer.headers["x-voice"] == "starter-en-mid"
+            and answer.headers["x-engine"] == "builtin"
+        )
         check(kind, b"".join(answer.iter_bytes()), pcm)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_streamed_answer_comes_while_it_is_made(studio, kind):
     """Twenty pieces of sound, one every 50 ms."""
-    ask = {"model": "auto", "voice": "alloy", "input": TEXT, "instructions": "rtf=0.25 chunk=0.2 seconds=4"}
-    with openai.OpenAI(base_url=studio.url + "/v1", api_key="none", max_retries=0) as paced, \
-            paced.audio.speech.with_streaming_response.create(**ask, response_format=kind) as answer:
+    ask = {
+        "model": "auto",
+        "voice": "alloy",
+        "input": TEXT,
+        "instructions": "rtf=0.25 chunk=0.2 seconds=4",
+    }
+    with (
+        openai.OpenAI(base_url=studio.url + "/v1", api_key="none", max_retries=0) as paced,
+        paced.audio.speech.with_streaming_response.create(**ask, response_format=kind) as answer,
+    ):
         assert len([p for p in answer.iter_bytes() if p]) > 3
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_whole_file_has_its_length(client, pcm, kind):
-    answer = client.audio.speech.with_raw_response.create(**ASK, response_format=kind, extra_body={**SEED, "stream": False})
+    answer = client.audio.speech.with_raw_response.create(
+        **ASK, response_format=kind, extra_body={**SEED, "stream": False}
+    )
     assert int(answer.headers["content-length"]) == len(answer.content)
     check(kind, answer.content, pcm, is_whole=True)
 
 
 def test_the_format_that_is_not_named_is_mp3_for_this_client_and_wav_for_others(server, client):
-    assert client.audio.speech.with_raw_response.create(**ASK).headers["content-type"] == "audio/mpeg"
+    assert (
+        client.audio.speech.with_raw_response.create(**ASK).headers["content-type"] == "audio/mpeg"
+    )
     asked = {}
-    for name, headers in {"curl": {"User-Agent": "curl/8"}, "node": {"User-Agent": "OpenAI/JS 6.1.0"}, "other": {"User-Agent": "Mine", "x-stainless-lang": "go"}, "none": {},
-                          "async": {"User-Agent": "AsyncOpenAI/Python 2"}, "like": {"User-Agent": "NotOpenAI/1"}}.items():
-        with httpx.stream("POST", server.url + "/v1/audio/speech", json={**ASK, "input": "Hi."}, headers=headers) as r:
+    for name, headers in {
+        "curl": {"User-Agent": "curl/8"},
+        "node": {"User-Agent": "OpenAI/JS 6.1.0"},
+        "other": {"User-Agent": "Mine", "x-stainless-lang": "go"},
+        "none": {},
+        "async": {"User-Agent": "AsyncOpenAI/Python 2"},
+        "like": {"User-Agent": "NotOpenAI/1"},
+    }.items():
+        with httpx.stream(
+            "POST", server.url + "/v1/audio/speech", json={**ASK, "input": "Hi."}, headers=headers
+        ) as r:
             asked[name] = r.headers["content-type"]
-    assert asked == {"curl": "audio/wav", "node": "audio/mpeg", "other": "audio/mpeg", "none": "audio/wav", "async": "audio/mpeg", "like": "audio/wav"}
-    with httpx.stream("POST", server.url + "/v1/audio/speech", json={**ASK, "input": "Hi.", "response_format": None}, headers={"User-Agent": "OpenAI/Python 3"}) as r:
+    assert asked == {
+        "curl": "audio/wav",
+        "node": "audio/mpeg",
+        "other": "audio/mpeg",
+        "none": "audio/wav",
+        "async": "audio/mpeg",
+        "like": "audio/wav",
+    }
+    with httpx.stream(
+        "POST",
+        server.url + "/v1/audio/speech",
+        json={**ASK, "input": "Hi.", "response_format": None},
+        headers={"User-Agent": "OpenAI/Python 3"},
+    ) as r:
         assert r.headers["content-type"] == "audio/mpeg"
 
 
@@ -115,25 +163,56 @@ def events_of(lines) -> list[dict]:
 
 @pytest.mark.parametrize("kind", ["pcm", "mp3"])
 def test_events_carry_the_sound_and_then_the_usage(client, pcm, kind):
-    with client.audio.speech.with_streaming_response.create(**ASK, response_format=kind, stream_format="sse", instructions="", extra_body=SEED) as answer:
+    with client.audio.speech.with_streaming_response.create(
+        **ASK, response_format=kind, stream_format="sse", instructions="", extra_body=SEED
+    ) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         told = events_of(answer.iter_lines())
-    assert [e["type"] for e in told] == ["speech.audio.delta"] * (len(told) - 1) + ["speech.audio.done"] and len(told) > 3
+    assert [e["type"] for e in told] == ["speech.audio.delta"] * (len(told) - 1) + [
+        "speech.audio.done"
+    ] and len(told) > 3
     check(kind, b"".join(base64.b64decode(e["audio"], validate=True) for e in told[:-1]), pcm)
     seconds = len(pcm) / 48000
-    assert told[-1]["usage"] == {"input_tokens": len(TEXT), "output_tokens": int(np.ceil(seconds * 25)), "total_tokens": len(TEXT) + int(np.ceil(seconds * 25))}
+    assert told[-1]["usage"] == {
+        "input_tokens": len(TEXT),
+        "output_tokens": int(np.ceil(seconds * 25)),
+        "total_tokens": len(TEXT) + int(np.ceil(seconds * 25)),
+    }
 
 
-@pytest.mark.parametrize("name", ["alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse", "marin", "cedar"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alloy",
+        "ash",
+        "ballad",
+        "coral",
+        "echo",
+        "fable",
+        "nova",
+        "onyx",
+        "sage",
+        "shimmer",
+        "verse",
+        "marin",
+        "cedar",
+    ],
+)
 def test_every_voice_of_theirs_is_a_starter_of_ours(client, name):
-    with client.audio.speech.with_streaming_response.create(model="gpt-4o-mini-tts", voice=name, input="Hi.", response_format="pcm") as answer:
+    with client.audio.speech.with_streaming_response.create(
+        model="gpt-4o-mini-tts", voice=name, input="Hi.", response_format="pcm"
+    ) as answer:
         assert answer.headers["x-voice"].startswith("starter-")
 
 
 def test_the_async_client_too(server, pcm):
     async def ask() -> bytes:
-        async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as made:
-            async with made.audio.speech.with_streaming_response.create(**ASK, extra_body=SEED) as answer:
+        async with openai.AsyncOpenAI(
+            base_url=server.url + "/v1", api_key="none", max_retries=0
+        ) as made:
+            async with made.audio.speech.with_streaming_response.create(
+                **ASK, extra_body=SEED
+            ) as answer:
                 assert answer.headers["content-type"] == "audio/mpeg"
                 return b"".join([p async for p in answer.iter_bytes()])
 
@@ -143,7 +222,11 @@ def test_the_async_client_too(server, pcm):
 def test_models(client):
     listed = [m.id for m in client.models.list()]
     assert listed == ["auto", "builtin"]
-    assert [client.models.retrieve(name).id for name in (*listed, "tts-1", "gpt-4o-mini-tts")] == [*listed, "tts-1", "gpt-4o-mini-tts"]
+    assert [client.models.retrieve(name).id for name in (*listed, "tts-1", "gpt-4o-mini-tts")] == [
+        *listed,
+        "tts-1",
+        "gpt-4o-mini-tts",
+    ]
     with pytest.raises(openai.NotFoundError) as refused:
         client.models.retrieve("gpt-9")
     assert refused.value.code == "model_not_found" and "auto" in refused.value.message
@@ -151,12 +234,30 @@ def test_models(client):
 
 def test_a_consent_is_kept_and_a_voice_made_under_it(client):
     consents, voices = client.audio.voice_consents, client.audio.voices
-    given = consents.create(name="Lin Wan", language="en-US", recording=("yes.wav", clip(4), "audio/x-wav"))
-    assert (given.object, given.name, given.language) == ("audio.voice_consent", "Lin Wan", "en-US") and given.created_at > 1_700_000_000
-    assert consents.retrieve(given.id) == given and consents.update(given.id, name="Lin Wan 2").name == "Lin Wan 2"
-    voice = voices.create(audio_sample=("me.wav", clip(5), "audio/x-wav"), consent=given.id, name="Lin Wan")
+    given = consents.create(
+        name="Lin Wan", language="en-US", recording=("yes.wav", clip(4), "audio/x-wav")
+    )
+    assert (given.object, given.name, given.language) == (
+        "audio.voice_consent",
+        "Lin Wan",
+        "en-US",
+    ) and given.created_at > 1_700_000_000
+    assert (
+        consents.retrieve(given.id) == given
+        and consents.update(given.id, name="Lin Wan 2").name == "Lin Wan 2"
+    )
+    voice = voices.create(
+        audio_sample=("me.wav", clip(5), "audio/x-wav"), consent=given.id, name="Lin Wan"
+    )
     assert (voice.object, voice.type, voice.name) == ("audio.voice", "audio_sample", "Lin Wan")
-    assert len(client.audio.speech.create(model="tts-1", voice={"id": voice.id}, input="Hi there.", response_format="pcm").content) > 10000
+    assert (
+        len(
+            client.audio.speech.create(
+                model="tts-1", voice={"id": voice.id}, input="Hi there.", response_format="pcm"
+            ).content
+        )
+        > 10000
+    )
     with pytest.raises(openai.ConflictError) as refused:
         consents.delete(given.id)
     assert refused.value.code == "consent_in_use"
@@ -169,10 +270,17 @@ def test_a_consent_is_kept_and_a_voice_made_under_it(client):
 
 
 def test_consents_are_listed_in_pages(client):
-    made = [client.audio.voice_consents.create(name=f"Person {n}", language="zh-CN", recording=clip(2)).id for n in range(5)]
+    made = [
+        client.audio.voice_consents.create(
+            name=f"Person {n}", language="zh-CN", recording=clip(2)
+        ).id
+        for n in range(5)
+    ]
     page = client.audio.voice_consents.list(limit=2)
     assert [c.id for c in page.data] == made[:-3:-1] and page.has_more
-    assert [c.id for c in client.audio.voice_consents.list(limit=2)] == made[::-1], "the client follows the pages by itself"
+    assert [c.id for c in client.audio.voice_consents.list(limit=2)] == made[::-1], (
+        "the client follows the pages by itself"
+    )
     for consent in made:
         client.audio.voice_consents.delete(consent)
     assert list(client.audio.voice_consents.list()) == []
@@ -181,8 +289,16 @@ def test_consents_are_listed_in_pages(client):
 def test_a_reference_that_comes_along_is_spoken_as_and_not_saved(server, client):
     before = [v["id"] for v in httpx.get(server.url + "/v1/audio/voices").json()["data"]]
     sound = base64.b64encode(clip(5)).decode()
-    for ref in (sound, "data:audio/wav;base64," + sound, "data:audio/webm;codecs=opus;base64," + sound):
-        with client.audio.speech.with_streaming_response.create(**ASK, response_format="opus", extra_body={**SEED, "ref_audio": ref, "ref_text": "so it was", "consent": True}) as answer:
+    for ref in (
+        sound,
+        "data:audio/wav;base64," + sound,
+        "data:audio/webm;codecs=opus;base64," + sound,
+    ):
+        with client.audio.speech.with_streaming_response.create(
+            **ASK,
+            response_format="opus",
+            extra_body={**SEED, "ref_audio": ref, "ref_text": "so it was", "consent": True},
+        ) as answer:
             assert answer.headers["x-voice"].startswith("draft-")
             assert len(read("opus", b"".join(answer.iter_bytes()))[0]) > 24000
     assert [v["id"] for v in httpx.get(server.url + "/v1/audio/voices").json()["data"]] == before
@@ -194,21 +310,63 @@ def test_every_refusal_is_its_exception(server, client):
         with pytest.raises(openai.APIStatusError) as told:
             ask()
         error = told.value
-        assert type(error) is kind and error.code == code and error.message and isinstance(error.body, dict) and {"message", "type", "param", "code"} <= set(error.body)
+        assert (
+            type(error) is kind
+            and error.code == code
+            and error.message
+            and isinstance(error.body, dict)
+            and {"message", "type", "param", "code"} <= set(error.body)
+        )
         return error
 
     speech = client.audio.speech.create
-    refused(openai.BadRequestError, "bad_body", lambda: client.post("/audio/voices", cast_to=object, content=b"x", options={"headers": {"Content-Type": "Multipart/form-data"}}))
-    refused(openai.PermissionDeniedError, "bad_origin", lambda: speech(**ASK, extra_headers={"Origin": "https://evil.example"}))
+    refused(
+        openai.BadRequestError,
+        "bad_body",
+        lambda: client.post(
+            "/audio/voices",
+            cast_to=object,
+            content=b"x",
+            options={"headers": {"Content-Type": "Multipart/form-data"}},
+        ),
+    )
+    refused(
+        openai.PermissionDeniedError,
+        "bad_origin",
+        lambda: speech(**ASK, extra_headers={"Origin": "https://evil.example"}),
+    )
     refused(openai.NotFoundError, "voice_gone", lambda: speech(**{**ASK, "voice": "voice-none"}))
-    assert refused(openai.NotFoundError, "model_not_found", lambda: speech(**{**ASK, "model": "tts-9"})).param == "model"
-    assert refused(openai.UnprocessableEntityError, "no_text", lambda: speech(**{**ASK, "input": "..."})).param == "input"
-    assert refused(openai.UnprocessableEntityError, "bad_format", lambda: speech(**ASK, response_format="midi")).param == "response_format"
-    assert refused(openai.UnprocessableEntityError, "bad_field", lambda: speech(**ASK, stream_format="ws")).param == "stream_format"
+    assert (
+        refused(
+            openai.NotFoundError, "model_not_found", lambda: speech(**{**ASK, "model": "tts-9"})
+        ).param
+        == "model"
+    )
+    assert (
+        refused(
+            openai.UnprocessableEntityError, "no_text", lambda: speech(**{**ASK, "input": "..."})
+        ).param
+        == "input"
+    )
+    assert (
+        refused(
+            openai.UnprocessableEntityError,
+            "bad_format",
+            lambda: speech(**ASK, response_format="midi"),
+        ).param
+        == "response_format"
+    )
+    assert (
+        refused(
+            openai.UnprocessableEntityError, "bad_field", lambda: speech(**ASK, stream_format="ws")
+        ).param
+        == "stream_format"
+    )
 
 
 def test_too_much_and_no_key_are_their_exceptions():
     with running(env={"KAIKOU_API_KEY": "right", "KAIKOU_STARTS_PER_MINUTE": "3"}) as strict:
+
         def client(key: str) -> openai.OpenAI:
             return openai.OpenAI(base_url=strict.url + "/v1", api_key=key, max_retries=0)
 
@@ -218,11 +376,17 @@ def test_too_much_and_no_key_are_their_exceptions():
         with client("right") as made, pytest.raises(openai.RateLimitError) as refused:
             for _ in range(3):
                 made.audio.speech.create(**ASK, extra_body={"stream": False})
-        assert refused.value.code == "rate_limited" and int(refused.value.response.headers["retry-after"]) >= 1
+        assert (
+            refused.value.code == "rate_limited"
+            and int(refused.value.response.headers["retry-after"]) >= 1
+        )
 
 
 def test_an_engine_that_is_not_there_yet_is_their_server_error():
-    with running(fake_start_s=60, wait=False) as starting, openai.OpenAI(base_url=starting.url + "/v1", api_key="none", max_retries=0) as made:
+    with (
+        running(fake_start_s=60, wait=False) as starting,
+        openai.OpenAI(base_url=starting.url + "/v1", api_key="none", max_retries=0) as made,
+    ):
         with pytest.raises(openai.InternalServerError) as refused:
             made.audio.speech.create(**ASK)
         assert refused.value.status_code == 503 and refused.value.code == "notready"
@@ -233,13 +397,26 @@ def test_a_stream_that_breaks_off_is_no_file(studio):
     ask = {**ASK, "instructions": "seconds=4 chunk=0.2 fail=3 rtf=0.1"}
     with openai.OpenAI(base_url=studio.url + "/v1", api_key="none", max_retries=0) as made:
         for kind in ("pcm", "mp3", "opus"):
-            with made.audio.speech.with_streaming_response.create(**ask, response_format=kind) as answer, pytest.raises(Exception, match="peer closed|incomplete"):
+            with (
+                made.audio.speech.with_streaming_response.create(
+                    **ask, response_format=kind
+                ) as answer,
+                pytest.raises(Exception, match="peer closed|incomplete"),
+            ):
                 list(answer.iter_bytes())
         told = []
-        with made.audio.speech.with_streaming_response.create(**ask, response_format="pcm", stream_format="sse") as answer, pytest.raises(Exception, match="peer closed|incomplete"):
+        with (
+            made.audio.speech.with_streaming_response.create(
+                **ask, response_format="pcm", stream_format="sse"
+            ) as answer,
+            pytest.raises(Exception, match="peer closed|incomplete"),
+        ):
             for line in answer.iter_lines():
                 told += events_of([line])
-        assert [e["type"] for e in told[:1] + told[-1:]] == ["speech.audio.delta", "error"] and told[-1]["error"]["code"] == "fault"
+        assert [e["type"] for e in told[:1] + told[-1:]] == [
+            "speech.audio.delta",
+            "error",
+        ] and told[-1]["error"]["code"] == "fault"
 
 
 def test_listeners_who_leave_in_the_middle_leave_nothing(studio):
@@ -247,7 +424,15 @@ def test_listeners_who_leave_in_the_middle_leave_nothing(studio):
     ask = {**ASK, "instructions": "seconds=60 rtf=0.5"}
 
     async def leave(kind: str, client: httpx.AsyncClient) -> None:
-        async with client.stream("POST", "/v1/audio/speech", json={**ask, "response_format": kind, "stream_format": "sse" if kind == "aac" else "audio"}) as answer:
+        async with client.stream(
+            "POST",
+            "/v1/audio/speech",
+            json={
+                **ask,
+                "response_format": kind,
+                "stream_format": "sse" if kind == "aac" else "audio",
+            },
+        ) as answer:
             async for _ in answer.aiter_raw():
                 return
 
@@ -259,8 +444,15 @@ def test_listeners_who_leave_in_the_middle_leave_nothing(studio):
     before = settle(studio, idle)
     for _ in range(8):
         asyncio.run(crowd())
-    after = settle(studio, lambda now: idle(now) and now["coders"] == 0 and now["fds"] <= before["fds"])
-    assert idle(after) and after["coders"] == 0 and after["fds"] <= before["fds"] + 1 and after["threads"] <= before["threads"] + 2
+    after = settle(
+        studio, lambda now: idle(now) and now["coders"] == 0 and now["fds"] <= before["fds"]
+    )
+    assert (
+        idle(after)
+        and after["coders"] == 0
+        and after["fds"] <= before["fds"] + 1
+        and after["threads"] <= before["threads"] + 2
+    )
     assert after["opened"] == after["finalised"]
 
 
@@ -268,10 +460,22 @@ def test_listeners_who_hang_up_before_the_first_byte_leave_nothing(studio):
     host, port = studio.url.removeprefix("http://").split(":")
     before = settle(studio, idle)
     for n in range(40):
-        body = json.dumps({**ASK, "instructions": "seconds=60 rtf=0.5", "response_format": ("mp3", "opus", "flac", "pcm")[n % 4], "stream_format": ("audio", "sse")[n % 2]}).encode()
+        body = json.dumps(
+            {
+                **ASK,
+                "instructions": "seconds=60 rtf=0.5",
+                "response_format": ("mp3", "opus", "flac", "pcm")[n % 4],
+                "stream_format": ("audio", "sse")[n % 2],
+            }
+        ).encode()
         with socket.create_connection((host, int(port))) as caller:
-            caller.sendall(f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-    after = settle(studio, lambda now: idle(now) and now["coders"] == 0 and now["fds"] <= before["fds"], 15)
+            caller.sendall(
+                f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+                + body
+            )
+    after = settle(
+        studio, lambda now: idle(now) and now["coders"] == 0 and now["fds"] <= before["fds"], 15
+    )
     assert idle(after) and after["coders"] == 0 and after["opened"] == after["finalised"]
 
 
@@ -281,7 +485,9 @@ def test_a_file_is_made_no_further_ahead_than_it_can_be_heard(studio):
     with httpx.Client(base_url=studio.url, timeout=30) as http:
         for _ in range(30):
             with http.stream("POST", "/v1/audio/speech", json=ask) as answer:
-                if answer.status_code == 429:  # those who hung up in the test before may still be on their way in
+                if (
+                    answer.status_code == 429
+                ):  # those who hung up in the test before may still be on their way in
                     time.sleep(float(answer.headers["retry-after"]))
                     continue
                 parts = answer.iter_raw(50_000)

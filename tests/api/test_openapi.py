@@ -20,12 +20,18 @@ def test_every_answer_of_every_route_is_in_the_document():
     assert found.ok, found.text[-6000:]
     assert not [status for status in found.statuses if status >= 500]
     assert len(found.routes) >= 52 and sum(found.statuses.values()) > 800
-    assert found.routes["POST /v1/audio/speech"][200] >= 3, "nothing was spoken: only refusals were looked at"
-    assert found.never_done == [], "of these only refusals were looked at: scripts/openapi_check/hooks.py can make them succeed"
+    assert found.routes["POST /v1/audio/speech"][200] >= 3, (
+        "nothing was spoken: only refusals were looked at"
+    )
+    assert found.never_done == [], (
+        "of these only refusals were looked at: scripts/openapi_check/hooks.py can make them succeed"
+    )
     assert state["opened"] == state["finalised"] and state["coders"] == 0
 
 
-@pytest.mark.parametrize(("planted", "word"), [(lambda: Response(status_code=418), "418"), (lambda: 1 / 0, "500")])
+@pytest.mark.parametrize(
+    ("planted", "word"), [(lambda: Response(status_code=418), "418"), (lambda: 1 / 0, "500")]
+)
 def test_a_planted_answer_is_noticed(planted, word):
     app, port = FastAPI(openapi_url="/v1/openapi.json"), free_port()
     app.get("/planted")(planted)
@@ -36,7 +42,14 @@ def test_a_planted_answer_is_noticed(planted, word):
         end = time.monotonic() + 20
         while not server.started and time.monotonic() < end:
             time.sleep(0.02)
-        found = check(f"http://127.0.0.1:{port}", "--phases", "fuzzing", "--max-examples", "1", has_things=False)
+        found = check(
+            f"http://127.0.0.1:{port}",
+            "--phases",
+            "fuzzing",
+            "--max-examples",
+            "1",
+            has_things=False,
+        )
     finally:
         server.should_exit = True
         thread.join(20)

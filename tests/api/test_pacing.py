@@ -9,7 +9,12 @@ ASK = {"voice": "starter-zh-high", "instructions": "seconds=12 chunk=1", "mode":
 
 def test_a_plain_stream_goes_out_in_pieces(studio):
     """12 s that are made at once: ten of them go at once, two in quarters of a second."""
-    with studio.client() as http, http.stream("POST", "/v1/audio/speech", json={"input": "hi", "response_format": "pcm", **ASK}) as answer:
+    with (
+        studio.client() as http,
+        http.stream(
+            "POST", "/v1/audio/speech", json={"input": "hi", "response_format": "pcm", **ASK}
+        ) as answer,
+    ):
         pieces = [len(p) for p in answer.iter_raw()]
     assert sum(pieces) == 12 * 48000 and len(pieces) < 60, len(pieces)
 

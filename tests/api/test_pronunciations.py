@@ -18,7 +18,9 @@ def entries(http) -> list[tuple]:
 
 def sentences(lone, http, written: str, **fields) -> list[str]:
     one = Socket(lone, http)
-    told = one.say({"input": written, "mode": "instruct", "instructions": "seconds=0.05", **fields}).of("begin")[0]
+    told = one.say(
+        {"input": written, "mode": "instruct", "instructions": "seconds=0.05", **fields}
+    ).of("begin")[0]
     one.close()
     return told["sentences"]
 
@@ -29,7 +31,11 @@ def figure(http, name: str) -> float:
 
 def test_an_entry_is_made_changed_listed_and_deleted(http):
     made = http.put(PATH, json={"term": " GPU ", "reading": "G P U"})
-    assert made.status_code == 200 and made.json() == {"term": "GPU", "reading": "G P U", "language": ""}
+    assert made.status_code == 200 and made.json() == {
+        "term": "GPU",
+        "reading": "G P U",
+        "language": "",
+    }
     http.put(PATH, json={"term": "gpu", "reading": "jee", "language": "zh-CN"})
     assert entries(http) == [("GPU", "G P U", ""), ("gpu", "jee", "zh")]
     http.put(PATH, json={"term": "CPU", "reading": "C P U", "was": {"term": "Gpu"}})
@@ -39,7 +45,9 @@ def test_an_entry_is_made_changed_listed_and_deleted(http):
     assert http.delete(PATH, params={"term": "GPU", "language": "zh"}).status_code == 204
     gone = http.delete(PATH, params={"term": "GPU", "language": "zh"})
     assert gone.status_code == 404 and error(gone)["code"] == "term_gone"
-    assert error(http.delete(PATH))["code"] == "bad_field" and entries(http) == [("CPU", "C P U", "")]
+    assert error(http.delete(PATH))["code"] == "bad_field" and entries(http) == [
+        ("CPU", "C P U", "")
+    ]
     assert http.delete(PATH, params={"all": True}).status_code == 204 and entries(http) == []
 
 
@@ -48,14 +56,28 @@ def test_out_and_in_as_files(http):
         http.delete(PATH, params={"all": True})
         http.put(PATH, json={"term": "重庆", "reading": "崇庆, 不是 zhong", "language": "zh"})
         file = http.get(f"{PATH}.{kind}")
-        assert file.headers["content-type"].startswith(mime) and f"pronunciations.{kind}" in file.headers["content-disposition"]
-        assert http.put(f"{PATH}.{kind}", content=b"GPU,G P U" if kind == "csv" else b"GPU\tG P U").json() == {"added": 1, "changed": 0}
+        assert (
+            file.headers["content-type"].startswith(mime)
+            and f"pronunciations.{kind}" in file.headers["content-disposition"]
+        )
+        assert http.put(
+            f"{PATH}.{kind}", content=b"GPU,G P U" if kind == "csv" else b"GPU\tG P U"
+        ).json() == {"added": 1, "changed": 0}
         assert entries(http) == [("GPU", "G P U", "")]
-        assert http.post(f"{PATH}.{kind}", content=file.content).json() == {"added": 1, "changed": 0}
+        assert http.post(f"{PATH}.{kind}", content=file.content).json() == {
+            "added": 1,
+            "changed": 0,
+        }
         assert len(entries(http)) == 2
     assert error(http.get(f"{PATH}.exe"))["code"] == "bad_format"
     assert error(http.post(f"{PATH}.csv", content=b"a,b\nc"))["message"].startswith("Line 2")
-    assert "第 2 行" in error(http.post(f"{PATH}.csv", content=b"a,b\nc", headers={"Accept-Language": "zh"}))["message"] and len(entries(http)) == 2
+    assert (
+        "第 2 行"
+        in error(http.post(f"{PATH}.csv", content=b"a,b\nc", headers={"Accept-Language": "zh"}))[
+            "message"
+        ]
+        and len(entries(http)) == 2
+    )
 
 
 def test_the_socket_and_v1_speak_with_it(lone, http):
@@ -64,8 +86,15 @@ def test_the_socket_and_v1_speak_with_it(lone, http):
     assert sentences(lone, http, "One gpu, two GPUs.", language="en") == ["One G P U, two GPUs."]
     assert sentences(lone, http, "重庆的GPU[laughter]。") == ["崇庆的G P U 。"]
     assert sentences(lone, http, "重庆 in English", language="en") == ["重庆 in English"]
-    ask = {"voice": "starter-zh-high", "seed": 3, "response_format": "pcm"}  # the tone lasts as long as its sentences
-    read, plain = (len(http.post("/v1/audio/speech", json={**ask, "input": w}).content) for w in ("A GPU here.", "A G P U here."))
+    ask = {
+        "voice": "starter-zh-high",
+        "seed": 3,
+        "response_format": "pcm",
+    }  # the tone lasts as long as its sentences
+    read, plain = (
+        len(http.post("/v1/audio/speech", json={**ask, "input": w}).content)
+        for w in ("A GPU here.", "A G P U here.")
+    )
     assert read == plain
     http.delete(PATH, params={"term": "GPU"})
     assert len(http.post("/v1/audio/speech", json={**ask, "input": "A GPU here."}).content) < read
@@ -76,14 +105,22 @@ def test_a_take_can_be_told_what_was_said(lone, http):
     http.put(PATH, json={"term": "GPU", "reading": "G P U"})
     assert sentences(lone, http, "My GPU sings.") == ["My G P U sings."]
     records = [p.read_text("utf-8") for p in lone.data_dir.glob("takes/*/take.json")]
-    assert any('"text": "My GPU sings."' in r and '"segments": ["My G P U sings."]' in r for r in records)
+    assert any(
+        '"text": "My GPU sings."' in r and '"segments": ["My G P U sings."]' in r for r in records
+    )
 
 
 def test_a_text_is_prepared_once_until_the_dictionary_changes(lone, http):
     written = "Every text is prepared once, GPU or not."
     http.put(PATH, json={"term": "GPU", "reading": "G P U"})
     counts = []
-    for change in (None, None, {"term": "GPU", "reading": "jee"}, None, {"term": "GPU", "reading": "G P U"}):
+    for change in (
+        None,
+        None,
+        {"term": "GPU", "reading": "jee"},
+        None,
+        {"term": "GPU", "reading": "G P U"},
+    ):
         if change:
             http.put(PATH, json=change)
         before = figure(http, 'cv_text_cache_total{result="miss"}')
@@ -94,6 +131,7 @@ def test_a_text_is_prepared_once_until_the_dictionary_changes(lone, http):
 
 def test_every_account_has_its_own(tmp_path):
     with running("--auth", "ann:one", "--auth", "bob:two", data_dir=tmp_path / "data") as told:
+
         def as_user(name, word):
             client = told.client()
             assert client.post("/login", data={"user": name, "password": word}).status_code == 303
@@ -106,7 +144,14 @@ def test_every_account_has_its_own(tmp_path):
         bob.delete(PATH, params={"all": True})
         assert entries(ann) == [("GPU", "ann's", "")]
         with told.client() as stranger:
-            for method, path in (("GET", PATH), ("PUT", PATH), ("DELETE", PATH + "?all=true"), ("GET", PATH + ".tsv"), ("POST", PATH + ".csv"), ("PUT", PATH + ".csv")):
+            for method, path in (
+                ("GET", PATH),
+                ("PUT", PATH),
+                ("DELETE", PATH + "?all=true"),
+                ("GET", PATH + ".tsv"),
+                ("POST", PATH + ".csv"),
+                ("PUT", PATH + ".csv"),
+            ):
                 assert stranger.request(method, path).status_code == 401
         ann.close(), bob.close()
 
@@ -118,12 +163,18 @@ def test_a_damaged_dictionary_is_told_to_the_listener_and_speech_goes_on(tmp_pat
     with running(data_dir=data) as told, told.client() as http:
         for locale, word in (("zh", "损坏"), ("en", "damaged")):
             one = Socket(told, http, locale=locale)
-            begin = one.say({"input": "Still speaking.", "mode": "instruct", "instructions": "seconds=0.1"}).of("begin")[0]
+            begin = one.say(
+                {"input": "Still speaking.", "mode": "instruct", "instructions": "seconds=0.1"}
+            ).of("begin")[0]
             one.close()
             assert any(word in note for note in begin["notes"])
         notice = http.get(PATH).json()["notice"]
-        assert (data / notice["file"]).read_bytes().startswith(b"not a database") and "损坏" in notice["message_zh"]
+        assert (data / notice["file"]).read_bytes().startswith(
+            b"not a database"
+        ) and "损坏" in notice["message_zh"]
         assert http.put(PATH, json={"term": "GPU", "reading": "G P U"}).status_code == 200
         one = Socket(told, http)
-        assert one.say({"input": "A GPU.", "mode": "instruct", "instructions": "seconds=0.1"}).of("begin")[0]["sentences"] == ["A G P U."]
+        assert one.say({"input": "A GPU.", "mode": "instruct", "instructions": "seconds=0.1"}).of(
+            "begin"
+        )[0]["sentences"] == ["A G P U."]
         one.close()

@@ -52,7 +52,9 @@ def test_streamed_file_and_api_are_the_same_samples(studio, socket):
     assert part.status_code == 206 and part.content == file.content[44:144]
     body = {**TEXT, "voice": "starter-zh-high", "response_format": "pcm"}
     assert socket.http.post("/v1/audio/speech", json=body).content == bytes(heard.pcm)
-    whole = socket.http.post("/v1/audio/speech", json={**body, "stream": False, "response_format": "wav"})
+    whole = socket.http.post(
+        "/v1/audio/speech", json={**body, "stream": False, "response_format": "wav"}
+    )
     assert int(whole.headers["content-length"]) == len(whole.content)
     with wave.open(io.BytesIO(whole.content)) as w:
         assert w.readframes(w.getnframes()) == bytes(heard.pcm)
@@ -61,7 +63,13 @@ def test_streamed_file_and_api_are_the_same_samples(studio, socket):
 def test_begin_tells_what_a_player_needs_and_frames_start_small(socket):
     heard = socket.say(TEXT)
     begin = heard.of("begin")[0]
-    assert begin["rate"] == 24000 and begin["seed"] == 5 and begin["sentences"] and begin["voice"] == "starter-zh-high" and begin["rtf"] < 0.7
+    assert (
+        begin["rate"] == 24000
+        and begin["seed"] == 5
+        and begin["sentences"]
+        and begin["voice"] == "starter-zh-high"
+        and begin["rtf"] < 0.7
+    )
     assert heard.messages.index(begin) < heard.messages.index(heard.of("info")[0])
     assert heard.of("info")[0]["from"] == 0
     assert heard.frames[0][2] <= 0.06 * 24000 and max(f[2] for f in heard.frames) <= 0.2 * 24000
@@ -70,7 +78,9 @@ def test_begin_tells_what_a_player_needs_and_frames_start_small(socket):
 def test_what_the_engine_cannot_do_is_told_before_the_sound(studio):
     for locale, sentence in (("zh", "我只会哼。"), ("en", "I only hum.")):
         one = Socket(studio, locale=locale)
-        assert one.say({**TEXT, "instructions": "sing seconds=1"}).of("begin")[0]["notes"] == [sentence]
+        assert one.say({**TEXT, "instructions": "sing seconds=1"}).of("begin")[0]["notes"] == [
+            sentence
+        ]
         assert one.say(TEXT).of("begin")[0]["notes"] == []
         one.close()
 
@@ -91,19 +101,26 @@ def test_no_more_is_sent_than_was_credited_and_the_engine_waits_too(studio, sock
     assert more == 12000
     socket.send(op="cancel", seq=seq)
     heard = socket.hear(seq)
-    assert heard.of("cancelled")[0]["samples"] <= 60000 + 2 * 4800, "the engine ran ahead of the credit by more than a chunk"
+    assert heard.of("cancelled")[0]["samples"] <= 60000 + 2 * 4800, (
+        "the engine ran ahead of the credit by more than a chunk"
+    )
     assert idle(settle(studio, idle))
 
 
 def test_a_new_start_silences_the_one_before_it(studio, socket):
     before = studio.state()
-    seqs = [socket.start({**TEXT, "instructions": "seconds=30 rtf=0.5", "seed": n}) for n in range(9)]
+    seqs = [
+        socket.start({**TEXT, "instructions": "seconds=30 rtf=0.5", "seed": n}) for n in range(9)
+    ]
     last = socket.start({**TEXT, "instructions": "seconds=1", "seed": 99})
     heard = socket.hear(last)
     assert heard.of("end") and len(heard.pcm) == 48000
     assert not [m for m in heard.of("end") if m["seq"] in seqs]
     after = settle(studio, idle)
-    assert idle(after) and after["opened"] - before["opened"] == after["finalised"] - before["finalised"]
+    assert (
+        idle(after)
+        and after["opened"] - before["opened"] == after["finalised"] - before["finalised"]
+    )
 
 
 def test_two_visitors_do_not_hear_each_other(studio):
@@ -123,7 +140,10 @@ def test_request_1_equals_request_50_alone_and_beside_seven_others(studio):
         one.say({**TEXT, "input": f"Something else, number {n}.", "seed": n})
     assert one.say(TEXT).pcm == first
     others = [Socket(studio) for _ in range(7)]
-    seqs = [o.start({**TEXT, "instructions": "seconds=4 rtf=0.2", "seed": n}) for n, o in enumerate(others)]
+    seqs = [
+        o.start({**TEXT, "instructions": "seconds=4 rtf=0.2", "seed": n})
+        for n, o in enumerate(others)
+    ]
     assert one.say(TEXT).pcm == first
     for o, s in zip(others, seqs):
         o.hear(s)
@@ -150,7 +170,10 @@ def test_a_broken_socket_resumes_without_a_hole(studio):
     assert bytes(heard.pcm) + bytes(rest.pcm) == bytes(whole.pcm)
     done = two.hear(two.start({}, job=rest.of("end")[0]["job"], **{"from": 100000}))
     assert bytes(done.pcm) == bytes(whole.pcm)[200000:]
-    assert two.hear(two.start({}, job="take-ffff", **{"from": 0})).of("error")[0]["code"] == "stream_gone"
+    assert (
+        two.hear(two.start({}, job="take-ffff", **{"from": 0})).of("error")[0]["code"]
+        == "stream_gone"
+    )
     two.close()
 
 
@@ -159,7 +182,11 @@ def test_a_failure_in_mid_stream_is_told_and_the_next_one_works(studio, socket):
     error = heard.of("error")[0]
     assert error["code"] == "fault" and error["text"] and len(heard.pcm) > 0
     assert socket.say(TEXT).of("end")
-    with studio.client().stream("POST", "/v1/audio/speech", json={**TEXT, "voice": "starter-zh-high", "instructions": "seconds=5 fail=3"}) as r:
+    with studio.client().stream(
+        "POST",
+        "/v1/audio/speech",
+        json={**TEXT, "voice": "starter-zh-high", "instructions": "seconds=5 fail=3"},
+    ) as r:
         with pytest.raises(Exception, match="peer closed|incomplete"):
             r.read()
 
@@ -173,7 +200,14 @@ def test_clients_that_leave_at_random_moments_leave_nothing_behind(studio):
 
     def leave(n: int) -> None:
         if n % 4 == 3:
-            with studio.client() as http, http.stream("POST", "/v1/audio/speech", json={**TEXT, "voice": "starter-zh-high", "instructions": "seconds=20 rtf=0.1"}) as r:
+            with (
+                studio.client() as http,
+                http.stream(
+                    "POST",
+                    "/v1/audio/speech",
+                    json={**TEXT, "voice": "starter-zh-high", "instructions": "seconds=20 rtf=0.1"},
+                ) as r,
+            ):
                 for got, _ in enumerate(r.iter_raw()):
                     if got >= n % 5:
                         return
@@ -194,11 +228,24 @@ def test_clients_that_leave_at_random_moments_leave_nothing_behind(studio):
     assert idle(after) and after["opened"] == after["finalised"] > before["opened"]
     assert after["fds"] <= before["fds"] + 2
     grown = set(after["thread_names"]) - set(before["thread_names"])
-    assert all(n.startswith(("AnyIO", "asyncio", "ThreadPool")) for n in grown), grown  # pool threads are bounded and stay
+    assert all(n.startswith(("AnyIO", "asyncio", "ThreadPool")) for n in grown), (
+        grown
+    )  # pool threads are bounded and stay
 
 
-@pytest.mark.parametrize("garbage", ["not json", "[1]", json.dumps({"op": "fly"}), json.dumps({"op": "start", "seq": "x", "credit": 1}),
-                                     json.dumps({"op": "start", "seq": 1, "credit": -5}), b"\x00\xff binary", "x" * 200_000, "[" * 100_000])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        "not json",
+        "[1]",
+        json.dumps({"op": "fly"}),
+        json.dumps({"op": "start", "seq": "x", "credit": 1}),
+        json.dumps({"op": "start", "seq": 1, "credit": -5}),
+        b"\x00\xff binary",
+        "x" * 200_000,
+        "[" * 100_000,
+    ],
+)
 def test_garbage_on_the_socket_closes_it_and_nobody_else_notices(studio, socket, garbage):
     other = Socket(studio)
     other.ws.send(garbage)
@@ -208,10 +255,24 @@ def test_garbage_on_the_socket_closes_it_and_nobody_else_notices(studio, socket,
     assert socket.say(TEXT).of("end")
 
 
-@pytest.mark.parametrize(("params", "code"), [({"input": ""}, "no_text"), ({"input": "😀😀"}, "no_text"), ({"input": "\x00\x07"}, "no_text"), ({"input": "字" * 100_000}, "too_long_text"),
-                                              ({"input": "ok", "voice": "nobody"}, "voice_gone"), ({"input": "ok", "voice": ""}, "no_voice"), ({"input": "ok", "mode": "opera"}, "bad_field"),
-                                              ({"input": 5}, "bad_field"), ({"input": "ok", "speed": 9}, "bad_speed"), ({"input": "ok", "speed": "fast"}, "bad_field"), ({}, "bad_field"),
-                                              ({"input": "ok", "seed": 2**70}, "bad_seed"), ({"input": "ok", "voice": "../../etc/passwd"}, "voice_gone")])
+@pytest.mark.parametrize(
+    ("params", "code"),
+    [
+        ({"input": ""}, "no_text"),
+        ({"input": "😀😀"}, "no_text"),
+        ({"input": "\x00\x07"}, "no_text"),
+        ({"input": "字" * 100_000}, "too_long_text"),
+        ({"input": "ok", "voice": "nobody"}, "voice_gone"),
+        ({"input": "ok", "voice": ""}, "no_voice"),
+        ({"input": "ok", "mode": "opera"}, "bad_field"),
+        ({"input": 5}, "bad_field"),
+        ({"input": "ok", "speed": 9}, "bad_speed"),
+        ({"input": "ok", "speed": "fast"}, "bad_field"),
+        ({}, "bad_field"),
+        ({"input": "ok", "seed": 2**70}, "bad_seed"),
+        ({"input": "ok", "voice": "../../etc/passwd"}, "voice_gone"),
+    ],
+)
 @pytest.mark.parametrize("locale", ["zh", "en"])
 def test_what_cannot_be_spoken_is_refused_with_a_sentence(studio, params, code, locale):
     one = Socket(studio, locale=locale)
@@ -222,7 +283,9 @@ def test_what_cannot_be_spoken_is_refused_with_a_sentence(studio, params, code, 
 
 
 def test_a_lone_surrogate_is_refused(studio, socket):
-    socket.ws.send('{"op":"start","seq":77,"rate":24000,"credit":1000,"params":{"input":"a\\ud800b","voice":"starter-zh-high"}}')
+    socket.ws.send(
+        '{"op":"start","seq":77,"rate":24000,"credit":1000,"params":{"input":"a\\ud800b","voice":"starter-zh-high"}}'
+    )
     assert socket.hear(77).of("error")[0]["code"] == "bad_text"
 
 

@@ -16,9 +16,15 @@ NEVER = "take-" + "0" * 32
 @pytest.fixture(scope="module")
 def own():
     """With a login and two keys, each of which has takes of its own."""
-    with running("--auth", "bob:secret", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told, told.client() as bob:
+    with (
+        running("--auth", "bob:secret", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told,
+        told.client() as bob,
+    ):
         assert bob.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
-        keys = [bob.post("/v1/keys", json={"name": f"robot {n}", "scopes": [scope]}).json()["key"] for n, scope in enumerate(("speak", "speak", "voices"))]
+        keys = [
+            bob.post("/v1/keys", json={"name": f"robot {n}", "scopes": [scope]}).json()["key"]
+            for n, scope in enumerate(("speak", "speak", "voices"))
+        ]
         yield told, bob, keys
 
 
@@ -32,20 +38,40 @@ def http(own):
 
 
 def say(http, n: int, **more) -> str:
-    return http.post("/v1/audio/speech", json={"input": f"Take {n}.", "voice": "alloy", "stream": False, "seed": n, "instructions": "seconds=0.2", **more}).headers["x-job-id"]
+    return http.post(
+        "/v1/audio/speech",
+        json={
+            "input": f"Take {n}.",
+            "voice": "alloy",
+            "stream": False,
+            "seed": n,
+            "instructions": "seconds=0.2",
+            **more,
+        },
+    ).headers["x-job-id"]
 
 
 def spoken(http, ids: list[str]) -> list[str]:
     """The same, newest first, when all are in the list: a take is written after its last byte was sent."""
     end = time.monotonic() + 20
-    while len(listed := [t["id"] for t in http.get(PATH, params={"limit": 100}).json()["data"]]) < len(ids) and time.monotonic() < end:
+    while (
+        len(listed := [t["id"] for t in http.get(PATH, params={"limit": 100}).json()["data"]])
+        < len(ids)
+        and time.monotonic() < end
+    ):
         time.sleep(0.02)
     assert set(listed) == set(ids)
     return listed
 
 
 def test_takes_are_listed_in_pages_and_tell_how_they_can_be_made_again(http):
-    assert http.get(PATH).json() == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+    assert http.get(PATH).json() == {
+        "object": "list",
+        "data": [],
+        "first_id": None,
+        "last_id": None,
+        "has_more": False,
+    }
     ids = []
     for n in range(5):
         ids.append(say(http, n, speed=1.25, language="en"))
@@ -60,11 +86,29 @@ def test_takes_are_listed_in_pages_and_tell_how_they_can_be_made_again(http):
             break
     assert seen == ids[::-1] and pages == 3
     told = http.get(f"{PATH}/{ids[3]}").json()
-    assert (told["input"], told["seed"], told["speed"], told["mode"], told["instructions"], told["language"]) == ("Take 3.", 3, 1.25, "instruct", "seconds=0.2", "en")
-    assert told["voice"].startswith("starter-") and told["voice_name"] and told["engine"] == "fake" and told["starred"] is False and told["duration_s"] > 0
-    again = {k: told[k] for k in ("input", "voice", "mode", "instructions", "language", "speed", "seed")}
+    assert (
+        told["input"],
+        told["seed"],
+        told["speed"],
+        told["mode"],
+        told["instructions"],
+        told["language"],
+    ) == ("Take 3.", 3, 1.25, "instruct", "seconds=0.2", "en")
+    assert (
+        told["voice"].startswith("starter-")
+        and told["voice_name"]
+        and told["engine"] == "fake"
+        and told["starred"] is False
+        and told["duration_s"] > 0
+    )
+    again = {
+        k: told[k] for k in ("input", "voice", "mode", "instructions", "language", "speed", "seed")
+    }
     sound = http.get(told["url"]).content
-    assert sound[-4000:] == http.post("/v1/audio/speech", json={**again, "stream": False}).content[-4000:]
+    assert (
+        sound[-4000:]
+        == http.post("/v1/audio/speech", json={**again, "stream": False}).content[-4000:]
+    )
 
 
 def test_a_star_is_put_and_taken_off(http):
@@ -72,8 +116,13 @@ def test_a_star_is_put_and_taken_off(http):
     spoken(http, [one, two])
     assert http.patch(f"{PATH}/{one}", json={"starred": True}).json()["starred"] is True
     assert {t["id"]: t["starred"] for t in http.get(PATH).json()["data"]} == {one: True, two: False}
-    assert http.patch(f"{PATH}/{one}", json={"starred": True}).json()["starred"] is True, "twice is as once"
-    assert http.patch(f"{PATH}/{one}", json={"starred": False}).json() == http.get(f"{PATH}/{one}").json()
+    assert http.patch(f"{PATH}/{one}", json={"starred": True}).json()["starred"] is True, (
+        "twice is as once"
+    )
+    assert (
+        http.patch(f"{PATH}/{one}", json={"starred": False}).json()
+        == http.get(f"{PATH}/{one}").json()
+    )
 
 
 def test_anothers_takes_are_as_unknown_as_none(own, http):
@@ -83,17 +132,31 @@ def test_anothers_takes_are_as_unknown_as_none(own, http):
     with told.client(headers={"Authorization": f"Bearer {other}"}) as stranger:
         for client in (stranger, bob):
             assert client.get(PATH).json()["data"] == []
-            for ask in (lambda i, c=client: c.get(f"{PATH}/{i}"), lambda i, c=client: c.patch(f"{PATH}/{i}", json={"starred": True}), lambda i, c=client: c.get(PATH, params={"after": i})):
+            for ask in (
+                lambda i, c=client: c.get(f"{PATH}/{i}"),
+                lambda i, c=client: c.patch(f"{PATH}/{i}", json={"starred": True}),
+                lambda i, c=client: c.get(PATH, params={"after": i}),
+            ):
                 theirs, none = ask(mine), ask(NEVER)
-                assert theirs.status_code == none.status_code == 404 and theirs.json() == none.json() and error(none)["code"] == "take_gone"
+                assert (
+                    theirs.status_code == none.status_code == 404
+                    and theirs.json() == none.json()
+                    and error(none)["code"] == "take_gone"
+                )
     assert http.get(f"{PATH}/{mine}").json()["starred"] is False
     with told.client(headers={"Authorization": f"Bearer {voices}"}) as client:
-        assert error(client.get(PATH))["code"] == "scope" and client.patch(f"{PATH}/{mine}", json={"starred": True}).status_code == 403
+        assert (
+            error(client.get(PATH))["code"] == "scope"
+            and client.patch(f"{PATH}/{mine}", json={"starred": True}).status_code == 403
+        )
     with told.client() as nobody:
         assert nobody.get(PATH).status_code == 401
 
 
-@pytest.mark.parametrize(("how", "param"), [({"limit": 0}, "limit"), ({"limit": 101}, "limit"), ({"limit": "x"}, "limit")])
+@pytest.mark.parametrize(
+    ("how", "param"),
+    [({"limit": 0}, "limit"), ({"limit": 101}, "limit"), ({"limit": "x"}, "limit")],
+)
 def test_pages_have_bounds(http, how, param):
     answer = http.get(PATH, params=how)
     assert answer.status_code == 422 and error(answer)["param"] == param

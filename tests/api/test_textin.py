@@ -41,7 +41,10 @@ def test_the_first_sound_comes_after_the_first_clause_and_before_the_second_is_s
         one.recv(0.3)  # half a clause is no clause
     one.text("，")
     heard = one.hear(until="sound", request=request)
-    assert [m["type"] for m in heard.messages] == ["speech.begin", "speech.sentence"] and heard.messages[1]["text"] == "你好，"
+    assert [m["type"] for m in heard.messages] == [
+        "speech.begin",
+        "speech.sentence",
+    ] and heard.messages[1]["text"] == "你好，"
     with pytest.raises(TimeoutError):
         while True:
             heard = one.hear(until="sound", heard=heard, timeout=0.5)
@@ -52,14 +55,19 @@ def test_the_first_sound_comes_after_the_first_clause_and_before_the_second_is_s
     assert heard.end["index"] == 1 and heard.end["start"] * 2 == said
     one.send(type="end")
     done = one.hear(heard=heard).end
-    assert done["type"] == "speech.audio.done" and done["samples"] * 2 == len(heard.pcm) > said + 24000
+    assert (
+        done["type"] == "speech.audio.done" and done["samples"] * 2 == len(heard.pcm) > said + 24000
+    )
     one.close()
 
 
 def test_in_pieces_it_is_the_same_samples_as_at_once(spoken):
     one, rng = Typist(spoken), random.Random(4)
     whole = one.say(TEXT)
-    assert [m["text"] for m in whole.of("speech.sentence")][:2] == ["你好，", "今天我们来听一听声音。"] and len(whole.of("speech.sentence")) >= 4
+    assert [m["text"] for m in whole.of("speech.sentence")][:2] == [
+        "你好，",
+        "今天我们来听一听声音。",
+    ] and len(whole.of("speech.sentence")) >= 4
     for _ in range(4):
         cuts = sorted(rng.sample(range(1, len(TEXT)), 12))
         parts = [TEXT[a:b] for a, b in zip([0, *cuts], [*cuts, len(TEXT)])]
@@ -77,20 +85,32 @@ def test_one_clause_is_what_the_route_for_whole_texts_says(spoken):
     one = Typist(spoken)
     asked = {"voice": "starter-zh-high", "seed": 5, "response_format": "pcm", "speed": 3.0}
     heard = one.say("今天", "天气真好。", speed=3.0)
-    assert httpx.post(spoken.url + "/v1/audio/speech", json={**asked, "input": "今天天气真好。"}, timeout=60).content == heard.pcm
+    assert (
+        httpx.post(
+            spoken.url + "/v1/audio/speech", json={**asked, "input": "今天天气真好。"}, timeout=60
+        ).content
+        == heard.pcm
+    )
     one.close()
 
 
 def test_the_take_has_the_whole_text_and_the_sound(studio, typist):
     heard = typist.say("你好，", "今天3.5度", "。再见", seed=77)
     end = heard.end
-    assert end["usage"]["input_tokens"] == len("你好，今天3.5度。再见") and end["usage"]["output_tokens"] > 0
+    assert (
+        end["usage"]["input_tokens"] == len("你好，今天3.5度。再见")
+        and end["usage"]["output_tokens"] > 0
+    )
     with studio.client() as http:
         wav = http.get(end["url"])
-        assert wav.content[-len(heard.pcm):] == heard.pcm and len(wav.content) - len(heard.pcm) < 400
+        assert (
+            wav.content[-len(heard.pcm) :] == heard.pcm and len(wav.content) - len(heard.pcm) < 400
+        )
         assert http.get(f"/tts/result/{end['job']}.json").json()["samples"] == end["samples"]
         told = json.loads((studio.data_dir / "takes" / end["job"] / "take.json").read_text("utf-8"))
-    assert told["request"]["text"] == "你好，今天3.5度。再见" and told["request"]["segments"] == [m["text"] for m in heard.of("speech.sentence")]
+    assert told["request"]["text"] == "你好，今天3.5度。再见" and told["request"]["segments"] == [
+        m["text"] for m in heard.of("speech.sentence")
+    ]
     assert told["request"]["segments"][1] == "今天三点五度。", "read out by clause"
 
 
@@ -107,7 +127,10 @@ def test_flush_speaks_what_there_is(typist):
     typist.send(type="flush")  # of nothing that is spoken
     typist.text("下半句")
     typist.send(type="end")
-    assert [m["text"] for m in typist.hear(heard=heard).of("speech.sentence")] == ["没有标点的半句", "下半句"]
+    assert [m["text"] for m in typist.hear(heard=heard).of("speech.sentence")] == [
+        "没有标点的半句",
+        "下半句",
+    ]
 
 
 def test_a_long_wait_for_the_writer_is_no_fault_of_the_engine():
@@ -122,7 +145,7 @@ def test_a_long_wait_for_the_writer_is_no_fault_of_the_engine():
         one.text("再见。")
         one.send(type="end")
         assert one.hear(heard=heard).end["type"] == "speech.audio.done"
-        assert 'cv_underruns_total 0.0' in small.client().get("/metrics").text
+        assert "cv_underruns_total 0.0" in small.client().get("/metrics").text
         one.close()
 
 
@@ -134,7 +157,11 @@ def test_cancel_stops_at_once_and_tells_how_much_was_sent(studio, typist):
     typist.send(type="cancel")
     before = len(heard.frames)
     heard = typist.hear(heard=heard)
-    assert heard.end == {"type": "speech.cancelled", "request": request, "samples": len(heard.pcm) // 2}
+    assert heard.end == {
+        "type": "speech.cancelled",
+        "request": request,
+        "samples": len(heard.pcm) // 2,
+    }
     assert len(heard.frames) - before <= 30, "what was on its way, five seconds at most"
     typist.text("太晚了。")
     typist.send(type="flush")
@@ -174,7 +201,10 @@ def test_a_new_start_silences_the_old_one(studio, typist):
     typist.text("Sure! ")
     typist.send(type="end")
     new = typist.hear(request=old + 1)
-    assert new.end["type"] == "speech.audio.done" and new.of("speech.begin")[0]["voice"] == "starter-en-low"
+    assert (
+        new.end["type"] == "speech.audio.done"
+        and new.of("speech.begin")[0]["voice"] == "starter-en-low"
+    )
 
 
 def test_a_start_that_is_refused_silences_too(typist):
@@ -184,32 +214,76 @@ def test_a_start_that_is_refused_silences_too(typist):
     typist.send(type="start", voice="nobody")
     heard = typist.hear(heard=heard, request=old)
     told = typist.recv()
-    assert heard.end["type"] == "speech.cancelled" and told["type"] == "error" and told["error"]["code"] == "voice_gone" and told["request"] is None
+    assert (
+        heard.end["type"] == "speech.cancelled"
+        and told["type"] == "error"
+        and told["error"]["code"] == "voice_gone"
+        and told["request"] is None
+    )
     typist.send(type="text", delta="x")
     assert typist.recv()["error"]["code"] == "no_request"
 
 
 # ---- what is refused --------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("asked", "code"), [({"voice": "nobody"}, "voice_gone"), ({"voice": ""}, "no_voice"), ({"voice": "../../etc/passwd"}, "voice_gone"), ({"speed": 9}, "bad_speed"), ({"speed": "x"}, "bad_field"),
-                                             ({"mode": "opera"}, "bad_field"), ({"mode": "convert", "source": "draft-x"}, "bad_mode"), ({"seed": 2**70}, "bad_seed"), ({"model": "gpt-9"}, "model_not_found"),
-                                             ({"instructions": "x" * 1001}, "too_long_instruction"), ({"instructions": "\ud800"}, "bad_text"), ({"response_format": "mp3"}, "bad_format"), ({"credit": -1}, "bad_field"),
-                                             ({"audio": "flac"}, "bad_field"), ({"ref_audio": "http://x/y.wav"}, "no_address"), ({"ref_audio": "/etc/passwd"}, "no_path"), ({"ref_audio": "AAAA"}, "consent"),
-                                             ({"ref_audio": "AAAA" * 99, "consent": True}, "bad_audio"), ({"input": 5}, "bad_field"), ({"voice": {"id": 5}}, "voice_gone")])
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"voice": "nobody"}, "voice_gone"),
+        ({"voice": ""}, "no_voice"),
+        ({"voice": "../../etc/passwd"}, "voice_gone"),
+        ({"speed": 9}, "bad_speed"),
+        ({"speed": "x"}, "bad_field"),
+        ({"mode": "opera"}, "bad_field"),
+        ({"mode": "convert", "source": "draft-x"}, "bad_mode"),
+        ({"seed": 2**70}, "bad_seed"),
+        ({"model": "gpt-9"}, "model_not_found"),
+        ({"instructions": "x" * 1001}, "too_long_instruction"),
+        ({"instructions": "\ud800"}, "bad_text"),
+        ({"response_format": "mp3"}, "bad_format"),
+        ({"credit": -1}, "bad_field"),
+        ({"audio": "flac"}, "bad_field"),
+        ({"ref_audio": "http://x/y.wav"}, "no_address"),
+        ({"ref_audio": "/etc/passwd"}, "no_path"),
+        ({"ref_audio": "AAAA"}, "consent"),
+        ({"ref_audio": "AAAA" * 99, "consent": True}, "bad_audio"),
+        ({"input": 5}, "bad_field"),
+        ({"voice": {"id": 5}}, "voice_gone"),
+    ],
+)
 def test_a_start_that_cannot_be_is_refused_before_the_first_word(typist, asked, code):
     typist.send(type="start", **{"voice": "starter-zh-high", **asked})
     told = typist.recv()
-    assert told["type"] == "error" and told["error"]["code"] == code and set(told["error"]) == {"message", "type", "param", "code"}, told
+    assert (
+        told["type"] == "error"
+        and told["error"]["code"] == code
+        and set(told["error"]) == {"message", "type", "param", "code"}
+    ), told
     assert typist.say("好的。").end["type"] == "speech.audio.done", "the socket lives on"
 
 
 def test_messages_that_mean_nothing_leave_the_request_as_it_is(typist):
-    for told in ({"type": "text", "delta": "x"}, {"type": "flush"}, {"type": "end"}, {"type": "credit", "upto": 5}):
+    for told in (
+        {"type": "text", "delta": "x"},
+        {"type": "flush"},
+        {"type": "end"},
+        {"type": "credit", "upto": 5},
+    ):
         typist.send(**told)
         assert typist.recv()["error"]["code"] == "no_request"
     typist.send(type="cancel")  # of nothing: it may have crossed the end
     request = typist.start()
-    for told, code in (({"type": "fly"}, "bad_type"), ({}, "bad_type"), ({"type": ["start"]}, "bad_type"), ({"type": "text"}, "bad_field"), ({"type": "text", "delta": 5}, "bad_field"), ({"type": "text", "delta": "a\ud800b"}, "bad_text"),
-                       ({"type": "text", "delta": "字" * 4097}, "too_long_text"), ({"type": "text", "delta": "字" * 100_000}, "too_long_text"), ({"type": "credit"}, "bad_field"), ({"type": "credit", "upto": True}, "bad_field")):
+    for told, code in (
+        ({"type": "fly"}, "bad_type"),
+        ({}, "bad_type"),
+        ({"type": ["start"]}, "bad_type"),
+        ({"type": "text"}, "bad_field"),
+        ({"type": "text", "delta": 5}, "bad_field"),
+        ({"type": "text", "delta": "a\ud800b"}, "bad_text"),
+        ({"type": "text", "delta": "字" * 4097}, "too_long_text"),
+        ({"type": "text", "delta": "字" * 100_000}, "too_long_text"),
+        ({"type": "credit"}, "bad_field"),
+        ({"type": "credit", "upto": True}, "bad_field"),
+    ):
         typist.send(**told)
         error = typist.recv()
         assert error["error"]["code"] == code and error["request"] == request, told
@@ -217,7 +291,9 @@ def test_messages_that_mean_nothing_leave_the_request_as_it_is(typist):
     typist.send(type="end")
     typist.send(type="end")
     heard = typist.hear()
-    assert heard.end["type"] == "speech.audio.done" and [m["text"] for m in heard.of("speech.sentence")] == ["你好，"]
+    assert heard.end["type"] == "speech.audio.done" and [
+        m["text"] for m in heard.of("speech.sentence")
+    ] == ["你好，"]
 
 
 def test_text_after_its_end_is_refused_while_it_is_spoken(typist):
@@ -236,31 +312,57 @@ def test_the_characters_of_a_request_are_counted(typist):
     assert heard.end["error"]["code"] == "too_long_text" and heard.end["error"]["param"] == "delta"
     typist.send(type="end")
     heard = typist.hear(heard=heard)
-    assert heard.end["type"] == "speech.audio.done" and sum(len(m["text"]) for m in heard.of("speech.sentence")) == 4096
+    assert (
+        heard.end["type"] == "speech.audio.done"
+        and sum(len(m["text"]) for m in heard.of("speech.sentence")) == 4096
+    )
 
 
-@pytest.mark.parametrize("deltas", [(), ("",), ("。。。", "！？"), (" \n ", "\t"), ("😀😀",), ("\ud83d",)])
+@pytest.mark.parametrize(
+    "deltas", [(), ("",), ("。。。", "！？"), (" \n ", "\t"), ("😀😀",), ("\ud83d",)]
+)
 def test_a_text_with_nothing_to_say_says_so(typist, deltas):
     heard = typist.say(*deltas)
-    assert heard.end["type"] == "speech.failed" and heard.end["error"]["code"] == "no_text" and heard.end["samples"] == 0 and not heard.pcm
+    assert (
+        heard.end["type"] == "speech.failed"
+        and heard.end["error"]["code"] == "no_text"
+        and heard.end["samples"] == 0
+        and not heard.pcm
+    )
 
 
 @pytest.mark.parametrize("language", ["zh-CN,zh;q=0.9", "en"])
 def test_refusals_are_in_the_language_of_who_asks(studio, language):
     one = Typist(studio, {"Accept-Language": language})
     one.send(type="start", voice="nobody")
-    assert any("\u4e00" <= c <= "\u9fff" for c in one.recv()["error"]["message"]) == language.startswith("zh")
+    assert any(
+        "\u4e00" <= c <= "\u9fff" for c in one.recv()["error"]["message"]
+    ) == language.startswith("zh")
     one.close()
 
 
-@pytest.mark.parametrize(("garbage", "code", "closed"), [("not json", "bad_json", 1008), ("[1]", "bad_json", 1008), ("[" * 100_000, "bad_json", 1008), ("1" * 6000, "bad_json", 1008), (b"\x00\xff", "no_binary", 1003),
-                                                         ('{"type":"text","delta":"' + "x" * (1 << 20) + '"}', "message_too_large", 1009), (3 << 20, None, 1009)])
+@pytest.mark.parametrize(
+    ("garbage", "code", "closed"),
+    [
+        ("not json", "bad_json", 1008),
+        ("[1]", "bad_json", 1008),
+        ("[" * 100_000, "bad_json", 1008),
+        ("1" * 6000, "bad_json", 1008),
+        (b"\x00\xff", "no_binary", 1003),
+        ('{"type":"text","delta":"' + "x" * (1 << 20) + '"}', "message_too_large", 1009),
+        (3 << 20, None, 1009),
+    ],
+)
 def test_what_is_no_message_closes_the_socket_and_says_why(studio, typist, garbage, code, closed):
     other = Typist(studio)
     other.start()
     told = {}
-    with pytest.raises(ConnectionClosed) as end:  # by whichever learns of it first, the sending or the reading
-        if isinstance(garbage, int):  # announced, and never sent: a reset for what lies unread may overtake the word that says why
+    with pytest.raises(
+        ConnectionClosed
+    ) as end:  # by whichever learns of it first, the sending or the reading
+        if isinstance(
+            garbage, int
+        ):  # announced, and never sent: a reset for what lies unread may overtake the word that says why
             other.ws.socket.sendall(b"\x81\xff" + garbage.to_bytes(8, "big") + bytes(4))
         else:
             other.ws.send(garbage)
@@ -272,13 +374,21 @@ def test_what_is_no_message_closes_the_socket_and_says_why(studio, typist, garba
 
 def test_a_failure_in_mid_speech_is_told_and_the_next_one_works(typist):
     heard = typist.say("你好，", mode="instruct", instructions="seconds=5 fail=3")
-    assert heard.end["type"] == "speech.failed" and heard.end["error"]["code"] == "fault" and heard.end["samples"] * 2 == len(heard.pcm) > 0
+    assert (
+        heard.end["type"] == "speech.failed"
+        and heard.end["error"]["code"] == "fault"
+        and heard.end["samples"] * 2 == len(heard.pcm) > 0
+    )
     assert typist.say("好的。").end["type"] == "speech.audio.done"
 
 
 def test_who_falls_silent_is_not_waited_for():
     with running(env={"KAIKOU_IDLE_S": "0.6"}) as small:
-        for begin in (lambda one: None, lambda one: one.start(), lambda one: (one.start(), one.text("半句"))):
+        for begin in (
+            lambda one: None,
+            lambda one: one.start(),
+            lambda one: (one.start(), one.text("半句")),
+        ):
             one = Typist(small)
             begin(one)
             told = one.hear(until=("error",), timeout=10).end
@@ -286,30 +396,43 @@ def test_who_falls_silent_is_not_waited_for():
             with pytest.raises(ConnectionClosed):
                 one.recv()
         one = Typist(small)
-        heard = one.say("你好，", mode="instruct", instructions="seconds=3 first=2 rtf=1")  # whoever listens may be silent, and need not hear anything yet
+        heard = one.say(
+            "你好，", mode="instruct", instructions="seconds=3 first=2 rtf=1"
+        )  # whoever listens may be silent, and need not hear anything yet
         assert heard.end["type"] == "speech.audio.done" and len(heard.pcm) == 144000
         one.start(mode="instruct", instructions="seconds=20", credit=2400)
         one.text("你好，")
         one.send(type="end")
-        assert one.hear(until=("error",), timeout=10).end["error"]["code"] == "idle", "who takes no sound is not waited for either"
+        assert one.hear(until=("error",), timeout=10).end["error"]["code"] == "idle", (
+            "who takes no sound is not waited for either"
+        )
         assert idle(settle(small, idle))
 
 
 def test_a_recording_may_come_along(typist):
     import base64
+
     sound = base64.b64encode(clip(4)).decode()
     heard = typist.say("你好，", ref_audio=sound, ref_text="hello", consent=True)
-    assert heard.end["type"] == "speech.audio.done" and heard.of("speech.begin")[0]["voice"].startswith("draft-")
+    assert heard.end["type"] == "speech.audio.done" and heard.of("speech.begin")[0][
+        "voice"
+    ].startswith("draft-")
 
 
 def test_without_a_key_there_is_no_socket():
     with running("--auth", "bob:secret", env={"KAIKOU_API_KEY": "k-123"}) as closed:
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer k-123", "Origin": "http://elsewhere.example"}):
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Bearer k-123", "Origin": "http://elsewhere.example"},
+        ):
             with pytest.raises(InvalidStatus) as refused:
                 Typist(closed, headers)
             assert refused.value.response.status_code == 403
         with closed.client(headers={"Authorization": "Bearer k-123"}) as http:
-            only_voices = http.post("/v1/keys", json={"name": "v", "scopes": ["voices"]}).json()["key"]
+            only_voices = http.post("/v1/keys", json={"name": "v", "scopes": ["voices"]}).json()[
+                "key"
+            ]
         with pytest.raises(InvalidStatus):
             Typist(closed, {"Authorization": f"Bearer {only_voices}"})
         one = Typist(closed, {"Authorization": "Bearer k-123"})
@@ -330,7 +453,11 @@ def test_streams_and_the_line_are_limited_as_everywhere():
         assert talks[1].recv()["type"] == "speech.queued"
         talks[2].text("你好，")
         refused = talks[2].hear().end
-        assert refused["type"] == "speech.failed" and refused["error"]["code"] == "busy" and refused["retry_after_s"] >= 1
+        assert (
+            refused["type"] == "speech.failed"
+            and refused["error"]["code"] == "busy"
+            and refused["retry_after_s"] >= 1
+        )
         talks[0].send(type="cancel")
         assert talks[1].hear().end["type"] == "speech.audio.done"
         assert idle(settle(small, idle))
@@ -345,9 +472,20 @@ def test_a_hundred_sockets_that_drop_at_random_moments_leave_nothing(studio):
 
     def leave(n: int, rounds: int) -> None:
         one = Typist(studio)
-        asked = SLOW if n % 3 else {"mode": "instruct", "instructions": "seconds=0.1"}  # dropped in mid-speech, or while all is said and more text awaited
-        moves = [lambda: one.start(**asked), lambda: one.text("你好，今天"), lambda: one.recv(), lambda: one.text("天气真好。再说一句。"), lambda: one.send(type="flush"), lambda: one.hear(until="sound"),
-                 lambda: one.send(type="end"), lambda: one.recv(), lambda: one.send(type="cancel")]
+        asked = (
+            SLOW if n % 3 else {"mode": "instruct", "instructions": "seconds=0.1"}
+        )  # dropped in mid-speech, or while all is said and more text awaited
+        moves = [
+            lambda: one.start(**asked),
+            lambda: one.text("你好，今天"),
+            lambda: one.recv(),
+            lambda: one.text("天气真好。再说一句。"),
+            lambda: one.send(type="flush"),
+            lambda: one.hear(until="sound"),
+            lambda: one.send(type="end"),
+            lambda: one.recv(),
+            lambda: one.send(type="cancel"),
+        ]
         for move in moves[:rounds]:
             move()
         one.ws.socket.close() if n % 2 else one.close()
@@ -358,6 +496,12 @@ def test_a_hundred_sockets_that_drop_at_random_moments_leave_nothing(studio):
         [t.join(60) for t in threads]
     same = lambda s: idle(s) and s["finalised"] == s["opened"] and s["fds"] <= before["fds"] + 2  # noqa: E731
     after = settle(studio, same)
-    assert idle(after) and after["opened"] == after["finalised"] > before["opened"] and after["fds"] <= before["fds"] + 2
+    assert (
+        idle(after)
+        and after["opened"] == after["finalised"] > before["opened"]
+        and after["fds"] <= before["fds"] + 2
+    )
     grown = set(after["thread_names"]) - set(before["thread_names"])
-    assert all(n.startswith(("AnyIO", "asyncio", "ThreadPool", "encode", "takes", "coder")) for n in grown), grown
+    assert all(
+        n.startswith(("AnyIO", "asyncio", "ThreadPool", "encode", "takes", "coder")) for n in grown
+    ), grown

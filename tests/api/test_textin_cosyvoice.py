@@ -14,14 +14,24 @@ from tests.api.typist import Typist
 from tests.serve import running
 
 FIRST = "The quick brown fox jumps over the lazy dog near the old river bank, "
-REST = ("and then it runs ", "away into the deep, dark and very silent ", "forest. Nobody has ever seen ", "it again. ")
+REST = (
+    "and then it runs ",
+    "away into the deep, dark and very silent ",
+    "forest. Nobody has ever seen ",
+    "it again. ",
+)
 
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     make(root / "CosyVoice2-0.5B")
-    with running("--model-dir", str(root), engine="cosyvoice2", env={"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_STALL_S": "20"}) as told:
+    with running(
+        "--model-dir",
+        str(root),
+        engine="cosyvoice2",
+        env={"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_STALL_S": "20"},
+    ) as told:
         yield told
 
 
@@ -42,7 +52,11 @@ def silence(one: Typist, heard, timeout: float = 1.5):
 def test_it_speaks_the_first_clause_before_the_second_is_sent_and_the_same_however_it_comes(big):
     one = Typist(big)
     whole = one.say(FIRST + "".join(REST))
-    assert whole.end["type"] == "speech.audio.done" and whole.of("speech.begin")[0]["engine"] == "cosyvoice2" and len(whole.of("speech.sentence")) == 1, "one run: the model reads while it speaks"
+    assert (
+        whole.end["type"] == "speech.audio.done"
+        and whole.of("speech.begin")[0]["engine"] == "cosyvoice2"
+        and len(whole.of("speech.sentence")) == 1
+    ), "one run: the model reads while it speaks"
     one.start(credit=1 << 40)
     one.text(FIRST)
     heard = one.hear(until="sound", timeout=60)
@@ -67,7 +81,9 @@ def test_flush_ends_what_was_said_and_the_next_begins_anew(big):
     one.text("here it is. ")
     one.send(type="end")
     heard = one.hear(heard=heard, timeout=60)
-    assert [m["index"] for m in heard.of("speech.sentence")] == [0, 1] and heard.end["type"] == "speech.audio.done"
+    assert [m["index"] for m in heard.of("speech.sentence")] == [0, 1] and heard.end[
+        "type"
+    ] == "speech.audio.done"
     one.close()
 
 
@@ -79,7 +95,9 @@ def test_cancel_while_it_waits_for_text_and_while_it_speaks(big):
         heard = one.hear(until=("speech.begin",), timeout=60)
         one.send(type="cancel")
         heard = one.hear(heard=heard, request=request)
-        assert heard.end["type"] == "speech.cancelled" and heard.end["samples"] * 2 == len(heard.pcm)
+        assert heard.end["type"] == "speech.cancelled" and heard.end["samples"] * 2 == len(
+            heard.pcm
+        )
     assert idle(settle(big, idle))
     assert one.say("Good bye. ").end["type"] == "speech.audio.done"
     one.close()
@@ -93,7 +111,15 @@ def test_sockets_that_drop_leave_nothing_in_either_process(big):
 
     def leave(n: int, rounds: int) -> None:
         one = Typist(big)
-        moves = [lambda: one.start(), lambda: one.text("Hello my friend, "), lambda: one.recv(), lambda: one.text(FIRST), lambda: one.recv(), lambda: one.send(type="flush"), lambda: one.text("More words")]
+        moves = [
+            lambda: one.start(),
+            lambda: one.text("Hello my friend, "),
+            lambda: one.recv(),
+            lambda: one.text(FIRST),
+            lambda: one.recv(),
+            lambda: one.send(type="flush"),
+            lambda: one.text("More words"),
+        ]
         for move in moves[:rounds]:
             move()
         one.ws.socket.close() if n % 2 else one.close()
@@ -104,7 +130,14 @@ def test_sockets_that_drop_leave_nothing_in_either_process(big):
         threads = [threading.Thread(target=leave, args=(n, rng.randrange(8))) for n in range(8)]
         [t.start() for t in threads]
         [t.join(60) for t in threads]
-    gone = lambda s: idle(s) and not {"engine-text", "lane-text"} & set(s["thread_names"]) and s["fds"] <= before["fds"] + 2  # noqa: E731
+
+    def gone(state):
+        return (
+            idle(state)
+            and not {"engine-text", "lane-text"} & set(state["thread_names"])
+            and state["fds"] <= before["fds"] + 2
+        )
+
     after = settle(big, gone, 20.0)
     assert gone(after), after
     assert child_threads() <= threads_before + 2

@@ -30,7 +30,14 @@ class Heard:
 
 class Typist:
     def __init__(self, studio, headers: dict | None = None, path: str = PATH):
-        self.ws = connect(studio.url.replace("http", "ws", 1) + path, compression=None, max_size=None, proxy=None, legacy=True, additional_headers=headers)
+        self.ws = connect(
+            studio.url.replace("http", "ws", 1) + path,
+            compression=None,
+            max_size=None,
+            proxy=None,
+            legacy=True,
+            additional_headers=headers,
+        )
 
     def send(self, **told) -> None:
         self.ws.send(json.dumps(told))
@@ -51,7 +58,13 @@ class Typist:
         for delta in deltas:
             self.send(type="text", delta=delta)
 
-    def hear(self, until=ENDS, heard: Heard | None = None, request: int | None = None, timeout: float = 20) -> Heard:
+    def hear(
+        self,
+        until=ENDS,
+        heard: Heard | None = None,
+        request: int | None = None,
+        timeout: float = 20,
+    ) -> Heard:
         """Up to a message of one of these types, or to the first sound with until="sound"."""
         heard = heard or Heard()
         while True:
@@ -66,7 +79,7 @@ class Typist:
             else:
                 magic, _, seq, start = FRAME.unpack_from(got)
                 assert magic == 0x4B01 and (request is None or seq == request)
-                sound = got[FRAME.size:]
+                sound = got[FRAME.size :]
             assert start == len(heard.pcm) // 2, "a hole between frames"
             heard.frames.append((start, len(sound) // 2))
             heard.pcm += sound

@@ -17,7 +17,15 @@ import numpy as np
 from playwright.sync_api import Playwright, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 GESTURES_NEEDED = "--autoplay-policy=document-user-activation-required"
 RATE = 24000
 TEXT = "One tone, two tones. Three tones."
@@ -78,7 +86,11 @@ async function rendered() {
 
 
 def chromium() -> str | None:
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    return (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
 
 
 _drivers: list[Playwright] = []  # the one that runs: a thread may have one
@@ -108,7 +120,11 @@ def browser(*flags: str):
 def clip(seconds: float = 4.0, rate: int = 24000) -> bytes:
     """A WAV that passes for a voice: a buzzing tone with syllables."""
     t = np.arange(int(seconds * rate)) / rate
-    buzz = sum(np.sin(2 * np.pi * 140 * k * t) / k for k in range(1, 12)) * (0.15 + 0.85 * np.clip(np.sin(2 * np.pi * 3 * t), 0, 1)) * 0.2
+    buzz = (
+        sum(np.sin(2 * np.pi * 140 * k * t) / k for k in range(1, 12))
+        * (0.15 + 0.85 * np.clip(np.sin(2 * np.pi * 3 * t), 0, 1))
+        * 0.2
+    )
     out = io.BytesIO()
     with wave.open(out, "wb") as w:
         w.setnchannels(1), w.setsampwidth(2), w.setframerate(rate)
@@ -120,23 +136,44 @@ def page_html(root: str, version: str, lang: str = "en") -> str:
     def strings(code):
         return json.loads((ROOT / "assets" / "lang" / f"{code}.json").read_text("utf-8"))
 
-    scripts = "".join(f'<script src="{root}/tts/static/{version}/{n}.js"></script>' for n in ("stream", "bar"))
-    return PAGE % {"text": TEXT, "version": version, "strings": json.dumps({"zh": strings("zh"), "en": strings("en")}), "lang": lang, "root": root, "scripts": scripts,
-                   "html": json.dumps((ROOT / "assets" / "player" / "player.html").read_text("utf-8")), "recorder": json.dumps(RECORDER)}
+    scripts = "".join(
+        f'<script src="{root}/tts/static/{version}/{n}.js"></script>' for n in ("stream", "bar")
+    )
+    return PAGE % {
+        "text": TEXT,
+        "version": version,
+        "strings": json.dumps({"zh": strings("zh"), "en": strings("en")}),
+        "lang": lang,
+        "root": root,
+        "scripts": scripts,
+        "html": json.dumps((ROOT / "assets" / "player" / "player.html").read_text("utf-8")),
+        "recorder": json.dumps(RECORDER),
+    }
 
 
 class Player:
     """One page. `url`: the studio, or a proxy before it (with its sub-path). is_touched False: nothing that counts as a gesture is done to it,
     and an evaluated expression is one."""
 
-    def __init__(self, context, url: str, query: str = "", voice: str | None = None, lang: str = "en", is_touched: bool = True):
+    def __init__(
+        self,
+        context,
+        url: str,
+        query: str = "",
+        voice: str | None = None,
+        lang: str = "en",
+        is_touched: bool = True,
+    ):
         self.page, self.url = context.new_page(), url
         self.errors: list[str] = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.page.add_init_script(PATIENT)
         version = context.request.post(url + "/tts/session").json()["version"]
         self.voice = voice or make_voice(context, url)
-        self.page.route("**/player-test*", lambda r: r.fulfill(body=page_html(url, version, lang), content_type="text/html"))
+        self.page.route(
+            "**/player-test*",
+            lambda r: r.fulfill(body=page_html(url, version, lang), content_type="text/html"),
+        )
         self.page.goto(f"{url}/player-test{query}")
         self._debugger = context.new_cdp_session(self.page)
         if is_touched:
@@ -147,14 +184,20 @@ class Player:
 
     def raw(self, expression: str):
         """What `expression` is, asked for without a gesture."""
-        return self._debugger.send("Runtime.evaluate", {"expression": expression, "userGesture": False, "returnByValue": True})["result"].get("value")
+        return self._debugger.send(
+            "Runtime.evaluate",
+            {"expression": expression, "userGesture": False, "returnByValue": True},
+        )["result"].get("value")
 
     def js(self, expression: str, arg=None):
         return self.page.evaluate(expression, arg)
 
     def ask(self, **fields) -> None:
         """What the next press of the button will say."""
-        self.js("f => { ask = f }", {"voice": self.voice, "mode": "instruct", "seed": 1, "consent": True, **fields})
+        self.js(
+            "f => { ask = f }",
+            {"voice": self.voice, "mode": "instruct", "seed": 1, "consent": True, **fields},
+        )
 
     def warm(self) -> None:
         """A click beside everything: the context runs and the ring is in place."""
@@ -167,19 +210,27 @@ class Player:
         self.page.click("#say")
 
     def until(self, *states: str, timeout_s: float = 30) -> None:
-        self.page.wait_for_function("s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000)
+        self.page.wait_for_function(
+            "s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000
+        )
 
     def as_soon_as(self, state: str, then: str) -> None:
         """`then` is done by the page itself, once, when the player next says `state`: a call from here may come when that is over."""
-        self.js(f"""state => document.addEventListener("kk:player", function seen() {{
+        self.js(
+            f"""state => document.addEventListener("kk:player", function seen() {{
             if (KK.player.state !== state) return;
             document.removeEventListener("kk:player", seen);
             {then};
-        }})""", state)
+        }})""",
+            state,
+        )
 
     def plays_on(self, seconds: float) -> None:
         """Until the clock of the sound has gone on by so much: a busy machine's own clock says little of what was rendered."""
-        self.page.wait_for_function("end => KK.player.output.ctx.currentTime >= end", arg=self.js("KK.player.output.ctx.currentTime") + seconds)
+        self.page.wait_for_function(
+            "end => KK.player.output.ctx.currentTime >= end",
+            arg=self.js("KK.player.output.ctx.currentTime") + seconds,
+        )
 
     @property
     def counters(self) -> dict:
@@ -215,7 +266,15 @@ class Studio(Player):
 
 
 def make_voice(context, url: str) -> str:
-    told = context.request.post(url + "/v1/audio/voices", multipart={"name": "tone", "consent": "test", "transcript": "tone", "audio_sample": {"name": "a.wav", "mimeType": "audio/wav", "buffer": clip()}})
+    told = context.request.post(
+        url + "/v1/audio/voices",
+        multipart={
+            "name": "tone",
+            "consent": "test",
+            "transcript": "tone",
+            "audio_sample": {"name": "a.wav", "mimeType": "audio/wav", "buffer": clip()},
+        },
+    )
     assert told.ok, told.text()
     return told.json()["id"]
 
@@ -224,8 +283,8 @@ def wav_samples(data: bytes) -> np.ndarray:
     """int16 (n,) of a WAV whose header must be true to the byte."""
     assert data[:4] == b"RIFF" and struct.unpack("<I", data[4:8])[0] == len(data) - 8
     at = 12
-    while data[at:at + 4] != b"data":
-        at += 8 + struct.unpack("<I", data[at + 4:at + 8])[0]
-    n = struct.unpack("<I", data[at + 4:at + 8])[0]
+    while data[at : at + 4] != b"data":
+        at += 8 + struct.unpack("<I", data[at + 4 : at + 8])[0]
+    n = struct.unpack("<I", data[at + 4 : at + 8])[0]
     assert at + 8 + n == len(data)
-    return np.frombuffer(data[at + 8:], "<i2")
+    return np.frombuffer(data[at + 8 :], "<i2")

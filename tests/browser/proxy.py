@@ -21,10 +21,14 @@ class Proxy:
         self.is_down = False  # refuse new connections
         self.refuses_upgrades = False
         self.drop_frames = 0  # swallow this many of the next binary frames from the server
-        self.cuts_next = False  # the next binary frame from the server does not pass: cut() comes before it
+        self.cuts_next = (
+            False  # the next binary frame from the server does not pass: cut() comes before it
+        )
         self.spared_frames = 0  # so many pass before either happens
         self.upgrades = 0
-        self.closed_at = 0.0  # when an upgraded connection to the target was last given up, on time.perf_counter
+        self.closed_at = (
+            0.0  # when an upgraded connection to the target was last given up, on time.perf_counter
+        )
 
     @property
     def url(self) -> str:
@@ -55,8 +59,10 @@ class Proxy:
 
     def cut(self) -> None:
         """Every upgraded connection breaks, as when a cable is pulled on the proxy's side."""
+
         async def abort():
             self._abort()
+
         self._call(abort())
 
     def _abort(self) -> None:
@@ -80,16 +86,36 @@ class Proxy:
         method, path, version = first.split(" ")
         names = {k.lower(): v.strip() for k, v in (line.split(":", 1) for line in lines)}
         is_upgrade = names.get("upgrade", "").lower() == "websocket"
-        if self.is_down or (is_upgrade and self.refuses_upgrades) or not path.startswith(self._prefix):
-            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        if (
+            self.is_down
+            or (is_upgrade and self.refuses_upgrades)
+            or not path.startswith(self._prefix)
+        ):
+            writer.write(
+                b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
             return await writer.drain()
         up_reader, up_writer = await asyncio.open_connection(*self._target)
         kept = [line for line in lines if is_upgrade or not line.lower().startswith("connection:")]
-        up_writer.write("\r\n".join([f"{method} {path[len(self._prefix):] or '/'} {version}", *kept, *([] if is_upgrade else ["Connection: close"]), "", ""]).encode("latin-1"))
+        up_writer.write(
+            "\r\n".join(
+                [
+                    f"{method} {path[len(self._prefix) :] or '/'} {version}",
+                    *kept,
+                    *([] if is_upgrade else ["Connection: close"]),
+                    "",
+                    "",
+                ]
+            ).encode("latin-1")
+        )
         if body := int(names.get("content-length", 0)):
             up_writer.write(await reader.readexactly(body))
         try:
-            await (self._join(reader, writer, up_reader, up_writer) if is_upgrade else self._buffered(reader, writer, up_reader))
+            await (
+                self._join(reader, writer, up_reader, up_writer)
+                if is_upgrade
+                else self._buffered(reader, writer, up_reader)
+            )
         finally:
             up_writer.close()
 
@@ -97,7 +123,10 @@ class Proxy:
         head = await up_reader.readuntil(b"\r\n\r\n")
         at_once = b"x-accel-buffering: no" in head.lower()
         writer.write(head)
-        gone, held = asyncio.ensure_future(reader.read(1)), b""  # the client leaving ends the request upstream too
+        gone, held = (
+            asyncio.ensure_future(reader.read(1)),
+            b"",
+        )  # the client leaving ends the request upstream too
         try:
             while True:
                 more = asyncio.ensure_future(up_reader.read(65536))
@@ -120,7 +149,10 @@ class Proxy:
         ways = []
         try:
             writer.write(await up_reader.readuntil(b"\r\n\r\n"))
-            ways = [asyncio.ensure_future(self._pipe(reader, up_writer)), asyncio.ensure_future(self._frames(up_reader, writer))]
+            ways = [
+                asyncio.ensure_future(self._pipe(reader, up_writer)),
+                asyncio.ensure_future(self._frames(up_reader, writer)),
+            ]
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:

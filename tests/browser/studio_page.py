@@ -22,17 +22,44 @@ SHIFTS = """window.shifts = []; new PerformanceObserver(l => { for (const e of l
 window.longest = 0; window.longtasks = 0;
 new PerformanceObserver(l => { for (const e of l.getEntries()) longtasks = Math.max(longtasks, e.duration); }).observe({type: "longtask", buffered: true});"""
 # what this browser remembers is put into the fields by a client event; the last of it is said as kk:mode
-RESTORED = """document.addEventListener("kk:mode", () => { window.restored = true; }, {once: true});"""
+RESTORED = (
+    """document.addEventListener("kk:mode", () => { window.restored = true; }, {once: true});"""
+)
 
 
 class StudioPage:
     """One visit of its own. `lang`, `theme`: as in the address; the browser's language is English unless said. `is_first`: this Chromium has nothing of the page yet."""
 
-    def __init__(self, chrome, url: str, lang: str = "zh", theme: str = "light", size: str = "wide", query: str = "", init: str = "", is_first: bool = False, **context):
+    def __init__(
+        self,
+        chrome,
+        url: str,
+        lang: str = "zh",
+        theme: str = "light",
+        size: str = "wide",
+        query: str = "",
+        init: str = "",
+        is_first: bool = False,
+        **context,
+    ):
         w, h = SIZES[size]
-        options = {"viewport": {"width": w, "height": h}, "has_touch": size == "phone", "permissions": ["microphone"], **context}
-        self._visits = chrome if isinstance(chrome, Visits) and not is_first and "storage_state" not in context else None
-        self.page, self.url = self._visits.begin(url, options) if self._visits else chrome.new_context(**options).new_page(), url
+        options = {
+            "viewport": {"width": w, "height": h},
+            "has_touch": size == "phone",
+            "permissions": ["microphone"],
+            **context,
+        }
+        self._visits = (
+            chrome
+            if isinstance(chrome, Visits) and not is_first and "storage_state" not in context
+            else None
+        )
+        self.page, self.url = (
+            self._visits.begin(url, options)
+            if self._visits
+            else chrome.new_context(**options).new_page(),
+            url,
+        )
         self.context = self.page.context
         self.page.set_default_timeout(20000)
         self.errors: list[str] = []
@@ -55,23 +82,35 @@ class StudioPage:
 
     def ready(self) -> None:
         """Opened, or loaded again: what is typed from now on is not written over by what was remembered."""
-        self.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked")
-        self.page.wait_for_function("window.restored && KK.field('kk-text').value === (KK.store.get('text') ?? KK.t('ex.1'))")
+        self.page.wait_for_function(
+            "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked"
+        )
+        self.page.wait_for_function(
+            "window.restored && KK.field('kk-text').value === (KK.store.get('text') ?? KK.t('ex.1'))"
+        )
 
     def js(self, expression: str, arg=None):
         return self.page.evaluate(expression, arg)
 
     def until(self, *states: str, timeout_s: float = 30) -> None:
-        self.page.wait_for_function("s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000)
+        self.page.wait_for_function(
+            "s => s.includes(KK.player.state)", arg=list(states), timeout=timeout_s * 1000
+        )
 
     def status(self) -> str:
         return self.page.inner_text("#kk-player [role=status]")
 
     def upload(self, data: bytes, name: str = "clip.wav", mime: str = "audio/wav") -> None:
-        self.page.wait_for_selector("#kk-ref :is(input[type=file], .icon-button-wrapper button)", state="attached")
-        if not self.page.locator("#kk-ref input[type=file]").count():  # a clip is in: Gradio has taken its drop zone away
+        self.page.wait_for_selector(
+            "#kk-ref :is(input[type=file], .icon-button-wrapper button)", state="attached"
+        )
+        if not self.page.locator(
+            "#kk-ref input[type=file]"
+        ).count():  # a clip is in: Gradio has taken its drop zone away
             self.page.locator("#kk-ref .icon-button-wrapper button").first.click()
-        self.page.set_input_files("#kk-ref input[type=file]", {"name": name, "mimeType": mime, "buffer": data})
+        self.page.set_input_files(
+            "#kk-ref input[type=file]", {"name": name, "mimeType": mime, "buffer": data}
+        )
 
     def clip_in(self, data: bytes | None = None) -> None:
         self.upload(clip() if data is None else data)
@@ -93,9 +132,15 @@ class StudioPage:
         """Press Generate; the n-th take, which must be finished and made by `engine`."""
         self.go()
         try:
-            self.page.wait_for_function("n => KK.live.takes.data.length === n || KK.player.state === 'failed'", arg=n, timeout=45000)
+            self.page.wait_for_function(
+                "n => KK.live.takes.data.length === n || KK.player.state === 'failed'",
+                arg=n,
+                timeout=45000,
+            )
         except TimeoutError as late:
-            raise AssertionError(f"no take in mode {self.js('KK.mode()')}: {self.js('KK.player.state')}, {self.status()}, {len(self.takes())} takes") from late
+            raise AssertionError(
+                f"no take in mode {self.js('KK.mode()')}: {self.js('KK.player.state')}, {self.status()}, {len(self.takes())} takes"
+            ) from late
         assert self.js("KK.player.state") != "failed", self.status()
         take = self.takes()[0]
         assert take["state"] == "done" and take["engine"] == engine and take["n_samples"] > 0, take
@@ -122,14 +167,28 @@ class StudioPage:
         return found
 
 
-def clip(seconds: float = 5.0, rate: int = 24000, noise: float = 0.0, level: float = 1.0, cut: bool = False) -> bytes:
+def clip(
+    seconds: float = 5.0,
+    rate: int = 24000,
+    noise: float = 0.0,
+    level: float = 1.0,
+    cut: bool = False,
+) -> bytes:
     """A WAV that passes for a voice: a buzzing tone with syllables, silent at both ends unless `cut`."""
     t = np.arange(int(seconds * rate)) / rate
-    buzz = sum(np.sin(2 * np.pi * 140 * k * t) / k for k in range(1, 40)) * (0.15 + 0.85 * np.clip(np.sin(2 * np.pi * 3 * t), 0, 1)) * 0.2
+    buzz = (
+        sum(np.sin(2 * np.pi * 140 * k * t) / k for k in range(1, 40))
+        * (0.15 + 0.85 * np.clip(np.sin(2 * np.pi * 3 * t), 0, 1))
+        * 0.2
+    )
     if not cut:
         edge = int(0.25 * rate)
         buzz[:edge] = buzz[-edge:] = 0
-    buzz = buzz * level + noise * np.random.default_rng(1).standard_normal(len(t)) + 1e-4 * np.random.default_rng(2).standard_normal(len(t))
+    buzz = (
+        buzz * level
+        + noise * np.random.default_rng(1).standard_normal(len(t))
+        + 1e-4 * np.random.default_rng(2).standard_normal(len(t))
+    )
     out = io.BytesIO()
     with wave.open(out, "wb") as w:
         w.setnchannels(1), w.setsampwidth(2), w.setframerate(rate)

@@ -40,13 +40,19 @@ def share(p: StudioPage, sample: str = "Good evening.") -> dict:
     p.page.select_option("[data-share=max_uses]", "20")
     p.page.press("[data-share=sample]", "Enter")
     p.page.wait_for_selector("#kk-sharelink")
-    return {"url": p.page.input_value("#kk-sharelink"), "frame": p.page.input_value("#kk-shareframe")}
+    return {
+        "url": p.page.input_value("#kk-sharelink"),
+        "frame": p.page.input_value("#kk-shareframe"),
+    }
 
 
 def violations(page) -> list[str]:
     page.evaluate(AXE)
-    return page.evaluate("""rules => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(r => r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " +
-        (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / ")))""", RULES)
+    return page.evaluate(
+        """rules => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(r => r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " +
+        (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / ")))""",
+        RULES,
+    )
 
 
 def until(page, expression: str, limit_s: float = 20.0) -> None:
@@ -58,7 +64,12 @@ def until(page, expression: str, limit_s: float = 20.0) -> None:
 
 
 def guest(chrome, url: str, size=(390, 844), lang: str = "en", init: str = HEARD, **kw):
-    context = chrome.new_context(viewport={"width": size[0], "height": size[1]}, has_touch=size[0] < 500, locale="zh-CN" if lang == "zh" else "en-US", **kw)
+    context = chrome.new_context(
+        viewport={"width": size[0], "height": size[1]},
+        has_touch=size[0] < 500,
+        locale="zh-CN" if lang == "zh" else "en-US",
+        **kw,
+    )
     page = context.new_page()
     page.errors = []
     page.on("pageerror", lambda e: page.errors.append(str(e)))
@@ -73,7 +84,11 @@ def guest(chrome, url: str, size=(390, 844), lang: str = "en", init: str = HEARD
 def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
     with opened(chrome, lone, "voices") as p:
         made = share(p)
-        assert made["url"].startswith(lone.url + "/d/") and made["url"] in made["frame"] and "<iframe" in made["frame"]
+        assert (
+            made["url"].startswith(lone.url + "/d/")
+            and made["url"] in made["frame"]
+            and "<iframe" in made["frame"]
+        )
         p.page.wait_for_function("document.querySelector('.kk-qr').naturalWidth > 100")
         assert p.violations() == []
         p.page.click("[data-do=shareleave]")
@@ -81,28 +96,41 @@ def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
         p.page.click("[role=tab][data-tab-id=settings]")
         p.page.locator("#kk-demos").scroll_into_view_if_needed()
         p.page.wait_for_selector("#kk-demos .kk-accrow")
-        assert "0 of 20 uses" in p.page.inner_text("#kk-demos .kk-accrow") and "Live" in p.page.inner_text("#kk-demos .kk-accrow")
+        assert "0 of 20 uses" in p.page.inner_text(
+            "#kk-demos .kk-accrow"
+        ) and "Live" in p.page.inner_text("#kk-demos .kk-accrow")
         assert p.violations() == []
         p.page.locator("#kk-demos [data-do=demoask]").first.click()
         p.page.click("[data-do=demodrop]")
-        p.page.wait_for_function("document.querySelector('#kk-demos .kk-accrow').innerText.includes('Taken back')")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-demos .kk-accrow').innerText.includes('Taken back')"
+        )
         assert p.page.request.get(made["url"]).status == 403
         assert p.errors == []
 
 
-@pytest.mark.parametrize(("lang", "size"), [("zh", (390, 844)), ("en", (320, 480)), ("en", (1280, 800))])
+@pytest.mark.parametrize(
+    ("lang", "size"), [("zh", (390, 844)), ("en", (320, 480)), ("en", (1280, 800))]
+)
 def test_the_page_of_a_link_speaks_on_a_phone_and_breaks_no_rule(chrome, lone, lang, size):
     with opened(chrome, lone, "voices") as p:
         made = share(p)
     context, page = guest(chrome, made["url"], size, lang)
     assert page.evaluate("document.documentElement.lang") == ("zh-CN" if lang == "zh" else "en")
-    assert page.input_value("textarea") == "Good evening." and ("字" in page.inner_text("main")) == (lang == "zh")
+    assert page.input_value("textarea") == "Good evening." and (
+        "字" in page.inner_text("main")
+    ) == (lang == "zh")
     assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        "it scrolls sideways"
+    )
     page.fill("textarea", "One tone, two tones.")
     page.click("[data-do=go]")
     until(page, "KK.player.state === 'done' && window.heard > 0.01")
-    assert page.evaluate("KK.player.counters.underruns") == 0 and page.evaluate("KK.player.url") is None
+    assert (
+        page.evaluate("KK.player.counters.underruns") == 0
+        and page.evaluate("KK.player.url") is None
+    )
     page.click(f"[data-do=lang][data-v={'en' if lang == 'zh' else 'zh'}]")
     assert ("字" in page.inner_text("main")) == (lang != "zh") and violations(page) == []
     assert page.errors == []
@@ -119,7 +147,11 @@ def test_a_guest_without_a_socket_saves_what_was_heard(chrome, lone):
     assert page.evaluate("[KK.player.via, KK.player.url]") == ["fetch", None]
     with page.expect_download() as down:
         page.click("[data-do=save]")
-    assert down.value.url.startswith("blob:") and down.value.path().stat().st_size > 1000 and page.errors == []
+    assert (
+        down.value.url.startswith("blob:")
+        and down.value.path().stat().st_size > 1000
+        and page.errors == []
+    )
     context.close()
 
 
@@ -129,13 +161,19 @@ def test_a_dark_page_of_a_link_breaks_no_rule_and_one_that_ended_says_so(chrome,
         context, page = guest(chrome, made["url"], color_scheme="dark")
         assert violations(page) == []
         rows = p.page.request.get(lone.url + "/v1/demos").json()["data"]
-        p.page.request.delete(f"{lone.url}/v1/demos/{next(d['id'] for d in rows if d['url'] == made['url'])}")
+        p.page.request.delete(
+            f"{lone.url}/v1/demos/{next(d['id'] for d in rows if d['url'] == made['url'])}"
+        )
         page.click("[data-do=go]")
         until(page, "KK.player.state === 'failed'")
         assert "taken back" in page.inner_text("[role=status]")
         page.goto(made["url"])
         page.wait_for_selector("h1")
-        assert "taken back" in page.inner_text("main") and violations(page) == [] and not page.locator("textarea").count()
+        assert (
+            "taken back" in page.inner_text("main")
+            and violations(page) == []
+            and not page.locator("textarea").count()
+        )
         context.close()
 
 
@@ -145,8 +183,17 @@ def test_a_link_works_in_another_sites_frame_and_the_studio_does_not(chrome, lon
 
     class Site(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            body = (f"<!doctype html>{made['frame']}" if self.path == "/demo" else f'<!doctype html><iframe src="{lone.url}/"></iframe>').encode()
-            self.send_response(200), self.send_header("Content-Type", "text/html"), self.send_header("Content-Length", str(len(body))), self.end_headers()
+            body = (
+                f"<!doctype html>{made['frame']}"
+                if self.path == "/demo"
+                else f'<!doctype html><iframe src="{lone.url}/"></iframe>'
+            ).encode()
+            (
+                self.send_response(200),
+                self.send_header("Content-Type", "text/html"),
+                self.send_header("Content-Length", str(len(body))),
+                self.end_headers(),
+            )
             self.wfile.write(body)
 
         def log_message(self, *_):
@@ -169,7 +216,9 @@ def test_a_link_works_in_another_sites_frame_and_the_studio_does_not(chrome, lon
         for _ in range(400):  # what the browser has to say of it comes when it comes
             if not any("frame-ancestors" in text for text in blocked):
                 page.wait_for_timeout(50)
-        assert any("frame-ancestors" in text for text in blocked), "the studio's own page may not be framed"
+        assert any("frame-ancestors" in text for text in blocked), (
+            "the studio's own page may not be framed"
+        )
         context.close()
         site.shutdown()
 
@@ -178,7 +227,14 @@ def test_a_list_that_was_asked_for_before_a_link_ended_does_not_bring_it_back(ch
     with opened(chrome, lone, "voices") as p:
         share(p)
         held = []
-        p.page.route("**/v1/demos", lambda r: held.append((r, r.fetch())) if not held and r.request.method == "GET" else r.continue_())
+        p.page.route(
+            "**/v1/demos",
+            lambda r: (
+                held.append((r, r.fetch()))
+                if not held and r.request.method == "GET"
+                else r.continue_()
+            ),
+        )
         p.page.click("[role=tab][data-tab-id=settings]")
         p.page.locator("#kk-demos").scroll_into_view_if_needed()
         for _ in range(400):
@@ -207,13 +263,22 @@ def test_a_key_is_made_by_keyboard_shown_once_and_revoked(chrome, lone):
         p.page.press("[name=kk-keys-name]", "Enter")
         p.page.wait_for_selector("#kk-madekey")
         secret = p.page.input_value("#kk-madekey")
-        assert secret.startswith("kk_") and p.page.evaluate("document.activeElement.id") == "kk-madekey"
+        assert (
+            secret.startswith("kk_")
+            and p.page.evaluate("document.activeElement.id") == "kk-madekey"
+        )
         assert p.violations() == []
         p.page.wait_for_selector("#kk-apikeys .kk-accrow")
         assert lone.client().get("/v1/models").status_code == 401
-        assert lone.client().get("/v2/jobs", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
+        assert (
+            lone.client().get("/v2/jobs", headers={"Authorization": f"Bearer {secret}"}).status_code
+            == 200
+        )
         p.page.click("[data-do=keyseen]")
-        assert secret not in p.page.content() and p.page.evaluate("document.activeElement.name") == "kk-keys-name"
+        assert (
+            secret not in p.page.content()
+            and p.page.evaluate("document.activeElement.name") == "kk-keys-name"
+        )
         p.page.reload()
         p.ready()
         p.page.fill("#kk-text textarea", "Still at home.")
@@ -222,16 +287,30 @@ def test_a_key_is_made_by_keyboard_shown_once_and_revoked(chrome, lone):
         p.page.click("[role=tab][data-tab-id=settings]")
         p.page.locator("#kk-apikeys").scroll_into_view_if_needed()
         p.page.wait_for_selector("#kk-apikeys .kk-accrow")
-        assert secret not in p.page.content() and "robot" in p.page.inner_text("#kk-apikeys .kk-accrow") and "1 requests" in p.page.inner_text("#kk-apikeys .kk-accrow")
+        assert (
+            secret not in p.page.content()
+            and "robot" in p.page.inner_text("#kk-apikeys .kk-accrow")
+            and "1 requests" in p.page.inner_text("#kk-apikeys .kk-accrow")
+        )
         with_stranger = chrome.new_context()
         stranger = with_stranger.new_page()
         stranger.goto(lone.url + "/")
-        assert stranger.url.endswith("/login") and stranger.locator("[name=key]").count() == 1 and stranger.locator("[name=user]").count() == 0 and violations(stranger) == []
+        assert (
+            stranger.url.endswith("/login")
+            and stranger.locator("[name=key]").count() == 1
+            and stranger.locator("[name=user]").count() == 0
+            and violations(stranger) == []
+        )
         with_stranger.close()
         p.page.click("[data-do=keyask]")
-        assert p.page.evaluate("document.activeElement.dataset.do") == "accesskeep" and p.violations() == []
+        assert (
+            p.page.evaluate("document.activeElement.dataset.do") == "accesskeep"
+            and p.violations() == []
+        )
         p.page.click("[data-do=keydrop]")
-        p.page.wait_for_function("document.querySelector('#kk-apikeys .kk-accrow').innerText.includes('Revoked')")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-apikeys .kk-accrow').innerText.includes('Revoked')"
+        )
         assert lone.client().get("/v1/models").status_code == 200 and p.errors == []
 
 
@@ -239,7 +318,15 @@ def test_a_wrong_field_of_a_key_is_said_beside_it(chrome, lone):
     with opened(chrome, lone, "settings", size="phone") as p:
         p.page.wait_for_selector("#kk-apikeys form")
         p.page.press("[name=kk-keys-name]", "Enter")
-        p.page.wait_for_function("document.querySelector('#kk-apikeys .kk-accsay').dataset.tone === 'bad'")
-        assert "name" in p.page.inner_text("#kk-apikeys .kk-accsay") and p.page.evaluate("document.activeElement.name") == "kk-keys-name"
-        assert p.page.evaluate("document.documentElement.scrollWidth <= innerWidth") and p.violations() == []
+        p.page.wait_for_function(
+            "document.querySelector('#kk-apikeys .kk-accsay').dataset.tone === 'bad'"
+        )
+        assert (
+            "name" in p.page.inner_text("#kk-apikeys .kk-accsay")
+            and p.page.evaluate("document.activeElement.name") == "kk-keys-name"
+        )
+        assert (
+            p.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            and p.violations() == []
+        )
         assert json.loads(json.dumps(p.errors)) == [] and np.isfinite(p.js("performance.now()"))

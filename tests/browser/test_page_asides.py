@@ -19,28 +19,44 @@ def chrome():
 
 
 def says(p: StudioPage, words: str) -> None:
-    p.page.wait_for_function("s => document.querySelector('#kk-toast')?.innerText.includes(s)", arg=words)
+    p.page.wait_for_function(
+        "s => document.querySelector('#kk-toast')?.innerText.includes(s)", arg=words
+    )
 
 
-def let_go(p: StudioPage, query: str, data: bytes, name: str = "mine.wav", mime: str = "audio/wav") -> bool:
+def let_go(
+    p: StudioPage, query: str, data: bytes, name: str = "mine.wav", mime: str = "audio/wav"
+) -> bool:
     """Drag a file over `query` and let it go there. Whether the page kept the browser from opening it."""
-    p.page.wait_for_selector(query, state="attached")  # of a tab that is opened for the first time it comes later
-    return p.js(
-        """([q, b64, name, type]) => { const bag = new DataTransfer(); bag.items.add(new File([Uint8Array.from(atob(b64), c => c.charCodeAt(0))], name, {type}));
+    p.page.wait_for_selector(
+        query, state="attached"
+    )  # of a tab that is opened for the first time it comes later
+    return (
+        p.js(
+            """([q, b64, name, type]) => { const bag = new DataTransfer(); bag.items.add(new File([Uint8Array.from(atob(b64), c => c.charCodeAt(0))], name, {type}));
         const el = document.querySelector(q), go = kind => el.dispatchEvent(new DragEvent(kind, {dataTransfer: bag, bubbles: true, cancelable: true, composed: true}));
         return !go("dragover") & !go("drop"); }""",
-        [query, base64.b64encode(data).decode(), name, mime],
-    ) == 1
+            [query, base64.b64encode(data).decode(), name, mime],
+        )
+        == 1
+    )
 
 
-@pytest.mark.parametrize(("lang", "words"), [("zh", "这条记录已经不在了"), ("en", "This take is gone")])
-def test_a_take_that_another_tab_deleted_is_a_sentence_in_the_language_of_the_page(chrome, studio, lang, words):
+@pytest.mark.parametrize(
+    ("lang", "words"), [("zh", "这条记录已经不在了"), ("en", "This take is gone")]
+)
+def test_a_take_that_another_tab_deleted_is_a_sentence_in_the_language_of_the_page(
+    chrome, studio, lang, words
+):
     with StudioPage(chrome, studio.url, lang) as p:
         p.page.fill("#kk-text textarea", "好的。")
         p.go()
         p.until("done")
         take = p.wait_takes(1)[0]
-        p.js("id => KK.send('takes', {op: 'star', id: 'take-' + id.slice(5).replace(/./g, '0'), on: true})", take["id"])
+        p.js(
+            "id => KK.send('takes', {op: 'star', id: 'take-' + id.slice(5).replace(/./g, '0'), on: true})",
+            take["id"],
+        )
         says(p, words)
         assert [t["id"] for t in p.takes()] == [take["id"]], "the list stays"
         assert p.page.locator(".kk-take").count() == 1 and not p.errors
@@ -55,7 +71,10 @@ def test_a_text_that_was_never_begun_is_no_failed_take(chrome, studio):
         p.page.fill("#kk-text textarea", "字" * 5000)
         p.go()
         p.page.wait_for_function("KK.player.state === 'failed'")
-        assert p.page.locator(".kk-take").count() == 1 and not p.page.locator(".kk-take[data-tone=bad]").count()
+        assert (
+            p.page.locator(".kk-take").count() == 1
+            and not p.page.locator(".kk-take[data-tone=bad]").count()
+        )
 
 
 def test_a_voice_is_edited_in_the_library_and_escape_leaves_the_stream_alone(chrome, studio):
@@ -81,7 +100,9 @@ def test_a_voice_is_edited_in_the_library_and_escape_leaves_the_stream_alone(chr
         p.page.fill("#kk-rename", "阿宝")
         p.page.fill("#kk-retell", "今天天气很好。")
         p.page.click("[data-rename] [type=submit]")
-        p.page.wait_for_function("KK.voices().some(v => v.name === '阿宝' && v.transcript === '今天天气很好。' && v.language === 'zh')")
+        p.page.wait_for_function(
+            "KK.voices().some(v => v.name === '阿宝' && v.transcript === '今天天气很好。' && v.language === 'zh')"
+        )
         p.page.click("[data-do=askvoice]")
         p.page.click("[data-do=dropvoice]")
         p.page.wait_for_function("KK.voices().every(v => v.starter)")
@@ -96,7 +117,9 @@ def test_a_file_let_go_anywhere_is_the_clip_and_the_page_stays(chrome, studio):
         first = p.js("KK.draft().id")
         p.page.click("[role=tab][data-tab-id=voices]")
         assert let_go(p, "#kk-library h2", clip(6))  # one is in already, and another tab is shown
-        p.page.wait_for_function("id => KK.draft() && KK.draft().id !== id && KK.tabNow() === 'speak'", arg=first)
+        p.page.wait_for_function(
+            "id => KK.draft() && KK.draft().id !== id && KK.tabNow() === 'speak'", arg=first
+        )
         assert p.js("Math.round(KK.draft().report.duration_s)") == 6
         assert let_go(p, "body", b"\x89PNG\r\n\x1a\n", "photo.png", "image/png")
         says(p, "读不懂")
@@ -119,10 +142,17 @@ def test_saving_that_fails_says_so_where_it_said_that_it_saves(chrome, studio):
         p.page.fill("#kk-savename textarea, #kk-savename input", "林晚")
         p.js("() => { KK.live.health.data.id = 'draft-gone'; }")
         p.page.click("#kk-save")
-        p.page.wait_for_function("document.querySelector('#kk-need').innerText.includes('这段参考音频已经不在了，请重新放入。')")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-need').innerText.includes('这段参考音频已经不在了，请重新放入。')"
+        )
         p.js("KK.setLang('en')")
-        p.page.wait_for_function("document.querySelector('#kk-need').innerText.includes('This clip is no longer here.')")
-        assert p.page.input_value("#kk-savename textarea, #kk-savename input") == "林晚" and not p.errors
+        p.page.wait_for_function(
+            "document.querySelector('#kk-need').innerText.includes('This clip is no longer here.')"
+        )
+        assert (
+            p.page.input_value("#kk-savename textarea, #kk-savename input") == "林晚"
+            and not p.errors
+        )
 
 
 def test_a_transcript_of_another_clip_is_asked_about(chrome, studio):
@@ -135,7 +165,9 @@ def test_a_transcript_of_another_clip_is_asked_about(chrome, studio):
         p.upload(clip(6))
         p.page.wait_for_function("id => KK.draft() && KK.draft().clip !== id", arg=first)
         assert "请核对参考文本" in p.page.inner_text("#kk-health")
-        assert p.page.input_value("#kk-transcript textarea") == "第一段录音里说的话。", "what was typed is not thrown away"
+        assert p.page.input_value("#kk-transcript textarea") == "第一段录音里说的话。", (
+            "what was typed is not thrown away"
+        )
 
 
 def test_noise_that_comes_and_goes_is_cleaned_otherwise(chrome, studio):
@@ -151,8 +183,12 @@ def test_noise_that_comes_and_goes_is_cleaned_otherwise(chrome, studio):
         assert p.violations() == []
         before = p.js("KK.draft().id")
         p.page.check("#kk-useclean")
-        p.page.wait_for_function("id => KK.draft().id !== id && !KK.live.health.pending", arg=before)
-        assert p.js("[KK.draft().varying, KK.draft().clean, document.querySelector('#kk-noise').value]") == [True, 0.6, "varying"]
+        p.page.wait_for_function(
+            "id => KK.draft().id !== id && !KK.live.health.pending", arg=before
+        )
+        assert p.js(
+            "[KK.draft().varying, KK.draft().clean, document.querySelector('#kk-noise').value]"
+        ) == [True, 0.6, "varying"]
         p.page.click("[data-do=ab][data-v=a]")
         p.page.click("[data-do=ab][data-v=b]")
         p.page.wait_for_function("KK.listen.playing")
@@ -161,7 +197,9 @@ def test_noise_that_comes_and_goes_is_cleaned_otherwise(chrome, studio):
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_diagnostics_say_what_failed_and_nothing_that_was_written(chrome, studio, lang):
-    with StudioPage(chrome, studio.url, lang, permissions=["clipboard-read", "clipboard-write"]) as p:
+    with StudioPage(
+        chrome, studio.url, lang, permissions=["clipboard-read", "clipboard-write"]
+    ) as p:
         p.page.fill("#kk-text textarea", "Nobody else may read this.")
         p.instruct("fail=1")
         p.go()
@@ -171,19 +209,33 @@ def test_diagnostics_say_what_failed_and_nothing_that_was_written(chrome, studio
         says(p, {"zh": "诊断信息已复制", "en": "Diagnostics copied"}[lang])
         words = p.js("navigator.clipboard.readText()")
         told = json.loads(words)
-        assert told["player"]["code"] in ("fault", "err.net") and told["engine"]["version"] and told["player"]["counters"]["underruns"] == p.js("KK.player.counters.underruns")
+        assert (
+            told["player"]["code"] in ("fault", "err.net")
+            and told["engine"]["version"]
+            and told["player"]["counters"]["underruns"] == p.js("KK.player.counters.underruns")
+        )
         assert "Nobody" not in words and "fail=1" not in words and not p.errors
 
 
-@pytest.mark.parametrize(("lang", "text", "notice"), [("zh", "好的。", "以上语音由人工智能合成。"), ("en", "All right.", "This speech was generated by AI.")])
-def test_a_spoken_notice_is_wished_for_in_the_settings_and_remembered(chrome, studio, lang, text, notice):
+@pytest.mark.parametrize(
+    ("lang", "text", "notice"),
+    [
+        ("zh", "好的。", "以上语音由人工智能合成。"),
+        ("en", "All right.", "This speech was generated by AI."),
+    ],
+)
+def test_a_spoken_notice_is_wished_for_in_the_settings_and_remembered(
+    chrome, studio, lang, text, notice
+):
     """The tone engine sounds 0.15 s for each character it is given."""
     with StudioPage(chrome, studio.url, lang) as p:
         p.page.fill("#kk-text textarea", text)
         p.page.click("[role=tab][data-tab-id=settings]")
         assert not p.page.is_checked("#kk-set-notice input")
         before = studio.state()["notices"]
-        with p.page.expect_response(lambda r: "/queue/join" in r.url and '"notice":true' in (r.request.post_data or "")):
+        with p.page.expect_response(
+            lambda r: "/queue/join" in r.url and '"notice":true' in (r.request.post_data or "")
+        ):
             p.page.check("#kk-set-notice input")
         for _ in range(400):  # it stands in a line before the studio knows of it
             if studio.state()["notices"] == before:
@@ -191,9 +243,14 @@ def test_a_spoken_notice_is_wished_for_in_the_settings_and_remembered(chrome, st
         p.go()
         p.until("done")
         take = p.wait_takes(1)[0]
-        assert take["text"] == text and abs(take["n_samples"] / take["sample_rate"] - 0.15 * len(text + notice)) < 0.2
+        assert (
+            take["text"] == text
+            and abs(take["n_samples"] / take["sample_rate"] - 0.15 * len(text + notice)) < 0.2
+        )
         p.page.reload()
-        p.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.takes?.data?.length === 1")
+        p.page.wait_for_function(
+            "document.documentElement.dataset.kk === 'ready' && KK.live.takes?.data?.length === 1"
+        )
         p.page.click("[role=tab][data-tab-id=settings]")
         p.page.wait_for_function("document.querySelector('#kk-set-notice input').checked")
         assert not p.errors
@@ -205,13 +262,19 @@ def test_the_expected_length_follows_the_voice_and_the_speed(chrome, studio):
         p.page.fill("#kk-text textarea", "")
         p.page.wait_for_function("document.querySelector('.kk-count').innerText === '0 字'")
         p.page.fill("#kk-text textarea", text)
-        p.page.wait_for_function("document.querySelector('.kk-count').innerText.includes('约 4 秒')")
+        p.page.wait_for_function(
+            "document.querySelector('.kk-count').innerText.includes('约 4 秒')"
+        )
         p.instruct("seconds=8")
         p.go()
         p.until("done")
         p.wait_takes(1)
         p.page.fill("#kk-text textarea", text + text)
-        p.page.wait_for_function("document.querySelector('.kk-count').innerText.includes('约 16 秒')")
+        p.page.wait_for_function(
+            "document.querySelector('.kk-count').innerText.includes('约 16 秒')"
+        )
         p.page.click(".kk-adv button.label-wrap")
         p.page.fill("#kk-speed input[type=number]", "2")
-        p.page.wait_for_function("document.querySelector('.kk-count').innerText.includes('约 8 秒')")
+        p.page.wait_for_function(
+            "document.querySelector('.kk-count').innerText.includes('约 8 秒')"
+        )

@@ -31,13 +31,18 @@ def opened(p: StudioPage) -> None:
 
 def put(p: StudioPage, text: str) -> None:
     p.page.fill("#kk-batchtext", text)
-    p.js("new Promise(r => setTimeout(r, 1))")  # behind the one that the page has set for reading it
+    p.js(
+        "new Promise(r => setTimeout(r, 1))"
+    )  # behind the one that the page has set for reading it
 
 
 def send(p: StudioPage) -> str:
     before = p.page.locator(".kk-job").count()
     p.page.click("#kk-batchgo")
-    p.page.wait_for_function("n => document.querySelectorAll('.kk-job').length > n && !document.querySelector('#kk-batchtext').value", arg=before)
+    p.page.wait_for_function(
+        "n => document.querySelectorAll('.kk-job').length > n && !document.querySelector('#kk-batchtext').value",
+        arg=before,
+    )
     return p.page.locator(".kk-job").first.get_attribute("data-job")
 
 
@@ -46,7 +51,9 @@ def until(p: StudioPage, job: str, state: str) -> None:
 
 
 def rows(p: StudioPage) -> list[str]:
-    return p.js("[...document.querySelectorAll('#kk-batchpreview tbody tr')].map(r => [...r.children].map(c => c.textContent).join('|'))")
+    return p.js(
+        "[...document.querySelectorAll('#kk-batchpreview tbody tr')].map(r => [...r.children].map(c => c.textContent).join('|'))"
+    )
 
 
 def test_pasted_lines_become_a_job_that_can_be_heard_and_taken_away(chrome, own):
@@ -55,23 +62,42 @@ def test_pasted_lines_become_a_job_that_can_be_heard_and_taken_away(chrome, own)
         assert p.violations() == []
         second = "第二行话，" * 12  # heard for longer than it takes to look
         put(p, f"清晨的风。\n\n{second}\nThe third line.\n")
-        assert rows(p) == ["1|清晨的风。", f"2|{second}", "3|The third line."] and "3 行" in p.page.inner_text("#kk-batchcount")
+        assert rows(p) == [
+            "1|清晨的风。",
+            f"2|{second}",
+            "3|The third line.",
+        ] and "3 行" in p.page.inner_text("#kk-batchcount")
         p.page.fill("#kk-batchseed", "7")
         job = send(p)
         until(p, job, "done")
-        assert "已开始，共 3 行" in p.page.inner_text("#kk-batchsay") and p.page.input_value("#kk-batchtext") == ""
+        assert (
+            "已开始，共 3 行" in p.page.inner_text("#kk-batchsay")
+            and p.page.input_value("#kk-batchtext") == ""
+        )
         card = p.page.locator(f'[data-job="{job}"]')
-        assert "3 / 3 行" in card.inner_text() and "种子 7" in card.inner_text() and card.locator("[role=progressbar]").get_attribute("aria-valuenow") == "100"
+        assert (
+            "3 / 3 行" in card.inner_text()
+            and "种子 7" in card.inner_text()
+            and card.locator("[role=progressbar]").get_attribute("aria-valuenow") == "100"
+        )
         card.locator("[data-do=joblines]").click()
         p.page.wait_for_selector(".kk-jobrow")
-        assert p.page.locator(".kk-jobrow bdi").all_inner_texts() == ["清晨的风。", second, "The third line."]
+        assert p.page.locator(".kk-jobrow bdi").all_inner_texts() == [
+            "清晨的风。",
+            second,
+            "The third line.",
+        ]
         assert p.violations() == []
         card.locator("[data-do=playline] >> nth=1").click()
         p.page.wait_for_function("id => KK.sounding(id, 'line')", arg=f"{job}/2")
         with p.page.expect_download() as down:
             card.locator("a[download]").click()
         with zipfile.ZipFile(io.BytesIO(down.value.path().read_bytes())) as z:
-            assert z.namelist()[-1] == "manifest.json" and [r["line"] for r in json.loads(z.read("manifest.json"))["lines"]] == [1, 2, 3] and z.testzip() is None
+            assert (
+                z.namelist()[-1] == "manifest.json"
+                and [r["line"] for r in json.loads(z.read("manifest.json"))["lines"]] == [1, 2, 3]
+                and z.testzip() is None
+            )
         card.locator("[data-do=jobask]").click()
         assert p.js("document.activeElement.dataset.do") == "jobkeep" and p.violations() == []
         card.locator("[data-do=jobdrop]").click()
@@ -86,48 +112,83 @@ def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
         csv = f'text,voice,seed,mode,instruction\n"One, and ""two""",{voice},5,instruct,seconds=1\nplain,,,,\n'
         jsonl = '{"text": "from json", "seed": 9}\n{"input": "another"}\nnot json\n'
         loud = '{"Text": " Loud keys ", "SEED": 9, "Instruction": ""}\n{"文本": "你好", "input": "", " Seed ": null, "Voice": {"id": null}}\n'
-        for name, data, want in (("a.csv", csv.encode("utf-8-sig"), [f'1|One, and "two"|{voice}|5|instruct|seconds=1', "2|plain||||"]),
-                                 ("b.csv", "文本\n你好，世界\n".encode("gb18030"), ["1|你好，世界"]),
-                                 ("c.jsonl", jsonl.encode(), ["1|from json|9", "2|another|", "3|not json|"]),
-                                 ("e.jsonl", loud.encode(), ["1|Loud keys|9", "2|你好|"]),
-                                 ("d.txt", "text,voice\nb,c".encode("utf-16"), ["1|text,voice", "2|b,c"])):
+        for name, data, want in (
+            (
+                "a.csv",
+                csv.encode("utf-8-sig"),
+                [f'1|One, and "two"|{voice}|5|instruct|seconds=1', "2|plain||||"],
+            ),
+            ("b.csv", "文本\n你好，世界\n".encode("gb18030"), ["1|你好，世界"]),
+            ("c.jsonl", jsonl.encode(), ["1|from json|9", "2|another|", "3|not json|"]),
+            ("e.jsonl", loud.encode(), ["1|Loud keys|9", "2|你好|"]),
+            ("d.txt", "text,voice\nb,c".encode("utf-16"), ["1|text,voice", "2|b,c"]),
+        ):
             with p.page.expect_file_chooser() as chooser:
                 p.page.click("[data-do=batchfile]")
             chooser.value.set_files({"name": name, "mimeType": "text/plain", "buffer": data})
-            p.page.wait_for_function("w => JSON.stringify([...document.querySelectorAll('#kk-batchpreview tbody tr')].map(r => [...r.children].map(c => c.textContent).join('|'))) === w",
-                                     arg=json.dumps(want, ensure_ascii=False, separators=(",", ":")))
+            p.page.wait_for_function(
+                "w => JSON.stringify([...document.querySelectorAll('#kk-batchpreview tbody tr')].map(r => [...r.children].map(c => c.textContent).join('|'))) === w",
+                arg=json.dumps(want, ensure_ascii=False, separators=(",", ":")),
+            )
         p.js("""() => { const d = new DataTransfer(); d.items.add(new File(['{"text": "dropped", "voice": "nobody"}\\n{"text": "。"}'], "x.jsonl"));
             document.querySelector("#kk-batchtext").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true})); }""")
-        p.page.wait_for_function("document.querySelector('#kk-batchsay').innerText.includes('Line 1: there is no voice “nobody”')")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-batchsay').innerText.includes('Line 1: there is no voice “nobody”')"
+        )
         assert "1 more" in p.page.inner_text("#kk-batchsay")
         jobs = p.page.locator(".kk-job").count()
         p.page.click("#kk-batchgo")
         put(p, "")
         p.page.click("#kk-batchgo")
-        assert "Paste texts" in p.page.inner_text("#kk-batchsay") and p.js("document.activeElement.id") == "kk-batchtext" and p.page.locator(".kk-job").count() == jobs
+        assert (
+            "Paste texts" in p.page.inner_text("#kk-batchsay")
+            and p.js("document.activeElement.id") == "kk-batchtext"
+            and p.page.locator(".kk-job").count() == jobs
+        )
         put(p, csv)
         job = send(p)
         until(p, job, "done")
-        told = p.js("id => fetch(`${KK.root()}/v2/jobs/${id}/lines`).then(r => r.json())", job)["data"]
-        assert (told[0]["text"], told[0]["seed"], told[0]["mode"], told[0]["voice"]) == ('One, and "two"', 5, "instruct", p.js("KK.voices()[1].id")) and told[0]["seconds"] == 1.0
+        told = p.js("id => fetch(`${KK.root()}/v2/jobs/${id}/lines`).then(r => r.json())", job)[
+            "data"
+        ]
+        assert (told[0]["text"], told[0]["seed"], told[0]["mode"], told[0]["voice"]) == (
+            'One, and "two"',
+            5,
+            "instruct",
+            p.js("KK.voices()[1].id"),
+        ) and told[0]["seconds"] == 1.0
         assert told[1]["voice"] == p.page.input_value("#kk-batchvoice")
 
 
 def test_a_bad_line_is_seen_and_tried_again_and_a_job_stopped_and_resumed(chrome, own):
     with StudioPage(chrome, own.url, "en", "dark", "phone") as p:
         opened(p)
-        put(p, '{"text": "good", "mode": "instruct", "instruction": "seconds=0.5"}\n{"text": "bad", "mode": "instruct", "instruction": "fail=0"}\n')
+        put(
+            p,
+            '{"text": "good", "mode": "instruct", "instruction": "seconds=0.5"}\n{"text": "bad", "mode": "instruct", "instruction": "fail=0"}\n',
+        )
         job = send(p)
         until(p, job, "done")
         card = p.page.locator(f'[data-job="{job}"]')
-        p.page.wait_for_function("id => document.querySelector(`[data-job='${id}']`).innerText.includes('1 failed')", arg=job)
+        p.page.wait_for_function(
+            "id => document.querySelector(`[data-job='${id}']`).innerText.includes('1 failed')",
+            arg=job,
+        )
         card.locator("[data-do=joblines]").click()
         assert "could not be spoken" in card.locator(".kk-jobrow[data-state=failed]").inner_text()
         assert p.violations() == [] and p.js("document.documentElement.scrollWidth") <= 390
         card.locator("[data-do=lineretry]").click()
         until(p, job, "running")
         until(p, job, "done")
-        put(p, "\n".join(json.dumps({"text": f"slow {n}", "mode": "instruct", "instruction": "seconds=2 rtf=1"}) for n in range(60)))
+        put(
+            p,
+            "\n".join(
+                json.dumps(
+                    {"text": f"slow {n}", "mode": "instruct", "instruction": "seconds=2 rtf=1"}
+                )
+                for n in range(60)
+            ),
+        )
         job = send(p)
         card = p.page.locator(f'[data-job="{job}"]')
         card.locator("[data-do=jobcancel]").click()
@@ -142,7 +203,9 @@ def test_a_bad_line_is_seen_and_tried_again_and_a_job_stopped_and_resumed(chrome
 def test_a_list_that_was_asked_for_before_a_job_began_does_not_take_it_away(chrome, own):
     with StudioPage(chrome, own.url, "en") as p:
         held = []
-        p.page.route("**/v2/jobs?limit=*", lambda r: r.continue_() if held else held.append((r, r.fetch())))
+        p.page.route(
+            "**/v2/jobs?limit=*", lambda r: r.continue_() if held else held.append((r, r.fetch()))
+        )
         p.page.click("[role=tab][data-tab-id=batch]")
         for _ in range(400):
             if not held:
@@ -155,7 +218,11 @@ def test_a_list_that_was_asked_for_before_a_job_began_does_not_take_it_away(chro
         with p.page.expect_response("**/v2/jobs?limit=*"):
             route.fulfill(response=old)
         p.page.wait_for_timeout(100)  # it would have been drawn
-        assert p.page.locator(f'[data-job="{job}"]').count() == 1 and p.js("document.activeElement.dataset.do") == "joblines" and not p.errors
+        assert (
+            p.page.locator(f'[data-job="{job}"]').count() == 1
+            and p.js("document.activeElement.dataset.do") == "joblines"
+            and not p.errors
+        )
 
 
 def test_by_keyboard_alone(chrome, own):
@@ -170,7 +237,9 @@ def test_by_keyboard_alone(chrome, own):
         p.page.wait_for_function("document.activeElement.dataset.do === 'joblines'")
         job = p.page.locator(".kk-job").first.get_attribute("data-job")
         until(p, job, "done")
-        assert p.js("document.activeElement.dataset.do") == "joblines", "news of the job did not take the focus away"
+        assert p.js("document.activeElement.dataset.do") == "joblines", (
+            "news of the job did not take the focus away"
+        )
         p.page.keyboard.press("Enter")
         p.page.wait_for_selector(".kk-jobrow")
         walk(p, "[data-do=playline]")

@@ -31,32 +31,61 @@ def voice_studio():
 
 def shown(p: StudioPage, n: int = 0) -> dict[str, str]:
     p.page.click(f".kk-take >> nth={n} >> [data-do=code]")
-    code = p.js("Object.fromEntries([...document.querySelectorAll('#kk-code section')].map(s => [s.querySelector('[data-v]').dataset.v, s.querySelector('code').textContent]))")
+    code = p.js(
+        "Object.fromEntries([...document.querySelectorAll('#kk-code section')].map(s => [s.querySelector('[data-v]').dataset.v, s.querySelector('code').textContent]))"
+    )
     p.page.keyboard.press("Escape")
     return code
 
 
 def run(kind: str, code: str, folder, key: str | None) -> None:
-    env = {k: v for k, v in os.environ.items() if k != "KAIKOU_API_KEY"} | ({"KAIKOU_API_KEY": key} if key else {}) | {"PYTHONPATH": str(ROOT)}
+    env = (
+        {k: v for k, v in os.environ.items() if k != "KAIKOU_API_KEY"}
+        | ({"KAIKOU_API_KEY": key} if key else {})
+        | {"PYTHONPATH": str(ROOT)}
+    )
     argv = ["bash", "-c", code] if kind == "curl" else [sys.executable, "-c", code]
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{kind}: {done.stderr}\n{code}"
 
 
-@pytest.mark.parametrize("ask", [
-    {"input": NASTY, "voice": "starter-en-low", "seed": 7, "mode": "zero_shot", "speed": 1.0},
-    {"input": "今天天气不错。", "voice": "starter-zh-high", "seed": 9007199254740993, "mode": "instruct", "instructions": "开心地说，别 'rm -rf'", "speed": 2.0, "language": "zh"}])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {"input": NASTY, "voice": "starter-en-low", "seed": 7, "mode": "zero_shot", "speed": 1.0},
+        {
+            "input": "今天天气不错。",
+            "voice": "starter-zh-high",
+            "seed": 9007199254740993,
+            "mode": "instruct",
+            "instructions": "开心地说，别 'rm -rf'",
+            "speed": 2.0,
+            "language": "zh",
+        },
+    ],
+)
 def test_what_is_shown_gives_the_take_again(chrome, voice_studio, tmp_path, ask):
     with chrome.new_context() as login:
-        login.request.post(voice_studio.url + "/login", form={"user": "studio", "password": "secret"})
+        login.request.post(
+            voice_studio.url + "/login", form={"user": "studio", "password": "secret"}
+        )
         with StudioPage(chrome, voice_studio.url, "en", storage_state=login.storage_state()) as p:
             body = json.dumps(ask | {"stream": False})
-            job = p.js("body => fetch(KK.root() + '/v1/audio/speech', {method: 'POST', headers: {'Content-Type': 'application/json'}, body}).then(r => r.headers.get('x-job-id'))", body)
+            job = p.js(
+                "body => fetch(KK.root() + '/v1/audio/speech', {method: 'POST', headers: {'Content-Type': 'application/json'}, body}).then(r => r.headers.get('x-job-id'))",
+                body,
+            )
             assert job, "it was refused"
-            p.page.wait_for_function("id => { KK.reloadTakes(); return KK.take(id); }", arg=job, polling=300)
+            p.page.wait_for_function(
+                "id => { KK.reloadTakes(); return KK.take(id); }", arg=job, polling=300
+            )
             code = shown(p)
             mine = p.context.request.get(f"{voice_studio.url}/tts/result/{job}.wav").body()
-    assert all(KEY not in x and "KAIKOU_API_KEY" in x for x in code.values()) and set(code) == {"curl", "openai", "client"}
+    assert all(KEY not in x and "KAIKOU_API_KEY" in x for x in code.values()) and set(code) == {
+        "curl",
+        "openai",
+        "client",
+    }
     want = wav_samples(mine)
     assert len(want) > 12000
     for kind in code if shutil.which("curl") else ("openai", "client"):
@@ -85,57 +114,148 @@ def test_a_studio_without_keys_needs_none(chrome, studio, tmp_path):
 
 def test_no_text_breaks_out_of_its_quotes(chrome, studio):
     """Read back by shell and Python rules: what is said is what was typed, and there is one command, one call."""
-    pieces = ["'", '"', "\\", "\n", "$(x)", "`x`", "!", "''", "'\\''", '\\"', "你", "🙂", "\u2028", "\x7f", "\t", "</code>", "{", "%", "#", "\\u0041", "\ud7ff"]
+    pieces = [
+        "'",
+        '"',
+        "\\",
+        "\n",
+        "$(x)",
+        "`x`",
+        "!",
+        "''",
+        "'\\''",
+        '\\"',
+        "你",
+        "🙂",
+        "\u2028",
+        "\x7f",
+        "\t",
+        "</code>",
+        "{",
+        "%",
+        "#",
+        "\\u0041",
+        "\ud7ff",
+    ]
     texts = [a + b + c for a in pieces for b in pieces for c in ("", "'")]
     with StudioPage(chrome, studio.url, "en") as p:
-        made = p.js("""texts => texts.map(text => KK.codeOf({text, voice: "v'" + text, engine: "builtin", mode: "instruct", instruction: text, language: "auto", speed: 1.25, seed: "9223372036854775807"}))""", texts)
+        made = p.js(
+            """texts => texts.map(text => KK.codeOf({text, voice: "v'" + text, engine: "builtin", mode: "instruct", instruction: text, language: "auto", speed: 1.25, seed: "9223372036854775807"}))""",
+            texts,
+        )
     for text, code in zip(texts, made):
         words = shlex.split(code["curl"].replace("\\\n", " "))
         body = json.loads(words[words.index("-d") + 1])
-        want = {"input": text, "voice": "v'" + text, "instructions": text, "speed": 1.25, "seed": 2**63 - 1, "mode": "instruct", "model": "builtin"}
-        assert words[0] == "curl" and len(words) == 12 and body == want | {"response_format": "wav", "stream": False}
-        calls = [node for kind in ("openai", "client") for node in ast.walk(ast.parse(code[kind])) if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("create", "synthesize")]
-        openai, client = [{k.arg: ast.literal_eval(k.value) for k in call.keywords} for call in calls]
-        assert openai.pop("extra_body") | openai == want | {"response_format": "wav", "stream": False}
-        assert [ast.literal_eval(a) for a in calls[1].args] == [text, "v'" + text] and client == {k: v for k, v in want.items() if k not in ("input", "voice")}
+        want = {
+            "input": text,
+            "voice": "v'" + text,
+            "instructions": text,
+            "speed": 1.25,
+            "seed": 2**63 - 1,
+            "mode": "instruct",
+            "model": "builtin",
+        }
+        assert (
+            words[0] == "curl"
+            and len(words) == 12
+            and body == want | {"response_format": "wav", "stream": False}
+        )
+        calls = [
+            node
+            for kind in ("openai", "client")
+            for node in ast.walk(ast.parse(code[kind]))
+            if isinstance(node, ast.Call)
+            and getattr(node.func, "attr", "") in ("create", "synthesize")
+        ]
+        openai, client = [
+            {k.arg: ast.literal_eval(k.value) for k in call.keywords} for call in calls
+        ]
+        assert openai.pop("extra_body") | openai == want | {
+            "response_format": "wav",
+            "stream": False,
+        }
+        assert [ast.literal_eval(a) for a in calls[1].args] == [text, "v'" + text] and client == {
+            k: v for k, v in want.items() if k not in ("input", "voice")
+        }
 
 
 def test_bash_reads_it_so_too():
     """Control of the test above: shlex and bash agree on what single quotes keep."""
     text = NASTY + "'\\''!"
     quoted = "'" + text.replace("'", "'\\''") + "'"
-    assert shlex.split(quoted) == [text] and subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True).stdout.decode() == text
+    assert (
+        shlex.split(quoted) == [text]
+        and subprocess.run(
+            ["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True
+        ).stdout.decode()
+        == text
+    )
 
 
-@pytest.mark.parametrize(("lang", "size", "theme"), [("en", "wide", "dark"), ("zh", "phone", "light")])
+@pytest.mark.parametrize(
+    ("lang", "size", "theme"), [("en", "wide", "dark"), ("zh", "phone", "light")]
+)
 def test_the_dialog_by_keyboard(chrome, studio, lang, size, theme):
-    with StudioPage(chrome, studio.url, lang, theme, size, permissions=["clipboard-read", "clipboard-write", "microphone"]) as p:
+    with StudioPage(
+        chrome,
+        studio.url,
+        lang,
+        theme,
+        size,
+        permissions=["clipboard-read", "clipboard-write", "microphone"],
+    ) as p:
         p.page.click("#kk-source label >> nth=1")
         p.instruct("seconds=0.3")
         p.go()
         p.until("done")
         p.wait_takes(1)
         p.page.focus(".kk-take [data-do=code]")
-        assert p.page.get_attribute(".kk-take [data-do=code]", "aria-label") == p.js("KK.t('takes.code')")
+        assert p.page.get_attribute(".kk-take [data-do=code]", "aria-label") == p.js(
+            "KK.t('takes.code')"
+        )
         p.page.keyboard.press("Enter")
         assert p.js("document.querySelector('#kk-code').matches(':modal')") and p.violations() == []
         copy = p.page.locator("#kk-code [data-v=client]")
         copy.focus()
         p.page.keyboard.press("Enter")
-        p.page.wait_for_function("document.querySelector('#kk-code [role=status]').textContent.includes('webui.client')")
-        assert p.js("navigator.clipboard.readText()") == p.js("KK.codeOf(KK.live.takes.data[0]).client")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-code [role=status]').textContent.includes('webui.client')"
+        )
+        assert p.js("navigator.clipboard.readText()") == p.js(
+            "KK.codeOf(KK.live.takes.data[0]).client"
+        )
         p.page.keyboard.press("r")
         p.page.keyboard.press("d")
         assert p.js("KK.field('kk-seed')?.value ?? ''") == "", "the page's letters are not for here"
-        box = p.js("(({left, right, top, bottom}) => [left, innerWidth - right, top, innerHeight - bottom])(document.querySelector('#kk-code').getBoundingClientRect())")
+        box = p.js(
+            "(({left, right, top, bottom}) => [left, innerWidth - right, top, innerHeight - bottom])(document.querySelector('#kk-code').getBoundingClientRect())"
+        )
         assert min(box) >= 0 and p.js("document.documentElement.scrollWidth <= innerWidth")
         p.page.keyboard.press("Escape")
-        assert not p.js("document.querySelector('#kk-code').open") and p.js("document.activeElement.dataset.do") == "code"
+        assert (
+            not p.js("document.querySelector('#kk-code').open")
+            and p.js("document.activeElement.dataset.do") == "code"
+        )
         assert p.js("KK.player.state") == "done" and p.errors == []
 
 
 def test_what_no_program_can_ask_for_is_not_shown_as_code(chrome, studio):
     with StudioPage(chrome, studio.url, "en") as p:
-        take = {"text": "a", "voice": "draft-00", "engine": "fake", "mode": "zero_shot", "instruction": "", "language": "auto", "speed": 1, "seed": "1", "state": "done"}
-        assert p.js("k => [KK.hasCode(k), KK.hasCode({...k, mode: 'convert'}), KK.hasCode({...k, state: 'failed'})]", take) == [True, False, False]
-        assert all("VOICE_ID" in x and "draft-" not in x for x in p.js("k => KK.codeOf(k)", take).values())
+        take = {
+            "text": "a",
+            "voice": "draft-00",
+            "engine": "fake",
+            "mode": "zero_shot",
+            "instruction": "",
+            "language": "auto",
+            "speed": 1,
+            "seed": "1",
+            "state": "done",
+        }
+        assert p.js(
+            "k => [KK.hasCode(k), KK.hasCode({...k, mode: 'convert'}), KK.hasCode({...k, state: 'failed'})]",
+            take,
+        ) == [True, False, False]
+        assert all(
+            "VOICE_ID" in x and "draft-" not in x for x in p.js("k => KK.codeOf(k)", take).values()
+        )

@@ -11,8 +11,15 @@ from tests.serve import running
 from .studio_page import StudioPage, clip
 
 pytestmark = pytest.mark.browser
-TOLD = {"zh": ("授权：{d}，在本页确认为本人", "{n} 的授权录音", "由程序填写：{n}", "没有授权记录"),
-        "en": ("Consent: {d}, confirmed on this page: own voice", "recorded by {n}", "stated by a program: {n}", "No consent is on record")}
+TOLD = {
+    "zh": ("授权：{d}，在本页确认为本人", "{n} 的授权录音", "由程序填写：{n}", "没有授权记录"),
+    "en": (
+        "Consent: {d}, confirmed on this page: own voice",
+        "recorded by {n}",
+        "stated by a program: {n}",
+        "No consent is on record",
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +27,30 @@ def own():
     """With a voice of each kind, and one from before consents were kept."""
     with running() as told:
         with told.client() as http:
-            given = http.post("/v1/audio/voice_consents", files={"recording": clip(2)}, data={"name": "Lin <Wan>", "language": "zh"}).json()["id"]
-            made = {name: http.post("/v1/audio/voices", files={"audio_sample": clip()}, data={"name": name, "consent": words}).json()["id"]
-                    for name, words in (("Recorded", given), ("Words", "Anna, <b>by letter</b>"), ("Old", "x"))}
+            given = http.post(
+                "/v1/audio/voice_consents",
+                files={"recording": clip(2)},
+                data={"name": "Lin <Wan>", "language": "zh"},
+            ).json()["id"]
+            made = {
+                name: http.post(
+                    "/v1/audio/voices",
+                    files={"audio_sample": clip()},
+                    data={"name": name, "consent": words},
+                ).json()["id"]
+                for name, words in (
+                    ("Recorded", given),
+                    ("Words", "Anna, <b>by letter</b>"),
+                    ("Old", "x"),
+                )
+            }
         record = told.data_dir / "voices" / made["Old"] / "voice.json"
-        record.write_text(json.dumps(json.loads(record.read_text("utf-8")) | {"consent": "", "created_at": 1.6e9}), "utf-8")
+        record.write_text(
+            json.dumps(
+                json.loads(record.read_text("utf-8")) | {"consent": "", "created_at": 1.6e9}
+            ),
+            "utf-8",
+        )
         data = told.data_dir
         yield told, data
 
@@ -41,12 +67,22 @@ def test_when_and_by_whom_is_on_the_card(chrome, own, lang):
         p.page.wait_for_function("n => KK.voices().some(v => v.name === n)", arg=f"Page {lang}")
         p.page.click("[role=tab][data-tab-id=voices]")
         p.page.wait_for_selector(".kk-agreed")
-        line = lambda name: p.page.locator(".kk-voice", has_text=name).locator(".kk-agreed").inner_text()  # noqa: E731
-        today = p.js("l => new Date().toLocaleDateString(l, {year: 'numeric', month: 'short', day: 'numeric'})", {"zh": "zh-CN", "en": "en"}[lang])
+
+        def line(name):
+            return p.page.locator(".kk-voice", has_text=name).locator(".kk-agreed").inner_text()
+
+        today = p.js(
+            "l => new Date().toLocaleDateString(l, {year: 'numeric', month: 'short', day: 'numeric'})",
+            {"zh": "zh-CN", "en": "en"}[lang],
+        )
         assert page.format(d=today) in line(f"Page {lang}")
         assert recording.format(n="Lin <Wan>") in line("Recorded") and today in line("Recorded")
         assert words.format(n="Anna, <b>by letter</b>") in line("Words")
-        assert p.page.locator(".kk-voice").count() > p.page.locator(".kk-agreed").count() == len(p.js("KK.voices().filter(v => !v.starter)"))
+        assert (
+            p.page.locator(".kk-voice").count()
+            > p.page.locator(".kk-agreed").count()
+            == len(p.js("KK.voices().filter(v => !v.starter)"))
+        )
         assert p.violations() == [] and not p.errors
 
 
@@ -58,4 +94,7 @@ def test_one_from_before_consents_were_kept_says_so(chrome, own):
             with StudioPage(chrome, again.url, lang) as p:
                 p.page.click("[role=tab][data-tab-id=voices]")
                 p.page.wait_for_selector(".kk-agreed")
-                assert p.page.locator(".kk-voice", has_text="Old").locator(".kk-agreed").inner_text() == TOLD[lang][3]
+                assert (
+                    p.page.locator(".kk-voice", has_text="Old").locator(".kk-agreed").inner_text()
+                    == TOLD[lang][3]
+                )

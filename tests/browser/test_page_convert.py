@@ -10,10 +10,14 @@ pytestmark = pytest.mark.browser
 
 
 def put(p: StudioPage, data: bytes, name: str = "清晨.wav") -> None:
-    p.page.wait_for_selector("#kk-src :is(input[type=file], .icon-button-wrapper button)", state="attached")
+    p.page.wait_for_selector(
+        "#kk-src :is(input[type=file], .icon-button-wrapper button)", state="attached"
+    )
     if not p.page.locator("#kk-src input[type=file]").count():
         p.page.locator("#kk-src .icon-button-wrapper button").first.click()
-    p.page.set_input_files("#kk-src input[type=file]", {"name": name, "mimeType": "audio/wav", "buffer": data})
+    p.page.set_input_files(
+        "#kk-src input[type=file]", {"name": name, "mimeType": "audio/wav", "buffer": data}
+    )
 
 
 def opened(p: StudioPage) -> None:
@@ -28,12 +32,16 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
         p.page.wait_for_function("KK.player.state === 'convert'")
         assert p.status() == "放入录音、选好音色，点「生成音频」。"
         p.page.click("[role=tab][data-tab-id=voices]")
-        p.page.wait_for_function("document.querySelector('#kk-player [role=status]').innerText.startsWith('写好文本')")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-player [role=status]').innerText.startsWith('写好文本')"
+        )
         opened(p)
         p.go()
         p.page.wait_for_function("KK.player.state === 'nosource'")
         p.page.wait_for_timeout(200)
-        assert p.status() == "先放入一段要变声的录音。" and p.js("!!document.activeElement.closest('#kk-src')")
+        assert p.status() == "先放入一段要变声的录音。" and p.js(
+            "!!document.activeElement.closest('#kk-src')"
+        )
         put(p, clip(4))
         p.page.wait_for_selector("#kk-sourcecard .kk-strip")
         assert "4.0 秒" in p.page.inner_text("#kk-sourcecard")
@@ -47,7 +55,11 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
         p.go()
         p.until("done")
         take = p.wait_takes(1)[0]
-        assert (take["mode"], take["text"], take["voice"]) == ("convert", "变声：清晨", p.js("KK.draft().id"))
+        assert (take["mode"], take["text"], take["voice"]) == (
+            "convert",
+            "变声：清晨",
+            p.js("KK.draft().id"),
+        )
         assert take["n_samples"] / take["sample_rate"] == pytest.approx(4.0, abs=0.2)
         p.page.click(f"#kk-target [data-id='{p.js('KK.voices()[1].id')}']")
         p.page.keyboard.press("Control+Enter")
@@ -61,8 +73,12 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
         p.page.wait_for_function("KK.tabNow() === 'convert'")
         assert not p.errors
         p.page.reload()
-        p.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.takes?.data?.length === 3")
-        assert not p.page.locator(".kk-take [data-do=reroll]").count(), "its recording is not kept, so it cannot be made again from here"
+        p.page.wait_for_function(
+            "document.documentElement.dataset.kk === 'ready' && KK.live.takes?.data?.length === 3"
+        )
+        assert not p.page.locator(".kk-take [data-do=reroll]").count(), (
+            "its recording is not kept, so it cannot be made again from here"
+        )
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
@@ -70,9 +86,16 @@ def test_a_recording_that_does_not_work_is_a_sentence(chrome, studio, lang):
     with StudioPage(chrome, studio.url, lang, "dark", "phone") as p:
         opened(p)
         assert p.violations() == []
-        for data, words in ((clip(33), {"zh": "33 秒", "en": "33 s"}), (b"not audio", {"zh": "读不懂", "en": "cannot be read"}), (bytes(11 << 20), {"zh": "10 MB", "en": "10 MB"})):
+        for data, words in (
+            (clip(33), {"zh": "33 秒", "en": "33 s"}),
+            (b"not audio", {"zh": "读不懂", "en": "cannot be read"}),
+            (bytes(11 << 20), {"zh": "10 MB", "en": "10 MB"}),
+        ):
             put(p, data)
-            p.page.wait_for_function("s => document.querySelector('#kk-sourcecard .kk-warn')?.innerText.includes(s)", arg=words[lang])
+            p.page.wait_for_function(
+                "s => document.querySelector('#kk-sourcecard .kk-warn')?.innerText.includes(s)",
+                arg=words[lang],
+            )
             p.go()
             assert not p.js("KK.player.busy()")
         put(p, clip(3))
@@ -85,7 +108,11 @@ def test_the_tab_goes_when_the_engine_cannot(chrome, studio):
     with StudioPage(chrome, studio.url, "en") as p:
         opened(p)
         p.js("KK.askEngine()")  # no answer is on its way that says otherwise
-        p.js("() => { KK.live.header.data = {...KK.engine(), modes: ['zero_shot', 'preset']}; KK.draw('header'); }")
+        p.js(
+            "() => { KK.live.header.data = {...KK.engine(), modes: ['zero_shot', 'preset']}; KK.draw('header'); }"
+        )
         p.page.wait_for_function("KK.tabNow() === 'speak'")
         assert not p.page.locator("[role=tab][data-tab-id=convert]").is_visible()
-        p.page.wait_for_function("!document.querySelector('#kk-mode input[value=instruct]').closest('label').checkVisibility()")
+        p.page.wait_for_function(
+            "!document.querySelector('#kk-mode input[value=instruct]').closest('label').checkVisibility()"
+        )

@@ -21,17 +21,28 @@ def models(tmp_path_factory):
 
 
 def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
-    with running("--model-dir", str(models), engine="auto") as studio, StudioPage(chrome, studio.url, "zh") as p:
-        p.js("() => { window.said = []; const say = KK.toast; KK.toast = (...a) => { said.push(a[0]); return say(...a); }; }")
-        p.js("KK.askEngine()")  # the page has heard who speaks: a change from now on is one that it tells
-        early, is_offered = p.js("[KK.engine().engine === 'builtin', document.querySelector('[role=tab][data-tab-id=convert]').checkVisibility()]")
+    with (
+        running("--model-dir", str(models), engine="auto") as studio,
+        StudioPage(chrome, studio.url, "zh") as p,
+    ):
+        p.js(
+            "() => { window.said = []; const say = KK.toast; KK.toast = (...a) => { said.push(a[0]); return say(...a); }; }"
+        )
+        p.js(
+            "KK.askEngine()"
+        )  # the page has heard who speaks: a change from now on is one that it tells
+        early, is_offered = p.js(
+            "[KK.engine().engine === 'builtin', document.querySelector('[role=tab][data-tab-id=convert]').checkVisibility()]"
+        )
         if early:  # on a quick machine it has taken over before the page was up
             assert not is_offered
         p.page.fill("#kk-text textarea", "好。")
         p.page.wait_for_function("KK.engine().engine === 'cosyvoice2'", timeout=120000)
         if early:
             assert p.js("said").count("CosyVoice2 已就绪，之后的合成都用它") == 1
-        p.page.wait_for_function("document.querySelector('.kk-eng').innerText.includes('CosyVoice2 就绪')")
+        p.page.wait_for_function(
+            "document.querySelector('.kk-eng').innerText.includes('CosyVoice2 就绪')"
+        )
         p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
         assert p.page.locator("[role=tab][data-tab-id=convert]").is_visible()
 
@@ -49,10 +60,17 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         modes.append(take["mode"])
         assert "四川话" in take["instruction"]
         p.js("KK.setMode('preset')")
-        p.page.wait_for_function("KK.voices().some(v => !v.sample) && document.querySelector('#kk-picker .kk-pickrow [data-do=use]')?.dataset.id.startsWith('preset-')")
+        p.page.wait_for_function(
+            "KK.voices().some(v => !v.sample) && document.querySelector('#kk-picker .kk-pickrow [data-do=use]')?.dataset.id.startsWith('preset-')"
+        )
         first = p.page.locator("#kk-picker .kk-pickrow").first
-        assert first.locator("[data-do=use]").get_attribute("data-id").startswith("preset-") and "随模型提供" in first.inner_text()
-        assert not first.locator("[data-do=playvoice]").count(), "a voice of the model has no recording to play"
+        assert (
+            first.locator("[data-do=use]").get_attribute("data-id").startswith("preset-")
+            and "随模型提供" in first.inner_text()
+        )
+        assert not first.locator("[data-do=playvoice]").count(), (
+            "a voice of the model has no recording to play"
+        )
         assert p.violations() == []
         first.locator("[data-do=use]").click()
         take = p.speak(4, "cosyvoice2")
@@ -60,7 +78,10 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         assert take["voice"].startswith("preset-")
         p.page.click("[role=tab][data-tab-id=convert]")
         p.page.wait_for_selector("#kk-src input[type=file]", state="attached")
-        p.page.set_input_files("#kk-src input[type=file]", {"name": "said.wav", "mimeType": "audio/wav", "buffer": clip(2)})
+        p.page.set_input_files(
+            "#kk-src input[type=file]",
+            {"name": "said.wav", "mimeType": "audio/wav", "buffer": clip(2)},
+        )
         p.page.wait_for_selector("#kk-sourcecard .kk-strip")
         p.page.click("#kk-target [data-id^=preset-]")
         p.page.check("#kk-cvconsent")

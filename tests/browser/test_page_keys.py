@@ -45,12 +45,16 @@ def test_the_audio_service_is_awake_before_the_first_press(chrome, studio):
 def test_typing_into_a_long_text_while_a_stream_plays_redraws_little(chrome, studio):
     """P5 as counts: a key changes the count and nothing else of the page; no part is drawn again, no request leaves."""
     with StudioPage(chrome, studio.url, "zh") as p:
-        p.instruct("rtf=0.3 first=0.3 seconds=90")  # it is still being made when the last key is pressed
+        p.instruct(
+            "rtf=0.3 first=0.3 seconds=90"
+        )  # it is still being made when the last key is pressed
         p.page.fill("#kk-text textarea", "清晨的风从窗口吹进来。" * 363)
         p.go()
         p.until("playing")
         told = p.js("KK.askEngine().then(() => KK.engine())")
-        p.page.route("**/tts/health", lambda r: r.fulfill(json=told))  # what is news of the engine is drawn, and is not of the typing
+        p.page.route(
+            "**/tts/health", lambda r: r.fulfill(json=told)
+        )  # what is news of the engine is drawn, and is not of the typing
         p.page.wait_for_timeout(300)
         p.js("""() => { window.drawn = []; for (const k in KK.parts) { const f = KK.parts[k]; KK.parts[k] = (...a) => { drawn.push(k); return f(...a); }; }
             window.changed = new Set(); new MutationObserver(l => l.forEach(m => { const e = m.target.nodeType === 1 ? m.target : m.target.parentElement; if (!e.closest("#kk-player")) changed.add(e.closest("[id^=kk-]")?.id); })).observe(document.querySelector("#kk-app"), {subtree: true, childList: true, characterData: true}); }""")
@@ -125,7 +129,9 @@ def test_shortcuts_and_their_switch(chrome, studio):
         p.page.keyboard.press("/")
         assert p.js("document.activeElement === KK.field('kk-text')")
         p.page.keyboard.type("/dr?")
-        assert p.page.input_value("#kk-text textarea").endswith("/dr?"), "letters in a field are letters"
+        assert p.page.input_value("#kk-text textarea").endswith("/dr?"), (
+            "letters in a field are letters"
+        )
         p.page.click("h1")
         p.page.keyboard.press("?")
         assert p.js("document.querySelector('#kk-keys').matches(':popover-open')")

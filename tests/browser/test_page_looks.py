@@ -11,7 +11,10 @@ from .studio_page import StudioPage, clip
 pytestmark = pytest.mark.browser
 
 
-SHOWN = {"voices": "#kk-library .kk-voice", "settings": "#kk-app:has(#kk-set-keep input) .kk-wordfoot"}
+SHOWN = {
+    "voices": "#kk-library .kk-voice",
+    "settings": "#kk-app:has(#kk-set-keep input) .kk-wordfoot",
+}
 
 
 def named(p: StudioPage) -> None:
@@ -21,7 +24,13 @@ def named(p: StudioPage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lang", "theme", "size"), [("zh", "light", "wide"), ("en", "dark", "wide"), ("zh", "dark", "phone"), ("en", "light", "tablet")]
+    ("lang", "theme", "size"),
+    [
+        ("zh", "light", "wide"),
+        ("en", "dark", "wide"),
+        ("zh", "dark", "phone"),
+        ("en", "light", "tablet"),
+    ],
 )
 def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
     """P1, and P3 and P9 on the way: what shifted while the page came up, and which hosts were asked."""
@@ -33,7 +42,9 @@ def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
         p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad]")
         found["bad clip"] = p.violations()
         p.clip_in(clip(5, noise=0.03, cut=True))
-        p.js("() => { document.documentElement.dataset.voice = 'open'; document.querySelector('.kk-details').open = true; }")
+        p.js(
+            "() => { document.documentElement.dataset.voice = 'open'; document.querySelector('.kk-details').open = true; }"
+        )
         found["warnings"] = p.violations()
         p.page.click(".kk-adv button.label-wrap")
         p.page.wait_for_selector("#kk-hop input", state="attached")
@@ -63,7 +74,9 @@ def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
             named(p)
             found[tab] = p.violations()
         assert {k: v for k, v in found.items() if v} == {}
-        assert [r for r in p.requests if not r.startswith((studio.url, "blob:" + studio.url, "data:"))] == []
+        assert [
+            r for r in p.requests if not r.startswith((studio.url, "blob:" + studio.url, "data:"))
+        ] == []
         assert not p.errors
 
 
@@ -118,7 +131,11 @@ def strangers(page: StudioPage, lang: str) -> list[str]:
 
     def is_strange(s: str) -> bool:
         rest = SAME.sub("", s)
-        return bool(re.search(r"[\u4e00-\u9fff]", rest)) if lang == "en" else bool(re.search(r"[A-Za-z]{3,}", rest))
+        return (
+            bool(re.search(r"[\u4e00-\u9fff]", rest))
+            if lang == "en"
+            else bool(re.search(r"[A-Za-z]{3,}", rest))
+        )
 
     return [s for s in page.js(SEEN) if is_strange(s)]
 
@@ -149,7 +166,9 @@ def test_language_and_theme_switch_in_mid_stream(chrome, studio, first, then):
         p.page.click("[data-do=theme]")
         p.page.wait_for_function("l => document.documentElement.lang.startsWith(l)", arg=then)
         p.page.wait_for_timeout(600)
-        assert p.js("[KK.player.state, KK.player.job, KK.field('kk-text').value, KK.player.counters.underruns]") == [
+        assert p.js(
+            "[KK.player.state, KK.player.job, KK.field('kk-text').value, KK.player.counters.underruns]"
+        ) == [
             "playing",
             job,
             text,
@@ -183,8 +202,18 @@ def test_small_large_still_and_forced(chrome, studio):
         )
         assert cut == []
         p.page.click("#kk-style [data-v=happy]")
-        assert p.js("getComputedStyle(document.querySelector('#kk-style [data-v=happy]')).outlineStyle") == "solid"
-        assert p.js("getComputedStyle(document.querySelector('#kk-style [data-v=happy]')).transitionDuration") == "0s"
+        assert (
+            p.js(
+                "getComputedStyle(document.querySelector('#kk-style [data-v=happy]')).outlineStyle"
+            )
+            == "solid"
+        )
+        assert (
+            p.js(
+                "getComputedStyle(document.querySelector('#kk-style [data-v=happy]')).transitionDuration"
+            )
+            == "0s"
+        )
 
 
 def test_gradio_still_has_what_the_page_leans_on(chrome, studio):

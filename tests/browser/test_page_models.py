@@ -21,7 +21,11 @@ SAID = "大家好，这是一段测试。"
 LONG = "第一句话说完了。第二句话也说完了。第三句话还没有说完。第四句话正在说。第五句话是最后一句。"
 PHONE = "const all = matchMedia; window.matchMedia = q => q === '(pointer: coarse)' ? { matches: true } : all.call(window, q);"  # 5 s are made ahead, not 15
 CHIPS = {"cosyvoice1": "happy", "cosyvoice3": "robot"}
-NAMES = {"cosyvoice1": "CosyVoice-300M-Instruct", "cosyvoice2": "CosyVoice2-0.5B", "cosyvoice3": "my renamed model"}
+NAMES = {
+    "cosyvoice1": "CosyVoice-300M-Instruct",
+    "cosyvoice2": "CosyVoice2-0.5B",
+    "cosyvoice3": "my renamed model",
+}
 OTHER = "CosyVoice2-other"
 
 
@@ -44,8 +48,14 @@ def change(p: StudioPage, name: str, engine: str) -> None:
 
 
 def speaks(p: StudioPage, name: str, engine: str) -> None:
-    p.page.wait_for_function("([name, engine]) => KK.engine().title === name && KK.engine().engine === engine", arg=[name, engine], timeout=120000)
-    p.page.wait_for_function("s => document.querySelector('.kk-eng').innerText.includes(s)", arg=f"{name} 就绪")
+    p.page.wait_for_function(
+        "([name, engine]) => KK.engine().title === name && KK.engine().engine === engine",
+        arg=[name, engine],
+        timeout=120000,
+    )
+    p.page.wait_for_function(
+        "s => document.querySelector('.kk-eng').innerText.includes(s)", arg=f"{name} 就绪"
+    )
 
 
 def samples(data: bytes) -> np.ndarray:
@@ -75,7 +85,10 @@ def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
         p.page.click("[role=tab][data-tab-id=convert]")
         if not p.page.locator("#kk-sourcecard .kk-strip").count():
             p.page.wait_for_selector("#kk-src input[type=file]", state="attached")
-            p.page.set_input_files("#kk-src input[type=file]", {"name": "said.wav", "mimeType": "audio/wav", "buffer": clip(2)})
+            p.page.set_input_files(
+                "#kk-src input[type=file]",
+                {"name": "said.wav", "mimeType": "audio/wav", "buffer": clip(2)},
+            )
             p.page.wait_for_selector("#kk-sourcecard .kk-strip")
             p.page.check("#kk-cvconsent")
         p.page.click("#kk-target [data-id^=starter-]")
@@ -85,34 +98,64 @@ def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
     return made
 
 
-def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_the_one_it_began_with(chrome, models, tmp_path):
+def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_the_one_it_began_with(
+    chrome, models, tmp_path
+):
     kept = tmp_path / "data"
-    with running("--model-dir", str(models), "--model", NAMES["cosyvoice2"], engine="auto", data_dir=kept) as studio, StudioPage(chrome, studio.url, "zh", init=PHONE + PATIENT) as p:
+    with (
+        running(
+            "--model-dir", str(models), "--model", NAMES["cosyvoice2"], engine="auto", data_dir=kept
+        ) as studio,
+        StudioPage(chrome, studio.url, "zh", init=PHONE + PATIENT) as p,
+    ):
         speaks(p, NAMES["cosyvoice2"], "cosyvoice2")
         assert p.js("KK.player.via") == "ws", "what a plain request hears no pause holds back"
         # ---- a long stream, and another model is chosen while it sounds -----------------------------------------
         voice = p.js("KK.voices().find(v => v.starter && v.sample).id")
         asked = {"input": LONG, "voice": voice, "mode": "cross_lingual", "seed": 5}
         with httpx.Client(base_url=studio.url, timeout=60) as http:
-            alone = samples(http.post("/v1/audio/speech", json={**asked, "response_format": "wav", "model": NAMES["cosyvoice2"]}).content)
+            alone = samples(
+                http.post(
+                    "/v1/audio/speech",
+                    json={**asked, "response_format": "wav", "model": NAMES["cosyvoice2"]},
+                ).content
+            )
             assert {m["id"]: m["active"] for m in http.get("/v1/models").json()["data"]} == {
-                "auto": True, "cosyvoice2": True, NAMES["cosyvoice2"]: True, NAMES["cosyvoice1"]: False, NAMES["cosyvoice3"]: False, OTHER: False}
+                "auto": True,
+                "cosyvoice2": True,
+                NAMES["cosyvoice2"]: True,
+                NAMES["cosyvoice1"]: False,
+                NAMES["cosyvoice3"]: False,
+                OTHER: False,
+            }
             refused = http.post("/v1/audio/speech", json={**asked, "model": NAMES["cosyvoice1"]})
             assert refused.status_code == 422 and refused.json()["error"]["code"] == "model_idle"
         p.page.mouse.click(700, 8)  # a gesture, so that sound may begin
         p.js("asked => KK.again(asked)", asked)
         p.until("playing")
-        p.js("KK.player.pause(true)")  # so that it lasts, however long this machine takes to load another
+        p.js(
+            "KK.player.pause(true)"
+        )  # so that it lasts, however long this machine takes to load another
         p.page.click(".kk-eng")
         p.page.click(f"#kk-engpop [data-do=modeluse][data-v='{NAMES['cosyvoice1']}']")
         p.page.keyboard.press("Escape")
         speaks(p, NAMES["cosyvoice1"], "cosyvoice1")
-        assert studio.state()["open"] == 1 and not p.takes(), f"it is not over: {p.js('KK.player.state')}, of {len(alone) / 24000:.1f} s {p.js('KK.player.kept()')} s came"
+        assert studio.state()["open"] == 1 and not p.takes(), (
+            f"it is not over: {p.js('KK.player.state')}, of {len(alone) / 24000:.1f} s {p.js('KK.player.kept()')} s came"
+        )
         p.js("KK.player.pause(false)")
-        p.page.wait_for_function("() => { KK.player.seek(1e6); return KK.live.takes.data.length === 1; }", polling=400, timeout=150000)  # as one who skips on
+        p.page.wait_for_function(
+            "() => { KK.player.seek(1e6); return KK.live.takes.data.length === 1; }",
+            polling=400,
+            timeout=150000,
+        )  # as one who skips on
         take = p.takes()[0]
         assert (take["state"], take["engine"]) == ("done", "cosyvoice2")
-        with httpx.Client(base_url=studio.url, timeout=60, cookies={c["name"]: c["value"] for c in p.context.cookies()}) as http:
+        with httpx.Client(
+            base_url=studio.url,
+            timeout=60,
+            cookies={c["name"]: c["value"] for c in p.context.cookies()},
+        ) as http:
             heard = samples(http.get(f"/tts/result/{take['id']}.wav").content)
         assert np.array_equal(heard, alone), "to its last sample as if nobody had changed anything"
         # ---- the next is the new one's; its clip is encoded for it, in every mode ---------------------------------
@@ -124,19 +167,34 @@ def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_t
         spoken = {t["mode"]: t["voice"] for t in made}
         assert spoken["preset"].startswith("preset-")
         into(p, "preset")
-        assert {"中文女", "日语男", "韩语女"} <= set(p.js("KK.voices().filter(v => !v.sample).map(v => v.name)"))
+        assert {"中文女", "日语男", "韩语女"} <= set(
+            p.js("KK.voices().filter(v => !v.sample).map(v => v.name)")
+        )
         into(p, "zero_shot")
         change(p, NAMES["cosyvoice3"], "cosyvoice3")
-        p.page.wait_for_function("KK.voices().every(v => v.sample)")  # voices of another model are gone
-        assert p.page.locator("#kk-style [data-v=robot]").is_visible() and p.page.locator("#kk-style [data-v=ningxia]").is_visible()
+        p.page.wait_for_function(
+            "KK.voices().every(v => v.sample)"
+        )  # voices of another model are gone
+        assert (
+            p.page.locator("#kk-style [data-v=robot]").is_visible()
+            and p.page.locator("#kk-style [data-v=ningxia]").is_visible()
+        )
         p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
         took = in_every_mode(p, "cosyvoice3", 1 + len(made))
-        assert {t["sample_rate"] for t in took} == {24000} and "机器人" in next(t for t in took if t["mode"] == "instruct")["instruction"]
+        assert {t["sample_rate"] for t in took} == {24000} and "机器人" in next(
+            t for t in took if t["mode"] == "instruct"
+        )["instruction"]
         # ---- two of one generation are told apart, and the choice lasts --------------------------------------------
         encoded = studio.state()["encoded"]
         change(p, OTHER, "cosyvoice2")
         with httpx.Client(base_url=studio.url, timeout=60) as http:
-            assert http.post("/v1/audio/speech", json={**asked, "input": "好。", "response_format": "wav", "model": OTHER}).status_code == 200
+            assert (
+                http.post(
+                    "/v1/audio/speech",
+                    json={**asked, "input": "好。", "response_format": "wav", "model": OTHER},
+                ).status_code
+                == 200
+            )
         assert studio.state()["encoded"] > encoded, "a voice is encoded anew for other weights"
         p.page.click("[role=tab][data-tab-id=settings]")
         assert p.violations() == [] and not p.errors

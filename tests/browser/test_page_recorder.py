@@ -25,7 +25,11 @@ def chrome(tmp_path_factory):
     with wave.open(heard) as r, wave.open(str(spoken), "wb") as w:
         w.setparams(r.getparams())
         w.writeframes(r.readframes(r.getnframes()) + bytes(48000 * 2 * 20))
-    with browser("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream", f"--use-file-for-fake-audio-capture={spoken}%noloop") as b:
+    with browser(
+        "--use-fake-ui-for-media-stream",
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-audio-capture={spoken}%noloop",
+    ) as b:
         yield b
 
 
@@ -44,11 +48,14 @@ def began(p: StudioPage) -> None:
 
 def ended(p: StudioPage, before: str = "") -> dict:
     """Pressed as soon as it may be; the draft that comes of it."""
-    words = p.js("""q => new Promise(done => {
+    words = p.js(
+        """q => new Promise(done => {
         const press = () => { const end = document.querySelector(q); if (end?.ariaDisabled !== "false") return; look.disconnect(); const words = end.innerText; end.click(); done(words); };
         const look = new MutationObserver(press);
         look.observe(document.body, {subtree: true, attributeFilter: ["aria-disabled"]});
-        press(); })""", END)
+        press(); })""",
+        END,
+    )
     assert words.strip() == "Finish"
     p.page.wait_for_function("id => KK.draft() && KK.draft().id !== id", arg=before)
     return p.js("KK.draft()")
@@ -72,7 +79,10 @@ def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studi
         late = p.js(places)
         p.page.click(END)
         p.page.wait_for_function("KK.draft()")
-    assert not [s for told in (early, late) for s, x in told.items() if x["spills"] or x["out"]], (early, late)
+    assert not [s for told in (early, late) for s, x in told.items() if x["spills"] or x["out"]], (
+        early,
+        late,
+    )
     assert early == late
 
 
@@ -90,14 +100,18 @@ def test_the_end_comes_after_three_seconds_and_a_short_take_goes_on(page):
     p.page.click(END, force=True)
     p.page.keyboard.press("r")
     p.js("runs(2.5)")
-    p.page.wait_for_function("document.querySelector('#kk-ref .stop-button').textContent.includes('1 s to go')")
+    p.page.wait_for_function(
+        "document.querySelector('#kk-ref .stop-button').textContent.includes('1 s to go')"
+    )
     p.js("runs(Infinity)")
     first = ended(p)
     assert first["report"]["duration_s"] > 2.9, "pressed too early, it ends nothing"
     assert [w["code"] for w in first["report"]["warnings"]][:1] == ["too_short"]
     p.page.click("[data-do=fix][data-code=too_short]")
     p.page.wait_for_selector(END + "[aria-disabled=true]")
-    assert p.js("KK.draft().id") == first["id"] and p.page.is_visible("[data-code=too_short]"), "the clip stays while more is recorded"
+    assert p.js("KK.draft().id") == first["id"] and p.page.is_visible("[data-code=too_short]"), (
+        "the clip stays while more is recorded"
+    )
     second = ended(p, first["id"])
     one, both = samples(p, first), samples(p, second)
     assert second["report"]["duration_s"] > first["report"]["duration_s"] + 2.9
@@ -112,7 +126,9 @@ def test_whoever_begins_anew_or_brings_a_file_keeps_nothing(page):
     p.page.keyboard.press("r")
     p.page.wait_for_selector(END + "[aria-disabled=true]")
     again = ended(p, first["id"])
-    assert again["report"]["duration_s"] < first["report"]["duration_s"] + 1, "R is a recording of its own"
+    assert again["report"]["duration_s"] < first["report"]["duration_s"] + 1, (
+        "R is a recording of its own"
+    )
     p.page.click("[data-do=fix][data-code=too_short]")
     p.page.wait_for_selector(END + "[aria-disabled=true]")
     p.page.click("#kk-ref .source-selection button >> nth=0")
@@ -128,7 +144,9 @@ def test_a_pause_does_not_count(page):
     p.js("runs(0)")
     began(p)
     p.js("runs(1.5)")
-    p.page.wait_for_function("document.querySelector('#kk-ref .stop-button').textContent.includes('2 s to go')")
+    p.page.wait_for_function(
+        "document.querySelector('#kk-ref .stop-button').textContent.includes('2 s to go')"
+    )
     p.page.click("#kk-ref .pause-button")
     p.js("runs(Infinity)")
     p.page.wait_for_timeout(3200)

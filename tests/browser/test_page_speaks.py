@@ -30,17 +30,25 @@ def test_first_click_of_a_first_visit_speaks_and_the_take_is_the_sound(chrome, s
         assert p.js("KK.voiceNow().voice.starter")
         p.go()
         p.until("done")
-        p.wait_takes(1)  # the list of a page that opened late may bring it before the player has told what it measured
-        p.page.wait_for_function("() => Math.abs(KK.live.takes.data[0].first_sound_ms - KK.player.meter.first) <= 1")
+        p.wait_takes(
+            1
+        )  # the list of a page that opened late may bring it before the player has told what it measured
+        p.page.wait_for_function(
+            "() => Math.abs(KK.live.takes.data[0].first_sound_ms - KK.player.meter.first) <= 1"
+        )
         take = p.takes()[0]
         got = p.context.request.get(f"{studio.url}/tts/result/{take['id']}.wav").body()
         with wave.open(io.BytesIO(got)) as w:
             assert (w.getframerate(), w.getnframes()) == (take["sample_rate"], take["n_samples"])
-        assert p.js("Math.round(KK.player.peaks.length / 100)") == round(take["n_samples"] / take["sample_rate"])
+        assert p.js("Math.round(KK.player.peaks.length / 100)") == round(
+            take["n_samples"] / take["sample_rate"]
+        )
         with p.page.expect_download() as down:
             p.page.click(".kk-take a[download]")
         assert down.value.path().read_bytes() == got
-        assert p.js("KK.player.meter.first") > 0 and take["first_sound_ms"] == pytest.approx(p.js("KK.player.meter.first"), abs=1)
+        assert p.js("KK.player.meter.first") > 0 and take["first_sound_ms"] == pytest.approx(
+            p.js("KK.player.meter.first"), abs=1
+        )
         assert max(take["peaks"]) > 0.3 and len(take["peaks"]) == 160
         assert p.js("KK.live.takes.root.querySelectorAll('.kk-mini svg.on rect').length") == 160
         assert not p.errors
@@ -49,20 +57,28 @@ def test_first_click_of_a_first_visit_speaks_and_the_take_is_the_sound(chrome, s
 def test_clip_consent_save_and_saved_voice(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in()
-        assert p.js("KK.draft().report.peaks.length") > 100 and not p.page.is_checked("#kk-consent input")
+        assert p.js("KK.draft().report.peaks.length") > 100 and not p.page.is_checked(
+            "#kk-consent input"
+        )
         p.go()
-        p.page.wait_for_function("document.activeElement === document.querySelector('#kk-consent input')")
+        p.page.wait_for_function(
+            "document.activeElement === document.querySelector('#kk-consent input')"
+        )
         assert p.page.inner_text("#kk-need") == "先勾选同意，才能保存或合成。"
         p.js("() => { KK.live.need.data = null; KK.draw('need'); }")
         p.page.fill("#kk-savename textarea, #kk-savename input", "林晚 · 旁白")
         p.page.click("#kk-save")
-        p.page.wait_for_function("document.querySelector('#kk-need').innerText.includes('先勾选同意')")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-need').innerText.includes('先勾选同意')"
+        )
         assert p.js("KK.voices().every(v => v.starter)")
         p.consent()
         p.page.wait_for_function("!document.querySelector('#kk-need').innerText.trim()")
         p.page.click("#kk-save")
         p.page.wait_for_function("KK.voices().some(v => v.name === '林晚 · 旁白')")
-        p.page.wait_for_function("KK.source() === 'saved' && KK.voiceNow().voice.name === '林晚 · 旁白'")
+        p.page.wait_for_function(
+            "KK.source() === 'saved' && KK.voiceNow().voice.name === '林晚 · 旁白'"
+        )
         assert p.page.inner_text("#kk-need") == "已保存到音色库"
         p.page.fill("#kk-text textarea", "好的。")
         p.go()
@@ -97,7 +113,9 @@ def test_a_bad_clip_is_a_sentence_in_the_language_of_the_page(chrome, studio):
             p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad]")
             assert re.search(zh, p.page.inner_text("#kk-health .kk-warn span")), case
             p.js("KK.setLang('en')")
-            p.page.wait_for_function("document.querySelector('#kk-health .kk-warn button').innerText === 'Other clip'")
+            p.page.wait_for_function(
+                "document.querySelector('#kk-health .kk-warn button').innerText === 'Other clip'"
+            )
             assert re.search(en, p.page.inner_text("#kk-health .kk-warn span")), case
             assert p.js("KK.voiceId()") is None
             p.js("KK.setLang('zh')")
@@ -129,9 +147,13 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         p.page.wait_for_function("id => KK.draft().id !== id", arg=before["id"])
         assert p.js("KK.draft().end_s") < before["end_s"]
         row = p.page.locator(".kk-warn", has_text="last word is cut off")
-        assert row.get_attribute("data-tone") == "ok" and row.locator("button").inner_text() == "Undo"
+        assert (
+            row.get_attribute("data-tone") == "ok" and row.locator("button").inner_text() == "Undo"
+        )
         row.locator("button").click()
-        p.page.wait_for_function("s => KK.draft().end_s === s && !KK.live.health.pending", arg=before["end_s"])
+        p.page.wait_for_function(
+            "s => KK.draft().end_s === s && !KK.live.health.pending", arg=before["end_s"]
+        )
         p.page.click("[data-do=fix][data-code=noisy]")
         p.page.wait_for_function(
             "KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'"
@@ -143,7 +165,10 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         )
         before = p.js("KK.draft().id")
         p.page.check("#kk-useclean")
-        p.page.wait_for_function("id => KK.draft().id !== id && KK.draft().clean > 0 && !KK.live.health.pending", arg=before)
+        p.page.wait_for_function(
+            "id => KK.draft().id !== id && KK.draft().clean > 0 && !KK.live.health.pending",
+            arg=before,
+        )
         row = p.page.locator(".kk-warn", has_text="background noise")
         assert row.get_attribute("data-tone") == "ok"
         row.locator("button").click()
@@ -157,11 +182,15 @@ def test_music_behind_the_voice_is_said_and_cleaning_is_heard(chrome, studio):
         p.clip_in(wav(with_music(voice_like(6.0), "held", 6)))
         row = p.page.locator(".kk-warn", has_text="There is music behind the voice.")
         row.locator("button", has_text="Try denoise").click()
-        p.page.wait_for_function("KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'")
+        p.page.wait_for_function(
+            "KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'"
+        )
         assert p.js("KK.draft().clean") == 0, "listening decides nothing"
         p.page.check("#kk-useclean")
         p.page.wait_for_function("KK.draft().clean > 0 && !KK.live.health.pending")
-        assert row.get_attribute("data-tone") == "ok" and row.locator("button").inner_text() == "Undo"
+        assert (
+            row.get_attribute("data-tone") == "ok" and row.locator("button").inner_text() == "Undo"
+        )
         row.locator("button").click()
         p.page.wait_for_function("KK.draft().clean === 0 && !KK.live.health.pending")
         assert row.get_attribute("data-tone") == "warn" and not p.errors
@@ -196,7 +225,9 @@ def test_takes_star_delete_undo_restore_reroll(chrome, studio):
         p.page.click(".kk-take [data-do=reroll]")
         again = p.wait_takes(2)[0]
         p.until("done")
-        assert (again["text"], again["instruction"]) == (first["text"], "seconds=1") and again["seed"] != first["seed"]
+        assert (again["text"], again["instruction"]) == (first["text"], "seconds=1") and again[
+            "seed"
+        ] != first["seed"]
         p.page.click(".kk-take [data-do=star] >> nth=0")
         p.page.wait_for_function("KK.live.takes.data[0].starred")
         p.page.click(".kk-take [data-do=droptake] >> nth=0")
@@ -206,18 +237,30 @@ def test_takes_star_delete_undo_restore_reroll(chrome, studio):
         p.page.fill("#kk-text textarea", "别的话。")
         p.js("KK.setMode('zero_shot')")
         p.page.click(".kk-take [data-do=restore] >> nth=1")
-        p.page.wait_for_function("KK.field('kk-text').value === '第一条记录。' && KK.mode() === 'instruct'")
+        p.page.wait_for_function(
+            "KK.field('kk-text').value === '第一条记录。' && KK.mode() === 'instruct'"
+        )
         p.page.click(".kk-adv button.label-wrap")
         p.page.wait_for_selector("#kk-seed input, #kk-seed textarea")
-        p.page.wait_for_function("seed => KK.field('kk-seed').value === seed && document.querySelector('#kk-random input').checked === false", arg=first["seed"])
-        assert p.page.input_value("#kk-seed input, #kk-seed textarea") == first["seed"] and not p.page.is_checked("#kk-random input")
+        p.page.wait_for_function(
+            "seed => KK.field('kk-seed').value === seed && document.querySelector('#kk-random input').checked === false",
+            arg=first["seed"],
+        )
+        assert p.page.input_value("#kk-seed input, #kk-seed textarea") == first[
+            "seed"
+        ] and not p.page.is_checked("#kk-random input")
         p.go()
         same = p.wait_takes(3)[0]
         assert same["seed"] == first["seed"]
-        sound = [p.context.request.get(f"{studio.url}/tts/result/{t['id']}.wav").body() for t in (first, same)]
+        sound = [
+            p.context.request.get(f"{studio.url}/tts/result/{t['id']}.wav").body()
+            for t in (first, same)
+        ]
         assert np.array_equal(*[np.frombuffer(s[-40000:], "<i2") for s in sound])
         p.page.reload()
-        p.page.wait_for_function("document.documentElement.dataset.kk === 'ready' && KK.live.takes?.data?.length === 3")
+        p.page.wait_for_function(
+            "document.documentElement.dataset.kk === 'ready' && KK.live.takes?.data?.length === 3"
+        )
         p.page.wait_for_function("KK.field('kk-text').value === '第一条记录。'")
         assert not p.errors
 
@@ -241,9 +284,17 @@ def test_text_that_cannot_be_spoken_is_explained(chrome, studio):
             p.page.fill("#kk-text textarea", text)
             p.js("KK.unnotice()")  # what was said of the text before
             p.go()
-            p.page.wait_for_function("s => KK.player.state === s", arg="failed" if len(text) > 4096 else "notext")
+            p.page.wait_for_function(
+                "s => KK.player.state === s", arg="failed" if len(text) > 4096 else "notext"
+            )
             p.page.wait_for_function("document.activeElement === KK.field('kk-text')")
-            p.page.wait_for_timeout(200)  # the sound context wakes up at the first press; the words must outlive that
-            assert p.status() == ("没有成功：一次最多 4096 字。请拆成几次合成。" if len(text) > 4096 else "先写点要说的话。")
+            p.page.wait_for_timeout(
+                200
+            )  # the sound context wakes up at the first press; the words must outlive that
+            assert p.status() == (
+                "没有成功：一次最多 4096 字。请拆成几次合成。"
+                if len(text) > 4096
+                else "先写点要说的话。"
+            )
         assert p.page.inner_text(".kk-count") == "超出 904 字，请拆成几次合成。"
         assert p.takes() == []

@@ -44,10 +44,16 @@ def test_server_gone_microphone_refused_page_shared(chrome, studio):
         assert "与服务器断开" in p.page.inner_text(".kk-eng")
         p.page.click("#kk-ref .source-selection button >> nth=1")
         p.page.wait_for_function("KK.micDenied || document.querySelector('#kk-ref .record-button')")
-        p.js("() => { if (!KK.micDenied) document.querySelector('#kk-ref .record-button').click(); }")  # it may be refused, and the button gone, by the time a hand is there
-        p.page.wait_for_function("document.querySelector('#kk-mic').innerText.includes('麦克风被拒绝')")
+        p.js(
+            "() => { if (!KK.micDenied) document.querySelector('#kk-ref .record-button').click(); }"
+        )  # it may be refused, and the button gone, by the time a hand is there
+        p.page.wait_for_function(
+            "document.querySelector('#kk-mic').innerText.includes('麦克风被拒绝')"
+        )
         assert p.violations() == []
-        p.js("() => { KK_FACTS.share = true; KK.live.header.root.innerHTML = ''; KK.draw('header'); }")
+        p.js(
+            "() => { KK_FACTS.share = true; KK.live.header.root.innerHTML = ''; KK.draw('header'); }"
+        )
         assert "公网链接" in p.page.inner_text(".kk-banner")
         assert p.violations() == []
 
@@ -64,6 +70,10 @@ def test_a_change_of_the_clip_is_heard_even_if_generate_comes_at_once(chrome, st
         p.until("done")
         assert p.js("KK.said.voice") == p.js("KK.draft().id") != first
         assert p.js("KK.draft().start_s") == 1.5
-        p.js("KK.send('health', {op: 'change', n: 99, id: 'draft-gone', clip: KK.draft().clip, window: [0, 3], clean: 0, gain: false, varying: false})")
-        p.page.wait_for_function("document.querySelector('#kk-toast')?.innerText.includes('已经不在了')")
+        p.js(
+            "KK.send('health', {op: 'change', n: 99, id: 'draft-gone', clip: KK.draft().clip, window: [0, 3], clean: 0, gain: false, varying: false})"
+        )
+        p.page.wait_for_function(
+            "document.querySelector('#kk-toast')?.innerText.includes('已经不在了')"
+        )
         assert p.js("KK.draft().start_s") == 1.5, "a change that failed leaves the card as it was"

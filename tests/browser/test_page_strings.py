@@ -9,11 +9,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = {lang: json.loads((ROOT / "assets" / "lang" / f"{lang}.json").read_text("utf-8")) for lang in ("zh", "en")}
-SOURCES = [*(ROOT / "assets" / "page").glob("*.js"), *(ROOT / "assets" / "player").glob("*.*"), *(ROOT / "webui" / "ui").glob("*.py")]
+TABLES = {
+    lang: json.loads((ROOT / "assets" / "lang" / f"{lang}.json").read_text("utf-8"))
+    for lang in ("zh", "en")
+}
+SOURCES = [
+    *(ROOT / "assets" / "page").glob("*.js"),
+    *(ROOT / "assets" / "player").glob("*.*"),
+    *(ROOT / "webui" / "ui").glob("*.py"),
+]
 CODE = "\n".join(p.read_text("utf-8") for p in SOURCES)
 # keys put together at run time: t("w." + code), t(`eng.${state}.s`), T(f"mode.{m}")
-PUT_TOGETHER = {m for m in re.findall(r"""["'`]([a-z]+(?:\.[a-z]+)*\.)(?:["'`]\s*\+|\$\{|\{)""", CODE)}
+PUT_TOGETHER = {
+    m for m in re.findall(r"""["'`]([a-z]+(?:\.[a-z]+)*\.)(?:["'`]\s*\+|\$\{|\{)""", CODE)
+}
 LETTERED = re.compile(r"^[dep]\.\w+$")  # style chips: LETTER[group] + "." + key
 
 
@@ -28,15 +37,19 @@ def test_both_languages_say_the_same_things():
 
 
 def test_every_used_key_is_there():
-    used = set(re.findall(r"""(?:\bt|\bT|toast\(t|say)\(\s*["']([a-z]+(?:\.\w+)+)["']""", CODE)) | set(
-        re.findall(r'data-(?:t|a|tip)="([a-z]+(?:\.\w+)+)"', CODE)
-    )
+    used = set(
+        re.findall(r"""(?:\bt|\bT|toast\(t|say)\(\s*["']([a-z]+(?:\.\w+)+)["']""", CODE)
+    ) | set(re.findall(r'data-(?:t|a|tip)="([a-z]+(?:\.\w+)+)"', CODE))
     assert used and not used - TABLES["zh"].keys()
 
 
 def test_every_key_is_used():
     def is_used(key: str) -> bool:
-        return any(q + key + q in CODE for q in "\"'`") or any(key.startswith(p) for p in PUT_TOGETHER) or bool(LETTERED.match(key))
+        return (
+            any(q + key + q in CODE for q in "\"'`")
+            or any(key.startswith(p) for p in PUT_TOGETHER)
+            or bool(LETTERED.match(key))
+        )
 
     assert [k for k in TABLES["zh"] if not is_used(k)] == []
 
@@ -57,7 +70,11 @@ def test_the_built_in_voice_understands_what_its_chips_write(lang):
 
     words = TABLES[lang]
     for style in STYLES:
-        piece = words["i.dialect"].format(d=words["d." + style]) if style in DIALECTS else words["i." + style]
+        piece = (
+            words["i.dialect"].format(d=words["d." + style])
+            if style in DIALECTS
+            else words["i." + style]
+        )
         sentence = words["i.say"].format(w=piece)
         assert style in understood(sentence)[0], sentence
         if style in DIALECTS:
@@ -66,7 +83,9 @@ def test_the_built_in_voice_understands_what_its_chips_write(lang):
 
 def tokens(dark: bool) -> dict[str, str]:
     css = (ROOT / "assets" / "style" / "page.css").read_text("utf-8")
-    block = re.search(r"^\.dark \{(.*?)^\}" if dark else r"^:root \{(.*?)^\}", css, re.S | re.M).group(1)
+    block = re.search(
+        r"^\.dark \{(.*?)^\}" if dark else r"^:root \{(.*?)^\}", css, re.S | re.M
+    ).group(1)
     return dict(re.findall(r"--kk-([\w-]+): (#[0-9a-f]{6})", block))
 
 
@@ -113,5 +132,11 @@ EDGES = [
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_contrast_of_every_pair(dark):
     c = tokens(dark)
-    assert {f"{a} on {b}": round(contrast(c[a], c[b]), 2) for a, b in WORDS if contrast(c[a], c[b]) < 4.5} == {}
-    assert {f"{a} on {b}": round(contrast(c[a], c[b]), 2) for a, b in EDGES if contrast(c[a], c[b]) < 3} == {}
+    assert {
+        f"{a} on {b}": round(contrast(c[a], c[b]), 2)
+        for a, b in WORDS
+        if contrast(c[a], c[b]) < 4.5
+    } == {}
+    assert {
+        f"{a} on {b}": round(contrast(c[a], c[b]), 2) for a, b in EDGES if contrast(c[a], c[b]) < 3
+    } == {}

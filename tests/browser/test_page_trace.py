@@ -26,7 +26,10 @@ def wait_rows(p: StudioPage) -> dict[str, list[str]]:
     return p.js(ROWS)
 
 
-@pytest.mark.parametrize(("lang", "text", "encode", "total"), [("zh", "文本", "编码", "首音送出"), ("en", "Text", "Encoding", "First sound sent")])
+@pytest.mark.parametrize(
+    ("lang", "text", "encode", "total"),
+    [("zh", "文本", "编码", "首音送出"), ("en", "Text", "Encoding", "First sound sent")],
+)
 def test_with_a_mouse(chrome, studio, lang, text, encode, total):
     with StudioPage(chrome, studio.url, lang, init=PATIENT) as p:  # the socket is one of the stages
         assert p.page.get_attribute(".kk-meter > div", "title"), "a figure keeps its title"
@@ -35,11 +38,22 @@ def test_with_a_mouse(chrome, studio, lang, text, encode, total):
         assert asked == [], "on demand only"
         p.page.click(".kk-meter dd >> nth=0")
         rows = wait_rows(p)
-        assert rows.keys() == {p.js("s => KK.t('sg.s.' + s)", s) for s in ("text", "queue", "wait", "encode", "socket")} | {total}
-        assert all(cell.endswith("ms") for cell in rows[text] + rows[encode]) and rows[total][0].endswith("ms")
-        record = p.js("job => fetch(`${KK.root()}/tts/result/${job}.json`).then(r => r.json())", p.js("KK.player.job"))
+        assert rows.keys() == {
+            p.js("s => KK.t('sg.s.' + s)", s) for s in ("text", "queue", "wait", "encode", "socket")
+        } | {total}
+        assert all(cell.endswith("ms") for cell in rows[text] + rows[encode]) and rows[total][
+            0
+        ].endswith("ms")
+        record = p.js(
+            "job => fetch(`${KK.root()}/tts/result/${job}.json`).then(r => r.json())",
+            p.js("KK.player.job"),
+        )
         shown = record["trace"]["sent_ms"]
-        assert rows[total][0].replace("ms", "") == (str(Decimal(shown).quantize(Decimal("0.1"), ROUND_HALF_UP)) if shown < 10 else f"{int(shown + 0.5)}"), "8.25 is 8.3 in the page"
+        assert rows[total][0].replace("ms", "") == (
+            str(Decimal(shown).quantize(Decimal("0.1"), ROUND_HALF_UP))
+            if shown < 10
+            else f"{int(shown + 0.5)}"
+        ), "8.25 is 8.3 in the page"
         assert p.violations() == []
         p.page.click(".kk-meter dd >> nth=0")
         assert not p.js(OPEN), "the same press closes it"
@@ -60,9 +74,15 @@ def test_with_the_keyboard_and_while_it_speaks(chrome, studio, lang):
         p.page.focus(".kk-figs")
         p.page.keyboard.press("Tab")
         p.page.keyboard.press("Shift+Tab")
-        assert p.js("getComputedStyle(document.activeElement).outlineStyle") != "none", "the focus is seen"
+        assert p.js("getComputedStyle(document.activeElement).outlineStyle") != "none", (
+            "the focus is seen"
+        )
         p.page.keyboard.press("Enter")
-        assert p.js(OPEN) and p.page.inner_text("#kk-figures .kk-trace") == p.js("KK.t('sg.none')") and p.violations() == []
+        assert (
+            p.js(OPEN)
+            and p.page.inner_text("#kk-figures .kk-trace") == p.js("KK.t('sg.none')")
+            and p.violations() == []
+        )
         p.page.keyboard.press("Escape")
         p.instruct("rtf=0.3 seconds=120")
         p.js("KK.acts.go()")
@@ -84,7 +104,10 @@ def test_with_the_keyboard_and_while_it_speaks(chrome, studio, lang):
         p.page.keyboard.press("Enter")
         first, job = wait_rows(p), p.js("KK.player.job")
         p.js("KK.acts.go()")
-        p.page.wait_for_function(f"([before, job]) => KK.player.job && KK.player.job !== job && JSON.stringify(({ROWS})()) !== before", arg=[json_of(first), job])
+        p.page.wait_for_function(
+            f"([before, job]) => KK.player.job && KK.player.job !== job && JSON.stringify(({ROWS})()) !== before",
+            arg=[json_of(first), job],
+        )
         p.page.keyboard.press("Escape")
         p.page.keyboard.press("Escape")
 
@@ -95,8 +118,12 @@ def test_the_language_changes_under_an_open_panel(chrome, studio):
         p.page.tap(".kk-figs")
         assert "编码" in wait_rows(p)
         p.js("KK.setLang('en')")
-        p.page.wait_for_function("document.querySelector('#kk-figures').innerText.includes('Encoding')")
-        box = p.js("(({top, bottom, left, right}) => [top, left, right - innerWidth, bottom - innerHeight])(document.querySelector('#kk-figures').getBoundingClientRect())")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-figures').innerText.includes('Encoding')"
+        )
+        box = p.js(
+            "(({top, bottom, left, right}) => [top, left, right - innerWidth, bottom - innerHeight])(document.querySelector('#kk-figures').getBoundingClientRect())"
+        )
         assert box[0] >= 0 and box[1] >= 0 and box[2] <= 0 and box[3] <= 0
         assert p.violations() == []
 
@@ -111,4 +138,9 @@ def test_a_built_in_voice_shows_its_own_stages(chrome):
         p.page.wait_for_function("KK.player.whole")
         p.page.click(".kk-meter")
         rows = wait_rows(p)
-        assert {"Base speech", "Analysis", "Conversion", "Synthesis"} <= rows.keys() and "Flow" not in rows
+        assert {
+            "Base speech",
+            "Analysis",
+            "Conversion",
+            "Synthesis",
+        } <= rows.keys() and "Flow" not in rows

@@ -12,8 +12,11 @@ from .studio_page import StudioPage
 pytestmark = pytest.mark.browser
 PATH = "/v1/pronunciations"
 # the sentences of every `begin` that the player's worker was told
-HEAR = """window.begun = []; window.Worker = class extends Worker { constructor(...given) { super(...given);
-  this.addEventListener("message", e => e.data.ev === "begin" && begun.push(e.data.sentences)); } };""" + PATIENT  # only a socket tells sentences
+HEAR = (
+    """window.begun = []; window.Worker = class extends Worker { constructor(...given) { super(...given);
+  this.addEventListener("message", e => e.data.ev === "begin" && begun.push(e.data.sentences)); } };"""
+    + PATIENT
+)  # only a socket tells sentences
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,9 @@ def empty(lone):
 def opened(p: StudioPage) -> StudioPage:
     p.page.click("[role=tab][data-tab-id=settings]")
     p.page.wait_for_selector(".kk-wordfoot")
-    p.page.wait_for_selector(".kk-word, .kk-wordlist .kk-empty")  # the studio has said what there is
+    p.page.wait_for_selector(
+        ".kk-word, .kk-wordlist .kk-empty"
+    )  # the studio has said what there is
     return p
 
 
@@ -66,11 +71,18 @@ def test_a_term_is_added_and_spoken_then_changed_and_deleted(chrome, lone, lang,
         opened(p)
         add(p, "GPU", "G P U")
         add(p, "重庆", "崇庆", "zh")
-        assert rows(p)[0].startswith("GPU → G P U") and everywhere in rows(p)[0] and rows(p)[1].startswith("重庆 → 崇庆")
+        assert (
+            rows(p)[0].startswith("GPU → G P U")
+            and everywhere in rows(p)[0]
+            and rows(p)[1].startswith("重庆 → 崇庆")
+        )
         assert spoken(p, "重庆的GPU，GPUs。") == ["崇庆的G P U，GPUs。"]
         p.page.click("[role=tab][data-tab-id=settings]")
         p.page.click(".kk-word:first-child [data-do=wordedit]")
-        assert p.js("document.activeElement.id") == "kk-word-reading" and p.page.input_value("#kk-word-reading") == "G P U"
+        assert (
+            p.js("document.activeElement.id") == "kk-word-reading"
+            and p.page.input_value("#kk-word-reading") == "G P U"
+        )
         p.page.fill("#kk-word-reading", "jee")
         p.page.fill("#kk-word-term", "GPUs")
         p.page.keyboard.press("Enter")
@@ -79,23 +91,34 @@ def test_a_term_is_added_and_spoken_then_changed_and_deleted(chrome, lone, lang,
         p.page.click("[role=tab][data-tab-id=settings]")
         p.page.click(".kk-word:first-child [data-do=worddrop]")
         p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 1")
-        assert p.js("document.activeElement.dataset.do") == "worddrop", "the focus stays in the list"
+        assert p.js("document.activeElement.dataset.do") == "worddrop", (
+            "the focus stays in the list"
+        )
         p.page.click("#kk-toast .kk-link")
         p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 2")
         p.js("l => KK.setLang(l)", "en" if lang == "zh" else "zh")
-        p.page.wait_for_function("w => document.querySelector('.kk-word').textContent.includes(w)", arg="All languages" if lang == "zh" else "所有语言")
+        p.page.wait_for_function(
+            "w => document.querySelector('.kk-word').textContent.includes(w)",
+            arg="All languages" if lang == "zh" else "所有语言",
+        )
         assert not p.errors
 
 
 def test_a_refusal_is_a_sentence_beside_its_field(chrome, lone):
     with StudioPage(chrome, lone.url, "zh") as p:
         opened(p)
-        for field, term, reading, word in (("reading", "GPU", "", "怎么读"), ("term", "", "x", "换读法的词"), ("term", "[breath]", "x", "方括号")):
+        for field, term, reading, word in (
+            ("reading", "GPU", "", "怎么读"),
+            ("term", "", "x", "换读法的词"),
+            ("term", "[breath]", "x", "方括号"),
+        ):
             p.page.fill("#kk-word-term", term)
             p.page.fill("#kk-word-reading", reading)
             p.page.focus("#kk-word-language")
             p.page.click("#kk-wordform [type=submit]")
-            p.page.wait_for_function("w => document.querySelector('.kk-wordsay').textContent.includes(w)", arg=word)
+            p.page.wait_for_function(
+                "w => document.querySelector('.kk-wordsay').textContent.includes(w)", arg=word
+            )
             assert p.js("document.activeElement.id") == f"kk-word-{field}"
             assert p.page.input_value("#kk-word-term") == term, "what was typed stays"
         assert rows(p) == [] and p.page.get_attribute(".kk-wordsay", "role") == "status"
@@ -104,14 +127,27 @@ def test_a_refusal_is_a_sentence_beside_its_field(chrome, lone):
 def test_what_a_term_holds_is_shown_not_run(chrome, lone):
     with lone.client() as http:
         http.post("/tts/session")
-        for term in ("<img src=x onerror=\"window.hit=1\">", "'\"><script src=x>", "\u05e9\u05dc\u05d5\u05dd"):
-            assert http.put(PATH, json={"term": term, "reading": "<b>bold</b> x", "language": "fr"}).status_code == 200
+        for term in (
+            '<img src=x onerror="window.hit=1">',
+            "'\"><script src=x>",
+            "\u05e9\u05dc\u05d5\u05dd",
+        ):
+            assert (
+                http.put(
+                    PATH, json={"term": term, "reading": "<b>bold</b> x", "language": "fr"}
+                ).status_code
+                == 200
+            )
     with StudioPage(chrome, lone.url, "en") as p:
         opened(p)
         p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 3")
-        assert p.js("window.hit") is None and p.page.locator(".kk-words b, .kk-words img").count() == 0
+        assert (
+            p.js("window.hit") is None and p.page.locator(".kk-words b, .kk-words img").count() == 0
+        )
         p.page.click(".kk-word:first-child [data-do=wordedit]")
-        assert p.page.input_value("#kk-word-language") == "fr", "a language that the list does not offer is kept"
+        assert p.page.input_value("#kk-word-language") == "fr", (
+            "a language that the list does not offer is kept"
+        )
 
 
 def test_in_and_out_as_a_file(chrome, lone):
@@ -119,21 +155,38 @@ def test_in_and_out_as_a_file(chrome, lone):
         opened(p)
         with p.page.expect_file_chooser() as chooser:
             p.page.click("[data-do=wordimport]")
-        chooser.value.set_files({"name": "words.csv", "mimeType": "text/csv", "buffer": "term,reading\nGPU,G P U\n重庆,崇庆,zh\n".encode("gb18030")})
+        chooser.value.set_files(
+            {
+                "name": "words.csv",
+                "mimeType": "text/csv",
+                "buffer": "term,reading\nGPU,G P U\n重庆,崇庆,zh\n".encode("gb18030"),
+            }
+        )
         p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 2")
         assert p.page.inner_text(".kk-wordsay") == "Imported: 2 new, 0 changed"
         for kind in ("tsv", "csv"):
             with p.page.expect_download() as download:
                 p.page.click(f".kk-wordfoot a[href$='.{kind}']")
-            assert "崇庆" in open(download.value.path(), encoding="utf-8-sig").read() and download.value.suggested_filename == f"pronunciations.{kind}"
+            assert (
+                "崇庆" in open(download.value.path(), encoding="utf-8-sig").read()
+                and download.value.suggested_filename == f"pronunciations.{kind}"
+            )
         with p.page.expect_file_chooser() as chooser:
             p.page.click("[data-do=wordimport]")
-        chooser.value.set_files({"name": "bad.tsv", "mimeType": "text/plain", "buffer": b"a\tb\nc\n"})
-        p.page.wait_for_function("document.querySelector('.kk-wordsay').textContent.startsWith('Line 2')")
+        chooser.value.set_files(
+            {"name": "bad.tsv", "mimeType": "text/plain", "buffer": b"a\tb\nc\n"}
+        )
+        p.page.wait_for_function(
+            "document.querySelector('.kk-wordsay').textContent.startsWith('Line 2')"
+        )
         with p.page.expect_file_chooser() as chooser:
             p.page.click("[data-do=wordimport]")
-        chooser.value.set_files({"name": "big.tsv", "mimeType": "text/plain", "buffer": b"a\tb\n" * 300000})
-        p.page.wait_for_function("document.querySelector('.kk-wordsay').textContent.includes('1 MB')")
+        chooser.value.set_files(
+            {"name": "big.tsv", "mimeType": "text/plain", "buffer": b"a\tb\n" * 300000}
+        )
+        p.page.wait_for_function(
+            "document.querySelector('.kk-wordsay').textContent.includes('1 MB')"
+        )
         assert len(rows(p)) == 2
         p.page.click("[data-do=wordall]")
         p.page.click("[data-do=wordkeep]")
@@ -159,19 +212,30 @@ def test_keyboard_alone_from_a_marked_word(chrome, lone):
         p.page.wait_for_function("document.activeElement.id === 'kk-word-term'")
         for _ in range(4):  # reading, language, Add, the entry's first button
             p.page.keyboard.press("Tab")
-        assert p.js("document.activeElement.dataset.do") == "wordedit" and p.js("document.activeElement.getAttribute('aria-label')") == "Change GPU"
+        assert (
+            p.js("document.activeElement.dataset.do") == "wordedit"
+            and p.js("document.activeElement.getAttribute('aria-label')") == "Change GPU"
+        )
         p.page.keyboard.press("Enter")
         p.page.wait_for_selector("[data-do=wordleave]")
         p.page.keyboard.press("Escape")
         p.page.wait_for_selector("[data-do=wordleave]", state="detached")
-        assert p.js("document.activeElement.id") == "kk-word-term" and p.page.input_value("#kk-word-term") == ""
+        assert (
+            p.js("document.activeElement.id") == "kk-word-term"
+            and p.page.input_value("#kk-word-term") == ""
+        )
 
 
 def test_the_next_term_is_not_lost_while_the_last_is_on_its_way(chrome, lone):
     with StudioPage(chrome, lone.url, "en") as p:
         opened(p)
         held = []
-        p.page.route("**/v1/pronunciations", lambda route: held.append(route) if route.request.method == "PUT" else route.continue_())
+        p.page.route(
+            "**/v1/pronunciations",
+            lambda route: (
+                held.append(route) if route.request.method == "PUT" else route.continue_()
+            ),
+        )
         p.page.fill("#kk-word-term", "one")
         p.page.fill("#kk-word-reading", "uno")
         p.page.keyboard.press("Enter")
@@ -209,13 +273,18 @@ def test_what_the_studio_said_before_does_not_come_back(chrome, lone):
         with p.page.expect_response("**/v1/pronunciations"):
             route.fulfill(response=answer)
         p.page.wait_for_timeout(200)  # a draw would have come
-        assert rows(p) == ["GPU → G P U All languages"] and p.js("document.activeElement.dataset.do") == "wordedit"
+        assert (
+            rows(p) == ["GPU → G P U All languages"]
+            and p.js("document.activeElement.dataset.do") == "wordedit"
+        )
         p.js("() => { window.row = document.querySelector('.kk-word'); }")
         p.page.click("[role=tab][data-tab-id=speak]")
         with p.page.expect_response("**/v1/pronunciations"):
             p.page.click("[role=tab][data-tab-id=settings]")
         p.page.wait_for_timeout(200)
-        assert p.js("row.isConnected") and not p.errors, "a look that brings nothing new touches nothing"
+        assert p.js("row.isConnected") and not p.errors, (
+            "a look that brings nothing new touches nothing"
+        )
 
 
 def looked_at(p: StudioPage) -> list[str]:
@@ -227,7 +296,10 @@ def looked_at(p: StudioPage) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("lang", "theme", "size"), [("zh", "light", "wide"), ("en", "dark", "phone"), ("zh", "dark", "tablet")])
+@pytest.mark.parametrize(
+    ("lang", "theme", "size"),
+    [("zh", "light", "wide"), ("en", "dark", "phone"), ("zh", "dark", "tablet")],
+)
 def test_axe_finds_nothing_in_any_state_of_the_dictionary(chrome, lone, lang, theme, size):
     found = {}
     with StudioPage(chrome, lone.url, lang, theme, size) as p:

@@ -39,8 +39,10 @@ def player(chrome, proxy):
 
 def whole(p: Player) -> bool:
     """Everything that sounded is the finished file, bit for bit."""
-    wav = wav_samples(p.page.context.request.get(f"{p.url}/tts/result/{p.js('KK.player.job')}.wav").body())
-    return np.array_equal(np.round(p.rendered()[:len(wav)] * 32768).astype(np.int16), wav)
+    wav = wav_samples(
+        p.page.context.request.get(f"{p.url}/tts/result/{p.js('KK.player.job')}.wav").body()
+    )
+    return np.array_equal(np.round(p.rendered()[: len(wav)] * 32768).astype(np.int16), wav)
 
 
 def test_sub_path_and_proxy(player, proxy):
@@ -106,7 +108,9 @@ def test_a_burst_is_held_by_credit(chrome, studio):
     p.say("chunk=0.2 seconds=600")
     p.until("playing")
     p.js("KK.player.output.ctx.suspend()")
-    p.page.wait_for_function("rate => KK.player.peaks.length / 100 - KK.player.counters.played / rate > 13", arg=RATE)
+    p.page.wait_for_function(
+        "rate => KK.player.peaks.length / 100 - KK.player.counters.played / rate > 13", arg=RATE
+    )
     got, before = p.js("KK.player.peaks.length / 100"), -1.0
     while got != before:  # until no more comes
         time.sleep(0.5)
@@ -148,7 +152,9 @@ def test_eight_tabs_at_once(chrome, studio):
     for i, p in enumerate(tabs):
         p.page.bring_to_front()
         p.warm()
-        p.as_soon_as("draining", "setTimeout(() => KK.player.pause(), 6000)")  # all that is made is there; it must not be over before the last one sounds
+        p.as_soon_as(
+            "draining", "setTimeout(() => KK.player.pause(), 6000)"
+        )  # all that is made is there; it must not be over before the last one sounds
         p.say("rtf=0.02 first=0.2 seconds=14", seed=50 + i)
     for p in tabs:
         p.page.wait_for_function("KK.player.counters.rendered > 0")
@@ -188,7 +194,9 @@ def test_nothing_to_say_and_nobody_to_say_it(player):
 
 def test_slow_machine_says_so_and_can_wait(player):
     """RTF above 1: the factor in words; "play when ready" holds until the rest will not run dry, "play now" lets go."""
-    player.page.fill("#kk-text", "One tone, two tones. " * 40)  # what is predicted: it waits for long enough to be looked at
+    player.page.fill(
+        "#kk-text", "One tone, two tones. " * 40
+    )  # what is predicted: it waits for long enough to be looked at
     player.say("rtf=1.5 chunk=0.2 seconds=60")
     player.until("slow")
     assert player.page.text_content("[data-do=second]") == player.js("KK.t('bar.waitmode')")

@@ -32,7 +32,9 @@ def player(chrome, studio):
 
 
 def result(p: Player) -> np.ndarray:
-    return wav_samples(p.page.context.request.get(f"{p.url}/tts/result/{p.js('KK.player.job')}.wav").body())
+    return wav_samples(
+        p.page.context.request.get(f"{p.url}/tts/result/{p.js('KK.player.job')}.wav").body()
+    )
 
 
 def s16(x: np.ndarray) -> np.ndarray:
@@ -47,12 +49,14 @@ def holes_ms(x: np.ndarray) -> list[float]:
 def find(x: np.ndarray, wanted: np.ndarray) -> int:
     """Where `wanted` begins in `x`, -1 if nowhere."""
     first = np.flatnonzero(x == wanted[0])
-    return next((int(a) for a in first if np.array_equal(x[a:a + len(wanted)], wanted)), -1)
+    return next((int(a) for a in first if np.array_equal(x[a : a + len(wanted)], wanted)), -1)
 
 
 def plays_again(p: Player) -> None:
     """A press on Play; it may be over by the time anybody looks."""
-    p.js("() => { window.sounded = false; document.addEventListener('kk:player', () => { sounded ||= KK.player.sounding; }); }")
+    p.js(
+        "() => { window.sounded = false; document.addEventListener('kk:player', () => { sounded ||= KK.player.sounding; }); }"
+    )
     p.page.click("[data-do=toggle]")
     p.page.wait_for_function("window.sounded")
 
@@ -63,19 +67,31 @@ def test_the_file_is_what_was_played(player):
     player.until("done")
     wav = result(player)
     assert len(wav) == 2 * RATE
-    assert np.array_equal(s16(player.rendered()[:len(wav)]), wav)
+    assert np.array_equal(s16(player.rendered()[: len(wav)]), wav)
     url = f"{player.url}/tts/result/{player.js('KK.player.job')}.wav"
     part = player.page.context.request.get(url, headers={"Range": "bytes=40-99"})
     assert part.status == 206 and len(part.body()) == 60
     states = player.js("states")
     asked = states.index("requesting")
-    assert set(states[:asked]) <= {"cold", "warm"} and states[asked - 1] == "warm" and states[-1] == "done" and {"playing", "draining"} & set(states)
-    assert player.js("KK.player.played") == 2, "the head stands at the end, where the ring has put it"
+    assert (
+        set(states[:asked]) <= {"cold", "warm"}
+        and states[asked - 1] == "warm"
+        and states[-1] == "done"
+        and {"playing", "draining"} & set(states)
+    )
+    assert player.js("KK.player.played") == 2, (
+        "the head stands at the end, where the ring has put it"
+    )
     c = player.counters
     assert (c["rendered"], c["underruns"], c["missing"]) == (2 * RATE, 0, 0)
     assert 0 < c["firstRenderedMs"] <= c["firstAudibleMs"] + 1
     told = player.js("done.at(-1)")
-    assert told["job"] == player.js("KK.player.job") and told["state"] == "done" and told["gaps"] == 0 and told["first"] > 0
+    assert (
+        told["job"] == player.js("KK.player.job")
+        and told["state"] == "done"
+        and told["gaps"] == 0
+        and told["first"] > 0
+    )
     assert player.js("KK.fields['kk-seed']") == "1"
 
 
@@ -86,7 +102,9 @@ def test_a_slow_engine_pauses_seldom_and_long(player):
     gaps, c = holes_ms(player.rendered()), player.counters
     assert 1 <= len(gaps) <= 4 and min(gaps) >= 50
     assert c["underruns"] == len(gaps) and c["rendered"] == 4 * RATE
-    assert player.js("states").count("done") == 1 and player.js("KK.player.meter.under") == len(gaps)
+    assert player.js("states").count("done") == 1 and player.js("KK.player.meter.under") == len(
+        gaps
+    )
 
 
 def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
@@ -114,7 +132,13 @@ def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
         return [x, told]; }""")
     gaps = holes_ms(np.array(x))
     assert len(gaps) == 1 and 50 <= gaps[0] < 100
-    assert [ev for ev, _ in told if ev != "counters"] == ["first", "audible", "stall", "go", "drained"]
+    assert [ev for ev, _ in told if ev != "counters"] == [
+        "first",
+        "audible",
+        "stall",
+        "go",
+        "drained",
+    ]
     assert told[[ev for ev, _ in told].index("drained") - 1] == ["counters", 14400]
 
 
@@ -154,7 +178,9 @@ def test_cancel_fades_and_keeps_what_came(player, studio):
     x = player.rendered()
     last = np.flatnonzero(np.abs(x) > 1e-6)[-1] + 1
     assert len(x) - last > RATE * 0.05  # silence now
-    assert np.abs(x[last - 60:last]).max() < 0.1 < np.abs(x[last - 1200:last - 700]).max()  # 30 ms fade, no click
+    assert (
+        np.abs(x[last - 60 : last]).max() < 0.1 < np.abs(x[last - 1200 : last - 700]).max()
+    )  # 30 ms fade, no click
     assert float(player.js("KK.player.info.s")) > 0.2
     with player.page.expect_download() as told:
         player.page.click("[data-do=save]")
@@ -173,7 +199,7 @@ def test_pressed_ten_times_one_voice_speaks(player, studio):
     player.until("done")
     wav, x = result(player), s16(player.rendered())
     at = find(x, wav)
-    assert at >= 0 and not x[at + len(wav):].any()
+    assert at >= 0 and not x[at + len(wav) :].any()
     for _ in range(500):  # the last that was cut off may be on its way out
         told = studio.state()
         if told["opened"] - before["opened"] == told["finalised"] - before["finalised"]:
@@ -199,13 +225,15 @@ def test_pause_plays_every_sample_once(player):
 
 
 def test_seek_back_and_replay(player):
-    player.as_soon_as("draining", "setTimeout(() => { window.sought = true; KK.player.seek(3.5); }, 400)")
+    player.as_soon_as(
+        "draining", "setTimeout(() => { window.sought = true; KK.player.seek(3.5); }, 400)"
+    )
     player.say("seconds=4 first=1")
     player.page.wait_for_function("window.sought")
     player.until("done")
     assert RATE * 0.5 <= player.counters["rendered"] < RATE * 3.2
     wav, x = result(player), s16(player.rendered())
-    assert find(x, wav[int(3.6 * RATE):]) >= 0
+    assert find(x, wav[int(3.6 * RATE) :]) >= 0
     player.js("tape.port.postMessage('again')")
     plays_again(player)
     assert player.js("KK.player.state") == "done"
@@ -215,7 +243,9 @@ def test_seek_back_and_replay(player):
 
 def test_play_after_the_end_begins_anew(player):
     """However long before the end the clock was last asked for the place."""
-    player.js("() => { const real = KK.player.position; KK.player.position = () => KK.player.sounding ? KK.player.played = 1.5 : real(); }")
+    player.js(
+        "() => { const real = KK.player.position; KK.player.position = () => KK.player.sounding ? KK.player.played = 1.5 : real(); }"
+    )
     player.say("seconds=2")
     player.until("done")
     assert player.js("KK.player.played") == 2
@@ -235,7 +265,9 @@ def test_keys_and_clicks_seek_within_what_came(player):
     assert player.js("KK.player.position()") == 0
     player.page.keyboard.press("ArrowRight")
     assert player.js("KK.player.position()") == 2
-    player.page.wait_for_function("KK.player.total === 3")  # the scale has come down from what was predicted
+    player.page.wait_for_function(
+        "KK.player.total === 3"
+    )  # the scale has come down from what was predicted
     box = player.page.locator(".kk-canvas").bounding_box()
     player.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 10)
     assert abs(player.js("KK.player.position()") - 1.5) < 0.1
@@ -245,14 +277,16 @@ def test_keys_and_clicks_seek_within_what_came(player):
 def test_another_rate_is_resampled(chrome, studio):
     """A browser that refuses 24 kHz: the worker resamples; the tone stays a tone of the same pitch and length."""
     context = chrome.new_context()
-    context.add_init_script("const A = AudioContext; window.AudioContext = class extends A { constructor(o) { super({...o, sampleRate: 48000}); } };")
+    context.add_init_script(
+        "const A = AudioContext; window.AudioContext = class extends A { constructor(o) { super({...o, sampleRate: 48000}); } };"
+    )
     p = Player(context, studio.url)
     p.warm()
     p.say("seconds=1 first=1")
     p.until("done")
     x, wav = p.rendered(), result(p)
     assert p.counters["rendered"] == 2 * RATE
-    a, b = x[2000:2 * RATE - 2000:2], wav[1000:RATE - 1000] / 32768
+    a, b = x[2000 : 2 * RATE - 2000 : 2], wav[1000 : RATE - 1000] / 32768
     n = min(len(a), len(b))
     assert np.abs(a[:n] - b[:n]).max() < 0.01
     context.close()
@@ -264,7 +298,9 @@ def test_no_gesture_no_loss(chrome, studio):
     p = Player(context, studio.url, is_touched=False)
     raw = p.raw
     assert raw("navigator.userActivation.hasBeenActive") is False
-    raw(f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent: true, seed: 1, instructions: 'seconds=1 first=1'}})")
+    raw(
+        f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent: true, seed: 1, instructions: 'seconds=1 first=1'}})"
+    )
     for _ in range(1500):
         if raw("KK.player.state") == "locked":
             break

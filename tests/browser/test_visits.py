@@ -12,10 +12,17 @@ KEPT = "async () => [document.cookie, {...localStorage}, {...sessionStorage}, (a
 
 
 def test_a_visit_finds_nothing_of_the_one_before(chrome, studio):
-    visits, written = Visits(chrome), "localStorage['kk.text']"  # a while after the first words came
+    visits, written = (
+        Visits(chrome),
+        "localStorage['kk.text']",
+    )  # a while after the first words came
     with StudioPage(visits, studio.url, "en") as p:
         p.page.wait_for_function(written)
-        fresh, me, mine = p.js(KEPT), p.context, {c["name"]: c["value"] for c in p.context.cookies()}
+        fresh, me, mine = (
+            p.js(KEPT),
+            p.context,
+            {c["name"]: c["value"] for c in p.context.cookies()},
+        )
         p.js("""async () => { localStorage.kk_left = sessionStorage.kk_left = document.cookie = "left=1"; await caches.open("left");
                 await new Promise(r => indexedDB.open("left").onsuccess = e => { e.target.result.close(); r(); }); }""")
         p.page.route("**/*", lambda r: r.continue_())
@@ -24,5 +31,7 @@ def test_a_visit_finds_nothing_of_the_one_before(chrome, studio):
         p.page.wait_for_function(written)
         assert p.context is me and p.js(KEPT) == fresh
         now = {c["name"]: c["value"] for c in p.context.cookies()}
-        assert now.keys() == mine.keys() and not set(now.values()) & set(mine.values()), "another visitor"
+        assert now.keys() == mine.keys() and not set(now.values()) & set(mine.values()), (
+            "another visitor"
+        )
     me.close()

@@ -32,12 +32,17 @@ class Visits:
             context = free.pop()
         else:
             context = self._chrome.new_context(**options)
-            context.new_page().goto(f"{url}/health/live")  # while it is open its process stays, and what that has compiled
+            context.new_page().goto(
+                f"{url}/health/live"
+            )  # while it is open its process stays, and what that has compiled
         self._lent[context] = kind
         page = context.new_page()
         at = urlsplit(url)
         debugger = context.new_cdp_session(page)
-        debugger.send("Storage.clearDataForOrigin", {"origin": f"{at.scheme}://{at.netloc}", "storageTypes": LEFT})
+        debugger.send(
+            "Storage.clearDataForOrigin",
+            {"origin": f"{at.scheme}://{at.netloc}", "storageTypes": LEFT},
+        )
         debugger.detach()
         return page
 

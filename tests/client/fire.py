@@ -19,19 +19,58 @@ from collections import Counter
 from contextlib import contextmanager
 
 RATE = 24000
-WORDS = ("ok", "busy", "full", "error", "reset", "stall", "half", "chunk", "short", "page", "noise", "close", "bad", "odd", "old", "login", "moved", "empty", "away", "poison")
+WORDS = (
+    "ok",
+    "busy",
+    "full",
+    "error",
+    "reset",
+    "stall",
+    "half",
+    "chunk",
+    "short",
+    "page",
+    "noise",
+    "close",
+    "bad",
+    "odd",
+    "old",
+    "login",
+    "moved",
+    "empty",
+    "away",
+    "poison",
+)
 
 
 def pcm_of(text: str, seed: int, n: int = 400) -> bytes:
     unit = hashlib.sha256(f"{seed}:{text}".encode()).digest()
-    return (unit * (2 * n // len(unit) + 1))[:2 * n]
+    return (unit * (2 * n // len(unit) + 1))[: 2 * n]
 
 
 def wav(pcm: bytes, n_told: int | None = -1) -> bytes:
     """n_told: bytes of samples that the header speaks of; None = endless."""
     size = 0xFFFFFFFF if n_told is None else len(pcm) if n_told < 0 else n_told
     whole = 0xFFFFFFFF if n_told is None else 36 + size
-    return struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", whole, b"WAVE", b"fmt ", 16, 1, 1, RATE, RATE * 2, 2, 16, b"data", size) + pcm
+    return (
+        struct.pack(
+            "<4sI4s4sIHHIIHH4sI",
+            b"RIFF",
+            whole,
+            b"WAVE",
+            b"fmt ",
+            16,
+            1,
+            1,
+            RATE,
+            RATE * 2,
+            2,
+            16,
+            b"data",
+            size,
+        )
+        + pcm
+    )
 
 
 def zipped(rows: list[tuple[str, bytes | None]]) -> bytes:
@@ -40,7 +79,14 @@ def zipped(rows: list[tuple[str, bytes | None]]) -> bytes:
         for n, (text, data) in enumerate(rows, 1):
             if data is not None:
                 z.writestr(f"{n:04d}_x.wav", data)
-            told.append({"line": n, "text": text, "state": "done" if data else "failed", "error": None if data else {"code": "fault", "message": "poison"}})
+            told.append(
+                {
+                    "line": n,
+                    "text": text,
+                    "state": "done" if data else "failed",
+                    "error": None if data else {"code": "fault", "message": "poison"},
+                }
+            )
         z.writestr("manifest.json", json.dumps({"lines": told}))
     return out.getvalue()
 
@@ -98,13 +144,19 @@ class Fire:
 
     # ---- answers ------------------------------------------------------------------------------------------------
     async def _single(self, ask: dict, what: str, writer) -> None:
-        seed = ask.get("seed", -1) if ask.get("seed", -1) >= 0 else self.asked[ask["input"]]  # another one each time when none is asked for
+        seed = (
+            ask.get("seed", -1) if ask.get("seed", -1) >= 0 else self.asked[ask["input"]]
+        )  # another one each time when none is asked for
         pcm = pcm_of(ask.get("input", ""), seed, self.n_samples)
-        data, paced, told = wav(pcm), ask.get("stream", False), {"X-Seed": str(seed), "X-Engine": "fire"}
+        data, paced, told = (
+            wav(pcm),
+            ask.get("stream", False),
+            {"X-Seed": str(seed), "X-Engine": "fire"},
+        )
         if what == "chunk" or (what == "ok" and paced):
             out = _head(200, {"Transfer-Encoding": "chunked", **told})
             data = wav(pcm, None)
-            parts = [data[i:i + 333] for i in range(0, len(data), 333)]
+            parts = [data[i : i + 333] for i in range(0, len(data), 333)]
             for part in parts if what == "ok" else parts[:2]:
                 out += b"%x\r\n%s\r\n" % (len(part), part)
             writer.write(out + (b"0\r\n\r\n" if what == "ok" else b""))
@@ -113,7 +165,9 @@ class Fire:
         if what == "ok":
             return await _send(writer, 200, data, told)
         if what == "half":
-            writer.write(_head(200, {"Content-Length": str(len(data)), **told}) + data[:len(data) // 2])
+            writer.write(
+                _head(200, {"Content-Length": str(len(data)), **told}) + data[: len(data) // 2]
+            )
             await writer.drain()
             return writer.close()
         if what == "short":
@@ -128,7 +182,9 @@ class Fire:
 
     async def _wrong(self, what: str, writer) -> None:
         if what == "reset":
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
             return writer.transport.abort()
         if what == "close":
             return writer.close()
@@ -146,24 +202,61 @@ class Fire:
             return await _send(writer, 200, b"")
         if what == "moved":
             return await _send(writer, 303, b"", {"Location": "/login"})
-        status, more = {"busy": (429, {"Retry-After": "1"}), "full": (429, {}), "error": (500, {}), "bad": (422, {}), "login": (401, {}), "away": (503, {"Retry-After": "0"})}[what]
-        code = {"busy": "rate_limited", "full": "too_many_streams", "bad": "bad_field", "login": "login_needed"}.get(what, "fault")
-        return await _send(writer, status, json.dumps({"error": {"message": f"no: {what}", "type": "x", "param": None, "code": code}}).encode(), more)
+        status, more = {
+            "busy": (429, {"Retry-After": "1"}),
+            "full": (429, {}),
+            "error": (500, {}),
+            "bad": (422, {}),
+            "login": (401, {}),
+            "away": (503, {"Retry-After": "0"}),
+        }[what]
+        code = {
+            "busy": "rate_limited",
+            "full": "too_many_streams",
+            "bad": "bad_field",
+            "login": "login_needed",
+        }.get(what, "fault")
+        return await _send(
+            writer,
+            status,
+            json.dumps(
+                {"error": {"message": f"no: {what}", "type": "x", "param": None, "code": code}}
+            ).encode(),
+            more,
+        )
 
     async def _batch(self, asks: list[dict], whats: list[str], writer) -> None:
-        refusal = next((w for w in whats if w not in ("ok", "half", "odd", "short", "poison")), None)
+        refusal = next(
+            (w for w in whats if w not in ("ok", "half", "odd", "short", "poison")), None
+        )
         if refusal:
             return await self._wrong("close" if refusal in ("old", "chunk") else refusal, writer)
         pcms = [pcm_of(a["input"], a["seed"], self.n_samples) for a in asks]
-        data = zipped([(a["input"], None if w == "poison" else wav(pcm[:100], len(pcm)) if w == "short" else wav(pcm)) for a, w, pcm in zip(asks, whats, pcms)])
+        data = zipped(
+            [
+                (
+                    a["input"],
+                    None
+                    if w == "poison"
+                    else wav(pcm[:100], len(pcm))
+                    if w == "short"
+                    else wav(pcm),
+                )
+                for a, w, pcm in zip(asks, whats, pcms)
+            ]
+        )
         if "half" in whats:
-            cut = {e.filename: e.header_offset for e in zipfile.ZipFile(io.BytesIO(data)).infolist()}[f"{whats.index('half') + 1:04d}_x.wav"] + 100
-            writer.write(_head(200, {"Transfer-Encoding": "chunked"}) + b"%x\r\n%s\r\n" % (cut, data[:cut]))
+            cut = {
+                e.filename: e.header_offset for e in zipfile.ZipFile(io.BytesIO(data)).infolist()
+            }[f"{whats.index('half') + 1:04d}_x.wav"] + 100
+            writer.write(
+                _head(200, {"Transfer-Encoding": "chunked"}) + b"%x\r\n%s\r\n" % (cut, data[:cut])
+            )
             await writer.drain()
             return writer.close()
         if "odd" in whats:  # one byte of the samples is another one than the checksum says
             at = data.index(pcms[whats.index("odd")])
-            data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+            data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
         await _send(writer, 200, data)
 
 
@@ -183,7 +276,11 @@ def burning(**kw):
 
     async def run() -> None:
         server = await asyncio.start_server(fire.serve, "127.0.0.1", 0, limit=1 << 24)
-        told.update(port=server.sockets[0].getsockname()[1], loop=asyncio.get_running_loop(), end=asyncio.Event())
+        told.update(
+            port=server.sockets[0].getsockname()[1],
+            loop=asyncio.get_running_loop(),
+            end=asyncio.Event(),
+        )
         ready.set()
         await told["end"].wait()
         server.close()

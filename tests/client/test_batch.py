@@ -19,7 +19,20 @@ from webui.client.unzip import Unzip
 from webui.errors import BadInput, EngineFault, LoginNeeded
 
 QUICK = Retry(tries=4, first_s=0.01, longest_s=0.03, patience_s=20)
-PASSING = ["reset ok", "half ok", "short ok", "error ok", "page ok", "noise close ok", "full full full full full full ok", "stall ok", "odd ok", "empty ok", "old ok", "away ok"]
+PASSING = [
+    "reset ok",
+    "half ok",
+    "short ok",
+    "error ok",
+    "page ok",
+    "noise close ok",
+    "full full full full full full ok",
+    "stall ok",
+    "odd ok",
+    "empty ok",
+    "old ok",
+    "away ok",
+]
 LASTING = ["bad", "error", "half", "reset", "page"]
 
 
@@ -58,24 +71,36 @@ def test_every_line_is_delivered_once_or_reported(fire, size):
     lines, told = lines_under_fire(), []
 
     async def run():
-        async with AsyncBatchClient(fire.url, "k", in_flight=6, batch=size, retry=QUICK, timeout_s=0.3) as client:
+        async with AsyncBatchClient(
+            fire.url, "k", in_flight=6, batch=size, retry=QUICK, timeout_s=0.3
+        ) as client:
             return await all_of(client, lines, progress=told.append)
 
     ends = asyncio.run(run())
     check(lines, [(r.line.ask.text, r.sound and r.sound.pcm, r.error is not None) for r in ends])
-    assert all(r.sound.pcm == pcm_of(text, r.seed) for text, r in zip(lines, ends) if r.sound) and [r.line.n for r in ends] == list(range(1, len(lines) + 1))
+    assert all(r.sound.pcm == pcm_of(text, r.seed) for text, r in zip(lines, ends) if r.sound) and [
+        r.line.n for r in ends
+    ] == list(range(1, len(lines) + 1))
     assert ends[0].seed != ends[-1].seed, "the same words twice are two lines"
-    assert (told[-1].done, told[-1].failed, told[-1].total) == (sum(not is_lasting(x) for x in lines), sum(map(is_lasting, lines)), len(lines))
-    assert all(r.attempts == 4 for text, r in zip(lines, ends) if text.startswith("half line")) and fire.connections < sum(fire.asked.values())
+    assert (told[-1].done, told[-1].failed, told[-1].total) == (
+        sum(not is_lasting(x) for x in lines),
+        sum(map(is_lasting, lines)),
+        len(lines),
+    )
+    assert all(
+        r.attempts == 4 for text, r in zip(lines, ends) if text.startswith("half line")
+    ) and fire.connections < sum(fire.asked.values())
 
 
 def test_the_usual_pattern_fails_the_same_questions(fire):
     """Control: workers on a queue without a bound, a poison pill each, results as they come."""
+
     async def naive(lines: list[str], results: list) -> None:
         queue: asyncio.Queue = asyncio.Queue()
         for line in lines:
             queue.put_nowait(line)
         async with httpx.AsyncClient(base_url=fire.url) as http:
+
             async def worker() -> None:
                 while (line := await queue.get()) is not None:
                     answer = await http.post("/v1/audio/speech", json={"input": line, "seed": 1})
@@ -105,7 +130,9 @@ def test_the_usual_pattern_fails_the_same_questions(fire):
 
 def test_one_bad_line_of_a_batch_costs_only_itself(fire):
     async def run():
-        async with AsyncBatchClient(fire.url, in_flight=2, batch=8, retry=QUICK, timeout_s=0.3) as client:
+        async with AsyncBatchClient(
+            fire.url, in_flight=2, batch=8, retry=QUICK, timeout_s=0.3
+        ) as client:
             return await all_of(client, [*(f"ok {i}" for i in range(5)), "bad 5", "ok 6", "ok 7"])
 
     ends = asyncio.run(run())
@@ -120,7 +147,9 @@ def test_half_a_zip_gives_what_was_whole_and_asks_for_the_rest_only(fire):
 
     ends = asyncio.run(run())
     assert all(r.sound.pcm == pcm_of(r.line.ask.text, r.seed) for r in ends)
-    assert [fire.asked[r.line.ask.text] for r in ends] == [1, 1, 2, 2, 2, 2] and [len(b["requests"]) for b in fire.bodies] == [6, 4]
+    assert [fire.asked[r.line.ask.text] for r in ends] == [1, 1, 2, 2, 2, 2] and [
+        len(b["requests"]) for b in fire.bodies
+    ] == [6, 4]
 
 
 def test_a_batch_line_that_the_studio_gave_up_is_not_asked_for_again(fire):
@@ -129,7 +158,13 @@ def test_a_batch_line_that_the_studio_gave_up_is_not_asked_for_again(fire):
             return await all_of(client, ["ok a", "poison b", "ok c"])
 
     ends = asyncio.run(run())
-    assert isinstance(ends[1].error, EngineFault) and ends[1].error.en == "poison" and fire.asked["poison b"] == 1 and ends[0].sound and ends[2].sound
+    assert (
+        isinstance(ends[1].error, EngineFault)
+        and ends[1].error.en == "poison"
+        and fire.asked["poison b"] == 1
+        and ends[0].sound
+        and ends[2].sound
+    )
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -139,7 +174,11 @@ def test_a_wrong_key_is_asked_with_once_for_each_hand_not_for_each_line(fire, si
             return await all_of(client, [f"login {i}" for i in range(100)])
 
     ends = asyncio.run(run())
-    assert len(ends) == 100 and all(isinstance(r.error, LoginNeeded) for r in ends) and len(fire.bodies) <= 4
+    assert (
+        len(ends) == 100
+        and all(isinstance(r.error, LoginNeeded) for r in ends)
+        and len(fire.bodies) <= 4
+    )
 
 
 def test_never_more_in_flight_than_allowed_and_connections_are_kept(fire):
@@ -161,8 +200,12 @@ def test_every_try_takes_a_token(fire, monkeypatch):
     monkeypatch.setattr(Bucket, "take", lambda self: taken.append(1) or real(self))
 
     async def run(size: int):
-        async with AsyncBatchClient(fire.url, in_flight=4, batch=size, per_second=500.0, burst=9, retry=QUICK) as client:
-            return await all_of(client, ["reset ok a", "half ok b", "bad c", *(f"ok {i}" for i in range(12))])
+        async with AsyncBatchClient(
+            fire.url, in_flight=4, batch=size, per_second=500.0, burst=9, retry=QUICK
+        ) as client:
+            return await all_of(
+                client, ["reset ok a", "half ok b", "bad c", *(f"ok {i}" for i in range(12))]
+            )
 
     for size in (1, 3):
         asyncio.run(run(size))
@@ -180,7 +223,9 @@ def test_what_was_asked_for_all_is_heeded_by_all(fire):
             return await all_of(client, ["busy ok a", *(f"ok {i}" for i in range(40))])
 
     assert all(r.sound for r in asyncio.run(run())) and fire.asked["busy ok a"] == 2
-    assert sum(wait_s > 0.5 for wait_s in order) == 1, "the one hand that was free waits; the other is the one that was told"
+    assert sum(wait_s > 0.5 for wait_s in order) == 1, (
+        "the one hand that was free waits; the other is the one that was told"
+    )
 
 
 # ---- bounded hands ---------------------------------------------------------------------------------------------
@@ -257,7 +302,9 @@ class Quick(httpx.AsyncBaseTransport):
         await asyncio.sleep(0)
         asks = json.loads(await request.aread())["requests"]
         self.now -= 1
-        return httpx.Response(200, headers={"Content-Length": "1"}, stream=httpx.ByteStream(self._zip(len(asks))))
+        return httpx.Response(
+            200, headers={"Content-Length": "1"}, stream=httpx.ByteStream(self._zip(len(asks)))
+        )
 
 
 def test_memory_is_flat_at_forty_thousand_lines():
@@ -275,7 +322,9 @@ def test_memory_is_flat_at_forty_thousand_lines():
     async def run():
         nonlocal taken, most_in_hand, most_alive, early_kb
         transport = Quick()
-        async with AsyncBatchClient("http://stub", in_flight=4, batch=100, transport=transport) as client:
+        async with AsyncBatchClient(
+            "http://stub", in_flight=4, batch=100, transport=transport
+        ) as client:
             async for result in client.results(lines(), voice="v"):
                 taken += 1
                 assert result.line.n == taken and result.sound
@@ -289,7 +338,9 @@ def test_memory_is_flat_at_forty_thousand_lines():
     asyncio.run(run())
     assert taken == N and most_in_hand <= 7 * 100 and 0 < most_alive <= 7 * 100
     grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - early_kb) / 1024
-    assert grown_mb < 40, f"{grown_mb:.0f} MB more at the end than after a fifth; the sounds alone are {N * 4000 >> 20} MB"
+    assert grown_mb < 40, (
+        f"{grown_mb:.0f} MB more at the end than after a fifth; the sounds alone are {N * 4000 >> 20} MB"
+    )
 
 
 # ---- the zip, while it comes in ----------------------------------------------------------------------------------
@@ -298,21 +349,30 @@ def test_a_zip_is_read_whatever_the_pieces(step):
     data = zipped([("a", wav(pcm_of("a", 1))), ("b", None), ("c", wav(pcm_of("c", 1)))])
     reader, got = Unzip(), []
     for i in range(0, len(data), step):
-        got += reader.feed(data[i:i + step])
+        got += reader.feed(data[i : i + step])
     reader.end()
-    assert got == [(n, zipfile.ZipFile(io.BytesIO(data)).read(n)) for n in ("0001_x.wav", "0003_x.wav", "manifest.json")]
+    assert got == [
+        (n, zipfile.ZipFile(io.BytesIO(data)).read(n))
+        for n in ("0001_x.wav", "0003_x.wav", "manifest.json")
+    ]
 
 
 def test_a_zip_that_is_cut_or_changed_anywhere_is_never_taken_for_whole():
     data = zipped([("a", wav(pcm_of("a", 1, 60))), ("c", wav(pcm_of("c", 1, 60)))])
-    whole = [(n, zipfile.ZipFile(io.BytesIO(data)).read(n)) for n in ("0001_x.wav", "0002_x.wav", "manifest.json")]
+    whole = [
+        (n, zipfile.ZipFile(io.BytesIO(data)).read(n))
+        for n in ("0001_x.wav", "0002_x.wav", "manifest.json")
+    ]
     for cut in range(len(data)):
         reader = Unzip()
-        assert reader.feed(data[:cut]) == whole[:len(reader.feed(b"")) or None][:sum(cut >= end for end in _ends(data))]
+        assert (
+            reader.feed(data[:cut])
+            == whole[: len(reader.feed(b"")) or None][: sum(cut >= end for end in _ends(data))]
+        )
         with pytest.raises(Broken):
             reader.end()
     for at in range(0, len(data), 3):
-        reader, damaged = Unzip(), data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1:]
+        reader, damaged = Unzip(), data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :]
         try:
             got = reader.feed(damaged)
             reader.end()
@@ -328,7 +388,15 @@ def _ends(data: bytes) -> list[int]:
 
 def test_lines_may_come_in_every_shape(fire):
     async def source():
-        for thing in ("ok a", {"input": "ok b", "voice": "w", "seed": "7"}, Ask("ok c", "x"), Line(40, Ask("ok d", "y")), {"text": "ok e", "seed": 1.5}, 7, {"text": "ok f", "speed": "fast"}):
+        for thing in (
+            "ok a",
+            {"input": "ok b", "voice": "w", "seed": "7"},
+            Ask("ok c", "x"),
+            Line(40, Ask("ok d", "y")),
+            {"text": "ok e", "seed": 1.5},
+            7,
+            {"text": "ok f", "speed": "fast"},
+        ):
             yield thing
 
     async def run():
@@ -336,5 +404,13 @@ def test_lines_may_come_in_every_shape(fire):
             return await all_of(client, source())
 
     ends = asyncio.run(run())
-    assert [(r.line.n, r.line.ask.voice, r.error is None) for r in ends] == [(1, "v", True), (2, "w", True), (3, "x", True), (40, "y", True), (5, "v", False), (6, "v", False), (7, "v", False)]
+    assert [(r.line.n, r.line.ask.voice, r.error is None) for r in ends] == [
+        (1, "v", True),
+        (2, "w", True),
+        (3, "x", True),
+        (40, "y", True),
+        (5, "v", False),
+        (6, "v", False),
+        (7, "v", False),
+    ]
     assert ends[1].seed == 7 and "seed" in ends[4].error.en

@@ -18,7 +18,19 @@ from webui.client.sound import WavReader
 from webui.errors import BadInput, Busy, EngineFault, KaikouError, LoginNeeded, NotFound
 
 QUICK = Retry(tries=4, first_s=0.01, longest_s=0.03, patience_s=20)
-HEAVY = ("gradio", "fastapi", "starlette", "uvicorn", "numpy", "scipy", "torch", "soundfile", "pydantic", "websockets", "prometheus_client")
+HEAVY = (
+    "gradio",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "numpy",
+    "scipy",
+    "torch",
+    "soundfile",
+    "pydantic",
+    "websockets",
+    "prometheus_client",
+)
 
 
 @pytest.fixture
@@ -48,16 +60,42 @@ print(sorted({{m.split(".")[0] for m in sys.modules}} & set({HEAVY!r})), sorted(
     assert run.stdout.split() == ["[]", "['webui.errors']"]
 
 
-@pytest.mark.parametrize("words", ["ok", "reset ok", "stall ok", "half ok", "chunk ok", "short ok", "page ok", "noise ok", "close ok", "old ok", "odd ok", "empty ok", "error error error ok",
-                                   "away full away full away full away full ok"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ok",
+        "reset ok",
+        "stall ok",
+        "half ok",
+        "chunk ok",
+        "short ok",
+        "page ok",
+        "noise ok",
+        "close ok",
+        "old ok",
+        "odd ok",
+        "empty ok",
+        "error error error ok",
+        "away full away full away full away full ok",
+    ],
+)
 def test_every_way_of_breaking_ends_with_the_whole_sound(fire, tts, words):
     text = f"{words} good morning"
     sound = tts.synthesize(text, "v", seed=3)
-    assert sound.pcm == pcm_of(text, 3) and sound.rate == 24000 and fire.asked[text] == len(words.split())
+    assert (
+        sound.pcm == pcm_of(text, 3)
+        and sound.rate == 24000
+        and fire.asked[text] == len(words.split())
+    )
     first = []
     again = tts.synthesize(f"{text} too", "v", on_first_audio=first.append)
     assert again.pcm == pcm_of(f"{text} too", again.seed) and len(first) == 1
-    assert set(fire.keys) == {"Bearer secret"} and fire.bodies[0]["voice"] == "v" and not fire.bodies[0]["stream"] and fire.bodies[-1]["stream"]
+    assert (
+        set(fire.keys) == {"Bearer secret"}
+        and fire.bodies[0]["voice"] == "v"
+        and not fire.bodies[0]["stream"]
+        and fire.bodies[-1]["stream"]
+    )
 
 
 @pytest.mark.parametrize("seed", [5, -1])
@@ -66,7 +104,11 @@ def test_a_stream_that_breaks_goes_on_where_it_was(fire, tts, seed):
     text = "chunk chunk ok twice broken"
     with tts.stream(text, "v", seed=seed) as stream:
         pieces = list(stream)
-    assert b"".join(pieces) == pcm_of(text, stream.seed) and stream.rate == 24000 and fire.asked[text] == 3
+    assert (
+        b"".join(pieces) == pcm_of(text, stream.seed)
+        and stream.rate == 24000
+        and fire.asked[text] == 3
+    )
     assert all(piece and len(piece) % 2 == 0 for piece in pieces)
 
 
@@ -74,14 +116,26 @@ def test_a_stream_that_comes_back_as_another_sound_is_not_glued_on(fire, tts, mo
     import tests.client.fire as server
 
     real = server.pcm_of
-    monkeypatch.setattr(server, "pcm_of", lambda text, seed, n=400: real(f"{text} {fire.asked[text]}", seed, n))
+    monkeypatch.setattr(
+        server, "pcm_of", lambda text, seed, n=400: real(f"{text} {fire.asked[text]}", seed, n)
+    )
     heard = []
     with pytest.raises(Changed):
         heard.extend(tts.stream("chunk ok unstable", "v", seed=1))
     assert heard and fire.asked["chunk ok unstable"] == 2
 
 
-@pytest.mark.parametrize(("what", "kind", "tries"), [("bad", BadInput, 1), ("login", LoginNeeded, 1), ("moved", BadInput, 1), ("error", EngineFault, 4), ("half", Broken, 4), ("stall", Unreachable, 4)])
+@pytest.mark.parametrize(
+    ("what", "kind", "tries"),
+    [
+        ("bad", BadInput, 1),
+        ("login", LoginNeeded, 1),
+        ("moved", BadInput, 1),
+        ("error", EngineFault, 4),
+        ("half", Broken, 4),
+        ("stall", Unreachable, 4),
+    ],
+)
 def test_what_does_not_pass_is_a_named_error(fire, tts, what, kind, tries):
     with pytest.raises(kind) as caught:
         tts.synthesize(f"{what} x", "v")
@@ -98,7 +152,10 @@ def test_retry_after_is_kept(fire, tts, monkeypatch):
 def test_a_studio_that_stays_busy_costs_patience_not_tries(fire, monkeypatch):
     slept = []
     monkeypatch.setattr("tenacity.nap.time.sleep", slept.append)
-    with TTS(fire.url, retry=Retry(tries=2, patience_s=8.5, longest_s=0.1)) as tts, pytest.raises(Busy) as caught:
+    with (
+        TTS(fire.url, retry=Retry(tries=2, patience_s=8.5, longest_s=0.1)) as tts,
+        pytest.raises(Busy) as caught,
+    ):
         tts.synthesize("busy x", "v")
     assert 6 <= len(slept) <= 8 and sum(slept) <= 8.5 and caught.value.retry_after_s == 1
 
@@ -107,7 +164,10 @@ def test_nobody_at_the_address():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    with TTS(f"http://127.0.0.1:{port}", retry=Retry(patience_s=0.05, first_s=0.01)) as tts, pytest.raises(Unreachable):
+    with (
+        TTS(f"http://127.0.0.1:{port}", retry=Retry(patience_s=0.05, first_s=0.01)) as tts,
+        pytest.raises(Unreachable),
+    ):
         tts.synthesize("hello", "v")
     with TTS("ftp://example.invalid") as tts, pytest.raises(BadInput):
         tts.synthesize("hello", "v")
@@ -136,8 +196,15 @@ def test_the_asynchronous_twin(fire):
     async def run():
         async with AsyncTTS(fire.url, "secret", retry=QUICK, timeout_s=0.4) as tts:
             first = []
-            sounds = await asyncio.gather(*(tts.synthesize(f"{w} ok {w}", "v", seed=2, on_first_audio=first.append) for w in ("reset", "half", "chunk", "stall", "away")))
-            assert [s.pcm for s in sounds] == [pcm_of(f"{w} ok {w}", 2) for w in ("reset", "half", "chunk", "stall", "away")] and len(first) == 5
+            sounds = await asyncio.gather(
+                *(
+                    tts.synthesize(f"{w} ok {w}", "v", seed=2, on_first_audio=first.append)
+                    for w in ("reset", "half", "chunk", "stall", "away")
+                )
+            )
+            assert [s.pcm for s in sounds] == [
+                pcm_of(f"{w} ok {w}", 2) for w in ("reset", "half", "chunk", "stall", "away")
+            ] and len(first) == 5
             stream = tts.stream("chunk ok s", "v")
             assert b"".join([x async for x in stream]) == pcm_of("chunk ok s", stream.seed)
             with pytest.raises(LoginNeeded):
@@ -157,11 +224,14 @@ def test_a_wav_is_read_whatever_the_pieces(step):
     from webui.audio import wav_header
 
     pcm = pcm_of("x", 1, 500)
-    for head in (wav_header(24000, 500, "made by a machine"), wav_header(24000, None, "made by a machine")):
+    for head in (
+        wav_header(24000, 500, "made by a machine"),
+        wav_header(24000, None, "made by a machine"),
+    ):
         reader, out = WavReader(), b""
         data = head + pcm
         for i in range(0, len(data), step):
-            out += reader.feed(data[i:i + step])
+            out += reader.feed(data[i : i + step])
         reader.end()
         assert out == pcm and reader.rate == 24000 and reader.head == head
 
@@ -176,17 +246,35 @@ def test_a_saved_wav_is_true_and_says_that_it_was_made(tmp_path):
     path = Sound(pcm, 24000, wav_header(24000, None, "AI-generated")).save(tmp_path / "a.wav")
     with wave.open(str(path)) as w:
         assert w.readframes(1000) == pcm
-    assert path.read_bytes() == wav_header(24000, 500, "AI-generated") + pcm and [p.name for p in tmp_path.iterdir()] == ["a.wav"]
+    assert path.read_bytes() == wav_header(24000, 500, "AI-generated") + pcm and [
+        p.name for p in tmp_path.iterdir()
+    ] == ["a.wav"]
 
 
 def test_retry_after_as_number_and_date():
     from datetime import UTC, datetime
 
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert [retry_after_s({"retry-after": x}, now) for x in ("7", " 0 ", "Fri, 02 Jan 2026 03:04:35 GMT", "Fri, 02 Jan 2026 03:00:00 GMT", "soon", "", "²", "-1")] == [7, 0, 30, 0, None, None, None, None]
-    told = fault_of(404, {}, b'{"error": {"message": "gone", "code": "voice_gone", "type": "x", "param": null}}')
+    assert [
+        retry_after_s({"retry-after": x}, now)
+        for x in (
+            "7",
+            " 0 ",
+            "Fri, 02 Jan 2026 03:04:35 GMT",
+            "Fri, 02 Jan 2026 03:00:00 GMT",
+            "soon",
+            "",
+            "²",
+            "-1",
+        )
+    ] == [7, 0, 30, 0, None, None, None, None]
+    told = fault_of(
+        404, {}, b'{"error": {"message": "gone", "code": "voice_gone", "type": "x", "param": null}}'
+    )
     assert isinstance(told, NotFound) and told.code == "voice_gone" and told.en == "gone"
-    assert isinstance(fault_of(418, {}, b"<html>"), BadInput) and isinstance(fault_of(502, {}, b"null"), EngineFault)
+    assert isinstance(fault_of(418, {}, b"<html>"), BadInput) and isinstance(
+        fault_of(502, {}, b"null"), EngineFault
+    )
 
 
 def test_the_bucket_gives_no_more_than_it_has():

@@ -37,8 +37,15 @@ def test_one_sound_whichever_way(studio, tts, tmp_path):
     paced = tts.synthesize("Good morning.", VOICE, seed=5, speed=1.25, on_first_audio=first.append)
     with tts.stream("Good morning.", VOICE, seed=5, speed=1.25) as stream:
         pieces = list(stream)
-    assert sound.pcm == paced.pcm == b"".join(pieces) == want and len(pieces) > 1 and len(first) == 1
-    assert (sound.seed, sound.rate, sound.voice, sound.engine) == (5, 24000, VOICE, "fake") and sound.job.startswith("take-")
+    assert (
+        sound.pcm == paced.pcm == b"".join(pieces) == want and len(pieces) > 1 and len(first) == 1
+    )
+    assert (sound.seed, sound.rate, sound.voice, sound.engine) == (
+        5,
+        24000,
+        VOICE,
+        "fake",
+    ) and sound.job.startswith("take-")
     with wave.open(str(sound.save(tmp_path / "a.wav"))) as w:
         assert w.readframes(1 << 20) == want
     assert paced.wav() == sound.wav()
@@ -54,9 +61,18 @@ def test_one_sound_whichever_way(studio, tts, tmp_path):
 
 def test_the_first_audio_is_told_before_the_last_is_made(studio, tts):
     order = []
-    with tts.stream("Hello.", VOICE, instructions="seconds=2 rtf=0.3", on_first_audio=lambda s: order.append(("first", s))) as stream:
+    with tts.stream(
+        "Hello.",
+        VOICE,
+        instructions="seconds=2 rtf=0.3",
+        on_first_audio=lambda s: order.append(("first", s)),
+    ) as stream:
         order += [("piece", len(p)) for p in stream]
-    assert order[0][0] == "first" and 0 < order[0][1] and sum(n for what, n in order if what == "piece") == 2 * 2 * 24000
+    assert (
+        order[0][0] == "first"
+        and 0 < order[0][1]
+        and sum(n for what, n in order if what == "piece") == 2 * 2 * 24000
+    )
 
 
 def test_a_voice_is_cloned_and_spoken(studio, tts, tmp_path):
@@ -71,7 +87,12 @@ def test_a_voice_is_cloned_and_spoken(studio, tts, tmp_path):
     path.write_bytes(b"no sound")
     with pytest.raises(BadInput):
         tts.clone(path, "x", consent="me")
-    for fault, ask in ((NotFound, ("hi", "v-none")), (BadInput, ("", VOICE)), (BadInput, ("x" * 5000, VOICE)), (NotFound, ("hi", VOICE, "gpt-9"))):
+    for fault, ask in (
+        (NotFound, ("hi", "v-none")),
+        (BadInput, ("", VOICE)),
+        (BadInput, ("x" * 5000, VOICE)),
+        (NotFound, ("hi", VOICE, "gpt-9")),
+    ):
         with pytest.raises(fault):
             tts.synthesize(*ask[:2], **({"model": ask[2]} if len(ask) > 2 else {}))
     with TTS(studio.url, language="zh") as other, pytest.raises(NotFound) as gone:
@@ -80,7 +101,14 @@ def test_a_voice_is_cloned_and_spoken(studio, tts, tmp_path):
 
 
 def test_lines_and_batches_make_the_same(studio):
-    lines = [*(f"Line number {i}." for i in range(12)), "", {"text": "Other voice.", "voice": "starter-en-low"}, {"text": "x" * 5000}, {"text": "No such voice.", "voice": "v-none"}, "Line number 3."]
+    lines = [
+        *(f"Line number {i}." for i in range(12)),
+        "",
+        {"text": "Other voice.", "voice": "starter-en-low"},
+        {"text": "x" * 5000},
+        {"text": "No such voice.", "voice": "v-none"},
+        "Line number 3.",
+    ]
 
     async def run(size: int):
         async with AsyncBatchClient(studio.url, in_flight=3, batch=size, seed=9) as client:
@@ -88,37 +116,76 @@ def test_lines_and_batches_make_the_same(studio):
 
     before = studio.client().get("/v2/jobs").json()["data"]
     one, four = asyncio.run(run(1)), asyncio.run(run(4))
-    assert studio.client().get("/v2/jobs").json()["data"] == before, "what was delivered stays in nobody's list"
-    assert [r.sound and r.sound.pcm for r in one] == [r.sound and r.sound.pcm for r in four] and [r.seed for r in one] == [r.seed for r in four]
-    assert [(r.line.n, type(r.error)) for r in four if r.error] == [(13, BadInput), (15, BadInput), (16, NotFound)]
-    assert all(r.sound.pcm == whole(studio, input=r.line.ask.text, voice=r.line.ask.voice, seed=r.seed) for r in four[:3])
+    assert studio.client().get("/v2/jobs").json()["data"] == before, (
+        "what was delivered stays in nobody's list"
+    )
+    assert [r.sound and r.sound.pcm for r in one] == [r.sound and r.sound.pcm for r in four] and [
+        r.seed for r in one
+    ] == [r.seed for r in four]
+    assert [(r.line.n, type(r.error)) for r in four if r.error] == [
+        (13, BadInput),
+        (15, BadInput),
+        (16, NotFound),
+    ]
+    assert all(
+        r.sound.pcm == whole(studio, input=r.line.ask.text, voice=r.line.ask.voice, seed=r.seed)
+        for r in four[:3]
+    )
 
 
 def test_more_than_the_studio_lets_in_is_waited_for_and_nothing_is_lost():
     """Real 429s: of the rate, and of streams at once."""
-    with running(env={"KAIKOU_STARTS_PER_MINUTE": "300", "KAIKOU_MAX_STREAMS_PER_VISITOR": "3"}) as told:
+    with running(
+        env={"KAIKOU_STARTS_PER_MINUTE": "300", "KAIKOU_MAX_STREAMS_PER_VISITOR": "3"}
+    ) as told:
+
         async def run():
-            async with AsyncBatchClient(told.url, in_flight=12, retry=Retry(tries=2, patience_s=60, first_s=0.05, longest_s=0.5), batch=1) as client:
-                return [r async for r in client.results([f"Number {i}." for i in range(104)], voice=VOICE)]
+            async with AsyncBatchClient(
+                told.url,
+                in_flight=12,
+                retry=Retry(tries=2, patience_s=60, first_s=0.05, longest_s=0.5),
+                batch=1,
+            ) as client:
+                return [
+                    r
+                    async for r in client.results([f"Number {i}." for i in range(104)], voice=VOICE)
+                ]
 
         ends = asyncio.run(run())
         refused = told.client().get("/metrics").text
-    assert all(r.sound for r in ends) and max(r.attempts for r in ends) > 1 and "rate_limited" in refused and "too_many_streams" in refused
+    assert (
+        all(r.sound for r in ends)
+        and max(r.attempts for r in ends) > 1
+        and "rate_limited" in refused
+        and "too_many_streams" in refused
+    )
 
 
 def test_a_studio_that_is_killed_and_started_again_loses_no_line(tmp_path):
     """Two clients, line by line and in batches, while it dies and is away."""
     port, n, half = free_port(), 40, threading.Barrier(3)
-    lines, ends = [{"text": f"Number {i}.", "instructions": "seconds=0.5 rtf=0.05"} for i in range(n)], {1: [], 4: []}
+    lines, ends = (
+        [{"text": f"Number {i}.", "instructions": "seconds=0.5 rtf=0.05"} for i in range(n)],
+        {1: [], 4: []},
+    )
 
     async def run(size: int):
-        async with AsyncBatchClient(f"http://127.0.0.1:{port}", in_flight=4, batch=size, seed=size, retry=Retry(tries=4, patience_s=90, first_s=0.1, longest_s=1.0)) as client:
+        async with AsyncBatchClient(
+            f"http://127.0.0.1:{port}",
+            in_flight=4,
+            batch=size,
+            seed=size,
+            retry=Retry(tries=4, patience_s=90, first_s=0.1, longest_s=1.0),
+        ) as client:
             async for result in client.results(lines, voice=VOICE):
                 ends[size].append(result)
                 if len(ends[size]) == n // 3:
                     half.wait(60)
 
-    env, threads = {"KAIKOU_STARTS_PER_MINUTE": "100000"}, [threading.Thread(target=lambda size=size: asyncio.run(run(size))) for size in ends]
+    env, threads = (
+        {"KAIKOU_STARTS_PER_MINUTE": "100000"},
+        [threading.Thread(target=lambda size=size: asyncio.run(run(size))) for size in ends],
+    )
     with running(port=port, env=env, data_dir=tmp_path / "data") as told:
         for thread in threads:
             thread.start()
@@ -129,5 +196,7 @@ def test_a_studio_that_is_killed_and_started_again_loses_no_line(tmp_path):
         for thread in threads:
             thread.join(90)
     for got in ends.values():
-        assert [r.line.n for r in got] == list(range(1, n + 1)) and all(r.sound for r in got), [r.error for r in got if r.error]
+        assert [r.line.n for r in got] == list(range(1, n + 1)) and all(r.sound for r in got), [
+            r.error for r in got if r.error
+        ]
         assert max(r.attempts for r in got) > 1

@@ -18,11 +18,19 @@ VOICES = Path(__file__).resolve().parents[2] / "assets" / "voices"
 @cache
 def clip(name: str = "starter-zh-high") -> tuple[np.ndarray, int]:
     with wave.open(str(VOICES / f"{name}.wav")) as f:
-        return np.frombuffer(f.readframes(f.getnframes()), "<i2").astype(np.float32) / 32768, f.getframerate()
+        return np.frombuffer(f.readframes(f.getnframes()), "<i2").astype(
+            np.float32
+        ) / 32768, f.getframerate()
 
 
 def ask(text: str, id: str = "r", **settings) -> SpeechRequest:
-    return SpeechRequest(id=id, text=text if any(c.isalnum() for c in text) else "x", voice="v", segments=(text,), **settings)
+    return SpeechRequest(
+        id=id,
+        text=text if any(c.isalnum() for c in text) else "x",
+        voice="v",
+        segments=(text,),
+        **settings,
+    )
 
 
 def whole(chunks) -> np.ndarray:

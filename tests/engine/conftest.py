@@ -23,7 +23,9 @@ def small_model(tmp_path_factory) -> Path:
 @pytest.fixture
 def quick(monkeypatch):
     """Engines start without a warm-up, which speaks for seconds: for tests that let them speak themselves, or not at all."""
-    monkeypatch.setattr("webui.engine.cosyvoice.engine.CosyVoiceEngine._warm_up", lambda self, model: None)
+    monkeypatch.setattr(
+        "webui.engine.cosyvoice.engine.CosyVoiceEngine._warm_up", lambda self, model: None
+    )
 
 
 @pytest.fixture(params=["kept", pytest.param("whole", marks=pytest.mark.shared)])

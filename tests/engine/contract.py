@@ -13,7 +13,13 @@ from webui.types import SpeechRequest
 
 
 def ask(**kw) -> SpeechRequest:
-    given = {"id": "r1", "text": "Hello, you. 你好。", "voice": "v", "seed": 7, "segments": ("Hello, you.", "你好。")}
+    given = {
+        "id": "r1",
+        "text": "Hello, you. 你好。",
+        "voice": "v",
+        "seed": 7,
+        "segments": ("Hello, you.", "你好。"),
+    }
     return SpeechRequest(**{**given, **kw})
 
 
@@ -38,14 +44,23 @@ class EngineContract:
             assert c.start == at
             at += len(c.samples)
         sound = whole(chunks)
-        assert np.isfinite(sound).all() and np.abs(sound).max() <= 1.0 and np.abs(sound).max() > 0.01
-        assert [c.segment for c in chunks] == sorted(c.segment for c in chunks) and chunks[-1].segment <= 1
+        assert (
+            np.isfinite(sound).all() and np.abs(sound).max() <= 1.0 and np.abs(sound).max() > 0.01
+        )
+        assert [c.segment for c in chunks] == sorted(c.segment for c in chunks) and chunks[
+            -1
+        ].segment <= 1
 
     def test_same_request_gives_the_same_samples_after_and_beside_others(self, engine, prompt):
         alone = whole(engine.stream(ask(), prompt))
         for i in range(3):
             list(engine.stream(ask(id=f"x{i}", seed=i, text="Else.", segments=("Else.",)), prompt))
-        streams = [engine.stream(ask(id=f"y{i}", seed=7 if i == 1 else i + 100), prompt, i % engine.describe().lanes) for i in range(4)]
+        streams = [
+            engine.stream(
+                ask(id=f"y{i}", seed=7 if i == 1 else i + 100), prompt, i % engine.describe().lanes
+            )
+            for i in range(4)
+        ]
         parts: list[list] = [[] for _ in streams]
         live = list(range(len(streams)))
         while live:
@@ -59,9 +74,13 @@ class EngineContract:
 
     def test_two_lanes_in_two_threads_give_what_one_gives(self, engine, prompt):
         alone, got = whole(engine.stream(ask(), prompt)), {}
+
         def run(lane):
             got[lane] = whole(engine.stream(ask(id=f"t{lane}"), prompt, lane))
-        threads = [threading.Thread(target=run, args=(lane,)) for lane in range(engine.describe().lanes)]
+
+        threads = [
+            threading.Thread(target=run, args=(lane,)) for lane in range(engine.describe().lanes)
+        ]
         [t.start() for t in threads]
         [t.join(60) for t in threads]
         assert all(np.array_equal(got[lane], alone) for lane in range(len(threads)))
@@ -84,7 +103,9 @@ class EngineContract:
             next(stream)
             next(stream)
 
-    def test_a_forgotten_voice_is_gone_and_whoever_speaks_with_it_is_heard_to_the_end(self, engine, prompt):
+    def test_a_forgotten_voice_is_gone_and_whoever_speaks_with_it_is_heard_to_the_end(
+        self, engine, prompt
+    ):
         want = whole(engine.stream(ask(id="f0"), prompt))
         engine.forget(prompt.fingerprint)
         before = self.settled(engine)
@@ -97,7 +118,9 @@ class EngineContract:
         sound = whole([first, *running])
         del first  # its samples may lie in memory of the engine
         assert np.array_equal(sound, want)
-        assert np.array_equal(whole(engine.stream(ask(id="f2"), prompt)), want), "and it can come back"
+        assert np.array_equal(whole(engine.stream(ask(id="f2"), prompt)), want), (
+            "and it can come back"
+        )
         assert self.settled(engine) != before
         engine.forget(prompt.fingerprint)
         assert (told := self.settled(engine, before)) == before, f"{before} before, {told} after"
@@ -105,7 +128,9 @@ class EngineContract:
     def settled(self, engine, wanted=None) -> object:
         """What it keeps when nothing moves any more."""
         end, told = time.monotonic() + 20, self.kept(engine)
-        while ((wanted is not None and told != wanted) or told != (told := self.kept(engine))) and time.monotonic() < end:
+        while (
+            (wanted is not None and told != wanted) or told != (told := self.kept(engine))
+        ) and time.monotonic() < end:
             time.sleep(0.02)
         return told
 
@@ -118,7 +143,13 @@ class EngineContract:
 
     def test_health_and_abilities_are_filled(self, engine):
         about = engine.describe()
-        assert about.name and about.version and about.sample_rate > 0 and about.lanes >= 1 and about.modes
+        assert (
+            about.name
+            and about.version
+            and about.sample_rate > 0
+            and about.lanes >= 1
+            and about.modes
+        )
         assert engine.health().state == "ready"
 
     def test_failures_are_named(self, engine, prompt):

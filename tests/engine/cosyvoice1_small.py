@@ -13,7 +13,14 @@ from webui.engine.cosyvoice1.lm import StackLm
 from webui.engine.cosyvoice1.vocoder import FirstVocoder, dims_of
 
 GOLDEN1 = Path(__file__).resolve().parent.parent / "data" / "golden1"
-LM_DIMS = LmDims(StackDims(24, 2, 32, 2), StackDims(32, 4, 48, 3), text_width=16, text_rows=60, speech_codes=40, vector=12)
+LM_DIMS = LmDims(
+    StackDims(24, 2, 32, 2),
+    StackDims(32, 4, 48, 3),
+    text_width=16,
+    text_rows=60,
+    speech_codes=40,
+    vector=12,
+)
 FLOW_DIMS = HopDims(
     input_size=24, encoder_dim=24, encoder_heads=2, encoder_ffn_dim=32, encoder_blocks=2, estimator_channels=16, estimator_heads=2,
     estimator_head_dim=8, estimator_n_blocks=1, estimator_mid_blocks=2, spk_embed_dim=12, speech_token_size=97,
@@ -24,7 +31,9 @@ def small_lm(dtype: torch.dtype = torch.float64, dims: LmDims = LM_DIMS, seed: i
     return StackLm.of(dims, random_state(StackLm, dims, seed), dtype)
 
 
-def small_flow(dtype: torch.dtype = torch.float64, dims: HopDims = FLOW_DIMS, seed: int = 1) -> HopFlow:
+def small_flow(
+    dtype: torch.dtype = torch.float64, dims: HopDims = FLOW_DIMS, seed: int = 1
+) -> HopFlow:
     return HopFlow.of(dims, random_state(HopFlow, dims, seed), dtype)
 
 

@@ -23,7 +23,9 @@ DIT_DIMS = DitDims(
 )
 
 
-def small_flow(dtype: torch.dtype = torch.float64, dims: DitDims = DIT_DIMS, seed: int = 1) -> DitFlow:
+def small_flow(
+    dtype: torch.dtype = torch.float64, dims: DitDims = DIT_DIMS, seed: int = 1
+) -> DitFlow:
     return DitFlow.of(dims, random_state(DitFlow, dims, seed), dtype)
 
 

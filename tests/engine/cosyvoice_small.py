@@ -51,7 +51,9 @@ def flow_state(dims: FlowDims = FLOW_DIMS, seed: int = 1) -> dict[str, torch.Ten
     return random_state(FlowModel, dims, seed)
 
 
-def small_flow(dtype: torch.dtype = torch.float64, dims: FlowDims = FLOW_DIMS, seed: int = 1) -> FlowModel:
+def small_flow(
+    dtype: torch.dtype = torch.float64, dims: FlowDims = FLOW_DIMS, seed: int = 1
+) -> FlowModel:
     return FlowModel.of(dims, flow_state(dims, seed), dtype)
 
 
@@ -63,13 +65,21 @@ def small_vocoder(seed: int = 2) -> Vocoder:
     return Vocoder.of(dims, state)
 
 
-def voice_of(prompt: int, mel_frames: int | None = None, seed: int = 5, dims: FlowDims = FLOW_DIMS) -> tuple[torch.Tensor, ...]:
+def voice_of(
+    prompt: int, mel_frames: int | None = None, seed: int = 5, dims: FlowDims = FLOW_DIMS
+) -> tuple[torch.Tensor, ...]:
     """prompt ids, prompt mel (frames, 80), speaker vector"""
     draw = torch.Generator().manual_seed(seed)
     frames = 2 * prompt if mel_frames is None else mel_frames
     ids = torch.randint(0, dims.speech_token_size, (prompt,), generator=draw)
-    return ids, torch.randn(frames, 80, generator=draw), torch.randn(dims.spk_embed_dim, generator=draw)
+    return (
+        ids,
+        torch.randn(frames, 80, generator=draw),
+        torch.randn(dims.spk_embed_dim, generator=draw),
+    )
 
 
 def ids_of(n: int, seed: int = 7, dims: FlowDims = FLOW_DIMS) -> torch.Tensor:
-    return torch.randint(0, dims.speech_token_size, (n,), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(
+        0, dims.speech_token_size, (n,), generator=torch.Generator().manual_seed(seed)
+    )

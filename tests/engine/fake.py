@@ -23,18 +23,33 @@ class FakeEngine:
         self.stop, self.state = threading.Event(), "starting"
         self.opened = self.finalised = 0
         self.cancelled: set[str] = set()
-        self.kept: dict[str, bytes] = {}  # what it remembers of prompts that it spoke with, or made itself ready for
+        self.kept: dict[
+            str, bytes
+        ] = {}  # what it remembers of prompts that it spoke with, or made itself ready for
         self.forgotten: list[str] = []
         self.change = threading.Condition()
 
     def describe(self):
-        return Abilities("fake", self.version, RATE, ("zero_shot", "cross_lingual", "instruct", "preset", "convert"), ("zh", "en"), self.lanes,
-                         0.5, 2.0, 0.001, styles=("happy", "sad", "sichuan", "whisper"), hears_only=True)
+        return Abilities(
+            "fake",
+            self.version,
+            RATE,
+            ("zero_shot", "cross_lingual", "instruct", "preset", "convert"),
+            ("zh", "en"),
+            self.lanes,
+            0.5,
+            2.0,
+            0.001,
+            styles=("happy", "sad", "sichuan", "whisper"),
+            hears_only=True,
+        )
 
     def start(self):
         self.stop.wait(self.start_s)
         if self.held_by:
-            with open(self.held_by) as pipe:  # a named pipe: comes back when somebody opens its other end
+            with open(
+                self.held_by
+            ) as pipe:  # a named pipe: comes back when somebody opens its other end
                 pipe.read()
         self.state = "ready"
 
@@ -51,7 +66,10 @@ class FakeEngine:
 
     def convert(self, request, prompt, samples, rate, lane=0):
         from dataclasses import replace
-        return self.stream(replace(request, instruction=f"seconds={len(samples) / rate}"), prompt, lane)
+
+        return self.stream(
+            replace(request, instruction=f"seconds={len(samples) / rate}"), prompt, lane
+        )
 
     def _steps(self, request, f0):
         told = dict(w.split("=") for w in request.instruction.split() if "=" in w)
@@ -68,15 +86,28 @@ class FakeEngine:
                     raise EngineFault()
                 if number == opt("stall", -1):
                     self.stop.wait(3600)
-                n = min(total - done, int((opt("first", 0.04) if number == 0 else opt("chunk", 0.2)) * RATE))
-                due = began + (done + n) / RATE * opt("rtf", 0) + rng.uniform(-1, 1) * opt("jitter", 0)
+                n = min(
+                    total - done,
+                    int((opt("first", 0.04) if number == 0 else opt("chunk", 0.2)) * RATE),
+                )
+                due = (
+                    began
+                    + (done + n) / RATE * opt("rtf", 0)
+                    + rng.uniform(-1, 1) * opt("jitter", 0)
+                )
                 with self.change:
-                    self.change.wait_for(lambda: self.stop.is_set() or request.id in self.cancelled, max(0.0, due - time.monotonic()))
+                    self.change.wait_for(
+                        lambda: self.stop.is_set() or request.id in self.cancelled,
+                        max(0.0, due - time.monotonic()),
+                    )
                 if request.id in self.cancelled:
                     raise Cancelled()
                 k = np.arange(done, done + n)
                 tone = 0.5 * np.cos(2 * np.pi * (f0 + request.seed % 97) * k / RATE)
-                segment = min(len(request.segments or (1,)) - 1, int(done / total * len(request.segments or (1,))))
+                segment = min(
+                    len(request.segments or (1,)) - 1,
+                    int(done / total * len(request.segments or (1,))),
+                )
                 yield Chunk(number, tone.astype(np.float32), done, segment, done + n >= total)
                 done, number = done + n, number + 1
         finally:
@@ -94,7 +125,12 @@ class FakeEngine:
 
     def check(self, request, prompt):
         if "misfit" in request.transcript:
-            raise BadInput("The transcript is another clip's.", "文字稿不是这段音频的。", param="transcript", code="transcript_misfit")
+            raise BadInput(
+                "The transcript is another clip's.",
+                "文字稿不是这段音频的。",
+                param="transcript",
+                code="transcript_misfit",
+            )
 
     def cancel(self, request_id):
         with self.change:

@@ -36,10 +36,16 @@ class WildEngine(FakeEngine):
                 file.write("x")
         n = len(open(self._marks).read()) if self._marks else 0
         if self._trouble == "refuse":
-            raise NotReady("No weights in this folder.", "目录里没有模型。", code="model_file", param="llm.pt")
+            raise NotReady(
+                "No weights in this folder.", "目录里没有模型。", code="model_file", param="llm.pt"
+            )
         if self._trouble == "bug":
             raise ZeroDivisionError("by nothing")
-        if self._trouble == "die" or (self._trouble == "die once" and n == 1) or (self._trouble == "die later" and n > 1):
+        if (
+            self._trouble == "die"
+            or (self._trouble == "die once" and n == 1)
+            or (self._trouble == "die later" and n > 1)
+        ):
             os.kill(os.getpid(), signal.SIGKILL)
         super().start()
 
@@ -51,7 +57,11 @@ class WildEngine(FakeEngine):
             yield chunk
 
     def notes(self, request):
-        return [(name, "") for name in self.kept] if request.instruction == KEPT else super().notes(request)
+        return (
+            [(name, "") for name in self.kept]
+            if request.instruction == KEPT
+            else super().notes(request)
+        )
 
     def do_segv(self):
         ctypes.string_at(0)
@@ -120,7 +130,11 @@ def calm_cosyvoice(**arguments):
     os.cpu_count = lambda: 1
     engine = child.cosyvoice(**arguments)
     usual = engine.notes
-    engine.notes = lambda request: [(str(voices_kept()), str(len(engine._voices._live)))] if request.instruction == KEPT else usual(request)
+    engine.notes = lambda request: (
+        [(str(voices_kept()), str(len(engine._voices._live)))]
+        if request.instruction == KEPT
+        else usual(request)
+    )
     return engine
 
 

@@ -40,7 +40,12 @@ def _zip_of(data: bytes) -> Callable[[Path], None]:
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w") as z:
-            for name, content in (("data.pkl", data), ("version", b"3\n"), ("byteorder", b"little"), (".format_version", b"1")):
+            for name, content in (
+                ("data.pkl", data),
+                ("version", b"3\n"),
+                ("byteorder", b"little"),
+                (".format_version", b"1"),
+            ):
                 z.writestr(f"{path.stem}/{name}", content)
 
     return write
@@ -50,14 +55,30 @@ def poisoned(canary: Path) -> Iterator[tuple[str, str, Callable[[Path], None]]]:
     """(label, file in the model directory, writer of that file)."""
     tensor = torch.zeros(2)
     for i, call in enumerate(calls(canary)):
-        yield f"value {call.name}", "llm.pt", lambda path, c=call: torch.save({"llm_embedding.weight": tensor, "x": c}, path)
+        yield (
+            f"value {call.name}",
+            "llm.pt",
+            lambda path, c=call: torch.save({"llm_embedding.weight": tensor, "x": c}, path),
+        )
         yield f"whole {call.name}", "flow.pt", _zip_of(pickle.dumps(call, protocol=2))
-        yield f"bare {call.name}", "hift.pt", lambda path, c=call, p=i % 5: path.write_bytes(pickle.dumps(c, protocol=p))
+        yield (
+            f"bare {call.name}",
+            "hift.pt",
+            lambda path, c=call, p=i % 5: path.write_bytes(pickle.dumps(c, protocol=p)),
+        )
     call = calls(canary)[0]
-    yield "legacy container", "flow.pt", lambda path: torch.save({"x": call}, path, _use_new_zipfile_serialization=False)
+    yield (
+        "legacy container",
+        "flow.pt",
+        lambda path: torch.save({"x": call}, path, _use_new_zipfile_serialization=False),
+    )
     yield "speaker entry", "spk2info.pt", lambda path: torch.save({"a": {"embedding": call}}, path)
     yield "speaker table", "spk2info.pt", lambda path: torch.save(call, path)
-    yield "step counter", "hift.pt", lambda path: torch.save({"step": call, "generator.x": tensor}, path)
+    yield (
+        "step counter",
+        "hift.pt",
+        lambda path: torch.save({"step": call, "generator.x": tensor}, path),
+    )
     shell = f'"touch {canary}"'
     for i, line in enumerate(
         (
@@ -73,6 +94,18 @@ def poisoned(canary: Path) -> Iterator[tuple[str, str, Callable[[Path], None]]]:
             f"!!python/object/apply:os.system [{shell}]",
         )
     ):
-        yield f"yaml {i}", "cosyvoice2.yaml", lambda path, text=line: path.write_text(text + "\n", encoding="utf-8")
-    yield "json", "CosyVoice-BlankEN/config.json", lambda path: path.write_text(f'{{"__import__": "os.system", "x": {shell}}}')
-    yield "merges", "CosyVoice-BlankEN/merges.txt", lambda path: path.write_text(f"!apply:os.system touch\n$(touch {canary})\n")
+        yield (
+            f"yaml {i}",
+            "cosyvoice2.yaml",
+            lambda path, text=line: path.write_text(text + "\n", encoding="utf-8"),
+        )
+    yield (
+        "json",
+        "CosyVoice-BlankEN/config.json",
+        lambda path: path.write_text(f'{{"__import__": "os.system", "x": {shell}}}'),
+    )
+    yield (
+        "merges",
+        "CosyVoice-BlankEN/merges.txt",
+        lambda path: path.write_text(f"!apply:os.system touch\n$(touch {canary})\n"),
+    )

@@ -42,7 +42,13 @@ class Watched:
     """The language model, counting; `gate(call)` may wait or raise before a call."""
 
     def __init__(self, lm):
-        self.lm, self.dims, self.batches, self.threads, self.gate = lm, lm.dims, [], set(), lambda kind: None
+        self.lm, self.dims, self.batches, self.threads, self.gate = (
+            lm,
+            lm.dims,
+            [],
+            set(),
+            lambda kind: None,
+        )
 
     def __getattr__(self, name):
         return getattr(self.lm, name)
@@ -69,9 +75,17 @@ def floor(model):
         own = replace(model, lm=lm)
         broken = []
         stages = Stages(own, LiveVoices(own, 1 << 40), PROFILES[profile], broken.append)
-        told = SimpleNamespace(stages=stages, lm=lm, model=own, hops=Hops(first, 25, PROFILES[profile].blocks, whole), broken=broken, first=first)
+        told = SimpleNamespace(
+            stages=stages,
+            lm=lm,
+            model=own,
+            hops=Hops(first, 25, PROFILES[profile].blocks, whole),
+            broken=broken,
+            first=first,
+        )
         made.append(stages)
         return told
+
     yield make
     for stages in made:
         stages.close(NotReady("The test is over.", "测试结束。"))
@@ -81,20 +95,37 @@ def texts(n: int, seed: int) -> list[int]:
     return torch.randint(0, 256, (n,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def say(floor, voice, seed: int, n_text: int = 6, most: int | None = None, segments: int = 1, **more) -> Utterance:
+def say(
+    floor, voice, seed: int, n_text: int = 6, most: int | None = None, segments: int = 1, **more
+) -> Utterance:
     dims = floor.lm.dims
     never = dims.barred() if most is not None else dims.barred(dims.end)
     sources = []
     for index in range(segments):
         text = texts(n_text, 100 * seed + index)
-        drawing = Drawing(dims, n_text if most is None else -(-most // 20), Sampler(seed + index, never=never), most)
-        sources.append(Drawn(floor.lm, lambda: voice.prefix(voice.prompt.text_ids), text, voice.prompt.speech_ids, drawing))
+        drawing = Drawing(
+            dims,
+            n_text if most is None else -(-most // 20),
+            Sampler(seed + index, never=never),
+            most,
+        )
+        sources.append(
+            Drawn(
+                floor.lm,
+                lambda: voice.prefix(voice.prompt.text_ids),
+                text,
+                voice.prompt.speech_ids,
+                drawing,
+            )
+        )
     return utterance(floor, voice, sources, seed, **more)
 
 
 def utterance(floor, voice, sources, seed: int, priority: int = 0) -> Utterance:
     request = SpeechRequest(f"r{seed}", "text", "v", seed=seed, priority=priority)
-    return Utterance(floor.stages.board, voice, request, sources, floor.hops, floor.stages.profile, RATE)
+    return Utterance(
+        floor.stages.board, voice, request, sources, floor.hops, floor.stages.profile, RATE
+    )
 
 
 def whole(chunks) -> np.ndarray:

@@ -11,7 +11,9 @@ def tensors_kept() -> tuple[int, int]:
 
     gc.collect()
     found = [it for it in gc.get_objects() if type(it) in (torch.Tensor, torch.nn.Parameter)]
-    plain = [it.untyped_storage() for it in found if not it.is_mkldnn]  # those of oneDNN are weights, in a layout of its own
+    plain = [
+        it.untyped_storage() for it in found if not it.is_mkldnn
+    ]  # those of oneDNN are weights, in a layout of its own
     return len(found), sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
 
 

@@ -37,7 +37,9 @@ def open_streams() -> int:
 )  # fmt: skip
 def test_every_script_is_spoken(text, language):
     sound = whole(engine().stream(ask(text, language=language), prompt()))
-    assert len(sound) > 24000 * 0.4 and 0.02 < np.abs(sound).max() <= 1.0 and np.isfinite(sound).all()
+    assert (
+        len(sound) > 24000 * 0.4 and 0.02 < np.abs(sound).max() <= 1.0 and np.isfinite(sound).all()
+    )
 
 
 @pytest.mark.parametrize("segments", [("😀🎉",), ("…", "😀"), ("\u200b\u0007",), ("", " ")])
@@ -59,8 +61,17 @@ def test_same_samples_alone_interleaved_on_one_worker_and_after_fifty_others():
     one = ask("The same words again, please.", seed=42)
     alone = whole(engine().stream(one, prompt(), 0))
     streams = [engine().stream(one, prompt(), 0)] + [
-        engine().stream(ask(t, id=t, seed=i, speed=1 + i / 10, mode="instruct", instruction=w), prompt(), 0)
-        for i, (t, w) in enumerate([("你好，世界。今天好吗？", "开心"), ("Quite another thing.", "whisper"), ("Привет!", ""), ("안녕하세요", "slow")])
+        engine().stream(
+            ask(t, id=t, seed=i, speed=1 + i / 10, mode="instruct", instruction=w), prompt(), 0
+        )
+        for i, (t, w) in enumerate(
+            [
+                ("你好，世界。今天好吗？", "开心"),
+                ("Quite another thing.", "whisper"),
+                ("Привет!", ""),
+                ("안녕하세요", "slow"),
+            ]
+        )
     ]
     parts: list[list] = [[] for _ in streams]
     live = list(range(len(streams)))
@@ -70,17 +81,34 @@ def test_same_samples_alone_interleaved_on_one_worker_and_after_fifty_others():
             live.remove(i) if chunk is None else parts[i].append(chunk)
     assert np.array_equal(whole(parts[0]), alone)
     for i in range(50):
-        next(engine().stream(ask(f"第{i}句。" if i % 2 else f"Sentence {i}.", id=f"n{i}", seed=i), prompt(), 0))
+        next(
+            engine().stream(
+                ask(f"第{i}句。" if i % 2 else f"Sentence {i}.", id=f"n{i}", seed=i), prompt(), 0
+            )
+        )
     assert np.array_equal(whole(engine().stream(one, prompt(), 0)), alone)
     assert np.array_equal(whole(engine().stream(one, prompt(), 1)), alone)
 
 
 def test_what_nobody_listens_to_is_the_same_sound_in_long_steps_that_keep_to_their_sentence():
-    request = replace(ask("x", seed=7), segments=("The old clock struck nine before anyone spoke, and then it stopped for good.", "你好，世界。", "🎈", "Good night."))
-    live, quiet = list(engine().stream(request, prompt())), list(engine().stream(replace(request, priority=10), prompt()))
+    request = replace(
+        ask("x", seed=7),
+        segments=(
+            "The old clock struck nine before anyone spoke, and then it stopped for good.",
+            "你好，世界。",
+            "🎈",
+            "Good night.",
+        ),
+    )
+    live, quiet = (
+        list(engine().stream(request, prompt())),
+        list(engine().stream(replace(request, priority=10), prompt())),
+    )
     assert np.array_equal(whole(quiet), whole(live))
     assert [c.segment for c in quiet] == [0, 1, 3] and len(live) > 2 * len(quiet)
-    assert [c.start for c in quiet] == [next(c.start for c in live if c.segment == s) for s in (0, 1, 3)] and [c.last for c in quiet] == [False, False, True]
+    assert [c.start for c in quiet] == [
+        next(c.start for c in live if c.segment == s) for s in (0, 1, 3)
+    ] and [c.last for c in quiet] == [False, False, True]
 
 
 def test_a_long_step_ends_with_its_block_when_somebody_waits_for_the_lane():
@@ -88,14 +116,24 @@ def test_a_long_step_ends_with_its_block_when_somebody_waits_for_the_lane():
     engine().make_way(1)
     stream = engine().stream(request, prompt(), 1)
     first, second = next(stream), next(stream)
-    assert len(first.samples) <= 0.4 * 24000 and len(second.samples) > 4 * 24000, "rung for once, heard once"
-    assert np.array_equal(np.concatenate((first.samples, second.samples, *(c.samples for c in stream))), whole(engine().stream(replace(request, priority=0), prompt(), 1)))
+    assert len(first.samples) <= 0.4 * 24000 and len(second.samples) > 4 * 24000, (
+        "rung for once, heard once"
+    )
+    assert np.array_equal(
+        np.concatenate((first.samples, second.samples, *(c.samples for c in stream))),
+        whole(engine().stream(replace(request, priority=0), prompt(), 1)),
+    )
 
 
 def test_a_cancelled_stream_does_not_finish_its_long_step(monkeypatch):
     rung = []
     monkeypatch.setattr(lane_module.Lane, "ring", lambda self: rung.append(self))
-    streams = [engine().stream(replace(ask("Please wait.", id=f"q{priority}"), priority=priority), prompt(), 1) for priority in (0, 10)]
+    streams = [
+        engine().stream(
+            replace(ask("Please wait.", id=f"q{priority}"), priority=priority), prompt(), 1
+        )
+        for priority in (0, 10)
+    ]
     for stream in streams:
         stream.cancel()
     assert rung == [engine()._lanes[1]]
@@ -104,7 +142,13 @@ def test_a_cancelled_stream_does_not_finish_its_long_step(monkeypatch):
 def test_what_nobody_waits_for_is_said_once():
     def spoken(priority: int) -> int:
         before = engine().counts()[0]["spoken_samples"]
-        list(engine().stream(replace(ask("Nine o'clock, and all is well.", seed=1), priority=priority), prompt(), 0))
+        list(
+            engine().stream(
+                replace(ask("Nine o'clock, and all is well.", seed=1), priority=priority),
+                prompt(),
+                0,
+            )
+        )
         return engine().counts()[0]["spoken_samples"] - before
 
     assert spoken(10) + 0.4 * 22050 < spoken(0) < spoken(10) + 0.8 * 22050
@@ -115,9 +159,13 @@ def test_seed_voice_speed_and_instruction_change_the_sound():
         return whole(engine().stream(ask("Nothing else changes.", **kw), p or prompt()))
 
     plain = said()
-    assert not np.array_equal(plain, said(seed=1)) and not np.array_equal(plain, said(prompt("starter-en-low")))
+    assert not np.array_equal(plain, said(seed=1)) and not np.array_equal(
+        plain, said(prompt("starter-en-low"))
+    )
     assert len(said(speed=1.5)) < 0.75 * len(plain) and len(said(speed=0.75)) > 1.2 * len(plain)
-    assert np.array_equal(plain, said(instruction="开心"))  # only modes with an instruction follow it
+    assert np.array_equal(
+        plain, said(instruction="开心")
+    )  # only modes with an instruction follow it
     assert not np.array_equal(plain, said(instruction="开心", mode="instruct"))
 
 
@@ -128,11 +176,19 @@ def test_the_first_block_comes_before_the_work_for_the_rest():
     after_first = engine().counts()[0]["spoken_samples"] - before
     rest = list(stream)
     assert len(first.samples) <= 0.4 * 24000 and after_first < 22050
-    assert sum(len(c.samples) for c in rest) > 15 * 24000 and max(len(c.samples) for c in rest) < 2 * 24000
+    assert (
+        sum(len(c.samples) for c in rest) > 15 * 24000
+        and max(len(c.samples) for c in rest) < 2 * 24000
+    )
 
 
 def test_blocks_join_without_clicks():
-    chunks = list(engine().stream(ask("A long and quiet evening on the open sea, nobody was there."), prompt("starter-zh-breathy")))
+    chunks = list(
+        engine().stream(
+            ask("A long and quiet evening on the open sea, nobody was there."),
+            prompt("starter-zh-breathy"),
+        )
+    )
     sound = whole(chunks)
     steps = np.abs(np.diff(sound))
     joins = [steps[c.start - 3 : c.start + 2].max() for c in chunks[1:]]
@@ -148,7 +204,10 @@ def test_speech_begins_at_once_and_sentences_are_parted_by_a_pause():
 
 
 def test_cancel_close_and_loss_free_the_worker():
-    kept = [engine().stream(ask("Please wait for me here.", id=f"k{i}"), prompt(), i % 2) for i in range(6)]
+    kept = [
+        engine().stream(ask("Please wait for me here.", id=f"k{i}"), prompt(), i % 2)
+        for i in range(6)
+    ]
     for s in kept:
         next(s)
     assert open_streams() == 6
@@ -186,7 +245,12 @@ def test_cancelled_before_the_first_step_never_opens():
 def test_the_same_reference_is_read_once_and_a_bad_one_refused():
     assert engine().encode(*clip()) is engine().encode(*clip())
     rate = 16000
-    for samples, code in [(np.zeros(rate * 3), "silent"), (clip()[0][: int(0.4 * rate)], "too_short"), (np.full(rate * 3, np.inf), "not_finite"), (np.zeros(0), "too_short")]:
+    for samples, code in [
+        (np.zeros(rate * 3), "silent"),
+        (clip()[0][: int(0.4 * rate)], "too_short"),
+        (np.full(rate * 3, np.inf), "not_finite"),
+        (np.zeros(0), "too_short"),
+    ]:
         with pytest.raises(BadInput) as error:
             engine().encode(samples.astype(np.float32), rate)
         assert error.value.code == code and error.value.zh.endswith("。")
@@ -205,8 +269,12 @@ def test_a_known_transcript_gives_the_tempo_and_a_wrong_one_is_ignored():
 
 def test_speed_is_kept_to():
     for text in ("今天天气很好我们一起去公园散步。", "The weather is lovely today."):
-        plain, fast, slow = (len(whole(engine().stream(ask(text, speed=s), prompt()))) for s in (1.0, 1.6, 0.7))
-        assert plain / fast == pytest.approx(1.6, rel=0.08) and plain / slow == pytest.approx(0.7, rel=0.08)
+        plain, fast, slow = (
+            len(whole(engine().stream(ask(text, speed=s), prompt()))) for s in (1.0, 1.6, 0.7)
+        )
+        assert plain / fast == pytest.approx(1.6, rel=0.08) and plain / slow == pytest.approx(
+            0.7, rel=0.08
+        )
 
 
 def test_noise_is_a_stated_fallback_and_hum_and_clipping_work():
@@ -215,13 +283,25 @@ def test_noise_is_a_stated_fallback_and_hum_and_clipping_work():
     assert made.notes == ("few_voiced_frames",)
     assert np.abs(whole(engine().stream(ask("Hello."), made))).max() > 0.02
     samples, rate = clip()
-    hum = samples + 0.05 + 0.05 * np.sin(2 * np.pi * 50 * np.arange(len(samples)) / rate).astype(np.float32)
-    assert engine().encode(hum, rate).notes == () and engine().encode(np.clip(samples * 8, -0.6, 0.6), rate).notes == ()
+    hum = (
+        samples
+        + 0.05
+        + 0.05 * np.sin(2 * np.pi * 50 * np.arange(len(samples)) / rate).astype(np.float32)
+    )
+    assert (
+        engine().encode(hum, rate).notes == ()
+        and engine().encode(np.clip(samples * 8, -0.6, 0.6), rate).notes == ()
+    )
 
 
 def test_the_parent_stays_light():
     code = "import sys; from webui.engine.builtin import BuiltinEngine, understood; print([m for m in ('scipy', 'pyworld', 'torch', 'safetensors') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 @pytest.fixture
@@ -234,7 +314,9 @@ def own():
 
 
 def test_a_worker_that_dies_fails_its_streams_by_name_and_the_next_request_works(own):
-    stream, beside = (own.stream(ask("This will be cut short, I fear.", id=i), prompt()) for i in "ab")
+    stream, beside = (
+        own.stream(ask("This will be cut short, I fear.", id=i), prompt()) for i in "ab"
+    )
     next(stream), next(beside)
     os.kill(own._lanes[0].pid, signal.SIGKILL)
     for lost in (stream, beside):
@@ -300,7 +382,13 @@ def test_workers_end_when_the_studio_is_killed():
     ended, held = socket.socketpair()
     with ended:
         with held:  # every descendant inherits this end; it closes when the last of them is gone
-            parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=held, text=True)
+            parent = subprocess.Popen(
+                [sys.executable, "-c", code],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=held,
+                text=True,
+            )
         pids = [int(p) for p in parent.stdout.readline().split()]
         parent.wait()
         parent.stdout.close()
@@ -314,7 +402,11 @@ def test_without_espeak_it_says_so():
     made = BuiltinEngine(1, library="/nowhere/libespeak-ng.so")
     with pytest.raises(NotReady) as error:
         made.start()
-    assert "eSpeak" in error.value.en and made.health().state == "broken" and made.health().reason == error.value.en
+    assert (
+        "eSpeak" in error.value.en
+        and made.health().state == "broken"
+        and made.health().reason == error.value.en
+    )
     made.close()
 
 

@@ -13,12 +13,24 @@ from tests.engine.builtin_setup import engine, prompt, speaker, whole
 from webui.engine.builtin.mapping import BASE_WPM
 from webui.types import SpeechRequest
 
-SAID = [SENTENCES[i] for i in (1, 5, 6, 7, 16)]  # well understood in the base voice: others are half lost before they are converted
+SAID = [
+    SENTENCES[i] for i in (1, 5, 6, 7, 16)
+]  # well understood in the base voice: others are half lost before they are converted
 BRIGHTEST = "starter-zh-high"  # asks for the widest stretch, which is what costs words
 MOST = 0.25  # more than the base voice; measured +0.15, +0.67 with formants stretched by 1.16
 
 
-@pytest.mark.parametrize(("got", "wrong"), [("a cup of tea", 0), ("a cup tea", 1), ("the cup of tea", 1), ("a cup of the tea", 1), ("", 4), ("tea of cup a", 4)])
+@pytest.mark.parametrize(
+    ("got", "wrong"),
+    [
+        ("a cup of tea", 0),
+        ("a cup tea", 1),
+        ("the cup of tea", 1),
+        ("a cup of the tea", 1),
+        ("", 4),
+        ("tea of cup a", 4),
+    ],
+)
 def test_words_are_counted(got, wrong):
     assert edits("a cup of tea".split(), got.split()) == wrong
 
@@ -36,8 +48,16 @@ def test_converted_words_are_understood():
     recogniser = Recogniser()
 
     def converted(hearing: int, number: int, text: str) -> tuple[np.ndarray, int]:
-        return whole(engine().stream(SpeechRequest(f"words-{number}", text, "v", language="en", seed=number), prompt(BRIGHTEST))), 24000
+        return whole(
+            engine().stream(
+                SpeechRequest(f"words-{number}", text, "v", language="en", seed=number),
+                prompt(BRIGHTEST),
+            )
+        ), 24000
 
-    plain, made = word_error(recogniser, base, sentences=SAID), word_error(recogniser, converted, sentences=SAID)
+    plain, made = (
+        word_error(recogniser, base, sentences=SAID),
+        word_error(recogniser, converted, sentences=SAID),
+    )
     assert plain < 0.25, "the recogniser hears words"
     assert made < plain + MOST

@@ -11,7 +11,10 @@ from webui.app import engine_makers
 from webui.settings import EngineChoice, Settings
 
 
-@pytest.mark.parametrize(("cores", "asked", "lanes"), [(1, 0, 2), (2, 0, 2), (3, 0, 3), (4, 0, 4), (64, 0, 4), (2, 6, 6), (8, 1, 1)])
+@pytest.mark.parametrize(
+    ("cores", "asked", "lanes"),
+    [(1, 0, 2), (2, 0, 2), (3, 0, 3), (4, 0, 4), (64, 0, 4), (2, 6, 6), (8, 1, 1)],
+)
 def test_as_many_workers_as_cores_within_bounds_unless_told(monkeypatch, cores, asked, lanes):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
     engine = engine_makers(replace(Settings(), engine=EngineChoice("builtin", workers=asked)))[0]()

@@ -13,7 +13,14 @@ from safetensors.torch import load_file, save_file
 
 from scripts.check_golden import main
 from tests.conftest import ROOT
-from tests.engine.cosyvoice_small import FLOW_DIMS, GOLDEN, flow_state, ids_of, random_state, voice_of
+from tests.engine.cosyvoice_small import (
+    FLOW_DIMS,
+    GOLDEN,
+    flow_state,
+    ids_of,
+    random_state,
+    voice_of,
+)
 from webui.engine.cosyvoice.compat import Token2Wav, schedule
 from webui.engine.cosyvoice.flow import Blocks, FlowModel
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
@@ -31,7 +38,10 @@ def copied(part, target):
 
 def test_the_repository_subset_passes():
     told = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "check_golden.py"), str(GOLDEN), *ARGUMENTS], capture_output=True, text=True, timeout=300
+        [sys.executable, str(ROOT / "scripts" / "check_golden.py"), str(GOLDEN), *ARGUMENTS],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert told.returncode == 0, told.stdout + told.stderr
     lines = told.stdout.splitlines()
@@ -73,7 +83,11 @@ def other_length(folder):
     save_file(io, folder / "hift_io.safetensors")
 
 
-@pytest.mark.parametrize("damage", [bend_weight, bend_output, not_a_number, cut_file, missing_file, other_length], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "damage",
+    [bend_weight, bend_output, not_a_number, cut_file, missing_file, other_length],
+    ids=lambda f: f.__name__,
+)
 def test_damage_is_found_and_named(tmp_path, capsys, damage):
     damage(copied("hift", tmp_path))
     assert main([str(tmp_path), *ARGUMENTS]) == 1
@@ -95,7 +109,9 @@ def test_an_empty_folder_is_not_a_success(tmp_path, capsys):
 
 
 def test_other_sizes_and_seeds(tmp_path, capsys):
-    dims = dataclasses.replace(FLOW_DIMS, encoder_heads=3, estimator_mid_blocks=1, estimator_n_blocks=2, chunk_size=20)
+    dims = dataclasses.replace(
+        FLOW_DIMS, encoder_heads=3, estimator_mid_blocks=1, estimator_n_blocks=2, chunk_size=20
+    )
     voice_dims = VocoderDims(32, 24)
     flow, vocoder = write_models(tmp_path, dims, voice_dims)
     write_flow_cases(tmp_path / "flow", flow, dims)
@@ -104,8 +120,15 @@ def test_other_sizes_and_seeds(tmp_path, capsys):
     with torch.inference_mode():
         f0 = vocoder.f0(mel)
         source = vocoder.m_source(f0, None)
-        io = {"mel": mel, "f0": f0[None], "zero.source": source, "zero.wav": vocoder.decode(mel, source)[None]}
-    save_file({key: value.clone() for key, value in io.items()}, tmp_path / "hift" / "hift_io.safetensors")
+        io = {
+            "mel": mel,
+            "f0": f0[None],
+            "zero.source": source,
+            "zero.wav": vocoder.decode(mel, source)[None],
+        }
+    save_file(
+        {key: value.clone() for key, value in io.items()}, tmp_path / "hift" / "hift_io.safetensors"
+    )
     assert main([str(tmp_path), *ARGUMENTS]) == 0, capsys.readouterr().out
     told = capsys.readouterr().out
     assert "flow/stream_final" in told and "token2wav/x.stream" in told and "hift/zero" in told
@@ -120,7 +143,9 @@ def write_models(folder, dims, voice_dims):
     voice_state = random_state(Vocoder, voice_dims, seed=32)
     voice_state["f0_predictor.classifier.bias"] += 120.0
     voice_state["conv_post.bias"] -= 3.0
-    voice_state["conv_post.weight"] *= 0.3  # tame: what another place in memory rounds otherwise is thousands of times larger in the wave of a random network
+    voice_state["conv_post.weight"] *= (
+        0.3  # tame: what another place in memory rounds otherwise is thousands of times larger in the wave of a random network
+    )
     save_file(voice_state, folder / "hift" / "hift.safetensors")
     (folder / "hift" / "hift_config.json").write_text(json.dumps(dataclasses.asdict(voice_dims)))
     return FlowModel.of(dims, state), Vocoder.of(voice_dims, voice_state)
@@ -128,12 +153,34 @@ def write_models(folder, dims, voice_dims):
 
 def write_flow_cases(folder, flow, dims):
     ids, (prompt_ids, prompt_mel, embedding) = ids_of(45, dims=dims), voice_of(18, dims=dims)
-    io = {"token": ids[None], "prompt_token": prompt_ids[None], "prompt_feat": prompt_mel[None], "embedding": embedding[None]}
+    io = {
+        "token": ids[None],
+        "prompt_token": prompt_ids[None],
+        "prompt_feat": prompt_mel[None],
+        "embedding": embedding[None],
+    }
     meta = {}
-    for case, streaming, final, n in (("offline", False, True, 45), ("stream_final", True, True, 45), ("stream_chunk1", True, False, 25)):
-        mel = flow.whole(ids[:n], prompt_ids, prompt_mel, embedding, Blocks(dims.chunk_size) if streaming else None, final)
+    for case, streaming, final, n in (
+        ("offline", False, True, 45),
+        ("stream_final", True, True, 45),
+        ("stream_chunk1", True, False, 25),
+    ):
+        mel = flow.whole(
+            ids[:n],
+            prompt_ids,
+            prompt_mel,
+            embedding,
+            Blocks(dims.chunk_size) if streaming else None,
+            final,
+        )
         io[f"{case}.mel"] = mel.mT[None].contiguous()
-        meta[case] = {"streaming": streaming, "finalize": final, "token_len": n, "prompt_len": 18, "prompt_feat_len": 36}
+        meta[case] = {
+            "streaming": streaming,
+            "finalize": final,
+            "token_len": n,
+            "prompt_len": 18,
+            "prompt_feat_len": 36,
+        }
     save_file({key: value.clone() for key, value in io.items()}, folder / "flow_io.safetensors")
     (folder / "flow_meta.json").write_text(json.dumps(meta))
 
@@ -141,9 +188,19 @@ def write_flow_cases(folder, flow, dims):
 def write_token2wav(folder, flow, vocoder, dims):
     ids, (prompt_ids, prompt_mel, embedding) = ids_of(50, dims=dims), voice_of(25, dims=dims)
     calls = list(Token2Wav(flow, vocoder, prompt_ids, prompt_mel, embedding).stream(ids))
-    io = {"embedding": embedding[None], "x.token": ids[None], "x.prompt_token": prompt_ids[None], "x.prompt_feat": prompt_mel[None]}
+    io = {
+        "embedding": embedding[None],
+        "x.token": ids[None],
+        "x.prompt_token": prompt_ids[None],
+        "x.prompt_feat": prompt_mel[None],
+    }
     io["x.stream.wav"] = torch.cat([wave for _, wave in calls])[None]
     io["x.stream.chunk_lengths"] = torch.tensor([len(wave) for _, wave in calls])
-    told = [{"n_token": c.given, "token_offset": c.offset, "finalize": c.final} for c in schedule(50, 25)]
-    save_file({key: value.clone() for key, value in io.items()}, folder / "token2wav_io.safetensors")
+    told = [
+        {"n_token": c.given, "token_offset": c.offset, "finalize": c.final}
+        for c in schedule(50, 25)
+    ]
+    save_file(
+        {key: value.clone() for key, value in io.items()}, folder / "token2wav_io.safetensors"
+    )
     (folder / "token2wav_meta.json").write_text(json.dumps({"x.stream": {"calls": told}}))

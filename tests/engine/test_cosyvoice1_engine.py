@@ -64,7 +64,11 @@ class TestFirstGeneration(EngineContract):
 
 def test_modes_differ_and_each_repeats_itself(engine, prompt):
     sound = {}
-    for mode, more in {"zero_shot": {"transcript": "hello there"}, "cross_lingual": {}, "preset": {}}.items():
+    for mode, more in {
+        "zero_shot": {"transcript": "hello there"},
+        "cross_lingual": {},
+        "preset": {},
+    }.items():
         sound[mode] = whole(engine.stream(ask(mode=mode, **more), prompt))
         assert np.array_equal(sound[mode], whole(engine.stream(ask(mode=mode, **more), prompt)))
     assert len({wave.tobytes() for wave in sound.values()}) == 3
@@ -105,7 +109,10 @@ def test_what_a_hop_costs(engine, prompt):
     """The whole prompt again in every hop: told, not hidden."""
     seen = []
     running = engine._running
-    for _ in engine.stream(ask(id="cost", segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 2,)), prompt):
+    for _ in engine.stream(
+        ask(id="cost", segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 2,)),
+        prompt,
+    ):
         seen.append((running["cost"].computed_frames, running["cost"].emitted_frames))
     before = VoicePrompt.unpack(prompt.data, None).mel.shape[1]
     first = before + frames_of(HOP_IDS + OVERLAP_IDS)
@@ -119,14 +126,36 @@ def test_a_shorter_first_hop_sounds_sooner_and_is_part_of_the_version(root, engi
     early.start()
     torch.set_num_threads(1)
     try:
-        asked, voice = ask(id="early", mode="preset", segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 2,)), engine.preset("中文女")
-        firsts, lengths = zip(*((len(next(iter(chunks)).samples), sum(len(c.samples) for c in chunks)) for chunks in (e.stream(asked, voice) for e in (early, engine))), strict=True)
-        assert firsts[0] == (frames_of(70) - 34 - STEADY.first_held) * 256 < firsts[1] == (frames_of(120) - 34 - STEADY.first_held) * 256
-        assert abs((lengths[0] + firsts[0]) - (lengths[1] + firsts[1])) <= 2 * 256, "a frame is lost at a seam, nothing else"
+        asked, voice = (
+            ask(
+                id="early",
+                mode="preset",
+                segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 2,),
+            ),
+            engine.preset("中文女"),
+        )
+        firsts, lengths = zip(
+            *(
+                (len(next(iter(chunks)).samples), sum(len(c.samples) for c in chunks))
+                for chunks in (e.stream(asked, voice) for e in (early, engine))
+            ),
+            strict=True,
+        )
+        assert (
+            firsts[0]
+            == (frames_of(70) - 34 - STEADY.first_held) * 256
+            < firsts[1]
+            == (frames_of(120) - 34 - STEADY.first_held) * 256
+        )
+        assert abs((lengths[0] + firsts[0]) - (lengths[1] + firsts[1])) <= 2 * 256, (
+            "a frame is lost at a seam, nothing else"
+        )
         assert early.version != engine.version
     finally:
         early.close()
-    with pytest.raises(NotReady, match="engine.first_hop = 10 is not for CosyVoice-300M: set it to 100 or 50") as caught:
+    with pytest.raises(
+        NotReady, match="engine.first_hop = 10 is not for CosyVoice-300M: set it to 100 or 50"
+    ) as caught:
         CosyVoiceEngine(root, precision="fp32", first_hop=10).start()
     assert "100 或 50" in caught.value.zh
 
@@ -145,7 +174,9 @@ def beside(root: Path, target: Path) -> Path:
 def load(root: Path) -> CosyVoice1:
     from webui.engine.cosyvoice.device import Place
 
-    return FAMILY.load(root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, FAMILY.steps[0])
+    return FAMILY.load(
+        root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, FAMILY.steps[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,8 +203,21 @@ def test_without_ready_speakers_there_is_no_such_mode(root, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("missing", [("campplus.onnx", "speech_tokenizer_v1.onnx"), ("speech_tokenizer_v1.onnx",), ("campplus.onnx",)], ids=str)
-def test_without_the_networks_that_hear_a_clip_its_ready_speakers_speak(root, tmp_path, missing, reference):  # noqa: F811
+@pytest.mark.parametrize(
+    "missing",
+    [
+        ("campplus.onnx", "speech_tokenizer_v1.onnx"),
+        ("speech_tokenizer_v1.onnx",),
+        ("campplus.onnx",),
+    ],
+    ids=str,
+)
+def test_without_the_networks_that_hear_a_clip_its_ready_speakers_speak(
+    root,
+    tmp_path,
+    missing,
+    reference,  # noqa: F811
+):
     there = beside(root, tmp_path / "CosyVoice-300M-SFT")
     for name in missing:
         (there / name).unlink()
@@ -184,10 +228,19 @@ def test_without_the_networks_that_hear_a_clip_its_ready_speakers_speak(root, tm
         about = alone.describe()
         assert about.modes == ("preset",) and len(about.presets) == 7
         assert len(whole(alone.stream(ask(mode="preset"), alone.preset("中文女"))))
-        for refused in (lambda: alone.encode(*reference), lambda: list(alone.convert(ask(mode="convert"), alone.preset("中文女"), *reference[:2]))):
+        for refused in (
+            lambda: alone.encode(*reference),
+            lambda: list(
+                alone.convert(ask(mode="convert"), alone.preset("中文女"), *reference[:2])
+            ),
+        ):
             with pytest.raises(BadInput) as caught:
                 refused()
-            assert caught.value.code == "no_cloning" and missing[0] in caught.value.en and missing[0] in caught.value.zh
+            assert (
+                caught.value.code == "no_cloning"
+                and missing[0] in caught.value.en
+                and missing[0] in caught.value.zh
+            )
     finally:
         alone.close()
 
@@ -242,7 +295,11 @@ def test_another_models_numbers_are_named(root, tmp_path, line, instead, field):
 
 def test_early_files_without_a_rate_of_ids_are_of_50(root, tmp_path):
     there = beside(root, tmp_path / "m")
-    text = (there / "cosyvoice.yaml").read_text().replace("    input_frame_rate: 50 # ids a second\n", "")
+    text = (
+        (there / "cosyvoice.yaml")
+        .read_text()
+        .replace("    input_frame_rate: 50 # ids a second\n", "")
+    )
     assert "input_frame_rate" not in text
     (there / "cosyvoice.yaml").unlink()
     (there / "cosyvoice.yaml").write_text(text)
@@ -271,23 +328,43 @@ def fed(request, words) -> dict:
         return SimpleNamespace(nbytes=0)
 
     spec = SimpleNamespace(ids_per_s=50)
-    model = SimpleNamespace(tokenizer=words, lm=SimpleNamespace(prefix=prefix), spec=spec, family=FAMILY)
+    model = SimpleNamespace(
+        tokenizer=words, lm=SimpleNamespace(prefix=prefix), spec=spec, family=FAMILY
+    )
     prompt = VoicePrompt((), tuple(range(41)), torch.zeros(1, 85, 80), torch.ones(1, 192))
     script = FirstScript(model, LiveVoice(model, prompt), request)
     script.prefix()
-    return given | {"prompt_speech": script.prompt_speech, "text": script.text(request.segments[0]), "tokenizer": model.tokenizer}
+    return given | {
+        "prompt_speech": script.prompt_speech,
+        "text": script.text(request.segments[0]),
+        "tokenizer": model.tokenizer,
+    }
 
 
 def test_modes_feed_what_the_published_code_does(words):
     told = json.loads((GOLDEN1 / "frontend" / "mode_inputs.json").read_text())["modes"]
     sft = fed(ask(mode="preset", segments=("T",)), words)
-    assert (sft["prompt_text"], sft["prompt_speech"]) == ((), ()) and sft["speaker"] is not None and "prompt_text" not in told["sft"]
+    assert (
+        (sft["prompt_text"], sft["prompt_speech"]) == ((), ())
+        and sft["speaker"] is not None
+        and "prompt_text" not in told["sft"]
+    )
     zero = fed(ask(mode="zero_shot", transcript="some words said", segments=("T",)), words)
-    assert zero["prompt_text"] == tuple(zero["tokenizer"].encode("some words said")) and len(zero["prompt_speech"]) == 41 and zero["speaker"] is not None
+    assert (
+        zero["prompt_text"] == tuple(zero["tokenizer"].encode("some words said"))
+        and len(zero["prompt_speech"]) == 41
+        and zero["speaker"] is not None
+    )
     cross = fed(ask(mode="cross_lingual", language="en", segments=("T",)), words)
-    assert (cross["prompt_text"], cross["prompt_speech"]) == ((), ()) and cross["text"] == cross["tokenizer"].encode(told["cross_lingual"]["text"])
+    assert (cross["prompt_text"], cross["prompt_speech"]) == ((), ()) and cross["text"] == cross[
+        "tokenizer"
+    ].encode(told["cross_lingual"]["text"])
     described = fed(ask(mode="instruct", instruction="I", segments=("T",)), words)
-    assert described["prompt_text"] == tuple(described["tokenizer"].encode(told["instruct"]["prompt_text"])) and described["speaker"] is None
+    assert (
+        described["prompt_text"]
+        == tuple(described["tokenizer"].encode(told["instruct"]["prompt_text"]))
+        and described["speaker"] is None
+    )
     assert described["prompt_speech"] == () and "llm_embedding" not in told["instruct"]
 
 
@@ -300,4 +377,6 @@ def test_the_languages_mark_is_put_in_front(words, language, text, mark):
     given = fed(ask(mode="cross_lingual", language=language, segments=(text,)), words)
     assert given["text"] == given["tokenizer"].encode(mark + text.strip())
     other = fed(ask(mode="preset", language=language, segments=(text,)), words)
-    assert other["text"] == other["tokenizer"].encode(text.strip()), "only where the voice speaks another language than its own"
+    assert other["text"] == other["tokenizer"].encode(text.strip()), (
+        "only where the voice speaks another language than its own"
+    )

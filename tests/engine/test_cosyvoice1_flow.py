@@ -29,7 +29,9 @@ def ids(n: int, seed: int = 7) -> torch.Tensor:
     return ids_of(n, seed, FLOW_DIMS)
 
 
-def hopped(state: HopState, its: torch.Tensor, hop: int = HOP_IDS, first: int | None = None) -> list[torch.Tensor]:
+def hopped(
+    state: HopState, its: torch.Tensor, hop: int = HOP_IDS, first: int | None = None
+) -> list[torch.Tensor]:
     """Frames of every hop, as a request's ids come."""
     out, end = [], first or hop
     while end + OVERLAP_IDS <= len(its):
@@ -46,12 +48,18 @@ def test_golden_in_full(shared_dir, part):
 
 
 def test_numbers_of_the_overlap():
-    assert (OVERLAP_IDS, OVERLAP_FRAMES) == (20, 34) and [frames_of(n) for n in (1, 2, 100, 120, 500)] == [1, 3, 172, 206, 861]
+    assert (OVERLAP_IDS, OVERLAP_FRAMES) == (20, 34) and [
+        frames_of(n) for n in (1, 2, 100, 120, 500)
+    ] == [1, 3, 172, 206, 861]
 
 
 def test_weights_of_the_overlap_sum_to_one():
     up = rising(OVERLAP_FRAMES)
-    assert torch.allclose(up + up.flip(0), torch.ones(OVERLAP_FRAMES, 1)) and bool((up.diff(dim=0) > 0).all()) and 0 < up[0] < 0.01
+    assert (
+        torch.allclose(up + up.flip(0), torch.ones(OVERLAP_FRAMES, 1))
+        and bool((up.diff(dim=0) > 0).all())
+        and 0 < up[0] < 0.01
+    )
 
 
 # ---- one hop only: equal to offline ------------------------------------------------------------------------------------
@@ -62,12 +70,21 @@ def test_one_hop_is_the_whole(n, prompt):
     voice = hop_voice(flow, prompt)
     state = voice.begin(3)
     noise = HopState(voice, 3).work(ids(n), True).noise
-    offline = Token2Wav(flow, None, voice.prompt_ids, voice.prompt_mel, torch.zeros(FLOW_DIMS.spk_embed_dim), lambda call, frames: noise)
+    offline = Token2Wav(
+        flow,
+        None,
+        voice.prompt_ids,
+        voice.prompt_mel,
+        torch.zeros(FLOW_DIMS.spk_embed_dim),
+        lambda call, frames: noise,
+    )
     offline.voice = voice
     (mel,) = hopped(state, ids(n))
     assert mel.shape == (frames_of(n), 80)
     assert torch.equal(mel, offline.hop(ids(n), 0, None)[0])
-    assert state.computed_frames == len(voice.prompt_mel) + frames_of(n) and state.emitted_frames == frames_of(n)
+    assert state.computed_frames == len(voice.prompt_mel) + frames_of(
+        n
+    ) and state.emitted_frames == frames_of(n)
 
 
 def test_frames_of_hops_are_those_of_the_schedule_and_cost_the_prompt_each_time():
@@ -77,7 +94,9 @@ def test_frames_of_hops_are_those_of_the_schedule_and_cost_the_prompt_each_time(
     made = hopped(state, its)
     assert [len(mel) for mel in made] == [172, 172, frames_of(63)]
     assert [call.given for call in schedule(263)] == [120, 120, 63]
-    assert state.computed_frames == 3 * len(voice.prompt_mel) + sum(frames_of(call.given) for call in schedule(263))
+    assert state.computed_frames == 3 * len(voice.prompt_mel) + sum(
+        frames_of(call.given) for call in schedule(263)
+    )
     assert state.closed and state.bytes == 0
     with pytest.raises(ValueError, match="final step"):
         state.step(its, final=True)
@@ -94,8 +113,13 @@ def test_the_overlap_is_blended_from_both_hops():
     alone = second.step(its, final=True)
     both = state.step(its, final=True)
     assert torch.equal(both[OVERLAP_FRAMES:], alone[OVERLAP_FRAMES:])
-    assert torch.allclose(both[:OVERLAP_FRAMES], torch.lerp(tail, alone[:OVERLAP_FRAMES], rising(OVERLAP_FRAMES).double()))
-    assert torch.allclose(both[0], tail[0], atol=0.05) and not torch.allclose(alone[0], tail[0], atol=0.05)
+    assert torch.allclose(
+        both[:OVERLAP_FRAMES],
+        torch.lerp(tail, alone[:OVERLAP_FRAMES], rising(OVERLAP_FRAMES).double()),
+    )
+    assert torch.allclose(both[0], tail[0], atol=0.05) and not torch.allclose(
+        alone[0], tail[0], atol=0.05
+    )
 
 
 def test_the_next_hop_begins_with_the_same_noise_and_condition():
@@ -105,7 +129,9 @@ def test_the_next_hop_begins_with_the_same_noise_and_condition():
     state.step(its[:120])
     noise, before = state.kept.noise, len(voice.prompt_mel)
     work = state.work(its[:220], False)
-    assert torch.equal(work.noise[:, : before + OVERLAP_FRAMES].double(), noise.double()), "noise belongs to frames of the utterance"
+    assert torch.equal(work.noise[:, : before + OVERLAP_FRAMES].double(), noise.double()), (
+        "noise belongs to frames of the utterance"
+    )
     begun = flow._begun(work)
     assert torch.equal(begun.mu[:, : before + OVERLAP_FRAMES], state.kept.mu)
 
@@ -138,13 +164,17 @@ def test_request_1_equals_request_50():
     first = hopped(voice.begin(5), its, hop=30)
     for seed in range(48):
         voice.begin(seed).step(its[:9], final=True)
-    assert all(torch.equal(a, b) for a, b in zip(hopped(voice.begin(5), its, hop=30), first, strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(hopped(voice.begin(5), its, hop=30), first, strict=True)
+    )
 
 
 def test_requests_in_one_call_get_the_frames_of_their_own():
     flow = small_flow()
     voices = [hop_voice(flow, 30, seed=s) for s in (1, 2)]
-    states, twins = [[voice.begin(s) for s, voice in enumerate([*voices, voices[0]])] for _ in range(2)]
+    states, twins = [
+        [voice.begin(s) for s, voice in enumerate([*voices, voices[0]])] for _ in range(2)
+    ]
     for n, final in ((120, False), (220, False), (240, True)):
         asked = [(state, ids(n, s), final) for s, state in enumerate(states)]
         assert len({state.shape(n, final) for state, _, _ in asked}) == 1
@@ -157,7 +187,11 @@ def test_shapes_tell_who_can_share():
     flow = small_flow()
     voice, longer = hop_voice(flow, 30), hop_voice(flow, 40)
     state = voice.begin()
-    assert state.shape(120) == voice.shape(120) != longer.shape(120) and state.shape(40) is None and state.shape(40, True) is not None
+    assert (
+        state.shape(120) == voice.shape(120) != longer.shape(120)
+        and state.shape(40) is None
+        and state.shape(40, True) is not None
+    )
     state.step(ids(120))
     assert state.shape(220) == voice.shape(120)
 
@@ -169,7 +203,11 @@ def test_a_step_that_fails_leaves_the_request_as_it_was(monkeypatch):
     state = voice.begin(2)
     made = [state.step(its[:120])]
     real = flow.decoder.estimator.forward
-    monkeypatch.setattr(flow.decoder.estimator, "forward", lambda *given: (_ for _ in ()).throw(torch.OutOfMemoryError("full")))
+    monkeypatch.setattr(
+        flow.decoder.estimator,
+        "forward",
+        lambda *given: (_ for _ in ()).throw(torch.OutOfMemoryError("full")),
+    )
     with pytest.raises(torch.OutOfMemoryError):
         state.step(its, final=True)
     monkeypatch.setattr(flow.decoder.estimator, "forward", real)
@@ -190,7 +228,9 @@ def test_a_guidance_row_on_each_core_is_the_same():
 @pytest.mark.parametrize(("ids_there", "frames"), [(0, 20), (20, 0), (0, 0)])
 def test_half_a_prompt_is_none(ids_there, frames):
     voice = hop_voice(small_flow(), ids_there, frames)
-    assert len(voice.prompt_ids) == len(voice.prompt_mel) == 0 and voice.begin().step(ids(60), final=True).shape == (frames_of(60), 80)
+    assert len(voice.prompt_ids) == len(voice.prompt_mel) == 0 and voice.begin().step(
+        ids(60), final=True
+    ).shape == (frames_of(60), 80)
 
 
 def test_an_id_outside_the_table_is_refused():
@@ -199,14 +239,19 @@ def test_an_id_outside_the_table_is_refused():
 
 
 def test_bf16_is_the_same_sound():
-    exact, narrow = (torch.cat(hopped(hop_voice(small_flow(dtype), 30).begin(1), ids(160))) for dtype in (torch.float32, torch.bfloat16))
+    exact, narrow = (
+        torch.cat(hopped(hop_voice(small_flow(dtype), 30).begin(1), ids(160)))
+        for dtype in (torch.float32, torch.bfloat16)
+    )
     assert 10 * torch.log10(exact.square().mean() / (narrow.float() - exact).square().mean()) > 25
 
 
 def test_numbers_of_a_small_network_are_those_of_when_golden1_was_met():
     state, its = hop_voice(small_flow(), 30).begin(1), ids(160)
     mel = torch.cat([state.step(its[:120]), state.step(its, final=True)])
-    assert mel[[0, 100, 172, 190, 274], [0, 13, 40, 79, 5]].tolist() == pytest.approx([-0.892782, 0.503166, 2.740265, 2.238829, -1.232274], abs=1e-4)
+    assert mel[[0, 100, 172, 190, 274], [0, 13, 40, 79, 5]].tolist() == pytest.approx(
+        [-0.892782, 0.503166, 2.740265, 2.238829, -1.232274], abs=1e-4
+    )
     assert mel.square().mean().sqrt().item() == pytest.approx(1.270535, abs=1e-4)
 
 
@@ -224,11 +269,17 @@ def test_every_hop_ends_on_an_even_frame(profile, first):
 @pytest.mark.shared
 def test_hops_of_half_the_length_join_nearly_as_well(shared_dir):
     """The difference of two hops where they overlap, golden weights: 34 % rms after 100 ids, 36 % after 50, 111 % after 60."""
-    flow, io = flow_check.load(shared_dir / "golden1" / "flow"), load_file(shared_dir / "golden1" / "token2wav" / "token2wav_io.safetensors")
+    flow, io = (
+        flow_check.load(shared_dir / "golden1" / "flow"),
+        load_file(shared_dir / "golden1" / "token2wav" / "token2wav_io.safetensors"),
+    )
     voice = HopVoice.of(flow, io["c.prompt_token"][0], io["c.prompt_feat"][0], io["embedding"])
 
     def mismatch(first: int) -> float:
-        state, its = voice.begin(1), torch.randint(0, 4096, (first + 120,), generator=torch.Generator().manual_seed(1))
+        state, its = (
+            voice.begin(1),
+            torch.randint(0, 4096, (first + 120,), generator=torch.Generator().manual_seed(1)),
+        )
         state.step(its[: first + OVERLAP_IDS])
         other = HopState(voice, 1)
         other.done, other.kept, other.emitted_frames = first, state.kept, state.emitted_frames

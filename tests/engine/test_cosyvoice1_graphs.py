@@ -10,7 +10,14 @@ import torch
 
 from scripts.make_small_model import make
 from tests.engine.contract import ask, whole
-from tests.engine.cosyvoice1_small import FLOW_DIMS, LM_DIMS, hop_voice, small_flow, small_lm, small_vocoder
+from tests.engine.cosyvoice1_small import (
+    FLOW_DIMS,
+    LM_DIMS,
+    hop_voice,
+    small_flow,
+    small_lm,
+    small_vocoder,
+)
 from tests.engine.test_cosyvoice1_lm import PROMPT_SPEECH, PROMPT_TEXT, SPEAKER, TEXT
 from tests.engine.test_cosyvoice_engine import reference  # noqa: F401
 from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder, to_the_end
@@ -34,7 +41,15 @@ from webui.errors import NotReady
 torch.set_num_threads(1)
 LM_SIZES = LmSizes(slots=(1, 2, 4), reaches=(64, 192), inputs=(1, 8, 16), run=8)
 HOPS = HopSizes(frames=(256, 384), batches=(1, 2))
-ON_HOST = {"cat", "clamp", "detach", "lift_fresh", "to", "resolve_conj", "resolve_neg"}  # ids into the job table, what is kept into one piece
+ON_HOST = {
+    "cat",
+    "clamp",
+    "detach",
+    "lift_fresh",
+    "to",
+    "resolve_conj",
+    "resolve_neg",
+}  # ids into the job table, what is kept into one piece
 
 
 # ---- language model ---------------------------------------------------------------------------------------------------------
@@ -51,7 +66,10 @@ def pair():
 def test_scores_of_every_step_are_the_dynamic_ones(pair, prompt_text, speaker):
     lm, fast = pair
     cache, past = lm.prefix(prompt_text, speaker).fork(), fast.prefix(prompt_text, speaker).fork(50)
-    got, want = fast.step(fast.opening(TEXT, PROMPT_SPEECH), past), lm.step(lm.opening(TEXT, PROMPT_SPEECH), cache)
+    got, want = (
+        fast.step(fast.opening(TEXT, PROMPT_SPEECH), past),
+        lm.step(lm.opening(TEXT, PROMPT_SPEECH), cache),
+    )
     assert past.text is None, "all text is read"
     for chosen in range(30):
         assert torch.allclose(got, want, atol=1e-5), chosen
@@ -65,26 +83,46 @@ def test_text_goes_on_behind_the_words_of_its_prefix(pair):
     prefix = fast.prefix(PROMPT_TEXT, SPEAKER)
     twice = [fast.step(fast.opening(TEXT), prefix.fork(50)) for _ in range(2)]
     assert torch.equal(*twice)
-    assert not torch.allclose(fast.step(fast.opening(TEXT), fast.prefix([], SPEAKER).fork(50)), twice[0], atol=1e-3)
+    assert not torch.allclose(
+        fast.step(fast.opening(TEXT), fast.prefix([], SPEAKER).fork(50)), twice[0], atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
     lm, fast = pair
-    want = [list(generate(lm, lm.prefix(PROMPT_TEXT, SPEAKER).fork(), TEXT[:n], PROMPT_SPEECH, Sampler(seed + n))) for n in (2, 5)]
+    want = [
+        list(
+            generate(
+                lm,
+                lm.prefix(PROMPT_TEXT, SPEAKER).fork(),
+                TEXT[:n],
+                PROMPT_SPEECH,
+                Sampler(seed + n),
+            )
+        )
+        for n in (2, 5)
+    ]
     pasts = []
     for n in (2, 5):
         pasts.append(fast.prefix(PROMPT_TEXT, SPEAKER).fork(0))
         fast.start(fast.opening(TEXT[:n], PROMPT_SPEECH), pasts[-1], Draw(seed + n, 2 * n, 20 * n))
     together = [spoken.ids for spoken in fast.run(pasts, 4).take()]
-    got = [head + ([] if len(head) < 4 else to_the_end(fast, past)) for head, past in zip(together, pasts)]
+    got = [
+        head + ([] if len(head) < 4 else to_the_end(fast, past))
+        for head, past in zip(together, pasts)
+    ]
     assert got == want
 
 
-def test_greedy_through_the_seam_is_the_same_speech_and_inputs_longer_than_a_graph_are_fed_in_pieces(pair):
+def test_greedy_through_the_seam_is_the_same_speech_and_inputs_longer_than_a_graph_are_fed_in_pieces(
+    pair,
+):
     lm, fast = pair
     long = [i % LM_DIMS.speech_codes for i in range(53)]
-    assert list(generate(fast, fast.prefix(PROMPT_TEXT, SPEAKER).fork(200), TEXT, long, greedy)) == list(generate(lm, lm.prefix(PROMPT_TEXT, SPEAKER).fork(), TEXT, long, greedy))
+    assert list(
+        generate(fast, fast.prefix(PROMPT_TEXT, SPEAKER).fork(200), TEXT, long, greedy)
+    ) == list(generate(lm, lm.prefix(PROMPT_TEXT, SPEAKER).fork(), TEXT, long, greedy))
     assert fast.table.played[("prefill", 16)] and fast.table.refused == 0
 
 
@@ -118,10 +156,14 @@ def twin(voice: HopVoice, hops: StaticHops) -> HopVoice:
 
 
 def drawn(count: int, seed: int = 7) -> list[int]:
-    return torch.randint(0, FLOW_DIMS.speech_token_size, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return torch.randint(
+        0, FLOW_DIMS.speech_token_size, (count,), generator=torch.Generator().manual_seed(seed)
+    ).tolist()
 
 
-@pytest.mark.parametrize(("prompt", "frames"), [(0, None), (41, None), (30, 77), (63, 108)], ids=str)
+@pytest.mark.parametrize(
+    ("prompt", "frames"), [(0, None), (41, None), (30, 77), (63, 108)], ids=str
+)
 def test_a_request_is_that_of_the_plain_flow(flow, hops, prompt, frames):
     """Hops of 100 ids with their overlap, and a rest of odd length, padded to 256 and 384 frames."""
     voice, ids = hop_voice(flow, prompt, frames), drawn(157)
@@ -136,14 +178,24 @@ def test_a_request_is_that_of_the_plain_flow(flow, hops, prompt, frames):
 @pytest.mark.parametrize("count", [1, 2, 20, 40, 41, 55, 100])
 def test_every_length_of_a_rest(flow, hops, count):
     voice = hop_voice(flow, 5)
-    assert (twin(voice, hops).begin(1).step(drawn(count), True) - voice.begin(1).step(drawn(count), True)).abs().max() < 2e-5
+    assert (
+        twin(voice, hops).begin(1).step(drawn(count), True)
+        - voice.begin(1).step(drawn(count), True)
+    ).abs().max() < 2e-5
 
 
 def test_hops_of_different_lengths_share_a_call(flow, hops):
-    voices, hops.table.played = [hop_voice(flow, prompt, seed=prompt) for prompt in (3, 60, 33)], type(hops.table.played)()
+    voices, hops.table.played = (
+        [hop_voice(flow, prompt, seed=prompt) for prompt in (3, 60, 33)],
+        type(hops.table.played)(),
+    )
     asked = [(voice.begin(n), drawn(30 + 25 * n, n), True) for n, voice in enumerate(voices)]
-    want = [voice.begin(n).step(ids, True) for n, (voice, (_, ids, _)) in enumerate(zip(voices, asked))]
-    got = step_many([(twin(state.voice, hops).begin(state.seed), ids, final) for state, ids, final in asked])
+    want = [
+        voice.begin(n).step(ids, True) for n, (voice, (_, ids, _)) in enumerate(zip(voices, asked))
+    ]
+    got = step_many(
+        [(twin(state.voice, hops).begin(state.seed), ids, final) for state, ids, final in asked]
+    )
     assert all((mine - its).abs().max() < 2e-5 for mine, its in zip(got, want))
     assert dict(hops.table.played) == {(256, 2): 1, (256, 1): 1}
 
@@ -159,21 +211,31 @@ def test_what_lies_behind_a_hop_is_not_heard(flow, hops):
 
 def test_a_call_longer_than_any_is_computed_as_ever_and_counted(flow, hops):
     voice, before = hop_voice(flow, 100), hops.passed_by
-    assert (twin(voice, hops).begin(1).step(drawn(200), True) - voice.begin(1).step(drawn(200), True)).abs().max() < 2e-5
+    assert (
+        twin(voice, hops).begin(1).step(drawn(200), True) - voice.begin(1).step(drawn(200), True)
+    ).abs().max() < 2e-5
     assert hops.passed_by == before + 1 and hops.table.refused == 0
 
 
 def test_buckets_hold_ids_and_frames():
     sizes = HopSizes()
-    assert [sizes.bucket(ids, frames) for ids, frames in ((120, 206), (164, 256), (165, 256), (500, 861), (120, 3073))] == [256, 256, 512, 1024, None]
-    assert all(size % 2 == 0 for size in sizes.frames) and sizes.bucket(1500 + 220, 2584 + 378) == 3072, "half a minute of prompt and the longest hop"
+    assert [
+        sizes.bucket(ids, frames)
+        for ids, frames in ((120, 206), (164, 256), (165, 256), (500, 861), (120, 3073))
+    ] == [256, 256, 512, 1024, None]
+    assert (
+        all(size % 2 == 0 for size in sizes.frames) and sizes.bucket(1500 + 220, 2584 + 378) == 3072
+    ), "half a minute of prompt and the longest hop"
 
 
 def test_frames_lie_between_ids_as_torch_stretches_them():
     x = torch.randn(1, 80, 63, generator=torch.Generator().manual_seed(1))
     below, above, weights = between(21, 37, 42)
     parts = [(x[..., :21], 37), (x[..., 21:41], 34), (x[..., 41:43], 4), (x[..., 43:], 34)]
-    want = torch.cat([torch.nn.functional.interpolate(part, size=count, mode="linear") for part, count in parts], 2)
+    want = torch.cat(
+        [torch.nn.functional.interpolate(part, size=count, mode="linear") for part, count in parts],
+        2,
+    )
     weight = torch.from_numpy(weights)
     assert (x[..., below] * (1 - weight) + x[..., above] * weight - want).abs().max() < 1e-5
 
@@ -193,7 +255,11 @@ def test_the_flow_serves_by_replays_and_copies(flow):
 @pytest.mark.parametrize("seed", [None, 3])
 def test_windows_are_the_wave_of_one_shot(seed):
     vocoder, mel = small_vocoder(), torch.randn(120, 80, generator=torch.Generator().manual_seed(4))
-    made = StaticVocoder(vocoder, VocoderSizes(lengths=SteppedWork.lengths[:-3], batches=(1, 2), slots=3), work=SteppedWork)
+    made = StaticVocoder(
+        vocoder,
+        VocoderSizes(lengths=SteppedWork.lengths[:-3], batches=(1, 2), slots=3),
+        work=SteppedWork,
+    )
     made.prewarm()
     want = vocoder.whole(mel, seed)
     for cut in ([50], [20, 30, 50]):
@@ -201,7 +267,9 @@ def test_windows_are_the_wave_of_one_shot(seed):
         assert wave.shape == want.shape and relative_rms(wave, want) < 4e-3
     plain = VocoderState(vocoder, seed).push(mel[:50])
     assert (made.begin(seed).push(mel[:50]) - plain).abs().max() < 1e-4
-    assert seed is None or relative_rms(made.begin(None).push(mel, True), want) > 0.05, "phases are a request's own"
+    assert seed is None or relative_rms(made.begin(None).push(mel, True), want) > 0.05, (
+        "phases are a request's own"
+    )
 
 
 def test_windows_of_usual_hops_are_one_each():
@@ -226,17 +294,41 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
         try:
             torch.set_num_threads(1)
             models.append(other._loaded())
-            return whole(other.stream(ask(id="static", mode="zero_shot", transcript="hello there", segments=("Hi there.",)), other.encode(*reference)))
+            return whole(
+                other.stream(
+                    ask(
+                        id="static",
+                        mode="zero_shot",
+                        transcript="hello there",
+                        segments=("Hi there.",),
+                    ),
+                    other.encode(*reference),
+                )
+            )
         finally:
             other.close()
+
     models: list[CosyVoice1] = []
     want = spoken()
-    monkeypatch.setattr(CosyVoice1, "placed", lambda self, told: captured(self, told, sizes, Direct))
+    monkeypatch.setattr(
+        CosyVoice1, "placed", lambda self, told: captured(self, told, sizes, Direct)
+    )
     got = spoken()
     assert got.shape == want.shape and np.square(got - want).mean() < 0.01 * np.square(want).mean()
     model = models[1]
-    assert isinstance(model, CapturedCosyVoice1) and model.lm.table.played and model.flow.table.played and model.static_vocoder.table.played
-    assert model.lm.table.refused == model.flow.table.refused == model.static_vocoder.table.refused == model.flow.passed_by == 0
+    assert (
+        isinstance(model, CapturedCosyVoice1)
+        and model.lm.table.played
+        and model.flow.table.played
+        and model.static_vocoder.table.played
+    )
+    assert (
+        model.lm.table.refused
+        == model.flow.table.refused
+        == model.static_vocoder.table.refused
+        == model.flow.passed_by
+        == 0
+    )
 
 
 def test_sizes_follow_the_memory_that_is_free(root):
@@ -245,8 +337,12 @@ def test_sizes_follow_the_memory_that_is_free(root):
 
     model = SimpleNamespace(spec=spec, place=Place("cpu", "fp32", "test"))
     of_slot = spec.lm.cache_bytes(4096, 4)
-    assert [Sizes.for_memory(model, int(n * of_slot / 0.4) + 9).lm.slots[-1] for n in (3, 9, 1000)] == [2, 8, 32]
-    assert Sizes.for_memory(model, 80 << 30).flow.batches == (1, 2, 4) and Sizes.for_memory(model, 1 << 30).vocoder.batches == (1,)
+    assert [
+        Sizes.for_memory(model, int(n * of_slot / 0.4) + 9).lm.slots[-1] for n in (3, 9, 1000)
+    ] == [2, 8, 32]
+    assert Sizes.for_memory(model, 80 << 30).flow.batches == (1, 2, 4) and Sizes.for_memory(
+        model, 1 << 30
+    ).vocoder.batches == (1,)
     with pytest.raises(NotReady) as caught:
         Sizes.for_memory(model, 2 * of_slot)
     assert caught.value.code == "no_memory"

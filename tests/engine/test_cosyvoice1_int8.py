@@ -69,7 +69,9 @@ def test_the_place_of_a_key_is_heard(both):
     deaf = made(published())
     deaf.body._weights = [0 * weight for weight in deaf.body._weights]
     deaf.body._made = [0 * rows for rows in deaf.body._made]
-    assert (deaf.step(deaf.opening(TEXT, PROMPT_SPEECH), deaf.prefix(PROMPT_TEXT, SPEAKER)) - scores).abs().max() > 0.3
+    assert (
+        deaf.step(deaf.opening(TEXT, PROMPT_SPEECH), deaf.prefix(PROMPT_TEXT, SPEAKER)) - scores
+    ).abs().max() > 0.3
 
 
 def test_rows_of_a_batch_are_each_alone_to_the_bit(lm):
@@ -81,7 +83,10 @@ def test_rows_of_a_batch_are_each_alone_to_the_bit(lm):
             kept.append(past)
     assert len({past.length for past in pasts}) == 3
     for ids in ([1, 2, 3], [39, 0, 5], [7, 7, 7]):
-        assert torch.equal(lm.step_many(ids, pasts), torch.cat([lm.step_many([one], [past]) for one, past in zip(ids, twins, strict=True)]))
+        assert torch.equal(
+            lm.step_many(ids, pasts),
+            torch.cat([lm.step_many([one], [past]) for one, past in zip(ids, twins, strict=True)]),
+        )
 
 
 def test_an_idle_slot_between_busy_ones_keeps_its_content(lm):
@@ -99,7 +104,9 @@ def test_request_1_equals_request_20_and_the_prefix_stays(lm):
     first = speak(lm, 7, prefix)
     for seed in range(18):
         speak(lm, seed, prefix, TEXT[:1])
-    assert speak(lm, 7, prefix) == first != speak(lm, 8, prefix) and prefix.length == 2 + len(PROMPT_TEXT)
+    assert speak(lm, 7, prefix) == first != speak(lm, 8, prefix) and prefix.length == 2 + len(
+        PROMPT_TEXT
+    )
 
 
 def test_tables_grow_with_the_longest_request(both):
@@ -153,14 +160,20 @@ def test_an_engine_speaks_with_it_and_beside_others_the_same(root):
     engine.start()
     try:
         torch.set_num_threads(1)
-        assert isinstance(engine._model.lm, Int8TextLm) and converted.is_there(root, engine._model.spec.lm, form=FORM)
+        assert isinstance(engine._model.lm, Int8TextLm) and converted.is_there(
+            root, engine._model.spec.lm, form=FORM
+        )
         voice = engine.preset("中文女")
         alone = whole(engine.stream(ask(mode="preset"), voice))
-        streams = [engine.stream(ask(id=f"s{seed}", mode="preset", seed=seed), voice) for seed in (7, 8, 9)]
+        streams = [
+            engine.stream(ask(id=f"s{seed}", mode="preset", seed=seed), voice) for seed in (7, 8, 9)
+        ]
         together = [[] for _ in streams]
         for chunks in itertools.zip_longest(*streams):
             for kept, chunk in zip(together, chunks, strict=True):
                 kept += [chunk] if chunk is not None else []
-        assert np.array_equal(whole(together[0]), alone) and not np.array_equal(whole(together[1])[:9000], alone[:9000])
+        assert np.array_equal(whole(together[0]), alone) and not np.array_equal(
+            whole(together[1])[:9000], alone[:9000]
+        )
     finally:
         engine.close()

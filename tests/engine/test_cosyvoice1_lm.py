@@ -31,7 +31,15 @@ def lm() -> StackLm:
 
 
 def speak(lm: LanguageModel, seed: int, prefix: TextPast | None = None, text=TEXT) -> list[int]:
-    return list(generate(lm, (prefix or lm.prefix(PROMPT_TEXT, SPEAKER)).fork(), text, PROMPT_SPEECH, Sampler(seed)))
+    return list(
+        generate(
+            lm,
+            (prefix or lm.prefix(PROMPT_TEXT, SPEAKER)).fork(),
+            text,
+            PROMPT_SPEECH,
+            Sampler(seed),
+        )
+    )
 
 
 def test_golden_subset():
@@ -44,7 +52,13 @@ def test_golden_in_full(shared_dir):
 
 
 @torch.inference_mode()
-def one_pass(lm: StackLm, prompt_text: list[int], text: list[int], speech: list[int], speaker: torch.Tensor | None) -> torch.Tensor:
+def one_pass(
+    lm: StackLm,
+    prompt_text: list[int],
+    text: list[int],
+    speech: list[int],
+    speaker: torch.Tensor | None,
+) -> torch.Tensor:
     """Scores after every position, nothing cached and nothing looked up: (n, rows)"""
     past = lm.new_cache()
     encoded = lm.llm.embedded(lm.encoded(torch.tensor(prompt_text + text), past.text))
@@ -65,7 +79,9 @@ def test_cached_decode_equals_one_causal_pass(lm, prompt_speech, speaker):
         seen.append(scores.clone())
         return forced[len(seen) - 1]
 
-    for _ in zip(forced, generate(lm, lm.prefix(PROMPT_TEXT, speaker).fork(), TEXT, prompt_speech, sample)):
+    for _ in zip(
+        forced, generate(lm, lm.prefix(PROMPT_TEXT, speaker).fork(), TEXT, prompt_speech, sample)
+    ):
         pass
     whole = one_pass(lm, PROMPT_TEXT, TEXT, prompt_speech + forced, speaker)
     first = whole.shape[0] - len(forced) - 1
@@ -76,17 +92,32 @@ def test_cached_decode_equals_one_causal_pass(lm, prompt_speech, speaker):
 
 
 def test_text_behind_a_prefix_is_encoded_as_one_sequence(lm):
-    past, whole = lm.new_cache().text, lm.encoded(torch.tensor(PROMPT_TEXT + TEXT), lm.new_cache().text)
+    past, whole = (
+        lm.new_cache().text,
+        lm.encoded(torch.tensor(PROMPT_TEXT + TEXT), lm.new_cache().text),
+    )
     parts = [lm.encoded(torch.tensor(ids), past) for ids in (PROMPT_TEXT, TEXT[:2], TEXT[2:])]
     assert torch.allclose(torch.cat(parts, 1), whole, atol=1e-12)
-    assert not torch.allclose(lm.encoded(torch.tensor(TEXT), lm.new_cache().text), whole[:, len(PROMPT_TEXT) :], atol=1e-3)
+    assert not torch.allclose(
+        lm.encoded(torch.tensor(TEXT), lm.new_cache().text), whole[:, len(PROMPT_TEXT) :], atol=1e-3
+    )
 
 
 def test_the_speaker_and_the_prompt_text_are_heard(lm):
     opening = lm.opening(TEXT, PROMPT_SPEECH)
-    scores = [lm.step(opening, lm.prefix(*given)) for given in ((PROMPT_TEXT, SPEAKER), (PROMPT_TEXT, SPEAKER.flip(0)), (PROMPT_TEXT, None), ([6, 50, 8], SPEAKER))]
+    scores = [
+        lm.step(opening, lm.prefix(*given))
+        for given in (
+            (PROMPT_TEXT, SPEAKER),
+            (PROMPT_TEXT, SPEAKER.flip(0)),
+            (PROMPT_TEXT, None),
+            ([6, 50, 8], SPEAKER),
+        )
+    ]
     assert all(not torch.allclose(scores[0], other, atol=1e-3) for other in scores[1:])
-    assert torch.allclose(lm.step(opening, lm.prefix(PROMPT_TEXT, 7 * SPEAKER)), scores[0], atol=1e-9), "a vector's length says nothing"
+    assert torch.allclose(
+        lm.step(opening, lm.prefix(PROMPT_TEXT, 7 * SPEAKER)), scores[0], atol=1e-9
+    ), "a vector's length says nothing"
 
 
 def test_a_batch_of_different_pasts_is_each_alone(lm):
@@ -100,7 +131,9 @@ def test_a_batch_of_different_pasts_is_each_alone(lm):
     assert len({past.length for past in pasts}) == 3
     for ids in ([1, 2, 3], [39, 0, 5], [7, 7, 7]):
         together = lm.step_many(ids, pasts)
-        alone = torch.cat([lm.step_many([one], [past]) for one, past in zip(ids, twins, strict=True)])
+        alone = torch.cat(
+            [lm.step_many([one], [past]) for one, past in zip(ids, twins, strict=True)]
+        )
         assert torch.allclose(together, alone, atol=1e-6)
         assert [past.length for past in pasts] == [past.length for past in twins]
 
@@ -108,7 +141,10 @@ def test_a_batch_of_different_pasts_is_each_alone(lm):
 def test_interleaved_requests_equal_each_alone_and_the_prefix_stays(lm):
     prefix = lm.prefix(PROMPT_TEXT, SPEAKER)
     alone = [speak(lm, 1, prefix), speak(lm, 2, prefix, TEXT[:3])]
-    running = [generate(lm, prefix.fork(), text, PROMPT_SPEECH, Sampler(seed)) for seed, text in ((1, TEXT), (2, TEXT[:3]))]
+    running = [
+        generate(lm, prefix.fork(), text, PROMPT_SPEECH, Sampler(seed))
+        for seed, text in ((1, TEXT), (2, TEXT[:3]))
+    ]
     together: list[list[int]] = [[], []]
     while any(running):
         for i, one in enumerate(running):
@@ -165,7 +201,10 @@ def test_length_rules(preferred, least, most):
 
 def test_half_precision_keeps_the_favourite():
     exact, half = small_lm(torch.float32), small_lm(torch.bfloat16)
-    scores = [lm.step(lm.opening(TEXT, PROMPT_SPEECH), lm.prefix(PROMPT_TEXT, SPEAKER)) for lm in (exact, half)]
+    scores = [
+        lm.step(lm.opening(TEXT, PROMPT_SPEECH), lm.prefix(PROMPT_TEXT, SPEAKER))
+        for lm in (exact, half)
+    ]
     assert scores[1].dtype == torch.float32
     assert greedy(scores[0][0], []) in scores[1][0].topk(3).indices.tolist()
 

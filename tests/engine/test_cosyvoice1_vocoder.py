@@ -64,7 +64,11 @@ def test_the_published_seams_are_audible_beside_that(vocoder, mel):
 def test_phase_in_closed_form_is_the_sum_over_samples(vocoder):
     f0 = torch.tensor([0.0, 120.0, 121.5, 300.0, 299.0, 7.0], dtype=torch.float64)
     start = vocoder.m_source.start(5)
-    rates = f0.repeat_interleave(FRAME_SAMPLES)[:, None] * torch.arange(1, 10, dtype=torch.float64) / 22050
+    rates = (
+        f0.repeat_interleave(FRAME_SAMPLES)[:, None]
+        * torch.arange(1, 10, dtype=torch.float64)
+        / 22050
+    )
     want = 0.1 * (2 * math.pi * (rates.cumsum(0) + start)).sin()
     assert torch.allclose(vocoder.m_source.waves(f0, start), want, atol=1e-9)
     later = vocoder.m_source.waves(f0[2:], vocoder.m_source.after(f0[:2], start))
@@ -74,7 +78,9 @@ def test_phase_in_closed_form_is_the_sum_over_samples(vocoder):
 def test_start_phases_are_drawn_once_from_the_seed(vocoder):
     start = vocoder.m_source.start(5)
     assert start[0] == 0 and start.abs().max() <= 0.5 and len(set(start.tolist())) == 9
-    assert torch.equal(start, vocoder.m_source.start(5)) and not torch.equal(start, vocoder.m_source.start(6))
+    assert torch.equal(start, vocoder.m_source.start(5)) and not torch.equal(
+        start, vocoder.m_source.start(6)
+    )
     assert not vocoder.m_source.start(None).any()
 
 

@@ -33,5 +33,8 @@ def test_ours_is_the_published_one_up_to_its_last_call_and_comes_earlier():
     first = wave.push(state.step(ids[:28]))
     assert len(theirs[0]) == 42 * 480 and len(first) == 46 * 480 - 8
     assert torch.allclose(first[: len(theirs[0])], theirs[0], atol=1e-4)
-    ours, published = torch.cat([first, wave.push(state.step(ids, final=True), final=True)]), torch.cat(theirs)
+    ours, published = (
+        torch.cat([first, wave.push(state.step(ids, final=True), final=True)]),
+        torch.cat(theirs),
+    )
     assert ours.shape == published.shape and (ours - published)[52 * 480 :].abs().max() > 0.01

@@ -53,9 +53,22 @@ def fault(root, **given) -> NotReady:
 
 def test_what_it_tells_of_itself(engine, root):  # noqa: F811
     about = engine.describe()
-    assert (about.name, about.sample_rate, about.styles, about.text_in) == ("cosyvoice3", 24000, STYLES, True)
-    assert about.modes == ("zero_shot", "cross_lingual", "instruct", "convert") and not about.presets, "no ready speakers, no mode for them"
-    assert {"[laughter]", "[h]", "[uán]", "[EH1]"} <= set(about.tags) and {"zh", "en", "ja", "de", "ru"} <= set(about.languages)
+    assert (about.name, about.sample_rate, about.styles, about.text_in) == (
+        "cosyvoice3",
+        24000,
+        STYLES,
+        True,
+    )
+    assert (
+        about.modes == ("zero_shot", "cross_lingual", "instruct", "convert") and not about.presets
+    ), "no ready speakers, no mode for them"
+    assert {"[laughter]", "[h]", "[uán]", "[EH1]"} <= set(about.tags) and {
+        "zh",
+        "en",
+        "ja",
+        "de",
+        "ru",
+    } <= set(about.languages)
     assert family_of(root) is FAMILY
 
 
@@ -72,24 +85,46 @@ def test_the_first_sound_holds_four_frames_back(engine, prompt):  # noqa: F811
 def test_long_pauses_are_not_heard(engine, prompt, monkeypatch):  # noqa: F811
     """A language model that says nothing but silence: the flow hears five ids of it."""
     heard = []
-    monkeypatch.setattr("webui.engine.cosyvoice.sampler.Sampler.__call__", lambda self, scores, history: min(SILENT))
+    monkeypatch.setattr(
+        "webui.engine.cosyvoice.sampler.Sampler.__call__", lambda self, scores, history: min(SILENT)
+    )
     real = type(engine._loaded()).flow_many
-    monkeypatch.setattr(type(engine._loaded()), "flow_many", lambda self, asked: (heard.extend(len(ids) for _, ids, _ in asked), real(self, asked))[1])
+    monkeypatch.setattr(
+        type(engine._loaded()),
+        "flow_many",
+        lambda self, asked: (heard.extend(len(ids) for _, ids, _ in asked), real(self, asked))[1],
+    )
     chunks = list(engine.stream(ask(id="still", segments=("Hush now.",)), prompt))
     assert heard == [MAX_RUN] and len(whole(chunks)) == MAX_RUN * 960
 
 
 def test_in_company_as_alone(engine, prompt):  # noqa: F811
     """Four at once, each with a text and a seed of its own."""
-    asked = [{"seed": n, "segments": (f"This is sentence number {n}.", "And its end.")} for n in range(4)]
+    asked = [
+        {"seed": n, "segments": (f"This is sentence number {n}.", "And its end.")} for n in range(4)
+    ]
     alone = [whole(engine.stream(ask(id=f"a{n}", **more), prompt)) for n, more in enumerate(asked)]
     with ThreadPoolExecutor(4) as pool:
-        beside = list(pool.map(lambda pair: whole(engine.stream(ask(id=f"b{pair[0]}", **pair[1]), prompt)), enumerate(asked)))
+        beside = list(
+            pool.map(
+                lambda pair: whole(engine.stream(ask(id=f"b{pair[0]}", **pair[1]), prompt)),
+                enumerate(asked),
+            )
+        )
     assert all(np.array_equal(*pair) for pair in zip(alone, beside, strict=True))
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("how", [{"precision": "fp32"}, {"precision": "bf16"}, {"precision": "int8"}, {"steps": 5, "first_hop": 10}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"precision": "fp32"},
+        {"precision": "bf16"},
+        {"precision": "int8"},
+        {"steps": 5, "first_hop": 10},
+    ],
+    ids=str,
+)
 def test_every_way_of_computing_speaks(root, how):
     other = CosyVoiceEngine(root, **how)
     other.start()
@@ -97,7 +132,11 @@ def test_every_way_of_computing_speaks(root, how):
         torch.set_num_threads(1)
         made = other.encode(np.sin(np.arange(48000) / 9).astype(np.float32), 16000, "", "en")
         sound = whole(other.stream(ask(id="how"), made))
-        assert len(sound) > 10000 and np.isfinite(sound).all() and np.array_equal(sound, whole(other.stream(ask(id="again"), made)))
+        assert (
+            len(sound) > 10000
+            and np.isfinite(sound).all()
+            and np.array_equal(sound, whole(other.stream(ask(id="again"), made)))
+        )
     finally:
         other.close()
 
@@ -125,9 +164,19 @@ def test_the_reinforced_language_model_serves_where_the_first_is_missing(copy):
 def test_the_reinforced_language_model_is_chosen_by_a_setting(copy, root, prompt):  # noqa: F811
     """Its own takes, its own converted files; asked for and not there, it is named."""
     error = fault(root, reinforced=True)
-    assert error.param == "llm.rl.pt" and "engine.reinforced" in error.en and "engine.reinforced" in error.zh
+    assert (
+        error.param == "llm.rl.pt"
+        and "engine.reinforced" in error.en
+        and "engine.reinforced" in error.zh
+    )
     state = torch.load(copy / "llm.pt", weights_only=True)
-    torch.save({key: value + 0.02 * torch.randn_like(value, dtype=torch.float32).to(value) for key, value in state.items()}, copy / "llm.rl.pt")
+    torch.save(
+        {
+            key: value + 0.02 * torch.randn_like(value, dtype=torch.float32).to(value)
+            for key, value in state.items()
+        },
+        copy / "llm.rl.pt",
+    )
     sounds, versions = [], []
     for reinforced in (False, True):
         other = CosyVoiceEngine(copy, precision="int8", reinforced=reinforced)
@@ -139,24 +188,47 @@ def test_the_reinforced_language_model_is_chosen_by_a_setting(copy, root, prompt
         finally:
             other.close()
     assert not np.array_equal(*(sound[:4000] for sound in sounds)) and versions[0] != versions[1]
-    assert {path.name for path in copy.glob("*int8*")} == {"kaikou-llm-int8.safetensors", "kaikou-llm.rl-int8.safetensors"}
+    assert {path.name for path in copy.glob("*int8*")} == {
+        "kaikou-llm-int8.safetensors",
+        "kaikou-llm.rl-int8.safetensors",
+    }
 
 
-@pytest.mark.parametrize(("size", "told"), [(496_000_000, "speech_tokenizer_v2.onnx"), (523_000_000, "speech_tokenizer_v1.onnx"), (969_000_000, ""), (700_000_000, "")])
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        (496_000_000, "speech_tokenizer_v2.onnx"),
+        (523_000_000, "speech_tokenizer_v1.onnx"),
+        (969_000_000, ""),
+        (700_000_000, ""),
+    ],
+)
 def test_a_speech_tokenizer_of_another_generation_is_told_by_its_size(copy, size, told):
     """Nothing else of it tells: its inputs, outputs and rate are the same. The file has a hole in it, not so many bytes."""
     with (copy / "speech_tokenizer_v3.onnx").open("r+b") as file:
         file.truncate(size)
     if told:
         error = fault(copy)
-        assert error.param == "speech_tokenizer_v3.onnx" and told in error.en and told in error.zh and "969 MB" in error.en
+        assert (
+            error.param == "speech_tokenizer_v3.onnx"
+            and told in error.en
+            and told in error.zh
+            and "969 MB" in error.en
+        )
     else:
         check_listener(copy, "speech_tokenizer_v3.onnx")
 
 
 def test_instruction_and_words_of_the_clip_together(engine, prompt):  # noqa: F811
     assert engine.describe().told_clones
-    told = [whole(engine.stream(ask(id=f"t{n}", mode="zero_shot", transcript="hello there", instruction=how), prompt)) for n, how in enumerate(("", "Speak happily"))]
+    told = [
+        whole(
+            engine.stream(
+                ask(id=f"t{n}", mode="zero_shot", transcript="hello there", instruction=how), prompt
+            )
+        )
+        for n, how in enumerate(("", "Speak happily"))
+    ]
     assert not np.array_equal(*(sound[:4000] for sound in told))
 
 
@@ -196,7 +268,10 @@ def test_a_size_it_is_not_written_for_is_named(copy, field, value, named):
     assert "cosyvoice3.yaml" in error.en and named in error.en and named in error.zh
 
 
-@pytest.mark.parametrize("missing", ["speech_tokenizer_v3.onnx", "campplus.onnx", "flow.pt", "CosyVoice-BlankEN/merges.txt"])
+@pytest.mark.parametrize(
+    "missing",
+    ["speech_tokenizer_v3.onnx", "campplus.onnx", "flow.pt", "CosyVoice-BlankEN/merges.txt"],
+)
 def test_a_file_that_is_missing_is_named(copy, missing):
     (copy / missing).unlink()
     assert missing in fault(copy).en

@@ -46,7 +46,11 @@ def test_golden_in_full(shared_dir):
     assert exceeded(flow_check.check, shared_dir / "golden3" / "flow") == []
 
 
-@pytest.fixture(scope="module", params=[(prompt, cut) for prompt in PROMPTS for cut in ("grid", "listed")], ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[(prompt, cut) for prompt in PROMPTS for cut in ("grid", "listed")],
+    ids=str,
+)
 def whole_run(request, flow):
     prompt, cut = request.param
     blocks, given, ids = GRID if cut == "grid" else listed(prompt), voice_of(prompt), ids_of(84)
@@ -82,9 +86,13 @@ def test_a_prompt_mel_of_another_length_than_its_ids(flow, prompt, mel_frames):
 @pytest.mark.parametrize("prompt", [0, 7, 53])
 def test_behind_a_prompt_that_ends_on_a_block_only_new_frames_are_computed(flow, prompt, first):
     given, ids = voice_of(prompt), ids_of(130)
-    voice = VoiceState.of(flow, *given, Blocks.behind(prompt, first), ahead=ids_of(3, seed=9) if prompt else ())
+    voice = VoiceState.of(
+        flow, *given, Blocks.behind(prompt, first), ahead=ids_of(3, seed=9) if prompt else ()
+    )
     state, asked = voice.begin(), []
-    hook = flow.decoder.estimator.register_forward_pre_hook(lambda module, given: asked.append(given[0].shape[1]))
+    hook = flow.decoder.estimator.register_forward_pre_hook(
+        lambda module, given: asked.append(given[0].shape[1])
+    )
     assert len(state.step(ids[: first + 3])) == 2 * first == state.computed_frames
     state.step(ids, final=True)
     hook.remove()
@@ -112,12 +120,20 @@ def test_a_wrong_memory_shows(flow, monkeypatch, what):
             past.store.prefix = torch.zeros_like(past.store.prefix)
     elif what == "position tails":
         for past in voice.pasts:
-            past.tails = Past({slot: torch.zeros_like(rows) for slot, rows in past.tails.rows.items()})
+            past.tails = Past(
+                {slot: torch.zeros_like(rows) for slot, rows in past.tails.rows.items()}
+            )
     elif what == "look-ahead tail":
-        voice.encoder_past.rows = {slot: torch.zeros_like(rows) for slot, rows in voice.encoder_past.rows.items()}
+        voice.encoder_past.rows = {
+            slot: torch.zeros_like(rows) for slot, rows in voice.encoder_past.rows.items()
+        }
     else:
         real = flow.decoder.estimator.turn
-        monkeypatch.setattr(flow.decoder.estimator, "turn", lambda starts, count, like: real([0] * len(starts), count, like))
+        monkeypatch.setattr(
+            flow.decoder.estimator,
+            "turn",
+            lambda starts, count, like: real([0] * len(starts), count, like),
+        )
     mel = torch.cat(streamed(voice.begin(), ids, [28, 25]))
     assert relative_rms(mel, full) > 1e-3
 
@@ -131,7 +147,9 @@ def test_requests_in_one_call_get_the_frames_of_their_own(flow, apart):
         finally:
             flow.decoder.beside = None
     for own, joint in zip(alone, together, strict=True):
-        assert own.shape == joint.shape == (180, 80) and torch.allclose(joint, own, rtol=0, atol=1e-12)
+        assert own.shape == joint.shape == (180, 80) and torch.allclose(
+            joint, own, rtol=0, atol=1e-12
+        )
 
 
 def test_rows_apart_give_the_frames_of_rows_together(flow):
@@ -168,6 +186,7 @@ def test_a_step_that_fails_half_way_can_be_made_again(flow, monkeypatch):
         if len(calls) == 4:
             raise RuntimeError("out of memory")
         return real(*given)
+
     monkeypatch.setattr(flow.decoder.estimator, "forward", forward)
     with pytest.raises(RuntimeError):
         state.step(ids, final=True)
@@ -175,13 +194,19 @@ def test_a_step_that_fails_half_way_can_be_made_again(flow, monkeypatch):
 
 
 def test_only_the_first_head_knows_positions(flow):
-    qkv = torch.randn(3, 2, 2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    qkv = torch.randn(
+        3, 2, 2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     turned = flow.decoder.estimator.turn([0, 7], 5, qkv)(qkv.clone())
     assert torch.equal(turned[:, :, 1], qkv[:, :, 1]) and torch.equal(turned[2], qkv[2])
     assert torch.equal(turned[:2, 0, 0, 0], qkv[:2, 0, 0, 0]), "position 0 turns nothing"
     a, b = qkv[0, 1, 0, 3, 2:4]
     angle = torch.tensor((7 + 3) * 10000.0 ** (-2 / 8), dtype=torch.float64)
-    assert torch.allclose(turned[0, 1, 0, 3, 2:4], torch.stack((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin())), atol=1e-6)
+    assert torch.allclose(
+        turned[0, 1, 0, 3, 2:4],
+        torch.stack((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin())),
+        atol=1e-6,
+    )
 
 
 def test_what_the_time_needs_is_a_table_and_its_matrices_are_gone(flow):
@@ -221,4 +246,6 @@ def test_bfloat16_stays_near_and_lies_as_the_matrix_units_want_it():
     rough = flow.whole(ids_of(30), *voice_of(10), GRID)
     assert rough.dtype == torch.float32 and relative_rms(rough, exact) < 0.05
     arranged = [m for m in flow.decoder.estimator.modules() if isinstance(m, Arranged)]
-    assert len(arranged) == (4 * DIT_DIMS.dit_depth if fits(torch.zeros(1, 1, dtype=torch.bfloat16)) else 0)
+    assert len(arranged) == (
+        4 * DIT_DIMS.dit_depth if fits(torch.zeros(1, 1, dtype=torch.bfloat16)) else 0
+    )

@@ -44,33 +44,67 @@ def test_every_token_is_one_id_behind_the_vocabulary(tokenizer):
 def test_a_reading_is_one_id_however_its_accent_is_written(tokenizer):
     text = "小明还[h][uán]钱了"
     ids = tokenizer.typed(text)
-    assert [tokenizer.specials["[h]"], tokenizer.specials["[uán]"]] == [i for i in ids if i >= tokenizer.base]
-    assert tokenizer.typed(unicodedata.normalize("NFD", text)) == ids == tokenizer.arriving(unicodedata.normalize("NFD", text))
+    assert [tokenizer.specials["[h]"], tokenizer.specials["[uán]"]] == [
+        i for i in ids if i >= tokenizer.base
+    ]
+    assert (
+        tokenizer.typed(unicodedata.normalize("NFD", text))
+        == ids
+        == tokenizer.arriving(unicodedata.normalize("NFD", text))
+    )
 
 
 def test_tags_and_readings_are_known_and_others_are_told(tokenizer):
-    assert tokenizer.unknown("[laughter]小明还[h][uán]钱 [R][EH1][D] [wheeze]") == ["[wheeze]"] and set(READINGS) < set(TAGS)
-    assert tokenizer.unknown(unicodedata.normalize("NFD", "[h][uán]") + "[úan][EH9][Q] [1] [WHO]") == ["[úan]", "[EH9]", "[Q]"]
+    assert tokenizer.unknown("[laughter]小明还[h][uán]钱 [R][EH1][D] [wheeze]") == [
+        "[wheeze]"
+    ] and set(READINGS) < set(TAGS)
+    assert tokenizer.unknown(
+        unicodedata.normalize("NFD", "[h][uán]") + "[úan][EH9][Q] [1] [WHO]"
+    ) == ["[úan]", "[EH9]", "[Q]"]
 
 
-@pytest.mark.parametrize("typed", ["早安。", MARK + "早安。", f" {PREFIX} {END_OF_PROMPT}早安。", END_OF_PROMPT + "早安。", "<|endofsystem|>早<|im_end|>安。"])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "早安。",
+        MARK + "早安。",
+        f" {PREFIX} {END_OF_PROMPT}早安。",
+        END_OF_PROMPT + "早安。",
+        "<|endofsystem|>早<|im_end|>安。",
+    ],
+)
 def test_the_prefix_is_ours_alone(tokenizer, typed):
     assert tokenizer.decode(tokenizer.typed(typed)) == "早安。"
 
 
 def test_what_only_looks_like_a_prefix_is_said(tokenizer):
     assert bare("You are a helpful assistant. Thanks!") == "You are a helpful assistant. Thanks!"
-    assert bare(f"Hello{END_OF_PROMPT}there") == f"Hello{END_OF_PROMPT}there" and tokenizer.decode(tokenizer.typed(f"Hello{END_OF_PROMPT}there")) == "Hellothere"
+    assert (
+        bare(f"Hello{END_OF_PROMPT}there") == f"Hello{END_OF_PROMPT}there"
+        and tokenizer.decode(tokenizer.typed(f"Hello{END_OF_PROMPT}there")) == "Hellothere"
+    )
 
 
-@pytest.mark.parametrize("given", ["说快一点。", " 说快一点。 ", f"{PREFIX} 说快一点。{END_OF_PROMPT}", f"说快一点。{END_OF_PROMPT}"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "说快一点。",
+        " 说快一点。 ",
+        f"{PREFIX} 说快一点。{END_OF_PROMPT}",
+        f"说快一点。{END_OF_PROMPT}",
+    ],
+)
 def test_an_instruction_stands_between_prefix_and_mark(given):
     assert asked(given) == f"{PREFIX} 说快一点。{END_OF_PROMPT}"
 
 
 def script_of(tokenizer, transcript_ids=(), speech=tuple(range(40)), **given) -> Script:
     model = SimpleNamespace(tokenizer=tokenizer, spec=SimpleNamespace(ids_per_s=25))
-    return Script(model, SimpleNamespace(prompt=SimpleNamespace(speech_ids=speech, text_ids=transcript_ids)), ask(**given))
+    return Script(
+        model,
+        SimpleNamespace(prompt=SimpleNamespace(speech_ids=speech, text_ids=transcript_ids)),
+        ask(**given),
+    )
 
 
 def said(tokenizer, script: Script) -> str:
@@ -79,34 +113,70 @@ def said(tokenizer, script: Script) -> str:
 
 def test_what_each_mode_feeds(tokenizer):
     cloned = script_of(tokenizer, mode="zero_shot", transcript="hello there")
-    assert said(tokenizer, cloned) == MARK + "hello there" and cloned.prompt_speech == tuple(range(40))
-    assert said(tokenizer, script_of(tokenizer, mode="zero_shot", transcript=MARK + "hello there")) == MARK + "hello there"
-    for other in ({"mode": "cross_lingual"}, {"mode": "preset"}, {"mode": "instruct", "instruction": " "}, {"mode": "zero_shot"}):
+    assert said(tokenizer, cloned) == MARK + "hello there" and cloned.prompt_speech == tuple(
+        range(40)
+    )
+    assert (
+        said(tokenizer, script_of(tokenizer, mode="zero_shot", transcript=MARK + "hello there"))
+        == MARK + "hello there"
+    )
+    for other in (
+        {"mode": "cross_lingual"},
+        {"mode": "preset"},
+        {"mode": "instruct", "instruction": " "},
+        {"mode": "zero_shot"},
+    ):
         script = script_of(tokenizer, **other)
         assert said(tokenizer, script) == MARK and script.prompt_speech == ()
-    both = script_of(tokenizer, mode="zero_shot", instruction="Speak happily", transcript="hello there")
-    assert said(tokenizer, both) == f"{PREFIX} 请非常开心地说一句话。{END_OF_PROMPT}hello there" and both.prompt_speech == tuple(range(40))
-    assert said(tokenizer, script_of(tokenizer, mode="cross_lingual", instruction="Speak happily")) == MARK
-    told = script_of(tokenizer, mode="instruct", instruction="Speak in Sichuan dialect, happily", transcript="hello")
-    assert said(tokenizer, told) == f"{PREFIX} 请用四川话表达。请非常开心地说一句话。{END_OF_PROMPT}" and told.prompt_speech == ()
+    both = script_of(
+        tokenizer, mode="zero_shot", instruction="Speak happily", transcript="hello there"
+    )
+    assert (
+        said(tokenizer, both) == f"{PREFIX} 请非常开心地说一句话。{END_OF_PROMPT}hello there"
+        and both.prompt_speech == tuple(range(40))
+    )
+    assert (
+        said(tokenizer, script_of(tokenizer, mode="cross_lingual", instruction="Speak happily"))
+        == MARK
+    )
+    told = script_of(
+        tokenizer,
+        mode="instruct",
+        instruction="Speak in Sichuan dialect, happily",
+        transcript="hello",
+    )
+    assert (
+        said(tokenizer, told) == f"{PREFIX} 请用四川话表达。请非常开心地说一句话。{END_OF_PROMPT}"
+        and told.prompt_speech == ()
+    )
 
 
 def test_of_the_prompt_only_what_stands_before_the_mark_is_read_at_once(tokenizer):
     script = script_of(tokenizer, mode="zero_shot", transcript="hello there")
     told = script_of(tokenizer, mode="zero_shot", transcript="hello there", instruction="slowly")
     assert tokenizer.decode(list(told.head())) == f"{PREFIX} slowly{END_OF_PROMPT}"
-    assert tokenizer.decode(list(script.head())) == MARK and script.prompt_text[len(script.head()) :] == tuple(tokenizer.typed("hello there"))
+    assert tokenizer.decode(list(script.head())) == MARK and script.prompt_text[
+        len(script.head()) :
+    ] == tuple(tokenizer.typed("hello there"))
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_the_chips_of_the_page_become_what_the_model_was_trained_with(lang):
     words = json.loads((ROOT / "assets" / "lang" / f"{lang}.json").read_text("utf-8"))
     assert len(STYLES) == 26 and len(DIALECTS) == 17
-    chips = {key: words["i.dialect"].format(d=words["d." + key]) if key in DIALECTS else words["i." + key] for key in STYLES}
+    chips = {
+        key: words["i.dialect"].format(d=words["d." + key])
+        if key in DIALECTS
+        else words["i." + key]
+        for key in STYLES
+    }
     for key, chip in chips.items():
         assert trained(words["i.say"].format(w=chip)) == RECIPES[key].trained, key
     both = ("、" if lang == "zh" else ", ").join((chips["yue"], chips["sad"], chips["slow"]))
-    assert trained(words["i.say"].format(w=both)) == "请用广东话表达。请非常伤心地说一句话。请用尽可能慢地语速说一句话。"
+    assert (
+        trained(words["i.say"].format(w=both))
+        == "请用广东话表达。请非常伤心地说一句话。请用尽可能慢地语速说一句话。"
+    )
 
 
 @pytest.mark.parametrize(("text", "language", "told"), [("今日は良い天気です。", "auto", True), ("今天天气好。", "ja", True), ("キョウ ワ ハレ", "ja", False),
@@ -116,6 +186,16 @@ def test_kanji_that_would_be_read_as_chinese_are_told(text, language, told):
     assert bool(notes) is told and all(en.endswith(".") and zh.endswith("。") for en, zh in notes)
 
 
-@pytest.mark.parametrize("own", ["像在哄孩子一样说这句话", "Speak like a pirate", "用四川话、像海盗一样说这句话", "请用四川话表达。", "说这句话", ""])
+@pytest.mark.parametrize(
+    "own",
+    [
+        "像在哄孩子一样说这句话",
+        "Speak like a pirate",
+        "用四川话、像海盗一样说这句话",
+        "请用四川话表达。",
+        "说这句话",
+        "",
+    ],
+)
 def test_own_words_stay(own):
     assert trained(own) == own

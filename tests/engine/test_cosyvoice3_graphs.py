@@ -54,9 +54,20 @@ def root(tmp_path_factory):
 
 
 # ---- flow -------------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("hops", "prompt", "cut"), [([28, 25], 110, "early"), ([28, 50, 100], 53, "behind"), ([17], 0, "grid"), ([200], 53, "grid")], ids=str)
+@pytest.mark.parametrize(
+    ("hops", "prompt", "cut"),
+    [
+        ([28, 25], 110, "early"),
+        ([28, 50, 100], 53, "behind"),
+        ([17], 0, "grid"),
+        ([200], 53, "grid"),
+    ],
+    ids=str,
+)
 def test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, hops, prompt, cut):  # noqa: F811
-    second.test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, hops=hops, prompt=prompt, cut=cut)
+    second.test_a_stream_is_the_stream_of_the_dynamic_flow(
+        flow, static, hops=hops, prompt=prompt, cut=cut
+    )
 
 
 def test_what_else_the_flow_of_the_second_generation_is_asked(flow, static):
@@ -81,7 +92,9 @@ def test_positions_count_from_the_start_of_the_prompt(static):
     voice, ids = grown(static, *voice_of(50)), ids_of(60)
     want = voice.begin().step(ids, True)
     real = type(static._work.flow.decoder.estimator).turn
-    static._work.flow.decoder.estimator.turn = lambda starts, count, like: real(static._work.flow.decoder.estimator, starts * 0, count, like)
+    static._work.flow.decoder.estimator.turn = lambda starts, count, like: real(
+        static._work.flow.decoder.estimator, starts * 0, count, like
+    )
     try:
         assert (voice.begin().step(ids, True) - want).abs().max() > 1e-3
     finally:
@@ -90,14 +103,21 @@ def test_positions_count_from_the_start_of_the_prompt(static):
 
 def test_the_flow_serves_by_replays_and_copies(flow):
     recorder = Recorder()
-    static = StaticFlow(flow, FlowSizes(ids=(12, 28), batches=(1, 2), reaches=(128,), units=300, slots=4), capture=recorder, encoding=LookaheadWork)
+    static = StaticFlow(
+        flow,
+        FlowSizes(ids=(12, 28), batches=(1, 2), reaches=(128,), units=300, slots=4),
+        capture=recorder,
+        encoding=LookaheadWork,
+    )
     static.prewarm()
     voice, ids = grown(static, *voice_of(28)), ids_of(80).numpy()
     with Outside(recorder) as outside:
         streams = [voice.begin() for _ in range(2)]
         for known in (28, 53, 75):
             static.step_many([(stream, ids[:known], known == 75) for stream in streams])
-    assert outside.seen <= {"select", "slice", "copy_", "zero_", "unbind", "unflatten", "view"}, outside.seen
+    assert outside.seen <= {"select", "slice", "copy_", "zero_", "unbind", "unflatten", "view"}, (
+        outside.seen
+    )
     assert static.table.refused == 0
 
 
@@ -109,7 +129,9 @@ def vocoder():
 
 @pytest.fixture(scope="module")
 def waves(vocoder):
-    made = StaticVocoder(vocoder, VocoderSizes(lengths=LENGTHS, batches=(1, 2, 4), slots=6), work=CausalWork)
+    made = StaticVocoder(
+        vocoder, VocoderSizes(lengths=LENGTHS, batches=(1, 2, 4), slots=6), work=CausalWork
+    )
     made.prewarm()
     return made
 
@@ -143,7 +165,9 @@ def test_windows_are_the_wave_of_one_shot(vocoder, waves, mel, hops):
 def test_windows_without_their_past_would_show(vocoder, mel, monkeypatch):
     """As far back as they reach they must."""
     monkeypatch.setattr(CausalWork, "reach", replace(CausalWork.reach, left=20))
-    made = StaticVocoder(vocoder, VocoderSizes(lengths=LENGTHS, batches=(1,), slots=2), work=CausalWork)
+    made = StaticVocoder(
+        vocoder, VocoderSizes(lengths=LENGTHS, batches=(1,), slots=2), work=CausalWork
+    )
     made.prewarm()
     assert relative_rms(pushed(made.begin(1), mel, [50]), plain(vocoder, mel)) > 1e-3
 
@@ -151,7 +175,13 @@ def test_windows_without_their_past_would_show(vocoder, mel, monkeypatch):
 @pytest.mark.parametrize("frames", [1, 2, 5, 6, 7, 30, 36, 37, 50, 52, 91, 135])
 def test_every_length_of_utterance(vocoder, waves, mel, frames):
     stream = waves.begin(1)
-    wave = torch.cat([stream.push(mel[: frames // 2]), stream.push(mel[frames // 2 : frames]), stream.push(mel[:0], True)])
+    wave = torch.cat(
+        [
+            stream.push(mel[: frames // 2]),
+            stream.push(mel[frames // 2 : frames]),
+            stream.push(mel[:0], True),
+        ]
+    )
     want = plain(vocoder, mel[:frames])
     assert wave.shape == want.shape and relative_rms(wave, want) < 2e-4
 
@@ -163,12 +193,17 @@ def test_a_long_stream_outlives_its_ring_and_company_changes_nothing(vocoder, wa
     dice, streams = random.Random(1), [(waves.begin(1), [0], []) for _ in range(3)]
     while streams[0][1][0] < len(long):
         hop = dice.choice([50, 100])
-        asked = [(stream, long[at[0] : at[0] + hop], at[0] + hop >= len(long)) for stream, at, _ in streams]
+        asked = [
+            (stream, long[at[0] : at[0] + hop], at[0] + hop >= len(long))
+            for stream, at, _ in streams
+        ]
         for samples, (_, at, out) in zip(waves.push_many(asked), streams):
             at[0] += hop
             out.append(samples)
     want = plain(vocoder, long)
-    assert all(relative_rms(torch.cat(out), want) < 2e-3 for _, _, out in streams), "what rounding adds to the phase in 680 frames"
+    assert all(relative_rms(torch.cat(out), want) < 2e-3 for _, _, out in streams), (
+        "what rounding adds to the phase in 680 frames"
+    )
     assert any(batch > 1 for _, batch in waves.table.played) and waves.table.refused == 0
 
 
@@ -183,7 +218,10 @@ def test_every_utterance_is_covered_once_with_its_surroundings():
                 for window in cover(emitted, end, end == total, reach, lengths):
                     assert window.length in lengths and window.begin == emitted < window.end
                     assert window.start == 0 or window.begin - window.start >= reach.left
-                    assert window.start + window.length in (end, total) or window.start + window.length - window.end >= reach.held
+                    assert (
+                        window.start + window.length in (end, total)
+                        or window.start + window.length - window.end >= reach.held
+                    )
                     emitted = window.end
                 assert emitted >= end - reach.held
 
@@ -195,6 +233,7 @@ SMALL = assemble.Sizes(LmSizes((1, 2), (128, 512), (1, 16, 64), 8), FlowSizes(id
 
 def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  # noqa: F811
     """Without one: the works run directly. Speech is that of the plain model, and everything is given back."""
+
     def spoken() -> np.ndarray:
         other = CosyVoiceEngine(root, precision="fp32")
         other.start()
@@ -204,21 +243,38 @@ def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  #
             return whole(other.stream(ask(id="static"), prompt))
         finally:
             other.close()
+
     models: list[CosyVoice3] = []
     want = spoken()
-    monkeypatch.setattr(CosyVoice3, "placed", lambda self, told: graphs.replaying(self, told, SMALL, Direct))
+    monkeypatch.setattr(
+        CosyVoice3, "placed", lambda self, told: graphs.replaying(self, told, SMALL, Direct)
+    )
     got = spoken()
     assert got.shape == want.shape and np.square(got - want).mean() < 1e-4 * np.square(want).mean()
     model = models[1]
     assert isinstance(model, CapturedCosyVoice3) and not isinstance(models[0], CapturedCosyVoice3)
-    assert model.lm.table.played and model.static_flow.table.played and model.static_vocoder.table.played
-    assert model.lm.table.refused == model.static_flow.table.refused == model.static_vocoder.table.refused == 0
+    assert (
+        model.lm.table.played
+        and model.static_flow.table.played
+        and model.static_vocoder.table.played
+    )
+    assert (
+        model.lm.table.refused
+        == model.static_flow.table.refused
+        == model.static_vocoder.table.refused
+        == 0
+    )
 
 
 def test_sizes_follow_the_memory_that_is_free(root):
     from webui.engine.cosyvoice.device import Place
     from webui.engine.cosyvoice3.model import FAMILY
 
-    model = FAMILY.load(root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, FAMILY.steps[0])
+    model = FAMILY.load(
+        root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, FAMILY.steps[0]
+    )
     sizes = [assemble.Sizes.for_memory(model, free << 20).flow for free in (600, 1 << 20)]
-    assert 1000 <= sizes[0].units < sizes[1].units == 40000 and 64 <= sizes[0].slots < sizes[1].slots == 512
+    assert (
+        1000 <= sizes[0].units < sizes[1].units == 40000
+        and 64 <= sizes[0].slots < sizes[1].slots == 512
+    )

@@ -32,7 +32,11 @@ TEXT, PROMPT_TEXT, PROMPT_SPEECH = [3, 9, 27, 21, 3], [5, 50, 8], [1, 2, 30, 39,
 def published() -> dict[str, torch.Tensor]:
     """Tensors as a directory has them."""
     state = random_state(SpeechLm, DIMS, 3)
-    return {key: value for key, value in state.items() if key not in ("llm_embedding.weight", "llm_decoder.bias")}
+    return {
+        key: value
+        for key, value in state.items()
+        if key not in ("llm_embedding.weight", "llm_decoder.bias")
+    }
 
 
 def tiny(**preferred: float) -> SpeechLm:
@@ -45,7 +49,15 @@ def tiny(**preferred: float) -> SpeechLm:
 
 def speak(lm, seed: int, text=TEXT, **rule) -> list[int]:
     never = lm.dims.barred(lm.dims.end)
-    return list(generate(lm, lm.prefix(PROMPT_TEXT).fork(200), text, PROMPT_SPEECH, Drawing(lm.dims, len(text), Sampler(seed, never=never), **rule)))
+    return list(
+        generate(
+            lm,
+            lm.prefix(PROMPT_TEXT).fork(200),
+            text,
+            PROMPT_SPEECH,
+            Drawing(lm.dims, len(text), Sampler(seed, never=never), **rule),
+        )
+    )
 
 
 @pytest.mark.parametrize("check", [golden_llm.check, golden_silent.check], ids=["llm", "silent"])
@@ -64,10 +76,14 @@ class TestGolden:
 def test_start_and_task_are_rows_of_the_speech_embedding_and_the_head_has_no_bias():
     state, lm = published(), tiny()
     table = state["speech_embedding.weight"].double()
-    assert torch.equal(lm.mark(0)[0, 0], table[CODES + START]) and torch.equal(lm.mark(1)[0, 0], table[CODES + TASK])
+    assert torch.equal(lm.mark(0)[0, 0], table[CODES + START]) and torch.equal(
+        lm.mark(1)[0, 0], table[CODES + TASK]
+    )
     assert lm.dims.rows == CODES + 200 and lm.dims.end == CODES + 1 and lm.dims.fill == CODES + 3
     assert not lm.llm_decoder.bias.any()
-    assert "llm_embedding.weight" not in as_speech_lm({}), "what is missing is named where the tensors are put in"
+    assert "llm_embedding.weight" not in as_speech_lm({}), (
+        "what is missing is named where the tensors are put in"
+    )
 
 
 @pytest.mark.parametrize("mark", [0, 1, 2, 3, 4, 199])
@@ -96,6 +112,7 @@ class TestArriving:
             for i in range(10, 33):
                 taken.append(i)
                 yield i
+
         stream = self.stream(tiny())
         next(stream.speak(arriving()))
         assert taken == [10, 11, 12, 13, 14] and stream.forward_lengths == [1 + len(self.HEAD) + 5]
@@ -106,25 +123,42 @@ class TestArriving:
         stream = self.stream(lm, 1)
         spoken = [i for i in stream.speak(iter(range(10, 33)))]
         assert all(0 <= i < CODES for i in spoken) and len(spoken) <= 20 * 23
-        assert mark == 3 or stream.out.index(lm.dims.fill) == 15, "the first round was spoken to its end"
+        assert mark == 3 or stream.out.index(lm.dims.fill) == 15, (
+            "the first round was spoken to its end"
+        )
 
     def test_prompt_speech_that_no_text_was_left_for_is_read_all_the_same(self):
         lm, speech = tiny(), [i % CODES for i in range(34)]
         stream = self.stream(lm, 2, [20, 21, 22], speech)
         list(stream.speak(iter([30, 31])))
         assert stream.forward_lengths[0] == 1 + len(self.HEAD) + 3 + 2 + 1 + 34
-        whole = torch.cat([lm.mark(0), lm.text([*self.HEAD, 20, 21, 22, 30, 31][:8]), lm.speech(speech[:15]), lm.mark(1), lm.speech(speech[15:])], 1)
+        whole = torch.cat(
+            [
+                lm.mark(0),
+                lm.text([*self.HEAD, 20, 21, 22, 30, 31][:8]),
+                lm.speech(speech[:15]),
+                lm.mark(1),
+                lm.speech(speech[15:]),
+            ],
+            1,
+        )
         again = self.stream(lm, 2, [20, 21, 22], speech)
         seen = []
         real, again._lm = again._lm, lm
-        again._forward = lambda: (seen.append(torch.cat(again._input, 1)), real.step(seen[-1], again._cache)[0])[1]
+        again._forward = lambda: (
+            seen.append(torch.cat(again._input, 1)),
+            real.step(seen[-1], again._cache)[0],
+        )[1]
         list(again.speak(iter([30, 31])))
         assert torch.equal(seen[0], whole)
 
 
 def test_what_the_flow_does_not_hear_is_drawn_all_the_same():
     hears, silent = ShortPauses(), sorted(SILENT)
-    assert [hears(i) for i in (*silent[:7], 3000, silent[0])] == [True] * 5 + [False] * 2 + [True, True]
+    assert [hears(i) for i in (*silent[:7], 3000, silent[0])] == [True] * 5 + [False] * 2 + [
+        True,
+        True,
+    ]
     assert ShortPauses()(silent[0]), "every segment counts anew"
 
 
@@ -132,8 +166,14 @@ def test_int8_is_near():
     state = as_speech_lm(published())
     exact, quick = SpeechLm.of(DIMS, state), Int8Lm(DIMS, values.of(DIMS, state))
     x = exact.opening(TEXT, PROMPT_SPEECH)
-    wanted, found = exact.step(x, exact.prefix(PROMPT_TEXT).fork()), quick.step(quick.opening(TEXT, PROMPT_SPEECH), quick.prefix(PROMPT_TEXT).fork(0))
-    assert found.shape == (1, CODES + 200) and (found - wanted).square().mean().sqrt() < 0.05 * wanted.std()
+    wanted, found = (
+        exact.step(x, exact.prefix(PROMPT_TEXT).fork()),
+        quick.step(quick.opening(TEXT, PROMPT_SPEECH), quick.prefix(PROMPT_TEXT).fork(0)),
+    )
+    assert (
+        found.shape == (1, CODES + 200)
+        and (found - wanted).square().mean().sqrt() < 0.05 * wanted.std()
+    )
     assert all(i < CODES for i in speak(quick, 4))
 
 

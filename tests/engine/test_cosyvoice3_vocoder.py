@@ -56,7 +56,10 @@ def test_golden_in_full(shared_dir):
 @pytest.mark.parametrize("noise", [None, fixed_noise().at], ids=["plain", "noise"])
 @pytest.mark.parametrize("hops", HOPS, ids=str)
 def test_streamed_is_one_shot(vocoder, mel, hops, noise):
-    full, wave = whole(vocoder, mel, noise), torch.cat(pushed(WaveStream(vocoder, noise), mel, hops))
+    full, wave = (
+        whole(vocoder, mel, noise),
+        torch.cat(pushed(WaveStream(vocoder, noise), mel, hops)),
+    )
     assert wave.shape == full.shape == (480 * len(mel),)
     assert relative_rms(wave, full) < 2e-4
 
@@ -65,20 +68,32 @@ def test_streamed_is_one_shot_to_the_last_bit_but_rounding(mel):
     """In fp64, where nothing hides behind rounding."""
     vocoder = small_vocoder(dtype=torch.float64)
     full = whole(vocoder, mel.double())
-    assert all((torch.cat(pushed(WaveStream(vocoder, None), mel.double(), hops)) - full).abs().max() < 1e-6 for hops in HOPS)
+    assert all(
+        (torch.cat(pushed(WaveStream(vocoder, None), mel.double(), hops)) - full).abs().max() < 1e-6
+        for hops in HOPS
+    )
 
 
 def test_every_frame_is_computed_once(vocoder, mel):
     seen = {"conv_pre": 0, "conv_post": 0, "f0": 0}
     hooks = [
-        vocoder.conv_pre.register_forward_hook(lambda m, x, out: seen.__setitem__("conv_pre", seen["conv_pre"] + out.shape[2])),
-        vocoder.conv_post.register_forward_hook(lambda m, x, out: seen.__setitem__("conv_post", seen["conv_post"] + out.shape[2])),
-        vocoder.f0_predictor.classifier.register_forward_hook(lambda m, x, out: seen.__setitem__("f0", seen["f0"] + out.shape[1])),
+        vocoder.conv_pre.register_forward_hook(
+            lambda m, x, out: seen.__setitem__("conv_pre", seen["conv_pre"] + out.shape[2])
+        ),
+        vocoder.conv_post.register_forward_hook(
+            lambda m, x, out: seen.__setitem__("conv_post", seen["conv_post"] + out.shape[2])
+        ),
+        vocoder.f0_predictor.classifier.register_forward_hook(
+            lambda m, x, out: seen.__setitem__("f0", seen["f0"] + out.shape[1])
+        ),
     ]
     state = WaveStream(vocoder, None)
     pushed(state, mel, [13, 7, 1, 41])
     [hook.remove() for hook in hooks]
-    assert seen == {"conv_pre": 120, "conv_post": 120 * 120 + 1, "f0": 120} and state.decoded_frames == 120
+    assert (
+        seen == {"conv_pre": 120, "conv_post": 120 * 120 + 1, "f0": 120}
+        and state.decoded_frames == 120
+    )
 
 
 def test_delay_and_flush(vocoder, mel):
@@ -104,7 +119,14 @@ def test_what_is_kept_does_not_grow(vocoder, mel):
     state, sizes = WaveStream(vocoder, None), set()
     for _ in range(6):
         state.push(mel[:50])
-        sizes.add((state.mel.shape[2], state.source.shape[1], state.spectrum.shape[2], sum(kept.nbytes for kept in state.tails._kept.values())))
+        sizes.add(
+            (
+                state.mel.shape[2],
+                state.source.shape[1],
+                state.spectrum.shape[2],
+                sum(kept.nbytes for kept in state.tails._kept.values()),
+            )
+        )
     assert len(sizes) == 1
 
 
@@ -129,14 +151,20 @@ def test_a_wrong_past_shows(vocoder, mel, what):
 
 @pytest.mark.parametrize("hops", [[50], [1], [3, 1, 90]], ids=str)
 def test_it_rises_from_nothing_in_the_first_samples_only(vocoder, mel, hops):
-    plain, risen = (torch.cat(pushed(WaveStream(vocoder, None, fade), mel, hops)) for fade in (0, 480))
+    plain, risen = (
+        torch.cat(pushed(WaveStream(vocoder, None, fade), mel, hops)) for fade in (0, 480)
+    )
     assert torch.equal(risen[480:], plain[480:]) and abs(risen[0]) < abs(plain[0]) / 900
     assert torch.allclose(risen[:480], plain[:480] * (torch.arange(480) + 0.5) / 480)
 
 
 def test_streams_do_not_meet(vocoder, mel):
     alone = torch.cat(pushed(WaveStream(vocoder, fixed_noise().at), mel, [50]))
-    one, two, parts = WaveStream(vocoder, fixed_noise().at), WaveStream(vocoder, fixed_noise().at), []
+    one, two, parts = (
+        WaveStream(vocoder, fixed_noise().at),
+        WaveStream(vocoder, fixed_noise().at),
+        [],
+    )
     for at in (0, 50, 100):
         two.push(mel[at : at + 50].flip(0))
         parts.append(one.push(mel[at : at + 50], final=at == 100))
@@ -147,7 +175,9 @@ def test_noise_is_the_same_wherever_one_begins_and_leaves_the_global_generator_a
     before = torch.get_rng_state()
     noise = FixedNoise()
     far = noise.at(3 * BLOCK - 100, 300)  # not from the start
-    assert far.shape == (300, 9) and 0 <= far.min() and far.max() < 1 and abs(far.mean() - 0.5) < 0.05
+    assert (
+        far.shape == (300, 9) and 0 <= far.min() and far.max() < 1 and abs(far.mean() - 0.5) < 0.05
+    )
     whole = noise.at(0, 3 * BLOCK + 200)
     assert torch.equal(whole[3 * BLOCK - 100 :], far)
     for start, count in ((0, 1), (BLOCK - 1, 2), (BLOCK, BLOCK), (12345, 9999), (700, 0)):

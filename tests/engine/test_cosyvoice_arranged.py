@@ -14,8 +14,15 @@ from webui.engine.cosyvoice.flow import VoiceState, conv
 from webui.engine.cosyvoice.lm import SpeechLm
 
 torch.set_num_threads(1)
-needs_order = pytest.mark.skipif(not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")), reason="a build of torch without oneDNN")
-needs_units = pytest.mark.skipif(not fits(torch.zeros(1, 1, dtype=torch.bfloat16)), reason="a processor without bf16 units")
+needs_order = pytest.mark.skipif(
+    not (
+        torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    ),
+    reason="a build of torch without oneDNN",
+)
+needs_units = pytest.mark.skipif(
+    not fits(torch.zeros(1, 1, dtype=torch.bfloat16)), reason="a processor without bf16 units"
+)
 
 
 def spoken(flow) -> torch.Tensor:
@@ -25,7 +32,9 @@ def spoken(flow) -> torch.Tensor:
 
 
 def test_only_what_a_cpu_has_units_for_is_arranged():
-    assert not fits(torch.zeros(4, 4, dtype=torch.float64)) and not fits(torch.zeros(4, 4, dtype=torch.bfloat16, device="meta"))
+    assert not fits(torch.zeros(4, 4, dtype=torch.float64)) and not fits(
+        torch.zeros(4, 4, dtype=torch.bfloat16, device="meta")
+    )
     assert not any(isinstance(m, Arranged) for m in small_flow(torch.float64).modules())
 
 
@@ -53,13 +62,20 @@ def test_an_fp32_flow_is_arranged_and_speaks_as_with_plain_matrices(monkeypatch)
 def test_a_language_model_in_fp32_has_its_wide_matrices_columns_first_and_the_same_scores():
     state = random_state()
     lm, plain = SpeechLm.of(DIMS, state), SpeechLm.of(DIMS, state)
-    wide = [m for layer in lm.body.layers for m in (layer.mlp.gate_proj, layer.mlp.up_proj)] + [lm.llm_decoder]
-    assert all(m.weight.stride() == (1, m.weight.shape[0]) for m in wide) and lm.body.layers[0].mlp.down_proj.weight.is_contiguous()
+    wide = [m for layer in lm.body.layers for m in (layer.mlp.gate_proj, layer.mlp.up_proj)] + [
+        lm.llm_decoder
+    ]
+    assert (
+        all(m.weight.stride() == (1, m.weight.shape[0]) for m in wide)
+        and lm.body.layers[0].mlp.down_proj.weight.is_contiguous()
+    )
     for m in plain.modules():
         if isinstance(m, torch.nn.Linear):
             m.weight.data = m.weight.data.contiguous()
     ids = list(range(7))
-    for scores in zip(*(x.step(x.opening(ids, ids), x.new_cache()) for x in (lm, plain)), strict=True):
+    for scores in zip(
+        *(x.step(x.opening(ids, ids), x.new_cache()) for x in (lm, plain)), strict=True
+    ):
         torch.testing.assert_close(*scores, rtol=1e-5, atol=1e-4)
 
 
@@ -68,7 +84,10 @@ def test_a_language_model_in_bf16_is_arranged_and_has_the_same_scores():
     state = random_state()
     lm = SpeechLm.of(DIMS, state, torch.bfloat16)
     assert sum(isinstance(m, Arranged) for m in lm.body.layers.modules()) == 7 * DIMS.layers
-    plain, ids = SpeechLm.of(DIMS, {k: v.bfloat16().float() for k, v in state.items()}), list(range(7))
+    plain, ids = (
+        SpeechLm.of(DIMS, {k: v.bfloat16().float() for k, v in state.items()}),
+        list(range(7)),
+    )
     got, want = (x.step(x.opening(ids, ids), x.new_cache()) for x in (lm, plain))
     assert 10 * torch.log10(want.square().mean() / (got - want).square().mean()) > 30
 
@@ -76,7 +95,10 @@ def test_a_language_model_in_bf16_is_arranged_and_has_the_same_scores():
 @needs_units
 def test_a_product_has_the_bits_of_the_plain_one_however_many_rows_share_it():
     draw = torch.Generator().manual_seed(1)
-    weight, bias = (torch.randn(96, 64, generator=draw) / 8).bfloat16(), torch.randn(96, generator=draw).bfloat16()
+    weight, bias = (
+        (torch.randn(96, 64, generator=draw) / 8).bfloat16(),
+        torch.randn(96, generator=draw).bfloat16(),
+    )
     x, layer = torch.randn(210, 64, generator=draw).bfloat16(), Arranged(weight, bias)
     with torch.inference_mode():
         whole = layer(x)
@@ -90,11 +112,24 @@ def test_the_flow_speaks_as_with_plain_matrices_and_keeps_them_once(monkeypatch)
     flow = small_flow(torch.bfloat16)
     layers = [m for m in flow.decoder.estimator.modules() if isinstance(m, Arranged)]
     assert len(layers) > 20
-    assert all(p.device.type == "meta" for m in flow.decoder.modules() if isinstance(m, conv.TimeConv) for p in (m.matrix,))
-    assert not any(hasattr(m, "weight") for stage in flow.decoder.estimator.stages for block in stage[1] for m in (block.attn1.qkv, block.ff.net[2]))
+    assert all(
+        p.device.type == "meta"
+        for m in flow.decoder.modules()
+        if isinstance(m, conv.TimeConv)
+        for p in (m.matrix,)
+    )
+    assert not any(
+        hasattr(m, "weight")
+        for stage in flow.decoder.estimator.stages
+        for block in stage[1]
+        for m in (block.attn1.qkv, block.ff.net[2])
+    )
     for place in (arranged, conv):
         monkeypatch.setattr(place, "fits", lambda weight: False)
     plain = small_flow(torch.bfloat16)
     assert not any(isinstance(m, Arranged) for m in plain.modules())
-    want, got = spoken(plain), spoken(flow)  # sizes as small as these go to another kernel; at full size the bits are equal
+    want, got = (
+        spoken(plain),
+        spoken(flow),
+    )  # sizes as small as these go to another kernel; at full size the bits are equal
     assert 10 * torch.log10(want.square().mean() / (got - want).square().mean()) > 30

@@ -33,7 +33,14 @@ def test_schedule_aligns_the_prompt_once_and_grows():
     assert schedule(28, 0) == [Call(28, 0, False), Call(28, 25, True)]
     assert schedule(27, 0) == [Call(27, 0, True)]
     grown = schedule(500, 50)
-    assert [b.offset - a.offset for a, b in itertools.pairwise(grown)] == [25, 50, 100, 100, 100, 100]
+    assert [b.offset - a.offset for a, b in itertools.pairwise(grown)] == [
+        25,
+        50,
+        100,
+        100,
+        100,
+        100,
+    ]
     assert schedule(500, 50) == grown
 
 
@@ -48,7 +55,9 @@ def test_speed_changes_length_by_rule():
 def test_the_seams_are_there_and_seeded():
     flow, vocoder = flow_check.load(GOLDEN / "flow"), hift_check.load(GOLDEN / "hift")
     io = load_file(GOLDEN / "token2wav" / "token2wav_io.safetensors")
-    maker = Token2Wav(flow, vocoder, io["b.prompt_token"][0], io["b.prompt_feat"][0], io["embedding"])
+    maker = Token2Wav(
+        flow, vocoder, io["b.prompt_token"][0], io["b.prompt_feat"][0], io["embedding"]
+    )
     ids = io["b.token"][0]
     calls = list(maker.stream(ids, seed=4))
     again = list(maker.stream(ids, seed=4))

@@ -42,7 +42,15 @@ def engine(shared_engine):
 def reference():
     rng = np.random.default_rng(0)
     t = np.arange(RATE * 4) / RATE
-    return (0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t)) + rng.normal(0, 0.003, len(t))).astype(np.float32), RATE, "", "en"
+    return (
+        (
+            0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
+            + rng.normal(0, 0.003, len(t))
+        ).astype(np.float32),
+        RATE,
+        "",
+        "en",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +72,25 @@ def test_the_tensors_of_a_forgotten_voice_are_gone(engine, prompt):
         engine.forget(prompt.fingerprint)
         after = tensors_kept()
         assert with_it[0] - after[0] > 100 and with_it[1] - after[1] > 2 << 20
-        assert after[0] <= before[0] + 8 and after[1] <= before[1] + 65536, "what a stage has in hand between its turns, whoever spoke last"
+        assert after[0] <= before[0] + 8 and after[1] <= before[1] + 65536, (
+            "what a stage has in hand between its turns, whoever spoke last"
+        )
 
 
 def test_modes_differ_and_each_repeats_itself(engine, prompt):
     sound = {}
-    for mode, more in {"zero_shot": {"transcript": "hello there"}, "cross_lingual": {}, "instruct": {"instruction": "speak happily"}}.items():
+    for mode, more in {
+        "zero_shot": {"transcript": "hello there"},
+        "cross_lingual": {},
+        "instruct": {"instruction": "speak happily"},
+    }.items():
         sound[mode] = whole(engine.stream(ask(mode=mode, **more), prompt))
         assert np.array_equal(sound[mode], whole(engine.stream(ask(mode=mode, **more), prompt)))
     assert len({s.tobytes() for s in sound.values()}) == 3
-    assert whole(engine.stream(ask(mode="instruct", instruction="speak sadly"), prompt)).tobytes() != sound["instruct"].tobytes()
+    assert (
+        whole(engine.stream(ask(mode="instruct", instruction="speak sadly"), prompt)).tobytes()
+        != sound["instruct"].tobytes()
+    )
 
 
 def test_presets_and_conversion(engine, prompt, reference):
@@ -90,7 +107,9 @@ def test_request_50_is_request_1_and_a_voice_is_made_once(engine, prompt):
     made = engine._voices.made
     for n in range(12):
         whole(engine.stream(ask(id=f"n{n}", seed=n, text="Hi.", segments=("Hi.",)), prompt))
-    assert np.array_equal(whole(engine.stream(ask(), prompt)), first) and engine._voices.made == made
+    assert (
+        np.array_equal(whole(engine.stream(ask(), prompt)), first) and engine._voices.made == made
+    )
 
 
 def test_cancel_from_another_thread_ends_a_long_step(engine, prompt):
@@ -106,7 +125,9 @@ def test_cancel_from_another_thread_ends_a_long_step(engine, prompt):
 
 def test_frames_computed_per_frame_emitted(engine, prompt):
     """Counted, not timed: the voice's state is kept and its prompt ends on a block, so every frame is computed once and none besides."""
-    stream = engine.stream(ask(id="count", segments=("one two three four five six seven eight nine ten " * 3,)), prompt)
+    stream = engine.stream(
+        ask(id="count", segments=("one two three four five six seven eight nine ten " * 3,)), prompt
+    )
     next(stream)
     utterance = engine._running["count"]
     list(stream)
@@ -121,18 +142,27 @@ def test_text_that_arrives_piece_by_piece_is_spoken_before_it_ends(engine, promp
         for word in ["One", " two", " three", " four"] * 8:
             taken.append(word)
             yield word
+
     stream = engine.stream_text(ask(id="arriving", mode="cross_lingual"), prompt, pieces())
     next(stream)
     early = len(taken)
     assert early < 32, "the first sound came before the text had ended"
     first = [c.samples for c in stream]
     assert len(taken) == 32 and first
-    again = list(engine.stream_text(ask(id="again", mode="cross_lingual"), prompt, iter(["One", " two", " three", " four"] * 8)))
-    assert np.array_equal(whole(again)[-len(first[-1]):], first[-1])
+    again = list(
+        engine.stream_text(
+            ask(id="again", mode="cross_lingual"),
+            prompt,
+            iter(["One", " two", " three", " four"] * 8),
+        )
+    )
+    assert np.array_equal(whole(again)[-len(first[-1]) :], first[-1])
 
 
 @pytest.mark.parametrize("text", ["ᚠᚢᚦᚨᚱᚲ ᚷᚹ", "𓀀𓀁𓀂", "ꦲꦏ꧀ꦱꦫ", "a" * 600])
-def test_scripts_the_tokenizer_has_never_seen_and_words_without_an_end_still_end(engine, prompt, text):
+def test_scripts_the_tokenizer_has_never_seen_and_words_without_an_end_still_end(
+    engine, prompt, text
+):
     chunks = list(engine.stream(ask(id="odd", text=text, segments=(text[:60],)), prompt))
     assert chunks[-1].last and np.isfinite(whole(chunks)).all()
 
@@ -141,15 +171,26 @@ def test_a_transcript_that_cannot_fit_its_clip_is_refused_by_name(engine, prompt
     from webui.errors import BadInput
 
     with pytest.raises(BadInput) as error:
-        list(engine.stream(ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt))
+        list(
+            engine.stream(
+                ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt
+            )
+        )
     assert error.value.code == "transcript_misfit" and error.value.zh
     with pytest.raises(BadInput) as error:
-        engine.check(ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt)
-    assert error.value.code == "transcript_misfit" and error.value.param == "transcript", "and before a stream is begun"
+        engine.check(
+            ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt
+        )
+    assert error.value.code == "transcript_misfit" and error.value.param == "transcript", (
+        "and before a stream is begun"
+    )
     engine.check(ask(mode="zero_shot", transcript="hello there"), prompt)
 
 
-@pytest.mark.parametrize(("seconds", "level", "code"), [(31, 0.1, "too_long"), (0.3, 0.1, "too_short"), (4, 0.0, "silent")])
+@pytest.mark.parametrize(
+    ("seconds", "level", "code"),
+    [(31, 0.1, "too_long"), (0.3, 0.1, "too_short"), (4, 0.0, "silent")],
+)
 def test_references_it_cannot_use(engine, seconds, level, code):
     from webui.errors import BadInput
 
@@ -174,14 +215,18 @@ def test_settings_that_change_the_sound_are_part_of_the_version(root, prompt, en
         torch.set_num_threads(1)
         assert other.version == engine.version + "-5-10-ttfa" and other.describe().speed > 0
         stream = other.stream(ask(id="five"), prompt)
-        assert len(next(stream).samples) == (2 * 10 - 8) * 480, "ten ids, less what the vocoder holds back of them"
+        assert len(next(stream).samples) == (2 * 10 - 8) * 480, (
+            "ten ids, less what the vocoder holds back of them"
+        )
         assert not np.array_equal(whole(stream)[:1000], whole(engine.stream(ask(), prompt))[:1000])
     finally:
         other.close()
     assert other.health().state == "broken"
 
 
-@pytest.mark.parametrize("wrong", [{"profile": "fastest"}, {"steps": 7}, {"first_hop": 12}, {"precision": "int3"}])
+@pytest.mark.parametrize(
+    "wrong", [{"profile": "fastest"}, {"steps": 7}, {"first_hop": 12}, {"precision": "int3"}]
+)
 def test_settings_there_are_none_of_are_refused_by_name(root, wrong):
     from webui.errors import NotReady
 

@@ -14,7 +14,13 @@ import torch
 from scripts.make_small_model import make
 from webui.engine.cosyvoice.device import Place
 from webui.engine.cosyvoice.family import FOLDERS, families, family_of
-from webui.engine.cosyvoice.weights import Component, component_state, convert, load_state, source_mark
+from webui.engine.cosyvoice.weights import (
+    Component,
+    component_state,
+    convert,
+    load_state,
+    source_mark,
+)
 from webui.engine.generations import GENERATIONS, engine_of, is_model
 from webui.errors import NotReady
 
@@ -45,7 +51,9 @@ def save(path: Path, state: dict) -> None:
 
 def load(root: Path):
     family = family_of(root)
-    return family.load(root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, family.steps[0])
+    return family.load(
+        root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, family.steps[0]
+    )
 
 
 def refused(root: Path) -> NotReady:
@@ -87,7 +95,9 @@ def test_where_two_yamls_lie_side_by_side_the_weights_decide(models, tmp_path, n
 
 @pytest.mark.parametrize("file", ["llm.pt", "flow.pt", "hift.pt"])
 @pytest.mark.parametrize(("name", "other"), TOGETHER)
-def test_a_network_of_another_generation_is_named_with_its_first_key(models, tmp_path, name, other, file):
+def test_a_network_of_another_generation_is_named_with_its_first_key(
+    models, tmp_path, name, other, file
+):
     root = own(models, name, tmp_path)
     replace(root / file, models[other] / file)
     fault = refused(root)
@@ -95,7 +105,9 @@ def test_a_network_of_another_generation_is_named_with_its_first_key(models, tmp
 
 
 @pytest.mark.parametrize(("name", "other"), TOGETHER)
-def test_a_yaml_of_another_generation_under_this_ones_name_is_named_with_its_field(models, tmp_path, name, other):
+def test_a_yaml_of_another_generation_under_this_ones_name_is_named_with_its_field(
+    models, tmp_path, name, other
+):
     root = own(models, name, tmp_path)
     yaml = {engine: file for file, engine in GENERATIONS.items()}
     replace(root / yaml[name], models[other] / yaml[other])
@@ -104,7 +116,9 @@ def test_a_yaml_of_another_generation_under_this_ones_name_is_named_with_its_fie
 
 
 @pytest.mark.parametrize(("name", "other"), TOGETHER)
-def test_a_directory_whose_yaml_alone_is_misnamed_says_what_to_name_it(models, tmp_path, name, other):
+def test_a_directory_whose_yaml_alone_is_misnamed_says_what_to_name_it(
+    models, tmp_path, name, other
+):
     """The second generation was first published with a cosyvoice.yaml."""
     root, yaml = own(models, name, tmp_path), {engine: file for file, engine in GENERATIONS.items()}
     (root / yaml[name]).rename(root / yaml[other])
@@ -114,7 +128,10 @@ def test_a_directory_whose_yaml_alone_is_misnamed_says_what_to_name_it(models, t
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_speech_tokenizer_of_another_rate_is_refused_when_it_hears_a_clip(models, tmp_path, name):
-    root, other = own(models, name, tmp_path), "cosyvoice2" if name == "cosyvoice1" else "cosyvoice1"
+    root, other = (
+        own(models, name, tmp_path),
+        "cosyvoice2" if name == "cosyvoice1" else "cosyvoice1",
+    )
     model = load(root)
     network = model.maker.hearing.network
     replace(root / network, next(models[other].glob("speech_tokenizer_*.onnx")))
@@ -136,18 +153,40 @@ def wrapped(state: dict) -> dict:
 
 
 def of_a_vocoder_training(state: dict) -> dict:
-    return {**{f"generator.{key}": value for key, value in state.items()}, "discriminator.conv.weight": torch.ones(2), "epoch": 3}
+    return {
+        **{f"generator.{key}": value for key, value in state.items()},
+        "discriminator.conv.weight": torch.ones(2),
+        "epoch": 3,
+    }
 
 
 def of_old_weight_norm(state: dict) -> dict:
     old = {"0": "weight_g", "1": "weight_v"}
-    return {key.replace(f"parametrizations.weight.original{key[-1]}", old.get(key[-1], "")) if ".parametrizations." in key else key: value for key, value in state.items()}
+    return {
+        key.replace(f"parametrizations.weight.original{key[-1]}", old.get(key[-1], ""))
+        if ".parametrizations." in key
+        else key: value
+        for key, value in state.items()
+    }
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-@pytest.mark.parametrize(("file", "changed"), [("llm", with_notes), ("flow", with_notes), ("llm", of_several_devices), ("flow", of_several_devices), ("flow", wrapped),
-                                               ("hift", of_a_vocoder_training), ("hift", of_old_weight_norm), ("hift", with_notes)])
-def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(models, tmp_path, name, file, changed):
+@pytest.mark.parametrize(
+    ("file", "changed"),
+    [
+        ("llm", with_notes),
+        ("flow", with_notes),
+        ("llm", of_several_devices),
+        ("flow", of_several_devices),
+        ("flow", wrapped),
+        ("hift", of_a_vocoder_training),
+        ("hift", of_old_weight_norm),
+        ("hift", with_notes),
+    ],
+)
+def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(
+    models, tmp_path, name, file, changed
+):
     root, parts = own(models, name, tmp_path), family_of(models[name]).components
     published = load_state(root / f"{file}.pt")
     before = component_state(root, file, parts=parts)
@@ -155,7 +194,9 @@ def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(models, tmp_p
     assert altered.keys() != published.keys()
     save(root / f"{file}.pt", altered)
     after = component_state(root, file, parts=parts)
-    assert after.keys() == before.keys() and all(torch.equal(after[key], before[key]) for key in before)
+    assert after.keys() == before.keys() and all(
+        torch.equal(after[key], before[key]) for key in before
+    )
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -168,7 +209,9 @@ def test_converted_files_serve_alone_under_the_same_mark(models, tmp_path, name)
     for file in ("llm", "flow", "hift"):
         (root / f"{file}.pt").unlink()
     after = load(root)
-    assert after.mark == before.mark and torch.equal(after.flow.input_embedding(seen), before.flow.input_embedding(seen))
+    assert after.mark == before.mark and torch.equal(
+        after.flow.input_embedding(seen), before.flow.input_embedding(seen)
+    )
 
 
 def test_a_key_that_nothing_knows_is_still_named(models, tmp_path):
@@ -185,9 +228,13 @@ def test_the_other_language_model_serves_where_the_usual_one_is_missing(models, 
     convert(root, "llm", "fp32", parts)
     state = load_state(root / "llm.pt")
     torch.save({**state, "llm_decoder.bias": state["llm_decoder.bias"] + 1}, root / "llm.rl.pt")
-    assert torch.equal(component_state(root, "llm", parts=parts)["llm_decoder.bias"], usual["llm_decoder.bias"]), "both are there"
+    assert torch.equal(
+        component_state(root, "llm", parts=parts)["llm_decoder.bias"], usual["llm_decoder.bias"]
+    ), "both are there"
     (root / "llm.pt").unlink()
-    assert torch.equal(component_state(root, "llm", parts=parts)["llm_decoder.bias"], usual["llm_decoder.bias"] + 1), "and not what was converted before"
+    assert torch.equal(
+        component_state(root, "llm", parts=parts)["llm_decoder.bias"], usual["llm_decoder.bias"] + 1
+    ), "and not what was converted before"
     assert source_mark(root, "llm", parts=parts) != mark
 
 
@@ -212,9 +259,22 @@ def test_what_vllm_exports_is_no_language_model_by_itself(models, tmp_path):
 @pytest.mark.parametrize("lacks", ["embedding", "everything", "speech"])
 def test_speakers_that_lack_something_open_or_are_named(models, tmp_path, name, lacks):
     root = own(models, name, tmp_path)
-    table = {"whole": {"embedding": torch.ones(1, 192)}, "odd": {"embedding": torch.ones(1, 192), "flow_prompt_speech_token": torch.ones(1, 9).int()}}
+    table = {
+        "whole": {"embedding": torch.ones(1, 192)},
+        "odd": {
+            "embedding": torch.ones(1, 192),
+            "flow_prompt_speech_token": torch.ones(1, 9).int(),
+        },
+    }
     if lacks != "speech":
-        table["odd"] = {} if lacks == "everything" else {"flow_prompt_speech_token": torch.ones(1, 9).int(), "prompt_speech_feat": torch.zeros(1, 18, 80)}
+        table["odd"] = (
+            {}
+            if lacks == "everything"
+            else {
+                "flow_prompt_speech_token": torch.ones(1, 9).int(),
+                "prompt_speech_feat": torch.zeros(1, 18, 80),
+            }
+        )
     (root / "spk2info.pt").unlink(missing_ok=True)
     torch.save(table, root / "spk2info.pt")
     if lacks == "speech":
@@ -224,8 +284,16 @@ def test_speakers_that_lack_something_open_or_are_named(models, tmp_path, name, 
         assert fault.param == "spk2info.pt" and "odd" in fault.en
 
 
-@pytest.mark.parametrize(("line", "field", "file"), [("input_frame_rate: 25", "input_frame_rate", "cosyvoice.yaml"), ("text_token_size: 60515", "text_embedding", "llm.pt")])
-def test_the_first_generation_at_another_rate_is_named_with_its_field(models, tmp_path, line, field, file):
+@pytest.mark.parametrize(
+    ("line", "field", "file"),
+    [
+        ("input_frame_rate: 25", "input_frame_rate", "cosyvoice.yaml"),
+        ("text_token_size: 60515", "text_embedding", "llm.pt"),
+    ],
+)
+def test_the_first_generation_at_another_rate_is_named_with_its_field(
+    models, tmp_path, line, field, file
+):
     """CosyVoice-300M-25Hz has other ids, another tokenizer and other hops."""
     root = own(models, "cosyvoice1", tmp_path)
     text = (root / "cosyvoice.yaml").read_text("utf-8")
@@ -239,5 +307,7 @@ def test_early_files_of_the_first_generation_tell_no_rate(models, tmp_path):
     root = own(models, "cosyvoice1", tmp_path)
     text = (root / "cosyvoice.yaml").read_text("utf-8")
     (root / "cosyvoice.yaml").unlink()
-    (root / "cosyvoice.yaml").write_text("\n".join(x for x in text.split("\n") if "input_frame_rate" not in x), "utf-8")
+    (root / "cosyvoice.yaml").write_text(
+        "\n".join(x for x in text.split("\n") if "input_frame_rate" not in x), "utf-8"
+    )
     assert load(root).spec.ids_per_s == 50

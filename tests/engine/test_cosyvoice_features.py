@@ -18,7 +18,9 @@ def test_golden(golden, within):
     assert within.checked >= 16 and not within.exceeded
 
 
-@pytest.mark.parametrize("from_hz,to_hz", [(44100, 16000), (48000, 24000), (8000, 24000), (22050, 24000), (11025, 16000)])
+@pytest.mark.parametrize(
+    "from_hz,to_hz", [(44100, 16000), (48000, 24000), (8000, 24000), (22050, 24000), (11025, 16000)]
+)
 def test_resampling_keeps_a_tone(from_hz, to_hz):
     def tone(rate: int) -> torch.Tensor:
         return torch.sin(2 * math.pi * 440 * torch.arange(rate) / rate)
@@ -60,4 +62,7 @@ def test_presets_and_clones_are_read(small_model):
     speakers = read_speakers(small_model)
     assert set(speakers) == {"中文女", "my_clone"}
     assert all(entry["embedding"].shape == (1, 192) for entry in speakers.values())
-    assert "prompt_speech_feat" in speakers["my_clone"] and "prompt_speech_feat" not in speakers["中文女"]
+    assert (
+        "prompt_speech_feat" in speakers["my_clone"]
+        and "prompt_speech_feat" not in speakers["中文女"]
+    )

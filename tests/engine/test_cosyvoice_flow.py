@@ -21,7 +21,12 @@ torch.set_num_threads(1)
 
 def exceeded(check, folder) -> list[str]:
     lines = []
-    check(folder, lambda case, tensor, error, tolerance: lines.append((f"{case} {tensor} {error:.2e}", error <= tolerance)))
+    check(
+        folder,
+        lambda case, tensor, error, tolerance: lines.append(
+            (f"{case} {tensor} {error:.2e}", error <= tolerance)
+        ),
+    )
     assert len(lines) > 3
     return [line for line, good in lines if not good]
 
@@ -42,7 +47,9 @@ def test_noise_is_the_fixed_one_and_leaves_the_global_generator_alone():
     small_flow()
     assert torch.equal(before, torch.get_rng_state())
     assert noise.shape == (1, 15000, 80)
-    assert noise[0, :6, 0].tolist() == pytest.approx([-1.1258, -1.1524, -0.2506, -0.4339, 0.8487, 0.6920], abs=5e-5)
+    assert noise[0, :6, 0].tolist() == pytest.approx(
+        [-1.1258, -1.1524, -0.2506, -0.4339, 0.8487, 0.6920], abs=5e-5
+    )
     assert noise.double().sum().item() == pytest.approx(-1291.20, abs=0.01)
 
 

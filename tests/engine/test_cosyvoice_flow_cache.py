@@ -42,7 +42,9 @@ def streamed(state: FlowState, ids: torch.Tensor, hops: list[int]) -> list[torch
 
 def listed(prompt: int) -> Blocks:
     """A short first hop: the prompt's own block, then 10, 25, 50 ids, then the usual size."""
-    return Blocks(25, tuple(end for end in (prompt - 3, prompt + 10, prompt + 25, prompt + 50) if end > 0))
+    return Blocks(
+        25, tuple(end for end in (prompt - 3, prompt + 10, prompt + 25, prompt + 50) if end > 0)
+    )
 
 
 PROMPTS = [0, 1, 2, 3, 13, 25, 27, 28, 53, 75, 101]
@@ -51,7 +53,11 @@ SCHEDULES = [[28, 25], [28, 50, 100], [1], [7], [53], [26, 1, 40], [200]]
 
 CUTS = list(itertools.product(PROMPTS, ("grid", "listed")))
 # every prompt and cut id by id, the other schedules in turn: each meets seven of them, and both cuts
-PAIRS = [(cut, hops) for n, cut in enumerate(CUTS) for hops in ([1], *([h for h in SCHEDULES if h != [1]] * 2)[2 * n % 6 :][:2])]
+PAIRS = [
+    (cut, hops)
+    for n, cut in enumerate(CUTS)
+    for hops in ([1], *([h for h in SCHEDULES if h != [1]] * 2)[2 * n % 6 :][:2])
+]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +85,9 @@ def test_single_precision_agrees_to_rounding(flow32, prompt):
         assert (mel - full).abs().max() < 2e-5
 
 
-@pytest.mark.parametrize(("prompt", "mel_frames"), [(27, 51), (53, 99), (60, 41), (60, 0), (30, 67), (10, 27)])
+@pytest.mark.parametrize(
+    ("prompt", "mel_frames"), [(27, 51), (53, 99), (60, 41), (60, 0), (30, 67), (10, 27)]
+)
 def test_a_prompt_mel_of_another_length_than_its_ids(flow, prompt, mel_frames):
     ids, voice = ids_of(60), voice_of(prompt, mel_frames)
     full = flow.whole(ids, *voice, GRID)
@@ -134,7 +142,10 @@ def test_a_voice_grows_a_piece_at_a_time(flow):
         grown.grow()
         pieces.append(grown.done)
     assert pieces == [72, 122]
-    at_once = EncoderPast(flow.dims, flow.dtype, flow.device), [EstimatorPast(flow.dims, flow.dtype, flow.device) for _ in range(10)]
+    at_once = (
+        EncoderPast(flow.dims, flow.dtype, flow.device),
+        [EstimatorPast(flow.dims, flow.dtype, flow.device) for _ in range(10)],
+    )
     known = torch.cat([voice_of(122)[0], torch.tensor([1, 2, 3])])
     with torch.inference_mode():
         flow.advance(known, 0, False, grown.prompt_mel, grown.speaker, *at_once, blocks)
@@ -172,7 +183,9 @@ def test_work_is_counted(flow32):
 def test_the_estimator_is_asked_for_new_frames_only(flow32):
     ids, state = ids_of(120), VoiceState.of(flow32, *voice_of(28)).begin()
     asked = []
-    hook = flow32.decoder.estimator.register_forward_pre_hook(lambda module, given: asked.append(given[0].shape[1]))
+    hook = flow32.decoder.estimator.register_forward_pre_hook(
+        lambda module, given: asked.append(given[0].shape[1])
+    )
     streamed(state, ids, [28, 25])
     hook.remove()
     assert len(asked) % 10 == 0
@@ -196,7 +209,9 @@ def test_a_wrong_memory_shows(flow, what):
             store.data = torch.zeros_like(store.data)
     else:
         for past in voice.pasts:
-            past.tails = Past({slot: torch.zeros_like(rows) for slot, rows in past.tails.rows.items()})
+            past.tails = Past(
+                {slot: torch.zeros_like(rows) for slot, rows in past.tails.rows.items()}
+            )
     mel = torch.cat(streamed(voice.begin(), ids, [28, 25]))
     assert relative_rms(mel, full) > 0.01
 
@@ -213,7 +228,9 @@ def test_interleaved_requests_are_each_alone(flow32):
         for state, one, out in zip(states, ids, parts):
             out.append(state.step(one[:known]))
     for i, (state, one, out) in enumerate(zip(states, ids, parts)):
-        assert torch.allclose(torch.cat([*out, state.step(one, final=True)]), alone[i], atol=2e-5, rtol=0)
+        assert torch.allclose(
+            torch.cat([*out, state.step(one, final=True)]), alone[i], atol=2e-5, rtol=0
+        )
 
 
 def test_requests_on_two_threads_are_each_alone():
@@ -268,7 +285,11 @@ def test_attention_over_two_pieces_is_that_over_one(dtype, masked):
     mask = Blocks(5).mask(0, 10, 2, q) if masked else None
     whole = attend(q, [(k, v)], mask)
     split = attend(q, [(k[:, :, :30], v[:, :, :30]), (k[:, :, 30:], v[:, :, 30:])], mask)
-    assert (whole - split).abs().max() < {torch.float64: 1e-14, torch.float32: 1e-6, torch.bfloat16: 2e-2}[dtype]
+    assert (whole - split).abs().max() < {
+        torch.float64: 1e-14,
+        torch.float32: 1e-6,
+        torch.bfloat16: 2e-2,
+    }[dtype]
 
 
 def test_low_precision_streams_too(flow):

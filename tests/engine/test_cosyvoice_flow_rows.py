@@ -36,12 +36,18 @@ def test_rows_apart_give_the_frames_of_rows_together(flow, beside):
     together = spoken(voice, ids)
     flow.decoder.beside = beside
     assert torch.allclose(spoken(voice, ids), together, rtol=0, atol=1e-10)
-    assert torch.allclose(spoken(VoiceState.of(flow, *voice_of(53)), ids), together, rtol=0, atol=1e-10), "the voice itself too"
+    assert torch.allclose(
+        spoken(VoiceState.of(flow, *voice_of(53)), ids), together, rtol=0, atol=1e-10
+    ), "the voice itself too"
 
 
 def test_each_core_gets_a_row(flow, beside):
     flow.decoder.beside, seen = beside, []
-    flow.decoder.estimator.register_forward_pre_hook(lambda module, given: seen.append((threading.current_thread().name.startswith("beside"), len(given[0]))))
+    flow.decoder.estimator.register_forward_pre_hook(
+        lambda module, given: seen.append(
+            (threading.current_thread().name.startswith("beside"), len(given[0]))
+        )
+    )
     spoken(VoiceState.of(flow, *voice_of(53)), ids_of(84))
     assert seen and {rows for _, rows in seen} == {1}
     assert sum(is_beside for is_beside, _ in seen) * 2 == len(seen)
@@ -59,6 +65,7 @@ def test_a_row_that_fails_leaves_when_the_other_has_ended(flow, beside):
             ended.append(real(x, time, past, mask))
             return ended[0]
         raise RuntimeError("the first row fails")
+
     flow.decoder.estimator.forward = forward
     with pytest.raises(RuntimeError, match="first row"):
         state.step(ids_of(84)[:28])
@@ -87,7 +94,9 @@ def test_kept_memory_is_bounded():
     for _ in range(5):
         rooms.give(torch.zeros(100))
     assert sum(r.nbytes for r in rooms._free) == 800
-    assert rooms.take((100,), torch.zeros(1, dtype=torch.float64)).dtype == torch.float64, "another type is not taken for it"
+    assert rooms.take((100,), torch.zeros(1, dtype=torch.float64)).dtype == torch.float64, (
+        "another type is not taken for it"
+    )
 
 
 def test_a_row_of_a_store_is_the_same_memory():

@@ -19,9 +19,28 @@ from webui.engine.cosyvoice.graphs.vocoder import StaticVocoder, VocoderSizes
 
 torch.set_num_threads(1)
 ASKS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose", "istft"}  # for a value
-DEPENDS = {"nonzero", "masked_select", "unique", "_unique2", "bincount", "unique_consecutive"}  # its shape on values
+DEPENDS = {
+    "nonzero",
+    "masked_select",
+    "unique",
+    "_unique2",
+    "bincount",
+    "unique_consecutive",
+}  # its shape on values
 MAKES = {"lift_fresh", "scalar_tensor", "_pin_memory", "from_file"}  # from the host's memory
-DRAWS = {"rand", "randn", "randint", "uniform_", "normal_", "bernoulli", "bernoulli_", "multinomial", "rand_like", "randn_like", "exponential_"}
+DRAWS = {
+    "rand",
+    "randn",
+    "randint",
+    "uniform_",
+    "normal_",
+    "bernoulli",
+    "bernoulli_",
+    "multinomial",
+    "rand_like",
+    "randn_like",
+    "exponential_",
+}
 
 
 class Watched(TorchDispatchMode):
@@ -32,8 +51,16 @@ class Watched(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
         self.count += 1
-        picks = [i for i in (args[1] or ()) if i is not None] if name in ("index", "index_put", "index_put_") else []
-        if name in ASKS | DEPENDS | MAKES | DRAWS or any(i.dtype == torch.bool for i in picks) or (kwargs or {}).get("pin_memory"):
+        picks = (
+            [i for i in (args[1] or ()) if i is not None]
+            if name in ("index", "index_put", "index_put_")
+            else []
+        )
+        if (
+            name in ASKS | DEPENDS | MAKES | DRAWS
+            or any(i.dtype == torch.bool for i in picks)
+            or (kwargs or {}).get("pin_memory")
+        ):
             self.wrong.append(name)
         return func(*args, **(kwargs or {}))
 
@@ -43,7 +70,10 @@ def lm_works():
 
 
 def flow_works():
-    return StaticFlow(small_flow(torch.float32), FlowSizes(ids=(12, 28), batches=(1, 2), reaches=(64,), units=100, slots=4)).works()
+    return StaticFlow(
+        small_flow(torch.float32),
+        FlowSizes(ids=(12, 28), batches=(1, 2), reaches=(64,), units=100, slots=4),
+    ).works()
 
 
 def vocoder_works():
@@ -61,7 +91,13 @@ def test_works_keep_to_the_rules_of_a_capture(works):
 
 def test_a_work_that_breaks_them_is_seen():
     values = torch.arange(4.0)
-    for work in (lambda: values[0].item(), lambda: values[values > 1], lambda: torch.tensor([1, 2]), lambda: torch.rand(2), lambda: bool(values.any())):
+    for work in (
+        lambda: values[0].item(),
+        lambda: values[values > 1],
+        lambda: torch.tensor([1, 2]),
+        lambda: torch.rand(2),
+        lambda: bool(values.any()),
+    ):
         with Watched() as watched:
             work()
         assert watched.wrong
@@ -93,11 +129,25 @@ def test_the_order_of_a_capture(monkeypatch):
         yield
 
     caller = Stream("caller")
-    fake = SimpleNamespace(Stream=lambda device: Stream(), graph_pool_handle=lambda: "pool", current_stream=lambda: caller, stream=on, CUDAGraph=Graph, graph=recording)
+    fake = SimpleNamespace(
+        Stream=lambda device: Stream(),
+        graph_pool_handle=lambda: "pool",
+        current_stream=lambda: caller,
+        stream=on,
+        CUDAGraph=Graph,
+        graph=recording,
+    )
     monkeypatch.setattr(torch, "cuda", fake)
     table = Table(CudaCapture())
     table.fill({"a": lambda: told.append("work")})
-    first = ["side waits for caller", "on side", *["work"] * WARM_RUNS, "caller waits for side", "record on side in pool", "work"]
+    first = [
+        "side waits for caller",
+        "on side",
+        *["work"] * WARM_RUNS,
+        "caller waits for side",
+        "record on side in pool",
+        "work",
+    ]
     assert told == first
     table.play("a")
     table.play("a")

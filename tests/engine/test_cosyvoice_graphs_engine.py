@@ -41,7 +41,9 @@ SIZES = Sizes(
 def stages_of(model):
     lm = model.lm
     stages = Stages(model, LiveVoices(model, 1 << 40), PROFILES["balanced"])
-    return SimpleNamespace(stages=stages, lm=lm, model=model, hops=Hops(25, 25, PROFILES["balanced"].blocks, True))
+    return SimpleNamespace(
+        stages=stages, lm=lm, model=model, hops=Hops(25, 25, PROFILES["balanced"].blocks, True)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,9 @@ def both():
     torch.set_num_threads(1)
     told = []
     plain = stages_of(random_model(SMALL, PLACE))
-    fast = stages_of(captured(random_model(SMALL, PLACE), lambda *words: told.append(words), SIZES, Direct))
+    fast = stages_of(
+        captured(random_model(SMALL, PLACE), lambda *words: told.append(words), SIZES, Direct)
+    )
     fast.told = told
     yield plain, fast
     for floor in (plain, fast):
@@ -61,7 +65,15 @@ def speaking(floor, voice, seed: int, n_text: int, segments: int = 1):
     sources = []
     for index in range(segments):
         draw = Draw(seed + index, 2 * n_text, 20 * n_text)
-        sources.append(DrawnThere(floor.lm, lambda: voice.prefix(voice.prompt.text_ids), texts(n_text, 100 * seed + index), voice.prompt.speech_ids, draw))
+        sources.append(
+            DrawnThere(
+                floor.lm,
+                lambda: voice.prefix(voice.prompt.text_ids),
+                texts(n_text, 100 * seed + index),
+                voice.prompt.speech_ids,
+                draw,
+            )
+        )
     return utterance(floor, voice, sources, seed)
 
 
@@ -70,7 +82,12 @@ def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(both):
     said = []
     for floor, talk in zip(both, (say, speaking)):
         voice = LiveVoice(floor.model, prompt)
-        said.append([hear(talk(floor, voice, seed, n_text=4 + seed, segments=1 + seed)) for seed in range(2)])
+        said.append(
+            [
+                hear(talk(floor, voice, seed, n_text=4 + seed, segments=1 + seed))
+                for seed in range(2)
+            ]
+        )
         whos = [talk(floor, voice, seed, n_text=6) for seed in range(2, 5)]
         readers = [who.chunks() for who in whos]
         firsts = [next(reader) for reader in readers]
@@ -84,8 +101,22 @@ def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(both):
         assert np.square(wave - other).mean() ** 0.5 < 0.1 * np.square(other).mean() ** 0.5
     model = both[1].model
     del voice, whos, readers
-    assert until(lambda: (model.lm.slots.in_use, model.static_flow.units.in_use, model.static_vocoder.slots.in_use) == (0, 0, 0))
-    assert model.lm.table.refused == model.static_flow.table.refused == model.static_vocoder.table.refused == 0
+    assert until(
+        lambda: (
+            (
+                model.lm.slots.in_use,
+                model.static_flow.units.in_use,
+                model.static_vocoder.slots.in_use,
+            )
+            == (0, 0, 0)
+        )
+    )
+    assert (
+        model.lm.table.refused
+        == model.static_flow.table.refused
+        == model.static_vocoder.table.refused
+        == 0
+    )
 
 
 def test_ids_drawn_by_the_model_are_those_drawn_here(both):
@@ -93,10 +124,18 @@ def test_ids_drawn_by_the_model_are_those_drawn_here(both):
     plain, fast = both
     prompt = random_voice(2.0, SMALL.codes)
     voice = LiveVoice(plain.model, prompt)
-    want = [hear(say(plain, voice, seed, n_text=3 + seed, segments=1 + seed % 2))[0] for seed in range(4)]
+    want = [
+        hear(say(plain, voice, seed, n_text=3 + seed, segments=1 + seed % 2))[0]
+        for seed in range(4)
+    ]
     voice, said, before = LiveVoice(fast.model, prompt), {}, fast.lm.table.played.copy()
     threads = [
-        threading.Thread(target=lambda seed=seed: said.update({seed: hear(speaking(fast, voice, seed, 3 + seed, 1 + seed % 2))[0]})) for seed in range(4)
+        threading.Thread(
+            target=lambda seed=seed: said.update(
+                {seed: hear(speaking(fast, voice, seed, 3 + seed, 1 + seed % 2))[0]}
+            )
+        )
+        for seed in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -111,12 +150,18 @@ def test_ids_drawn_by_the_model_are_those_drawn_here(both):
 
 
 def test_the_script_lets_a_drawing_model_draw(both):
-    request = SpeechRequest("r", "text", "v", mode="cross_lingual", segments=("one", "two three"), seed=7)
+    request = SpeechRequest(
+        "r", "text", "v", mode="cross_lingual", segments=("one", "two three"), seed=7
+    )
     kinds = []
     for floor in both:
         model = replace(floor.model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
-        kinds.append(Script(model, LiveVoice(model, random_voice(1.0, SMALL.codes)), request).drawn())
-    assert [type(s) for s in kinds[0]] == [Drawn] * 2 and [type(s) for s in kinds[1]] == [DrawnThere] * 2
+        kinds.append(
+            Script(model, LiveVoice(model, random_voice(1.0, SMALL.codes)), request).drawn()
+        )
+    assert [type(s) for s in kinds[0]] == [Drawn] * 2 and [type(s) for s in kinds[1]] == [
+        DrawnThere
+    ] * 2
     assert [s._asked for s in kinds[1]] == [Draw(7, 6, 60), Draw(8, 18, 180)]
 
 
@@ -128,9 +173,14 @@ def test_recording_is_told_in_order(both):
 def test_voices_may_take_half_of_the_pool(both):
     model = both[1].model
     rows = model.static_flow.buffers
-    assert model.voices_budget(MemoryPlan(0, 1 << 50, 0, 0, 100)) == (400 * rows.bytes_per_unit(), 25)
+    assert model.voices_budget(MemoryPlan(0, 1 << 50, 0, 0, 100)) == (
+        400 * rows.bytes_per_unit(),
+        25,
+    )
     voice = model.begun(*[(), torch.zeros(0, 80), torch.zeros(192)])
-    assert voice.bytes == 80 * rows.bytes_per_unit(), "one that takes a slot and no row still counts"
+    assert voice.bytes == 80 * rows.bytes_per_unit(), (
+        "one that takes a slot and no row still counts"
+    )
 
 
 def test_sizes_follow_the_memory_that_is_free():
@@ -138,7 +188,11 @@ def test_sizes_follow_the_memory_that_is_free():
     sizes = [Sizes.for_memory(model, free << 20).flow.units for free in (400, 800, 1 << 20)]
     assert 1000 <= sizes[0] < sizes[1] < sizes[2] == 40000
     rows = [Sizes.for_memory(model, free << 30) for free in (1, 3, 6, 80)]
-    assert [size.flow.batches[-1] for size in rows] == [size.vocoder.batches[-1] for size in rows] == [1, 4, 8, 8]
+    assert (
+        [size.flow.batches[-1] for size in rows]
+        == [size.vocoder.batches[-1] for size in rows]
+        == [1, 4, 8, 8]
+    )
     with pytest.raises(NotReady) as caught:
         Sizes.for_memory(model, 100 << 20)
     assert caught.value.code == "no_memory"
@@ -151,7 +205,30 @@ def test_an_int8_model_is_not_captured():
 
 @pytest.mark.parametrize("family", ["cosyvoice1", "cosyvoice2", "cosyvoice3"])
 def test_the_bench_of_graphs_runs_without_a_gpu(tmp_path, family):
-    report = bench_graphs.main(["--family", family, "--device", "cpu", "--size", "small", "--times", "1", "--json", str(tmp_path / "out.json")])
-    assert report["agreement"]["lm"] < 1e-5 and report["agreement"]["flow"] < 1e-3 and report["agreement"]["vocoder"] < 0.1
-    assert report["graphs"] == len(report["rows"]) == len(json.loads((tmp_path / "out.json").read_text())["rows"])
-    assert {row["network"] for row in report["rows"]} == {"lm", "flow", "vocoder"} and all(row["best_ms"] > 0 for row in report["rows"])
+    report = bench_graphs.main(
+        [
+            "--family",
+            family,
+            "--device",
+            "cpu",
+            "--size",
+            "small",
+            "--times",
+            "1",
+            "--json",
+            str(tmp_path / "out.json"),
+        ]
+    )
+    assert (
+        report["agreement"]["lm"] < 1e-5
+        and report["agreement"]["flow"] < 1e-3
+        and report["agreement"]["vocoder"] < 0.1
+    )
+    assert (
+        report["graphs"]
+        == len(report["rows"])
+        == len(json.loads((tmp_path / "out.json").read_text())["rows"])
+    )
+    assert {row["network"] for row in report["rows"]} == {"lm", "flow", "vocoder"} and all(
+        row["best_ms"] > 0 for row in report["rows"]
+    )

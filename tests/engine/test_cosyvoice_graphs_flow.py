@@ -50,13 +50,20 @@ def steps(n: int, hops: list[int]) -> list[tuple[int, bool]]:
 
 
 # every prompt with every cut, the schedules two by two in turn
-STREAMS = [(prompt, cut, hops) for n, (prompt, cut) in enumerate(itertools.product([0, 53, 110], ["grid", "behind", "early"]))
-           for hops in ([[28, 25], [28, 50, 100]], [[17], [200]])[n % 2]]
+STREAMS = [
+    (prompt, cut, hops)
+    for n, (prompt, cut) in enumerate(itertools.product([0, 53, 110], ["grid", "behind", "early"]))
+    for hops in ([[28, 25], [28, 50, 100]], [[17], [200]])[n % 2]
+]
 
 
 @pytest.mark.parametrize(("prompt", "cut", "hops"), STREAMS, ids=str)
 def test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, prompt, cut, hops):
-    blocks = {"grid": Blocks(25), "behind": Blocks.behind(prompt), "early": Blocks.behind(prompt, 10)}[cut]
+    blocks = {
+        "grid": Blocks(25),
+        "behind": Blocks.behind(prompt),
+        "early": Blocks.behind(prompt, 10),
+    }[cut]
     ids, given = ids_of(137), voice_of(prompt)
     want, got = VoiceState.of(flow, *given, blocks).begin(), grown(static, *given, blocks).begin()
     for known, final in steps(137, hops):
@@ -82,7 +89,10 @@ def test_a_prompt_mel_of_another_length_than_its_ids(flow, static, prompt, mel_f
 def test_a_batch_of_different_pasts_is_each_alone(flow, static, order):
     """Streams join and leave at random; their slots and rows serve others afterwards."""
     dice = random.Random(order)
-    voices = [(VoiceState.of(flow, *voice_of(p, seed=p)), grown(static, *voice_of(p, seed=p))) for p in (0, 27, 80)]
+    voices = [
+        (VoiceState.of(flow, *voice_of(p, seed=p)), grown(static, *voice_of(p, seed=p)))
+        for p in (0, 27, 80)
+    ]
     running, begun = [], 0
     while running or begun < 8:
         while begun < 8 and len(running) < 4:
@@ -94,7 +104,9 @@ def test_a_batch_of_different_pasts_is_each_alone(flow, static, order):
         for stream, _, ids, known in chosen:
             known[0] = min(len(ids), known[0] + dice.choice([25, 28, 50, 100]))
             asked.append((stream, ids[: known[0]], known[0] == len(ids)))
-        for mel, (stream, plain, _, _), (_, ids, final) in zip(static.step_many(asked), chosen, asked):
+        for mel, (stream, plain, _, _), (_, ids, final) in zip(
+            static.step_many(asked), chosen, asked
+        ):
             want = plain.step(ids, final)
             assert mel.shape == want.shape and (not len(mel) or (mel - want).abs().max() < 1e-5)
             if final or dice.random() < 0.1:
@@ -155,7 +167,10 @@ def test_kept_rows_in_half_precision_stay_close(flow):
     static = StaticFlow(flow, replace(SMALL, reaches=(128,)), store=torch.float16)
     static.prewarm()
     given, ids = voice_of(27), ids_of(60)
-    want, got = VoiceState.of(flow, *given, store=torch.float16).begin(), grown(static, *given).begin()
+    want, got = (
+        VoiceState.of(flow, *given, store=torch.float16).begin(),
+        grown(static, *given).begin(),
+    )
     for known, final in steps(60, [28, 25]):
         assert (got.step(ids[:known], final) - want.step(ids[:known], final)).abs().max() < 1e-4
     assert static.buffers.rows.dtype == torch.float16
@@ -166,7 +181,16 @@ def test_serving_is_replays_and_copies(flow):
     static = StaticFlow(flow, replace(SMALL, units=300, reaches=(128,)), capture=recorder)
     static.prewarm()
     buffers = static.buffers
-    kept = [t.data_ptr() for t in (buffers.rows, *buffers.encoding.by_unit, buffers.mels, buffers.tails.data, buffers.jobs)]
+    kept = [
+        t.data_ptr()
+        for t in (
+            buffers.rows,
+            *buffers.encoding.by_unit,
+            buffers.mels,
+            buffers.tails.data,
+            buffers.jobs,
+        )
+    ]
     voice, ids = grown(static, *voice_of(28)), ids_of(80).numpy()
     with Outside(recorder) as outside:
         streams = [voice.begin() for _ in range(2)]
@@ -175,5 +199,14 @@ def test_serving_is_replays_and_copies(flow):
         for stream in streams:
             stream.close()
     assert outside.seen <= {"select", "slice", "copy_", "zero_"}, outside.seen
-    assert kept == [t.data_ptr() for t in (buffers.rows, *buffers.encoding.by_unit, buffers.mels, buffers.tails.data, buffers.jobs)]
+    assert kept == [
+        t.data_ptr()
+        for t in (
+            buffers.rows,
+            *buffers.encoding.by_unit,
+            buffers.mels,
+            buffers.tails.data,
+            buffers.jobs,
+        )
+    ]
     assert static.table.refused == 0

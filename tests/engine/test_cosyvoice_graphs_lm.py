@@ -67,7 +67,9 @@ def pair():
     return lm, static(lm)
 
 
-def expected(lm, seed: int, text=TEXT, prompt_text=PROMPT_TEXT, prompt_speech=PROMPT_SPEECH) -> list[int]:
+def expected(
+    lm, seed: int, text=TEXT, prompt_text=PROMPT_TEXT, prompt_speech=PROMPT_SPEECH
+) -> list[int]:
     sample = Sampler(seed, RULE, never=DIMS.barred(DIMS.end))
     return list(generate(lm, lm.prefix(prompt_text).fork(), text, prompt_speech, sample))
 
@@ -89,7 +91,10 @@ def to_the_end(fast: StaticLm, past, steps: int = 5) -> list[int]:
 def test_scores_of_every_step_are_the_dynamic_ones(pair):
     lm, fast = pair
     cache, past = lm.prefix(PROMPT_TEXT).fork(), fast.prefix(PROMPT_TEXT).fork(50)
-    got, want = fast.step(fast.opening(TEXT, PROMPT_SPEECH), past), lm.step(lm.opening(TEXT, PROMPT_SPEECH), cache)
+    got, want = (
+        fast.step(fast.opening(TEXT, PROMPT_SPEECH), past),
+        lm.step(lm.opening(TEXT, PROMPT_SPEECH), cache),
+    )
     for chosen in range(30):
         assert torch.allclose(got, want, atol=1e-6), chosen
         got, want = fast.step(fast.speech([chosen]), past), lm.step(lm.speech([chosen]), cache)
@@ -99,9 +104,9 @@ def test_scores_of_every_step_are_the_dynamic_ones(pair):
 
 def test_greedy_through_the_seam_is_the_same_speech(pair):
     lm, fast = pair
-    assert list(generate(fast, fast.prefix(PROMPT_TEXT).fork(200), TEXT, PROMPT_SPEECH, greedy)) == list(
-        generate(lm, lm.prefix(PROMPT_TEXT).fork(), TEXT, PROMPT_SPEECH, greedy)
-    )
+    assert list(
+        generate(fast, fast.prefix(PROMPT_TEXT).fork(200), TEXT, PROMPT_SPEECH, greedy)
+    ) == list(generate(lm, lm.prefix(PROMPT_TEXT).fork(), TEXT, PROMPT_SPEECH, greedy))
 
 
 def test_long_inputs_are_fed_in_pieces(pair):
@@ -125,8 +130,12 @@ def test_rows_of_step_many_are_the_single_steps(pair):
         got = fast.step_many(ids, pasts)
         for row, one, cache in zip(got, ids, caches):
             assert torch.allclose(row, lm.step(lm.speech([one]), cache)[0], atol=1e-6)
-    assert torch.allclose(fast.step_many([8], pasts[1:2])[0], lm.step(lm.speech([8]), caches[1])[0], atol=1e-6)
-    assert torch.allclose(fast.step_many([8, 8, 8], pasts)[2], lm.step(lm.speech([8]), caches[2])[0], atol=1e-6)
+    assert torch.allclose(
+        fast.step_many([8], pasts[1:2])[0], lm.step(lm.speech([8]), caches[1])[0], atol=1e-6
+    )
+    assert torch.allclose(
+        fast.step_many([8, 8, 8], pasts)[2], lm.step(lm.speech([8]), caches[2])[0], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -162,7 +171,9 @@ def test_joins_and_leaves_at_random_steps_change_nobody(pair, order):
         if not running:
             continue
         chosen = dice.sample(running, dice.randint(1, len(running)))
-        for (seed, text, past), spoken in zip(chosen, fast.run([c[2] for c in chosen], dice.randint(1, 8)).take()):
+        for (seed, text, past), spoken in zip(
+            chosen, fast.run([c[2] for c in chosen], dice.randint(1, 8)).take()
+        ):
             said[seed] += spoken.ids
             if spoken.over:
                 assert said[seed] == expected(lm, seed, text)
@@ -235,7 +246,12 @@ def test_prewarm_leaves_no_trace_and_serving_is_replays_and_copies():
     recorder = Recorder()
     fast = StaticLm(tiny(), RULE, SIZES, recorder)
     fast.prewarm()
-    assert not fast.lengths.any() and not fast.draws.drawn.any() and not fast.scores.any() and fast.draws.done.all()
+    assert (
+        not fast.lengths.any()
+        and not fast.draws.drawn.any()
+        and not fast.scores.any()
+        and fast.draws.done.all()
+    )
     kept = [t.data_ptr() for t in (fast.store, fast.lengths, fast.scores, *fast.draws.rows)]
     captured = len(fast.table)
     prefix = fast.prefix(PROMPT_TEXT)
@@ -249,7 +265,12 @@ def test_prewarm_leaves_no_trace_and_serving_is_replays_and_copies():
         for past in pasts[:4]:
             past.close()
         fast.run(pasts[4:], 8).take()
-    on_host = {"rand", "split", "detach", "lift_fresh"}  # a request's numbers, its row numbers cut in pieces
+    on_host = {
+        "rand",
+        "split",
+        "detach",
+        "lift_fresh",
+    }  # a request's numbers, its row numbers cut in pieces
     assert outside.seen - on_host <= {"select", "slice", "copy_", "fill_", "zero_"}, outside.seen
     assert kept == [t.data_ptr() for t in (fast.store, fast.lengths, fast.scores, *fast.draws.rows)]
     assert len(fast.table) == captured and fast.table.refused == 0
@@ -313,7 +334,9 @@ def test_draws_on_the_device_follow_the_law(kind, repeated):
     history = nucleus(scores, RULE)[0][:repeated].tolist()
     recent = torch.full((rows, RULE.window), -1)
     recent[:, : len(history)] = torch.tensor(history, dtype=torch.long)
-    first, second = torch.rand(2, rows, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    first, second = torch.rand(
+        2, rows, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64
+    )
     ids, again = choose(scores.expand(rows, -1), recent, first, second, RULE)
     assert again.any() == bool(repeated)
     exact = law(scores, history, RULE)
@@ -342,6 +365,8 @@ def test_ids_equal_the_nucleus_of_the_sampler():
 
 def test_a_requests_numbers_are_its_samplers():
     sampler = Sampler(99)
-    numbers = [float(torch.rand(1, generator=sampler._random, dtype=torch.float64)) for _ in range(50)]
+    numbers = [
+        float(torch.rand(1, generator=sampler._random, dtype=torch.float64)) for _ in range(50)
+    ]
     assert chances(99, 50).tolist() == numbers
     assert not torch.equal(chances(98, 50), chances(99, 50))

@@ -34,7 +34,9 @@ def vocoder():
 def mel():
     """(120, 80) of a flow"""
     io = load_file(GOLDEN / "token2wav" / "token2wav_io.safetensors")
-    return torch.cat([io["b.stream.call0.mel"][0], io["b.stream.call1.mel"][0][:, 8:]], 1).mT.contiguous()
+    return torch.cat(
+        [io["b.stream.call0.mel"][0], io["b.stream.call1.mel"][0][:, 8:]], 1
+    ).mT.contiguous()
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,11 @@ def test_a_stream_is_one_shot(vocoder, static, mel, hops, seed):
 
 
 def test_with_more_reach_the_difference_is_rounding(vocoder, mel):
-    static = StaticVocoder(vocoder, VocoderSizes(lengths=(*range(1, 33), 34, 38, 46, 62, 90, 130), batches=(1,), slots=2), FULL)
+    static = StaticVocoder(
+        vocoder,
+        VocoderSizes(lengths=(*range(1, 33), 34, 38, 46, 62, 90, 130), batches=(1,), slots=2),
+        FULL,
+    )
     static.prewarm()
     assert relative_rms(pushed(static.begin(3), mel, [20, 30]), vocoder.whole(mel, 3)) < 3e-4
 
@@ -112,7 +118,9 @@ def test_a_batch_of_streams_is_each_alone(vocoder, static, mel, order):
             hop = dice.choice([50, 50, 50, 24])
             asked.append((stream, mine[at[0] : at[0] + hop], at[0] + hop >= len(mine)))
             at[0] += hop
-        for samples, (stream, mine, _, out), (_, _, final) in zip(static.push_many(asked), list(running), asked):
+        for samples, (stream, mine, _, out), (_, _, final) in zip(
+            static.push_many(asked), list(running), asked
+        ):
             out.append(samples)
             if final:
                 assert relative_rms(torch.cat(out), vocoder.whole(mine, stream.seed)) < 3e-3
@@ -134,7 +142,9 @@ def test_a_phase_that_is_not_carried_shows(vocoder, static, mel):
 def test_f0_is_computed_without_tf32_and_the_setting_put_back(static, mel, monkeypatch):
     seen = []
     elu = vocoder_work.F.elu
-    monkeypatch.setattr(vocoder_work.F, "elu", lambda x: (seen.append(torch.backends.cudnn.allow_tf32), elu(x))[1])
+    monkeypatch.setattr(
+        vocoder_work.F, "elu", lambda x: (seen.append(torch.backends.cudnn.allow_tf32), elu(x))[1]
+    )
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     static.begin(1).push(mel[:50])
     assert seen == [False] * 5 and torch.backends.cudnn.allow_tf32
@@ -142,7 +152,13 @@ def test_f0_is_computed_without_tf32_and_the_setting_put_back(static, mel, monke
 
 def test_the_inverse_transform_is_torchs():
     window = torch.hann_window(16)
-    x = torch.stft(torch.randn(2, 480, generator=torch.Generator().manual_seed(0)), 16, 4, window=window, return_complex=True)
+    x = torch.stft(
+        torch.randn(2, 480, generator=torch.Generator().manual_seed(0)),
+        16,
+        4,
+        window=window,
+        return_complex=True,
+    )
     assert (overlapped(x, window) - torch.istft(x, 16, 4, window=window)).abs().max() < 1e-6
 
 
@@ -154,7 +170,11 @@ def test_every_utterance_is_covered_once_with_its_surroundings():
                 while emitted < total:
                     end = min(total, end + hop)
                     for window in cover(emitted, end, end == total, reach, LENGTHS):
-                        assert window.length in LENGTHS and 0 <= window.start and window.start + window.length <= end
+                        assert (
+                            window.length in LENGTHS
+                            and 0 <= window.start
+                            and window.start + window.length <= end
+                        )
                         assert window.begin == emitted < window.end
                         assert window.start == 0 or window.begin - window.start >= reach.left
                         cut = window.start + window.length
@@ -180,11 +200,45 @@ def test_serving_is_replays_and_copies(mel):
     recorder = Recorder()
     static = StaticVocoder(small_vocoder(), VocoderSizes(batches=(1, 2), slots=3), capture=recorder)
     static.prewarm()
-    kept = [t.data_ptr() for t in (static.buffers.mels, static.buffers.cycles, static.buffers.waves, static.buffers.noise)]
+    kept = [
+        t.data_ptr()
+        for t in (
+            static.buffers.mels,
+            static.buffers.cycles,
+            static.buffers.waves,
+            static.buffers.noise,
+        )
+    ]
     with Outside(recorder) as outside:
         streams = [static.begin(n) for n in range(2)]
         for at in (0, 50, 100):
             static.push_many([(stream, mel[at : at + 50], at == 100) for stream in streams])
-    on_host = {"from_numpy", "cat", "zeros", "lift_fresh", "detach", "to", "resolve_conj", "resolve_neg"}  # noise in, samples out
-    assert outside.seen - on_host <= {"select", "slice", "copy_", "zero_", "split", "view", "reshape", "_unsafe_view"}, outside.seen
-    assert kept == [t.data_ptr() for t in (static.buffers.mels, static.buffers.cycles, static.buffers.waves, static.buffers.noise)]
+    on_host = {
+        "from_numpy",
+        "cat",
+        "zeros",
+        "lift_fresh",
+        "detach",
+        "to",
+        "resolve_conj",
+        "resolve_neg",
+    }  # noise in, samples out
+    assert outside.seen - on_host <= {
+        "select",
+        "slice",
+        "copy_",
+        "zero_",
+        "split",
+        "view",
+        "reshape",
+        "_unsafe_view",
+    }, outside.seen
+    assert kept == [
+        t.data_ptr()
+        for t in (
+            static.buffers.mels,
+            static.buffers.cycles,
+            static.buffers.waves,
+            static.buffers.noise,
+        )
+    ]

@@ -25,13 +25,23 @@ from webui.engine.cosyvoice.vocoder import VocoderState
 
 torch.set_num_threads(1)
 # No width divides by a block.
-DIMS = LmDims(hidden=96, intermediate=200, layers=3, heads=6, kv_heads=2, text_rows=60, speech_codes=40)
+DIMS = LmDims(
+    hidden=96, intermediate=200, layers=3, heads=6, kv_heads=2, text_rows=60, speech_codes=40
+)
 TEXT, PROMPT_TEXT, PROMPT_SPEECH = [3, 9, 27, 21, 3], [5, 50, 8], [1, 2, 30, 39, 7, 7]
 
 
 def random_state(dims: LmDims = DIMS) -> dict[str, torch.Tensor]:
-    size = replace(sizes.SMALL, hidden=dims.hidden, intermediate=dims.intermediate, layers=dims.layers, heads=dims.heads, kv_heads=dims.kv_heads,
-                   text_rows=dims.text_rows, codes=dims.speech_codes)
+    size = replace(
+        sizes.SMALL,
+        hidden=dims.hidden,
+        intermediate=dims.intermediate,
+        layers=dims.layers,
+        heads=dims.heads,
+        kv_heads=dims.kv_heads,
+        text_rows=dims.text_rows,
+        codes=dims.speech_codes,
+    )
     state = tensors.llm_state(size, torch.Generator().manual_seed(3))
     return {key: value for key, value in state.items() if not key.endswith("lm_head.weight")}
 
@@ -57,12 +67,17 @@ class TestNumbers:
         x = exact.opening(TEXT, PROMPT_SPEECH)
         assert torch.allclose(x, lm.opening(TEXT, PROMPT_SPEECH), rtol=1e-3)
         pairs = [(exact.step(x, pasts[0]), lm.step(x, pasts[1]))]
-        pairs += [(exact.step(exact.speech([i]), pasts[0]), lm.step(lm.speech([i]), pasts[1])) for i in range(40)]
+        pairs += [
+            (exact.step(exact.speech([i]), pasts[0]), lm.step(lm.speech([i]), pasts[1]))
+            for i in range(40)
+        ]
         wanted, found = (torch.cat(rows) for rows in zip(*pairs, strict=True))
         difference = found - wanted
         relative = difference.square().mean().sqrt() / wanted.std()
         divergence = (wanted.exp() * (wanted - found)).sum(-1)
-        print(f"int8 and fp32: log-probabilities differ by {difference.abs().max():.3f} at most, {relative:.4f} of their spread; KL {divergence.max():.5f} at most")
+        print(
+            f"int8 and fp32: log-probabilities differ by {difference.abs().max():.3f} at most, {relative:.4f} of their spread; KL {divergence.max():.5f} at most"
+        )
         assert relative < 0.03 and divergence.max() < 0.01
         assert torch.allclose(found.exp().sum(-1), torch.ones(len(found)), atol=1e-4)
 
@@ -70,7 +85,13 @@ class TestNumbers:
         weight = np.random.default_rng(0).normal(size=(7, BLOCK + 5)).astype(np.float32)
         weight[3, :BLOCK] = 0
         codes, scales = quantise(weight)
-        assert codes.shape == (7, 2, BLOCK) and (np.abs(restore(codes, scales, BLOCK + 5) - weight) <= np.repeat(scales, BLOCK, 1)[:, : BLOCK + 5] * 0.501).all()
+        assert (
+            codes.shape == (7, 2, BLOCK)
+            and (
+                np.abs(restore(codes, scales, BLOCK + 5) - weight)
+                <= np.repeat(scales, BLOCK, 1)[:, : BLOCK + 5] * 0.501
+            ).all()
+        )
 
     def test_positions_together_equal_positions_one_by_one(self, lm):
         x = lm.opening(TEXT, PROMPT_SPEECH)
@@ -79,7 +100,9 @@ class TestNumbers:
         for i in range(x.shape[1]):
             alone = lm.step(x[:, i : i + 1], single)
         assert whole.length == single.length == x.shape[1]
-        assert (together - alone).square().mean().sqrt() / alone.std() < 0.02  # two ways to scale the same numbers
+        assert (
+            together - alone
+        ).square().mean().sqrt() / alone.std() < 0.02  # two ways to scale the same numbers
 
 
 def snr_db(exact: torch.Tensor, found: torch.Tensor) -> float:
@@ -87,7 +110,9 @@ def snr_db(exact: torch.Tensor, found: torch.Tensor) -> float:
 
 
 def threads_of(lm: Int8Lm) -> list[int]:
-    return [session.get_session_options().intra_op_num_threads for session in (lm._steps, lm._passage)]
+    return [
+        session.get_session_options().intra_op_num_threads for session in (lm._steps, lm._passage)
+    ]
 
 
 def test_steps_which_wait_for_memory_and_openings_which_compute_have_threads_of_their_own(made):
@@ -102,7 +127,9 @@ class TestBf16:
         mels = []
         for dtype in (torch.float32, torch.bfloat16):
             stream = VoiceState.of(small_flow(dtype), *voice_of(50)).begin()
-            mels.append(torch.cat([stream.step(ids_of(60)[:28]), stream.step(ids_of(60), True)]).float())
+            mels.append(
+                torch.cat([stream.step(ids_of(60)[:28]), stream.step(ids_of(60), True)]).float()
+            )
         print(f"bf16 flow: mel SNR {snr_db(*mels):.1f} dB")
         assert len(mels[0]) == 120 and 28 < snr_db(*mels) < 100
 
@@ -113,21 +140,36 @@ class TestBf16:
             waves.append(torch.cat([stream.push(mel[:30]), stream.push(mel[30:], True)]))
         print(f"bf16 residual convolutions: wave SNR {snr_db(*waves):.1f} dB")
         assert len(waves[0]) == 60 * 480 and 20 < snr_db(*waves) < 100
-        assert small_vocoder().narrow(torch.bfloat16).f0_predictor.classifier.weight.dtype == torch.float32
+        assert (
+            small_vocoder().narrow(torch.bfloat16).f0_predictor.classifier.weight.dtype
+            == torch.float32
+        )
 
 
 class TestRows:
     @pytest.mark.parametrize("others", [1, 2, 4, 8])
     def test_batched_equals_alone_with_joins_and_leaves_at_random_steps(self, lm, others):
         rng = random.Random(others)
-        texts = {seed: [rng.randrange(60) for _ in range(rng.randint(2, 6))] for seed in range(2 * others)}
+        texts = {
+            seed: [rng.randrange(60) for _ in range(rng.randint(2, 6))]
+            for seed in range(2 * others)
+        }
         alone = {seed: speak(lm, seed, text) for seed, text in texts.items()}
         waiting, running, done, widest = list(texts), {}, {}, 0
         while waiting or running:
-            while waiting and len(running) < others and (not done or not running or rng.random() < 0.5):
+            while (
+                waiting
+                and len(running) < others
+                and (not done or not running or rng.random() < 0.5)
+            ):
                 seed = waiting.pop()
                 past = lm.prefix(PROMPT_TEXT).fork(0)
-                running[seed] = past, lm.step(lm.opening(texts[seed], PROMPT_SPEECH), past)[0], Sampler(seed), []
+                running[seed] = (
+                    past,
+                    lm.step(lm.opening(texts[seed], PROMPT_SPEECH), past)[0],
+                    Sampler(seed),
+                    [],
+                )
             for seed, (past, scores, sample, ids) in list(running.items()):
                 if len(ids) < 2 * len(texts[seed]):
                     scores[DIMS.end] = -torch.inf
@@ -139,8 +181,13 @@ class TestRows:
             stepping = rng.sample(list(running), len(running))
             widest = max(widest, len(stepping))
             if stepping:
-                scores = lm.step_many([running[s][3][-1] for s in stepping], [running[s][0] for s in stepping])
-                running |= {s: (running[s][0], row, *running[s][2:]) for s, row in zip(stepping, scores, strict=True)}
+                scores = lm.step_many(
+                    [running[s][3][-1] for s in stepping], [running[s][0] for s in stepping]
+                )
+                running |= {
+                    s: (running[s][0], row, *running[s][2:])
+                    for s, row in zip(stepping, scores, strict=True)
+                }
         assert done == alone and len(set(map(tuple, done.values()))) > 1 and widest == others
 
     def test_one_loud_row_leaves_the_other_as_it_is(self, lm):
@@ -171,7 +218,9 @@ class TestPasts:
         for i in range(9):
             lm.step(lm.speech([i]), branch)
         assert prefix.length == 1 + len(PROMPT_TEXT) and branch.length == prefix.length + 9
-        assert torch.equal(*first) and torch.equal(lm.step(lm.opening(TEXT), prefix.fork(0)), first[0])
+        assert torch.equal(*first) and torch.equal(
+            lm.step(lm.opening(TEXT), prefix.fork(0)), first[0]
+        )
 
     def test_a_prefix_takes_no_slot_and_a_request_gives_its_own_back(self, lm):
         prefixes = [lm.prefix([k]) for k in range(3 * FIRST_SLOTS)]
@@ -197,14 +246,27 @@ class TestPasts:
         lm.step(x, again)
         for i in range(4):
             last = lm.step(lm.speech([i]), again)
-        assert torch.allclose(lm.step(lm.speech([9]), short), lm.step(lm.speech([9]), before), atol=1e-5) and len(alone)
-        assert torch.allclose(lm.step(lm.speech([9]), long), lm.step(lm.speech([9]), again), atol=1e-5) and len(last)
+        assert torch.allclose(
+            lm.step(lm.speech([9]), short), lm.step(lm.speech([9]), before), atol=1e-5
+        ) and len(alone)
+        assert torch.allclose(
+            lm.step(lm.speech([9]), long), lm.step(lm.speech([9]), again), atol=1e-5
+        ) and len(last)
 
     def test_more_requests_than_slots(self, lm):
         pasts = [lm.prefix([k]).fork(0) for k in range(2 * FIRST_SLOTS + 1)]
-        alone = torch.cat([lm.step(lm.speech([5]), lm.prefix([k]).fork(0)) for k in range(len(pasts))])
+        alone = torch.cat(
+            [lm.step(lm.speech([5]), lm.prefix([k]).fork(0)) for k in range(len(pasts))]
+        )
         assert torch.allclose(lm.step_many([5] * len(pasts), pasts), alone, atol=1e-5)
 
     def test_text_that_is_still_arriving(self, lm):
-        spoken = [list(TextStream(lm, lm.new_cache(), PROMPT_TEXT, PROMPT_SPEECH, Sampler(5)).speak(iter(TEXT * 3))) for _ in range(2)]
+        spoken = [
+            list(
+                TextStream(lm, lm.new_cache(), PROMPT_TEXT, PROMPT_SPEECH, Sampler(5)).speak(
+                    iter(TEXT * 3)
+                )
+            )
+            for _ in range(2)
+        ]
         assert spoken[0] == spoken[1] and len(spoken[0]) > 10

@@ -60,7 +60,10 @@ class TestFile:
         torch.save(state, model / "llm.pt")
         assert [conversions(model), conversions(model)] == [1, 0]
         slower = replace(read_spec(model).lm, rope_theta=1e4)
-        assert not converted.is_there(model, slower) and [conversions(model, slower), conversions(model, slower)] == [1, 0]
+        assert not converted.is_there(model, slower) and [
+            conversions(model, slower),
+            conversions(model, slower),
+        ] == [1, 0]
 
     @pytest.mark.parametrize("harm", ["one byte", "cut off", "empty", "something else"])
     def test_made_again_when_damaged(self, model, harm, caplog):
@@ -70,7 +73,14 @@ class TestFile:
         if harm == "one byte":
             data[-len(data) // 3] ^= 4
         file.unlink()
-        file.write_bytes({"one byte": data, "cut off": data[: len(data) // 2], "empty": b"", "something else": b"hello" * 99}[harm])
+        file.write_bytes(
+            {
+                "one byte": data,
+                "cut off": data[: len(data) // 2],
+                "empty": b"",
+                "something else": b"hello" * 99,
+            }[harm]
+        )
         assert [conversions(model), conversions(model)] == [1, 0] and "made again" in caplog.text
 
     def test_half_written_ones_are_neither_used_nor_left(self, model, monkeypatch):
@@ -84,7 +94,11 @@ class TestFile:
         assert [conversions(model), conversions(model)] == [1, 0]
 
     def test_a_directory_that_cannot_be_written_to(self, model, monkeypatch, caplog):
-        monkeypatch.setattr(converted, "write_checked", lambda *given: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+        monkeypatch.setattr(
+            converted,
+            "write_checked",
+            lambda *given: (_ for _ in ()).throw(PermissionError(13, "Permission denied")),
+        )
         assert [conversions(model), conversions(model)] == [1, 1]
         assert "in memory" in caplog.text
 
@@ -110,10 +124,14 @@ class TestFile:
 
     def test_later_starts_need_no_onnx_package(self, model):
         conversions(model)
-        code = ("import sys; sys.modules['onnx'] = None; from pathlib import Path; from webui.engine.cosyvoice.onnx_lm import converted, runtime;"
-                "from webui.engine.cosyvoice.spec import read_spec; root = Path(sys.argv[1]); dims = read_spec(root).lm;"
-                "lm = runtime.Int8Lm(dims, converted.load(root, dims)); print(lm.step(lm.opening([1]), lm.new_cache()).shape)")
-        told = subprocess.run([sys.executable, "-c", code, model], capture_output=True, text=True, timeout=120)
+        code = (
+            "import sys; sys.modules['onnx'] = None; from pathlib import Path; from webui.engine.cosyvoice.onnx_lm import converted, runtime;"
+            "from webui.engine.cosyvoice.spec import read_spec; root = Path(sys.argv[1]); dims = read_spec(root).lm;"
+            "lm = runtime.Int8Lm(dims, converted.load(root, dims)); print(lm.step(lm.opening([1]), lm.new_cache()).shape)"
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", code, model], capture_output=True, text=True, timeout=120
+        )
         assert "torch.Size" in told.stdout, told.stderr
 
 
@@ -134,12 +152,17 @@ class TestPlace:
         state = random_state(NARROW)
         (model / "llm.pt").unlink()
         torch.save(state, model / "llm.pt")
-        lm = language_model(model, NARROW, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None)
+        lm = language_model(
+            model, NARROW, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None
+        )
         assert isinstance(lm, SpeechLm) and "head" in caplog.text
 
     def test_one_thread_per_stage_on_two_cores_and_a_number_that_is_asked_for(self):
         assert [processor("auto", 0, self.ALL, n).threads for n in (1, 2, 4, 64)] == [1, 1, 3, 8]
-        assert processor("fp32", 0, self.ALL, 2).threads == 1 and processor("auto", 3, self.ALL, 2).threads == 3
+        assert (
+            processor("fp32", 0, self.ALL, 2).threads == 1
+            and processor("auto", 3, self.ALL, 2).threads == 3
+        )
         settings = load([], {"KAIKOU_ENGINE_THREADS": "3", "KAIKOU_PRECISION": "int8"})
         told = cosyvoice_arguments(settings, first_model(settings).path)
         assert (told["threads"], told["precision"]) == (3, "int8")
@@ -147,18 +170,35 @@ class TestPlace:
     @pytest.mark.parametrize(("cores", "expected"), [(1, [1, 1]), (2, [1, 2]), (8, [1, 2])])
     def test_an_opening_has_two_cores_where_they_are(self, model, monkeypatch, cores, expected):
         monkeypatch.setattr("webui.engine.cosyvoice.model.cores", lambda: cores)
-        assert threads_of(language_model(model, read_spec(model).lm, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None)) == expected
+        assert (
+            threads_of(
+                language_model(
+                    model,
+                    read_spec(model).lm,
+                    Place("cpu", "fp32", "test", INT8),
+                    lambda share, en, zh: None,
+                )
+            )
+            == expected
+        )
 
     def test_the_model_loads_with_it_and_the_plan_counts_it(self, model):
         told = []
         place = Place("cpu", "fp32", "test", INT8)
         loaded = CosyVoice2.load(model, place, lambda share, en, zh: told.append((share, en, zh)))
-        assert isinstance(loaded.lm, Int8Lm) and any("int8" in en and "int8" in zh for _, en, zh in told)
+        assert isinstance(loaded.lm, Int8Lm) and any(
+            "int8" in en and "int8" in zh for _, en, zh in told
+        )
         assert [share for share, *_ in told] == sorted(share for share, *_ in told)
         torch_place = Place("cpu", "fp32", "test")
         flow_and_vocoder = sum((model / f"{name}.pt").stat().st_size for name in ("flow", "hift"))
-        assert plan(FAMILY, loaded.spec, model, place).weights == flow_and_vocoder + converted.memory(loaded.spec.lm)
-        assert plan(FAMILY, loaded.spec, model, torch_place).weights == flow_and_vocoder + (model / "llm.pt").stat().st_size
+        assert plan(
+            FAMILY, loaded.spec, model, place
+        ).weights == flow_and_vocoder + converted.memory(loaded.spec.lm)
+        assert (
+            plan(FAMILY, loaded.spec, model, torch_place).weights
+            == flow_and_vocoder + (model / "llm.pt").stat().st_size
+        )
         for name in ("llm", "flow", "hift"):
             convert(model, name, "fp32")
         assert len(mapped_files(model, "fp32", INT8)) == 2 and len(mapped_files(model, "fp32")) == 3
@@ -168,8 +208,13 @@ def test_prewarm_leaves_the_int8_form_to_the_start(model):
     from scripts.prewarm import convert as written
 
     written(model, "fp32", INT8)
-    assert {p.name for p in model.glob("kaikou*")} == {"kaikou-flow-fp32.safetensors", "kaikou-hift-fp32.safetensors"}
-    assert language_model(model, read_spec(model).lm, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None)
+    assert {p.name for p in model.glob("kaikou*")} == {
+        "kaikou-flow-fp32.safetensors",
+        "kaikou-hift-fp32.safetensors",
+    }
+    assert language_model(
+        model, read_spec(model).lm, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None
+    )
     assert converted.is_there(model, read_spec(model).lm)
 
 

@@ -12,7 +12,9 @@ from webui.engine.cosyvoice.lm import SOS, TASK, SpeechLm, generate
 from webui.engine.cosyvoice.sampler import Sampler, greedy
 
 torch.set_num_threads(1)
-DIMS = LmDims(hidden=32, intermediate=48, layers=2, heads=4, kv_heads=2, text_rows=60, speech_codes=40)
+DIMS = LmDims(
+    hidden=32, intermediate=48, layers=2, heads=4, kv_heads=2, text_rows=60, speech_codes=40
+)
 TEXT, PROMPT_TEXT, PROMPT_SPEECH = [3, 9, 27, 21, 3], [5, 50, 8], [1, 2, 30, 39, 7, 7]
 
 
@@ -44,7 +46,15 @@ def test_cached_decode_equals_one_pass_scoring(prompt_speech):
 
     for _ in zip(forced, generate(lm, lm.prefix(PROMPT_TEXT).fork(), TEXT, prompt_speech, sample)):
         pass
-    whole = torch.cat([lm.mark(SOS), lm.text(PROMPT_TEXT + TEXT), lm.mark(TASK), lm.speech(prompt_speech + forced)], 1)
+    whole = torch.cat(
+        [
+            lm.mark(SOS),
+            lm.text(PROMPT_TEXT + TEXT),
+            lm.mark(TASK),
+            lm.speech(prompt_speech + forced),
+        ],
+        1,
+    )
     scores = lm.scores(lm.forward(whole, lm.new_cache()))[0]
     first = 1 + len(PROMPT_TEXT + TEXT) + 1 + len(prompt_speech) - 1
     for i, row in enumerate(seen):
@@ -58,7 +68,9 @@ def test_later_positions_do_not_change_earlier_ones():
     whole = lm.text(PROMPT_TEXT + TEXT)
     everything = lm.forward(whole, lm.new_cache())
     assert torch.allclose(everything[:, :4], lm.forward(whole[:, :4], lm.new_cache()), atol=1e-12)
-    assert not torch.allclose(everything[:, 4:5], lm.forward(whole[:, 4:5], lm.new_cache()), atol=1e-3)
+    assert not torch.allclose(
+        everything[:, 4:5], lm.forward(whole[:, 4:5], lm.new_cache()), atol=1e-3
+    )
 
 
 def test_a_cache_that_grows_gives_the_same_bits():
@@ -103,10 +115,16 @@ def test_request_1_equals_request_20():
 def test_the_prompt_text_matters():
     lm = tiny()
     other = lm.prefix([6, 50, 8])
-    assert not torch.allclose(lm.step(lm.opening(TEXT, []), lm.prefix(PROMPT_TEXT)), lm.step(lm.opening(TEXT, []), other), atol=1e-3)
+    assert not torch.allclose(
+        lm.step(lm.opening(TEXT, []), lm.prefix(PROMPT_TEXT)),
+        lm.step(lm.opening(TEXT, []), other),
+        atol=1e-3,
+    )
 
 
-@pytest.mark.parametrize("stop,least,most", [(DIMS.end, 10, 10), (DIMS.end + 1, 0, 0), (None, 100, 100)])
+@pytest.mark.parametrize(
+    "stop,least,most", [(DIMS.end, 10, 10), (DIMS.end + 1, 0, 0), (None, 100, 100)]
+)
 def test_length_rules(stop, least, most):
     """Minimum 2 and maximum 20 ids per text id; the minimum holds back the end id only, as the public code does."""
     lm = tiny()
@@ -122,7 +140,11 @@ def test_length_rules(stop, least, most):
 def test_closing_stops_the_work(monkeypatch):
     lm, calls = tiny(), []
     forward = SpeechLm.forward
-    monkeypatch.setattr(SpeechLm, "forward", lambda self, x, cache: calls.append(x.shape[1]) or forward(self, x, cache))
+    monkeypatch.setattr(
+        SpeechLm,
+        "forward",
+        lambda self, x, cache: calls.append(x.shape[1]) or forward(self, x, cache),
+    )
     speech = generate(lm, lm.new_cache(), TEXT, PROMPT_SPEECH, lambda scores, history: 5)
     for _ in range(3):
         next(speech)
@@ -147,7 +169,10 @@ def test_half_precision_keeps_the_favourite():
     assert greedy(wanted[0], []) in scores[0].topk(3).indices.tolist()
 
 
-@pytest.mark.parametrize("change", [{"heads": 3}, {"kv_heads": 3}, {"layers": 0}, {"hidden": 4, "heads": 4}, {"mix": (5,)}])
+@pytest.mark.parametrize(
+    "change",
+    [{"heads": 3}, {"kv_heads": 3}, {"layers": 0}, {"hidden": 4, "heads": 4}, {"mix": (5,)}],
+)
 def test_sizes_that_do_not_fit_are_refused(change):
     with pytest.raises(ValueError):
         LmDims(**{**DIMS.__dict__, **change})

@@ -19,7 +19,9 @@ WORDS = "Hello there, this is it."
 def clip(seconds: float, rate: int = RATE, seed: int = 0) -> np.ndarray:
     t = np.arange(int(seconds * rate)) / rate
     noise = np.random.default_rng(seed).normal(0, 0.02, len(t))
-    return (0.3 * np.sin(2 * np.pi * (150 + 40 * np.sin(3 * t)) * t) * (np.sin(4 * t) > -0.5) + noise).astype(np.float32)
+    return (
+        0.3 * np.sin(2 * np.pi * (150 + 40 * np.sin(3 * t)) * t) * (np.sin(4 * t) > -0.5) + noise
+    ).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +29,18 @@ def maker(small_model):
     return PromptMaker(small_model, TextTokenizer(small_model))
 
 
-@pytest.mark.parametrize("seconds,rate", [(1.0, 16000), (3.03, 24000), (2.517, 44100), (30.0, 16000), (2.0, 8000)])
+@pytest.mark.parametrize(
+    "seconds,rate", [(1.0, 16000), (3.03, 24000), (2.517, 44100), (30.0, 16000), (2.0, 8000)]
+)
 def test_ids_and_mel_are_aligned(maker, seconds, rate):
     prompt = maker.make(clip(seconds, rate), rate, version="1")
     voice = VoicePrompt.unpack(prompt.data)
     n = len(voice.speech_ids)
-    assert seconds * 25 - 2 <= n <= seconds * 25 and voice.mel.shape == (1, 2 * n, 80) and voice.vector.shape == (1, 192)
+    assert (
+        seconds * 25 - 2 <= n <= seconds * 25
+        and voice.mel.shape == (1, 2 * n, 80)
+        and voice.vector.shape == (1, 192)
+    )
     assert all(0 <= i < 6561 for i in voice.speech_ids) and len(set(voice.speech_ids)) > 3
     assert (prompt.engine, prompt.version) == ("cosyvoice2", "1") and voice.text_ids == ()
     assert prompt.notes == (("narrow_band",) if rate < 16000 else ())
@@ -54,7 +62,12 @@ def test_a_source_clip_gives_its_ids(maker):
 
 @pytest.mark.parametrize(
     "sound,code",
-    [(clip(31), "too_long"), (clip(0.3), "too_short"), (np.zeros(2 * RATE, np.float32), "silent"), (np.full(2 * RATE, np.nan, np.float32), "not_finite")],
+    [
+        (clip(31), "too_long"),
+        (clip(0.3), "too_short"),
+        (np.zeros(2 * RATE, np.float32), "silent"),
+        (np.full(2 * RATE, np.nan, np.float32), "not_finite"),
+    ],
 )
 def test_unfit_clips(maker, sound, code):
     for call in (maker.make, maker.speech_ids):
@@ -77,13 +90,19 @@ def test_a_transcript_that_does_not_fit(maker, words, more):
 
 
 def test_ready_speakers_are_voices_too(small_model):
-    speakers = {name: VoicePrompt.of_speaker(entry) for name, entry in read_speakers(small_model).items()}
+    speakers = {
+        name: VoicePrompt.of_speaker(entry) for name, entry in read_speakers(small_model).items()
+    }
     preset, clone = speakers["中文女"], speakers["my_clone"]
     assert (preset.speech_ids, preset.text_ids, preset.mel.shape) == ((), (), (1, 0, 80))
     assert (len(clone.speech_ids), len(clone.text_ids), clone.mel.shape) == (60, 12, (1, 120, 80))
     for voice in speakers.values():
         again = VoicePrompt.unpack(voice.pack())
-        assert again.speech_ids == voice.speech_ids and again.vector.equal(voice.vector) and again.mel.equal(voice.mel)
+        assert (
+            again.speech_ids == voice.speech_ids
+            and again.vector.equal(voice.vector)
+            and again.mel.equal(voice.mel)
+        )
 
 
 def test_damaged_voices_are_refused():
@@ -103,7 +122,10 @@ def _tensors(ids: int):
 @pytest.mark.parametrize("name", ["campplus.onnx", "speech_tokenizer_v2.onnx"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "text", "cut", "lfs", "other", "directory"])
 def test_onnx_files_that_cannot_be_used_are_named(small_model, tmp_path, name, damage):
-    others = {"campplus.onnx": "speech_tokenizer_v2.onnx", "speech_tokenizer_v2.onnx": "campplus.onnx"}
+    others = {
+        "campplus.onnx": "speech_tokenizer_v2.onnx",
+        "speech_tokenizer_v2.onnx": "campplus.onnx",
+    }
     for each in others:
         shutil.copy(small_model / each, tmp_path / each)
     path = tmp_path / name
@@ -115,7 +137,14 @@ def test_onnx_files_that_cannot_be_used_are_named(small_model, tmp_path, name, d
         if damage == "directory":
             path.mkdir()
     else:
-        path.write_bytes({"empty": b"", "text": b"<html>no such page</html>", "cut": data[: len(data) // 2], "lfs": b"version https://git-lfs.x"}[damage])
+        path.write_bytes(
+            {
+                "empty": b"",
+                "text": b"<html>no such page</html>",
+                "cut": data[: len(data) // 2],
+                "lfs": b"version https://git-lfs.x",
+            }[damage]
+        )
     with pytest.raises(NotReady) as caught:
         PromptMaker(tmp_path, TextTokenizer(small_model))
     assert name in caught.value.en and name in caught.value.zh and caught.value.param == name

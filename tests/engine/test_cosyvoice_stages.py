@@ -47,8 +47,13 @@ def test_streams_that_join_and_leave_at_random_speak_as_each_does_alone(floor, p
         stream.close()
 
     done, tick = threading.Event(), threading.Event()
-    people = [threading.Thread(target=listener, args=(seed, rng.randrange(60) if seed else 0)) for seed in range(count)]
-    people += [threading.Thread(target=leaver, args=(seed, rng.randrange(60))) for seed in range(count)]
+    people = [
+        threading.Thread(target=listener, args=(seed, rng.randrange(60) if seed else 0))
+        for seed in range(count)
+    ]
+    people += [
+        threading.Thread(target=leaver, args=(seed, rng.randrange(60))) for seed in range(count)
+    ]
     for person in people:
         person.start()
     for person in people[:count]:
@@ -65,15 +70,20 @@ def test_streams_that_join_and_leave_at_random_speak_as_each_does_alone(floor, p
 
 
 @pytest.mark.parametrize(("first", "needed"), [(25, 28), (10, 13)])
-def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_more(floor, prompt, first, needed, request):
+def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_more(
+    floor, prompt, first, needed, request
+):
     told, calls = floor(first=first), []
     voice = LiveVoice(told.model, prompt, first)
     told.stages.prepare(voice)
     held, flowed = threading.Event(), threading.Event()
 
     def asked(module, given) -> None:
-        calls.append(len(given[0]) * given[0].shape[1])  # both guidance rows of a frame, in one call or in two
+        calls.append(
+            len(given[0]) * given[0].shape[1]
+        )  # both guidance rows of a frame, in one call or in two
         flowed.set()
+
     hook = told.model.flow.decoder.estimator.register_forward_pre_hook(asked)
     request.addfinalizer(hook.remove)
     who = say(told, voice, 3, most=60)
@@ -85,11 +95,14 @@ def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_
             held.set()
         elif len(source.ids) == needed:
             assert flowed.wait(10), "the ids are there and nothing begins"
+
     told.lm.gate = gate
     chunks = list(who.chunks())
     assert held.is_set() and calls[0] in (2 * first, 2 * 2 * first)
     assert sum(calls) == 2 * 10 * who.computed_frames
-    assert who.computed_frames == who.emitted_frames == 2 * 60, "estimator frames per emitted frame: 1"
+    assert who.computed_frames == who.emitted_frames == 2 * 60, (
+        "estimator frames per emitted frame: 1"
+    )
     assert len(whole(chunks)) == 60 * 960
 
 
@@ -114,7 +127,9 @@ def test_a_slow_reader_slows_only_itself(floor, prompt):
     next(stopped)
     for seed in range(2, 5):
         assert len(hear(say(told, voice, seed, most=100))[1]) == 100 * 960
-    assert slow.emitted_frames == 2 * told.hops.end(1) and len(slow.segments[0].source.ids) == told.hops.needed(3)
+    assert slow.emitted_frames == 2 * told.hops.end(1) and len(
+        slow.segments[0].source.ids
+    ) == told.hops.needed(3)
     next(stopped)
     assert slow.dry_s > 0
     stopped.close()
@@ -131,13 +146,16 @@ def test_leaving_frees_everything_and_cancel_comes_between_two_ids(floor, prompt
         next(stream)
         stream.close()
         seen, source = [], cancelled.segments[0].source
-        told.lm.gate = lambda kind: seen.append(len(source.ids)) or (len(source.ids) == 40 and cancelled.cancel())
+        told.lm.gate = lambda kind: (
+            seen.append(len(source.ids)) or (len(source.ids) == 40 and cancelled.cancel())
+        )
         with pytest.raises(Cancelled):
             list(cancelled.chunks())
         told.lm.gate = lambda kind: None
         hear(say(told, voice, 3))
         assert len(source.ids) == 40 == max(seen), "not one step more"
         return remains
+
     remains = leave_and_cancel()
     gc.collect()
     assert not told.stages.board.speaking and [r() for r in remains] == [None, None]
@@ -148,10 +166,17 @@ def order_of_work(told, who: list[Utterance]) -> list[int]:
 
 
 def test_who_is_served_first(floor, prompt):
-    for name, expected in {"ttfa": [3, 1, 2, 4], "balanced": [1, 3, 2, 4], "throughput": [1, 2, 3, 4]}.items():
+    for name, expected in {
+        "ttfa": [3, 1, 2, 4],
+        "balanced": [1, 3, 2, 4],
+        "throughput": [1, 2, 3, 4],
+    }.items():
         told = floor(name)
         voice = LiveVoice(told.model, prompt)
-        dry, rested, new, batch = (utterance(told, voice, [Given([1])], n, priority=5 if n == 4 else 0) for n in (1, 2, 3, 4))
+        dry, rested, new, batch = (
+            utterance(told, voice, [Given([1])], n, priority=5 if n == 4 else 0)
+            for n in (1, 2, 3, 4)
+        )
         for w, dry_s in ((dry, -1.0), (rested, 0.3)):
             w._number, w.dry_s = 1, new.born_s + dry_s
         assert order_of_work(told, [batch, rested, new, dry]) == expected, name
@@ -163,7 +188,11 @@ def test_no_step_waits_for_company_that_cannot_come(floor, prompt, monkeypatch):
     told = floor("throughput")
     voice = LiveVoice(told.model, prompt)
     wait = told.stages.board.ids_wanted.wait
-    monkeypatch.setattr(told.stages.board.ids_wanted, "wait", lambda timeout=None: waits.append(timeout) or wait(timeout))
+    monkeypatch.setattr(
+        told.stages.board.ids_wanted,
+        "wait",
+        lambda timeout=None: waits.append(timeout) or wait(timeout),
+    )
     stopped = say(told, voice, 1, most=900).chunks()
     next(stopped)
     assert until(lambda: told.stages.board.speaking[0]._made is not None)
@@ -178,7 +207,11 @@ def test_hops():
     assert [Hops(25, 25, (1, 1, 2), True).end(n) for n in range(5)] == [25, 50, 100, 150, 200]
     assert [Hops(10, 25, (1, 1, 2), True).end(n) for n in range(5)] == [10, 25, 50, 100, 150]
     whole_hops, pieces = Hops(25, 25, (2,), True), Hops(25, 25, (2,), False)
-    assert (whole_hops.piece_end(1, 50), pieces.piece_end(1, 50), pieces.piece_end(1, 75)) == (100, 75, 100)
+    assert (whole_hops.piece_end(1, 50), pieces.piece_end(1, 50), pieces.piece_end(1, 75)) == (
+        100,
+        75,
+        100,
+    )
 
 
 def test_a_hop_in_pieces_is_the_hop_whole(floor, prompt):

@@ -24,6 +24,7 @@ def test_the_language_model_steps_aside_while_a_first_piece_is_made(floor, promp
     def asked(module, given) -> None:
         threading.Event().wait(0.02)
         steps.append(len(told.lm.batches))
+
     hook = told.model.flow.decoder.estimator.register_forward_pre_hook(asked)
     request.addfinalizer(hook.remove)
     chunks = list(say(told, voice, 3, most=100).chunks())
@@ -37,7 +38,9 @@ def halves() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-def test_a_second_core_is_used_where_there_is_one_and_given_back(model, floor, prompt, monkeypatch, cores):
+def test_a_second_core_is_used_where_there_is_one_and_given_back(
+    model, floor, prompt, monkeypatch, cores
+):
     monkeypatch.setattr("webui.engine.cosyvoice.stages.cores", lambda: cores)
     assert until(lambda: not halves()), "of the tests before"
     told = floor()
@@ -46,4 +49,6 @@ def test_a_second_core_is_used_where_there_is_one_and_given_back(model, floor, p
     assert len(hear(say(told, LiveVoice(told.model, prompt), 3, most=60))[1]) == 60 * 960
     assert len(halves()) == cores - 1
     told.stages.close(NotReady("The test is over.", "测试结束。"))
-    assert model.flow.decoder.beside is None is model.vocoder.beside and until(lambda: not halves()), "the model stays usable, and its thread has ended"
+    assert model.flow.decoder.beside is None is model.vocoder.beside and until(
+        lambda: not halves()
+    ), "the model stays usable, and its thread has ended"

@@ -34,7 +34,9 @@ class Spoilt:
 
 def spoilt(told, voice, seed: int, at: int, error: Exception) -> Utterance:
     drawing = Drawing(told.lm.dims, 30, Spoilt(at, error), 200)
-    return utterance(told, voice, [Drawn(told.lm, lambda: voice.prefix(()), texts(30, 1), (), drawing)], seed)
+    return utterance(
+        told, voice, [Drawn(told.lm, lambda: voice.prefix(()), texts(30, 1), (), drawing)], seed
+    )
 
 
 @pytest.mark.parametrize("at", [0, 20])
@@ -66,6 +68,7 @@ def test_a_step_that_fails_for_many_is_taken_one_by_one(floor, prompt):
             broken.update(pasts[:1] if len(broken) < 1 else [])
             raise RuntimeError("no")
         return told.lm.lm.step_many(ids, pasts)
+
     told.lm.step_many = step_many
     got, together = {}, threading.Barrier(3)
 
@@ -75,6 +78,7 @@ def test_a_step_that_fails_for_many_is_taken_one_by_one(floor, prompt):
             got[seed] = hear(say(told, voice, seed))
         except EngineFault as error:
             got[seed] = error
+
     people = [threading.Thread(target=listen, args=(seed,)) for seed in alone]
     [p.start() for p in people]
     [p.join(30) for p in people]
@@ -94,11 +98,15 @@ def test_sound_that_fails_and_memory_that_is_full_end_their_request(floor, promp
         if len(seen) == 2:
             raise torch.OutOfMemoryError("full")
         return advance(self, *given, **named)
+
     monkeypatch.setattr(type(told.model.flow), "advance_many", full)
     stream = say(told, voice, 4, most=100).chunks()
     with pytest.raises(EngineFault) as error:
         list(stream)
-    assert error.value.code == "out_of_memory" and len(hear(say(told, voice, 4, most=40))[1]) == 40 * 960
+    assert (
+        error.value.code == "out_of_memory"
+        and len(hear(say(told, voice, 4, most=40))[1]) == 40 * 960
+    )
 
 
 @pytest.mark.parametrize("stage", ["tokens", "sound"])
@@ -110,6 +118,7 @@ def test_a_stage_that_breaks_ends_everybody_with_a_reason_and_nothing_hangs(floo
 
     def broken(*_):
         raise MemoryError
+
     if stage == "tokens":
         told.stages.tokens._tell = broken
     else:
@@ -117,7 +126,9 @@ def test_a_stage_that_breaks_ends_everybody_with_a_reason_and_nothing_hangs(floo
         told.stages.sound._fail = broken
     with pytest.raises(EngineFault) as error:
         list(running)
-    assert error.value.code == "engine_broken" and [e.code for e in told.broken] == ["engine_broken"]
+    assert error.value.code == "engine_broken" and [e.code for e in told.broken] == [
+        "engine_broken"
+    ]
     with pytest.raises(EngineFault):
         next(say(told, voice, 2).chunks())
     with pytest.raises(EngineFault):
@@ -137,8 +148,19 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
         yield from texts(12, 6)
 
     def slow(wait: bool) -> Utterance:
-        source = Arriving(lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3, never=lm.dims.barred(lm.dims.end, lm.dims.fill))), arriving(wait), told.stages.board)
+        source = Arriving(
+            lambda: TextStream(
+                lm,
+                lm.new_cache(64),
+                (),
+                (),
+                Sampler(3, never=lm.dims.barred(lm.dims.end, lm.dims.fill)),
+            ),
+            arriving(wait),
+            told.stages.board,
+        )
         return utterance(told, voice, [source], 50)
+
     expected = hear(slow(False))
     waiting, got = slow(True), []
     listener = threading.Thread(target=lambda: got.append(hear(waiting)))
@@ -153,6 +175,9 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
     def fails():
         yield from texts(6, 5)
         raise BadInput("The pen broke.", "笔坏了。")
-    source = Arriving(lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3)), fails(), told.stages.board)
+
+    source = Arriving(
+        lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3)), fails(), told.stages.board
+    )
     with pytest.raises(BadInput):
         list(utterance(told, voice, [source], 51).chunks())

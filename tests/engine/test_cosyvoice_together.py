@@ -38,15 +38,24 @@ def side_by_side(flow: FlowModel, hops: tuple[int, ...] = (28, 53, 78)):
     ids = [ids_of(90, seed=seed) for seed in range(4)]
     whose = [voices[0], voices[1], voices[2], voices[0]]
     states = [voice.begin() for voice in whose]
-    alone = [[state.step(its[:n]) for n in hops] + [state.step(its, final=True)] for state, its in zip(states, ids, strict=True)]
+    alone = [
+        [state.step(its[:n]) for n in hops] + [state.step(its, final=True)]
+        for state, its in zip(states, ids, strict=True)
+    ]
     states, made = [voice.begin() for voice in whose], []
     for n in hops:
         assert len({state.shape(n) for state in states}) == 1
-        made.append(step_many([(state, its[:n], False) for state, its in zip(states, ids, strict=True)]))
+        made.append(
+            step_many([(state, its[:n], False) for state, its in zip(states, ids, strict=True)])
+        )
     assert len({state.shape(90, True) for state in states}) == 1
     made.append(step_many([(state, its, True) for state, its in zip(states, ids, strict=True)]))
-    assert [s.computed_frames for s in states] == [230] * 4, "the prompt's last block, and each frame once"
-    return [torch.cat(frames) for frames in alone], [torch.cat(frames) for frames in zip(*made, strict=True)]
+    assert [s.computed_frames for s in states] == [230] * 4, (
+        "the prompt's last block, and each frame once"
+    )
+    return [torch.cat(frames) for frames in alone], [
+        torch.cat(frames) for frames in zip(*made, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["rows together", "a core per guidance row"])
@@ -56,7 +65,9 @@ def test_requests_in_one_call_get_the_frames_of_their_own(apart):
         flow.decoder.beside = pool if apart else None
         alone, together = side_by_side(flow)
     for own, joint in zip(alone, together, strict=True):
-        assert own.shape == joint.shape == (180, 80) and torch.allclose(joint, own, rtol=0, atol=1e-5)
+        assert own.shape == joint.shape == (180, 80) and torch.allclose(
+            joint, own, rtol=0, atol=1e-5
+        )
 
 
 def test_in_bf16_they_differ_by_rounding():
@@ -66,7 +77,10 @@ def test_in_bf16_they_differ_by_rounding():
 
 def test_what_has_another_shape_is_told_apart():
     flow = small_flow(torch.float32)
-    voice, bare = VoiceState.of(flow, *voice_of(50), ahead=ids_of(3)), VoiceState.of(flow, *voice_of(0))
+    voice, bare = (
+        VoiceState.of(flow, *voice_of(50), ahead=ids_of(3)),
+        VoiceState.of(flow, *voice_of(0)),
+    )
     state = voice.begin()
     assert state.shape(28) == state.shape(30) == voice.shape(28) == (False, 25)
     assert state.shape(53) == (False, 25, 50) and state.shape(53, True) == (False, 25, 50, 53)
@@ -86,6 +100,7 @@ def test_a_call_that_fails_half_way_leaves_all_as_they_were(monkeypatch):
         if fail[0] and len(calls) % 10 == 7:
             raise torch.OutOfMemoryError("full")
         return real(*given)
+
     flow.decoder.estimator.forward = forward
     states = [voice.begin() for _ in ids]
     step_many([(s, its[:28], False) for s, its in zip(states, ids, strict=True)])
@@ -121,17 +136,25 @@ def floor(model):
     def make(most: int = 4, profile: str = "balanced", first_alone: bool = False):
         stages = Stages(model, LiveVoices(model, 1 << 40), PROFILES[profile])
         stages.sound.most, stages.sound.is_first_alone = most, first_alone
-        told = SimpleNamespace(stages=stages, model=model, hops=Hops(25, 25, (1, 1, 2), True), calls=[], gate=lambda asked: None)
+        told = SimpleNamespace(
+            stages=stages,
+            model=model,
+            hops=Hops(25, 25, (1, 1, 2), True),
+            calls=[],
+            gate=lambda asked: None,
+        )
 
         def flow_many(asked):
             told.calls.append(len(asked))
             told.gate(asked)
             return model.flow_many(asked)
+
         watched = replace(model)
         object.__setattr__(watched, "flow_many", flow_many)
         stages.sound._model = watched
         made.append(stages)
         return told
+
     yield make
     for stages in made:
         stages.close(NotReady("The test is over.", "测试结束。"))
@@ -151,12 +174,15 @@ def together(told, whos, wait: bool = True) -> list:
             out[i] = hear(whos[i])[1]
         except (EngineFault, Cancelled) as error:
             out[i] = error
+
     told.stages.board.lock.acquire()
     readers = [threading.Thread(target=listen, args=(i,)) for i in range(len(whos))]
     try:
         for who, reader in zip(whos, readers, strict=True):
             told.stages.board.speaking.append(who)  # `enter` would let the first begin alone
-            who.board = SimpleNamespace(**{**vars(who.board), "enter": lambda _: None, "wake": who.board.wake})
+            who.board = SimpleNamespace(
+                **{**vars(who.board), "enter": lambda _: None, "wake": who.board.wake}
+            )
             reader.start()
     finally:
         told.stages.board.wake()
@@ -191,14 +217,19 @@ def test_pieces_of_one_shape_are_made_in_one_call_and_sound_as_alone(floor, prom
     out = together(told, [given(told, ready(told, prompt), seed) for seed in range(5)])
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
     assert max(told.calls) == 4, "never more than it may"
-    assert sum(told.calls) == sum(quiet.calls) == told.stages.sound.pieces and len(told.calls) < sum(told.calls) / 2
+    assert (
+        sum(told.calls) == sum(quiet.calls) == told.stages.sound.pieces
+        and len(told.calls) < sum(told.calls) / 2
+    )
     assert told.stages.sound.calls == len(told.calls)
 
 
 def test_pieces_of_different_shapes_are_made_apart(floor, prompt):
     """Three requests that end at different ids: their last pieces share no call."""
     told, shapes = floor(), []
-    told.gate = lambda asked: shapes.append({state.shape(len(ids), final) for state, ids, final in asked})
+    told.gate = lambda asked: shapes.append(
+        {state.shape(len(ids), final) for state, ids, final in asked}
+    )
     voice = ready(told, prompt)
     alone = [hear(given(told, voice, seed, ids))[1] for seed, ids in enumerate((60, 66, 66))]
     shapes.clear()
@@ -210,7 +241,9 @@ def test_pieces_of_different_shapes_are_made_apart(floor, prompt):
 def test_on_a_cpu_a_first_sound_has_no_company(floor, prompt):
     told, firsts = floor(most=4, first_alone=True), []
     whos = [given(told, ready(told, prompt), seed) for seed in range(3)]
-    told.gate = lambda asked: firsts.append((len(asked), any(not state.emitted_frames for state, *_ in asked)))
+    told.gate = lambda asked: firsts.append(
+        (len(asked), any(not state.emitted_frames for state, *_ in asked))
+    )
     assert all(isinstance(wave, np.ndarray) for wave in together(told, whos))
     assert {count for count, is_first in firsts if is_first} == {1}
     assert max(count for count, _ in firsts) > 1
@@ -225,6 +258,7 @@ def test_who_leaves_during_a_call_leaves_the_others_as_they_were(floor, prompt):
     def gate(asked):
         if len(asked) == 3:
             whos[1].cancel()
+
     told.gate = gate
     out = together(told, whos)
     assert isinstance(out[1], Cancelled) and told.calls[0] == 3
@@ -243,9 +277,14 @@ def test_a_call_that_fails_for_many_fails_for_the_one_at_fault(floor, prompt):
             bad.append(whos[1].segments[0].flow)
         if any(state is bad[0] for state, *_ in asked):
             raise torch.OutOfMemoryError("full")
+
     told.gate = gate
     out = together(told, whos)
-    assert isinstance(out[1], EngineFault) and out[1].code == "out_of_memory" and told.calls[:4] == [3, 1, 1, 1]
+    assert (
+        isinstance(out[1], EngineFault)
+        and out[1].code == "out_of_memory"
+        and told.calls[:4] == [3, 1, 1, 1]
+    )
     assert alike(out[0], alone[0]) and alike(out[2], alone[2])
 
 
@@ -259,6 +298,7 @@ def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
         if seed == 1:
             raise EngineFault("The places are taken.", "没有位置了。", code="out_of_memory")
         return wave(seed)
+
     object.__setattr__(told.stages.sound._model, "wave", refused)
     out = together(told, [given(told, voice, seed) for seed in range(2)])
     assert isinstance(out[1], EngineFault) and alike(out[0], alone)
@@ -266,7 +306,11 @@ def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
 
 def test_captured_networks_replay_once_for_all_of_them(prompt):
     """What a GPU does, here without its graphs: one call of flow and of vocoder, and the sound of each alone."""
-    sizes = replace(SIZES, flow=replace(SIZES.flow, batches=(1, 4)), vocoder=replace(SIZES.vocoder, batches=(1, 4)))
+    sizes = replace(
+        SIZES,
+        flow=replace(SIZES.flow, batches=(1, 4)),
+        vocoder=replace(SIZES.vocoder, batches=(1, 4)),
+    )
     fast = captured(random_model(SMALL, Place("cpu", "fp32", "test")), sizes=sizes, capture=Direct)
     stages = Stages(fast, LiveVoices(fast, 1 << 40), PROFILES["balanced"])
     told = SimpleNamespace(stages=stages, model=fast, hops=Hops(25, 25, (1, 1, 2), True), calls=[])
@@ -279,7 +323,9 @@ def test_captured_networks_replay_once_for_all_of_them(prompt):
     out = together(told, [given(told, voice, seed) for seed in range(3)])
     stages.close(NotReady("The test is over.", "测试结束。"))
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
-    assert any(key[1] == 4 for key in fast.static_flow.table.played) and any(key[1] == 4 for key in fast.static_vocoder.table.played)
+    assert any(key[1] == 4 for key in fast.static_flow.table.played) and any(
+        key[1] == 4 for key in fast.static_vocoder.table.played
+    )
     assert stages.sound.pieces > fast.static_flow.table.played.total()
     assert fast.static_flow.table.refused == fast.static_vocoder.table.refused == 0
 
@@ -291,7 +337,13 @@ class Clock:
         self.waits: list[float] = []
         wanted = told.stages.board.sound_wanted
         wait = wanted.wait
-        monkeypatch.setattr(wanted, "wait", lambda timeout=None: (timeout is not None and self.waits.append(timeout)) or wait(timeout))
+        monkeypatch.setattr(
+            wanted,
+            "wait",
+            lambda timeout=None: (
+                (timeout is not None and self.waits.append(timeout)) or wait(timeout)
+            ),
+        )
 
 
 def test_a_lone_request_and_a_first_sound_wait_for_nobody(floor, prompt, monkeypatch):
@@ -304,7 +356,10 @@ def test_a_lone_request_and_a_first_sound_wait_for_nobody(floor, prompt, monkeyp
     told.gate = lambda asked: firsts.append((bool(clock.waits), not asked[0][0].emitted_frames))
     together(told, [given(told, voice, seed, ids=200) for seed in (2, 3)])
     assert firsts[0] == (False, True), "the first sound was waited with"
-    assert set(clock.waits) == {PROFILES["throughput"].company_s} and PROFILES["throughput"].company_s <= 0.005
+    assert (
+        set(clock.waits) == {PROFILES["throughput"].company_s}
+        and PROFILES["throughput"].company_s <= 0.005
+    )
 
 
 def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkeypatch):
@@ -317,9 +372,15 @@ def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkey
         for who in (lead, other):
             who._number, who.dry_s = 1, who.born_s + 1e6
         told.stages.board.speaking += [lead, other]
-        monkeypatch.setattr(told.stages.board.sound_wanted, "wait", lambda timeout=None: waits.append(timeout))
-        other.segments[0].source = SimpleNamespace(ids=ids_of(20).tolist(), is_over=False, free=lambda: None)
-        lead.segments[0].source = SimpleNamespace(ids=ids_of(60).tolist(), is_over=False, free=lambda: None)
+        monkeypatch.setattr(
+            told.stages.board.sound_wanted, "wait", lambda timeout=None: waits.append(timeout)
+        )
+        other.segments[0].source = SimpleNamespace(
+            ids=ids_of(20).tolist(), is_over=False, free=lambda: None
+        )
+        lead.segments[0].source = SimpleNamespace(
+            ids=ids_of(60).tolist(), is_over=False, free=lambda: None
+        )
         cases = []
         for known in (19, 20, 27, 28):
             other.segments[0].source.ids = ids_of(known).tolist()
@@ -328,12 +389,17 @@ def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkey
         assert cases == [(1, 0), (1, 1), (1, 1), (2, 0)]
         lead.dry_s, other.segments[0].source.ids = lead.born_s, ids_of(27).tolist()
         waits.clear()
-        assert (sound._with_company(lead), waits) == ([lead], []), "a listener who runs dry has no time"
+        assert (sound._with_company(lead), waits) == ([lead], []), (
+            "a listener who runs dry has no time"
+        )
         told.stages.board.speaking.clear()
 
 
 def test_a_gpu_makes_eight_at_once_and_a_processor_two_where_nobody_minds_the_wait(model):
-    assert TOGETHER == (1, 2, 4, 8) and replace(model, place=Place("mps", "fp32", "test")).together == 4
+    assert (
+        TOGETHER == (1, 2, 4, 8)
+        and replace(model, place=Place("mps", "fp32", "test")).together == 4
+    )
     most = {}
     for name, profile in PROFILES.items():
         stages = Stages(model, LiveVoices(model, 1 << 40), profile)

@@ -11,7 +11,13 @@ from itertools import pairwise
 import pytest
 
 from scripts.small_model.words import byte_letters
-from webui.engine.cosyvoice.tokenizer import END_OF_PROMPT, EVENT_TAGS, SPECIALS, TextTokenizer, instruction
+from webui.engine.cosyvoice.tokenizer import (
+    END_OF_PROMPT,
+    EVENT_TAGS,
+    SPECIALS,
+    TextTokenizer,
+    instruction,
+)
 from webui.errors import NotReady
 
 TEXTS = [
@@ -58,12 +64,22 @@ def test_ids_equal_a_naive_implementation(tokenizer, small_model, text):
 
 
 def test_merges_are_used(tokenizer):
-    assert len(tokenizer.encode(" the")) == 1 and len(tokenizer.encode("你好")) == 2 and len(tokenizer.encode("222")) == 3
+    assert (
+        len(tokenizer.encode(" the")) == 1
+        and len(tokenizer.encode("你好")) == 2
+        and len(tokenizer.encode("222")) == 3
+    )
 
 
 def test_special_ids_follow_the_base_vocabulary_in_order(tokenizer):
-    assert [tokenizer.specials[name] for name in SPECIALS] == list(range(tokenizer.base, tokenizer.base + 20))
-    assert SPECIALS.index(END_OF_PROMPT) == 3 and SPECIALS.index("[mn]") == 19 and SPECIALS.index("<laughter>") == 13
+    assert [tokenizer.specials[name] for name in SPECIALS] == list(
+        range(tokenizer.base, tokenizer.base + 20)
+    )
+    assert (
+        SPECIALS.index(END_OF_PROMPT) == 3
+        and SPECIALS.index("[mn]") == 19
+        and SPECIALS.index("<laughter>") == 13
+    )
 
 
 def test_special_tokens_inside_a_text(tokenizer):
@@ -78,7 +94,13 @@ def test_special_tokens_inside_a_text(tokenizer):
 
 def test_what_looks_special_and_is_not_is_reported(tokenizer):
     text = "[laughter] [giggle] <|zh|>hi <shout>x</shout> [giggle] <|endofprompt|> [2024] <strong>a</strong>"
-    assert tokenizer.unknown(text) == ["[giggle]", "<shout>", "</shout>", "<|zh|>", "<|endofprompt|>"]
+    assert tokenizer.unknown(text) == [
+        "[giggle]",
+        "<shout>",
+        "</shout>",
+        "<|zh|>",
+        "<|endofprompt|>",
+    ]
     assert tokenizer.unknown("".join(EVENT_TAGS)) == []
 
 

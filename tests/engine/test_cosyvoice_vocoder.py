@@ -33,7 +33,9 @@ def vocoder():
 def mel():
     """(120, 80), from the flow, so that it is as lively as what the vocoder will get"""
     io = load_file(GOLDEN / "token2wav" / "token2wav_io.safetensors")
-    return torch.cat([io["b.stream.call0.mel"][0], io["b.stream.call1.mel"][0][:, 8:]], 1).mT.contiguous()
+    return torch.cat(
+        [io["b.stream.call0.mel"][0], io["b.stream.call1.mel"][0][:, 8:]], 1
+    ).mT.contiguous()
 
 
 def pushed(state: VocoderState, mel: torch.Tensor, hops: list[int]) -> list[torch.Tensor]:
@@ -135,7 +137,13 @@ def test_sines_follow_the_interpolated_definition():
     f0 = torch.tensor([100.0, 120.0, 0.0, 431.7, 333.3], dtype=torch.float64)
     moves = cycles_per_frame(f0)
     steps = f0[:, None] * torch.arange(1, 10) / 24000 % 1
-    phase = 2 * math.pi * torch.nn.functional.interpolate(steps.cumsum(0).T[None] * 480, scale_factor=480, mode="linear")[0].T
+    phase = (
+        2
+        * math.pi
+        * torch.nn.functional.interpolate(
+            steps.cumsum(0).T[None] * 480, scale_factor=480, mode="linear"
+        )[0].T
+    )
     whole = sines(moves, torch.zeros(9, dtype=torch.float64), True)
     assert (whole - 0.1 * phase.sin()).abs().max() < 1e-10
     later = sines(moves[2:], moves[:2].sum(0) % 1, False)
@@ -145,7 +153,10 @@ def test_sines_follow_the_interpolated_definition():
 def test_hours_later_the_phase_is_as_exact(vocoder):
     moves = cycles_per_frame(torch.full((500,), 123.456, dtype=torch.float64))
     far = (moves[0] * 180000) % 1
-    assert (sines(moves, far, False)[240:] - sines(moves, torch.zeros(9, dtype=torch.float64), False)[240:]).abs().max() < 0.21
+    assert (
+        sines(moves, far, False)[240:]
+        - sines(moves, torch.zeros(9, dtype=torch.float64), False)[240:]
+    ).abs().max() < 0.21
     before = torch.zeros(9, dtype=torch.float64)
     for _ in range(360):
         before = (before + moves.sum(0)) % 1
@@ -171,7 +182,9 @@ def test_other_sizes_run_and_reach_is_checked(mel):
 
 
 @pytest.mark.parametrize(("dtype", "channels_last"), [(torch.bfloat16, 6), (torch.float32, 0)])
-def test_narrow_convolutions_lie_as_the_matrix_units_want_them_and_are_the_same(monkeypatch, dtype, channels_last):
+def test_narrow_convolutions_lie_as_the_matrix_units_want_them_and_are_the_same(
+    monkeypatch, dtype, channels_last
+):
     """Only then are they worth their rounding: two for each of three dilations."""
     torch.manual_seed(2)
     block, x, seen = ResBlock(16, 7), torch.randn(1, 16, 90), []
@@ -181,7 +194,13 @@ def test_narrow_convolutions_lie_as_the_matrix_units_want_them_and_are_the_same(
         exact = block(x.clone())
         block.narrow(dtype)
         real = torch.nn.functional.conv2d
-        monkeypatch.setattr("webui.engine.cosyvoice.vocoder.decoder.F.conv2d", lambda wide, *a, **k: (seen.append(wide.is_contiguous(memory_format=torch.channels_last)), real(wide, *a, **k))[1])
+        monkeypatch.setattr(
+            "webui.engine.cosyvoice.vocoder.decoder.F.conv2d",
+            lambda wide, *a, **k: (
+                seen.append(wide.is_contiguous(memory_format=torch.channels_last)),
+                real(wide, *a, **k),
+            )[1],
+        )
         found = block(x.clone())
     assert seen == [True] * channels_last
     assert (found - exact).square().mean() < 1e-3 * (exact - x).square().mean()
@@ -194,6 +213,7 @@ def test_half_of_the_blocks_on_another_core_makes_the_same_wave(mel, dtype):
 
     def made(block, given) -> None:
         (here if threading.current_thread() is threading.main_thread() else elsewhere).append(block)
+
     for block in (*model.source_resblocks, *model.resblocks):
         block.register_forward_pre_hook(made)
     with ThreadPoolExecutor(1) as pool:
@@ -210,8 +230,11 @@ def test_when_one_half_fails_the_other_has_ended_before_anybody_hears_of_it(mel)
     def fail(block, given) -> None:
         failed.set()
         raise ZeroDivisionError
+
     model.resblocks[2].register_forward_pre_hook(fail)
-    model.source_resblocks[2].register_forward_pre_hook(lambda block, given: ended.append(failed.wait(10)))
+    model.source_resblocks[2].register_forward_pre_hook(
+        lambda block, given: ended.append(failed.wait(10))
+    )
     with ThreadPoolExecutor(1) as pool:
         model.beside = pool
         with pytest.raises(ZeroDivisionError):

@@ -31,7 +31,11 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="module")
 def static():
-    made = StaticFlow(small_flow(torch.float32), FlowSizes(ids=(12, 28, 52), batches=(1,), reaches=(64, 256), units=200, slots=6), store=torch.float16)
+    made = StaticFlow(
+        small_flow(torch.float32),
+        FlowSizes(ids=(12, 28, 52), batches=(1,), reaches=(64, 256), units=200, slots=6),
+        store=torch.float16,
+    )
     made.prewarm()
     return made
 
@@ -46,14 +50,28 @@ def test_rows_that_were_out_come_back_bit_for_bit_to_wherever_there_is_room(stat
     del stream
     voice.move_out()
     assert (static.units.in_use, static.slots.in_use) == free and not voice.is_ready
-    assert voice.bytes == 0 and voice.out_bytes == before and voice.host_bytes >= 50 * static.buffers.bytes_per_unit()
+    assert (
+        voice.bytes == 0
+        and voice.out_bytes == before
+        and voice.host_bytes >= 50 * static.buffers.bytes_per_unit()
+    )
     for part in (static.buffers.rows, *static.buffers.encoding.by_unit, *static.buffers.by_slot):
         part.fill_(7)  # others have written over it since
     voice.grow()
-    assert voice.is_ready and voice.done == 50 and voice.bytes == before and voice.host_bytes == voice.out_bytes == 0
-    assert voice.line.own != at and all(torch.equal(a, b) for a, b in zip(rows(static, voice), had, strict=True))
+    assert (
+        voice.is_ready
+        and voice.done == 50
+        and voice.bytes == before
+        and voice.host_bytes == voice.out_bytes == 0
+    )
+    assert voice.line.own != at and all(
+        torch.equal(a, b) for a, b in zip(rows(static, voice), had, strict=True)
+    )
     stream = voice.begin()
-    assert all(torch.equal(stream.step(its, final), frames) for (its, final), frames in zip(((ids[:28], False), (ids, True)), want, strict=True))
+    assert all(
+        torch.equal(stream.step(its, final), frames)
+        for (its, final), frames in zip(((ids[:28], False), (ids, True)), want, strict=True)
+    )
 
 
 def rows(static, voice) -> list[torch.Tensor]:
@@ -62,7 +80,12 @@ def rows(static, voice) -> list[torch.Tensor]:
     frames = torch.stack([2 * units, 2 * units + 1], 1).flatten()
     pairs = torch.stack([2 * frames, 2 * frames + 1], 1).flatten()
     of_slot = [part[voice.line.slot].clone() for part in buffers.by_slot]
-    return [buffers.encoding.low[:, units], buffers.encoding.high[:, frames], buffers.rows[:, :, pairs], *of_slot]
+    return [
+        buffers.encoding.low[:, units],
+        buffers.encoding.high[:, frames],
+        buffers.rows[:, :, pairs],
+        *of_slot,
+    ]
 
 
 def test_a_voice_for_which_there_is_no_room_stays_out_and_says_so(static):
@@ -72,7 +95,9 @@ def test_a_voice_for_which_there_is_no_room_stays_out_and_says_so(static):
     slots = static.slots.in_use
     with pytest.raises(EngineFault) as caught:
         voice.grow()
-    assert caught.value.code == "out_of_memory" and static.slots.in_use == slots and not voice.is_ready
+    assert (
+        caught.value.code == "out_of_memory" and static.slots.in_use == slots and not voice.is_ready
+    )
     static.units.give_back(taken)
     voice.grow()
     assert voice.is_ready
@@ -110,11 +135,17 @@ def test_the_least_used_voice_waits_in_the_host_and_the_least_used_there_is_let_
     first, second = taken(voices, 1), taken(voices, 2)
     taken(voices, 1)
     taken(voices, 3)
-    assert where(voices) == "hdd" and second.is_out and (voices.moved_out, voices.moved_in) == (1, 0)
-    assert taken(voices, 2) is second and where(voices) == "hdd" and first.is_out, "back on use, in place of the next"
+    assert (
+        where(voices) == "hdd" and second.is_out and (voices.moved_out, voices.moved_in) == (1, 0)
+    )
+    assert taken(voices, 2) is second and where(voices) == "hdd" and first.is_out, (
+        "back on use, in place of the next"
+    )
     assert (voices.moved_out, voices.moved_in, voices.made) == (2, 1, 3)
     taken(voices, 4)
-    assert where(voices) == "hdd" and voices.get(prompt(1)) is not first, "the host holds one: the first is gone"
+    assert where(voices) == "hdd" and voices.get(prompt(1)) is not first, (
+        "the host holds one: the first is gone"
+    )
 
 
 def test_a_voice_that_speaks_is_not_moved_and_goes_when_it_has_ended(model):
@@ -146,7 +177,10 @@ def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(mode
     told = SimpleNamespace(stages=stages, hops=Hops(25, 25, (1, 1, 2), True))
 
     def said(seed: int) -> np.ndarray:
-        return hear(utterance(told, voices.get(prompt(seed)), [Given(ids_of(60, seed=seed).tolist())], seed))[1]
+        return hear(
+            utterance(told, voices.get(prompt(seed)), [Given(ids_of(60, seed=seed).tolist())], seed)
+        )[1]
+
     first = [said(seed) for seed in (1, 2, 3)]
     again = [said(seed) for seed in (1, 2, 3)]
     busy = utterance(told, voices.get(prompt(1)), [Given(ids_of(200).tolist())], 9)
@@ -156,14 +190,21 @@ def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(mode
     assert not busy.voice.is_out and busy.voice.is_ready
     reader.close()
     stages.close(NotReady("The test is over.", "测试结束。"))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)) and np.array_equal(during, first[1])
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)) and np.array_equal(
+        during, first[1]
+    )
     assert voices.moved_in >= 3 and voices.made == 3
 
 
 def test_a_request_cancelled_before_it_began_is_not_kept(model):
     voices = make(model, 4, 4)
     stages = Stages(model, voices, PROFILES["balanced"])
-    who = utterance(SimpleNamespace(stages=stages, hops=Hops(25, 25, (1,), True)), voices.get(prompt(1)), [Given([1])], 1)
+    who = utterance(
+        SimpleNamespace(stages=stages, hops=Hops(25, 25, (1,), True)),
+        voices.get(prompt(1)),
+        [Given([1])],
+        1,
+    )
     who.cancel()
     with pytest.raises(Cancelled):
         next(who.chunks())

@@ -27,7 +27,15 @@ from webui.engine.cosyvoice.speakers import read_speakers
 from webui.engine.cosyvoice.spec import FIXED, read_spec
 from webui.engine.cosyvoice.tokenizer import TextTokenizer
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
-from webui.engine.cosyvoice.weights import COMPONENTS, assign, component_state, convert, fold_weight_norm, load_state, source_mark
+from webui.engine.cosyvoice.weights import (
+    COMPONENTS,
+    assign,
+    component_state,
+    convert,
+    fold_weight_norm,
+    load_state,
+    source_mark,
+)
 from webui.errors import KaikouError, NotReady
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -61,36 +69,73 @@ def load_all(root: Path, dtype: str = "fp32"):
 def refused(root: Path, dtype: str = "fp32") -> KaikouError:
     with pytest.raises(NotReady) as caught:
         load_all(root, dtype)
-    assert caught.value.en.count(".") and caught.value.zh.endswith("。") and caught.value.code == "model_file"
+    assert (
+        caught.value.en.count(".")
+        and caught.value.zh.endswith("。")
+        and caught.value.code == "model_file"
+    )
     return caught.value
 
 
 def test_a_whole_directory_loads(small_model):
     lm, flow, vocoder, _ = load_all(small_model)
-    assert not any(p.requires_grad or p.is_meta for part in (lm, flow, vocoder) for p in part.parameters())
+    assert not any(
+        p.requires_grad or p.is_meta for part in (lm, flow, vocoder) for p in part.parameters()
+    )
 
 
 def test_sizes_are_read_as_data(small_model):
     spec = read_spec(small_model)
-    assert (spec.lm.hidden, spec.lm.speech_codes, spec.lm.mix, spec.sample_rate, spec.samples_per_id) == (64, 6561, (5, 15), 24000, 960)
-    assert spec.flow["spk_embed_dim"] == 192 and spec.flow["chunk_size"] == 25 and spec.hift["base_channels"] == 64
+    assert (
+        spec.lm.hidden,
+        spec.lm.speech_codes,
+        spec.lm.mix,
+        spec.sample_rate,
+        spec.samples_per_id,
+    ) == (64, 6561, (5, 15), 24000, 960)
+    assert (
+        spec.flow["spk_embed_dim"] == 192
+        and spec.flow["chunk_size"] == 25
+        and spec.hift["base_channels"] == 64
+    )
     assert (spec.rule.top_p, spec.rule.top_k, spec.rule.window, spec.rule.tau) == (0.8, 25, 10, 0.1)
 
 
-@pytest.mark.parametrize("field", [*FIXED, "flow.vocab_size", "llm_input_size", "llm.sampling.top_p", "hift.upsample_rates", "llm.mix_ratio"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        *FIXED,
+        "flow.vocab_size",
+        "llm_input_size",
+        "llm.sampling.top_p",
+        "hift.upsample_rates",
+        "llm.mix_ratio",
+    ],
+)
 def test_a_field_with_another_value_is_named(model, field):
     path = model / "cosyvoice2.yaml"
     lines = path.read_text(encoding="utf-8").split("\n")
     at = 0
     for depth, part in enumerate(field.split(".")):
-        at = next(i for i in range(at, len(lines)) if lines[i].startswith(f"{4 * depth * ' '}{part}:"))
+        at = next(
+            i for i in range(at, len(lines)) if lines[i].startswith(f"{4 * depth * ' '}{part}:")
+        )
     lines[at] = lines[at].split(":")[0] + ": oops"
     replace(path, "\n".join(lines).encode())
     fault = refused(model)
     assert field in fault.en or (field == "llm_input_size" and "hidden_size" in fault.en)
 
 
-@pytest.mark.parametrize("change", [{"num_attention_heads": 3}, {"hidden_size": 63}, {"num_hidden_layers": 10**9}, {"vocab_size": "many"}, {"hidden_size": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_attention_heads": 3},
+        {"hidden_size": 63},
+        {"num_hidden_layers": 10**9},
+        {"vocab_size": "many"},
+        {"hidden_size": None},
+    ],
+)
 def test_a_language_model_whose_sizes_do_not_fit(model, change):
     path = model / "CosyVoice-BlankEN/config.json"
     replace(path, json.dumps({**json.loads(path.read_text()), **change}).encode())
@@ -119,7 +164,12 @@ DAMAGE = {
     "missing": (lambda path: path.unlink(), "no such file"),
     "half": (lambda path: path.rename(path.with_name(path.name + ".part")), "unfinished download"),
     "empty": (lambda path: replace(path, b""), "empty"),
-    "lfs": (lambda path: replace(path, b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"), "Git-LFS"),
+    "lfs": (
+        lambda path: replace(
+            path, b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+        ),
+        "Git-LFS",
+    ),
     "page": (lambda path: replace(path, b"<html>404</html>"), "another kind of file"),
     **{f"cut {at}": (_cut(at), "end is missing") for at in (0.01, 0.3, 0.7, 0.99, 0.9999)},
     **{f"flip {at}": (_flip(at), "damaged") for at in (0.2, 0.5, 0.8)},
@@ -174,7 +224,9 @@ def test_the_first_wrong_key_or_shape_is_named():
 
 
 def test_training_extras_and_prefixes_are_dropped(tmp_path):
-    torch.save({"generator.conv.weight": torch.ones(2), "epoch": 3, "step": 10}, tmp_path / "hift.pt")
+    torch.save(
+        {"generator.conv.weight": torch.ones(2), "epoch": 3, "step": 10}, tmp_path / "hift.pt"
+    )
     assert list(load_state(tmp_path / "hift.pt", ("generator.",))) == ["conv.weight"]
     torch.save({"a": torch.ones(2), "note": "text"}, tmp_path / "b.pt")
     with pytest.raises(NotReady, match="str under note"):
@@ -189,7 +241,9 @@ def test_folded_weight_norm_is_the_layers_own_weight(layer):
     weight_norm(layer)
     layer.parametrizations.weight.original0.data *= 1.7
     folded = fold_weight_norm(torch.nn.Sequential(layer).state_dict())
-    assert set(folded) == {"0.weight", "0.bias"} and torch.allclose(folded["0.weight"], layer.weight, atol=1e-6)
+    assert set(folded) == {"0.weight", "0.bias"} and torch.allclose(
+        folded["0.weight"], layer.weight, atol=1e-6
+    )
 
 
 class TestConverted:
@@ -200,12 +254,16 @@ class TestConverted:
         monkeypatch.setattr(torch, "load", None)  # the published files are not opened again
         for name in COMPONENTS:
             again = component_state(model, name)
-            assert again.keys() == plain[name].keys() and all(torch.equal(again[k], plain[name][k]) for k in again)
+            assert again.keys() == plain[name].keys() and all(
+                torch.equal(again[k], plain[name][k]) for k in again
+            )
 
     def test_half_precision_halves_the_file_and_spares_the_vocoder(self, model):
         sizes = {dtype: convert(model, "llm", dtype).stat().st_size for dtype in ("fp32", "bf16")}
         assert sizes["bf16"] < 0.52 * sizes["fp32"] < (model / "llm.pt").stat().st_size
-        assert component_state(model, "llm", "bf16")["speech_embedding.weight"].dtype == torch.bfloat16
+        assert (
+            component_state(model, "llm", "bf16")["speech_embedding.weight"].dtype == torch.bfloat16
+        )
         assert convert(model, "hift", "bf16").name == "kaikou-hift-fp32.safetensors"
         assert {v.dtype for v in component_state(model, "hift", "bf16").values()} == {torch.float32}
 
@@ -217,7 +275,9 @@ class TestConverted:
         torch.save(state, model / "llm.pt")
         assert component_state(model, "llm")["llm_embedding.weight"][0, 0] == 7
 
-    @pytest.mark.parametrize("damage", [_cut(0.5), _flip(0.5), _flip(0.9), lambda path: replace(path, b"")])
+    @pytest.mark.parametrize(
+        "damage", [_cut(0.5), _flip(0.5), _flip(0.9), lambda path: replace(path, b"")]
+    )
     def test_a_damaged_one_falls_back_or_is_named(self, model, damage):
         path = convert(model, "llm", "fp32")
         good = component_state(model, "llm")["llm_decoder.weight"]
@@ -237,13 +297,20 @@ class TestConverted:
 
     def test_the_script(self, model):
         script = [sys.executable, str(ROOT / "scripts/convert_weights.py"), str(model)]
-        done = subprocess.run([*script, "--dtype", "bf16", "--only", "llm"], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [*script, "--dtype", "bf16", "--only", "llm"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == 0 and "kaikou-llm-bf16.safetensors" in done.stdout
         with safe_open(model / "kaikou-llm-bf16.safetensors", "pt") as f:
             assert f.metadata()["source"] == files.fingerprint(model, "llm.pt")
         (model / "llm.pt").unlink()
         (model / "kaikou-llm-bf16.safetensors").unlink()
-        done = subprocess.run([*script, "--only", "llm"], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [*script, "--only", "llm"], capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 1 and "llm.pt" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -312,6 +379,9 @@ def test_a_bare_module_costs_neither_memory_nor_the_compiler():
 def test_a_tagged_yaml_that_is_otherwise_right_loads_without_running(model, tmp_path):
     canary, path = tmp_path / "canary", model / "cosyvoice2.yaml"
     text = path.read_text(encoding="utf-8")
-    replace(path, f'x: !!python/object/apply:os.system ["touch {canary}"]\ny: !apply:os.system ["touch {canary}"]\n{text}'.encode())
+    replace(
+        path,
+        f'x: !!python/object/apply:os.system ["touch {canary}"]\ny: !apply:os.system ["touch {canary}"]\n{text}'.encode(),
+    )
     load_all(model)
     assert not canary.exists()

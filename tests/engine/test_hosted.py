@@ -21,30 +21,53 @@ def test_everything_is_as_in_the_same_process(engine, prompt):
     direct = FakeEngine()
     direct.start()
     mine = direct.encode(CLIP, RATE, "", "en")
-    assert prompt == mine and engine.describe() == direct.describe() and engine.health().state == "ready"
+    assert (
+        prompt == mine
+        and engine.describe() == direct.describe()
+        and engine.health().state == "ready"
+    )
     ours, theirs = list(engine.stream(ask(), prompt)), list(direct.stream(ask(), mine))
     for a, b in zip(ours, theirs, strict=True):
         assert np.array_equal(a.samples, b.samples) and a.samples.dtype == np.float32
-        assert all(getattr(a, f.name) == getattr(b, f.name) for f in dataclasses.fields(a) if f.name != "samples")
+        assert all(
+            getattr(a, f.name) == getattr(b, f.name)
+            for f in dataclasses.fields(a)
+            if f.name != "samples"
+        )
     made = whole(engine.convert(ask(), prompt, CLIP, RATE))
-    assert np.array_equal(made, whole(direct.convert(ask(), mine, CLIP, RATE))) and len(made) == len(CLIP)
-    assert engine.notes(ask(instruction="sing")) == direct.notes(ask(instruction="sing")) and engine.notes(ask()) == []
+    assert np.array_equal(made, whole(direct.convert(ask(), mine, CLIP, RATE))) and len(
+        made
+    ) == len(CLIP)
+    assert (
+        engine.notes(ask(instruction="sing")) == direct.notes(ask(instruction="sing"))
+        and engine.notes(ask()) == []
+    )
     engine.prepare(prompt)
 
 
 def test_errors_arrive_as_they_are(engine, prompt):
     with pytest.raises(BadInput) as error:
         engine.encode(CLIP[:100], RATE, "", "en")
-    assert (error.value.code, error.value.en, error.value.zh, error.value.status) == ("too_short", "The clip is too short.", "音频太短。", 422)
+    assert (error.value.code, error.value.en, error.value.zh, error.value.status) == (
+        "too_short",
+        "The clip is too short.",
+        "音频太短。",
+        422,
+    )
     with pytest.raises(BadInput) as error:
         engine.check(ask(mode="zero_shot", transcript="a misfit"), prompt)
-    assert (error.value.code, error.value.param) == ("transcript_misfit", "transcript") and engine.check(ask(mode="zero_shot", transcript="hello"), prompt) is None
+    assert (error.value.code, error.value.param) == (
+        "transcript_misfit",
+        "transcript",
+    ) and engine.check(ask(mode="zero_shot", transcript="hello"), prompt) is None
     for do, code in (("bug", "fault"), ("memory", "out_of_memory")):
         with pytest.raises(EngineFault) as fault:
             list(engine.stream(ask(instruction=f"do={do}"), prompt))
         assert fault.value.code == code and fault.value.zh
     pid = engine.pid
-    assert whole(engine.stream(ask(), prompt)).size and engine.restarts == 0 and engine.pid == pid, "a failed request is no reason to restart"
+    assert (
+        whole(engine.stream(ask(), prompt)).size and engine.restarts == 0 and engine.pid == pid
+    ), "a failed request is no reason to restart"
     with pytest.raises(TooLarge):
         engine.encode(np.zeros(17 << 20, np.float32), 48000, "", "en")
 
@@ -54,11 +77,23 @@ def test_every_named_error_crosses_with_all_it_says():
 
     class Ours(BadInput):
         code = "ours"
+
     for kind in KINDS.values():
-        error = kind("An English sentence.", "一句中文。", code="some_code", param="field", retry_after_s=7)
+        error = kind(
+            "An English sentence.", "一句中文。", code="some_code", param="field", retry_after_s=7
+        )
         back = error_of(words_of_error(error))
-        assert type(back) is kind and (back.en, back.zh, back.code, back.param, back.retry_after_s) == ("An English sentence.", "一句中文。", "some_code", "field", 7)
-    assert type(error_of(words_of_error(Ours("a", "b")))) is BadInput and error_of(words_of_error(Ours("a", "b"))).code == "ours"
+        assert type(back) is kind and (
+            back.en,
+            back.zh,
+            back.code,
+            back.param,
+            back.retry_after_s,
+        ) == ("An English sentence.", "一句中文。", "some_code", "field", 7)
+    assert (
+        type(error_of(words_of_error(Ours("a", "b")))) is BadInput
+        and error_of(words_of_error(Ours("a", "b"))).code == "ours"
+    )
     assert type(error_of({"kind": "SystemExit", "en": "a", "zh": "b"})) is EngineFault
 
 
@@ -78,6 +113,7 @@ def test_eight_streams_at_once_and_a_slow_reader_slows_only_itself(engine, promp
 
     def read(n):
         got[n] = whole(engine.stream(ask(id=f"t{n}"), prompt, n % 2))
+
     threads = [threading.Thread(target=read, args=(n,)) for n in range(8)]
     [t.start() for t in threads]
     [t.join(60) for t in threads]
@@ -103,6 +139,7 @@ def test_text_that_is_still_arriving(engine, prompt):
         for word in ["One two.", "Three four.", "Five."]:
             taken.append(word)
             yield word
+
     stream = engine.stream_text(ask(), prompt, pieces())
     first = next(stream)
     assert first.number == 0 and taken == ["One two."], "only what was needed has been taken"
@@ -113,8 +150,11 @@ def test_text_whose_source_fails_or_is_given_up(engine, prompt):
     def broken(error):
         yield "One two."
         raise error
+
     with pytest.raises(BadInput, match="no letters"):
-        list(engine.stream_text(ask(), prompt, broken(BadInput("There are no letters.", "没有字。"))))
+        list(
+            engine.stream_text(ask(), prompt, broken(BadInput("There are no letters.", "没有字。")))
+        )
     with pytest.raises(EngineFault):
         list(engine.stream_text(ask(), prompt, broken(ValueError("the typist left"))))
     for n in range(3):
@@ -133,7 +173,10 @@ def test_a_person_who_thinks_is_no_hung_engine(engine, prompt):
         yield "One two."
         go_on.wait(20)
         yield "Three."
-    thread = threading.Thread(target=lambda: seen.extend(engine.stream_text(ask(), prompt, pieces())))
+
+    thread = threading.Thread(
+        target=lambda: seen.extend(engine.stream_text(ask(), prompt, pieces()))
+    )
     thread.start()
     beats = engine._life.beats
     until(lambda: engine._life.beats > beats + 2 * QUICK.beats(QUICK.still_s))
@@ -153,6 +196,7 @@ def test_a_voice_is_sent_once_and_again_when_it_was_forgotten(engine):
         def put(self, parts):
             sent.append(parts is not None and b'{"op": "voice"' in bytes(parts[0]))
             queue.put(parts)
+
     life._outbox = Counting()
     for _ in range(3):
         for voice in voices:
@@ -160,4 +204,6 @@ def test_a_voice_is_sent_once_and_again_when_it_was_forgotten(engine):
     assert sent.count(True) == 3
     life._max_voices_bytes = 1  # room for one
     sounds = [whole(engine.stream(ask(), v)) for v in voices * 2]
-    assert sent.count(True) > 6 and all(np.array_equal(a, b) for a, b in zip(sounds[:3], sounds[3:]))
+    assert sent.count(True) > 6 and all(
+        np.array_equal(a, b) for a, b in zip(sounds[:3], sounds[3:])
+    )

@@ -20,7 +20,11 @@ def tone():
 
 @pytest.fixture(scope="module")
 def cosyvoice(small_model):
-    engine = HostedEngine("calm cosyvoice2", {"root": str(small_model), "device": "cpu"}, program="tests.engine.hosted_child")
+    engine = HostedEngine(
+        "calm cosyvoice2",
+        {"root": str(small_model), "device": "cpu"},
+        program="tests.engine.hosted_child",
+    )
     engine.start()
     yield engine
     engine.close()
@@ -55,21 +59,31 @@ class TestHostedCosyVoice(EngineContract):
     def reference(self):
         t = np.arange(16000 * 4) / 16000
         hum = 0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
-        return (hum + np.random.default_rng(0).normal(0, 0.003, len(t))).astype(np.float32), 16000, "", "en"
+        return (
+            (hum + np.random.default_rng(0).normal(0, 0.003, len(t))).astype(np.float32),
+            16000,
+            "",
+            "en",
+        )
 
     @pytest.fixture
     def prompt(self, cosyvoice, reference):
         return cosyvoice.encode(*reference)
 
 
-def test_what_was_sent_for_a_forgotten_voice_is_gone_on_both_sides_and_sent_again_when_it_speaks(tone):
+def test_what_was_sent_for_a_forgotten_voice_is_gone_on_both_sides_and_sent_again_when_it_speaks(
+    tone,
+):
     samples = np.sin(np.arange(RATE * 4) / 20).astype(np.float32)
     prompt, other = tone.encode(samples, RATE, "", "en"), tone.encode(samples / 2, RATE, "", "en")
     for one in (prompt, other):
         list(tone.stream(ask(), one))
     tone.forget(prompt.fingerprint)
     assert set(tone._life._voices) == {key_of(other)}
-    assert len(list(tone.stream(ask(), prompt))) and set(tone._life._voices) == {key_of(prompt), key_of(other)}
+    assert len(list(tone.stream(ask(), prompt))) and set(tone._life._voices) == {
+        key_of(prompt),
+        key_of(other),
+    }
     for one in (prompt, other):
         tone.forget(one.fingerprint)
 
@@ -84,8 +98,12 @@ def test_text_that_is_still_arriving_reaches_the_model(cosyvoice):
         for word in words:
             taken.append(word)
             yield word
+
     stream = cosyvoice.stream_text(ask(mode="cross_lingual"), prompt, pieces())
     first = next(stream)
     assert len(taken) < len(words), "the first sound came before the text had ended"
     sound = whole([first, *stream])
-    assert len(taken) == len(words) and np.array_equal(sound, whole(cosyvoice.stream_text(ask(id="again", mode="cross_lingual"), prompt, iter(words))))
+    assert len(taken) == len(words) and np.array_equal(
+        sound,
+        whole(cosyvoice.stream_text(ask(id="again", mode="cross_lingual"), prompt, iter(words))),
+    )

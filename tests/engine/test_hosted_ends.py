@@ -55,6 +55,7 @@ def test_descriptors_threads_and_processes_come_back():
             ready_again(engine)
             second = engine.pid
         until(lambda: not group(first) and not group(second))
+
     round_trip()
     before = counts()
     for _ in range(3):
@@ -69,18 +70,29 @@ def test_closing_is_idempotent_and_ends_streams_with_a_sentence():
         pid = engine.pid
         engine.close()
         engine.close()
-        assert fault_of(stream).code == "closing" and not is_alive(pid) and engine.health().state == "draining"
+        assert (
+            fault_of(stream).code == "closing"
+            and not is_alive(pid)
+            and engine.health().state == "draining"
+        )
         with pytest.raises(NotReady):
             engine.notes(ask())
 
 
-@pytest.mark.parametrize("how", ["killed", "killed while the engine is stopped", "killed while the engine is stuck", "ended"])
+@pytest.mark.parametrize(
+    "how",
+    ["killed", "killed while the engine is stopped", "killed while the engine is stuck", "ended"],
+)
 def test_when_the_studio_is_gone_so_is_the_engine_and_what_it_started(how):
     """Stuck: native code holds the interpreter, so nothing in the engine's process can see that the studio is gone."""
     command = [sys.executable, "-c", STUDIO, *(["stuck"] if "stuck" in how else [])]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as studio:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as studio:
         pid = int(studio.stdout.readline())
-        assert len(group(pid)) == 3, "the engine, what it started, and the shell that waits for its end"
+        assert len(group(pid)) == 3, (
+            "the engine, what it started, and the shell that waits for its end"
+        )
         if "stopped" in how:
             os.kill(pid, signal.SIGSTOP)
         studio.kill() if how.startswith("killed") else studio.stdin.close()
@@ -90,4 +102,10 @@ def test_when_the_studio_is_gone_so_is_the_engine_and_what_it_started(how):
 
 def test_the_studio_never_loads_what_the_engine_needs():
     code = "import sys; import webui.app, webui.engine.hosted.engine; print([m for m in ('torch', 'onnxruntime') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip().endswith("[]")
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        .stdout.strip()
+        .endswith("[]")
+    )

@@ -23,7 +23,12 @@ def test_killed_in_mid_stream_every_stream_is_told_and_it_comes_back(engine, pro
     os.kill(before, signal.SIGKILL)
     for stream in streams:
         fault = fault_of(stream)
-        assert isinstance(fault, EngineFault) and fault.code == "engine_lost" and "restarted" in fault.en and "重启" in fault.zh
+        assert (
+            isinstance(fault, EngineFault)
+            and fault.code == "engine_lost"
+            and "restarted" in fault.en
+            and "重启" in fault.zh
+        )
         assert next(stream, None) is None
     ready_again(engine)
     assert engine.pid != before and not is_alive(before)
@@ -54,7 +59,9 @@ def test_a_device_that_is_lost_until_the_process_ends_restarts_it(engine, prompt
     next(other)
     before = engine.pid
     fault = fault_of(engine.stream(ask(instruction=f"do={do} at=1"), prompt))
-    assert isinstance(fault, EngineFault) and fault.code == ("device_fault" if do == "device" else "fault")
+    assert isinstance(fault, EngineFault) and fault.code == (
+        "device_fault" if do == "device" else "fault"
+    )
     assert fault_of(other).code == "device_fault"
     ready_again(engine)
     assert engine.pid != before
@@ -65,12 +72,29 @@ def test_what_is_a_lost_device_and_what_is_not():
 
     class AcceleratorError(RuntimeError):
         pass
-    for words in ("CUDA error: device-side assert triggered", "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "CUDA error: unspecified launch failure"):
+
+    for words in (
+        "CUDA error: device-side assert triggered",
+        "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+        "CUDA error: unspecified launch failure",
+    ):
         assert is_sticky(RuntimeError(words)) and named(RuntimeError(words)).code == "device_fault"
     assert is_sticky(AcceleratorError("anything"))
-    for words in ("CUDA out of memory. Tried to allocate 20 MiB", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "[enforce fail] DefaultCPUAllocator: can't allocate memory"):
-        assert not is_sticky(RuntimeError(words)) and named(RuntimeError(words)).code == "out_of_memory"
-    assert named(MemoryError()).code == "out_of_memory" and named(ValueError("shape")).code == "fault" and not is_sticky(ValueError("shape"))
+    for words in (
+        "CUDA out of memory. Tried to allocate 20 MiB",
+        "CUDA error: out of memory",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+        "[enforce fail] DefaultCPUAllocator: can't allocate memory",
+    ):
+        assert (
+            not is_sticky(RuntimeError(words))
+            and named(RuntimeError(words)).code == "out_of_memory"
+        )
+    assert (
+        named(MemoryError()).code == "out_of_memory"
+        and named(ValueError("shape")).code == "fault"
+        and not is_sticky(ValueError("shape"))
+    )
 
 
 def test_frozen_it_is_noticed_killed_and_replaced(engine, prompt):
@@ -104,7 +128,12 @@ def test_one_hung_lane_is_noticed_though_the_others_work(engine, prompt):
                 list(engine.stream(ask(id="busy", instruction="seconds=1"), prompt, 1))
             except KaikouError:
                 is_over.wait(0.05)
-    hung = threading.Thread(target=lambda: fault_of(engine.stream(ask(id="hung", instruction="do=hang at=1"), prompt, 0)))
+
+    hung = threading.Thread(
+        target=lambda: fault_of(
+            engine.stream(ask(id="hung", instruction="do=hang at=1"), prompt, 0)
+        )
+    )
     worker = threading.Thread(target=keep_busy)
     hung.start(), worker.start()
     beats = engine._life.beats

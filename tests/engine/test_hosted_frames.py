@@ -11,13 +11,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webui.engine.hosted.frames import MAGIC, MAX_BODY, MAX_WORDS, Damaged, Ended, pack, receive, send
+from webui.engine.hosted.frames import (
+    MAGIC,
+    MAX_BODY,
+    MAX_WORDS,
+    Damaged,
+    Ended,
+    pack,
+    receive,
+    send,
+)
 from webui.engine.hosted.words import chunk_of, record_of, words_of, words_of_chunk
 from webui.errors import TooLarge
 from webui.types import Abilities, Chunk, Health, SpeechRequest
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers(-2**63, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
 
 
 def received(data: bytes):
@@ -46,10 +64,17 @@ def test_anything_else_is_damage_or_the_end(data):
         received(data)
 
 
-@pytest.mark.parametrize("data", [
-    b"Loading checkpoint shards", struct.pack("<4sII", MAGIC, MAX_WORDS + 1, 0), struct.pack("<4sII", MAGIC, 2, MAX_BODY + 1),
-    struct.pack("<4sII", MAGIC, 2, 0) + b"[]", struct.pack("<4sII", MAGIC, 4, 0) + b"\xff\xfe{}", struct.pack("<4sII", b"\x80\x04\x95.", 2, 0) + b"{}",
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"Loading checkpoint shards",
+        struct.pack("<4sII", MAGIC, MAX_WORDS + 1, 0),
+        struct.pack("<4sII", MAGIC, 2, MAX_BODY + 1),
+        struct.pack("<4sII", MAGIC, 2, 0) + b"[]",
+        struct.pack("<4sII", MAGIC, 4, 0) + b"\xff\xfe{}",
+        struct.pack("<4sII", b"\x80\x04\x95.", 2, 0) + b"{}",
+    ],
+)
 def test_damage_has_a_name_and_a_sentence(data):
     with pytest.raises(Damaged) as fault:
         received(data)
@@ -78,12 +103,33 @@ def test_sending_to_nobody_is_the_end():
 
 
 def test_nouns_cross_unchanged():
-    for record in (SpeechRequest("r", "你好 hello", "v", "instruct", "用四川话说", "zh", 1.25, 2**63 - 1, 3, ("你好", "hello"), "said"),
-                   Abilities("e", "1", 24000, ("zero_shot",), ("zh", "en"), 2, presets=("a",)), Health("starting", "Loading", "载入", 0.25)):
+    for record in (
+        SpeechRequest(
+            "r",
+            "你好 hello",
+            "v",
+            "instruct",
+            "用四川话说",
+            "zh",
+            1.25,
+            2**63 - 1,
+            3,
+            ("你好", "hello"),
+            "said",
+        ),
+        Abilities("e", "1", 24000, ("zero_shot",), ("zh", "en"), 2, presets=("a",)),
+        Health("starting", "Loading", "载入", 0.25),
+    ):
         (words, _) = received(b"".join(pack(words_of(record))))
         assert record_of(type(record), words) == record
     samples = np.random.default_rng(0).normal(0, 0.1, 4801).astype(np.float32)
     chunk = Chunk(3, samples, 960, 1, True, {"flow": 0.25})
     back = chunk_of(*received(b"".join(pack(*words_of_chunk(chunk)))))
     assert np.array_equal(back.samples, samples) and back.samples.dtype == np.float32
-    assert (back.number, back.start, back.segment, back.last, dict(back.timings)) == (3, 960, 1, True, {"flow": 0.25})
+    assert (back.number, back.start, back.segment, back.last, dict(back.timings)) == (
+        3,
+        960,
+        1,
+        True,
+        {"flow": 0.25},
+    )

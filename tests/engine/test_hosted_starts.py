@@ -24,10 +24,19 @@ def test_while_it_restarts_requests_are_told_when_to_come_again(prompt):
         os.kill(engine.pid, signal.SIGKILL)
         health = until(lambda: engine.health().state == "starting" and engine.health())
         assert "restarted" in health.reason and "重启" in health.reason_zh
-        for call in (lambda: engine.stream(ask(), prompt), lambda: engine.notes(ask()), lambda: engine.encode(CLIP, RATE, "", "en"), lambda: engine.prepare(prompt)):
+        for call in (
+            lambda: engine.stream(ask(), prompt),
+            lambda: engine.notes(ask()),
+            lambda: engine.encode(CLIP, RATE, "", "en"),
+            lambda: engine.prepare(prompt),
+        ):
             with pytest.raises(NotReady) as refused:
                 call()
-            assert refused.value.code == "notready" and refused.value.retry_after_s >= 1 and refused.value.zh
+            assert (
+                refused.value.code == "notready"
+                and refused.value.retry_after_s >= 1
+                and refused.value.zh
+            )
         assert engine.describe().name == "fake"
 
 
@@ -38,7 +47,11 @@ def test_the_fourth_failure_in_the_window_is_the_last():
             ready_again(engine, n + 1)
         os.kill(engine.pid, signal.SIGKILL)
         health = until(lambda: engine.health().state == "broken" and engine.health())
-        assert "4 times within 10 min" in health.reason and "killed" in health.reason and "4 次" in health.reason_zh
+        assert (
+            "4 times within 10 min" in health.reason
+            and "killed" in health.reason
+            and "4 次" in health.reason_zh
+        )
         with pytest.raises(NotReady) as refused:
             engine.notes(ask())
         assert refused.value.code == "broken" and engine.restarts == 3 and engine.pid is None
@@ -67,8 +80,15 @@ def test_an_engine_that_cannot_start_says_why_and_is_not_tried_again(tmp_path):
     with unstarted("refuse", marks) as engine:
         with pytest.raises(NotReady) as refused:
             engine.start()
-        assert (refused.value.code, refused.value.param, refused.value.en) == ("model_file", "llm.pt", "No weights in this folder.")
-        assert engine.health().state == "broken" and engine.health().reason == "No weights in this folder."
+        assert (refused.value.code, refused.value.param, refused.value.en) == (
+            "model_file",
+            "llm.pt",
+            "No weights in this folder.",
+        )
+        assert (
+            engine.health().state == "broken"
+            and engine.health().reason == "No weights in this folder."
+        )
         until(lambda: engine._life.has_ended())
     assert marks.read_text() == "x"
 
@@ -82,13 +102,18 @@ def test_killed_while_loading_it_is_tried_again_and_not_for_ever(tmp_path):
     with unstarted("die once", tmp_path / "a") as engine:
         engine.start()
         assert engine.health().state == "ready" and engine.restarts == 1
-    with unstarted("die", tmp_path / "b", dataclasses.replace(QUICK, max_restarts=2)) as engine, pytest.raises(NotReady, match="3 times"):
+    with (
+        unstarted("die", tmp_path / "b", dataclasses.replace(QUICK, max_restarts=2)) as engine,
+        pytest.raises(NotReady, match="3 times"),
+    ):
         engine.start()
     assert (tmp_path / "b").read_text() == "xxx"
 
 
 def test_a_restart_that_cannot_start_is_tried_as_often_as_a_crash(tmp_path):
-    with unstarted("die later", tmp_path / "a", dataclasses.replace(QUICK, max_restarts=3)) as engine:
+    with unstarted(
+        "die later", tmp_path / "a", dataclasses.replace(QUICK, max_restarts=3)
+    ) as engine:
         engine.start()
         os.kill(engine.pid, signal.SIGKILL)
         until(lambda: engine.health().state == "broken")
@@ -114,12 +139,16 @@ def test_an_unknown_engine_is_refused():
 
 
 def test_closed_while_it_starts():
-    engine, told = HostedEngine("wild", {"start_s": 60.0}, QUICK, program="tests.engine.hosted_child"), []
+    engine, told = (
+        HostedEngine("wild", {"start_s": 60.0}, QUICK, program="tests.engine.hosted_child"),
+        [],
+    )
 
     def start():
         with pytest.raises(NotReady) as error:
             engine.start()
         told.append(error.value.code)
+
     thread = threading.Thread(target=start)
     thread.start()
     pid = until(lambda: engine.pid)

@@ -27,10 +27,20 @@ class Gpu:
     """What of torch the lock uses. Blocks live as long as somebody holds them; freed ones stay cached until `empty_cache`."""
 
     def __init__(self, total: int = 24 * GB, others: int = 0, is_there: bool = True):
-        self.total, self.others, self.is_there, self.cached, self.held = total, others, is_there, 0, 0
+        self.total, self.others, self.is_there, self.cached, self.held = (
+            total,
+            others,
+            is_there,
+            0,
+            0,
+        )
         self.uint8, self.OutOfMemoryError = "uint8", OutOfMemory
-        self.cuda = SimpleNamespace(is_available=lambda: is_there, mem_get_info=lambda: (self.free, total), get_device_name=lambda: "Some GPU",
-                                    empty_cache=lambda: setattr(self, "cached", self.held))
+        self.cuda = SimpleNamespace(
+            is_available=lambda: is_there,
+            mem_get_info=lambda: (self.free, total),
+            get_device_name=lambda: "Some GPU",
+            empty_cache=lambda: setattr(self, "cached", self.held),
+        )
 
     @property
     def free(self) -> int:
@@ -49,6 +59,7 @@ class Gpu:
 
             def __del__(self):
                 gpu.held -= count
+
         return Block()
 
 
@@ -75,16 +86,25 @@ def test_the_pool_keeps_the_memory_for_this_process_alone():
     assert gpu.free == 24 * GB
 
 
-@pytest.mark.parametrize(("gpu", "code", "words"), [
-    (Gpu(is_there=False), "no_device", "no GPU"),
-    (Gpu(8 * GB, others=2 * GB), "no_memory", "6.0 GB of 8.0 GB are free"),
-    (Gpu(8 * GB, others=2 * GB - GPU_HEADROOM + 1), "no_memory", "headroom"),
-])
+@pytest.mark.parametrize(
+    ("gpu", "code", "words"),
+    [
+        (Gpu(is_there=False), "no_device", "no GPU"),
+        (Gpu(8 * GB, others=2 * GB), "no_memory", "6.0 GB of 8.0 GB are free"),
+        (Gpu(8 * GB, others=2 * GB - GPU_HEADROOM + 1), "no_memory", "headroom"),
+    ],
+)
 def test_what_a_gpu_cannot_give_is_told(gpu, code, words):
     lock = MemoryLock()
     with pytest.raises(NotReady) as fault:
         lock.hold_gpu(gpu, 6 * GB)
-    assert fault.value.code == code and words in fault.value.en and fault.value.zh and gpu.held == 0 and lock.did == lock.release() == []
+    assert (
+        fault.value.code == code
+        and words in fault.value.en
+        and fault.value.zh
+        and gpu.held == 0
+        and lock.did == lock.release() == []
+    )
 
 
 def test_memory_that_another_process_takes_in_between():
@@ -109,7 +129,11 @@ class Smi:
             return subprocess.CompletedProcess(command, 0, self.mode + "\n", "")
         if not self.is_admin:
             return subprocess.CompletedProcess(command, 4, "", "Insufficient permissions")
-        self.mode = {"EXCLUSIVE_PROCESS": "Exclusive_Process", "DEFAULT": "Default", "PROHIBITED": "Prohibited"}[command[command.index("-c") + 1]]
+        self.mode = {
+            "EXCLUSIVE_PROCESS": "Exclusive_Process",
+            "DEFAULT": "Default",
+            "PROHIBITED": "Prohibited",
+        }[command[command.index("-c") + 1]]
         return subprocess.CompletedProcess(command, 0, "", "")
 
 
@@ -126,11 +150,14 @@ def test_exclusive_is_set_and_set_back(before):
 def test_exclusive_without_rights_or_tools_or_sense():
     def missing(*a, **k):
         raise FileNotFoundError("nvidia-smi")
+
     for call in (Smi(is_admin=False), missing, Smi("[N/A]")):
         lock = MemoryLock()
         with pytest.raises(NotReady) as fault:
             lock.exclusive("0", call)
-        assert fault.value.code == "no_right" and "administrator" in fault.value.en and lock.did == []
+        assert (
+            fault.value.code == "no_right" and "administrator" in fault.value.en and lock.did == []
+        )
     smi = Smi()
     lock = MemoryLock()
     lock.exclusive("0", smi)
@@ -139,7 +166,10 @@ def test_exclusive_without_rights_or_tools_or_sense():
 
 
 def locked_bytes() -> int:
-    line = next((x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmLck")), "VmLck: 0 kB")
+    line = next(
+        (x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmLck")),
+        "VmLck: 0 kB",
+    )
     return int(line.split()[1]) * 1024
 
 
@@ -167,12 +197,19 @@ def test_pinned_wholly_or_not_at_all(tmp_path):
             return errno.ENOMEM
         held[address] = count
         return 0
+
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     lock = MemoryLock()
     with pytest.raises(NotReady) as fault:
         lock.pin(paths, 0, mlock=mlock, munlock=lambda address, count: held.pop(address) and 0)
-    assert fault.value.code == "no_right" and "LimitMEMLOCK" in fault.value.en and "ulimit" in fault.value.zh
-    assert held == {} and lock.release() == [] and resource.getrlimit(resource.RLIMIT_MEMLOCK) == limit
+    assert (
+        fault.value.code == "no_right"
+        and "LimitMEMLOCK" in fault.value.en
+        and "ulimit" in fault.value.zh
+    )
+    assert (
+        held == {} and lock.release() == [] and resource.getrlimit(resource.RLIMIT_MEMLOCK) == limit
+    )
 
 
 def test_more_than_the_machine_has_is_not_pinned(tmp_path):
@@ -189,7 +226,10 @@ def test_which_files_a_model_maps(small_model, tmp_path):
     assert mapped_files(small_model, "bf16") == []
     (tmp_path / "kaikou-llm-bf16.safetensors").touch()
     (tmp_path / "kaikou-hift-fp32.safetensors").touch()
-    assert [p.name for p in mapped_files(tmp_path, "bf16")] == ["kaikou-llm-bf16.safetensors", "kaikou-hift-fp32.safetensors"]
+    assert [p.name for p in mapped_files(tmp_path, "bf16")] == [
+        "kaikou-llm-bf16.safetensors",
+        "kaikou-hift-fp32.safetensors",
+    ]
 
 
 def test_the_engine_locks_when_asked_and_lets_go(small_model, quick, caplog):
@@ -198,7 +238,9 @@ def test_the_engine_locks_when_asked_and_lets_go(small_model, quick, caplog):
     caplog.set_level("INFO")
     engine = CosyVoiceEngine(small_model, "cpu", "fp32", lock_memory=True)
     engine.start()
-    assert "pinned in RAM" in engine.lock.did[0] or "memory is not locked" in caplog.text, "whether it may depends on the machine"
+    assert "pinned in RAM" in engine.lock.did[0] or "memory is not locked" in caplog.text, (
+        "whether it may depends on the machine"
+    )
     engine.close()
     assert engine.lock.release() == []
 
@@ -206,18 +248,33 @@ def test_the_engine_locks_when_asked_and_lets_go(small_model, quick, caplog):
 def test_an_engine_that_may_not_lock_speaks_all_the_same(small_model, quick, caplog):
     from webui.engine.cosyvoice.engine import CosyVoiceEngine
 
-    engine = CosyVoiceEngine(small_model, "cpu", "bf16", lock_memory=True)  # nothing is converted, so nothing can be pinned
+    engine = CosyVoiceEngine(
+        small_model, "cpu", "bf16", lock_memory=True
+    )  # nothing is converted, so nothing can be pinned
     engine.start()
-    assert engine.health().state == "ready" and engine.lock.did == [] and "convert_weights" in caplog.text
+    assert (
+        engine.health().state == "ready"
+        and engine.lock.did == []
+        and "convert_weights" in caplog.text
+    )
     engine.close()
 
 
 def script(*args: str, **kw) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "scripts/gpu_lock.py", *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
+    return subprocess.Popen(
+        [sys.executable, "scripts/gpu_lock.py", *args],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **kw,
+    )
 
 
 def test_the_script_lets_go_on_sigterm_or_says_why_not(small_model):
-    with script("--device", "cpu", "--precision", "fp32", "--model-dir", str(small_model)) as process:
+    with script(
+        "--device", "cpu", "--precision", "fp32", "--model-dir", str(small_model)
+    ) as process:
         lines = []
         while (line := process.stdout.readline()) and "lets go" not in line:
             lines.append(line)
@@ -246,14 +303,39 @@ sys.exit(gpu_lock.main(sys.argv[1:]))
 
 
 def test_a_signal_that_comes_as_the_wait_begins_is_heard(small_model):
-    done = subprocess.run([sys.executable, "-c", AT_THE_WORST_MOMENT, "--device", "cpu", "--precision", "fp32", "--model-dir", str(small_model)], cwd=ROOT,
-                          capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            AT_THE_WORST_MOMENT,
+            "--device",
+            "cpu",
+            "--precision",
+            "fp32",
+            "--model-dir",
+            str(small_model),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert (done.returncode == 0 and "lets go" in done.stdout) or "ulimit -l" in done.stderr
 
 
 def test_the_script_runs_a_command_with_the_lock_switched_on(small_model):
-    with script("--device", "cpu", "--precision", "fp32", "--model-dir", str(small_model), "--", sys.executable, "-c",
-                "import os, sys; print(os.environ['KAIKOU_LOCK_MEMORY']); sys.exit(7)") as process:
+    with script(
+        "--device",
+        "cpu",
+        "--precision",
+        "fp32",
+        "--model-dir",
+        str(small_model),
+        "--",
+        sys.executable,
+        "-c",
+        "import os, sys; print(os.environ['KAIKOU_LOCK_MEMORY']); sys.exit(7)",
+    ) as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode == 7 and "\n1\n" in out) or "ulimit -l" in err
 
@@ -268,7 +350,12 @@ def test_the_script_without_a_gpu():
     assert process.returncode == 1 and "no cuda" in err
     with script("--gb", "6") as process:  # what was asked for by size is not quietly something else
         out, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and "There is no GPU" in err and "显卡" in err and "pinned" not in out
+    assert (
+        process.returncode == 1
+        and "There is no GPU" in err
+        and "显卡" in err
+        and "pinned" not in out
+    )
 
 
 def test_the_script_refuses_what_it_cannot_do(small_model, tmp_path):
@@ -279,6 +366,19 @@ def test_the_script_refuses_what_it_cannot_do(small_model, tmp_path):
     with script("--model-dir", str(tmp_path)) as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1 and "fetch_models" in err
-    with script("--device", "cpu", "--precision", "fp32", "--model-dir", str(small_model), "--", str(tmp_path / "nothing")) as process:
+    with script(
+        "--device",
+        "cpu",
+        "--precision",
+        "fp32",
+        "--model-dir",
+        str(small_model),
+        "--",
+        str(tmp_path / "nothing"),
+    ) as process:
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and "Traceback" not in err and ("nothing cannot be run" in err or "ulimit -l" in err)
+    assert (
+        process.returncode == 1
+        and "Traceback" not in err
+        and ("nothing cannot be run" in err or "ulimit -l" in err)
+    )

@@ -51,7 +51,9 @@ def test_a_hot_swap_lets_the_running_stream_end_and_then_closes_the_old_engine()
 
 def test_whoever_is_told_knows_an_engine_before_it_can_be_leased():
     seen = []
-    resident = Resident(lambda engine: seen.append((resident.health().state, resident.coming() is not None)))
+    resident = Resident(
+        lambda engine: seen.append((resident.health().state, resident.coming() is not None))
+    )
     started(resident, FakeEngine())
     started(resident, FakeEngine(version="2"))
     assert seen == [("ready", True), ("ready", True)] and resident.lease().engine.version == "2"
@@ -64,23 +66,35 @@ def test_a_failing_newcomer_leaves_the_old_one_in_charge():
     bad = FakeEngine()
     bad.start = lambda: 1 / 0
     started(resident, bad)
-    assert resident.lease().engine is old and resident.health().state == "ready" and resident.failure().code == "broken" and bad.state == "broken"
+    assert (
+        resident.lease().engine is old
+        and resident.health().state == "ready"
+        and resident.failure().code == "broken"
+        and bad.state == "broken"
+    )
     resident.close()
 
 
 def test_an_engine_that_never_starts_says_why(caplog):
     def refuse():
         raise NotReady("No weights in this folder.", "目录里没有模型。")
+
     resident = Resident()
     resident.start(refuse).join(10)
-    assert resident.health().state == "broken" and resident.health().reason == "No weights in this folder."
+    assert (
+        resident.health().state == "broken"
+        and resident.health().reason == "No weights in this folder."
+    )
     with pytest.raises(NotReady, match="No weights"):
         resident.lease()
-    assert "No weights in this folder" in caplog.text  # who runs the studio without a page learns it too
+    assert (
+        "No weights in this folder" in caplog.text
+    )  # who runs the studio without a page learns it too
 
 
 def whole_tone():
     import numpy as np
+
     return np.full(RATE * 2, 0.1, np.float32)
 
 
@@ -115,7 +129,9 @@ def both(took_over=None):
         def make():
             made.append(kind(**more))
             return made[-1]
+
         return make
+
     resident = Resident(took_over.append if took_over is not None else lambda engine: None)
     resident.start(maker(FakeEngine, version="small"), maker(Breakable, version="big")).join(10)
     return resident, made
@@ -130,15 +146,29 @@ def test_when_the_engine_breaks_for_good_the_one_before_it_steps_in_and_it_may_b
     big.break_down()
     assert settled(resident, lambda: resident.health().state == "ready")
     stand_in = resident.lease().engine
-    assert stand_in is made[2] and stand_in is not small and stand_in.version == "small" and told == [small, big, stand_in]
+    assert (
+        stand_in is made[2]
+        and stand_in is not small
+        and stand_in.version == "small"
+        and told == [small, big, stand_in]
+    )
     assert resident.failure().code == "broken" and resident.can_try_again()
     assert resident.absent("big") is resident.failure() and resident.absent("bigger") is None
     lease.release()
     assert big.state == "broken" and stand_in.state == "ready"
-    assert resident.again() and settled(resident, lambda: resident.lease().engine is made[-1] and len(made) == 4)
-    assert resident.lease().engine.version == "big" and resident.failure() is None and not resident.can_try_again()
+    assert resident.again() and settled(
+        resident, lambda: resident.lease().engine is made[-1] and len(made) == 4
+    )
+    assert (
+        resident.lease().engine.version == "big"
+        and resident.failure() is None
+        and not resident.can_try_again()
+    )
     made[3].break_down()
-    assert settled(resident, lambda: resident.health().state == "ready") and resident.lease().engine.version == "small", "and once more"
+    assert (
+        settled(resident, lambda: resident.health().state == "ready")
+        and resident.lease().engine.version == "small"
+    ), "and once more"
     resident.close()
 
 
@@ -148,10 +178,16 @@ def test_while_another_steps_in_requests_are_asked_to_come_again():
     try:
         FakeEngine.start = lambda self: (gate.wait(10), start(self))[1]
         made[1].break_down()
-        assert settled(resident, lambda: len(made) == 3) and resident.coming() is None, "that is for the one people wait for"
+        assert settled(resident, lambda: len(made) == 3) and resident.coming() is None, (
+            "that is for the one people wait for"
+        )
         with pytest.raises(NotReady) as refused:
             resident.lease()
-        assert refused.value.retry_after_s == 2 and "换用内置音色" in refused.value.zh and resident.health().state == "broken"
+        assert (
+            refused.value.retry_after_s == 2
+            and "换用内置音色" in refused.value.zh
+            and resident.health().state == "broken"
+        )
         assert not resident.again(), "one comes already"
     finally:
         gate.set()
@@ -167,6 +203,7 @@ def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
 
     def fails(self):
         raise NotReady("No voice here.", "没有声音。")
+
     try:
         FakeEngine.start = fails
         big.break_down()
@@ -175,9 +212,16 @@ def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
         FakeEngine.start = start
     assert settled(resident, resident.can_try_again)
     assert resident.failure().en == "It failed four times." and resident.lease().engine is big
-    assert resident.again() and settled(resident, lambda: resident.health().state == "ready") and resident.lease().engine is made[-1]
+    assert (
+        resident.again()
+        and settled(resident, lambda: resident.health().state == "ready")
+        and resident.lease().engine is made[-1]
+    )
     made[-1].break_down()
-    assert settled(resident, lambda: resident.health().state == "ready") and resident.lease().engine.version == "small", "it is known still who steps in"
+    assert (
+        settled(resident, lambda: resident.health().state == "ready")
+        and resident.lease().engine.version == "small"
+    ), "it is known still who steps in"
     resident.close()
 
 
@@ -185,9 +229,15 @@ def test_an_engine_alone_says_why_it_broke_and_may_be_tried_again():
     made, resident = [], Resident()
     resident.start(lambda: made.append(Breakable()) or made[-1]).join(10)
     made[0].break_down()
-    assert resident.health().state == "broken" and resident.can_try_again() and resident.coming() is None
+    assert (
+        resident.health().state == "broken"
+        and resident.can_try_again()
+        and resident.coming() is None
+    )
     assert resident.absent("big").en == "It failed four times."
-    assert resident.again() and settled(resident, lambda: len(made) == 2 and resident.health().state == "ready")
+    assert resident.again() and settled(
+        resident, lambda: len(made) == 2 and resident.health().state == "ready"
+    )
     resident.close()
 
 
@@ -200,9 +250,16 @@ def test_an_engine_that_could_not_start_may_be_tried_again():
             if len(tries) == 1:
                 raise NotReady("No weights.", "没有权重。", code="model_file")
             super().start()
+
     started(resident, FakeEngine(version="small"))
     resident.start(Late).join(10)
-    assert resident.failure().code == "model_file" and resident.absent("big").code == "model_file" and resident.lease().engine.version == "small"
-    assert resident.again() and settled(resident, lambda: resident.lease().engine.version != "small")
+    assert (
+        resident.failure().code == "model_file"
+        and resident.absent("big").code == "model_file"
+        and resident.lease().engine.version == "small"
+    )
+    assert resident.again() and settled(
+        resident, lambda: resident.lease().engine.version != "small"
+    )
     assert resident.failure() is None
     resident.close()

@@ -16,7 +16,13 @@ ROW = {"variant", "users", "steps", "hop", "precision", "first_chunk_ms_p50", "f
 
 
 def run(script: str, *args: object, code: int = 0) -> str:
-    told = subprocess.run([sys.executable, f"scripts/{script}.py", *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    told = subprocess.run(
+        [sys.executable, f"scripts/{script}.py", *map(str, args)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert told.returncode == code, told.stdout + told.stderr
     return told.stdout + told.stderr
 
@@ -29,8 +35,21 @@ def root(small_model, tmp_path_factory):
 
 def test_convert_then_prewarm_says_what_is_there_and_how_fast(root, tmp_path):
     assert "kaikou-llm-fp32.safetensors" in run("convert_weights", root, "--only", "llm")
-    out = run("prewarm", root, "--convert", "--device", "cpu", "--precision", "fp32", "--json", tmp_path / "told.json")
-    assert "kaikou-llm-fp32.safetensors is there" in out and "flow.pt → kaikou-flow-fp32.safetensors" in out
+    out = run(
+        "prewarm",
+        root,
+        "--convert",
+        "--device",
+        "cpu",
+        "--precision",
+        "fp32",
+        "--json",
+        tmp_path / "told.json",
+    )
+    assert (
+        "kaikou-llm-fp32.safetensors is there" in out
+        and "flow.pt → kaikou-flow-fp32.safetensors" in out
+    )
     assert "memory: weights" in out and "first chunk" in out and "100 %" not in out
     told = json.loads((tmp_path / "told.json").read_text())
     assert told["first_chunk_ms"] > 0 and told["rtf"] > 0
@@ -45,47 +64,137 @@ def test_what_cannot_be_converted_or_written_is_said_in_both_languages(small_mod
     """A folder stands where the new file is to be begun: as good as a disk that is full or write-protected."""
     root = shutil.copytree(small_model, tmp_path / "model")
     (root / "kaikou-hift-fp32.safetensors.part").mkdir()
-    for out in (run("convert_weights", root, "--only", "hift", code=1), run("convert_weights", tmp_path, code=1)):
+    for out in (
+        run("convert_weights", root, "--only", "hift", code=1),
+        run("convert_weights", tmp_path, code=1),
+    ):
         en, zh = out.strip().splitlines()
         assert en.isascii() and any("\u4e00" <= c <= "\u9fff" for c in zh)
-    assert "kaikou-hift-fp32.safetensors cannot be written" in run("convert_weights", root, "--only", "hift", code=1)
+    assert "kaikou-hift-fp32.safetensors cannot be written" in run(
+        "convert_weights", root, "--only", "hift", code=1
+    )
     assert not (root / "kaikou-hift-fp32.safetensors").exists()
 
 
 def test_bench_speaks_through_the_stages_beside_the_published_schedule(tmp_path):
-    run("bench_engine", "--small", "--recompute", "--precision", "fp32,bf16", "--seconds", 6, "--times", 1, "--threads", 1, "--json", tmp_path / "told.json")
+    run(
+        "bench_engine",
+        "--small",
+        "--recompute",
+        "--precision",
+        "fp32,bf16",
+        "--seconds",
+        6,
+        "--times",
+        1,
+        "--threads",
+        1,
+        "--json",
+        tmp_path / "told.json",
+    )
     told = json.loads((tmp_path / "told.json").read_text())
-    assert [(r["precision"], r["variant"]) for r in told["rows"]] == [("fp32", "recompute"), ("fp32", "stages"), ("bf16", "recompute"), ("bf16", "stages")]
+    assert [(r["precision"], r["variant"]) for r in told["rows"]] == [
+        ("fp32", "recompute"),
+        ("fp32", "stages"),
+        ("bf16", "recompute"),
+        ("bf16", "stages"),
+    ]
     for theirs, ours in (told["rows"][:2], told["rows"][2:]):
         assert ours.keys() >= ROW and theirs.keys() >= ROW and not ours["failures"]
         assert ours["estimator_frames_per_frame"] == 1.0
-        assert theirs["estimator_frames_per_frame"] == 2 * ((125 + 25) + (125 + 75) + (125 + 150)) / (2 * 150), "the published schedule: hops of 25 and 50, then the rest"
+        assert theirs["estimator_frames_per_frame"] == 2 * (
+            (125 + 25) + (125 + 75) + (125 + 150)
+        ) / (2 * 150), "the published schedule: hops of 25 and 50, then the rest"
         assert ours["audio_s_per_s"] > 0 and ours["peak_rss_mb"] > 0
-    assert [(r["precision"], r["baseline"]) for r in told["ratios"]] == [("fp32", "fp32"), ("bf16", "fp32")]
+    assert [(r["precision"], r["baseline"]) for r in told["ratios"]] == [
+        ("fp32", "fp32"),
+        ("bf16", "fp32"),
+    ]
 
 
 def test_bench_of_many_users_steps_hops_and_arrivals_by_chance(tmp_path):
-    run("bench_engine", "--small", "--precision", "int8", "--steps", "10,5", "--hop", "25,10", "--users", "1,2", "--poisson", "20", "--requests", 3, "--seconds", 2,
-        "--times", 1, "--threads", 1, "--json", tmp_path / "told.json")
+    run(
+        "bench_engine",
+        "--small",
+        "--precision",
+        "int8",
+        "--steps",
+        "10,5",
+        "--hop",
+        "25,10",
+        "--users",
+        "1,2",
+        "--poisson",
+        "20",
+        "--requests",
+        3,
+        "--seconds",
+        2,
+        "--times",
+        1,
+        "--threads",
+        1,
+        "--json",
+        tmp_path / "told.json",
+    )
     rows = json.loads((tmp_path / "told.json").read_text())["rows"]
     assert [(r["steps"], r["hop"], r["variant"], r["users"]) for r in rows] == [
-        (steps, hop, variant, users) for steps in (10, 5) for hop in (25, 10) for variant, users in (("stages", 1), ("stages", 2), ("poisson", 20))]
-    assert all(r.keys() >= ROW and r["estimator_frames_per_frame"] == 1.0 and not r["failures"] for r in rows)
+        (steps, hop, variant, users)
+        for steps in (10, 5)
+        for hop in (25, 10)
+        for variant, users in (("stages", 1), ("stages", 2), ("poisson", 20))
+    ]
+    assert all(
+        r.keys() >= ROW and r["estimator_frames_per_frame"] == 1.0 and not r["failures"]
+        for r in rows
+    )
     assert [r["requests"] for r in rows] == [1, 2, 3] * 4
 
 
 def test_bench_of_a_directory_tells_its_load_times(root, tmp_path):
-    run("bench_engine", "--model-dir", root, "--convert", "--seconds", 2, "--times", 1, "--threads", 1, "--json", tmp_path / "told.json")
+    run(
+        "bench_engine",
+        "--model-dir",
+        root,
+        "--convert",
+        "--seconds",
+        2,
+        "--times",
+        1,
+        "--threads",
+        1,
+        "--json",
+        tmp_path / "told.json",
+    )
     load = json.loads((tmp_path / "told.json").read_text())["load"][0]
     assert load["published_s"] > 0 and load["converted_s"] > 0 and load["rss_mb"] > 0
     assert "cannot be used" in run("bench_engine", "--model-dir", tmp_path, code=1)
 
 
 def test_bench_of_published_models_by_name(tmp_path):
-    out = run("bench_engine", "--family", "CosyVoice-300M-SFT,Fun-CosyVoice3-0.5B-2512", "--small", "--seconds", 3, "--times", 1, "--threads", 1, "--json", tmp_path / "told.json")
+    out = run(
+        "bench_engine",
+        "--family",
+        "CosyVoice-300M-SFT,Fun-CosyVoice3-0.5B-2512",
+        "--small",
+        "--seconds",
+        3,
+        "--times",
+        1,
+        "--threads",
+        1,
+        "--json",
+        tmp_path / "told.json",
+    )
     rows = json.loads((tmp_path / "told.json").read_text())["rows"]
-    assert [(r["family"], r["hop"], r["failures"]) for r in rows] == [("CosyVoice-300M-SFT", 100, 0), ("Fun-CosyVoice3-0.5B-2512", 25, 0)]
-    assert all(r.keys() >= ROW and r["load_s"] > 0 and r["loaded_rss_mb"] > 0 for r in rows) and "Fun-CosyVoice3-0.5B-2512" in out
+    assert [(r["family"], r["hop"], r["failures"]) for r in rows] == [
+        ("CosyVoice-300M-SFT", 100, 0),
+        ("Fun-CosyVoice3-0.5B-2512", 25, 0),
+    ]
+    assert (
+        all(r.keys() >= ROW and r["load_s"] > 0 and r["loaded_rss_mb"] > 0 for r in rows)
+        and "Fun-CosyVoice3-0.5B-2512" in out
+    )
     assert "no model" in run("bench_engine", "--family", "CosyVoice9", code=2)
 
 
@@ -101,6 +210,8 @@ def test_bench_needs_torch_and_numpy_only():
         "sys.argv = ['bench_engine.py', '--small', '--seconds', '2', '--times', '1', '--threads', '1']\n"
         "runpy.run_path('scripts/bench_engine.py', run_name='__main__')\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert told.returncode == 0, told.stderr[-2000:]
     assert "not here and not needed: onnxruntime, safetensors, tokenizers, yaml" in told.stdout

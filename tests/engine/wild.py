@@ -15,7 +15,15 @@ from tests.engine.fake import RATE
 from webui.engine.hosted import HostedEngine, Patience
 from webui.errors import KaikouError
 
-QUICK = Patience(beat_s=0.1, frozen_s=1.0, still_s=1.0, start_frozen_s=20, start_still_s=20, back_off_s=(0.0,), max_restarts=100)
+QUICK = Patience(
+    beat_s=0.1,
+    frozen_s=1.0,
+    still_s=1.0,
+    start_frozen_s=20,
+    start_still_s=20,
+    back_off_s=(0.0,),
+    max_restarts=100,
+)
 LONG = "seconds=60 chunk=0.2"
 PACED = LONG + " rtf=1"
 CLIP = np.sin(np.arange(RATE * 4) / 20).astype(np.float32)
@@ -31,7 +39,12 @@ def hosted(patience: Patience = QUICK):
 @contextmanager
 def unstarted(trouble: str, marks: Path | None, patience: Patience = QUICK):
     """trouble: what goes wrong in starting; marks: counts the starts, a letter each."""
-    engine = HostedEngine("wild", {"start": trouble, "marks": str(marks or "")}, patience, program="tests.engine.hosted_child")
+    engine = HostedEngine(
+        "wild",
+        {"start": trouble, "marks": str(marks or "")},
+        patience,
+        program="tests.engine.hosted_child",
+    )
     try:
         yield engine
     finally:
@@ -71,12 +84,22 @@ def fault_of(stream) -> KaikouError:
 
 def is_alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z" if Path("/proc/self/stat").exists() else os.kill(pid, 0) is None
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if Path("/proc/self/stat").exists()
+            else os.kill(pid, 0) is None
+        )
     except (OSError, ProcessLookupError):
         return False
 
 
 def group(pid: int) -> list[int]:
     """Living processes of a process group."""
-    told = subprocess.run(["ps", "-eo", "pid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
-    return [int(p) for p, g, s in (line.split()[:3] for line in told.splitlines()) if int(g) == pid and not s.startswith("Z")]
+    told = subprocess.run(
+        ["ps", "-eo", "pid=,pgid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
+    return [
+        int(p)
+        for p, g, s in (line.split()[:3] for line in told.splitlines())
+        if int(g) == pid and not s.startswith("Z")
+    ]

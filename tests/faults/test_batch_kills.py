@@ -20,7 +20,11 @@ KILLS = [("builtin", 6, 30), ("tone", 44, 200)]
 
 
 def start(argv, log):
-    return NEST.hatch(argv, log, dict(os.environ), 0, "scripts.batch_chaos.life") if NEST else alone(argv, log)
+    return (
+        NEST.hatch(argv, log, dict(os.environ), 0, "scripts.batch_chaos.life")
+        if NEST
+        else alone(argv, log)
+    )
 
 
 @pytest.mark.parametrize(("engine", "kills", "lines"), KILLS)
@@ -28,9 +32,15 @@ def test_kills_during_a_batch_lose_nothing(tmp_path, engine, kills, lines):
     account = run(tmp_path, kills, lines, engine, steps_each=20, start=start)
     assert account.first_bad is None, account
     assert account.kills >= 0.8 * kills, "the batch was over before it was killed often enough"
-    assert account.last.states == {"done": lines} and account.last.is_clean and account.last.strays == []
+    assert (
+        account.last.states == {"done": lines}
+        and account.last.is_clean
+        and account.last.strays == []
+    )
     assert account.redone <= account.kills
-    assert not [p for p in (tmp_path / "data" / "sounds").rglob(".new-*")], "what a life left half-written was taken away"
+    assert not [p for p in (tmp_path / "data" / "sounds").rglob(".new-*")], (
+        "what a life left half-written was taken away"
+    )
 
 
 @pytest.mark.parametrize("wrong", ["mark_first", "no_sync"])
@@ -46,11 +56,23 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path):
         return path
 
     safe, half, unnamed = there("safe.wav"), there("half"), there("unnamed.wav")
-    told = [["put", str(tmp_path / "d1")], ["sync", str(tmp_path / "d1")], ["move", str(tmp_path / "d1"), str(safe)], ["sync_folder", str(tmp_path)],
-            ["put", str(half)],
-            ["put", str(tmp_path / "d2")], ["sync", str(tmp_path / "d2")], ["move", str(tmp_path / "d2"), str(unnamed)]]
+    told = [
+        ["put", str(tmp_path / "d1")],
+        ["sync", str(tmp_path / "d1")],
+        ["move", str(tmp_path / "d1"), str(safe)],
+        ["sync_folder", str(tmp_path)],
+        ["put", str(half)],
+        ["put", str(tmp_path / "d2")],
+        ["sync", str(tmp_path / "d2")],
+        ["move", str(tmp_path / "d2"), str(unnamed)],
+    ]
     assert cut_power(told) == 2
-    assert safe.stat().st_size == 100 and half.stat().st_size == 50 and not unnamed.exists() and (tmp_path / "d2").stat().st_size == 100
+    assert (
+        safe.stat().st_size == 100
+        and half.stat().st_size == 50
+        and not unnamed.exists()
+        and (tmp_path / "d2").stat().st_size == 100
+    )
 
 
 def test_the_judge_sees_a_short_file_behind_a_mark(tmp_path):
@@ -64,8 +86,10 @@ def test_the_judge_sees_a_short_file_behind_a_mark(tmp_path):
 
 def test_a_life_whose_engine_cannot_start_ends_with_the_reason(tmp_path, monkeypatch):
     """Waiting for sound from nobody, the count of lives never came to an end."""
+
     def start(engine):
         raise NotReady("There is nothing there.", "什么也没有。")
+
     monkeypatch.setattr(FakeEngine, "start", start)
     with pytest.raises(NotReady, match="nothing there"):
         live(tmp_path / "data", tmp_path / "journal", 3, engine="tone")

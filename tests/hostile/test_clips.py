@@ -33,12 +33,21 @@ def bomb(form, kind, rate, hours):
 
 def lying_wav():
     """157 bytes that claim two gigabytes of sound."""
-    head = b"RIFF" + struct.pack("<I", 0x7FFFFFF0) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, RATE, RATE * 2, 2, 16)
+    head = (
+        b"RIFF"
+        + struct.pack("<I", 0x7FFFFFF0)
+        + b"WAVEfmt "
+        + struct.pack("<IHHIIHH", 16, 1, 1, RATE, RATE * 2, 2, 16)
+    )
     return (head + b"data" + struct.pack("<I", 0x7FFFFFC0)).ljust(157, b"\1")
 
 
 def png():
-    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 64, 64, 8, 6, 0, 0, 0) + np.random.default_rng(7).bytes(2000)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 64, 64, 8, 6, 0, 0, 0)
+        + np.random.default_rng(7).bytes(2000)
+    )
 
 
 def webm_bomb():
@@ -46,17 +55,33 @@ def webm_bomb():
 
 
 def many_channels():
-    return b"RIFF" + struct.pack("<I", 1036) + b"WAVEfmt " + struct.pack("<IHHIIHHxxxx", 16, 1, 1000, RATE, RATE * 2000, 2000, 16)[:20] + b"data" + struct.pack("<I", 1000) + bytes(1000)
+    return (
+        b"RIFF"
+        + struct.pack("<I", 1036)
+        + b"WAVEfmt "
+        + struct.pack("<IHHIIHHxxxx", 16, 1, 1000, RATE, RATE * 2000, 2000, 16)[:20]
+        + b"data"
+        + struct.pack("<I", 1000)
+        + bytes(1000)
+    )
 
 
 REFUSED = {
     "0.2 s": (lambda: file_of(voice_like(2.0).samples[10000:14800], 24000), BadInput, "too_short"),
     "0 bytes": (lambda: b"", BadInput, "bad_audio"),
     "1 byte": (lambda: b"R", BadInput, "bad_audio"),
-    "10 minutes": (lambda: file_of(np.zeros(600 * 8000, np.int16), 8000, kind="PCM_U8"), TooLarge, "too_large"),
+    "10 minutes": (
+        lambda: file_of(np.zeros(600 * 8000, np.int16), 8000, kind="PCM_U8"),
+        TooLarge,
+        "too_large",
+    ),
     "61 s": (lambda: file_of(np.zeros(61 * 8000, np.int16), 8000), TooLarge, "too_large"),
     "silence": (lambda: file_of(np.zeros(5 * RATE), RATE), BadInput, "silent"),
-    "noise": (lambda: file_of(0.2 * np.random.default_rng(0).standard_normal(5 * RATE), RATE), BadInput, "silent"),
+    "noise": (
+        lambda: file_of(0.2 * np.random.default_rng(0).standard_normal(5 * RATE), RATE),
+        BadInput,
+        "silent",
+    ),
     "PNG named .wav": (png, BadInput, "bad_audio"),
     "157-byte WAV that lies": (lying_wav, BadInput, "bad_audio"),
     "WAV of a thousand channels": (many_channels, BadInput, "bad_audio"),
@@ -67,9 +92,21 @@ REFUSED = {
     "torn ogg": (lambda: b"OggS" + np.random.default_rng(7).bytes(5000), BadInput, "bad_audio"),
     "torn flac": (lambda: b"fLaC" + np.random.default_rng(7).bytes(5000), BadInput, "bad_audio"),
     "torn mp3": (lambda: b"ID3\4\0\0\0\0\0\0" + bytes(range(100)) * 40, BadInput, "bad_audio"),
-    "torn webm": (lambda: b"\x1aE\xdf\xa3" + np.random.default_rng(7).bytes(5000), BadInput, "bad_audio"),
-    "torn mp4": (lambda: b"\0\0\0\x20ftypisom" + np.random.default_rng(7).bytes(5000), BadInput, "bad_audio"),
-    "video without sound": (lambda: b"\0\0\0\x10ftypisom\0\0\0\0\0\0\0\x08moov", BadInput, "bad_audio"),
+    "torn webm": (
+        lambda: b"\x1aE\xdf\xa3" + np.random.default_rng(7).bytes(5000),
+        BadInput,
+        "bad_audio",
+    ),
+    "torn mp4": (
+        lambda: b"\0\0\0\x20ftypisom" + np.random.default_rng(7).bytes(5000),
+        BadInput,
+        "bad_audio",
+    ),
+    "video without sound": (
+        lambda: b"\0\0\0\x10ftypisom\0\0\0\0\0\0\0\x08moov",
+        BadInput,
+        "bad_audio",
+    ),
 }
 
 
@@ -97,7 +134,11 @@ def test_refused_by_name_in_both_languages(name):
         inspect(decode(make()))
     error = e.value
     assert error.code == code
-    assert error.en.endswith(".") and error.zh.endswith("。") and any("\u4e00" <= c <= "\u9fff" for c in error.zh)
+    assert (
+        error.en.endswith(".")
+        and error.zh.endswith("。")
+        and any("\u4e00" <= c <= "\u9fff" for c in error.zh)
+    )
 
 
 def test_bombs_really_are_small():
@@ -141,7 +182,9 @@ def test_a_worker_that_does_not_answer_is_ended():
 def test_a_worker_has_no_room_for_more_than_its_memory():
     child = Child("read", memory_bytes=2**20, cpu_s=5)
     try:
-        state = child.ask("wav", (60.0,), file_of(np.zeros((400_000, 4), np.int16), RATE), within_s=20)[0]
+        state = child.ask(
+            "wav", (60.0,), file_of(np.zeros((400_000, 4), np.int16), RATE), within_s=20
+        )[0]
     except Lost:
         state = None  # numpy may end the process where a plain MemoryError would do
     finally:

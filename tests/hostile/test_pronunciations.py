@@ -14,7 +14,22 @@ KEPT = [
     "'; DROP TABLE pronunciations; --", '" OR 1=1 --', "%", "_", "Robert'); DELETE FROM x", "(.*)+$", "[0-9]{9", "\\", "\\1\\g<0>", "^", "$$$", "a|b", "?", "😀", "👨‍👩‍👧", "❤️", "<script src=x>alert(1)",
     "../../etc/passwd", "=cmd|'/c calc'!A1", "{0.__class__}", "%s%n", "שלום", "مرحبا", "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L", "ﷺ", "İ", "ß", "null", "true", "NaN", "ａｂｃ", "𠮷野家",
 ]  # fmt: skip
-REFUSED = ["", " ", "\x00", "a\x00b", "\x1b[2J", "\x7f", "\u200e\u200f\u202e", "[laughter]", "</strong>", "a [b] c", "<|endofprompt|>", "x" * 65, "x" * 900_000, "字" * 300_000]
+REFUSED = [
+    "",
+    " ",
+    "\x00",
+    "a\x00b",
+    "\x1b[2J",
+    "\x7f",
+    "\u200e\u200f\u202e",
+    "[laughter]",
+    "</strong>",
+    "a [b] c",
+    "<|endofprompt|>",
+    "x" * 65,
+    "x" * 900_000,
+    "字" * 300_000,
+]
 
 
 def speaks(lone, http, written: str = "Still here.") -> list[str]:
@@ -30,10 +45,14 @@ def test_what_can_be_a_term_is_kept_to_the_letter(lone, http):
     held = {e["term"]: e["reading"] for e in http.get(PATH).json()["data"]}
     assert len(held) == len(KEPT) and set(held.values()) == {f"word {n}" for n in range(len(KEPT))}
     assert speaks(lone, http) == ["Still here."]
-    assert speaks(lone, http, "Now (.*)+$ and 😀 or '; DROP TABLE pronunciations; -- done")[0].startswith("Now word five and word thirteen or word zero done")
+    assert speaks(lone, http, "Now (.*)+$ and 😀 or '; DROP TABLE pronunciations; -- done")[
+        0
+    ].startswith("Now word five and word thirteen or word zero done")
     for kind in ("tsv", "csv"):
         file = http.get(f"{PATH}.{kind}").content
-        assert http.put(f"{PATH}.{kind}", content=file).json() == {"added": 0, "changed": 0}, "out and in again is the same"
+        assert http.put(f"{PATH}.{kind}", content=file).json() == {"added": 0, "changed": 0}, (
+            "out and in again is the same"
+        )
     for term in held:
         assert http.delete(PATH, params={"term": term}).status_code == 204, term
     assert http.get(PATH).json()["data"] == []
@@ -45,14 +64,39 @@ def test_what_cannot_be_a_term_gets_a_sentence(lone, http, language):
     for bad in REFUSED:
         answer = http.put(PATH, json={"term": bad, "reading": "x"}, headers=head)
         assert answer.status_code in (413, 422), bad[:20]
-        assert any("\u4e00" <= c <= "\u9fff" for c in error(answer)["message"]) == (language == "zh")
+        assert any("\u4e00" <= c <= "\u9fff" for c in error(answer)["message"]) == (
+            language == "zh"
+        )
         if bad not in ("x" * 65, "a [b] c"):
-            assert http.put(PATH, json={"term": "x", "reading": bad}, headers=head).status_code in (413, 422), bad[:20]
-    assert http.put(PATH, content=b'{"term": "\\ud800", "reading": "x"}', headers={"Content-Type": "application/json"}).status_code == 422
+            assert http.put(PATH, json={"term": "x", "reading": bad}, headers=head).status_code in (
+                413,
+                422,
+            ), bad[:20]
+    assert (
+        http.put(
+            PATH,
+            content=b'{"term": "\\ud800", "reading": "x"}',
+            headers={"Content-Type": "application/json"},
+        ).status_code
+        == 422
+    )
     assert http.get(PATH).json()["data"] == [] and speaks(lone, http) == ["Still here."]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"term": 3, "reading": "x"}', b'{"term": "x"}', b'{"term": ["x"], "reading": {}}', b'{"term":"x","reading":"y","was":"z"}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"term": 3, "reading": "x"}',
+        b'{"term": "x"}',
+        b'{"term": ["x"], "reading": {}}',
+        b'{"term":"x","reading":"y","was":"z"}',
+        b"\xff\xfe",
+    ],
+)
 def test_a_body_that_is_not_an_entry(http, body):
     answer = http.put(PATH, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422 and error(answer)["code"] in ("bad_json", "bad_field")
@@ -67,7 +111,10 @@ def test_a_flood_is_cut(lone, http):
 
 @pytest.mark.parametrize("language", ["x" * 10**5, "zh'; DROP", "..", "\x00", "e\u0301n", "1"])
 def test_a_language_that_is_none(http, language):
-    assert error(http.put(PATH, json={"term": "x", "reading": "y", "language": language}))["code"] == "bad_language"
+    assert (
+        error(http.put(PATH, json={"term": "x", "reading": "y", "language": language}))["code"]
+        == "bad_language"
+    )
 
 
 def test_a_dictionary_that_swells_a_text_is_refused_in_words(lone, http):

@@ -25,23 +25,62 @@ def wav(samples, rate: int = 16000) -> bytes:
     return file.getvalue()
 
 
-LYING = b"RIFF" + (2**31).to_bytes(4, "little") + b"WAVEfmt " + bytes([16, 0, 0, 0, 1, 0, 1, 0]) + (16000).to_bytes(4, "little") + (32000).to_bytes(4, "little") + \
-    bytes([2, 0, 16, 0]) + b"data" + (2**31 - 100).to_bytes(4, "little") + b"\x01\x00" * 56 + b"\x00"
-BAD = {"empty": (b"", 422), "too short": (wav(np.sin(np.arange(3200) / 9) * 0.3), 422), "silence": (wav(np.zeros(80000)), 422), "a picture": (b"\x89PNG\r\n\x1a\n" + b"\x00" * 400, 422),
-       "a lying header": (LYING, 422), "text": (b"hello " * 100, 422), "ten minutes": (wav(np.random.default_rng(0).normal(0, 0.1, 8000 * 600), 8000), 413), "11 MiB": (b"x" * (11 << 20), 413)}
+LYING = (
+    b"RIFF"
+    + (2**31).to_bytes(4, "little")
+    + b"WAVEfmt "
+    + bytes([16, 0, 0, 0, 1, 0, 1, 0])
+    + (16000).to_bytes(4, "little")
+    + (32000).to_bytes(4, "little")
+    + bytes([2, 0, 16, 0])
+    + b"data"
+    + (2**31 - 100).to_bytes(4, "little")
+    + b"\x01\x00" * 56
+    + b"\x00"
+)
+BAD = {
+    "empty": (b"", 422),
+    "too short": (wav(np.sin(np.arange(3200) / 9) * 0.3), 422),
+    "silence": (wav(np.zeros(80000)), 422),
+    "a picture": (b"\x89PNG\r\n\x1a\n" + b"\x00" * 400, 422),
+    "a lying header": (LYING, 422),
+    "text": (b"hello " * 100, 422),
+    "ten minutes": (wav(np.random.default_rng(0).normal(0, 0.1, 8000 * 600), 8000), 413),
+    "11 MiB": (b"x" * (11 << 20), 413),
+}
 
 
-@pytest.mark.parametrize(("route", "kind"), [(r, k) for r in ("/v1/audio/voices", "/v1/audio/voices/inspect") for k in BAD if (r[-1], k) != ("t", "too short")])
+@pytest.mark.parametrize(
+    ("route", "kind"),
+    [
+        (r, k)
+        for r in ("/v1/audio/voices", "/v1/audio/voices/inspect")
+        for k in BAD
+        if (r[-1], k) != ("t", "too short")
+    ],
+)
 def test_a_bad_clip_gets_a_sentence_and_leaves_nothing(studio, route, kind):
     data, status = BAD[kind]
     with studio.client() as http:
         http.post("/tts/session")
         for language in ("en", "zh"):
-            answer = http.post(route, files={"audio_sample": ("x.wav", data)}, data={"name": "x", "consent": "me"}, headers={"Accept-Language": language})
+            answer = http.post(
+                route,
+                files={"audio_sample": ("x.wav", data)},
+                data={"name": "x", "consent": "me"},
+                headers={"Accept-Language": language},
+            )
             assert answer.status_code == status, answer.text
-            assert any("\u4e00" <= c <= "\u9fff" for c in error(answer)["message"]) == (language == "zh")
+            assert any("\u4e00" <= c <= "\u9fff" for c in error(answer)["message"]) == (
+                language == "zh"
+            )
         assert not [v for v in http.get("/v1/audio/voices").json()["data"] if v["name"] == "x"]
-        assert http.post("/v1/audio/speech", json={"input": "Still here.", "voice": "alloy"}).status_code == 200
+        assert (
+            http.post(
+                "/v1/audio/speech", json={"input": "Still here.", "voice": "alloy"}
+            ).status_code
+            == 200
+        )
 
 
 def test_noise_is_reported_as_noisy(studio):
@@ -49,15 +88,28 @@ def test_noise_is_reported_as_noisy(studio):
     with studio.client() as http:
         http.post("/tts/session")
         answer = http.post("/v1/audio/voices/inspect", files={"audio_sample": noise})
-        assert answer.status_code == 422 or [w for w in answer.json()["warnings"] if w["tone"] == "bad"]
+        assert answer.status_code == 422 or [
+            w for w in answer.json()["warnings"] if w["tone"] == "bad"
+        ]
 
 
 def test_a_reader_of_1_kb_a_second_holds_only_itself_back(studio):
-    body = json.dumps({**TEXT, "voice": "starter-zh-high", "instructions": "seconds=600", "response_format": "pcm"}).encode()
+    body = json.dumps(
+        {
+            **TEXT,
+            "voice": "starter-zh-high",
+            "instructions": "seconds=600",
+            "response_format": "pcm",
+        }
+    ).encode()
     host, port = studio.url[7:].split(":")
     with socket.create_connection((host, int(port))) as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        slow.sendall(
+            b"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % len(body)
+            + body
+        )
         got = slow.recv(1024)
         assert got.startswith(b"HTTP/1.1 200")
         for _ in range(3):
@@ -66,7 +118,11 @@ def test_a_reader_of_1_kb_a_second_holds_only_itself_back(studio):
         one = Socket(studio)
         assert one.say(TEXT).of("end")
         one.close()
-        made = [float(line.split()[1]) for line in studio.client().get("/metrics").text.splitlines() if line.startswith("cv_streams_open ")]
+        made = [
+            float(line.split()[1])
+            for line in studio.client().get("/metrics").text.splitlines()
+            if line.startswith("cv_streams_open ")
+        ]
         assert made == [1.0]
     assert idle(settle(studio, idle))
 
@@ -91,9 +147,13 @@ def test_a_full_disk_fails_the_saving_not_the_speaking():
         assert end["url"] is None and end["code"] == "storage" and "磁盘" in end["text"]
         short = one.say({**TEXT, "instructions": "seconds=0.5"}).of("end")[0]
         assert short["url"] and one.http.get(short["url"]).status_code == 200
-        answer = one.http.post("/v1/audio/voices", files={"audio_sample": clip(8)}, data={"name": "x", "consent": "me"})
+        answer = one.http.post(
+            "/v1/audio/voices", files={"audio_sample": clip(8)}, data={"name": "x", "consent": "me"}
+        )
         assert answer.status_code == 507 and error(answer)["code"] == "storage"
-        assert [v for v in one.http.get("/v1/audio/voices").json()["data"] if not v["starter"]] == []
+        assert [
+            v for v in one.http.get("/v1/audio/voices").json()["data"] if not v["starter"]
+        ] == []
         left = [p.name for p in full.data_dir.rglob(".*")]
         assert left == [], "something half-written was left"
         one.close()
@@ -102,20 +162,26 @@ def test_a_full_disk_fails_the_saving_not_the_speaking():
 def test_a_hundred_visitors_do_not_mix_voices(studio):
     """Each visitor's tone carries its seed: what arrives must be the tone that was asked for."""
     import threading
+
     wrong = []
 
     def visit(n: int) -> None:
         with studio.client() as http:
             one = Socket(studio, http)
-            pcm = np.frombuffer(bytes(one.say({**TEXT, "instructions": "seconds=0.5", "seed": n % 97}).pcm), "<i2").astype(float)
+            pcm = np.frombuffer(
+                bytes(one.say({**TEXT, "instructions": "seconds=0.5", "seed": n % 97}).pcm), "<i2"
+            ).astype(float)
             reference = tones[n % 97]
             if len(pcm) != len(reference) or np.abs(pcm - reference).max() > 1:
                 wrong.append(n)
             one.close()
+
     tones = {}
     first = Socket(studio)
     for n in range(0, 97, 5):
-        tones[n] = np.frombuffer(bytes(first.say({**TEXT, "instructions": "seconds=0.5", "seed": n}).pcm), "<i2").astype(float)
+        tones[n] = np.frombuffer(
+            bytes(first.say({**TEXT, "instructions": "seconds=0.5", "seed": n}).pcm), "<i2"
+        ).astype(float)
     first.close()
     threads = [threading.Thread(target=visit, args=(n,)) for n in list(tones) * 5]
     [t.start() for t in threads]
@@ -127,4 +193,6 @@ def test_looking_at_a_short_clip_says_it_is_too_short(studio):
     with studio.client() as http:
         http.post("/tts/session")
         answer = http.post("/v1/audio/voices/inspect", files={"audio_sample": BAD["too short"][0]})
-        assert answer.status_code == 422 or "too_short" in [w["code"] for w in answer.json()["warnings"]]
+        assert answer.status_code == 422 or "too_short" in [
+            w["code"] for w in answer.json()["warnings"]
+        ]

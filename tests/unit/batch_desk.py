@@ -54,7 +54,9 @@ def engine():
 @pytest.fixture
 def studio(tmp_path, engine, monkeypatch):
     monkeypatch.setattr(batch_work, "REST_S", (0.01, 0.02))
-    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path), limits=replace(Limits(), stall_s=30)))
+    made = Studio(
+        Settings(paths=replace(Paths(), data_dir=tmp_path), limits=replace(Limits(), stall_s=30))
+    )
     made.start(lambda: engine).join(20)
     yield made
     engine.gate.set()
@@ -66,7 +68,9 @@ def until(studio, job, *states, owner: str = ME):
     unwatch = studio.batch.watch(job.id, news.set)
     end = time.monotonic() + 30
     try:
-        while (now := studio.batch.get(owner, job.id)).state not in states and time.monotonic() < end:
+        while (
+            now := studio.batch.get(owner, job.id)
+        ).state not in states and time.monotonic() < end:
             news.wait(0.5)
             news.clear()
         assert now.state in states, now

@@ -12,7 +12,9 @@ from tests.unit.model_origin import Origin
 @pytest.fixture
 def origin():
     server = Origin()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     yield server
     server.shutdown()

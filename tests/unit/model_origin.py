@@ -22,7 +22,13 @@ class Origin(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answer)
-        self.content, self.asked, self.tag, self.ranges, self.length = dict(CONTENT), [], '"v1"', True, True
+        self.content, self.asked, self.tag, self.ranges, self.length = (
+            dict(CONTENT),
+            [],
+            '"v1"',
+            True,
+            True,
+        )
         self.cuts: list[int] = []  # the next answers of big.pt end after so many bytes
         self.status: list[int] = []  # the next answers are these
         self.hang: threading.Event | None = None  # big files stop half-way until this is set
@@ -48,7 +54,11 @@ class Answer(BaseHTTPRequestHandler):
         if server.status or data is None:
             self.send_error(server.status.pop(0) if server.status else 404)
             return
-        start = int(re.match(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges and self.headers.get("If-Range", server.tag) == server.tag else 0
+        start = (
+            int(re.match(r"bytes=(\d+)-", wanted)[1])
+            if wanted and server.ranges and self.headers.get("If-Range", server.tag) == server.tag
+            else 0
+        )
         if start and start >= len(data):
             self.send_error(416)
             return
@@ -66,7 +76,9 @@ class Answer(BaseHTTPRequestHandler):
             server.half_way.set()
             server.hang.wait(30)
             return
-        self.wfile.write(body[: server.cuts.pop(0)] if server.cuts and self.path.endswith("big.pt") else body)
+        self.wfile.write(
+            body[: server.cuts.pop(0)] if server.cuts and self.path.endswith("big.pt") else body
+        )
 
 
 class NoWait(threading.Event):
@@ -82,7 +94,14 @@ class NoWait(threading.Event):
 
 
 def model(exact: bool = False, sha256: str | None = None, size: int = len(BIG)) -> Model:
-    return Model("Some", {"modelscope": "us/Some"}, (store.FileSpec("model.yaml", len(SMALL)), store.FileSpec("part/big.pt", size, exact, sha256)))
+    return Model(
+        "Some",
+        {"modelscope": "us/Some"},
+        (
+            store.FileSpec("model.yaml", len(SMALL)),
+            store.FileSpec("part/big.pt", size, exact, sha256),
+        ),
+    )
 
 
 def fetcher(origin: Origin, root: Path, *args, free: int = 10**12, **kw) -> ModelFetcher:
@@ -90,8 +109,14 @@ def fetcher(origin: Origin, root: Path, *args, free: int = 10**12, **kw) -> Mode
 
 
 def files(root: Path) -> set[str]:
-    return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and not p.name.startswith(".")}
+    return {
+        str(p.relative_to(root))
+        for p in root.rglob("*")
+        if p.is_file() and not p.name.startswith(".")
+    }
 
 
 def is_whole(root: Path) -> bool:
-    return files(root) == set(CONTENT) and all((root / name).read_bytes() == data for name, data in CONTENT.items())
+    return files(root) == set(CONTENT) and all(
+        (root / name).read_bytes() == data for name, data in CONTENT.items()
+    )

@@ -34,15 +34,24 @@ def store(tmp_path):
 def test_a_key_is_random_and_only_its_hash_is_written(store, tmp_path):
     keys = Keys(store)
     made = [keys.create(ME, "a", ["speak"]) for _ in range(50)]
-    assert len({secret for _, secret in made}) == 50 and all(len(secret) == 46 for _, secret in made), "256 bits in base 64, after kk_"
+    assert len({secret for _, secret in made}) == 50 and all(
+        len(secret) == 46 for _, secret in made
+    ), "256 bits in base 64, after kk_"
     data = b"".join(p.read_bytes() for p in tmp_path.iterdir())
     assert not any(secret[3:].encode() in data for _, secret in made)
-    assert all(keys.find(secret) == key for key, secret in made) and keys.find(made[0][1][:-1]) is None
+    assert (
+        all(keys.find(secret) == key for key, secret in made) and keys.find(made[0][1][:-1]) is None
+    )
 
 
 def test_asking_makes_no_file_and_no_key_means_an_open_door(store, tmp_path):
     keys = Keys(store)
-    assert not keys.are_on() and keys.find("x") is None and keys.list(ME) == [] and list(tmp_path.iterdir()) == []
+    assert (
+        not keys.are_on()
+        and keys.find("x") is None
+        and keys.list(ME) == []
+        and list(tmp_path.iterdir()) == []
+    )
 
 
 def test_what_another_process_makes_and_revokes_counts_at_once(store, tmp_path):
@@ -66,8 +75,17 @@ def test_a_key_acts_for_itself_and_an_admin_key_for_its_maker(store):
     keys = Keys(store, fixed=["f" * 64])
     plain, _ = keys.create(OTHER, "a", ["speak", "voices", "jobs"])
     boss, _ = keys.create(OTHER, "b", ["admin"])
-    assert plain.acts_as == plain.id and boss.acts_as == "user-bob" and keys.by_id("key-ffffffffffff").acts_as == "key-ffffffffffff"
-    assert payer(f"{plain.id}/api") == plain.id and payer(f"user-bob/{boss.id}") == boss.id and payer(OTHER) == "" and payer("demo-1/guest") == "demo-1"
+    assert (
+        plain.acts_as == plain.id
+        and boss.acts_as == "user-bob"
+        and keys.by_id("key-ffffffffffff").acts_as == "key-ffffffffffff"
+    )
+    assert (
+        payer(f"{plain.id}/api") == plain.id
+        and payer(f"user-bob/{boss.id}") == boss.id
+        and payer(OTHER) == ""
+        and payer("demo-1/guest") == "demo-1"
+    )
 
 
 def test_a_damaged_file_of_keys_does_not_open_the_door(store, tmp_path):
@@ -83,7 +101,9 @@ def test_a_damaged_file_of_keys_does_not_open_the_door(store, tmp_path):
     again = Keys(AccessStore(tmp_path))
     assert again.are_on(), "after a restart neither"
     _, new = again.create(ME, "b")
-    assert again.find(new) and [p for p in tmp_path.iterdir() if p.name.startswith("access.damaged-")], "nothing of it is deleted"
+    assert again.find(new) and [
+        p for p in tmp_path.iterdir() if p.name.startswith("access.damaged-")
+    ], "nothing of it is deleted"
 
 
 def test_a_rate_is_a_bucket_of_its_own(store):
@@ -113,11 +133,20 @@ def test_use_is_counted_with_what_is_not_written_yet_and_kept(store, tmp_path):
     clock = Clock()
     usage = Usage(store, clock)
     usage.asked("key-1"), usage.spoke("key-1/api", 10, 1.5), usage.spoke("local/visit", 99, 9.0)
-    assert usage.of("key-1").requests == 1 and usage.of("key-1").chars == 10 and usage.of("local").requests == 0
+    assert (
+        usage.of("key-1").requests == 1
+        and usage.of("key-1").chars == 10
+        and usage.of("local").requests == 0
+    )
     usage.write()
     clock.now += 5
     usage.asked("key-1"), usage.spoke("local/key-1", 5, 0.5)
-    assert (usage.of("key-1").requests, usage.of("key-1").chars, usage.of("key-1").sound_s, usage.of("key-1").last_used_at) == (2, 15, 2.0, clock.now)
+    assert (
+        usage.of("key-1").requests,
+        usage.of("key-1").chars,
+        usage.of("key-1").sound_s,
+        usage.of("key-1").last_used_at,
+    ) == (2, 15, 2.0, clock.now)
     usage.close()
     assert Usage(AccessStore(tmp_path)).of("key-1") == usage.of("key-1")
 
@@ -206,7 +235,9 @@ def test_of_many_guests_at_once_no_more_get_in_than_may(store):
 def test_a_guest_is_told_of_the_link_only_what_it_needs(store):
     demos = Demos(store)
     demo = link(demos)
-    assert demos.host(f"{demo.id}/a") == f"local/{demo.id}", "the keeper's voices and words, not the keeper's visit"
+    assert demos.host(f"{demo.id}/a") == f"local/{demo.id}", (
+        "the keeper's voices and words, not the keeper's visit"
+    )
     with pytest.raises(NotFound):
         demos.of("demo-0/a")
     with pytest.raises(NotFound):

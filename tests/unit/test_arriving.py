@@ -56,11 +56,23 @@ def test_clauses_are_spoken_one_after_the_other_as_one_stream():
     while not chunks[-1].last:
         chunks.append(next(stream))
     assert text.is_spent
-    assert [c.number for c in chunks] == list(range(7)) and [c.start for c in chunks] == [0, 10, 20, 30, 40, 50, 60] and [c.segment for c in chunks] == [0, 0, 1, 1, 2, 2, 2]
+    assert (
+        [c.number for c in chunks] == list(range(7))
+        and [c.start for c in chunks] == [0, 10, 20, 30, 40, 50, 60]
+        and [c.segment for c in chunks] == [0, 0, 1, 1, 2, 2, 2]
+    )
     assert [c.last for c in chunks] == [False] * 6 + [True] and not len(chunks[-1].samples)
-    assert engine.asked == [(("zh:你好，",), 2**63 - 1, 1), (("zh:今天天气真好。",), 0, 1), (("zh:走吧",), 1, 1)] and engine.closed == 3
+    assert (
+        engine.asked
+        == [(("zh:你好，",), 2**63 - 1, 1), (("zh:今天天气真好。",), 0, 1), (("zh:走吧",), 1, 1)]
+        and engine.closed == 3
+    )
     settled = text.settled(REQUEST)
-    assert settled.text == "你好，今天天气真好。走吧" and settled.segments == ("zh:你好，", "zh:今天天气真好。", "zh:走吧") and settled.seed == REQUEST.seed
+    assert (
+        settled.text == "你好，今天天气真好。走吧"
+        and settled.segments == ("zh:你好，", "zh:今天天气真好。", "zh:走吧")
+        and settled.seed == REQUEST.seed
+    )
 
 
 def test_an_engine_that_reads_has_runs_that_end_with_a_long_sentence_a_flush_or_the_text():
@@ -72,8 +84,14 @@ def test_an_engine_that_reads_has_runs_that_end_with_a_long_sentence_a_flush_or_
     stream, chunks = Arriving(engine, REQUEST, PROMPT, text, None), []
     while not chunks or not chunks[-1].last:
         chunks.append(next(stream))
-    assert [pieces for pieces, _, _ in engine.asked] == [["甲乙丙，", "字" * 30 + "，", "字" * 28 + "。"], ["Then one, two words."], ["And. Now"]]
-    assert [seed for _, seed, _ in engine.asked] == [2**63 - 1, 2, 3] and sorted({c.segment for c in chunks}) == [0, 3, 4]
+    assert [pieces for pieces, _, _ in engine.asked] == [
+        ["甲乙丙，", "字" * 30 + "，", "字" * 28 + "。"],
+        ["Then one, two words."],
+        ["And. Now"],
+    ]
+    assert [seed for _, seed, _ in engine.asked] == [2**63 - 1, 2, 3] and sorted(
+        {c.segment for c in chunks}
+    ) == [0, 3, 4]
 
 
 def test_blanks_stand_between_words_and_nowhere_else():
@@ -93,6 +111,7 @@ def test_who_reads_waits_for_the_writer_and_is_let_go():
     def read():
         got.extend(text.run())
         done.set()
+
     text.push("好。")
     threading.Thread(target=read, daemon=True).start()
     while not text.is_starved:
@@ -132,7 +151,12 @@ def test_figures_alone_go_with_the_text_around_them():
     for delta in "1234567890%！增长了很多很多。1234567890%！Now the others: 1234567890%! ":
         text.push(delta)
     text.end()
-    assert text.pieces == ["auto:1234567890%！", "auto:增长了很多很多。", "zh:1234567890%！", "auto:Now the others: 1234567890%!"]
+    assert text.pieces == [
+        "auto:1234567890%！",
+        "auto:增长了很多很多。",
+        "zh:1234567890%！",
+        "auto:Now the others: 1234567890%!",
+    ]
 
 
 def test_news_are_told_and_whether_they_were_waited_for():
@@ -153,6 +177,7 @@ def test_a_stream_that_breaks_off_is_a_fault_not_an_end():
     class Broken(ByClause):
         def stream(self, request, prompt, lane):
             yield Chunk(0, np.ones(4, np.float32), 0, 0, False)
+
     text = written()
     text.push("好。")
     stream = Arriving(Broken(), REQUEST, PROMPT, text, 0)

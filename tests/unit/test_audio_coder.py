@@ -17,7 +17,12 @@ from webui.audio.encode import from_s16, to_s16
 from webui.errors import KaikouError
 
 RATE = 24000
-DELAY = {"mp3": 1105, "aac": 1024, "opus": 0, "flac": 0}  # samples of silence that the format itself puts first, and cannot tell of in a stream
+DELAY = {
+    "mp3": 1105,
+    "aac": 1024,
+    "opus": 0,
+    "flac": 0,
+}  # samples of silence that the format itself puts first, and cannot tell of in a stream
 FRAME = {"mp3": 1152, "aac": 1024, "opus": 0, "flac": 0}
 
 
@@ -46,13 +51,21 @@ def read(kind, data):
 def gliding(seconds=2.0, rate=RATE):
     """A tone that rises: no two places in it are alike, so a piece that is missing or doubled shows."""
     t = np.arange(int(seconds * rate)) / rate
-    return to_s16((0.3 * np.sin(2 * np.pi * (150 * t + 250 * t * t)) * np.minimum(1, 20 * np.minimum(t, t[-1] - t))).astype(np.float32))
+    return to_s16(
+        (
+            0.3
+            * np.sin(2 * np.pi * (150 * t + 250 * t * t))
+            * np.minimum(1, 20 * np.minimum(t, t[-1] - t))
+        ).astype(np.float32)
+    )
 
 
 def same(kind, decoded, pcm, is_whole=False):
     """Length, likeness and level of what was decoded, against the samples that went in."""
     want, delay = from_s16(pcm), 0 if is_whole and kind == "mp3" else DELAY[kind]
-    assert 0 <= len(decoded) - delay - len(want) <= (0 if is_whole and kind == "mp3" else FRAME[kind])
+    assert (
+        0 <= len(decoded) - delay - len(want) <= (0 if is_whole and kind == "mp3" else FRAME[kind])
+    )
     got = decoded[delay : delay + len(want)]
     if kind == "flac":
         assert np.array_equal(to_s16(got), pcm)
@@ -113,7 +126,18 @@ def crossings(sound):
     return int((np.diff(np.signbit(sound[np.abs(sound) > 0.05])) != 0).sum())
 
 
-@pytest.mark.parametrize(("kind", "rate", "hz"), [("opus", 22050, 24000), ("opus", 24000, 24000), ("opus", 96000, 48000), ("mp3", 22050, 22050), ("aac", 23000, 24000), ("flac", 23000, 23000), ("flac", 4000, 8000)])
+@pytest.mark.parametrize(
+    ("kind", "rate", "hz"),
+    [
+        ("opus", 22050, 24000),
+        ("opus", 24000, 24000),
+        ("opus", 96000, 48000),
+        ("mp3", 22050, 22050),
+        ("aac", 23000, 24000),
+        ("flac", 23000, 23000),
+        ("flac", 4000, 8000),
+    ],
+)
 def test_the_rate_of_a_file_is_known_before_it_is_made(kind, rate, hz):
     assert coded_hz(kind, rate) == hz
 
@@ -176,7 +200,9 @@ def test_a_process_that_dies_takes_only_what_was_under_way():
     os.kill(room._codecs._child._process.pid, signal.SIGKILL)
     with pytest.raises(KaikouError) as told:
         [coder.push(gliding(0.1)) for _ in range(3)]
-    assert told.value.code == "encode" and told.value.en.endswith(".") and told.value.zh.endswith("。")
+    assert (
+        told.value.code == "encode" and told.value.en.endswith(".") and told.value.zh.endswith("。")
+    )
     coder.close()
     pcm = gliding(0.3)
     same("opus", read("opus", b"".join(coded("opus", pcm)))[0], pcm)
@@ -185,13 +211,17 @@ def test_a_process_that_dies_takes_only_what_was_under_way():
 def test_the_studio_itself_never_loads_the_codecs():
     """Their libraries are GPL as a whole: they stay in processes of their own (NOTICE)."""
     code = "import sys, webui.app; from webui.audio import Coder; c = Coder('mp3', 24000); c.push(bytes(9600)); c.finish(); print([m for m in sys.modules if m.split('.')[0] == 'av'])"
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert run.stdout.strip().splitlines()[-1] == "[]"
 
 
 def test_without_the_library_the_answer_is_a_sentence(monkeypatch):
     close_coder()
-    monkeypatch.setattr(room, "MEMORY_BYTES", 1 << 20)  # as good as not there: the process cannot even start
+    monkeypatch.setattr(
+        room, "MEMORY_BYTES", 1 << 20
+    )  # as good as not there: the process cannot even start
     with pytest.raises(KaikouError) as told:
         Coder("mp3", RATE)
     assert told.value.code == "encode"

@@ -20,12 +20,24 @@ VOICE = voice_like(2.0)
 def likeness(a, b):
     n = min(len(a), len(b))
     spectra = [np.abs(np.fft.rfft(x[:n])) for x in (a, b)]
-    return float(np.dot(*spectra) / np.sqrt(np.dot(spectra[0], spectra[0]) * np.dot(spectra[1], spectra[1])))
+    return float(
+        np.dot(*spectra) / np.sqrt(np.dot(spectra[0], spectra[0]) * np.dot(spectra[1], spectra[1]))
+    )
 
 
 @pytest.mark.parametrize(
     "form, kind",
-    [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("WAV", "ULAW"), ("AIFF", "PCM_24"), ("CAF", "PCM_16"), ("FLAC", "PCM_16"), ("MP3", "MPEG_LAYER_III"), ("OGG", "VORBIS"), ("OGG", "OPUS")],
+    [
+        ("WAV", "PCM_16"),
+        ("WAV", "FLOAT"),
+        ("WAV", "ULAW"),
+        ("AIFF", "PCM_24"),
+        ("CAF", "PCM_16"),
+        ("FLAC", "PCM_16"),
+        ("MP3", "MPEG_LAYER_III"),
+        ("OGG", "VORBIS"),
+        ("OGG", "OPUS"),
+    ],
 )
 def test_soundfile_formats(form, kind):
     clip = decode(file_of(VOICE, form=form, kind=kind))
@@ -34,7 +46,9 @@ def test_soundfile_formats(form, kind):
     assert likeness(clip.samples, VOICE.samples) > 0.97
 
 
-@pytest.mark.parametrize("form, codec, rate", [("webm", "libopus", 48000), ("mp4", "aac", 44100), ("adts", "aac", 44100)])
+@pytest.mark.parametrize(
+    "form, codec, rate", [("webm", "libopus", 48000), ("mp4", "aac", 44100), ("adts", "aac", 44100)]
+)
 def test_what_browsers_record(form, codec, rate):
     clip = decode(container_of(VOICE, form, codec, rate))
     assert clip.rate == rate and abs(clip.duration_s - 2.0) < 0.1
@@ -54,13 +68,21 @@ def test_high_rates_come_down_to_48_khz_and_the_card_still_knows(rate):
 
 
 def test_channels_that_cancel_do_not_vanish():
-    clip = decode(file_of(np.stack([VOICE.samples, -VOICE.samples], axis=1), VOICE.rate, kind="FLOAT"))
+    clip = decode(
+        file_of(np.stack([VOICE.samples, -VOICE.samples], axis=1), VOICE.rate, kind="FLOAT")
+    )
     assert clip.channels == 2
     np.testing.assert_array_equal(np.abs(clip.samples), np.abs(VOICE.samples))
 
 
 def test_one_silent_channel_costs_no_level():
-    clip = decode(file_of(np.stack([np.zeros_like(VOICE.samples), VOICE.samples], axis=1), VOICE.rate, kind="FLOAT"))
+    clip = decode(
+        file_of(
+            np.stack([np.zeros_like(VOICE.samples), VOICE.samples], axis=1),
+            VOICE.rate,
+            kind="FLOAT",
+        )
+    )
     np.testing.assert_array_equal(clip.samples, VOICE.samples)
 
 
@@ -136,5 +158,7 @@ def test_the_worker_reports_a_missing_container_decoder(tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['av'] = None; import reading; "
         "print(reading.run('webm', [60], b'x')[0], reading.run('wav', [60], b'RIFF    WAVE')[0])"
     )
-    out = subprocess.run([sys.executable, "-c", code, str(worker)], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code, str(worker)], capture_output=True, text=True, check=True
+    )
     assert out.stdout.split() == ["3", "3"]

@@ -33,7 +33,10 @@ def no_worker_left():
 
 
 def test_a_cut_keeps_50_ms_of_silence_and_fades():
-    padded = Clip(np.concatenate([np.zeros(24000, np.float32), VOICE.samples, np.zeros(24000, np.float32)]), 24000)
+    padded = Clip(
+        np.concatenate([np.zeros(24000, np.float32), VOICE.samples, np.zeros(24000, np.float32)]),
+        24000,
+    )
     part = cut(padded, 0, 8)
     assert abs(part.duration_s - (6 - 0.5 + 0.1)) < 0.12
     assert part.samples[0] == 0 and part.samples[-1] == 0
@@ -48,7 +51,9 @@ def test_a_cut_takes_the_part_asked_for():
     assert 2.0 <= np.argmax(whole) / VOICE.rate <= 3.0
 
 
-@pytest.mark.parametrize("start, end", [(3, 3), (5, 2), (7, 9), (float("nan"), 3), (0, float("nan"))])
+@pytest.mark.parametrize(
+    "start, end", [(3, 3), (5, 2), (7, 9), (float("nan"), 3), (0, float("nan"))]
+)
 def test_an_empty_part_is_refused(start, end):
     with pytest.raises(BadInput) as e:
         cut(VOICE, start, end)
@@ -137,7 +142,9 @@ def test_amounts_outside_are_refused(amount):
 def gated(clip, drop_db):
     """Over-denoised: every cell more than `drop_db` below the loudest is gone."""
     size, hop = 512, 128
-    frames = np.lib.stride_tricks.sliding_window_view(np.pad(clip.samples, size), size)[::hop] * np.hanning(size)
+    frames = np.lib.stride_tricks.sliding_window_view(np.pad(clip.samples, size), size)[
+        ::hop
+    ] * np.hanning(size)
     spectra = np.fft.rfft(frames)
     spectra[np.abs(spectra) < np.abs(spectra).max() * 10 ** (-drop_db / 20)] = 0
     out = np.zeros(len(clip.samples) + 3 * size)
@@ -159,7 +166,11 @@ def test_muffled_speech_is_called_worse():
 @pytest.mark.parametrize("shift_s", [-0.083, 0.137])
 def test_speech_trimmed_differently_is_not_worse(shift_s):
     n = int(abs(shift_s) * VOICE.rate)
-    other = VOICE.samples[n:] if shift_s < 0 else np.concatenate([np.zeros(n, np.float32), VOICE.samples])
+    other = (
+        VOICE.samples[n:]
+        if shift_s < 0
+        else np.concatenate([np.zeros(n, np.float32), VOICE.samples])
+    )
     assert not cleaning_hurts(VOICE, VOICE.with_samples(other))
     assert cleaning_hurts(VOICE, gated(VOICE.with_samples(other), 20))
 

@@ -13,7 +13,19 @@ from webui.errors import BadInput
 
 GOOD = voice_like(6.0)
 SHARED = Path(__file__).parents[3] / "shared" / "audio"
-CODES = {"too_short", "too_long", "noisy", "clipped", "quiet", "narrow", "echo", "cut_start", "cut_end", "transcript", "music"}
+CODES = {
+    "too_short",
+    "too_long",
+    "noisy",
+    "clipped",
+    "quiet",
+    "narrow",
+    "echo",
+    "cut_start",
+    "cut_end",
+    "transcript",
+    "music",
+}
 
 
 def codes(clip):
@@ -23,7 +35,11 @@ def codes(clip):
 def test_a_good_clip_has_nothing_to_complain_about():
     report = inspect(GOOD)
     assert report.warnings == ()
-    assert report.windows[0].start_s < 0.4 and report.windows[0].end_s > 5.4 and report.windows[0].score > 70
+    assert (
+        report.windows[0].start_s < 0.4
+        and report.windows[0].end_s > 5.4
+        and report.windows[0].score > 70
+    )
     assert report.snr_db > 30 and report.bandwidth_hz > 6000 and 0.5 < report.speech_ratio < 1
     assert len(report.peaks) == 240 and max(report.peaks) == 1.0
 
@@ -56,13 +72,18 @@ def test_every_rate_can_be_measured(rate):
 @pytest.mark.parametrize("rate", [16000, 44100])
 def test_signal_to_noise_is_measured_within_3_db(snr_db, rate):
     clip = noisy(Clip(resample(GOOD.samples, GOOD.rate, rate), rate), snr_db)
-    spoken_db = 10 * np.log10(1 / inspect(GOOD).speech_ratio)  # the level while speaking is higher than the mean over pauses
+    spoken_db = 10 * np.log10(
+        1 / inspect(GOOD).speech_ratio
+    )  # the level while speaking is higher than the mean over pauses
     assert abs(inspect(clip).snr_db - (snr_db + spoken_db)) < 3
     assert ("noisy" in codes(clip)) == (inspect(clip).snr_db < 20)
 
 
 def test_tone_follows_the_harm():
-    tones = {snr: [w.tone for w in inspect(noisy(GOOD, snr)).warnings if w.code == "noisy"] for snr in (15, 5)}
+    tones = {
+        snr: [w.tone for w in inspect(noisy(GOOD, snr)).warnings if w.code == "noisy"]
+        for snr in (15, 5)
+    }
     assert tones == {15: ["warn"], 5: ["bad"]}
 
 
@@ -109,7 +130,10 @@ def test_words_cut_at_either_end_are_found():
 def test_too_short_says_how_much_there_is():
     (warning,) = [w for w in inspect(voice_like(2.2)).warnings if w.code == "too_short"]
     assert 1.0 < warning.v < 2.0
-    assert str(warning.v) in warning.to_json()["message"] and str(warning.v) in warning.to_json()["message_zh"]
+    assert (
+        str(warning.v) in warning.to_json()["message"]
+        and str(warning.v) in warning.to_json()["message_zh"]
+    )
 
 
 def test_a_long_clip_offers_three_windows_that_begin_and_end_in_pauses():
@@ -188,11 +212,30 @@ def test_a_transcript_must_fit_the_clip(text, wrong):
 
 def test_the_report_is_plain_json_in_the_names_of_the_api():
     report = json.loads(json.dumps(inspect(noisy(GOOD, 10)).to_json()))
-    assert set(report) >= {"duration_s", "sample_rate_hz", "channels", "speech_ratio", "snr_db", "clipping_ratio", "loudness_lufs", "bandwidth_hz"}
+    assert set(report) >= {
+        "duration_s",
+        "sample_rate_hz",
+        "channels",
+        "speech_ratio",
+        "snr_db",
+        "clipping_ratio",
+        "loudness_lufs",
+        "bandwidth_hz",
+    }
     assert set(report["windows"][0]) == {"start_s", "end_s", "score"}
-    assert set(report["warnings"][0]) >= {"code", "message", "message_zh", "fix", "fix_zh", "tone", "v"}
+    assert set(report["warnings"][0]) >= {
+        "code",
+        "message",
+        "message_zh",
+        "fix",
+        "fix_zh",
+        "tone",
+        "v",
+    }
 
 
 def test_worst_comes_first():
     clip = noisy(GOOD.with_samples(np.clip(GOOD.samples * 6, -0.9, 0.9)), 15)
-    assert [w.tone for w in inspect(clip).warnings] == sorted([w.tone for w in inspect(clip).warnings])
+    assert [w.tone for w in inspect(clip).warnings] == sorted(
+        [w.tone for w in inspect(clip).warnings]
+    )

@@ -24,7 +24,12 @@ def test_every_16_bit_value_survives_the_round_trip():
 def test_halves_go_to_even_and_excess_is_clipped():
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5], np.float32) / 32768
     assert np.frombuffer(to_s16(x), "<i2").tolist() == [0, 2, 2, 0, -2]
-    assert np.frombuffer(to_s16(np.array([1.0, 2.0, -1.0, -7.0], np.float32)), "<i2").tolist() == [32767, 32767, -32768, -32768]
+    assert np.frombuffer(to_s16(np.array([1.0, 2.0, -1.0, -7.0], np.float32)), "<i2").tolist() == [
+        32767,
+        32767,
+        -32768,
+        -32768,
+    ]
 
 
 @pytest.mark.parametrize("label", ["", "AI-generated speech (Kaikou)", "odd", "由人工智能合成"])
@@ -34,7 +39,12 @@ def test_wav_header_is_true(label):
     assert struct.unpack("<I", data[4:8])[0] == len(data) - 8
     assert (len(data) - len(pcm)) % 2 == 0
     with wave.open(io.BytesIO(data)) as f:
-        assert (f.getnchannels(), f.getsampwidth(), f.getframerate(), f.getnframes()) == (1, 2, RATE, 1001)
+        assert (f.getnchannels(), f.getsampwidth(), f.getframerate(), f.getnframes()) == (
+            1,
+            2,
+            RATE,
+            1001,
+        )
         assert f.readframes(2000) == pcm
     sound = soundfile.SoundFile(io.BytesIO(data))
     assert len(sound) == 1001 and sound.comment == label
@@ -67,7 +77,10 @@ VOICE = voice_like(2.0, RATE).samples
 
 
 @settings(max_examples=25, deadline=None)
-@given(sizes=st.lists(st.integers(0, 6000), max_size=30), factor=st.sampled_from([0.25, 0.5, 0.83, 1.0, 1.3, 2.0, 4.0]))
+@given(
+    sizes=st.lists(st.integers(0, 6000), max_size=30),
+    factor=st.sampled_from([0.25, 0.5, 0.83, 1.0, 1.3, 2.0, 4.0]),
+)
 def test_tempo_does_not_care_how_the_stream_is_cut(sizes, factor):
     whole = Tempo(RATE, factor)
     expected = np.concatenate([whole.push(VOICE), whole.flush()])
@@ -81,11 +94,15 @@ def test_tempo_does_not_care_how_the_stream_is_cut(sizes, factor):
 def test_lead_trim_does_not_care_how_the_stream_is_cut(sizes):
     expected = LeadTrim(RATE).push(VOICE)
     trim = LeadTrim(RATE)
-    np.testing.assert_array_equal(np.concatenate([trim.push(part) for part in partition(VOICE, sizes)]), expected)
+    np.testing.assert_array_equal(
+        np.concatenate([trim.push(part) for part in partition(VOICE, sizes)]), expected
+    )
 
 
 def test_lead_trim_keeps_10_ms_before_the_first_sound():
-    x = np.concatenate([np.full(5000, 1e-4, np.float32), np.full(100, 0.1, np.float32), np.zeros(900, np.float32)])
+    x = np.concatenate(
+        [np.full(5000, 1e-4, np.float32), np.full(100, 0.1, np.float32), np.zeros(900, np.float32)]
+    )
     trim = LeadTrim(RATE)
     out = np.concatenate([trim.push(part) for part in partition(x, [480] * 10)])
     assert len(out) == 240 + 1000 and trim.dropped == 5000 - 240
@@ -145,7 +162,13 @@ def test_a_stream_is_resampled_as_the_whole_is_whatever_the_pieces():
     whole = to_s16(resample(from_s16(pcm), 22050, 24000))
     for size in (14, 700, 44_000, 10**6):
         one = Resampler(22050, 24000)
-        assert b"".join([*(one.push(pcm[at:at + size]) for at in range(0, len(pcm), size)), one.flush()]) == whole and len(whole) == 48000
+        assert (
+            b"".join(
+                [*(one.push(pcm[at : at + size]) for at in range(0, len(pcm), size)), one.flush()]
+            )
+            == whole
+            and len(whole) == 48000
+        )
     assert Resampler(22050, 24000).flush() == b""
 
 

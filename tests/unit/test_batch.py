@@ -22,10 +22,16 @@ def test_a_poison_line_stops_after_three_tries_alone_and_the_rest_goes_on(studio
     engine.faults["Line 5."] = [EngineFault()]
     job = studio.batch.submit(ME, asks(8))
     told = until(studio, job, "done")
-    assert told.lines == {"done": 7, "failed": 1} and engine.spoken.count("Line 3.") == 3 and engine.spoken.count("Line 5.") == 2
+    assert (
+        told.lines == {"done": 7, "failed": 1}
+        and engine.spoken.count("Line 3.") == 3
+        and engine.spoken.count("Line 5.") == 2
+    )
     bad = lines(studio, job)[2]
     assert (bad.state, bad.attempts, bad.code) == ("failed", 3, "fault") and bad.error_zh
-    again = [together for text, together in zip(engine.spoken, engine.together) if text == "Line 3."][1:]
+    again = [
+        together for text, together in zip(engine.spoken, engine.together) if text == "Line 3."
+    ][1:]
     assert again == [{"Line 3."}] * 2, "nothing else was in the air when it was tried again"
     engine.faults.clear()
     assert studio.batch.retry(ME, job.id).state == "running"
@@ -52,7 +58,9 @@ def test_an_engine_that_is_away_costs_no_line_a_try(studio, engine):
     engine.faults["Line 2."] = [NotReady("Away.", "不在。")] * 6
     job = studio.batch.submit(ME, asks(3))
     assert until(studio, job, "done").lines == {"done": 3}
-    assert [x.attempts for x in lines(studio, job)] == [0, 0, 0] and engine.spoken.count("Line 2.") == 7
+    assert [x.attempts for x in lines(studio, job)] == [0, 0, 0] and engine.spoken.count(
+        "Line 2."
+    ) == 7
 
 
 def test_jobs_wait_for_an_engine_that_still_starts(tmp_path):
@@ -69,7 +77,9 @@ def test_jobs_wait_for_an_engine_that_still_starts(tmp_path):
 
 def test_a_stuck_engine_does_not_keep_the_studio_from_ending(tmp_path, monkeypatch):
     engine = Engine()
-    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path), limits=replace(Limits(), stall_s=3600)))
+    made = Studio(
+        Settings(paths=replace(Paths(), data_dir=tmp_path), limits=replace(Limits(), stall_s=3600))
+    )
     made.start(lambda: engine).join(20)
     engine.gate.clear()
     job = made.batch.submit(ME, asks(4))
@@ -82,7 +92,11 @@ def test_a_stuck_engine_does_not_keep_the_studio_from_ending(tmp_path, monkeypat
     engine.gate.set()
     made.close()
     store = JobStore(tmp_path)
-    assert store.hold() and store.reclaim() in range(5) and store.get("local", job.id).lines == {"waiting": 4}
+    assert (
+        store.hold()
+        and store.reclaim() in range(5)
+        and store.get("local", job.id).lines == {"waiting": 4}
+    )
     store.close()
 
 
@@ -101,14 +115,25 @@ def test_two_jobs_that_want_the_same_line_at_once_make_it_once(studio, engine):
 
 def test_what_a_sound_is_made_from_is_in_its_key(studio, engine):
     base = Ask("Same words.", **SHORT, seed=1)
-    variants = [base, replace(base, seed=2), replace(base, speed=1.5), replace(base, speed=3.0), replace(base, voice="starter-zh-high"), replace(base, instruction="seconds=0.3"),
-                replace(base, text="Other words."), replace(base, mode="zero_shot", instruction=""), replace(base, mode="cross_lingual", instruction="")]
+    variants = [
+        base,
+        replace(base, seed=2),
+        replace(base, speed=1.5),
+        replace(base, speed=3.0),
+        replace(base, voice="starter-zh-high"),
+        replace(base, instruction="seconds=0.3"),
+        replace(base, text="Other words."),
+        replace(base, mode="zero_shot", instruction=""),
+        replace(base, mode="cross_lingual", instruction=""),
+    ]
     job = studio.batch.submit(ME, variants)
     until(studio, job, "done")
     assert len({x.key for x in lines(studio, job)}) == len(variants)
     again = studio.batch.submit(ME, variants)
     until(studio, again, "done")
-    assert [x.key for x in lines(studio, again)] == [x.key for x in lines(studio, job)] and len(engine.spoken) == len(variants)
+    assert [x.key for x in lines(studio, again)] == [x.key for x in lines(studio, job)] and len(
+        engine.spoken
+    ) == len(variants)
     other = studio.batch.submit(OTHER, [base])
     until(studio, other, "done", owner=OTHER)
     assert lines(studio, other, OTHER)[0].key != lines(studio, job)[0].key, "accounts share nothing"
@@ -125,7 +150,11 @@ def test_seeds_come_from_the_job_and_the_line(studio):
 
     one, _ = seeds(["a", "b", "b", "c"], seed=5)
     two, _ = seeds(["new", "b", "a", "b"], seed=5)
-    assert len(set(one)) == 4 and two[1:] == [one[1], one[0], one[2]] and seeds(["a"], seed=6)[0] != one[:1]
+    assert (
+        len(set(one)) == 4
+        and two[1:] == [one[1], one[0], one[2]]
+        and seeds(["a"], seed=6)[0] != one[:1]
+    )
     drawn, seed = seeds(["a", "b"])
     assert seeds(["a", "b"], seed=seed)[0] == drawn, "a job's own seed makes it again"
     job = studio.batch.submit(ME, [Ask("a", **SHORT, seed=2**63 - 1)])
@@ -140,7 +169,9 @@ def test_accounts_and_jobs_share_alike(studio, engine):
     short = studio.batch.submit(OTHER, asks(2, start=100))
     engine.gate.set()
     until(studio, short, "done", owner=OTHER)
-    assert studio.batch.get(ME, long.id).lines.get("waiting", 0) > 0, "two lines need not wait for twelve"
+    assert studio.batch.get(ME, long.id).lines.get("waiting", 0) > 0, (
+        "two lines need not wait for twelve"
+    )
     until(studio, long, "done")
 
 
@@ -150,13 +181,18 @@ def test_a_batch_takes_nobodys_place_and_steps_aside_for_listeners(studio, engin
         time.sleep(0.01)
     assert studio.hall.n_open >= 2
     assert studio.turns.admission.n_open == 0 and studio.hall.n_hungry() == 0
-    listener = studio.speaker.open(ME, text_in="Now.", voice_id="alloy", mode="instruct", instruction="seconds=1")
+    listener = studio.speaker.open(
+        ME, text_in="Now.", voice_id="alloy", mode="instruct", instruction="seconds=1"
+    )
     assert listener.snapshot().state == "running", "no line, no waiting"
     studio.turns.credit(listener, 1 << 40)
     end = time.monotonic() + 10
     while listener.snapshot().state not in ("saving", "done") and time.monotonic() < end:
         time.sleep(0.01)
-    assert listener.snapshot().state in ("saving", "done") and studio.batch.get(ME, job.id).lines.get("done", 0) < 12
+    assert (
+        listener.snapshot().state in ("saving", "done")
+        and studio.batch.get(ME, job.id).lines.get("done", 0) < 12
+    )
     studio.batch.cancel(ME, job.id)
     until(studio, job, "cancelled")
 
@@ -181,13 +217,23 @@ def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engin
 
     def names(data: bytes) -> list[str]:
         with zipfile.ZipFile(io.BytesIO(data)) as z:
-            assert z.testzip() is None and [r["line"] for r in json.loads(z.read("manifest.json"))["lines"]] == list(range(1, 9))
+            assert z.testzip() is None and [
+                r["line"] for r in json.loads(z.read("manifest.json"))["lines"]
+            ] == list(range(1, 9))
             return z.namelist()
 
-    assert names(asyncio.run(taken(made))) == [*(f"{n:04d}_Line-{n}.wav" for n in range(1, 9)), "manifest.json"]
-    assert [start for _, _, start, _ in looks] == [1, 3, 5, 7], "two lines of 9,600 bytes are more than 15,000"
+    assert names(asyncio.run(taken(made))) == [
+        *(f"{n:04d}_Line-{n}.wav" for n in range(1, 9)),
+        "manifest.json",
+    ]
+    assert [start for _, _, start, _ in looks] == [1, 3, 5, 7], (
+        "two lines of 9,600 bytes are more than 15,000"
+    )
     looks.clear()
     engine.gate.clear()
     live = studio.batch.submit(ME, asks(8, start=1, seed=5))
     threading.Timer(0.2, engine.gate.set).start()
-    assert names(asyncio.run(taken(live)))[:8] == [f"{n:04d}_Line-{n}.wav" for n in range(1, 9)] and 2 <= len(looks) <= 8 + 3, "one for every line that ends, at most"
+    assert (
+        names(asyncio.run(taken(live)))[:8] == [f"{n:04d}_Line-{n}.wav" for n in range(1, 9)]
+        and 2 <= len(looks) <= 8 + 3
+    ), "one for every line that ends, at most"

@@ -36,7 +36,9 @@ def test_a_disk_that_fills_pauses_the_job_with_its_name(studio, engine):
     disk.is_full = True
     full = studio.batch.submit(ME, asks(4, start=10))
     told = until(studio, full, "paused")
-    assert (told.code, told.lines.get("failed")) == ("storage", None) and not list(studio.settings.paths.data_dir.glob("sounds/*/.new*"))
+    assert (told.code, told.lines.get("failed")) == ("storage", None) and not list(
+        studio.settings.paths.data_dir.glob("sounds/*/.new*")
+    )
     assert len(list(studio.settings.paths.data_dir.glob("sounds/*/*.wav"))) == 2
     disk.is_full = False
     studio.batch.resume(ME, full.id)
@@ -44,7 +46,9 @@ def test_a_disk_that_fills_pauses_the_job_with_its_name(studio, engine):
     assert told.lines == {"done": 4} and all(x.attempts == 0 for x in lines(studio, full))
 
 
-def test_a_line_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_job_again(studio, engine):
+def test_a_line_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_job_again(
+    studio, engine
+):
     disk, engine.gate = FullDisk(), threading.Event()
     studio.batch._sounds._disk = disk
     job = studio.batch.submit(ME, asks(3))
@@ -70,6 +74,7 @@ def test_a_job_let_go_on_at_the_moment_it_is_stopped_goes_on(studio, monkeypatch
             waiting[0].start()
             waiting[0].join(0.5)  # as long as it wants to wait; nothing hangs on how long that is
         pause(job_id, error)
+
     monkeypatch.setattr(studio.batch._jobs, "pause", slow)
     job = studio.batch.submit(ME, asks(3))
     assert until(studio, job, "done").lines == {"done": 3} and waiting
@@ -77,7 +82,9 @@ def test_a_job_let_go_on_at_the_moment_it_is_stopped_goes_on(studio, monkeypatch
 
 
 @pytest.mark.parametrize("asked", ["claim", "claim_again"])
-def test_a_claim_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_job(studio, engine, monkeypatch, asked):
+def test_a_claim_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_job(
+    studio, engine, monkeypatch, asked
+):
     engine.faults["Line 2."] = [EngineFault()]  # which is claimed again
     store, met = studio.batch._jobs, []
     claim = getattr(store, asked)
@@ -88,6 +95,7 @@ def test_a_claim_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_
         met.append(1)
         studio.batch.resume(ME, job_id)  # somebody made room, and the error is still on its way
         raise StorageFull()
+
     monkeypatch.setattr(store, asked, full)
     job = studio.batch.submit(ME, asks(3))
     assert until(studio, job, "done").lines == {"done": 3} and met
@@ -99,6 +107,7 @@ def test_a_pause_that_cannot_be_written_down_is_known_all_the_same(studio, monke
 
     def full(*_, **__):
         raise StorageFull()
+
     store = studio.batch._jobs
     broken = studio.batch.submit(ME, asks(3, start=20, instruction="seconds=0.4 rtf=0.5"))
     for name in ("claim", "done", "pause", "release", "tried"):

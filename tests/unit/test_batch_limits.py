@@ -68,7 +68,9 @@ def test_a_wall_clock_that_jumps_changes_nothing(studio, monkeypatch):
     studio.batch.sweep(600)
     assert len(studio.batch.list(ME)) == 2, "jobs age by the time the studio has run"
     studio.batch.sweep(8 * 86400)
-    assert studio.batch.list(ME) == [] and not list(studio.settings.paths.data_dir.glob("sounds/*/*.wav"))
+    assert studio.batch.list(ME) == [] and not list(
+        studio.settings.paths.data_dir.glob("sounds/*/*.wav")
+    )
 
 
 def test_a_zip_that_leaves_in_pieces_can_be_read_from_its_front():
@@ -76,7 +78,14 @@ def test_a_zip_that_leaves_in_pieces_can_be_read_from_its_front():
     pieces = [made.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [made.end()]
     assert all(len(p) > 1000 for p in pieces[:4])
     with zipfile.ZipFile(io.BytesIO(b"".join(pieces))) as z:
-        assert z.testzip() is None and [i.file_size for i in z.infolist()] == [1000, 2000, 3000, 4000]
+        assert z.testzip() is None and [i.file_size for i in z.infolist()] == [
+            1000,
+            2000,
+            3000,
+            4000,
+        ]
         assert not any(i.flag_bits & 8 for i in z.infolist()), "sizes stand in front of each entry"
     again = Zip()
-    assert [again.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [again.end()] == pieces
+    assert [again.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [
+        again.end()
+    ] == pieces

@@ -48,7 +48,12 @@ def test_every_mark_is_synced_before_it_is_told(tmp_path):
     job = store.add("a", "", "auto", 1, [Line(1, "x", "v")])
     line, db = store.claim(job.id), store._db._links[True]
     seen = []
-    db.set_trace_callback(lambda statement: statement.startswith("UPDATE lines") and seen.append(db.execute("PRAGMA synchronous").fetchone()[0]))
+    db.set_trace_callback(
+        lambda statement: (
+            statement.startswith("UPDATE lines")
+            and seen.append(db.execute("PRAGMA synchronous").fetchone()[0])
+        )
+    )
     store.done(line, "k", 1, 24000, "e")
     assert seen == [2] and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     store.close()
@@ -74,7 +79,11 @@ def test_a_cancelled_job_takes_back_what_is_still_in_the_air(tmp_path):
     store.cancel(job.id)
     store.release(one)
     assert store.done(two, "k", 1, 24000, "e"), "what was made although nobody waits for it is kept"
-    assert store.get("a", job.id).lines == {"cancelled": 2, "done": 1} and store.claim(job.id) is None and store.settle(job.id)
+    assert (
+        store.get("a", job.id).lines == {"cancelled": 2, "done": 1}
+        and store.claim(job.id) is None
+        and store.settle(job.id)
+    )
     store.resume(job.id)
     assert store.get("a", job.id).lines == {"waiting": 2, "done": 1}
     store.delete(job.id)

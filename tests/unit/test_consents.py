@@ -20,15 +20,18 @@ def consents(tmp_path):
     return Consents(store, VoiceStore(tmp_path, tmp_path / "none"))
 
 
-@pytest.mark.parametrize(("told", "owner", "given"), [
-    (BY_PAGE, "user-bob", Given("page", "bob", 100.0)),
-    (BY_PAGE, "local", Given("page", "", 100.0)),
-    ("consent-1 An older name", "user-bob", Given("recording", "Lin Wan", 50.0)),
-    ("consent-1 Lin Wan", "user-eve", Given("recording", "Lin Wan", 100.0)),
-    ("consent-9 Gone", "user-bob", Given("recording", "Gone", 100.0)),
-    ("me, my own voice", "user-bob", Given("words", "me, my own voice", 100.0)),
-    ("", "user-bob", Given("", "", 100.0)),
-])
+@pytest.mark.parametrize(
+    ("told", "owner", "given"),
+    [
+        (BY_PAGE, "user-bob", Given("page", "bob", 100.0)),
+        (BY_PAGE, "local", Given("page", "", 100.0)),
+        ("consent-1 An older name", "user-bob", Given("recording", "Lin Wan", 50.0)),
+        ("consent-1 Lin Wan", "user-eve", Given("recording", "Lin Wan", 100.0)),
+        ("consent-9 Gone", "user-bob", Given("recording", "Gone", 100.0)),
+        ("me, my own voice", "user-bob", Given("words", "me, my own voice", 100.0)),
+        ("", "user-bob", Given("", "", 100.0)),
+    ],
+)
 def test_what_was_written_down_is_told(consents, told, owner, given):
     assert consents.of(replace(VOICE, consent=told, owner=owner)) == given
 

@@ -14,7 +14,9 @@ from webui.settings import Paths, Settings
 from webui.studio import Studio
 
 BOARD = json.loads((ROOT / "assets" / "grafana.json").read_text("utf-8"))
-EXPRESSIONS = [t["expr"] for panel in BOARD["panels"] for t in panel["targets"]] + [v["query"] for v in BOARD["templating"]["list"] if v["type"] == "query"]
+EXPRESSIONS = [t["expr"] for panel in BOARD["panels"] for t in panel["targets"]] + [
+    v["query"] for v in BOARD["templating"]["list"] if v["type"] == "query"
+]
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +39,47 @@ def test_every_metric_of_the_dashboard_is_exported(told):
 def test_every_label_of_the_dashboard_is_there(told):
     for e in EXPRESSIONS:
         has = {"instance"} | set().union(*(told[name] for name in re.findall(r"\bcv_\w+", e)))
-        used = {x.strip() for group in re.findall(r"by \(([^)]*)\)", e) for x in group.split(",")} | set(re.findall(r"[{,]\s*(\w+)=~?\"", e))
+        used = {
+            x.strip() for group in re.findall(r"by \(([^)]*)\)", e) for x in group.split(",")
+        } | set(re.findall(r"[{,]\s*(\w+)=~?\"", e))
         assert used <= has, (e, used - has)
 
 
 def test_what_an_operator_is_promised_is_on_it(told):
-    families = {re.sub(r"_(bucket|sum|count|total|created)$", "", name) for name in told if name.startswith("cv_")}
+    families = {
+        re.sub(r"_(bucket|sum|count|total|created)$", "", name)
+        for name in told
+        if name.startswith("cv_")
+    }
     board = " ".join(EXPRESSIONS)
     assert {f for f in families if f not in board} == set(), "told by /metrics, and nobody looks"
-    for word in ("cv_audio_first_byte_seconds_bucket", "cv_queue_seconds_bucket", "cv_stage_seconds_sum", "cv_rtf_bucket", "cv_underruns_total", "_cache_total", "cv_jobs_total", "cv_errors_total"):
+    for word in (
+        "cv_audio_first_byte_seconds_bucket",
+        "cv_queue_seconds_bucket",
+        "cv_stage_seconds_sum",
+        "cv_rtf_bucket",
+        "cv_underruns_total",
+        "_cache_total",
+        "cv_jobs_total",
+        "cv_errors_total",
+    ):
         assert word in board
 
 
 def test_panels_do_not_overlap_and_have_names_of_their_own():
-    cells = [(x, y) for p in BOARD["panels"] for g in [p["gridPos"]] for x in range(g["x"], g["x"] + g["w"]) for y in range(g["y"], g["y"] + g["h"])]
+    cells = [
+        (x, y)
+        for p in BOARD["panels"]
+        for g in [p["gridPos"]]
+        for x in range(g["x"], g["x"] + g["w"])
+        for y in range(g["y"], g["y"] + g["h"])
+    ]
     assert len(cells) == len(set(cells)) and all(x < 24 for x, _ in cells)
-    assert len({p["title"] for p in BOARD["panels"]}) == len({p["id"] for p in BOARD["panels"]}) == len(BOARD["panels"])
+    assert (
+        len({p["title"] for p in BOARD["panels"]})
+        == len({p["id"] for p in BOARD["panels"]})
+        == len(BOARD["panels"])
+    )
 
 
 def test_labels_have_closed_sets_whatever_comes_to_the_door(told):
@@ -68,4 +95,17 @@ def test_labels_have_closed_sets_whatever_comes_to_the_door(told):
         metrics.answered(area_of(f"/v1/{n}/x"), n * 7)
         metrics.answered(f"area {n}", 200)
     assert metrics.text().count(b"\n") == before, "a label made up by a caller grows without end"
-    assert {area_of(p) for p in ("/v1/audio/speech", "/v1/audio/voices", "/v2/jobs", "/v1/keys", "/d/x", "/", "/metrics", "/inference_sft", "/gradio_api/x")} == set(AREAS)
+    assert {
+        area_of(p)
+        for p in (
+            "/v1/audio/speech",
+            "/v1/audio/voices",
+            "/v2/jobs",
+            "/v1/keys",
+            "/d/x",
+            "/",
+            "/metrics",
+            "/inference_sft",
+            "/gradio_api/x",
+        )
+    } == set(AREAS)

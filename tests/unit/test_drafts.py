@@ -24,7 +24,9 @@ def test_more_is_put_after_what_was_there(drafts):
     first = drafts.make("a/1", wav(SHORT))
     assert "too_short" in [w.code for w in first.report.warnings]
     both = drafts.make("a/1", wav(voice_like(2.6, seed=7)), first.id)
-    assert both.clip.duration_s == pytest.approx(4.78, abs=0.01) and "too_short" not in [w.code for w in both.report.warnings]
+    assert both.clip.duration_s == pytest.approx(4.78, abs=0.01) and "too_short" not in [
+        w.code for w in both.report.warnings
+    ]
     assert np.array_equal(both.clip.samples[:52000], first.clip.samples[:52000])
     assert drafts.get("a/1", first.id) is first, "the clip before stays as it was"
 

@@ -44,7 +44,12 @@ class Listening(FakeEngine):
 
 
 def open_studio(tmp_path, engine, **limits) -> Studio:
-    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path, assets=tmp_path), limits=replace(Limits(), **limits)))
+    made = Studio(
+        Settings(
+            paths=replace(Paths(), data_dir=tmp_path, assets=tmp_path),
+            limits=replace(Limits(), **limits),
+        )
+    )
     made.start(lambda: engine).join(20)
     return made
 
@@ -76,10 +81,20 @@ def add(studio, seed=0):
 def test_a_deleted_voice_leaves_the_engine_and_the_studio(studio, engine):
     one, other = add(studio), add(studio, seed=1)
     until(lambda: len(engine.kept) == 2)
-    assert speak(studio, voice_id=one.id)[1].state == speak(studio, voice_id=other.id)[1].state == "done"
-    before = sum(map(len, engine.kept.values())), sum(len(p.data) for p in studio.prompts._kept.values())
+    assert (
+        speak(studio, voice_id=one.id)[1].state
+        == speak(studio, voice_id=other.id)[1].state
+        == "done"
+    )
+    before = (
+        sum(map(len, engine.kept.values())),
+        sum(len(p.data) for p in studio.prompts._kept.values()),
+    )
     studio.voices.delete(ME, one.id)
-    after = sum(map(len, engine.kept.values())), sum(len(p.data) for p in studio.prompts._kept.values())
+    after = (
+        sum(map(len, engine.kept.values())),
+        sum(len(p.data) for p in studio.prompts._kept.values()),
+    )
     assert (before, after) == ((8, 8), (4, 4)) and len(set(engine.forgotten)) == 1
     with pytest.raises(NotFound):
         speak(studio, voice_id=one.id)
@@ -98,21 +113,32 @@ def test_two_of_the_same_sound_are_one_to_the_engine_until_both_are_gone(studio,
 def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, engine):
     voice = add(studio)
     want, _ = speak(studio, instruction=LONG, voice_id=voice.id, seed=3)
-    job = studio.speaker.open(ME, text_in="Hello there.", voice_id=voice.id, mode="instruct", instruction=LONG, seed=3)
+    job = studio.speaker.open(
+        ME, text_in="Hello there.", voice_id=voice.id, mode="instruct", instruction=LONG, seed=3
+    )
     studio.turns.credit(job, RATE)
     until(lambda: job.produced >= RATE)
     studio.voices.delete(ME, voice.id)
     assert len(engine.kept) == 1 and not engine.forgotten, "it is in use"
-    assert finish(studio, job).state == "done" and job.pcm(0, job.produced) == want.pcm(0, want.produced)
+    assert finish(studio, job).state == "done" and job.pcm(0, job.produced) == want.pcm(
+        0, want.produced
+    )
     until(lambda: not engine.kept)
 
 
 def test_one_that_still_waits_in_the_line_brings_nothing_back(tmp_path, engine):
     studio = open_studio(tmp_path, engine, max_streams=1)
     voice = add(studio)
-    first = studio.speaker.open(ME, text_in="Hello.", voice_id=voice.id, mode="instruct", instruction="seconds=60")
+    first = studio.speaker.open(
+        ME, text_in="Hello.", voice_id=voice.id, mode="instruct", instruction="seconds=60"
+    )
     studio.turns.credit(first, RATE * 3600)
-    waiting = [studio.speaker.open(ME, text_in="Hello.", voice_id=voice.id, mode="instruct", instruction="seconds=1") for _ in range(2)]
+    waiting = [
+        studio.speaker.open(
+            ME, text_in="Hello.", voice_id=voice.id, mode="instruct", instruction="seconds=1"
+        )
+        for _ in range(2)
+    ]
     studio.voices.delete(ME, voice.id)
     for job in (first, waiting[0]):
         studio.turns.cancel(job)
@@ -128,7 +154,11 @@ def test_a_voice_deleted_while_it_is_listened_to_leaves_nothing(studio, engine, 
     studio.voices.delete(ME, voice.id)
     engine.may.set()
     until(lambda: engine.encoded and not studio.prompts._coming)
-    assert not engine.kept and not studio.prompts._kept and not [p for p in tmp_path.rglob("*") if voice.id in str(p)]
+    assert (
+        not engine.kept
+        and not studio.prompts._kept
+        and not [p for p in tmp_path.rglob("*") if voice.id in str(p)]
+    )
 
 
 def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_so(studio, engine):
@@ -142,12 +172,22 @@ def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_s
 
     asking = threading.Thread(target=ask)
     asking.start()
-    until(lambda: any(users for users in studio.prompts._users.values()) and studio.resident._seat.leases >= 2)
+    until(
+        lambda: (
+            any(users for users in studio.prompts._users.values())
+            and studio.resident._seat.leases >= 2
+        )
+    )
     studio.voices.delete(ME, voice.id)
     engine.may.set()
     asking.join(20)
     until(lambda: not studio.prompts._coming)
-    assert told == ["voice_gone"] and not engine.kept and not studio.prompts._users and studio.resident._seat.leases == 0
+    assert (
+        told == ["voice_gone"]
+        and not engine.kept
+        and not studio.prompts._users
+        and studio.resident._seat.leases == 0
+    )
 
 
 def test_a_clip_that_is_pushed_out_goes_with_all_that_was_made_of_it(tmp_path, engine):
@@ -174,7 +214,10 @@ def test_the_clip_a_voice_was_saved_from_goes_with_it(studio, engine):
     studio.voices.delete(ME, voice.id)
     with pytest.raises(NotFound):
         studio.drafts.get(ME, draft.id)
-    assert studio.drafts.get(ME, another.id) is another and studio.drafts.get("user-ann/x", theirs.id) is theirs
+    assert (
+        studio.drafts.get(ME, another.id) is another
+        and studio.drafts.get("user-ann/x", theirs.id) is theirs
+    )
     assert len(engine.kept) == 2, "another visitor holds the same sound"
     studio.drafts.drop(theirs.id)
     assert len(engine.kept) == 1
@@ -185,13 +228,20 @@ def test_the_prompt_of_a_clip_serves_the_voice_that_is_saved_from_it(studio, eng
     draft = studio.drafts.make(ME, wav(voice_like(6.0)))
     until(lambda: len(engine.encoded) == 1)
     voice = studio.drafts.save(ME, draft.id, "Lin", "Hello there, world.", "me")
-    assert speak(studio, voice_id=voice.id)[1].state == "done" and studio.prompts.n_encoded == len(engine.encoded) == 1
+    assert (
+        speak(studio, voice_id=voice.id)[1].state == "done"
+        and studio.prompts.n_encoded == len(engine.encoded) == 1
+    )
     until(lambda: list(tmp_path.rglob("*.prompt")))
     [prompt] = studio.prompts._kept.values()
     studio.close()
     again = open_studio(tmp_path, after := Listening())
     told = speak(again, voice_id=voice.id)[1]
-    assert told.state == "done" and not after.encoded and list(again.prompts._kept.values()) == [prompt], "by the same name, after a restart"
+    assert (
+        told.state == "done"
+        and not after.encoded
+        and list(again.prompts._kept.values()) == [prompt]
+    ), "by the same name, after a restart"
     again.close()
 
 
@@ -215,12 +265,19 @@ def test_an_engine_that_reads_the_transcript_is_told_it(tmp_path):
     assert [words for _, words in engine.encoded] == ["", "Hello there."]
     changed = studio.voices.change(ME, told.id, transcript="Something else.")
     speak(studio, voice_id=changed.id)
-    assert [words for _, words in engine.encoded] == ["", "Hello there.", "Something else."], "its prompt was of other words"
+    assert [words for _, words in engine.encoded] == ["", "Hello there.", "Something else."], (
+        "its prompt was of other words"
+    )
     studio.close()
 
 
 def test_what_a_clip_is_heard_as_is_what_is_kept_of_it(studio):
-    draft = studio.drafts.change(ME, studio.drafts.make(ME, wav(voice_like(6.0, rate=44100))).id, window=(0.5, 5.0), gain=True)
+    draft = studio.drafts.change(
+        ME,
+        studio.drafts.make(ME, wav(voice_like(6.0, rate=44100))).id,
+        window=(0.5, 5.0),
+        gain=True,
+    )
     voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
     heard, kept = studio.drafts.reference(draft), audio.decode(studio.voices.sample(ME, voice.id))
     assert heard.rate == kept.rate and np.array_equal(heard.samples, kept.samples)

@@ -9,14 +9,28 @@ import pytest
 from webui.studio.asked import LEFT_OUT, heeded
 from webui.types import CONVERT, MODES, Abilities, Voice
 
-CLONE, READY = Voice("voice-1", "Lin", "zh", "你好。", "f", 4.0, 0.0), Voice("preset-1", "中文女", "", "", "中文女", 0.0, 0.0, starter=True)
+CLONE, READY = (
+    Voice("voice-1", "Lin", "zh", "你好。", "f", 4.0, 0.0),
+    Voice("preset-1", "中文女", "", "", "中文女", 0.0, 0.0, starter=True),
+)
 ALL = Abilities("cosyvoice2", "1", 24000, MODES, ("zh",))
-DEAF = replace(ALL, modes=("zero_shot", "cross_lingual", "preset", CONVERT))  # a model that follows no instructions
+DEAF = replace(
+    ALL, modes=("zero_shot", "cross_lingual", "preset", CONVERT)
+)  # a model that follows no instructions
 
 
-@pytest.mark.parametrize(("voice", "how", "about", "meant"), [
-    (CLONE, "", ALL, ("auto", "")), (CLONE, "开心", ALL, ("auto", "开心")), (READY, "", ALL, ("preset", "")), (READY, "开心", ALL, ("auto", "开心")), (READY, "", replace(ALL, modes=("zero_shot",)), ("auto", "")),
-    (CLONE, "开心", DEAF, ("auto", "")), (READY, "开心", DEAF, ("preset", ""))])
+@pytest.mark.parametrize(
+    ("voice", "how", "about", "meant"),
+    [
+        (CLONE, "", ALL, ("auto", "")),
+        (CLONE, "开心", ALL, ("auto", "开心")),
+        (READY, "", ALL, ("preset", "")),
+        (READY, "开心", ALL, ("auto", "开心")),
+        (READY, "", replace(ALL, modes=("zero_shot",)), ("auto", "")),
+        (CLONE, "开心", DEAF, ("auto", "")),
+        (READY, "开心", DEAF, ("preset", "")),
+    ],
+)
 def test_auto_is_what_the_engine_can_and_the_voice_was_made_for(voice, how, about, meant):
     """What is no instruction for this engine never reaches it, so nobody reads it aloud; and whoever gave it is told."""
     assert heeded(about, voice, "auto", how) == (*meant, [LEFT_OUT] if how and not meant[1] else [])

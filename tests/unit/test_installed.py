@@ -16,7 +16,11 @@ from webui.settings import EngineChoice, Paths, Settings, load
 from webui.store.installed import Installed
 from webui.studio import Shelf, Studio
 
-YAML = {"cosyvoice1": "cosyvoice.yaml", "cosyvoice2": "cosyvoice2.yaml", "cosyvoice3": "cosyvoice3.yaml"}
+YAML = {
+    "cosyvoice1": "cosyvoice.yaml",
+    "cosyvoice2": "cosyvoice2.yaml",
+    "cosyvoice3": "cosyvoice3.yaml",
+}
 
 
 def model(folder, engine="cosyvoice2", networks=("llm.pt", "flow.pt", "hift.pt")):
@@ -27,7 +31,10 @@ def model(folder, engine="cosyvoice2", networks=("llm.pt", "flow.pt", "hift.pt")
 
 
 def settings(tmp_path, **choice) -> Settings:
-    return Settings(engine=EngineChoice(**choice), paths=replace(Paths(), data_dir=tmp_path / "data", model_dir=tmp_path / "models"))
+    return Settings(
+        engine=EngineChoice(**choice),
+        paths=replace(Paths(), data_dir=tmp_path / "data", model_dir=tmp_path / "models"),
+    )
 
 
 def begun(tmp_path, **choice) -> str:
@@ -38,21 +45,34 @@ def begun(tmp_path, **choice) -> str:
 def test_models_are_found_whatever_their_folders_are_called(tmp_path):
     root = tmp_path / "models"
     model(root / "CosyVoice3-mine", "cosyvoice1")
-    model(root / "b", "cosyvoice3", ("kaikou-llm-int8.safetensors", "kaikou-flow-bf16.safetensors", "hift.pt"))
+    model(
+        root / "b",
+        "cosyvoice3",
+        ("kaikou-llm-int8.safetensors", "kaikou-flow-bf16.safetensors", "hift.pt"),
+    )
     model(root / "c", "cosyvoice3", ("llm.rl.pt", "flow.pt", "hift.pt"))
     model(root / "half", "cosyvoice2", ("llm.pt",))
     (root / "notes").mkdir()
     (root / "README.md").write_text("x")
     model(root / ".trash" / "old")
     told = [(m.name, m.engine, m.is_whole) for m in app.models_here(settings(tmp_path))]
-    assert told == [("CosyVoice3-mine", "cosyvoice1", True), ("b", "cosyvoice3", True), ("c", "cosyvoice3", True), ("half", "cosyvoice2", False)]
+    assert told == [
+        ("CosyVoice3-mine", "cosyvoice1", True),
+        ("b", "cosyvoice3", True),
+        ("c", "cosyvoice3", True),
+        ("half", "cosyvoice2", False),
+    ]
 
 
 def test_a_model_that_is_pointed_at_is_the_only_one(tmp_path):
     model(tmp_path / "models", "cosyvoice3")
     model(tmp_path / "models" / "inner")
     assert [m.path for m in app.models_here(settings(tmp_path))] == [tmp_path / "models"]
-    assert app.first_model(settings(tmp_path)).engine == app.first_model(settings(tmp_path, name="cosyvoice2")).engine == "cosyvoice3"
+    assert (
+        app.first_model(settings(tmp_path)).engine
+        == app.first_model(settings(tmp_path, name="cosyvoice2")).engine
+        == "cosyvoice3"
+    )
 
 
 def test_a_folder_that_is_not_there_or_may_not_be_read_holds_nothing(tmp_path):
@@ -73,13 +93,22 @@ def test_the_usual_one_begins_unless_somebody_said_or_chose_another(tmp_path):
     assert begun(tmp_path) == "Another"
     model(root / "CosyVoice2-0.5B")
     assert begun(tmp_path) == "CosyVoice2-0.5B"
-    assert begun(tmp_path, name="cosyvoice3") == "Fun" and begun(tmp_path, name="cosyvoice1") == "CosyVoice-300M"
+    assert (
+        begun(tmp_path, name="cosyvoice3") == "Fun"
+        and begun(tmp_path, name="cosyvoice1") == "CosyVoice-300M"
+    )
     assert begun(tmp_path, model="CosyVoice-300M-SFT") == "CosyVoice-300M-SFT"
     app.remember(tmp_path / "data", "Fun")
-    assert begun(tmp_path) == "Fun" and begun(tmp_path, model="Another") == "Another" and begun(tmp_path, name="cosyvoice1") == "CosyVoice-300M"
+    assert (
+        begun(tmp_path) == "Fun"
+        and begun(tmp_path, model="Another") == "Another"
+        and begun(tmp_path, name="cosyvoice1") == "CosyVoice-300M"
+    )
     app.remember(tmp_path / "data", "long gone")
     assert begun(tmp_path) == "CosyVoice2-0.5B"
-    assert begun(tmp_path, model="no such") == "no such", "what was asked for by name is not replaced: its start tells what is missing"
+    assert begun(tmp_path, model="no such") == "no such", (
+        "what was asked for by name is not replaced: its start tells what is missing"
+    )
 
 
 def test_an_unfinished_model_begins_only_where_no_other_is(tmp_path):
@@ -95,10 +124,16 @@ def test_lite_takes_a_300m_on_a_cpu_and_computes_as_usual(tmp_path):
     model(tmp_path / "models" / "CosyVoice-300M-Instruct", "cosyvoice1")
     app.remember(tmp_path / "data", "CosyVoice2-0.5B")
     assert begun(tmp_path, profile="lite", device="cpu") == "CosyVoice-300M-Instruct"
-    assert begun(tmp_path, profile="lite", device="cuda") == begun(tmp_path, device="cpu") == "CosyVoice2-0.5B"
+    assert (
+        begun(tmp_path, profile="lite", device="cuda")
+        == begun(tmp_path, device="cpu")
+        == "CosyVoice2-0.5B"
+    )
     asked = settings(tmp_path, profile="lite", device="cpu")
     assert app.cosyvoice_arguments(asked, tmp_path)["profile"] == "balanced"
-    assert load(["--profile", "lite", "--model", "x", "--engine", "cosyvoice3"], {}).engine == EngineChoice("cosyvoice3", model="x", profile="lite")
+    assert load(
+        ["--profile", "lite", "--model", "x", "--engine", "cosyvoice3"], {}
+    ).engine == EngineChoice("cosyvoice3", model="x", profile="lite")
 
 
 # ---- the change ------------------------------------------------------------------------------------------------
@@ -125,9 +160,24 @@ def shelf():
     """Two models, a and b; `made` has the engines as they come, `open` lets them start."""
     resident = Resident()
     made: list[Held] = []
-    shelf = Shelf(resident, lambda: [Installed("a", None, "cosyvoice2", True), Installed("b", None, "cosyvoice1", True), Installed("half", None, "cosyvoice3", False)],
-                  lambda model: lambda: made.append(Held(shelf.open, shelf.error)) or made[-1], {}, chosen=lambda name: shelf.chose.append(name))
-    shelf.open, shelf.error, shelf.chose, shelf.made, shelf.resident = threading.Event(), None, [], made, resident
+    shelf = Shelf(
+        resident,
+        lambda: [
+            Installed("a", None, "cosyvoice2", True),
+            Installed("b", None, "cosyvoice1", True),
+            Installed("half", None, "cosyvoice3", False),
+        ],
+        lambda model: lambda: made.append(Held(shelf.open, shelf.error)) or made[-1],
+        {},
+        chosen=lambda name: shelf.chose.append(name),
+    )
+    shelf.open, shelf.error, shelf.chose, shelf.made, shelf.resident = (
+        threading.Event(),
+        None,
+        [],
+        made,
+        resident,
+    )
     shelf.open.set()
     resident.start(shelf.maker(shelf.installed()[0])).join()
     yield shelf
@@ -184,7 +234,11 @@ def test_a_model_that_cannot_be_used_leaves_the_one_in_charge_and_may_be_tried_a
     shelf.error = NotReady("flow.pt is cut off.", "flow.pt 不完整。")
     shelf.use("b")
     settled(shelf)
-    assert states(shelf) == {"a": "speaks", "b": "failed"} and shelf.failed == "b" and shelf.resident.failure().en == "flow.pt is cut off."
+    assert (
+        states(shelf) == {"a": "speaks", "b": "failed"}
+        and shelf.failed == "b"
+        and shelf.resident.failure().en == "flow.pt is cut off."
+    )
     assert shelf.made[-1].is_closed and shelf.resident.lease().engine is shelf.made[0]
     shelf.error = None
     shelf.use("b")
@@ -215,14 +269,26 @@ def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_
     shelf.use("b")
     settled(shelf)
     told = studio.status()
-    assert (told["title"], told["next"], told["failed"], told["failure"], "model" in told) == ("a", "", "b", "No.", False)
+    assert (told["title"], told["next"], told["failed"], told["failure"], "model" in told) == (
+        "a",
+        "",
+        "b",
+        "No.",
+        False,
+    )
     studio.close()
 
 
 # ---- what may be fetched ---------------------------------------------------------------------------------------
 def test_the_page_may_fetch_all_that_are_not_here(tmp_path):
     known = app.read_manifest(app.MANIFEST)
-    assert set(known) == {"CosyVoice2-0.5B", "Fun-CosyVoice3-0.5B-2512", "CosyVoice-300M", "CosyVoice-300M-SFT", "CosyVoice-300M-Instruct"}
+    assert set(known) == {
+        "CosyVoice2-0.5B",
+        "Fun-CosyVoice3-0.5B-2512",
+        "CosyVoice-300M",
+        "CosyVoice-300M-SFT",
+        "CosyVoice-300M-Instruct",
+    }
     mine = settings(tmp_path)
     for spec in known["CosyVoice-300M"].files:
         path = tmp_path / "models" / "CosyVoice-300M" / spec.path
@@ -231,7 +297,10 @@ def test_the_page_may_fetch_all_that_are_not_here(tmp_path):
     studio = Studio(mine)
     app.furnish(studio, mine)
     told = {row["name"]: row["state"] for row in studio.status()["models"]}
-    assert told == dict.fromkeys(known, "none") | {"CosyVoice-300M": "here"} and studio.status()["model"]["name"] == "CosyVoice2-0.5B"
+    assert (
+        told == dict.fromkeys(known, "none") | {"CosyVoice-300M": "here"}
+        and studio.status()["model"]["name"] == "CosyVoice2-0.5B"
+    )
     with pytest.raises(NotFound):
         studio.shelf.fetch("", "CosyVoice-300M")
     with pytest.raises(BadInput):

@@ -32,14 +32,24 @@ class Cranked:
         for n in range(self.chunks):
             self.gate.wait(10)
             self.steps.append(request.id)
-            yield Chunk(n, np.full(int(24000 * self.seconds), 0.1, np.float32), 0, 0, n == self.chunks - 1)
+            yield Chunk(
+                n, np.full(int(24000 * self.seconds), 0.1, np.float32), 0, 0, n == self.chunks - 1
+            )
 
     def cancel(self, request_id):
         pass
 
 
 def job(name: str, credit: int = 1 << 40, priority: int = 0, owner: str = "local/x") -> Job:
-    made = Job(name, SpeechRequest(name, "hello", "v", seed=1, priority=priority), owner, VOICE, 24000, "e", "1")
+    made = Job(
+        name,
+        SpeechRequest(name, "hello", "v", seed=1, priority=priority),
+        owner,
+        VOICE,
+        24000,
+        "e",
+        "1",
+    )
     made.credit = credit
     return made
 
@@ -52,6 +62,7 @@ def run(engine, jobs):
         ended.append(j.id)
         if len(ended) == len(jobs):
             done.set()
+
     for j in jobs:
         j.move("running")
         lanes.add(j, None, end)
@@ -131,7 +142,9 @@ def test_without_credit_nothing_is_computed():
     while j.is_hungry and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.1)
-    assert len(engine.steps) == 2 and not j.is_hungry, "one step covers part of the credit, the second the rest"
+    assert len(engine.steps) == 2 and not j.is_hungry, (
+        "one step covers part of the credit, the second the rest"
+    )
     j.credit = 30000
     lanes.poke()
     while j.is_hungry and time.monotonic() < deadline:
@@ -141,18 +154,26 @@ def test_without_credit_nothing_is_computed():
     lanes.poke()
     while lanes.n_open and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert lanes.n_open == 0 and isinstance(j.snapshot().error, Cancelled) and len(engine.steps) == 3
+    assert (
+        lanes.n_open == 0 and isinstance(j.snapshot().error, Cancelled) and len(engine.steps) == 3
+    )
     lanes.close()
 
 
 def test_an_engine_bug_fails_its_job_only():
     engine = Cranked()
     good = engine.stream
-    engine.stream = lambda request, prompt, lane: iter([1]) if request.id == "bad" else good(request, prompt, lane)
+    engine.stream = lambda request, prompt, lane: (
+        iter([1]) if request.id == "bad" else good(request, prompt, lane)
+    )
     bad, fine = job("bad"), job("fine")
     lanes, _, done = run(engine, [bad, fine])
     assert done.wait(10)
-    assert bad.snapshot().state == "failed" and bad.snapshot().error.code == "fault" and fine.snapshot().state == "saving"
+    assert (
+        bad.snapshot().state == "failed"
+        and bad.snapshot().error.code == "fault"
+        and fine.snapshot().state == "saving"
+    )
     lanes.close()
 
 
@@ -163,6 +184,7 @@ def test_admission_places_refusals_and_leaving():
     def begin(j):
         begun.append(j.id)
         hungry[0] += 1
+
     a, b, c, d = (job(n) for n in "abcd")
     for j in (a, b, c):
         gate.enter(j, begin)
@@ -183,6 +205,7 @@ def test_a_visitor_with_three_streams_does_not_starve_another():
     def begin(j):
         begun.append(j.id)
         hungry[0] += 1
+
     jobs = {n: job(n, owner=n[0]) for n in ("a1", "a2", "a3", "b1", "b2", "c1")}
     for j in jobs.values():
         gate.enter(j, begin)
@@ -258,7 +281,9 @@ def test_on_a_shared_device_background_work_stands_still_while_somebody_listens(
     lanes.close()
 
 
-@pytest.mark.parametrize(("credit", "priority"), [(UNLIMITED, 0), (1 << 40, 5)], ids=["takes the whole", "background"])
+@pytest.mark.parametrize(
+    ("credit", "priority"), [(UNLIMITED, 0), (1 << 40, 5)], ids=["takes the whole", "background"]
+)
 def test_who_does_not_play_is_never_late(credit, priority):
     engine = Cranked(chunks=3)
     slow = job("slow", credit, priority)

@@ -20,7 +20,12 @@ class Reading(Cranked):
 
     def __init__(self, reads: bool, hangs: str = ""):
         super().__init__(chunks=1)
-        self.reads, self.hangs, self.hung, self.closed = reads, hangs, threading.Event(), threading.Event()
+        self.reads, self.hangs, self.hung, self.closed = (
+            reads,
+            hangs,
+            threading.Event(),
+            threading.Event(),
+        )
 
     def describe(self):
         return SimpleNamespace(lanes=1, rtf=0.01, speed=0.0, text_in=self.reads)
@@ -72,7 +77,11 @@ def test_who_waits_for_a_writer_holds_nobody_up_and_is_neither_late_nor_stalled(
     assert done.wait(5), "the only lane is free"
     told.text.push("and good bye. ")
     told.text.end()
-    assert told.over.wait(5) and told.job.snapshot().state == "saving" and told.job.snapshot().error is None
+    assert (
+        told.over.wait(5)
+        and told.job.snapshot().state == "saving"
+        and told.job.snapshot().error is None
+    )
     assert told.job.underruns == 0 and told.lanes.ease == 1.0, "what came late was the text"
     assert len([s for s in engine.steps if s.startswith("text")]) == 2
     told.lanes.close()

@@ -11,7 +11,15 @@ from webui.logs import REQUEST_ID, OneLine, failure, mark, request_id
 
 
 def told(message: str, *given, error: BaseException | None = None) -> str:
-    record = logging.LogRecord("a.b", logging.ERROR, "x.py", 1, message, given, (type(error), error, error.__traceback__) if error else None)
+    record = logging.LogRecord(
+        "a.b",
+        logging.ERROR,
+        "x.py",
+        1,
+        message,
+        given,
+        (type(error), error, error.__traceback__) if error else None,
+    )
     return OneLine().format(record)
 
 
@@ -24,7 +32,11 @@ def raised(error: BaseException) -> BaseException:
 
 def test_a_record_is_one_line_whatever_is_in_it():
     line = told("first\nINFO forged\r\nsecond %s", "a\\nb")
-    assert "\n" not in line and "\r" not in line and line.endswith("first\\nINFO forged\\r\\nsecond a\\\\nb")
+    assert (
+        "\n" not in line
+        and "\r" not in line
+        and line.endswith("first\\nINFO forged\\r\\nsecond a\\\\nb")
+    )
 
 
 def test_a_failure_is_told_by_kind_place_and_length_not_by_its_words():
@@ -35,14 +47,22 @@ def test_a_failure_is_told_by_kind_place_and_length_not_by_its_words():
             raise ValueError("noch ein Geheimnis") from inner
     except ValueError as error:
         line = told("it failed", error=error)
-    assert "Geheimnis" not in line and "failure=ValueError<KeyError" in line and "unit/test_logs.py:" in line and f"words=18#{mark('noch ein Geheimnis')}" in line
+    assert (
+        "Geheimnis" not in line
+        and "failure=ValueError<KeyError" in line
+        and "unit/test_logs.py:" in line
+        and f"words=18#{mark('noch ein Geheimnis')}" in line
+    )
     assert len(failure(raised(RuntimeError("x" * 100_000)))) < 400
 
 
 def test_the_request_a_line_belongs_to_stands_in_it_once():
     token = REQUEST_ID.set("req-1")
     try:
-        assert told("hello").endswith("a.b request=req-1 hello") and told("request=other done").count("request=") == 1
+        assert (
+            told("hello").endswith("a.b request=req-1 hello")
+            and told("request=other done").count("request=") == 1
+        )
     finally:
         REQUEST_ID.reset(token)
     assert "request=" not in told("hello")

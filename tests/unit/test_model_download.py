@@ -16,7 +16,11 @@ from webui.store.models import Model, ModelFetcher
 from webui.studio import ModelDownload, Studio
 
 BODY = bytes(range(256)) * 400
-MODEL = Model("M", {"modelscope": "x/M", "hf-mirror": "y/M"}, (FileSpec("a.txt", 10, True, None), FileSpec("b.pt", len(BODY), True, None)))
+MODEL = Model(
+    "M",
+    {"modelscope": "x/M", "hf-mirror": "y/M"},
+    (FileSpec("a.txt", 10, True, None), FileSpec("b.pt", len(BODY), True, None)),
+)
 
 
 class Wire:
@@ -31,11 +35,13 @@ class Wire:
             made = ModelFetcher(root, source, MODEL)
             made.fetch = lambda progress, stop: self._fetch(made, progress, stop)
             return made
+
         return make
 
     def _fetch(self, fetcher, progress, stop):
         from webui.errors import Cancelled
         from webui.store.models import Progress
+
         self.asked.append(fetcher.source)
         if self.fault:
             raise NotReady(self.fault, self.fault)
@@ -84,7 +90,9 @@ def test_pause_and_go_on_from_another_source(tmp_path):
     for other in ("ftp-somewhere", "http://127.0.0.1:1/inside", "https://example.com"):
         with pytest.raises(BadInput) as refused:
             model.fetch(other)
-        assert refused.value.code == "bad_source" and wire.asked == ["modelscope", "hf-mirror"], "an address is for the script, not for a visitor"
+        assert refused.value.code == "bad_source" and wire.asked == ["modelscope", "hf-mirror"], (
+            "an address is for the script, not for a visitor"
+        )
 
 
 def test_a_failure_is_a_sentence_and_may_be_tried_again(tmp_path):
@@ -109,17 +117,34 @@ def test_another_source_is_named_with_the_reason_for_leaving_the_first(tmp_path)
     model.fetch("hf-mirror")
     until(lambda: "m" in model.status())
     told = model.status()
-    assert told["source"] == "hf-mirror" and "reason" not in told, "the new source has no fault of its own"
-    assert told["left"] == {"source": "modelscope", "reason": "No answer from the source.", "reason_zh": "No answer from the source."}
+    assert told["source"] == "hf-mirror" and "reason" not in told, (
+        "the new source has no fault of its own"
+    )
+    assert told["left"] == {
+        "source": "modelscope",
+        "reason": "No answer from the source.",
+        "reason_zh": "No answer from the source.",
+    }
     model.fetch("modelscope")
     assert model.status()["left"] == {"source": "hf-mirror"}, "changed by hand: nothing had failed"
     wire.gate.set()
     until(lambda: model.status()["state"] == "present")
 
 
-@pytest.mark.parametrize(("name", "has_files", "offered"), [("auto", False, True), ("auto", True, False), ("builtin", False, False), ("cosyvoice2", False, False)])
+@pytest.mark.parametrize(
+    ("name", "has_files", "offered"),
+    [
+        ("auto", False, True),
+        ("auto", True, False),
+        ("builtin", False, False),
+        ("cosyvoice2", False, False),
+    ],
+)
 def test_it_is_offered_only_where_no_model_is(tmp_path, name, has_files, offered):
-    settings = Settings(engine=EngineChoice(name=name), paths=replace(Paths(), data_dir=tmp_path / "d", model_dir=tmp_path))
+    settings = Settings(
+        engine=EngineChoice(name=name),
+        paths=replace(Paths(), data_dir=tmp_path / "d", model_dir=tmp_path),
+    )
     if has_files:
         for spec in app.read_manifest(app.MANIFEST)[app.MODEL_NAME].files:
             path = tmp_path / app.MODEL_NAME / spec.path
@@ -127,5 +152,7 @@ def test_it_is_offered_only_where_no_model_is(tmp_path, name, has_files, offered
             path.write_bytes(b"mine")
     studio = Studio(settings)
     app.furnish(studio, settings)
-    assert ("model" in studio.status()) == offered and (not offered or studio.status()["model"]["name"] == app.MODEL_NAME)
+    assert ("model" in studio.status()) == offered and (
+        not offered or studio.status()["model"]["name"] == app.MODEL_NAME
+    )
     studio.close()

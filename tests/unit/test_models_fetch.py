@@ -37,7 +37,9 @@ def test_a_broken_connection_is_taken_up_where_it_ended(origin, tmp_path):
     fetcher(origin, tmp_path).fetch(cancelled=waits)
     assert is_whole(tmp_path)
     assert origin.ranges_asked("big.pt") == [None, "bytes=1500000-", "bytes=2500000-"]
-    assert waits.waits == [1.0, 2.0], "a try that brought a megabyte starts the count again, one that brought less does not"
+    assert waits.waits == [1.0, 2.0], (
+        "a try that brought a megabyte starts the count again, one that brought less does not"
+    )
 
 
 def test_gives_up_after_bounded_tries_and_a_later_run_resumes(origin, tmp_path):
@@ -47,7 +49,9 @@ def test_gives_up_after_bounded_tries_and_a_later_run_resumes(origin, tmp_path):
         fetcher(origin, tmp_path).fetch(cancelled=waits)
     assert "part/big.pt" in fault.value.en and fault.value.code == "model_fetch"
     assert len(origin.ranges_asked("big.pt")) == 6 and waits.waits == [1.0, 2.0, 4.0, 8.0, 16.0]
-    assert (tmp_path / "part/big.pt.part").stat().st_size == 2_000_000 and not (tmp_path / "part/big.pt").exists()
+    assert (tmp_path / "part/big.pt.part").stat().st_size == 2_000_000 and not (
+        tmp_path / "part/big.pt"
+    ).exists()
     assert fetcher(origin, tmp_path).plan().bytes == len(BIG) - 2_000_000
     origin.cuts = []
     fetcher(origin, tmp_path).fetch()
@@ -63,7 +67,9 @@ def test_a_server_without_ranges_sends_it_all_again(origin, tmp_path):
 def test_a_finished_part_needs_no_request(origin, tmp_path):
     (tmp_path / "part").mkdir()
     (tmp_path / "part/big.pt.part").write_bytes(BIG)
-    (tmp_path / "part/big.pt.part.json").write_text(json.dumps({"size": len(BIG), "tag": "", "url": ""}))
+    (tmp_path / "part/big.pt.part.json").write_text(
+        json.dumps({"size": len(BIG), "tag": "", "url": ""})
+    )
     fetcher(origin, tmp_path).fetch()
     assert is_whole(tmp_path) and origin.ranges_asked("big.pt") == []
 
@@ -71,20 +77,34 @@ def test_a_finished_part_needs_no_request(origin, tmp_path):
 def test_the_disk_is_looked_at_before_the_first_request(origin, tmp_path):
     with pytest.raises(StorageFull) as fault:
         fetcher(origin, tmp_path, free=store.ROOM_BYTES + 1000).fetch()
-    assert fault.value.code == "no_disk" and "GB" in fault.value.en and "GB" in fault.value.zh and origin.asked == []
+    assert (
+        fault.value.code == "no_disk"
+        and "GB" in fault.value.en
+        and "GB" in fault.value.zh
+        and origin.asked == []
+    )
     fetcher(origin, tmp_path, free=store.ROOM_BYTES + len(BIG) + len(SMALL)).fetch()
     assert is_whole(tmp_path)
 
 
 def test_a_disk_that_fills_up_on_the_way(origin, tmp_path):
-    code = ("import resource, signal, sys; from pathlib import Path; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-            "from tests.unit.model_origin import ModelFetcher, model; from webui.errors import StorageFull\n"
-            "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
-            "try: ModelFetcher(Path(sys.argv[1]), sys.argv[2], model()).fetch()\n"
-            "except StorageFull as fault: print(fault.en)")
-    told = subprocess.run([sys.executable, "-c", code, str(tmp_path), origin.url], capture_output=True, text=True, cwd=ROOT)
+    code = (
+        "import resource, signal, sys; from pathlib import Path; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from tests.unit.model_origin import ModelFetcher, model; from webui.errors import StorageFull\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
+        "try: ModelFetcher(Path(sys.argv[1]), sys.argv[2], model()).fetch()\n"
+        "except StorageFull as fault: print(fault.en)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), origin.url],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
     assert told.stdout.startswith("The disk is full: part/big.pt"), told.stderr
-    assert 0 < (tmp_path / "part/big.pt.part").stat().st_size <= 1_000_000, "what is there stays for the next time"
+    assert 0 < (tmp_path / "part/big.pt.part").stat().st_size <= 1_000_000, (
+        "what is there stays for the next time"
+    )
 
 
 def test_cancelled_in_a_file_and_taken_up_again(origin, tmp_path):
@@ -104,6 +124,7 @@ def test_cancelled_while_it_waits_for_the_server(origin, tmp_path):
         def wait(self, timeout=None):
             self.set()
             return True
+
     origin.status = [503] * 9
     with pytest.raises(Cancelled):
         fetcher(origin, tmp_path).fetch(cancelled=Stopping())
@@ -115,12 +136,19 @@ def test_refusals_are_told_and_passing_ones_tried_again(origin, tmp_path, status
     origin.status = [status] * 20
     with pytest.raises(NotReady) as fault:
         fetcher(origin, tmp_path).fetch(cancelled=NoWait())
-    assert str(status) in fault.value.en and str(status) in fault.value.zh and len(origin.asked) == requests and files(tmp_path) == set()
+    assert (
+        str(status) in fault.value.en
+        and str(status) in fault.value.zh
+        and len(origin.asked) == requests
+        and files(tmp_path) == set()
+    )
 
 
 def test_nobody_at_the_address(tmp_path):
     with pytest.raises(NotReady):
-        ModelFetcher(tmp_path, "http://127.0.0.1:9/x", model(), free_bytes=lambda p: 10**12).fetch(cancelled=NoWait())
+        ModelFetcher(tmp_path, "http://127.0.0.1:9/x", model(), free_bytes=lambda p: 10**12).fetch(
+            cancelled=NoWait()
+        )
 
 
 def test_one_fetch_at_a_time(origin, tmp_path):
@@ -132,5 +160,6 @@ def test_one_fetch_at_a_time(origin, tmp_path):
                 fetcher(origin, tmp_path).fetch()
             except Busy as fault:
                 faults.append(fault)
+
     fetcher(origin, tmp_path).fetch(second)
     assert len(faults) == 1 and is_whole(tmp_path)

@@ -16,13 +16,36 @@ from webui.store.models import Model, ModelFetcher, read_manifest
 MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 
 
-@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "a//x", "", ".", "..", "a\\..\\x", ".hidden", "a/", "C:x", "x\n", "x\0", "~/x", "模型"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../x",
+        "/etc/x",
+        "a/../../x",
+        "a//x",
+        "",
+        ".",
+        "..",
+        "a\\..\\x",
+        ".hidden",
+        "a/",
+        "C:x",
+        "x\n",
+        "x\0",
+        "~/x",
+        "模型",
+    ],
+)
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path, path):
-    (tmp_path / "m.json").write_text(json.dumps({"models": {"M": {"repositories": {}, "files": [{"path": path, "size": 1}]}}}))
+    (tmp_path / "m.json").write_text(
+        json.dumps({"models": {"M": {"repositories": {}, "files": [{"path": path, "size": 1}]}}})
+    )
     with pytest.raises(BadInput):
         read_manifest(tmp_path / "m.json")
     with pytest.raises(BadInput):
-        ModelFetcher(tmp_path / "m", "http://127.0.0.1:9", Model("M", {}, (store.FileSpec(path, 1),)))._place(store.FileSpec(path, 1))
+        ModelFetcher(
+            tmp_path / "m", "http://127.0.0.1:9", Model("M", {}, (store.FileSpec(path, 1),))
+        )._place(store.FileSpec(path, 1))
 
 
 def test_a_link_that_leads_out_is_refused(origin, tmp_path):
@@ -34,9 +57,18 @@ def test_a_link_that_leads_out_is_refused(origin, tmp_path):
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"models": 3}', '{"models": {"../M": {"repositories": {}, "files": []}}}',
-                                  '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": "1"}]}}}',
-                                  '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": 1, "sha256": "zz"}]}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"models": 3}',
+        '{"models": {"../M": {"repositories": {}, "files": []}}}',
+        '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": "1"}]}}}',
+        '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": 1, "sha256": "zz"}]}}}',
+    ],
+)
 def test_a_broken_manifest_is_named(tmp_path, text):
     (tmp_path / "m.json").write_text(text)
     with pytest.raises(BadInput) as fault:
@@ -52,20 +84,31 @@ def test_the_manifest_names_just_the_files_that_the_engine_reads(name):
     family = next(f for f in families() if f.engine == made.engine)
     wanted = {*family.required, *(c.file for c in family.components.values())}
     assert wanted <= {s.path for s in made.files} <= wanted | {"spk2info.pt"}
-    assert all(s.fits(s.size) and not s.fits(130) for s in made.files), "a pointer is never taken for a file"
+    assert all(s.fits(s.size) and not s.fits(130) for s in made.files), (
+        "a pointer is never taken for a file"
+    )
 
 
 def test_a_size_that_nobody_knows_may_be_far_off_but_not_beyond_reason(tmp_path):
-    assert not store.FileSpec("x", 1000).fits(100) and store.FileSpec("x", 1000, within=20).fits(100) and not store.FileSpec("x", 1000, within=20).fits(30000)
+    assert (
+        not store.FileSpec("x", 1000).fits(100)
+        and store.FileSpec("x", 1000, within=20).fits(100)
+        and not store.FileSpec("x", 1000, within=20).fits(30000)
+    )
     assert not store.FileSpec("x", 1000, exact=True, within=20).fits(1001)
 
 
 def test_addresses():
     spec = store.FileSpec("CosyVoice-BlankEN/vocab.json", 1)
     made = read_manifest(MANIFEST)["CosyVoice2-0.5B"]
-    urls = [ModelFetcher(Path("x"), source, made).url(spec) for source in ("modelscope", "hf-mirror", "https://own.example/m/")]
-    assert urls == ["https://modelscope.cn/api/v1/models/iic/CosyVoice2-0.5B/repo?Revision=master&FilePath=CosyVoice-BlankEN%2Fvocab.json",
-                    "https://hf-mirror.com/FunAudioLLM/CosyVoice2-0.5B/resolve/main/CosyVoice-BlankEN/vocab.json",
-                    "https://own.example/m/CosyVoice-BlankEN/vocab.json"]
+    urls = [
+        ModelFetcher(Path("x"), source, made).url(spec)
+        for source in ("modelscope", "hf-mirror", "https://own.example/m/")
+    ]
+    assert urls == [
+        "https://modelscope.cn/api/v1/models/iic/CosyVoice2-0.5B/repo?Revision=master&FilePath=CosyVoice-BlankEN%2Fvocab.json",
+        "https://hf-mirror.com/FunAudioLLM/CosyVoice2-0.5B/resolve/main/CosyVoice-BlankEN/vocab.json",
+        "https://own.example/m/CosyVoice-BlankEN/vocab.json",
+    ]
     with pytest.raises(BadInput):
         ModelFetcher(Path("x"), "ftp://x", made)

@@ -12,33 +12,63 @@ from webui.store.models import read_manifest
 
 
 def script(*args: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "scripts/fetch_models.py", *args], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "scripts/fetch_models.py", *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_the_script_offline_and_with_a_server_that_has_nothing(origin, tmp_path):
     told = script("--offline", "--dir", str(tmp_path))
     assert told.returncode == 1 and "llm.pt" in told.stderr and origin.asked == []
     told = script("--source", origin.url, "--dir", str(tmp_path))
-    assert told.returncode == 1 and "HTTP 404" in told.stderr and "404" in told.stderr.splitlines()[-2]
-    assert origin.url in told.stderr.splitlines()[-1] and "--source modelscope or --source hf-mirror" in told.stderr.splitlines()[-1]
+    assert (
+        told.returncode == 1 and "HTTP 404" in told.stderr and "404" in told.stderr.splitlines()[-2]
+    )
+    assert (
+        origin.url in told.stderr.splitlines()[-1]
+        and "--source modelscope or --source hf-mirror" in told.stderr.splitlines()[-1]
+    )
     assert script("Nothing", "--dir", str(tmp_path)).returncode == 2
 
 
 def test_the_script_interrupted_keeps_what_came_and_goes_on(origin, tmp_path):
-    sizes = {s.path: s.size for s in read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")["CosyVoice2-0.5B"].files}
+    sizes = {
+        s.path: s.size
+        for s in read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")[
+            "CosyVoice2-0.5B"
+        ].files
+    }
     origin.content |= {path: bytes([7]) * size for path, size in sizes.items() if size < 2_000_000}
     origin.hang = threading.Event()
-    command = [sys.executable, "scripts/fetch_models.py", "--source", origin.url, "--dir", str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "scripts/fetch_models.py",
+        "--source",
+        origin.url,
+        "--dir",
+        str(tmp_path),
+    ]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert origin.half_way.wait(30)
         process.send_signal(signal.SIGINT)
         origin.hang.set()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "run this again" in err
     part = tmp_path / "CosyVoice2-0.5B" / "CosyVoice-BlankEN" / "merges.txt.part"
-    assert 0 < part.stat().st_size < sizes["CosyVoice-BlankEN/merges.txt"] and (part.parent / "config.json").stat().st_size == 659
+    assert (
+        0 < part.stat().st_size < sizes["CosyVoice-BlankEN/merges.txt"]
+        and (part.parent / "config.json").stat().st_size == 659
+    )
     origin.hang = None
     told = script("--source", origin.url, "--dir", str(tmp_path))
-    assert "HTTP 404" in told.stderr and "vocab.json" in told.stderr, "the server has no more than that"
+    assert "HTTP 404" in told.stderr and "vocab.json" in told.stderr, (
+        "the server has no more than that"
+    )
     assert (part.parent / "merges.txt").stat().st_size == sizes["CosyVoice-BlankEN/merges.txt"]
     assert "of 6 files no checksum" in script("--check", "--dir", str(tmp_path)).stdout

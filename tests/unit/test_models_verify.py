@@ -40,7 +40,11 @@ def test_a_wrong_size_is_refused_before_its_bytes_are_fetched(origin, tmp_path, 
     origin.content["part/big.pt"] = BIG[:-1] if exact else b"<html>Please log in</html>"
     with pytest.raises(NotReady) as fault:
         fetcher(origin, tmp_path, exact=exact).fetch(cancelled=NoWait())
-    assert "part/big.pt" in fault.value.en and f"{len(origin.content['part/big.pt']):,}" in fault.value.en and fault.value.zh
+    assert (
+        "part/big.pt" in fault.value.en
+        and f"{len(origin.content['part/big.pt']):,}" in fault.value.en
+        and fault.value.zh
+    )
     assert files(tmp_path) == {"model.yaml"}
 
 
@@ -55,7 +59,9 @@ def test_a_rounded_size_is_learnt_from_the_server(origin, tmp_path):
     fetcher(origin, tmp_path, size=len(BIG) + 70_000).fetch()
     assert is_whole(tmp_path)
     (tmp_path / "part/big.pt").write_bytes(BIG[:-1])  # within the rounding, but not what came
-    assert [s.path for s in fetcher(origin, tmp_path, size=len(BIG) + 70_000).plan().missing] == ["part/big.pt"]
+    assert [s.path for s in fetcher(origin, tmp_path, size=len(BIG) + 70_000).plan().missing] == [
+        "part/big.pt"
+    ]
 
 
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(origin, tmp_path):
@@ -87,7 +93,10 @@ def test_verify_reads_every_byte(origin, tmp_path):
     spoilt[1000] ^= 1
     (tmp_path / "part/big.pt").write_bytes(spoilt)
     (tmp_path / "model.yaml").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    assert [path for path, *_ in fetcher(origin, tmp_path).verify()] == ["model.yaml", "part/big.pt"]
+    assert [path for path, *_ in fetcher(origin, tmp_path).verify()] == [
+        "model.yaml",
+        "part/big.pt",
+    ]
     fetcher(origin, tmp_path).discard("part/big.pt")
     fetcher(origin, tmp_path).discard("../outside")
     fetcher(origin, tmp_path).fetch()

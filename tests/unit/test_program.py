@@ -14,7 +14,9 @@ from webui import __main__ as program
 from webui.errors import NotReady
 from webui.settings import EngineChoice, Server, Settings
 
-WHY = NotReady("The model file llm.pt cannot be used.", "模型文件 llm.pt 不能用。", code="model_file")
+WHY = NotReady(
+    "The model file llm.pt cannot be used.", "模型文件 llm.pt 不能用。", code="model_file"
+)
 
 
 async def page(scope, receive, send):
@@ -28,7 +30,9 @@ def serve(name: str, failure: NotReady | None, server_began: threading.Event) ->
     """Exit code. Its engine's start is over as soon as the server may be told of it."""
     starting = threading.Thread(target=server_began.wait, args=(10,))
     starting.start()
-    studio = SimpleNamespace(starting=starting, resident=SimpleNamespace(failure=lambda: failure), close=lambda: None)
+    studio = SimpleNamespace(
+        starting=starting, resident=SimpleNamespace(failure=lambda: failure), close=lambda: None
+    )
     settings = replace(Settings(), engine=EngineChoice(name=name))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return program.run(settings, listener, page, studio)
@@ -58,9 +62,12 @@ def test_where_another_voice_steps_in_it_goes_on(name, monkeypatch):
 
 def test_a_small_answer_is_not_held_back_until_the_one_before_it_was_received():
     """What asyncio accepts sends at once (TCP_NODELAY) only where the listening socket names its protocol."""
+
     async def accepted(listener: socket.socket) -> int:
         told = asyncio.get_running_loop().create_future()
-        server = await asyncio.start_server(lambda _, writer: told.set_result(writer), sock=listener)
+        server = await asyncio.start_server(
+            lambda _, writer: told.set_result(writer), sock=listener
+        )
         _, mine = await asyncio.open_connection(*listener.getsockname())
         theirs = await asyncio.wait_for(told, 20)
         is_on = theirs.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -69,4 +76,6 @@ def test_a_small_answer_is_not_held_back_until_the_one_before_it_was_received():
         server.close()
         return is_on
 
-    assert asyncio.run(accepted(program.listen(replace(Settings(), server=replace(Server(), port=0)))))
+    assert asyncio.run(
+        accepted(program.listen(replace(Settings(), server=replace(Server(), port=0))))
+    )

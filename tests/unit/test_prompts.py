@@ -45,7 +45,9 @@ def test_an_engine_that_is_closed_does_not_fail_its_successor_of_the_same_name(t
     owed = prompts.begin(VOICE, old, clip)
     assert old.asked.wait(20)
     coming = prompts.begin(VOICE, new, clip)
-    assert prompts.begin(VOICE, old, clip) is owed, "who asks the same engine twice waits for the same"
+    assert prompts.begin(VOICE, old, clip) is owed, (
+        "who asks the same engine twice waits for the same"
+    )
     new.go_on.set()
     assert coming.result(20).engine == "fake"
     old.go_on.set()
@@ -69,8 +71,14 @@ class Named(FakeEngine):
         return replace(super().encode(*given), engine=self.name)
 
 
-def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_comes_back(tmp_path):
-    store, clip, asked = VoiceStore(tmp_path, tmp_path), Clip(np.full(RATE * 2, 0.1, np.float32), RATE), []
+def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_comes_back(
+    tmp_path,
+):
+    store, clip, asked = (
+        VoiceStore(tmp_path, tmp_path),
+        Clip(np.full(RATE * 2, 0.1, np.float32), RATE),
+        [],
+    )
 
     def heard() -> Clip:
         asked.append(1)
@@ -87,7 +95,9 @@ def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_
     again = Prompts(store)
     for engine in (new, old, newer):
         assert again.begin(voice, engine, heard).result(20).engine == engine.name
-    assert len(asked) == 3 and (old.heard, new.heard, newer.heard) == (1, 1, 1), "after a restart each is still there"
+    assert len(asked) == 3 and (old.heard, new.heard, newer.heard) == (1, 1, 1), (
+        "after a restart each is still there"
+    )
     again.close()
 
 

@@ -44,21 +44,35 @@ def test_entries_are_kept_by_account(words, tmp_path):
     words.put("user-bob/a", "GPU", "bob's")
     words.put("local/a", "GPU", "吉皮优", "zh-CN")
     words = again(words, tmp_path)
-    assert [(e.term, e.reading, e.language) for e in words.list("local/x")] == [("gpu", "jee pee you", ""), ("GPU", "吉皮优", "zh")]
+    assert [(e.term, e.reading, e.language) for e in words.list("local/x")] == [
+        ("gpu", "jee pee you", ""),
+        ("GPU", "吉皮优", "zh"),
+    ]
     assert terms(words, "user-bob/z") == {"GPU": "bob's"}
     words.put("local/a", "CPU", "C P U", was=("Gpu", "zh"))
     assert terms(words) == {"gpu": "jee pee you", "CPU": "C P U"}
     words.delete("local/c", "ＣＰＵ")
     with pytest.raises(NotFound):
         words.delete("local/c", "CPU")
-    assert words.clear("local/a") == 1 and terms(words) == {} and terms(words, "user-bob/") == {"GPU": "bob's"}
+    assert (
+        words.clear("local/a") == 1
+        and terms(words) == {}
+        and terms(words, "user-bob/") == {"GPU": "bob's"}
+    )
     words.close()
 
 
 def test_reading_makes_no_file_and_compiles_once(words, tmp_path, monkeypatch):
-    assert words.spoken("local/a")[0].entries == () and words.list("local/a") == [] and list(tmp_path.iterdir()) == []
+    assert (
+        words.spoken("local/a")[0].entries == ()
+        and words.list("local/a") == []
+        and list(tmp_path.iterdir()) == []
+    )
     compiled = []
-    monkeypatch.setattr("webui.studio.pronunciations.text.Readings", lambda entries: (compiled.append(1), text.readings.Readings(entries))[1])
+    monkeypatch.setattr(
+        "webui.studio.pronunciations.text.Readings",
+        lambda entries: (compiled.append(1), text.readings.Readings(entries))[1],
+    )
     words.put("local/a", "GPU", "G P U")
     for _ in range(5):
         assert words.spoken("local/b")[0].apply("GPU", "en") == "G P U"
@@ -83,7 +97,9 @@ def test_threads_that_write_and_speak_at_once(words):
         try:
             for i in range(20):
                 words.put(f"user-{n % 3}/x", f"term{n}x{i}", "a b")
-                if f"term{n}x{i}" not in {e.term for e in words.spoken(f"user-{n % 3}/y")[0].entries}:
+                if f"term{n}x{i}" not in {
+                    e.term for e in words.spoken(f"user-{n % 3}/y")[0].entries
+                }:
                     wrong.append((n, i))
         except KaikouError as error:
             wrong.append(error)
@@ -97,7 +113,10 @@ def test_threads_that_write_and_speak_at_once(words):
 def test_a_dictionary_is_bounded_and_a_refused_change_changes_nothing(words):
     rows = "\n".join(f"t{n}\tx" for n in range(MAX_ROWS))
     assert words.take_in("local/a", rows.encode(), "tsv") == (MAX_ROWS, 0)
-    for refused in (lambda: words.put("local/a", "more", "x"), lambda: words.take_in("local/a", b"t1\tchanged\nmore\tx", "tsv")):
+    for refused in (
+        lambda: words.put("local/a", "more", "x"),
+        lambda: words.take_in("local/a", b"t1\tchanged\nmore\tx", "tsv"),
+    ):
         with pytest.raises(BadInput) as told:
             refused()
         assert told.value.code == "too_many_terms"
@@ -123,7 +142,12 @@ for n in range(int(sys.argv[2]), 10**6):
 def test_what_was_acknowledged_survives_kill_9(tmp_path):
     rng, last = random.Random(5), -1
     for _ in range(5):
-        child = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(last + 1)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), str(last + 1)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(rng.randrange(1, 40)):
             last = int(child.stdout.readline())
         os.kill(child.pid, signal.SIGKILL)
@@ -140,16 +164,23 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
 def test_every_change_is_synced_through_the_log(words, tmp_path):
     words.put("local/a", "GPU", "x")
     db = words._store._db._links[True]
-    assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal" and db.execute("PRAGMA synchronous").fetchone()[0] == 2
+    assert (
+        db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        and db.execute("PRAGMA synchronous").fetchone()[0] == 2
+    )
 
 
 # ---- damage ---------------------------------------------------------------------------------------------------
 def fill(words, n: int = 600) -> None:
-    words.take_in("local/a", "\n".join(f"term{i:04}\t{'reading ' * 8}{i}" for i in range(n)).encode(), "tsv")
+    words.take_in(
+        "local/a", "\n".join(f"term{i:04}\t{'reading ' * 8}{i}" for i in range(n)).encode(), "tsv"
+    )
     words.close()
 
 
-@pytest.mark.parametrize("harm", ["not a database", "a page of noise", "cut in half", "another table", "no text"])
+@pytest.mark.parametrize(
+    "harm", ["not a database", "a page of noise", "cut in half", "another table", "no text"]
+)
 def test_a_damaged_file_is_set_aside_and_told(words, tmp_path, harm):
     fill(words)
     file = tmp_path / "pronunciations.sqlite"
@@ -164,7 +195,9 @@ def test_a_damaged_file_is_set_aside_and_told(words, tmp_path, harm):
     elif harm == "another table":
         file.unlink()
         db = sqlite3.connect(file)
-        db.executescript("PRAGMA journal_mode=WAL; CREATE TABLE pronunciations (x); PRAGMA user_version=1")
+        db.executescript(
+            "PRAGMA journal_mode=WAL; CREATE TABLE pronunciations (x); PRAGMA user_version=1"
+        )
         db.close()
     else:
         file.write_bytes(whole.replace(b"term0300", b"term\xff\xfe00"))
@@ -174,7 +207,9 @@ def test_a_damaged_file_is_set_aside_and_told(words, tmp_path, harm):
         words.list("local/a")
     assert told.value.code == "dictionary_damaged" and "损坏" in told.value.zh
     aside = [p for p in tmp_path.glob("pronunciations.damaged-*.sqlite")]
-    assert len(aside) == 1 and aside[0].read_bytes() == before and aside[0].name in told.value.en, "nothing of it is lost"
+    assert len(aside) == 1 and aside[0].read_bytes() == before and aside[0].name in told.value.en, (
+        "nothing of it is lost"
+    )
     assert words.notice()["file"] == aside[0].name and words.notice()["saved"] == len(terms(words))
     words.put("local/a", "GPU", "G P U")
     words = again(words, tmp_path)
@@ -189,14 +224,20 @@ def test_what_can_still_be_read_is_brought_over(words, tmp_path):
     words = Pronunciations(PronunciationStore(tmp_path))
     readings, notes = words.spoken("local/a")
     assert readings.apply("term0007", "en").endswith(" 7") and 250 <= len(readings.entries) <= 599
-    assert "damaged" in notes[0][0] and "损坏" in notes[0][1] and words.spoken("user-bob/a")[1], "everybody is told"
+    assert "damaged" in notes[0][0] and "损坏" in notes[0][1] and words.spoken("user-bob/a")[1], (
+        "everybody is told"
+    )
     words.list("local/a")
-    assert words.spoken("local/b")[1] == [] and words.spoken("user-bob/a")[1], "until they have looked"
+    assert words.spoken("local/b")[1] == [] and words.spoken("user-bob/a")[1], (
+        "until they have looked"
+    )
     words.close()
 
 
 def test_damage_that_comes_while_it_runs(words, tmp_path):
-    words.take_in("local/a", "\n".join(f"term{i:04}\t{'reading ' * 8}{i}" for i in range(900)).encode(), "tsv")
+    words.take_in(
+        "local/a", "\n".join(f"term{i:04}\t{'reading ' * 8}{i}" for i in range(900)).encode(), "tsv"
+    )
     words._store._db._links[True].execute("PRAGMA wal_checkpoint(TRUNCATE)")
     words._store._db._drop(False)
     file = tmp_path / "pronunciations.sqlite"
@@ -243,8 +284,12 @@ def test_a_disk_that_takes_nothing_refuses_by_name(tmp_path):
             "from tests.unit.test_pronunciations import *\nwords = Pronunciations(PronunciationStore(Path(sys.argv[1])))\nwords.put('local/a', 'GPU', 'G P U')\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))\n"
             "try:\n for n in range(400): words.put('local/a', f't{n}', 'x' * 150)\nexcept StorageFull as e: print('full', e.code, terms(words)['GPU'])")  # fmt: skip
-    told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=ROOT)
-    assert told.stdout.startswith("full storage") and told.stdout.strip().endswith("G P U"), told.stderr
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=ROOT
+    )
+    assert told.stdout.startswith("full storage") and told.stdout.strip().endswith("G P U"), (
+        told.stderr
+    )
     words = Pronunciations(PronunciationStore(tmp_path))
     assert terms(words)["GPU"] == "G P U" and words.notice() is None
     words.close()
@@ -255,7 +300,10 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     words = Pronunciations(PronunciationStore(tmp_path / "file" / "data"))
     with pytest.raises(StorageFull):
         words.put("local/a", "GPU", "x")
-    assert words.spoken("local/a") == (text.NO_READINGS, []) or words.spoken("local/a")[0].entries == ()
+    assert (
+        words.spoken("local/a") == (text.NO_READINGS, [])
+        or words.spoken("local/a")[0].entries == ()
+    )
 
 
 # ---- as a file ------------------------------------------------------------------------------------------------
@@ -272,7 +320,9 @@ def test_out_and_in_again_is_the_same(words, kind):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "gb18030"])
 def test_files_of_spreadsheets(words, encoding):
-    words.take_in("local/a", "Term\tReading\r\n重庆\t崇庆\tzh\r\n\r\nGPU\tG P U\r\n".encode(encoding), "tsv")
+    words.take_in(
+        "local/a", "Term\tReading\r\n重庆\t崇庆\tzh\r\n\r\nGPU\tG P U\r\n".encode(encoding), "tsv"
+    )
     assert terms(words) == {"重庆": "崇庆", "GPU": "G P U"}
 
 

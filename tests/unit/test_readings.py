@@ -57,7 +57,11 @@ def test_whole_terms_give_way_longest_first_and_once(entries, written, said):
 
 def test_an_entry_of_a_language_holds_there_and_wins_there():
     r = readings(("GPU", "all"), ("gpu", "中文", "zh"), ("CPU", "english", "en-US"))
-    assert [r.apply("GPU CPU", tag) for tag in ("zh", "en", "ja")] == ["中文 CPU", "all english", "all CPU"]
+    assert [r.apply("GPU CPU", tag) for tag in ("zh", "en", "ja")] == [
+        "中文 CPU",
+        "all english",
+        "all CPU",
+    ]
 
 
 def test_readings_come_before_normalisation():
@@ -67,8 +71,15 @@ def test_readings_come_before_normalisation():
 
 def test_a_sentence_that_ended_with_the_term_ends_with_its_reading():
     r = readings(GPU, ("J", "Jay R"))
-    assert prepare("I have one GPU. It hums. The GPU.", "en", r) == ["I have one G P U.", "It hums.", "The G P U."]
-    assert prepare("Ask J. Tolkien. See GPU. v2", "en", r) == ["Ask Jay R. Tolkien.", "See G P U. v two"]
+    assert prepare("I have one GPU. It hums. The GPU.", "en", r) == [
+        "I have one G P U.",
+        "It hums.",
+        "The G P U.",
+    ]
+    assert prepare("Ask J. Tolkien. See GPU. v2", "en", r) == [
+        "Ask Jay R. Tolkien.",
+        "See G P U. v two",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +95,11 @@ def test_a_sentence_that_ended_with_the_term_ends_with_its_reading():
 def test_what_is_no_entry_is_refused_by_name_in_both_languages(term, reading, language, code):
     with pytest.raises(BadInput) as refused:
         check(term, reading, language)
-    assert refused.value.code == code and refused.value.en.isascii() and any("\u4e00" <= c <= "\u9fff" for c in refused.value.zh)
+    assert (
+        refused.value.code == code
+        and refused.value.en.isascii()
+        and any("\u4e00" <= c <= "\u9fff" for c in refused.value.zh)
+    )
 
 
 def test_layout_marks_and_blanks_do_not_make_another_term():
@@ -92,7 +107,10 @@ def test_layout_marks_and_blanks_do_not_make_another_term():
     assert check("GPU", "a").key == check("ｇｐｕ", "a").key == fold("Gpu")
 
 
-@given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=20)), max_size=12), st.text(max_size=300))
+@given(
+    st.lists(st.tuples(st.text(max_size=12), st.text(max_size=20)), max_size=12),
+    st.text(max_size=300),
+)
 @settings(max_examples=150, deadline=None)
 def test_any_dictionary_and_any_text(entries, written):
     def checked():
@@ -120,7 +138,7 @@ def test_a_dictionary_cannot_make_a_book_of_a_text():
 
 def test_work_grows_with_the_text_not_with_the_dictionary():
     """Looked up by its first character: terms that cannot begin here cost nothing. At worst one look for each length of a term."""
-    many = Readings(check(f"term{chr(0x4e00 + n)}x", "y") for n in range(1000))
+    many = Readings(check(f"term{chr(0x4E00 + n)}x", "y") for n in range(1000))
     looks = 0
 
     class Counting(dict):
@@ -154,7 +172,11 @@ def calls(monkeypatch):
     """How often a sentence was normalised, with nothing kept from before."""
     seen, real = [], preparing.normalise
     monkeypatch.setattr(preparing, "KEPT", Kept(256, 1_000_000))
-    monkeypatch.setattr(preparing, "normalise", lambda sentence, language: (seen.append(sentence), real(sentence, language))[1])
+    monkeypatch.setattr(
+        preparing,
+        "normalise",
+        lambda sentence, language: (seen.append(sentence), real(sentence, language))[1],
+    )
     return seen
 
 
@@ -162,8 +184,15 @@ def test_a_text_is_normalised_once(calls):
     r = readings(GPU)
     first = prepare("One GPU. Two.", "en", r)
     n = len(calls)
-    assert n == 2 and prepare("One GPU. Two.", "en", readings(GPU)) == first and len(calls) == n, "an equal dictionary is the same dictionary"
-    for other in (("One GPU. Two.", "zh", r), ("One GPU. Two!", "en", r), ("One GPU. Two.", "en", readings(("GPU", "jee"))), ("One GPU. Two.", "en", NO_READINGS)):
+    assert n == 2 and prepare("One GPU. Two.", "en", readings(GPU)) == first and len(calls) == n, (
+        "an equal dictionary is the same dictionary"
+    )
+    for other in (
+        ("One GPU. Two.", "zh", r),
+        ("One GPU. Two!", "en", r),
+        ("One GPU. Two.", "en", readings(("GPU", "jee"))),
+        ("One GPU. Two.", "en", NO_READINGS),
+    ):
         before = len(calls)
         prepare(*other)
         assert len(calls) == before + 2, other
@@ -183,7 +212,11 @@ def test_what_is_kept_is_bounded_by_entries_and_by_characters():
     kept = Kept(3, 100)
     for key in "abcd":
         kept.get((key,), lambda: ("x",))
-    assert len(kept) == 3 and kept.get(("b",), lambda: ("new",)) == ("x",) and kept.get(("a",), lambda: ("new",)) == ("new",)
+    assert (
+        len(kept) == 3
+        and kept.get(("b",), lambda: ("new",)) == ("x",)
+        and kept.get(("a",), lambda: ("new",)) == ("new",)
+    )
     assert kept.get(("b",), lambda: ("newer",)) == ("x",), "the last used stays"
     kept.get(("long",), lambda: ("y" * 90,))
     kept.get(("long two",), lambda: ("y" * 90,))
@@ -204,4 +237,9 @@ def test_many_threads_and_one_cache():
     threads = [threading.Thread(target=work, args=(s,)) for s in range(1, 9)]
     [t.start() for t in threads]
     [t.join() for t in threads]
-    assert not wrong and len(kept) <= 8 and kept.hits + kept.misses == 3200 and kept.chars == sum(kept._sizes.values())
+    assert (
+        not wrong
+        and len(kept) <= 8
+        and kept.hits + kept.misses == 3200
+        and kept.chars == sum(kept._sizes.values())
+    )

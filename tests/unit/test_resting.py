@@ -14,7 +14,9 @@ def test_a_resting_page_does_not_look_for_events_a_thousand_times_a_second(tmp_p
 
     mounted = []
     monkeypatch.setattr(gradio, "mount_gradio_app", lambda app, blocks, **_: mounted.append(blocks))
-    _, studio = app.build(replace(Settings(), paths=replace(Paths(), data_dir=tmp_path)), FakeEngine)
+    _, studio = app.build(
+        replace(Settings(), paths=replace(Paths(), data_dir=tmp_path)), FakeEngine
+    )
     try:
         assert 0.01 <= mounted[0]._queue.sleep_when_free <= 0.05
     finally:

@@ -35,7 +35,14 @@ class Copy:
         self.root, self.bin, self.calls = folder / "开口 的 copy", folder / "bin", folder / "calls"
         (self.root / "scripts").mkdir(parents=True)
         self.bin.mkdir()
-        for name in ("run.sh", "scripts/setup_venv.sh", "scripts/test.sh", "requirements.txt", "requirements-dev.txt", "constraints.txt"):
+        for name in (
+            "run.sh",
+            "scripts/setup_venv.sh",
+            "scripts/test.sh",
+            "requirements.txt",
+            "requirements-dev.txt",
+            "constraints.txt",
+        ):
             shutil.copy(ROOT / name, self.root / name)
         for name in PYTHONS:
             self.program(name, STAND_IN)
@@ -47,8 +54,21 @@ class Copy:
 
     def run(self, *arguments, script="run.sh", cwd="/", **environ):
         self.calls.write_text("")
-        env = {"PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(self.root), "CALLS": str(self.calls), "FREE_KIB": "99999999", "LC_ALL": "C.UTF-8"}
-        return subprocess.run(["bash", str(self.root / script), *arguments], cwd=cwd, env=env | environ, capture_output=True, text=True, timeout=60)
+        env = {
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "HOME": str(self.root),
+            "CALLS": str(self.calls),
+            "FREE_KIB": "99999999",
+            "LC_ALL": "C.UTF-8",
+        }
+        return subprocess.run(
+            ["bash", str(self.root / script), *arguments],
+            cwd=cwd,
+            env=env | environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
 
     def called(self, part):
         return sum(part in line for line in self.calls.read_text().splitlines())
@@ -81,7 +101,9 @@ def test_help_installs_nothing_and_works_from_anywhere(copy, flag, tmp_path):
 def test_first_start_installs_once_and_hands_all_options_over(copy, tmp_path):
     first = copy.run("--port", "7000", "--data-dir", "my data", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    assert first.stdout == f"started in {tmp_path} with: -P -m webui --port 7000 --data-dir my data\n"
+    assert (
+        first.stdout == f"started in {tmp_path} with: -P -m webui --port 7000 --data-dir my data\n"
+    )
     assert copy.called("pip install") == copy.called("-m compileall") == 1
     second = copy.run()
     assert second.returncode == 0
@@ -108,7 +130,9 @@ def test_an_interrupted_install_is_done_again(copy):
 def test_files_of_packages_that_do_not_compile_are_no_failure(copy):
     assert copy.run(COMPILED_RC="1").returncode == 0
     assert copy.run().returncode == 0
-    assert copy.called("pip install") == copy.called("-m compileall") == 0, "and nothing to be done again"
+    assert copy.called("pip install") == copy.called("-m compileall") == 0, (
+        "and nothing to be done again"
+    )
 
 
 def test_a_half_made_environment_is_made_anew(copy):
@@ -151,7 +175,9 @@ def test_a_link_to_the_script_finds_the_project(copy, tmp_path):
     link = tmp_path / "kaikou link"
     os.symlink(copy.root / "run.sh", link)
     env = {"PATH": f"{copy.bin}:/usr/bin:/bin", "CALLS": str(copy.calls), "FREE_KIB": "99999999"}
-    run = subprocess.run(["bash", str(link)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        ["bash", str(link)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+    )
     assert run.returncode == 0, run.stderr
     assert (copy.root / ".venv").is_dir()
 
@@ -167,10 +193,25 @@ def test_test_sh_installs_the_test_packages_then_lints_then_tests(copy):
     assert copy.called("pip install") == 0, "the test packages include the runtime's"
 
 
-@pytest.mark.parametrize("script", ["run.sh", "scripts/test.sh", "scripts/setup_venv.sh", ".ci/run"])
+@pytest.mark.parametrize(
+    "script", ["run.sh", "scripts/test.sh", "scripts/setup_venv.sh", ".ci/run"]
+)
 def test_scripts_are_plain_bash(script):
     """Nothing newer than bash 3.2: no associative arrays, mapfile, case folding, |&, or empty-array expansions under set -u."""
     text = (ROOT / script).read_text("utf-8")
     assert subprocess.run(["bash", "-n", str(ROOT / script)]).returncode == 0
-    for newer in ("declare -A", "local -A", "mapfile", "readarray", ",,}", "^^}", "|&", "&>>", "[@]}", "realpath", "readlink -f", "sed -i"):
+    for newer in (
+        "declare -A",
+        "local -A",
+        "mapfile",
+        "readarray",
+        ",,}",
+        "^^}",
+        "|&",
+        "&>>",
+        "[@]}",
+        "realpath",
+        "readlink -f",
+        "sed -i",
+    ):
         assert newer not in text, newer

@@ -19,9 +19,15 @@ def cookie(made: str) -> dict[str, str]:
 def test_a_login_outlives_a_restart_and_ends_with_its_password(tmp_path):
     bob, ann = ("bob", "secret"), ("ann", "secret")
     jar = cookie(sessions(tmp_path, bob).login_cookie(*bob, "", False))
-    assert sessions(tmp_path, bob).caller(jar, "") == sessions(tmp_path, ann, bob).caller(jar, "") == Caller("user-bob")
+    assert (
+        sessions(tmp_path, bob).caller(jar, "")
+        == sessions(tmp_path, ann, bob).caller(jar, "")
+        == Caller("user-bob")
+    )
     for now in ((("bob", "another"),), (ann,)):
-        assert sessions(tmp_path, *now).caller(jar, "") is None, "what was open with the old one is closed"
+        assert sessions(tmp_path, *now).caller(jar, "") is None, (
+            "what was open with the old one is closed"
+        )
     forged = {LOGIN: jar[LOGIN].replace("bob", "ann")}
     assert sessions(tmp_path, ann, bob).caller(forged, "") is None
     assert sessions(tmp_path, bob).login_cookie("bob", "wrong", "", False) == ""

@@ -14,10 +14,17 @@ def refusal(argv=(), env=None) -> str:
 
 
 def test_flags_win_over_environment_over_file(tmp_path):
-    (tmp_path / "kaikou.toml").write_text('[server]\nport = 7001\nlang = "zh"\n[limits]\nmax_waiting = 3\n')
+    (tmp_path / "kaikou.toml").write_text(
+        '[server]\nport = 7001\nlang = "zh"\n[limits]\nmax_waiting = 3\n'
+    )
     env = {"KAIKOU_DATA_DIR": str(tmp_path), "KAIKOU_PORT": "7002"}
     told = load(["--port", "7003"], env)
-    assert told.server.port == 7003 and told.server.lang == "zh" and told.limits.max_waiting == 3 and told.paths.data_dir == tmp_path
+    assert (
+        told.server.port == 7003
+        and told.server.lang == "zh"
+        and told.limits.max_waiting == 3
+        and told.paths.data_dir == tmp_path
+    )
     assert load([], env).server.port == 7002
 
 

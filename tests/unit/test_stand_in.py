@@ -24,7 +24,12 @@ ONCE = dataclasses.replace(QUICK, max_restarts=1)
 @pytest.fixture
 def studio(tmp_path):
     made = Studio(Settings(paths=dataclasses.replace(Paths(), data_dir=tmp_path)))
-    made.start(lambda: FakeEngine(version="small"), lambda: HostedEngine("wild", {"start": "", "marks": ""}, ONCE, program="tests.engine.hosted_child")).join(60)
+    made.start(
+        lambda: FakeEngine(version="small"),
+        lambda: HostedEngine(
+            "wild", {"start": "", "marks": ""}, ONCE, program="tests.engine.hosted_child"
+        ),
+    ).join(60)
     yield made
     made.close()
 
@@ -49,14 +54,25 @@ def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
     harm(big)
     until(lambda: studio.is_ready() and serving(studio) is not big)
     job, told = speak(studio)
-    assert (told.state, job.engine_version) == ("done", "small"), "who asks for no engine hears the one there is"
+    assert (told.state, job.engine_version) == ("done", "small"), (
+        "who asks for no engine hears the one there is"
+    )
     with pytest.raises(NotReady) as refused:
         studio.speaker.open("local/me", text_in="Hello.", voice_id="alloy", model="wild")
-    assert refused.value.code == "broken" and "2 times within 10 min" in refused.value.en and "2 次" in refused.value.zh
+    assert (
+        refused.value.code == "broken"
+        and "2 times within 10 min" in refused.value.en
+        and "2 次" in refused.value.zh
+    )
     with pytest.raises(NotFound):
         studio.speaker.open("local/me", text_in="Hello.", voice_id="alloy", model="gpt-9")
     status = studio.status()
-    assert status["state"] == "ready" and status["again"] and status["failure"] == refused.value.en and status["failure_zh"] == refused.value.zh
+    assert (
+        status["state"] == "ready"
+        and status["again"]
+        and status["failure"] == refused.value.en
+        and status["failure_zh"] == refused.value.zh
+    )
     app, _ = api.build(studio, studio.settings)
     with TestClient(app, base_url="http://127.0.0.1") as http:
         assert http.post("/tts/engine/again").json() == {"started": True}
@@ -72,7 +88,13 @@ def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
 
 def test_who_was_listening_hears_an_error_and_the_studio_closes_with_no_process_left(studio):
     big = serving(studio)
-    job = studio.speaker.open("local/me", text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=60 rtf=1")
+    job = studio.speaker.open(
+        "local/me",
+        text_in="Hello.",
+        voice_id="alloy",
+        mode="instruct",
+        instruction="seconds=60 rtf=1",
+    )
     studio.turns.credit(job, UNLIMITED)
     harm(big)
     until(lambda: job.snapshot().state == "failed")
@@ -83,7 +105,11 @@ def test_who_was_listening_hears_an_error_and_the_studio_closes_with_no_process_
 def test_an_engine_alone_is_tried_again_with_its_progress(tmp_path):
     """--engine cosyvoice2: nobody steps in, the reason stays until it is tried again, and then the page sees it come."""
     studio = Studio(Settings(paths=dataclasses.replace(Paths(), data_dir=tmp_path)))
-    studio.start(lambda: HostedEngine("wild", {"start": "", "marks": ""}, ONCE, program="tests.engine.hosted_child")).join(60)
+    studio.start(
+        lambda: HostedEngine(
+            "wild", {"start": "", "marks": ""}, ONCE, program="tests.engine.hosted_child"
+        )
+    ).join(60)
     harm(serving(studio))
     until(lambda: studio.status()["state"] == "broken" and studio.status().get("again"))
     with pytest.raises(NotReady) as refused:

@@ -24,10 +24,15 @@ def voice(n: int = 1, owner: str = "local") -> Voice:
 
 
 def take(n: int, owner: str = "local/a", at: float = 0.0, **kw) -> Take:
-    return Take(f"take-{n}", REQUEST, owner, "V", "fake", "1", 24000, 10, at, peaks=(0.1, 0.2), **kw)
+    return Take(
+        f"take-{n}", REQUEST, owner, "V", "fake", "1", 24000, 10, at, peaks=(0.1, 0.2), **kw
+    )
 
 
-@pytest.mark.parametrize("entry", ["../x", "voice-../x", "", "voice-", "VOICE-1", "voice-1/..", "voice-é", "a" * 99, "voice-1\n"])
+@pytest.mark.parametrize(
+    "entry",
+    ["../x", "voice-../x", "", "voice-", "VOICE-1", "voice-1/..", "voice-é", "a" * 99, "voice-1\n"],
+)
 def test_an_id_that_is_not_ours_is_not_found(tmp_path, entry):
     with pytest.raises(NotFound):
         Folder(tmp_path).path(entry)
@@ -41,25 +46,38 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, step):
 
     def full(*a, **k):
         raise OSError(errno.ENOSPC, "No space left on device")
+
     with monkeypatch.context() as m:
-        m.setattr("webui.store.files.os.replace", full) if step == "replace" else m.setattr(Path, step, full)
+        m.setattr("webui.store.files.os.replace", full) if step == "replace" else m.setattr(
+            Path, step, full
+        )
         with pytest.raises(StorageFull):
             store.add(take(2), b"RIFF")
         if step != "mkdir":
             with pytest.raises(StorageFull):
                 store.change(store.get("take-1", "local/a"), starred=True)
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
-    assert [t.id for t in TakeStore(tmp_path).list("local/a")] == ["take-1"] and not store.get("take-1", "local/a").starred
+    assert [t.id for t in TakeStore(tmp_path).list("local/a")] == ["take-1"] and not store.get(
+        "take-1", "local/a"
+    ).starred
 
 
 def test_a_real_full_disk(tmp_path):
     """A file larger than the process may write: the kernel's own refusal, in a child process."""
     import subprocess
     import sys
-    code = ("import resource,signal,sys; from pathlib import Path; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
-            "from tests.unit.test_store import *\nstore = TakeStore(Path(sys.argv[1]))\n"
-            "try: store.add(take(1), b'x' * 100000)\nexcept StorageFull: print('full', [p.name for p in Path(sys.argv[1]).rglob('*')])")
-    told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+
+    code = (
+        "import resource,signal,sys; from pathlib import Path; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "from tests.unit.test_store import *\nstore = TakeStore(Path(sys.argv[1]))\n"
+        "try: store.add(take(1), b'x' * 100000)\nexcept StorageFull: print('full', [p.name for p in Path(sys.argv[1]).rglob('*')])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
     assert told.stdout.strip() == "full ['takes']", told.stderr
 
 
@@ -79,7 +97,9 @@ def test_takes_of_the_same_moment_keep_their_order(tmp_path):
         store.add(take(n, at=5.0), b"RIFF")
     store.add(take(9, at=6.0), b"RIFF")
     assert store.ids("local/a") == ["take-9", "take-1", "take-2", "take-3", "take-4"]
-    assert [t.id for t in store.some(["take-2", "take-8", "take-1"])] == ["take-2", "take-1"], "what is gone is left out"
+    assert [t.id for t in store.some(["take-2", "take-8", "take-1"])] == ["take-2", "take-1"], (
+        "what is gone is left out"
+    )
 
 
 def test_what_a_take_costs_in_memory_is_a_line_of_the_index(tmp_path, monkeypatch):
@@ -89,9 +109,17 @@ def test_what_a_take_costs_in_memory_is_a_line_of_the_index(tmp_path, monkeypatc
 
     def fill(numbers):
         for n in numbers:
-            store.add(replace(take(n), owner=f"local/{n % 10}", peaks=tuple(random.Random(n).random() for _ in range(160))), b"RIFF")
+            store.add(
+                replace(
+                    take(n),
+                    owner=f"local/{n % 10}",
+                    peaks=tuple(random.Random(n).random() for _ in range(160)),
+                ),
+                b"RIFF",
+            )
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
+
     tracemalloc.start()
     try:
         before, after = fill(range(200)), fill(range(200, 1200))
@@ -110,9 +138,16 @@ def test_a_take_that_is_not_at_hand_is_found_changed_and_deleted_as_ever(tmp_pat
     with pytest.raises(NotFound):
         store.get("take-1", "local/b")
     assert store.change(take(1), starred=True).starred
-    assert [store.get(f"take-{n}", "local/a").starred for n in (2, 3, 4, 1)] == [False, False, False, True]
+    assert [store.get(f"take-{n}", "local/a").starred for n in (2, 3, 4, 1)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     store.delete("take-2")
-    assert store.sweep(lambda owner: 1e12, 2) == 3 and "take-1" in [t.id for t in store.list("local/a")], "what is starred goes last"
+    assert store.sweep(lambda owner: 1e12, 2) == 3 and "take-1" in [
+        t.id for t in store.list("local/a")
+    ], "what is starred goes last"
     with pytest.raises(NotFound):
         store.get("take-2", "local/a")
     next(tmp_path.rglob("take-1/take.json")).unlink()
@@ -122,11 +157,16 @@ def test_a_take_that_is_not_at_hand_is_found_changed_and_deleted_as_ever(tmp_pat
 
 def test_a_thousand_takes_have_their_peaks_in_common(tmp_path):
     """The index of takes is in memory: a float for each of 160 peaks was most of it."""
+
     def each(store):
         return {id(p) for t in store.list("local/a") for p in t.peaks}
+
     store = TakeStore(tmp_path)
     for n in range(10):
-        store.add(replace(take(n), peaks=tuple(round(0.001 * (7 * n + i), 3) for i in range(160))), b"RIFF")
+        store.add(
+            replace(take(n), peaks=tuple(round(0.001 * (7 * n + i), 3) for i in range(160))),
+            b"RIFF",
+        )
     told = {t.id: t.peaks for t in store.list("local/a")}
     assert told["take-3"] == tuple(round(0.001 * (21 + i), 3) for i in range(160))
     again = TakeStore(tmp_path)
@@ -138,7 +178,9 @@ def test_what_a_killed_process_left_is_swept(tmp_path):
     (tmp_path / "takes" / ".new-1").mkdir(parents=True)
     (tmp_path / "takes" / "take-9").mkdir()
     (tmp_path / "takes" / "take-9" / "take.json").write_text("{broken")
-    assert TakeStore(tmp_path).list("local/a") == [] and not (tmp_path / "takes" / ".new-1").exists()
+    assert (
+        TakeStore(tmp_path).list("local/a") == [] and not (tmp_path / "takes" / ".new-1").exists()
+    )
 
 
 def test_retention_by_age_and_number_keeps_starred_ones(tmp_path):
@@ -147,7 +189,9 @@ def test_retention_by_age_and_number_keeps_starred_ones(tmp_path):
         store.add(take(n, at=n * 100.0, starred=n == 1), b"")
     store.add(take(9, owner="local/b", at=999.0), b"")
     assert store.sweep(lambda owner: 750.0, 3) == 2
-    assert [t.id for t in store.list("local/a")] == ["take-5", "take-4", "take-1"] and store.list("local/b")
+    assert [t.id for t in store.list("local/a")] == ["take-5", "take-4", "take-1"] and store.list(
+        "local/b"
+    )
 
 
 def test_voices_prompts_and_what_is_left_after_delete(tmp_path):

@@ -27,7 +27,9 @@ def studio(tmp_path):
     studio.start(FakeEngine).join(20)
     end = time.monotonic() + 20
     while studio.prompts.n_encoded < len(studio.voices.list("-")) and time.monotonic() < end:
-        time.sleep(0.01)  # the starters are encoded in the background; counts below begin after them
+        time.sleep(
+            0.01
+        )  # the starters are encoded in the background; counts below begin after them
     yield studio
     studio.close()
 
@@ -38,14 +40,24 @@ def finish(studio, job, limit_s: float = 20.0):
     job.listen(changed.set)
     studio.turns.credit(job, UNLIMITED)
     end = time.monotonic() + limit_s
-    while not ((told := job.snapshot()).state in ("done", "failed", "cancelled") and job.is_made) and time.monotonic() < end:
+    while (
+        not ((told := job.snapshot()).state in ("done", "failed", "cancelled") and job.is_made)
+        and time.monotonic() < end
+    ):
         changed.wait(0.01)
         changed.clear()
     return told
 
 
 def speak(studio, text="Hello there.", instruction="seconds=1", **kw):
-    job = studio.speaker.open(kw.pop("owner", ME), text_in=text, voice_id=kw.pop("voice_id", "alloy"), mode="instruct", instruction=instruction, **kw)
+    job = studio.speaker.open(
+        kw.pop("owner", ME),
+        text_in=text,
+        voice_id=kw.pop("voice_id", "alloy"),
+        mode="instruct",
+        instruction=instruction,
+        **kw,
+    )
     return job, finish(studio, job)
 
 
@@ -55,7 +67,9 @@ def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
 
     may_save, record = threading.Event(), studio.takes.record
     monkeypatch.setattr(studio.takes, "record", lambda job: (may_save.wait(20), record(job)))
-    job = studio.speaker.open(ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=1", seed=4)
+    job = studio.speaker.open(
+        ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=1", seed=4
+    )
 
     async def read() -> bool:
         pieces, got = _stream(studio, job, False, float("inf")), 0
@@ -75,14 +89,20 @@ def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
 
 
 def test_a_hot_swap_does_not_drop_the_running_stream(studio):
-    job = studio.speaker.open(ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=3", seed=4)
+    job = studio.speaker.open(
+        ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=3", seed=4
+    )
     studio.turns.credit(job, RATE)
     while job.produced < RATE:
         time.sleep(0.01)
     studio.resident.start(lambda: FakeEngine(version="2")).join(20)
     after, told = speak(studio, seed=4)
     assert after.engine_version == "2" and told.state == "done"
-    assert finish(studio, job).state == "done" and job.engine_version == "1" and job.produced == 3 * RATE
+    assert (
+        finish(studio, job).state == "done"
+        and job.engine_version == "1"
+        and job.produced == 3 * RATE
+    )
     whole, _ = speak(studio, instruction="seconds=3", seed=4)
     assert whole.pcm(0, RATE) == job.pcm(0, RATE)
 
@@ -90,7 +110,13 @@ def test_a_hot_swap_does_not_drop_the_running_stream(studio):
 def test_tags_the_engine_cannot_speak_are_not_read_aloud(studio):
     job, _ = speak(studio, text="Well [breath] hello <strong>you</strong> [laughter].")
     said = " ".join(job.request.segments)
-    assert "breath" not in said and "laughter" not in said and "strong" not in said and "hello" in said and "you" in said
+    assert (
+        "breath" not in said
+        and "laughter" not in said
+        and "strong" not in said
+        and "hello" in said
+        and "you" in said
+    )
 
 
 def test_speed_beyond_the_engines_range_is_made_by_tempo_at_the_same_pitch(studio):
@@ -102,6 +128,7 @@ def test_speed_beyond_the_engines_range_is_made_by_tempo_at_the_same_pitch(studi
     def pitch(job):
         x = audio.from_s16(job.pcm(RATE // 2, RATE // 2 + 16384))
         return np.abs(np.fft.rfft(x * np.hanning(len(x)))).argmax()
+
     assert abs(pitch(slow) - pitch(plain)) <= 1
 
 
@@ -111,9 +138,21 @@ def test_a_take_holds_what_was_heard_and_how_to_make_it_again(studio):
     take = studio.takes.list(ME)[0]
     with wave.open(str(studio.takes.wav_path(ME, take.id))) as w:
         assert w.readframes(w.getnframes()) == job.pcm(0, job.produced)
-    assert (take.request.seed, take.request.instruction, take.engine, len(take.peaks)) == (12, "seconds=1", "fake", 160)
+    assert (take.request.seed, take.request.instruction, take.engine, len(take.peaks)) == (
+        12,
+        "seconds=1",
+        "fake",
+        160,
+    )
     assert b"AI-generated" in studio.takes.wav_path(ME, take.id).read_bytes()[:200]
-    again = studio.speaker.open(ME, text_in=take.request.text, voice_id=take.request.voice, mode=take.request.mode, instruction=take.request.instruction, seed=take.request.seed)
+    again = studio.speaker.open(
+        ME,
+        text_in=take.request.text,
+        voice_id=take.request.voice,
+        mode=take.request.mode,
+        instruction=take.request.instruction,
+        seed=take.request.seed,
+    )
     finish(studio, again)
     assert again.pcm(0, again.produced) == job.pcm(0, job.produced)
     with pytest.raises(NotFound):
@@ -160,8 +199,14 @@ def test_who_wishes_for_it_hears_that_a_machine_spoke(studio):
     assert "AI" not in said(ME, "Hello there.").segments[-1]
     studio.takes.notice(ME, True)
     told = said(ME, "Hello there.")
-    assert told.segments[-1] == "This speech was generated by AI." and told.text == "Hello there.", "the text stays what was typed"
-    assert said(ME, "你好。").segments[-1] == said(ME, "Hello.", language="yue").segments[-1] == "以上语音由人工智能合成。"
+    assert (
+        told.segments[-1] == "This speech was generated by AI." and told.text == "Hello there."
+    ), "the text stays what was typed"
+    assert (
+        said(ME, "你好。").segments[-1]
+        == said(ME, "Hello.", language="yue").segments[-1]
+        == "以上语音由人工智能合成。"
+    )
     assert studio.takes.list(ME)[0].request.segments[-1] == "以上语音由人工智能合成。"
     assert "AI" not in said(OTHER, "Hello there.").segments[-1]
     studio.takes.notice(ME, False)
@@ -172,7 +217,9 @@ def test_a_saved_voice_is_made_ready_before_it_speaks(studio):
     draft = studio.drafts.make(ME, clip(5))
     voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
     lease = studio.resident.lease()
-    coming = studio.prompts.begin(voice, lease.engine, lambda: pytest.fail("its prompt is not made twice"))
+    coming = studio.prompts.begin(
+        voice, lease.engine, lambda: pytest.fail("its prompt is not made twice")
+    )
     assert coming.result(20).engine == "fake"
     lease.release()
 
@@ -188,11 +235,19 @@ def test_the_language_of_a_voice_follows_its_transcript_until_somebody_says_it(s
 
 def test_noise_is_cleaned_as_a_steady_one_or_as_one_that_comes_and_goes(studio):
     draft = studio.drafts.make(ME, clip(5))
-    steady, varying = (studio.drafts.change(ME, draft.id, clean=0.8, varying=v) for v in (False, True))
+    steady, varying = (
+        studio.drafts.change(ME, draft.id, clean=0.8, varying=v) for v in (False, True)
+    )
     a, b = (studio.drafts.sound(d, whole=True).samples for d in (steady, varying))
     assert a.shape == b.shape and not np.array_equal(a, b)
-    assert studio.drafts.audio(ME, varying.id, 0.8, varying=True) == studio.drafts.audio(ME, draft.id, 0.8, True) != studio.drafts.audio(ME, draft.id, 0.8)
-    assert studio.drafts.change(ME, varying.id, window=(0.0, 4.0)).varying, "it stays when something else is changed"
+    assert (
+        studio.drafts.audio(ME, varying.id, 0.8, varying=True)
+        == studio.drafts.audio(ME, draft.id, 0.8, True)
+        != studio.drafts.audio(ME, draft.id, 0.8)
+    )
+    assert studio.drafts.change(ME, varying.id, window=(0.0, 4.0)).varying, (
+        "it stays when something else is changed"
+    )
 
 
 def test_voice_features_of_a_saved_voice_survive_a_restart(studio, tmp_path):

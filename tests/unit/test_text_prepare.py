@@ -57,13 +57,36 @@ def test_sentences(written, pieces):
 
 
 def test_the_first_piece_is_short_and_the_rest_is_not():
-    pieces = prepare("今天天气真不错，我们一起去公园散步吧，顺便买两杯咖啡，再看一会儿书。然后回家。")
-    assert pieces == ["今天天气真不错，", "我们一起去公园散步吧，顺便买两杯咖啡，再看一会儿书。", "然后回家。"]
-    assert prepare("After a long and rainy winter, the first warm day felt like a gift to everyone.")[0] == "After a long and rainy winter,"
+    pieces = prepare(
+        "今天天气真不错，我们一起去公园散步吧，顺便买两杯咖啡，再看一会儿书。然后回家。"
+    )
+    assert pieces == [
+        "今天天气真不错，",
+        "我们一起去公园散步吧，顺便买两杯咖啡，再看一会儿书。",
+        "然后回家。",
+    ]
+    assert (
+        prepare("After a long and rainy winter, the first warm day felt like a gift to everyone.")[
+            0
+        ]
+        == "After a long and rainy winter,"
+    )
     assert prepare("你好，世界。") == ["你好，世界。"]
 
 
-@pytest.mark.parametrize("written", ["字" * 500, "a" * 2000, "word " * 400, "很长的话，" * 100, "ก" * 1000, "é" * 900, "1" * 400, "e\u0301\u0302\u0303" * 300])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "字" * 500,
+        "a" * 2000,
+        "word " * 400,
+        "很长的话，" * 100,
+        "ก" * 1000,
+        "é" * 900,
+        "1" * 400,
+        "e\u0301\u0302\u0303" * 300,
+    ],
+)
 def test_no_piece_is_too_long_and_no_letter_is_lost(written):
     pieces = prepare(written)
     assert max(map(weight, pieces)) <= MAX_WEIGHT + 3
@@ -75,12 +98,18 @@ def test_no_piece_is_too_long_and_no_letter_is_lost(written):
 
 def test_scraps_go_to_their_neighbour():
     assert prepare("我们今天去公园。好。走。") == ["我们今天去公园。", "好。走。"]
-    assert prepare("我们今天去公园。那就这样定了。走。") == ["我们今天去公园。", "那就这样定了。走。"]
+    assert prepare("我们今天去公园。那就这样定了。走。") == [
+        "我们今天去公园。",
+        "那就这样定了。走。",
+    ]
     assert prepare("……你好啊。") == ["……你好啊。"]
     assert prepare("你好啊。\n———\n再见了。") == ["你好啊。———", "再见了。"]
 
 
-@pytest.mark.parametrize("written", ["", "   \n", "😀😀🎉", "\u200b\u200d\ufeff", "\x00\x01\x07", "\ud800", "。。。！", "★☆"])
+@pytest.mark.parametrize(
+    "written",
+    ["", "   \n", "😀😀🎉", "\u200b\u200d\ufeff", "\x00\x01\x07", "\ud800", "。。。！", "★☆"],
+)
 def test_nothing_to_say_gives_nothing(written):
     assert prepare(written) == []
     assert measure(written)[1:] == (0, 0.0)
@@ -94,7 +123,11 @@ def test_what_cannot_be_said_is_removed():
 
 
 def test_sentences_of_a_mixed_text_are_read_each_in_its_language():
-    assert prepare("我有3只猫。I have 3 cats. 3.14。") == ["我有三只猫。", "I have three cats.", "三点一四。"]
+    assert prepare("我有3只猫。I have 3 cats. 3.14。") == [
+        "我有三只猫。",
+        "I have three cats.",
+        "三点一四。",
+    ]
     assert prepare("我有3只猫", "en") == ["我有三只猫"]
     assert prepare("価格は100円です") == ["価格は100円です"]
     assert prepare("我有2只猫", "yue") == ["我有两只猫"]
@@ -102,8 +135,13 @@ def test_sentences_of_a_mixed_text_are_read_each_in_its_language():
 
 def test_event_tags_survive_and_unknown_ones_are_named():
     known = ("[laughter]", "[breath]", "<strong>", "</strong>")
-    assert prepare("[laughter]你好<strong>50%</strong>吧") == ["[laughter]你好<strong>百分之五十</strong>吧"]
-    assert unknown_tags("[laughter] a [laugter] b [breath] [laugter] <b>", known) == ["[laugter]", "<b>"]
+    assert prepare("[laughter]你好<strong>50%</strong>吧") == [
+        "[laughter]你好<strong>百分之五十</strong>吧"
+    ]
+    assert unknown_tags("[laughter] a [laugter] b [breath] [laugter] <b>", known) == [
+        "[laugter]",
+        "<b>",
+    ]
     assert suggest("[laugter]", known) == "[laughter]"
     assert suggest("[zzz]", known) is None
     assert strip_tags("你好[laughter]吧[注意]", ()) == "你好 吧[注意]"
@@ -119,7 +157,37 @@ def test_measure_counts_what_was_typed():
 WORDS = ["猫", "天气", "hello", "Kaikou", "开口", "speak", "мир", "ひと", "사람"]
 
 
-@given(st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from([" ", "，", ", ", "。", ". ", "！", "?", "\n", "…", " (", ") ", "“", "”", "😀", "\u200b", "7", " 42 ", "%", "；"])), max_size=40))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(WORDS),
+            st.sampled_from(
+                [
+                    " ",
+                    "，",
+                    ", ",
+                    "。",
+                    ". ",
+                    "！",
+                    "?",
+                    "\n",
+                    "…",
+                    " (",
+                    ") ",
+                    "“",
+                    "”",
+                    "😀",
+                    "\u200b",
+                    "7",
+                    " 42 ",
+                    "%",
+                    "；",
+                ]
+            ),
+        ),
+        max_size=40,
+    )
+)
 @settings(max_examples=150, deadline=None)
 def test_every_word_is_said_in_order(parts):
     said, at = "".join(prepare("".join(word + mark for word, mark in parts))), 0
@@ -127,7 +195,10 @@ def test_every_word_is_said_in_order(parts):
         at = said.index(word, at) + len(word)
 
 
-@given(st.text(alphabet=st.characters(), max_size=300), st.sampled_from(["auto", "zh", "en", "yue", "ja", "xx", ""]))
+@given(
+    st.text(alphabet=st.characters(), max_size=300),
+    st.sampled_from(["auto", "zh", "en", "yue", "ja", "xx", ""]),
+)
 @settings(max_examples=300, deadline=None)
 def test_any_text_gives_whole_pieces(written, language):
     pieces = prepare(written, language)
@@ -135,12 +206,17 @@ def test_any_text_gives_whole_pieces(written, language):
         assert piece == piece.strip() != ""
         assert weight(piece) <= MAX_WEIGHT + 3
         piece.encode()
-    if any(c.isalpha() and c < "\uffff" and unicodedata.category(c) in ("Ll", "Lu") for c in written):
+    if any(
+        c.isalpha() and c < "\uffff" and unicodedata.category(c) in ("Ll", "Lu") for c in written
+    ):
         assert pieces
     measure(written)
 
 
-@given(st.text(alphabet="0123456789.,-:/%$¥°CFkm年月日点个元 +x=~^第 \n。，aZ", max_size=60), st.sampled_from(["zh", "en"]))
+@given(
+    st.text(alphabet="0123456789.,-:/%$¥°CFkm年月日点个元 +x=~^第 \n。，aZ", max_size=60),
+    st.sampled_from(["zh", "en"]),
+)
 @settings(max_examples=400, deadline=None)
 def test_no_digit_is_left_unread(written, language):
     assert not any(c.isdigit() for c in "".join(prepare(written, language)))
@@ -150,7 +226,9 @@ def test_no_digit_is_left_unread(written, language):
 @settings(max_examples=200, deadline=None)
 def test_reading_twice_changes_nothing(written):
     once = prepare(written, "zh")
-    assert "".join(prepare("\n".join(once), "zh")).replace(" ", "") == "".join(once).replace(" ", "")
+    assert "".join(prepare("\n".join(once), "zh")).replace(" ", "") == "".join(once).replace(
+        " ", ""
+    )
 
 
 def test_the_result_is_the_callers_own():
@@ -173,7 +251,9 @@ for unit in json.loads(sys.argv[1]):
 
 def test_fifty_thousand_characters_cost_no_quadratic_work():
     """37 texts of one repeated unit within twenty seconds of CPU in all, eight are usual: one quadratic rule alone would need more (2.5 * 10**9 steps)."""
-    run = subprocess.run([sys.executable, "-c", _COUNTED, json.dumps(HOSTILE)], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", _COUNTED, json.dumps(HOSTILE)], capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr[-500:]
 
 

@@ -195,7 +195,10 @@ don’t | don't
 
 
 def cases(table):
-    return [pytest.param(*(part.strip() for part in line.split(" | ")), id=line.split(" | ")[0]) for line in table.strip().splitlines()]
+    return [
+        pytest.param(*(part.strip() for part in line.split(" | ")), id=line.split(" | ")[0])
+        for line in table.strip().splitlines()
+    ]
 
 
 @pytest.mark.parametrize(("written", "said"), cases(CHINESE))
@@ -208,7 +211,16 @@ def test_english_reading(written, said):
     assert normalise(clean(written), "en") == said
 
 
-@pytest.mark.parametrize("sentence", ["今天天气真好。", "他说：“走吧！”", "Hello, world!", "It's a well-known song.", "“Quoted,” he said."])
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "今天天气真好。",
+        "他说：“走吧！”",
+        "Hello, world!",
+        "It's a well-known song.",
+        "“Quoted,” he said.",
+    ],
+)
 def test_plain_text_is_left_as_it_is(sentence):
     assert normalise(sentence, "zh") == normalise(sentence, "en") == sentence
 
@@ -224,7 +236,9 @@ def test_readings_in_brackets_stay_and_what_is_around_them_is_read(typed, said):
 
 def test_a_long_run_of_readings_is_cut_between_them():
     pieces = prepare("[uàng][zh][ǚ]" * 60 + "好。")
-    assert len(pieces) > 2 and all(piece.count("[") == piece.count("]") and not piece.startswith("]") for piece in pieces)
+    assert len(pieces) > 2 and all(
+        piece.count("[") == piece.count("]") and not piece.startswith("]") for piece in pieces
+    )
 
 
 def test_other_languages_keep_their_digits_for_their_engine():
@@ -250,13 +264,26 @@ def test_whole_numbers_match_a_second_way_of_counting():
         assert value(zh_cardinal(str(n))) == n, n
 
 
-@pytest.mark.parametrize(("digits", "said"), [("0", "zero"), ("19", "nineteen"), ("100", "one hundred"), ("1000021", "one million twenty one")])
+@pytest.mark.parametrize(
+    ("digits", "said"),
+    [
+        ("0", "zero"),
+        ("19", "nineteen"),
+        ("100", "one hundred"),
+        ("1000021", "one million twenty one"),
+    ],
+)
 def test_english_cardinals(digits, said):
     assert en_cardinal(digits) == said
 
 
 def test_english_ordinals_and_years():
-    assert [en_ordinal(n) for n in ("1", "12", "20", "101")] == ["first", "twelfth", "twentieth", "one hundred first"]
+    assert [en_ordinal(n) for n in ("1", "12", "20", "101")] == [
+        "first",
+        "twelfth",
+        "twentieth",
+        "one hundred first",
+    ]
     assert [en_year(y) for y in ("1066", "1900", "2000", "2005", "2026")] == [
         "ten sixty six", "nineteen hundred", "two thousand", "two thousand five", "twenty twenty six",
     ]  # fmt: skip

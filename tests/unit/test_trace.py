@@ -21,7 +21,15 @@ from webui.studio.logline import line, mark
 from webui.studio.trace import ENGINE, STAGES, Trace
 from webui.types import Chunk, SpeechRequest, Take, Voice
 
-REQUEST = SpeechRequest("take-1", "Guten Tag, Frau Geheim.", "voice-7", mode="instruct", instruction="whisper it", seed=3, segments=("Guten Tag,", "Frau Geheim."))
+REQUEST = SpeechRequest(
+    "take-1",
+    "Guten Tag, Frau Geheim.",
+    "voice-7",
+    mode="instruct",
+    instruction="whisper it",
+    seed=3,
+    segments=("Guten Tag,", "Frau Geheim."),
+)
 VOICE = Voice("voice-7", "Name of Somebody", "de", "", "fp", 4, 0)
 
 
@@ -51,11 +59,26 @@ def test_the_first_sound_has_its_own_account_and_the_whole_goes_on():
     one.accept(chunk(0, prefill=0.25, tokens=0.5, flow=0.125), 0.9)
     one.accept(chunk(1, last=True, tokens=0.5, vocoder=0.0625), 0.6)
     told = one.trace.told()
-    assert {k: v for k, v in told["first"].items() if k not in ("encode", "wait")} == {"text": 1.0, "prefill": 250.0, "tokens": 500.0, "flow": 125.0}
-    assert {k: v for k, v in told["whole"].items() if k != "encode"} == {"text": 1.0, "prefill": 250.0, "tokens": 1000.0, "flow": 125.0, "vocoder": 62.5}
+    assert {k: v for k, v in told["first"].items() if k not in ("encode", "wait")} == {
+        "text": 1.0,
+        "prefill": 250.0,
+        "tokens": 500.0,
+        "flow": 125.0,
+    }
+    assert {k: v for k, v in told["whole"].items() if k != "encode"} == {
+        "text": 1.0,
+        "prefill": 250.0,
+        "tokens": 1000.0,
+        "flow": 125.0,
+        "vocoder": 62.5,
+    }
     assert told["whole"]["encode"] >= told["first"]["encode"] > 0
-    assert "socket" not in told["whole"] and "sent_ms" not in told and "queue" not in told["whole"], "what did not happen is not there"
-    assert list(told["whole"]) == [s for s in STAGES if s in told["whole"]], "in the order in which it happens"
+    assert (
+        "socket" not in told["whole"] and "sent_ms" not in told and "queue" not in told["whole"]
+    ), "what did not happen is not there"
+    assert list(told["whole"]) == [s for s in STAGES if s in told["whole"]], (
+        "in the order in which it happens"
+    )
 
 
 def test_silence_before_the_first_sound_belongs_to_the_first_sound():
@@ -86,13 +109,26 @@ def test_the_parts_of_the_first_sound_add_up_to_it(monkeypatch):
 
 def test_names_an_engine_made_up_are_one_stage_and_nonsense_is_none():
     trace = Trace()
-    trace.engine({f"stage {n}": 0.5 for n in range(1000)} | {"queue": 1.0, "socket": 1.0, "flow": float("nan"), "tokens": -1.0, "vocoder": "soon", "prefill": float("inf")})
+    trace.engine(
+        {f"stage {n}": 0.5 for n in range(1000)}
+        | {
+            "queue": 1.0,
+            "socket": 1.0,
+            "flow": float("nan"),
+            "tokens": -1.0,
+            "vocoder": "soon",
+            "prefill": float("inf"),
+        }
+    )
     assert trace.whole() == {"other": 502.0}
 
 
 def test_an_underrun_is_a_chunk_that_came_after_the_listener_ran_dry(monkeypatch):
     now = time.monotonic()
-    monkeypatch.setattr("webui.studio.job.time", SimpleNamespace(monotonic=lambda: now, perf_counter=time.perf_counter))
+    monkeypatch.setattr(
+        "webui.studio.job.time",
+        SimpleNamespace(monotonic=lambda: now, perf_counter=time.perf_counter),
+    )
     late, whole = job(), job(UNLIMITED)
     for one in (late, whole):
         one.accept(chunk(0), 0.1)
@@ -120,8 +156,14 @@ def test_a_trace_is_closed_once_when_engine_and_reader_are_done():
 def test_a_take_carries_its_trace_and_the_last_of_it_is_added(studio):  # noqa: F811
     one, _ = speak(studio)
     take = studio.takes.get(ME, one.id)
-    assert take.trace == one.trace.told() and take.trace["whole"].keys() >= {"text", "queue", "encode"}
-    assert take.first_sound_ms == round(1000 * one.trace.first_s, 1) > 0  # of the measure itself: rounded a second time, 3.1501 would be 3.1
+    assert take.trace == one.trace.told() and take.trace["whole"].keys() >= {
+        "text",
+        "queue",
+        "encode",
+    }
+    assert (
+        take.first_sound_ms == round(1000 * one.trace.first_s, 1) > 0
+    )  # of the measure itself: rounded a second time, 3.1501 would be 3.1
     studio.takes.star(ME, one.id, True)
     one.trace.sent(0.5)
     studio.takes.traced(one)
@@ -133,7 +175,21 @@ def test_takes_written_before_there_was_a_trace_still_open(tmp_path):
     import json
 
     store = TakeStore(tmp_path)
-    store.add(Take("take-1", REQUEST, "local/a", "V", "e", "1", 24000, 10, 0.0, trace={"first": {}, "whole": {"text": 1.0}}), b"RIFF")
+    store.add(
+        Take(
+            "take-1",
+            REQUEST,
+            "local/a",
+            "V",
+            "e",
+            "1",
+            24000,
+            10,
+            0.0,
+            trace={"first": {}, "whole": {"text": 1.0}},
+        ),
+        b"RIFF",
+    )
     path = next(tmp_path.rglob("take.json"))
     told = json.loads(path.read_text("utf-8"))
     del told["trace"]
@@ -151,6 +207,7 @@ def test_two_changes_at_once_are_both_kept(tmp_path, monkeypatch):
         inside.set()
         go.wait(10)
         put(*given)
+
     monkeypatch.setattr(store.folder, "put", slow)
     first = threading.Thread(target=lambda: store.change(read, starred=True))
     first.start()
@@ -174,20 +231,42 @@ def test_the_log_has_one_line_per_request_and_not_a_word_of_it(studio, caplog): 
     lines = [r.getMessage() for r in caplog.records if r.name == "webui.studio.turns"]
     assert len(lines) == 1 and "\n" not in lines[0]
     told = dict(pair.split("=", 1) for pair in lines[0].split(" "))
-    assert told["job"] == one.id == one.request.id and told["end"] == "done" and told["chars"] == "23" and told["segments"] == str(len(one.request.segments))
-    assert told["text"] == mark("Guten Tag, Frau Geheim.") and float(told["first_ms"]) > 0 and float(told["encode_ms"]) >= 0 and told["mode"] == "instruct"
-    assert not [word for word in ("Guten", "Geheim", "secretly", "local", ME, one.voice.name) if word in lines[0]]
+    assert (
+        told["job"] == one.id == one.request.id
+        and told["end"] == "done"
+        and told["chars"] == "23"
+        and told["segments"] == str(len(one.request.segments))
+    )
+    assert (
+        told["text"] == mark("Guten Tag, Frau Geheim.")
+        and float(told["first_ms"]) > 0
+        and float(told["encode_ms"]) >= 0
+        and told["mode"] == "instruct"
+    )
+    assert not [
+        word
+        for word in ("Guten", "Geheim", "secretly", "local", ME, one.voice.name)
+        if word in lines[0]
+    ]
 
 
 def test_a_failed_request_tells_its_code_in_the_log():
     one = job()
     one.fail(EngineFault())
-    assert " end=failed " in line(one) and line(one).count("code=fault") == 1 and VOICE.name not in line(one)
+    assert (
+        " end=failed " in line(one)
+        and line(one).count("code=fault") == 1
+        and VOICE.name not in line(one)
+    )
 
 
 # ---- /metrics ----------------------------------------------------------------------------------------------
 def risen(before: dict, after: dict) -> dict[tuple[str, str], float]:
-    return {k: v - before.get(k, 0) for k, v in after.items() if v != before.get(k, 0) and not k[0].endswith(("_bucket", "_sum", "_created"))}
+    return {
+        k: v - before.get(k, 0)
+        for k, v in after.items()
+        if v != before.get(k, 0) and not k[0].endswith(("_bucket", "_sum", "_created"))
+    }
 
 
 def test_every_count_rises_by_one_per_request(studio):  # noqa: F811
@@ -198,11 +277,22 @@ def test_every_count_rises_by_one_per_request(studio):  # noqa: F811
     one.trace.sent(0.01)
     studio.turns.left(one)
     up = risen(before, scrape(studio.metrics))
-    sound, work = up.pop(("cv_audio_seconds_total", "")), up.pop(("cv_engine_work_seconds_total", ""))
+    sound, work = (
+        up.pop(("cv_audio_seconds_total", "")),
+        up.pop(("cv_engine_work_seconds_total", "")),
+    )
     assert sound == pytest.approx(1.0) and work > 0
-    assert up == {("cv_jobs_total", "done"): 1, ("cv_audio_first_byte_seconds_count", ""): 1, ("cv_queue_seconds_count", ""): 1, ("cv_rtf_count", ""): 1,
-                  ("cv_stage_seconds_count", "text"): 1, ("cv_stage_seconds_count", "encode"): 1, ("cv_stage_seconds_count", "socket"): 1,
-                  ("cv_voice_cache_total", "hit"): 1, ("cv_text_cache_total", "miss"): 1}
+    assert up == {
+        ("cv_jobs_total", "done"): 1,
+        ("cv_audio_first_byte_seconds_count", ""): 1,
+        ("cv_queue_seconds_count", ""): 1,
+        ("cv_rtf_count", ""): 1,
+        ("cv_stage_seconds_count", "text"): 1,
+        ("cv_stage_seconds_count", "encode"): 1,
+        ("cv_stage_seconds_count", "socket"): 1,
+        ("cv_voice_cache_total", "hit"): 1,
+        ("cv_text_cache_total", "miss"): 1,
+    }
     before = scrape(studio.metrics)
     speak(studio, text="Never said before, not even once.")
     up = risen(before, scrape(studio.metrics))
@@ -212,17 +302,31 @@ def test_every_count_rises_by_one_per_request(studio):  # noqa: F811
 def test_ends_and_errors_are_counted_by_name(studio):  # noqa: F811
     before = scrape(studio.metrics)
     speak(studio, instruction="seconds=2 fail=1")
-    stopped = studio.speaker.open(ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=60")
+    stopped = studio.speaker.open(
+        ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=60"
+    )
     studio.turns.credit(stopped, 24000)
     studio.turns.cancel(stopped)
     finish(studio, stopped)
-    for refused in ({"text_in": "Hi.", "voice_id": ""}, {"text_in": "Hi.", "voice_id": "voice-none"}, {"text_in": "...", "voice_id": "alloy"}):
+    for refused in (
+        {"text_in": "Hi.", "voice_id": ""},
+        {"text_in": "Hi.", "voice_id": "voice-none"},
+        {"text_in": "...", "voice_id": "alloy"},
+    ):
         with pytest.raises((BadInput, NotFound)):
             studio.speaker.open(ME, **refused)
     up = risen(before, scrape(studio.metrics))
-    named = {k[0] + "/" + k[1]: v for k, v in up.items() if k[0].startswith(("cv_jobs", "cv_errors"))}
-    assert named == {"cv_jobs_total/failed": 1, "cv_jobs_total/cancelled": 1, "cv_errors_total/fault": 1, "cv_errors_total/no_voice": 1, "cv_errors_total/voice_gone": 1,
-                     "cv_errors_total/no_text": 1}
+    named = {
+        k[0] + "/" + k[1]: v for k, v in up.items() if k[0].startswith(("cv_jobs", "cv_errors"))
+    }
+    assert named == {
+        "cv_jobs_total/failed": 1,
+        "cv_jobs_total/cancelled": 1,
+        "cv_errors_total/fault": 1,
+        "cv_errors_total/no_voice": 1,
+        "cv_errors_total/voice_gone": 1,
+        "cv_errors_total/no_text": 1,
+    }
 
 
 def test_work_in_the_background_is_no_listener_that_waited():
@@ -234,7 +338,10 @@ def test_work_in_the_background_is_no_listener_that_waited():
         one.move("saving")
         metrics.ended(one)
     told = scrape(metrics)
-    assert told["cv_audio_first_byte_seconds_count", ""] == 1 and told["cv_jobs_total", "done"] == told["cv_rtf_count", ""] == 2
+    assert (
+        told["cv_audio_first_byte_seconds_count", ""] == 1
+        and told["cv_jobs_total", "done"] == told["cv_rtf_count", ""] == 2
+    )
 
 
 def test_no_name_from_outside_makes_a_series(monkeypatch):
@@ -250,5 +357,11 @@ def test_no_name_from_outside_makes_a_series(monkeypatch):
         metrics.read(one)
     told = scrape(metrics)
     assert len(told) == n, "series are all there from the start"
-    assert told["cv_errors_total", "other"] == told["cv_stage_seconds_count", "other"] == told["cv_jobs_total", "failed"] == told["cv_stage_seconds_count", "socket"] == 300
+    assert (
+        told["cv_errors_total", "other"]
+        == told["cv_stage_seconds_count", "other"]
+        == told["cv_jobs_total", "failed"]
+        == told["cv_stage_seconds_count", "socket"]
+        == 300
+    )
     assert set(ENGINE) < {labels for name, labels in told if name == "cv_stage_seconds_count"}

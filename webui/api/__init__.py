@@ -6,7 +6,23 @@ from fastapi import FastAPI
 
 from ..settings import Settings
 from ..studio import Studio
-from . import consents, demos, document, facades, faults, jobs, keys, models, pronunciations, service, speech, stream, takes, textin, voices
+from . import (
+    consents,
+    demos,
+    document,
+    facades,
+    faults,
+    jobs,
+    keys,
+    models,
+    pronunciations,
+    service,
+    speech,
+    stream,
+    takes,
+    textin,
+    voices,
+)
 from .guard import Guard
 from .recent import Recent
 from .session import Sessions
@@ -14,8 +30,18 @@ from .session import Sessions
 
 def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     """The app with all our routes, behind the guard. Gradio's page is mounted into it by app.py."""
-    app = FastAPI(title="Kaikou", version=studio.version, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
-    sessions, recent, static = Sessions(settings.paths.data_dir, settings.server, studio.keys), Recent(), service.Static(settings.paths.assets)
+    app = FastAPI(
+        title="Kaikou",
+        version=studio.version,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+    )
+    sessions, recent, static = (
+        Sessions(settings.paths.data_dir, settings.server, studio.keys),
+        Recent(),
+        service.Static(settings.paths.assets),
+    )
     app.include_router(speech.routes(studio, recent))
     app.include_router(stream.routes(studio, sessions, recent))
     app.include_router(textin.routes(studio, recent, settings.limits.idle_s))

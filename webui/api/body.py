@@ -17,15 +17,28 @@ def too_large(limit: int) -> TooLarge:
     if limit <= SMALL_BODY:
         return TooLarge("The request is too large.", "请求太大了。", code="body_too_large")
     if limit == BATCH_BODY:
-        return TooLarge("The batch is over 16 MB. Split it.", "这一批超过 16 MB，请拆开。", code="body_too_large")
-    return TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。")
+        return TooLarge(
+            "The batch is over 16 MB. Split it.",
+            "这一批超过 16 MB，请拆开。",
+            code="body_too_large",
+        )
+    return TooLarge(
+        "The file is over 10 MB or 60 s. Trim it and try again.",
+        "文件超过 10 MB 或 60 秒。请裁短后再传。",
+    )
 
 
 class Body:
     """Stands between the server and the app. `refuse(send, error)` answers in the app's place; for the app the request then ends."""
 
     def __init__(self, receive, send, limit: int, patience_s: float, refuse):
-        self._receive, self._send, self._limit, self._patience_s, self._refuse = receive, send, limit, patience_s, refuse
+        self._receive, self._send, self._limit, self._patience_s, self._refuse = (
+            receive,
+            send,
+            limit,
+            patience_s,
+            refuse,
+        )
         self._seen, self._is_started, self._is_cut, self._is_whole = 0, False, False, False
         self._began_s = time.monotonic()
 
@@ -46,7 +59,9 @@ class Body:
         return message
 
     def _left_s(self) -> float:
-        return max(0.001, self._began_s + self._patience_s + self._seen / BYTES_PER_S - time.monotonic())
+        return max(
+            0.001, self._began_s + self._patience_s + self._seen / BYTES_PER_S - time.monotonic()
+        )
 
     async def _cut(self, error: KaikouError) -> dict:
         self._is_cut = True

@@ -45,7 +45,12 @@ class Rename(BaseModel):
 
 
 def told(consent: Consent) -> ConsentInfo:
-    return ConsentInfo(id=consent.id, name=consent.name, language=consent.language, created_at=int(consent.created_at))
+    return ConsentInfo(
+        id=consent.id,
+        name=consent.name,
+        language=consent.language,
+        created_at=int(consent.created_at),
+    )
 
 
 def routes(studio: Studio) -> APIRouter:
@@ -55,7 +60,9 @@ def routes(studio: Studio) -> APIRouter:
         return request.scope["kk_owner"]
 
     @router.post(PATH, responses={**answers(200, of=ConsentInfo), **refusals(422, 500, 507)})
-    async def add(request: Request, recording: UploadFile = File(), name: str = Form(), language: str = Form()):
+    async def add(
+        request: Request, recording: UploadFile = File(), name: str = Form(), language: str = Form()
+    ):
         data = await read(recording, "recording")
         with named("recording"):
             return told(await run_in_threadpool(consents.add, owner(request), data, name, language))
@@ -63,17 +70,30 @@ def routes(studio: Studio) -> APIRouter:
     @router.get(PATH, responses={**answers(200, of=ConsentList), **refusals(404, 422)})
     def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):
         found, has_more = consents.list(owner(request), after, limit)
-        return ConsentList(data=[told(c) for c in found], first_id=found[0].id if found else None, last_id=found[-1].id if found else None, has_more=has_more)
+        return ConsentList(
+            data=[told(c) for c in found],
+            first_id=found[0].id if found else None,
+            last_id=found[-1].id if found else None,
+            has_more=has_more,
+        )
 
-    @router.get(PATH + "/{consent_id}", responses={**answers(200, of=ConsentInfo), **refusals(404, 422)})
+    @router.get(
+        PATH + "/{consent_id}", responses={**answers(200, of=ConsentInfo), **refusals(404, 422)}
+    )
     def one(consent_id: str, request: Request):
         return told(consents.get(owner(request), consent_id))
 
-    @router.post(PATH + "/{consent_id}", responses={**answers(200, of=ConsentInfo), **refusals(404, 422, 507)})
+    @router.post(
+        PATH + "/{consent_id}",
+        responses={**answers(200, of=ConsentInfo), **refusals(404, 422, 507)},
+    )
     def rename(consent_id: str, body: Rename, request: Request):
         return told(consents.rename(owner(request), consent_id, body.name))
 
-    @router.delete(PATH + "/{consent_id}", responses={**answers(200, of=ConsentDeleted), **refusals(404, 409, 422)})
+    @router.delete(
+        PATH + "/{consent_id}",
+        responses={**answers(200, of=ConsentDeleted), **refusals(404, 409, 422)},
+    )
     def delete(consent_id: str, request: Request):
         consents.delete(owner(request), consent_id)
         return ConsentDeleted(id=consent_id)

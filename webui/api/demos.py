@@ -28,10 +28,20 @@ from .session import Sessions
 Whole = Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
 Number = Annotated[float, Field(allow_inf_nan=False)] | Whole
 LANGUAGES = ("zh", "en")
-WORDS = ("demo.", "bar.", "st.", "err.", "m.", "app.", "takes.label")  # of assets/lang: what the page of a link says
+WORDS = (
+    "demo.",
+    "bar.",
+    "st.",
+    "err.",
+    "m.",
+    "app.",
+    "takes.label",
+)  # of assets/lang: what the page of a link says
 # of this page alone: any site may put it into a frame; it runs nothing but our own files
-POLICY = ("default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; img-src 'self' data:; media-src 'self' blob:; worker-src 'self' blob:; "
-          "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors *")
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; img-src 'self' data:; media-src 'self' blob:; worker-src 'self' blob:; "
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors *"
+)
 
 
 class NewDemo(BaseModel):
@@ -51,7 +61,14 @@ class NewDemo(BaseModel):
     per_minute: Whole = 20  # all guests together
 
     def fixed(self) -> dict:
-        return {"mode": self.mode, "instruction": self.instructions, "language": self.language, "speed": float(self.speed), "seed": -1 if self.seed is None else self.seed, "sample": self.sample}
+        return {
+            "mode": self.mode,
+            "instruction": self.instructions,
+            "language": self.language,
+            "speed": float(self.speed),
+            "seed": -1 if self.seed is None else self.seed,
+            "sample": self.sample,
+        }
 
 
 def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Static) -> APIRouter:
@@ -70,21 +87,61 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         return f"{'https' if scheme in ('https', 'wss') else 'http'}://{host}{root}"
 
     def told(demo: Demo, used: Used, request: Request) -> dict:
-        state = demo.ended or ("expired" if time.time() >= demo.expires_at else "used_up" if demo.uses >= demo.max_uses or demo.chars >= demo.max_chars else "live")
+        state = demo.ended or (
+            "expired"
+            if time.time() >= demo.expires_at
+            else "used_up"
+            if demo.uses >= demo.max_uses or demo.chars >= demo.max_chars
+            else "live"
+        )
         path = f"/d/{sessions.demo_token(demo)}"
-        return {"id": demo.id, "object": "demo", "voice": demo.voice, "title": demo.title, "state": state, "path": path, "url": base(request) + path, "created_at": int(demo.created_at),
-                "expires_at": int(demo.expires_at), "max_text": demo.max_text, "max_chars": demo.max_chars, "max_uses": demo.max_uses, "per_minute": demo.per_minute,
-                "uses": demo.uses, "characters": demo.chars, "settings": {k: v for k, v in demo.fixed.items() if k != "seed" or v >= 0}, "usage": used_told(used)}
+        return {
+            "id": demo.id,
+            "object": "demo",
+            "voice": demo.voice,
+            "title": demo.title,
+            "state": state,
+            "path": path,
+            "url": base(request) + path,
+            "created_at": int(demo.created_at),
+            "expires_at": int(demo.expires_at),
+            "max_text": demo.max_text,
+            "max_chars": demo.max_chars,
+            "max_uses": demo.max_uses,
+            "per_minute": demo.per_minute,
+            "uses": demo.uses,
+            "characters": demo.chars,
+            "settings": {k: v for k, v in demo.fixed.items() if k != "seed" or v >= 0},
+            "usage": used_told(used),
+        }
 
     @router.get("/v1/demos", responses={**answers(200, of=shapes.DemoList), **refusals(503, 507)})
     def every(request: Request):
         used = studio.usage.every()
-        return {"object": "list", "data": [told(d, used.get(d.id, Used()), request) for d in demos.list(owner(request))], "limits": DEMO_LIMITS}
+        return {
+            "object": "list",
+            "data": [told(d, used.get(d.id, Used()), request) for d in demos.list(owner(request))],
+            "limits": DEMO_LIMITS,
+        }
 
-    @router.post("/v1/demos", status_code=201, responses={**answers(201, of=shapes.DemoInfo), **refusals(403, 404, 422, 503, 507)})
+    @router.post(
+        "/v1/demos",
+        status_code=201,
+        responses={**answers(201, of=shapes.DemoInfo), **refusals(403, 404, 422, 503, 507)},
+    )
     def create(body: NewDemo, request: Request):
         voice = studio.cast.voice(owner(request), body.voice)
-        demo = demos.create(owner(request), voice.id, body.title or voice.name, body.fixed(), days=body.days, max_text=body.max_text, max_chars=body.max_chars, max_uses=body.max_uses, per_minute=body.per_minute)
+        demo = demos.create(
+            owner(request),
+            voice.id,
+            body.title or voice.name,
+            body.fixed(),
+            days=body.days,
+            max_text=body.max_text,
+            max_chars=body.max_chars,
+            max_uses=body.max_uses,
+            per_minute=body.per_minute,
+        )
         return told(demo, Used(), request)
 
     @router.delete("/v1/demos/{demo_id}", status_code=204, responses=refusals(404, 503, 507))
@@ -92,26 +149,55 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         demos.revoke(owner(request), demo_id)
         return Response(status_code=204)
 
-    @router.get("/v1/demos/{demo_id}/qr.svg", response_class=Response, responses={200: {"description": "The link as a QR code", "content": file_of("image/svg+xml")}, **refusals(404, 503, 507)})
+    @router.get(
+        "/v1/demos/{demo_id}/qr.svg",
+        response_class=Response,
+        responses={
+            200: {"description": "The link as a QR code", "content": file_of("image/svg+xml")},
+            **refusals(404, 503, 507),
+        },
+    )
     def qr(demo_id: str, request: Request):
         url = base(request) + f"/d/{sessions.demo_token(demos.get(owner(request), demo_id))}"
         out = io.BytesIO()
-        segno.make(url, error="m", micro=False).save(out, kind="svg", scale=4, border=4, dark="#000", light="#fff", xmldecl=False)
-        return Response(out.getvalue(), 200, {"Cache-Control": "private, no-store"}, "image/svg+xml")
+        segno.make(url, error="m", micro=False).save(
+            out, kind="svg", scale=4, border=4, dark="#000", light="#fff", xmldecl=False
+        )
+        return Response(
+            out.getvalue(), 200, {"Cache-Control": "private, no-store"}, "image/svg+xml"
+        )
 
     @router.get("/d/{token}", response_class=HTMLResponse, include_in_schema=False)
     def visit(token: str, request: Request):
         """The page of a link; of one that is not valid, a page that says so. Nothing of the voice is in it but its title."""
         browser = language_of(dict(request.headers.raw))
-        facts: dict = {"version": static.version, "lang": "", "root": root, "link": "", "browser": browser}
+        facts: dict = {
+            "version": static.version,
+            "lang": "",
+            "root": root,
+            "link": "",
+            "browser": browser,
+        }
         try:
             demo, status = demos.open(sessions.demo_of(token)), 200
-            facts |= {"link": f"{root}/d/{token}", "title": demo.title, "sample": demo.fixed.get("sample", ""), "max_text": demo.max_text, "until": int(demo.expires_at)}
+            facts |= {
+                "link": f"{root}/d/{token}",
+                "title": demo.title,
+                "sample": demo.fixed.get("sample", ""),
+                "max_text": demo.max_text,
+                "until": int(demo.expires_at),
+            }
         except KaikouError as error:
-            if "text/html" not in request.headers.get("accept", "*/*") and "*/*" not in request.headers.get("accept", "*/*"):
+            if "text/html" not in request.headers.get(
+                "accept", "*/*"
+            ) and "*/*" not in request.headers.get("accept", "*/*"):
                 raise
             facts["refused"], status = {"en": error.en, "zh": error.zh}, error.status
-        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
+        headers = {
+            "Content-Security-Policy": POLICY,
+            "Cache-Control": "no-store",
+            "X-Robots-Tag": "noindex",
+        }
         return HTMLResponse(_filled(page, facts, settings.paths.assets), status, headers)
 
     return router
@@ -119,12 +205,29 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
 def _filled(page: str, facts: dict, assets: Path) -> str:
     """Facts and sentences as JSON that no reader of HTML takes for markup."""
-    data = json.dumps({"facts": facts, "strings": _strings(assets), "bar": (assets / "player" / "player.html").read_text("utf-8")}, ensure_ascii=False).replace("<", "\\u003c")
+    data = json.dumps(
+        {
+            "facts": facts,
+            "strings": _strings(assets),
+            "bar": (assets / "player" / "player.html").read_text("utf-8"),
+        },
+        ensure_ascii=False,
+    ).replace("<", "\\u003c")
     files = f"{facts['root']}/tts/static/{facts['version']}"
-    return page.replace("{files}", html.escape(files)).replace("{lang}", "zh-CN" if facts["browser"] == "zh" else "en").replace("{data}", data)
+    return (
+        page.replace("{files}", html.escape(files))
+        .replace("{lang}", "zh-CN" if facts["browser"] == "zh" else "en")
+        .replace("{data}", data)
+    )
 
 
 @cache
 def _strings(assets: Path) -> dict:
-    whole = {code: json.loads((assets / "lang" / f"{code}.json").read_text("utf-8")) for code in LANGUAGES}
-    return {code: {k: v for k, v in table.items() if k.startswith(WORDS)} for code, table in whole.items()}
+    whole = {
+        code: json.loads((assets / "lang" / f"{code}.json").read_text("utf-8"))
+        for code in LANGUAGES
+    }
+    return {
+        code: {k: v for k, v in table.items() if k.startswith(WORDS)}
+        for code, table in whole.items()
+    }

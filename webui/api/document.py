@@ -10,14 +10,53 @@ from pydantic import BaseModel
 
 JSON = "application/json"
 EVERYWHERE = (401, 403, 408, 413, 429, 431)  # at the door
-WORDS = {200: "Done", 201: "Made", 202: "Begun", 204: "Gone", 206: "A part of it", 303: "Go there", 400: "The body cannot be read", 401: "Not logged in, or a wrong key", 403: "Not allowed",
-         404: "Nothing is there, or it is another's", 408: "The body came too slowly", 409: "It is in use", 413: "The body is too large", 416: "No such part",
-         422: "Something in the request is wrong", 429: "Too much at once; `Retry-After` says when", 431: "Too many header lines", 500: "Something went wrong here", 503: "The engine is not ready, or failed",
-         507: "The disk is full"}
-ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "object", "required": ["message", "type", "param", "code"], "properties": {
-    "message": {"type": "string", "description": "A sentence for people, in Chinese or English by Accept-Language"}, "type": {"type": "string"},
-    "param": {"type": ["string", "null"], "description": "The field at fault"}, "code": {"type": "string", "description": "Stable, for programs"}}}}}
-WAIT = {"Retry-After": {"description": "Seconds after which it is worth trying again", "schema": {"type": "integer"}}}
+WORDS = {
+    200: "Done",
+    201: "Made",
+    202: "Begun",
+    204: "Gone",
+    206: "A part of it",
+    303: "Go there",
+    400: "The body cannot be read",
+    401: "Not logged in, or a wrong key",
+    403: "Not allowed",
+    404: "Nothing is there, or it is another's",
+    408: "The body came too slowly",
+    409: "It is in use",
+    413: "The body is too large",
+    416: "No such part",
+    422: "Something in the request is wrong",
+    429: "Too much at once; `Retry-After` says when",
+    431: "Too many header lines",
+    500: "Something went wrong here",
+    503: "The engine is not ready, or failed",
+    507: "The disk is full",
+}
+ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {
+                    "type": "string",
+                    "description": "A sentence for people, in Chinese or English by Accept-Language",
+                },
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"], "description": "The field at fault"},
+                "code": {"type": "string", "description": "Stable, for programs"},
+            },
+        }
+    },
+}
+WAIT = {
+    "Retry-After": {
+        "description": "Seconds after which it is worth trying again",
+        "schema": {"type": "integer"},
+    }
+}
 ABOUT = """What the page does, a program can do by the same routes. Names and shapes are those of OpenAI's audio API where it has them: its own client libraries work with
 `base_url` set to `<this address>/v1`. Our own fields are additions to it (`extra_body` in its Python client).
 
@@ -32,11 +71,27 @@ REFERENCE = {"$ref": "#/components/schemas/Error"}
 
 def refusals(*statuses: int) -> dict[int, dict]:
     """For a route's `responses`: these, and those of the door."""
-    return {s: {"description": WORDS[s], "content": {JSON: {"schema": REFERENCE}}, **({"headers": WAIT} if s in (429, 503) else {})} for s in sorted({*EVERYWHERE, *statuses})}
+    return {
+        s: {
+            "description": WORDS[s],
+            "content": {JSON: {"schema": REFERENCE}},
+            **({"headers": WAIT} if s in (429, 503) else {}),
+        }
+        for s in sorted({*EVERYWHERE, *statuses})
+    }
 
 
-def answers(*statuses: int, content: dict | None = None, of: type[BaseModel] | None = None) -> dict[int, dict]:
-    return {s: {"description": WORDS[s], **({"content": content} if content else {}), **({"model": of} if of else {})} for s in statuses}
+def answers(
+    *statuses: int, content: dict | None = None, of: type[BaseModel] | None = None
+) -> dict[int, dict]:
+    return {
+        s: {
+            "description": WORDS[s],
+            **({"content": content} if content else {}),
+            **({"model": of} if of else {}),
+        }
+        for s in statuses
+    }
 
 
 def file_of(*kinds: str) -> dict:
@@ -52,6 +107,7 @@ def body_of(model: type[BaseModel]) -> dict:
 
 def install(app: FastAPI) -> None:
     """The document is made at its first reading, when all routes are there."""
+
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _made(app)
@@ -64,7 +120,10 @@ def _made(app: FastAPI) -> dict[str, Any]:
     told = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
     parts = told.setdefault("components", {}).setdefault("schemas", {})
     parts["Error"] = ERROR
-    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own shape, which no route answers with
+    for name in (
+        "HTTPValidationError",
+        "ValidationError",
+    ):  # FastAPI's own shape, which no route answers with
         parts.pop(name, None)
     for route in told["paths"].values():
         for operation in route.values():
@@ -73,6 +132,12 @@ def _made(app: FastAPI) -> dict[str, Any]:
                 replies["422"] = refusals(422)[422]
             for status in (*EVERYWHERE, *((400,) if "requestBody" in operation else ())):
                 replies.setdefault(str(status), refusals(status)[status])
-    told["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "An API key. Not needed where the studio asks for no login"}}
+    told["components"]["securitySchemes"] = {
+        "key": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An API key. Not needed where the studio asks for no login",
+        }
+    }
     told["security"] = [{"key": []}, {}]
     return told

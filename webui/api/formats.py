@@ -15,22 +15,52 @@ TYPES = {**CODED, **RAW}
 WRAPPINGS = ("audio", "sse")
 SSE = "text/event-stream"
 TOKENS_PER_S = 25  # of sound, as the language models of voices count it
-RULE = ("Without `response_format` the answer is mp3 for an OpenAI client library (its `User-Agent` begins with `OpenAI/` or `AsyncOpenAI/`, or it sends `X-Stainless-*` headers), "
-        "as such clients expect, and wav for everyone else.")
-USAGE = ("`usage` counts what OpenAI counts in tokens by what is known of every engine: `input_tokens` are the characters of `input` and `instructions`, `output_tokens` are 25 for each second "
-         "of sound, rounded up, `total_tokens` are both together.")
+RULE = (
+    "Without `response_format` the answer is mp3 for an OpenAI client library (its `User-Agent` begins with `OpenAI/` or `AsyncOpenAI/`, or it sends `X-Stainless-*` headers), "
+    "as such clients expect, and wav for everyone else."
+)
+USAGE = (
+    "`usage` counts what OpenAI counts in tokens by what is known of every engine: `input_tokens` are the characters of `input` and `instructions`, `output_tokens` are 25 for each second "
+    "of sound, rounded up, `total_tokens` are both together."
+)
 
 
 def _of(kind: str, **fields: dict) -> dict:
-    return {"type": "object", "required": ["type", *fields], "properties": {"type": {"const": kind}, **fields}}
+    return {
+        "type": "object",
+        "required": ["type", *fields],
+        "properties": {"type": {"const": kind}, **fields},
+    }
 
 
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 # one event, for the OpenAPI document
-EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string", "contentMediaType": "application/json", "contentSchema": {"oneOf": [
-    _of("speech.audio.delta", audio={"type": "string", "contentEncoding": "base64"}),
-    _of("speech.audio.done", usage={"type": "object", "required": list(_COUNTS), "properties": {name: {"type": "integer"} for name in _COUNTS}}),
-    _of("error", error={"type": "object"})]}}}}
+EVENT = {
+    "type": "object",
+    "required": ["data"],
+    "properties": {
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {
+                "oneOf": [
+                    _of(
+                        "speech.audio.delta", audio={"type": "string", "contentEncoding": "base64"}
+                    ),
+                    _of(
+                        "speech.audio.done",
+                        usage={
+                            "type": "object",
+                            "required": list(_COUNTS),
+                            "properties": {name: {"type": "integer"} for name in _COUNTS},
+                        },
+                    ),
+                    _of("error", error={"type": "object"}),
+                ]
+            },
+        }
+    },
+}
 
 
 def format_of(asked: str | None, headers: Mapping[str, str]) -> str:
@@ -39,19 +69,31 @@ def format_of(asked: str | None, headers: Mapping[str, str]) -> str:
         return "mp3" if is_openai_client(headers) else "wav"
     if asked not in TYPES:
         names = ", ".join(TYPES)
-        raise BadInput(f"The format {asked[:20]} is not made here. Use one of: {names}.", f"不支持格式 {asked[:20]}，可用：{names}。", param="response_format", code="bad_format")
+        raise BadInput(
+            f"The format {asked[:20]} is not made here. Use one of: {names}.",
+            f"不支持格式 {asked[:20]}，可用：{names}。",
+            param="response_format",
+            code="bad_format",
+        )
     return asked
 
 
 def is_openai_client(headers: Mapping[str, str]) -> bool:
     """OpenAI's own libraries, and those generated alike, name themselves."""
-    return headers.get("user-agent", "").startswith(("OpenAI/", "AsyncOpenAI/")) or any(name.lower().startswith("x-stainless-") for name in headers)
+    return headers.get("user-agent", "").startswith(("OpenAI/", "AsyncOpenAI/")) or any(
+        name.lower().startswith("x-stainless-") for name in headers
+    )
 
 
 def is_wrapped(asked: str) -> bool:
     """As server-sent events, or else as plain bytes. Raises BadInput."""
     if asked not in WRAPPINGS:
-        raise BadInput("stream_format must be audio or sse.", "stream_format 须是 audio 或 sse。", param="stream_format", code="bad_field")
+        raise BadInput(
+            "stream_format must be audio or sse.",
+            "stream_format 须是 audio 或 sse。",
+            param="stream_format",
+            code="bad_field",
+        )
     return asked == "sse"
 
 
@@ -62,7 +104,9 @@ def usage(text: str, instruction: str, n_samples: int, rate: int) -> dict:
 
 
 def event(told: dict) -> bytes:
-    return b"data: " + json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    return (
+        b"data: " + json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    )
 
 
 def delta(sound: bytes) -> bytes:
@@ -75,4 +119,14 @@ def done(counts: dict) -> bytes:
 
 def failed(error: KaikouError, language: str) -> bytes:
     """The last event of a stream that breaks off: OpenAI's clients raise what stands in `error`."""
-    return event({"type": "error", "error": {"message": error.sentence(language), "type": error.kind, "param": error.param, "code": error.code}})
+    return event(
+        {
+            "type": "error",
+            "error": {
+                "message": error.sentence(language),
+                "type": error.kind,
+                "param": error.param,
+                "code": error.code,
+            },
+        }
+    )

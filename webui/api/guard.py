@@ -22,23 +22,59 @@ from .body import BATCH_BODY, GUEST_BODY, SMALL_BODY, Body, too_large
 from .session import Sessions, cookies_of
 
 log = logging.getLogger(__name__)
-UPLOADS = ("/gradio_api/upload", "/v1/audio/voices", "/v1/audio/voice_consents", "/v1/audio/speech", "/inference_")  # clips; speech may bring one with it
+UPLOADS = (
+    "/gradio_api/upload",
+    "/v1/audio/voices",
+    "/v1/audio/voice_consents",
+    "/v1/audio/speech",
+    "/inference_",
+)  # clips; speech may bring one with it
 BATCH = "/v2/synthesize/batch"
 MAX_HEADERS, MAX_HEADER_BYTES = 200, 64 << 10
 DEMO = "/d/"
 # what lies below /d/{token}: our own routes, by these alone
-GUESTS = re.compile(r"GET /tts/static/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST /v1/audio/speech|WEBSOCKET /tts/ws")
+GUESTS = re.compile(
+    r"GET /tts/static/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST /v1/audio/speech|WEBSOCKET /tts/ws"
+)
 HOST = re.compile(r"([\w.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:\d{1,5})?", re.ASCII)
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin")]
-CSP = (b"content-security-policy", b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss: blob: data:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'")
-QUIET = ("/tts/static/{version}/{name}", "/tts/health", "/health/live", "/health/ready", "/metrics")  # asked too often to be worth a line
-AREAS = (("/v1/audio/speech", "speech"), ("/v1/audio/takes", "speech"), ("/tts/ws", "speech"), ("/inference_", "speech"), ("/v1/audio/", "voices"), ("/v1/pronunciations", "voices"), ("/v2/", "jobs"), ("/v1/keys", "access"),
-         ("/v1/demos", "access"), ("/login", "access"), (DEMO, "demo"), ("/v1/", "other"), ("/tts", "other"), ("/health", "other"), ("/metrics", "other"))
+CSP = (
+    b"content-security-policy",
+    b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss: blob: data:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'",
+)
+QUIET = (
+    "/tts/static/{version}/{name}",
+    "/tts/health",
+    "/health/live",
+    "/health/ready",
+    "/metrics",
+)  # asked too often to be worth a line
+AREAS = (
+    ("/v1/audio/speech", "speech"),
+    ("/v1/audio/takes", "speech"),
+    ("/tts/ws", "speech"),
+    ("/inference_", "speech"),
+    ("/v1/audio/", "voices"),
+    ("/v1/pronunciations", "voices"),
+    ("/v2/", "jobs"),
+    ("/v1/keys", "access"),
+    ("/v1/demos", "access"),
+    ("/login", "access"),
+    (DEMO, "demo"),
+    ("/v1/", "other"),
+    ("/tts", "other"),
+    ("/health", "other"),
+    ("/metrics", "other"),
+)
 
 
 def area_of(path: str) -> str:
     """One of a closed set, for a label."""
-    return "speech" if path == "/tts" else next((area for start, area in AREAS if path.startswith(start)), "page")
+    return (
+        "speech"
+        if path == "/tts"
+        else next((area for start, area in AREAS if path.startswith(start)), "page")
+    )
 
 
 class Guard:
@@ -58,7 +94,9 @@ class Guard:
         try:
             await self._pass(scope, receive, told, headers, path)
         except Exception:
-            told.status = told.status or 500  # answered further out, where the guard does not see it
+            told.status = (
+                told.status or 500
+            )  # answered further out, where the guard does not see it
             raise
         finally:
             self._write_down(scope, path, told.status, time.perf_counter() - began_s)
@@ -74,23 +112,39 @@ class Guard:
             return await self._refuse(scope, receive, send, headers, error)
 
         async def refuse(send, error: KaikouError) -> None:
-            await _reply(send, error.status, error_body(error, language_of(headers)), [(b"content-type", b"application/json"), (b"connection", b"close"), *_own(scope)])
+            await _reply(
+                send,
+                error.status,
+                error_body(error, language_of(headers)),
+                [(b"content-type", b"application/json"), (b"connection", b"close"), *_own(scope)],
+            )
 
         body = Body(receive, send, limit, self._settings.limits.body_s, refuse)
-        cookie = self._sessions.visit_cookie(new_visit, self._root, self._is_secure(scope, headers)) if new_visit else ""
-        await self._app(scope, body.receive if scope["type"] == "http" else receive, self._dress(scope, body.send, cookie))
+        cookie = (
+            self._sessions.visit_cookie(new_visit, self._root, self._is_secure(scope, headers))
+            if new_visit
+            else ""
+        )
+        await self._app(
+            scope,
+            body.receive if scope["type"] == "http" else receive,
+            self._dress(scope, body.send, cookie),
+        )
 
     def _strip_root(self, scope) -> str:
         """A proxy may or may not cut the sub-path off; both reach the same route."""
         path = scope["path"]
         if self._root and (path == self._root or path.startswith(self._root + "/")):
-            path = scope["path"] = path[len(self._root):] or "/"
+            path = scope["path"] = path[len(self._root) :] or "/"
             scope["raw_path"] = path.encode()
         return path
 
     # ---- who may come in --------------------------------------------------------------------------------------
     def _check_headers(self, scope) -> None:
-        if len(scope["headers"]) > MAX_HEADERS or sum(len(k) + len(v) for k, v in scope["headers"]) > MAX_HEADER_BYTES:
+        if (
+            len(scope["headers"]) > MAX_HEADERS
+            or sum(len(k) + len(v) for k, v in scope["headers"]) > MAX_HEADER_BYTES
+        ):
             raise TooManyHeaders("The request has too many header lines.", "请求头太多了。")
 
     def _check_host(self, headers) -> None:
@@ -99,19 +153,32 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1")
         name = name_of_host(host)
         if host and not name:
-            raise NotAllowed("The request names a host that cannot be.", "请求里的主机名无效。", code="bad_host")
+            raise NotAllowed(
+                "The request names a host that cannot be.", "请求里的主机名无效。", code="bad_host"
+            )
         if not is_loopback(name) and self._sessions.is_open():
-            raise NotAllowed("This studio answers only on this machine. Open it as 127.0.0.1 or localhost.", "本工作室只在本机应答，请用 127.0.0.1 或 localhost 打开。", code="bad_host")
+            raise NotAllowed(
+                "This studio answers only on this machine. Open it as 127.0.0.1 or localhost.",
+                "本工作室只在本机应答，请用 127.0.0.1 或 localhost 打开。",
+                code="bad_host",
+            )
 
     def _check_origin(self, headers) -> None:
         """Browsers name the site that asks; a link that is followed is no such asking, a picture that is really a sentence to speak is one."""
-        if headers.get(b"sec-fetch-site") == b"cross-site" and headers.get(b"sec-fetch-mode") != b"navigate":
+        if (
+            headers.get(b"sec-fetch-site") == b"cross-site"
+            and headers.get(b"sec-fetch-mode") != b"navigate"
+        ):
             raise _foreign()
         origin = headers.get(b"origin", b"").decode("latin-1")
         if not origin:
             return
-        hosts = {headers.get(k, b"").decode("latin-1").lower() for k in (b"host", b"x-forwarded-host")} - {""}
-        if origin.partition("://")[2].lower() not in hosts:  # as browsers write it: scheme and host, nothing behind them
+        hosts = {
+            headers.get(k, b"").decode("latin-1").lower() for k in (b"host", b"x-forwarded-host")
+        } - {""}
+        if (
+            origin.partition("://")[2].lower() not in hosts
+        ):  # as browsers write it: scheme and host, nothing behind them
             raise _foreign()
 
     def _guest(self, scope, path: str) -> bool:
@@ -124,7 +191,12 @@ class Guard:
             raise NotFound("There is nothing at this address.", "这个地址没有内容。")
         demo = self._studio.demos.open(self._sessions.demo_of(token))
         visit = secrets.token_hex(8) if rest == "/tts/session" else "guest"
-        scope |= {"kk_owner": f"{demo.id}/{visit}", "kk_demo": demo.id, "path": rest, "raw_path": rest.encode()}
+        scope |= {
+            "kk_owner": f"{demo.id}/{visit}",
+            "kk_demo": demo.id,
+            "path": rest,
+            "raw_path": rest.encode(),
+        }
         self._studio.usage.asked(demo.id)
         return True
 
@@ -132,7 +204,9 @@ class Guard:
         """Returns the id of a new visit when a page is opened without one."""
         cookies, is_free = cookies_of(headers), scopes.is_free(path)
         try:
-            caller = self._sessions.caller(cookies, headers.get(b"authorization", b"").decode("latin-1"))
+            caller = self._sessions.caller(
+                cookies, headers.get(b"authorization", b"").decode("latin-1")
+            )
         except LoginNeeded:
             if not is_free:
                 raise
@@ -149,12 +223,22 @@ class Guard:
             self._studio.usage.asked(caller.key.id)
         if not visit and path in ("/", "/tts/session"):
             visit = fresh = self._sessions.new_visit()
-        scope["kk_owner"] = f"{caller.account if caller else 'nobody'}/{visit or (caller.visit if caller else '') or 'api'}"
+        scope["kk_owner"] = (
+            f"{caller.account if caller else 'nobody'}/{visit or (caller.visit if caller else '') or 'api'}"
+        )
         return fresh
 
     def _body_limit(self, scope, headers) -> int:
         path = scope["path"]
-        limit = GUEST_BODY if scope["kk_demo"] else self._settings.limits.max_body_mb << 20 if path.startswith(UPLOADS) or path == "/tts" else BATCH_BODY if path == BATCH else SMALL_BODY
+        limit = (
+            GUEST_BODY
+            if scope["kk_demo"]
+            else self._settings.limits.max_body_mb << 20
+            if path.startswith(UPLOADS) or path == "/tts"
+            else BATCH_BODY
+            if path == BATCH
+            else SMALL_BODY
+        )
         told = headers.get(b"content-length", b"0")
         if not told.isdigit() or int(told) > limit:
             raise too_large(limit)
@@ -162,16 +246,28 @@ class Guard:
 
     # ---- what goes out ------------------------------------------------------------------------------------------
     def _is_secure(self, scope, headers) -> bool:
-        return scope.get("scheme") in ("https", "wss") or headers.get(b"x-forwarded-proto") == b"https"
+        return (
+            scope.get("scheme") in ("https", "wss") or headers.get(b"x-forwarded-proto") == b"https"
+        )
 
     def _dress(self, scope, send, cookie: str):
         async def dressed(message):
             if message["type"] in ("http.response.start", "websocket.accept"):
-                kept = [(k, v) for k, v in message.get("headers", []) if not k.lower().startswith(b"access-control-")]
+                kept = [
+                    (k, v)
+                    for k, v in message.get("headers", [])
+                    if not k.lower().startswith(b"access-control-")
+                ]
                 own = _own(scope) if message["type"] == "http.response.start" else _own(scope)[:1]
                 named = {k.lower() for k, _ in kept}
-                message = {**message, "headers": kept + [(k, v) for k, v in own if k not in named] + ([(b"set-cookie", cookie.encode())] if cookie else [])}
+                message = {
+                    **message,
+                    "headers": kept
+                    + [(k, v) for k, v in own if k not in named]
+                    + ([(b"set-cookie", cookie.encode())] if cookie else []),
+                }
             await send(message)
+
         return dressed
 
     async def _refuse(self, scope, receive, send, headers, error: KaikouError) -> None:
@@ -181,11 +277,18 @@ class Guard:
             return await send({"type": "websocket.close", "code": 1008, "reason": error.code})
         wants_page = b"text/html" in headers.get(b"accept", b"") and scope["method"] == "GET"
         if isinstance(error, LoginNeeded) and wants_page:
-            return await _reply(send, 303, b"", [(b"location", f"{self._root}/login".encode()), *_own(scope)])
+            return await _reply(
+                send, 303, b"", [(b"location", f"{self._root}/login".encode()), *_own(scope)]
+            )
         more = [(b"www-authenticate", b"Bearer")] if isinstance(error, LoginNeeded) else []
         if error.retry_after_s is not None:
             more.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
-        await _reply(send, error.status, error_body(error, language_of(headers)), [(b"content-type", b"application/json"), *more, *_own(scope)])
+        await _reply(
+            send,
+            error.status,
+            error_body(error, language_of(headers)),
+            [(b"content-type", b"application/json"), *more, *_own(scope)],
+        )
 
     def _write_down(self, scope, path: str, status: int, seconds: float) -> None:
         """Routes by their pattern, who by the id of the key or link: addresses hold ids, and ids open things."""
@@ -195,11 +298,23 @@ class Guard:
         if area_of(path) == "page" or route in QUIET:
             return
         key = scope["kk_key"]
-        log.info("request=%s %s %s status=%d ms=%.1f by=%s", scope["kk_request"], scope.get("method", "WEBSOCKET"), route, status, 1000 * seconds, scope["kk_demo"] or (key.id if key else "-"))
+        log.info(
+            "request=%s %s %s status=%d ms=%.1f by=%s",
+            scope["kk_request"],
+            scope.get("method", "WEBSOCKET"),
+            route,
+            status,
+            1000 * seconds,
+            scope["kk_demo"] or (key.id if key else "-"),
+        )
 
 
 def _foreign() -> NotAllowed:
-    return NotAllowed("Another site tried to use this studio; that is not allowed.", "其他网站试图调用本工作室，已拒绝。", code="bad_origin")
+    return NotAllowed(
+        "Another site tried to use this studio; that is not allowed.",
+        "其他网站试图调用本工作室，已拒绝。",
+        code="bad_origin",
+    )
 
 
 def name_of_host(host: str) -> str:
@@ -236,10 +351,21 @@ def language_of(headers: dict[bytes, bytes]) -> str:
 
 
 def error_body(error: KaikouError, language: str) -> bytes:
-    told = {"message": error.sentence(language), "type": error.kind, "param": error.param, "code": error.code}
+    told = {
+        "message": error.sentence(language),
+        "type": error.kind,
+        "param": error.param,
+        "code": error.code,
+    }
     return json.dumps({"error": told}, ensure_ascii=False).encode()
 
 
 async def _reply(send, status: int, body: bytes, headers: list) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [*headers, (b"content-length", str(len(body)).encode())],
+        }
+    )
     await send({"type": "http.response.body", "body": body})

@@ -10,7 +10,12 @@ class Holder:
     """`scope`: of the socket, as the guard left it. The first request was counted there, with the socket itself."""
 
     def __init__(self, studio: Studio, scope):
-        self._studio, self._key, self._is_by_key, self._n_asked = studio, scope["kk_key"], scope["kk_by_key"], 0
+        self._studio, self._key, self._is_by_key, self._n_asked = (
+            studio,
+            scope["kk_key"],
+            scope["kk_by_key"],
+            0,
+        )
 
     def ask(self) -> None:
         """One more request. Raises LoginNeeded, Busy with the seconds to wait."""
@@ -18,7 +23,9 @@ class Holder:
         if key is None:
             return
         if self._studio.keys.by_id(key.id) is None:
-            raise LoginNeeded("This API key is not valid.", "这个 API 密钥无效。", code="invalid_api_key")
+            raise LoginNeeded(
+                "This API key is not valid.", "这个 API 密钥无效。", code="invalid_api_key"
+            )
         if self._n_asked > 1:
             if self._is_by_key:
                 self._studio.keys.count(key)

@@ -14,8 +14,18 @@ MAX_BYTES = 10 << 20
 MIN_SOUND_CHARS = 256  # no sound file is shorter: a short text that looks like a path is one
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 PATH = re.compile(r"[~.]{0,2}[/\\]|[A-Za-z]:\\|[^\s]*\.\w{1,5}$")
-DATA = re.compile(r"data:(?P<kind>[\w.+-]*/?[\w.+-]*)(?:;[\w-]+=[^;,]{0,100}){0,4};base64$", re.IGNORECASE)
-KINDS = ("", "audio/", "video/webm", "video/mp4", "video/ogg", "application/octet-stream", "application/ogg")  # what recorders call their sound
+DATA = re.compile(
+    r"data:(?P<kind>[\w.+-]*/?[\w.+-]*)(?:;[\w-]+=[^;,]{0,100}){0,4};base64$", re.IGNORECASE
+)
+KINDS = (
+    "",
+    "audio/",
+    "video/webm",
+    "video/mp4",
+    "video/ogg",
+    "application/octet-stream",
+    "application/ogg",
+)  # what recorders call their sound
 
 
 def sound_in(text: str, param: str) -> bytes:
@@ -23,13 +33,21 @@ def sound_in(text: str, param: str) -> bytes:
     head, comma, _ = text[:400].partition(",")
     if text[:5].lower() == "data:":
         _check_head(head if comma else "", param)
-        return _bytes(text[len(head) + 1:], param)
+        return _bytes(text[len(head) + 1 :], param)
     if ADDRESS.match(text):
-        raise BadInput(f"{param} takes the sound itself, as base64 or a data: URL; no address is opened here.", f"{param} 须直接给出声音（base64 或 data: URL），本工作室不会打开任何网址。",
-                       param=param, code="no_address")
+        raise BadInput(
+            f"{param} takes the sound itself, as base64 or a data: URL; no address is opened here.",
+            f"{param} 须直接给出声音（base64 或 data: URL），本工作室不会打开任何网址。",
+            param=param,
+            code="no_address",
+        )
     if len(text) < MIN_SOUND_CHARS and PATH.match(text):
-        raise BadInput(f"{param} takes the sound itself, as base64 or a data: URL; no file of the server is opened.", f"{param} 须直接给出声音（base64 或 data: URL），不会打开服务器上的文件。",
-                       param=param, code="no_path")
+        raise BadInput(
+            f"{param} takes the sound itself, as base64 or a data: URL; no file of the server is opened.",
+            f"{param} 须直接给出声音（base64 或 data: URL），不会打开服务器上的文件。",
+            param=param,
+            code="no_path",
+        )
     return _bytes(text, param)
 
 
@@ -37,18 +55,31 @@ def _check_head(head: str, param: str) -> None:
     found = DATA.fullmatch(head)
     kind = found["kind"].lower() if found else None
     if kind is None or not (kind in KINDS or kind.startswith("audio/")):
-        raise BadInput(f"{param} must be a data: URL of a sound in base64, such as data:audio/wav;base64,…", f"{param} 须是 base64 的声音 data: URL，例如 data:audio/wav;base64,…", param=param, code="bad_audio")
+        raise BadInput(
+            f"{param} must be a data: URL of a sound in base64, such as data:audio/wav;base64,…",
+            f"{param} 须是 base64 的声音 data: URL，例如 data:audio/wav;base64,…",
+            param=param,
+            code="bad_audio",
+        )
 
 
 def _bytes(text: str, param: str) -> bytes:
     if len(text) > MAX_BYTES * 4 // 3 + 4096:
-        raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", param=param)
+        raise TooLarge(
+            "The file is over 10 MB or 60 s. Trim it and try again.",
+            "文件超过 10 MB 或 60 秒。请裁短后再传。",
+            param=param,
+        )
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise BadInput(f"{param} is not base64.", f"{param} 不是有效的 base64。", param=param, code="bad_audio") from None
+        raise BadInput(
+            f"{param} is not base64.", f"{param} 不是有效的 base64。", param=param, code="bad_audio"
+        ) from None
     if not data:
-        raise BadInput(f"There is no sound in {param}.", f"{param} 里没有声音。", param=param, code="bad_audio")
+        raise BadInput(
+            f"There is no sound in {param}.", f"{param} 里没有声音。", param=param, code="bad_audio"
+        )
     return data
 
 
@@ -58,5 +89,7 @@ def named(param: str, transcript: str = "transcript") -> Iterator[None]:
     try:
         yield
     except KaikouError as error:
-        error.param = {"audio_sample": param, "reference": param, "transcript": transcript}.get(error.param, error.param)  # "reference": an engine's name for it
+        error.param = {"audio_sample": param, "reference": param, "transcript": transcript}.get(
+            error.param, error.param
+        )  # "reference": an engine's name for it
         raise

@@ -59,8 +59,20 @@ class BatchBody(BaseModel):
     def asks(self) -> list[Ask]:
         """Raises BadInput when it is not clear what to speak."""
         if self.texts is not None and self.requests is not None:
-            raise BadInput("Send texts or requests, not both.", "texts 和 requests 只能给一个。", code="bad_field", param="texts")
-        return [self._ask(w) for w in (self.requests if self.requests is not None else [Wanted(input=x) for x in self.texts or ()])]
+            raise BadInput(
+                "Send texts or requests, not both.",
+                "texts 和 requests 只能给一个。",
+                code="bad_field",
+                param="texts",
+            )
+        return [
+            self._ask(w)
+            for w in (
+                self.requests
+                if self.requests is not None
+                else [Wanted(input=x) for x in self.texts or ()]
+            )
+        ]
 
     def _ask(self, w: Wanted) -> Ask:
         def of(name: str):
@@ -68,7 +80,15 @@ class BatchBody(BaseModel):
             return getattr(self, name) if value is None else value
 
         words = w.input if w.input is not None else w.text
-        return Ask(words or "", _id(of("voice")), of("mode"), of("instructions"), of("language")[:16], float(of("speed")), w.seed)
+        return Ask(
+            words or "",
+            _id(of("voice")),
+            of("mode"),
+            of("instructions"),
+            of("language")[:16],
+            float(of("speed")),
+            w.seed,
+        )
 
 
 def _id(voice: str | dict[str, Any]) -> str:
@@ -83,7 +103,12 @@ def read(data: bytes) -> tuple[BatchBody, list[Ask]]:
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "too_long" and first["loc"] in (("texts",), ("requests",)):
             n = BATCH_LIMITS["lines"]
-            raise BadInput(f"A batch may have {n:,} lines at most. Split it.", f"一批最多 {n:,} 行，请拆开。", code="too_many_lines", param=str(first["loc"][0])) from None
+            raise BadInput(
+                f"A batch may have {n:,} lines at most. Split it.",
+                f"一批最多 {n:,} 行，请拆开。",
+                code="too_many_lines",
+                param=str(first["loc"][0]),
+            ) from None
         raise wrong_field(error) from None
     return body, body.asks()
 
@@ -97,60 +122,163 @@ def routes(studio: Studio) -> APIRouter:
     def told(job, request: Request) -> dict:
         zh = language_of(dict(request.headers.raw)) == "zh"
         eta_s = batch.eta_s(job)
-        return {"id": job.id, "object": "job", "name": job.name, "state": job.state, "total": job.total, "done": job.lines.get("done", 0), "failed": job.lines.get("failed", 0),
-                "cancelled": job.lines.get("cancelled", 0), "eta_s": None if eta_s is None else round(eta_s, 1), "seed": job.seed, "model": job.model,
-                "created_at": int(job.created_at), "error": {"code": job.code, "message": job.error_zh if zh else job.error} if job.code else None}
+        return {
+            "id": job.id,
+            "object": "job",
+            "name": job.name,
+            "state": job.state,
+            "total": job.total,
+            "done": job.lines.get("done", 0),
+            "failed": job.lines.get("failed", 0),
+            "cancelled": job.lines.get("cancelled", 0),
+            "eta_s": None if eta_s is None else round(eta_s, 1),
+            "seed": job.seed,
+            "model": job.model,
+            "created_at": int(job.created_at),
+            "error": {"code": job.code, "message": job.error_zh if zh else job.error}
+            if job.code
+            else None,
+        }
 
     def line_told(line, request: Request) -> dict:
         zh = language_of(dict(request.headers.raw)) == "zh"
-        return {"line": line.n, "text": line.text, "voice": line.voice, "mode": line.mode, "instructions": line.instruction, "language": line.language, "speed": line.speed,
-                "seed": line.seed, "state": "waiting" if line.state == "resting" else line.state, "attempts": line.attempts, "engine": line.engine or None,
-                "seconds": round(line.samples / line.rate, 3) if line.rate else None,
-                "error": {"code": line.code, "message": line.error_zh if zh else line.error} if line.code else None}
+        return {
+            "line": line.n,
+            "text": line.text,
+            "voice": line.voice,
+            "mode": line.mode,
+            "instructions": line.instruction,
+            "language": line.language,
+            "speed": line.speed,
+            "seed": line.seed,
+            "state": "waiting" if line.state == "resting" else line.state,
+            "attempts": line.attempts,
+            "engine": line.engine or None,
+            "seconds": round(line.samples / line.rate, 3) if line.rate else None,
+            "error": {"code": line.code, "message": line.error_zh if zh else line.error}
+            if line.code
+            else None,
+        }
 
-    @router.post("/v2/synthesize/batch", openapi_extra=_schema(), response_class=StreamingResponse,
-                 responses={200: {"description": "The zip, line by line", "content": file_of("application/zip")}, **answers(202, of=shapes.JobInfo), **refusals(404, 422, 500, 503, 507)})
+    @router.post(
+        "/v2/synthesize/batch",
+        openapi_extra=_schema(),
+        response_class=StreamingResponse,
+        responses={
+            200: {"description": "The zip, line by line", "content": file_of("application/zip")},
+            **answers(202, of=shapes.JobInfo),
+            **refusals(404, 422, 500, 503, 507),
+        },
+    )
     async def synthesize(request: Request):
         data = await request.body()  # the guard ends it at its limit
         body, asks = await run_in_threadpool(read, data)
-        job = await run_in_threadpool(lambda: batch.submit(owner(request), asks, seed=body.seed, name=body.name, model=body.model))
+        job = await run_in_threadpool(
+            lambda: batch.submit(
+                owner(request), asks, seed=body.seed, name=body.name, model=body.model
+            )
+        )
         if body.is_async:
             return JSONResponse(told(job, request), 202, {"Location": f"/v2/jobs/{job.id}"})
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Job-Id": job.id, "X-Seed": str(job.seed), "Content-Disposition": _attachment(job.id)}
-        return StreamingResponse(_as_made(studio, owner(request), job), 200, headers, "application/zip")
+        headers = {
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+            "X-Job-Id": job.id,
+            "X-Seed": str(job.seed),
+            "Content-Disposition": _attachment(job.id),
+        }
+        return StreamingResponse(
+            _as_made(studio, owner(request), job), 200, headers, "application/zip"
+        )
 
-    @router.get("/v2/jobs", responses={**answers(200, of=shapes.JobList), **refusals(404, 422, 500, 507)})
+    @router.get(
+        "/v2/jobs", responses={**answers(200, of=shapes.JobList), **refusals(404, 422, 500, 507)}
+    )
     def every(request: Request, limit: Annotated[int, Query(ge=1, le=200)] = 50):
-        return {"object": "list", "data": [told(job, request) for job in batch.list(owner(request), limit)], "limits": BATCH_LIMITS}
+        return {
+            "object": "list",
+            "data": [told(job, request) for job in batch.list(owner(request), limit)],
+            "limits": BATCH_LIMITS,
+        }
 
-    @router.get("/v2/jobs/{job_id}", responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)})
+    @router.get(
+        "/v2/jobs/{job_id}",
+        responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)},
+    )
     def one(job_id: str, request: Request):
         return told(batch.get(owner(request), job_id), request)
 
-    @router.get("/v2/jobs/{job_id}/lines", responses={**answers(200, of=shapes.LineList), **refusals(404, 422, 500, 507)})
-    def lines(job_id: str, request: Request, start: Annotated[int, Query(ge=1, le=1 << 31)] = 1, count: Annotated[int, Query(ge=1, le=1000)] = PAGE, state: str = ""):
+    @router.get(
+        "/v2/jobs/{job_id}/lines",
+        responses={**answers(200, of=shapes.LineList), **refusals(404, 422, 500, 507)},
+    )
+    def lines(
+        job_id: str,
+        request: Request,
+        start: Annotated[int, Query(ge=1, le=1 << 31)] = 1,
+        count: Annotated[int, Query(ge=1, le=1000)] = PAGE,
+        state: str = "",
+    ):
         found = batch.lines(owner(request), job_id, start, count, state[:20])
-        return {"object": "list", "data": [line_told(x, request) for x in found], "next": found[-1].n + 1 if len(found) == count else None}
+        return {
+            "object": "list",
+            "data": [line_told(x, request) for x in found],
+            "next": found[-1].n + 1 if len(found) == count else None,
+        }
 
-    @router.get("/v2/jobs/{job_id}/lines/{n}.wav", response_class=File, responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422, 500, 507)})
+    @router.get(
+        "/v2/jobs/{job_id}/lines/{n}.wav",
+        response_class=File,
+        responses={
+            **answers(200, 206, content=file_of("audio/wav")),
+            **refusals(404, 416, 422, 500, 507),
+        },
+    )
     def sound(job_id: str, n: int, request: Request):
-        return File(batch.sound(owner(request), job_id, n), media_type="audio/wav", headers={"Cache-Control": "private, max-age=600"})
+        return File(
+            batch.sound(owner(request), job_id, n),
+            media_type="audio/wav",
+            headers={"Cache-Control": "private, max-age=600"},
+        )
 
-    @router.post("/v2/jobs/{job_id}/cancel", responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)})
+    @router.post(
+        "/v2/jobs/{job_id}/cancel",
+        responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)},
+    )
     def cancel(job_id: str, request: Request):
         return told(batch.cancel(owner(request), job_id), request)
 
-    @router.post("/v2/jobs/{job_id}/resume", responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)})
+    @router.post(
+        "/v2/jobs/{job_id}/resume",
+        responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)},
+    )
     def resume(job_id: str, request: Request):
         return told(batch.resume(owner(request), job_id), request)
 
-    @router.post("/v2/jobs/{job_id}/retry", responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)})
-    def retry(job_id: str, request: Request, line: Annotated[int | None, Query(ge=1, le=1 << 31)] = None):
+    @router.post(
+        "/v2/jobs/{job_id}/retry",
+        responses={**answers(200, of=shapes.JobInfo), **refusals(404, 422, 500, 507)},
+    )
+    def retry(
+        job_id: str, request: Request, line: Annotated[int | None, Query(ge=1, le=1 << 31)] = None
+    ):
         return told(batch.retry(owner(request), job_id, line), request)
 
-    @router.get("/v2/jobs/{job_id}/download", response_class=StreamingResponse, responses={200: {"description": "The zip", "content": file_of("application/zip")}, **refusals(404, 422, 500, 507)})
+    @router.get(
+        "/v2/jobs/{job_id}/download",
+        response_class=StreamingResponse,
+        responses={
+            200: {"description": "The zip", "content": file_of("application/zip")},
+            **refusals(404, 422, 500, 507),
+        },
+    )
     def download(job_id: str, request: Request):
-        return StreamingResponse(batch.zip(owner(request), job_id), 200, {"Cache-Control": "no-store", "Content-Disposition": _attachment(job_id)}, "application/zip")
+        return StreamingResponse(
+            batch.zip(owner(request), job_id),
+            200,
+            {"Cache-Control": "no-store", "Content-Disposition": _attachment(job_id)},
+            "application/zip",
+        )
 
     @router.delete("/v2/jobs/{job_id}", status_code=204, responses=refusals(404, 422, 500, 507))
     def delete(job_id: str, request: Request):

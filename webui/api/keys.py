@@ -23,12 +23,25 @@ class NewKey(BaseModel):
 
 
 def used_told(used: Used) -> dict:
-    return {"requests": used.requests, "characters": used.chars, "audio_s": round(used.sound_s, 2), "last_used_at": None if used.last_used_at is None else int(used.last_used_at)}
+    return {
+        "requests": used.requests,
+        "characters": used.chars,
+        "audio_s": round(used.sound_s, 2),
+        "last_used_at": None if used.last_used_at is None else int(used.last_used_at),
+    }
 
 
 def told(key: Key, used: Used) -> dict:
-    return {"id": key.id, "object": "key", "name": key.name, "scopes": list(key.scopes), "per_minute": key.per_minute, "created_at": int(key.created_at),
-            "revoked_at": None if key.revoked_at is None else int(key.revoked_at), "usage": used_told(used)}
+    return {
+        "id": key.id,
+        "object": "key",
+        "name": key.name,
+        "scopes": list(key.scopes),
+        "per_minute": key.per_minute,
+        "created_at": int(key.created_at),
+        "revoked_at": None if key.revoked_at is None else int(key.revoked_at),
+        "usage": used_told(used),
+    }
 
 
 def routes(studio: Studio, settings: Settings, sessions: Sessions) -> APIRouter:
@@ -40,17 +53,32 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions) -> APIRouter:
     @router.get("/v1/keys", responses={**answers(200, of=shapes.KeyList), **refusals(503, 507)})
     def every(request: Request):
         used = studio.usage.every()
-        return {"object": "list", "data": [told(k, used.get(k.id, Used())) for k in keys.list(owner(request))], "scopes": SCOPES, "are_on": not sessions.is_open()}
+        return {
+            "object": "list",
+            "data": [told(k, used.get(k.id, Used())) for k in keys.list(owner(request))],
+            "scopes": SCOPES,
+            "are_on": not sessions.is_open(),
+        }
 
-    @router.post("/v1/keys", status_code=201, responses={**answers(201, of=shapes.KeyMade), **refusals(422, 503, 507)})
+    @router.post(
+        "/v1/keys",
+        status_code=201,
+        responses={**answers(201, of=shapes.KeyMade), **refusals(422, 503, 507)},
+    )
     def create(body: NewKey, request: Request):
         """The answer holds the key itself, this one time. The browser that makes the first key of an open studio stays logged in."""
         was_open = sessions.is_open()
         key, secret = keys.create(owner(request), body.name, body.scopes, body.per_minute)
-        answer = JSONResponse({**told(key, Used()), "key": secret}, 201, {"Cache-Control": "no-store"})
+        answer = JSONResponse(
+            {**told(key, Used()), "key": secret}, 201, {"Cache-Control": "no-store"}
+        )
         if was_open:
-            secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
-            answer.headers["Set-Cookie"] = sessions.holder_cookie(FIRST, settings.server.root_path, secure)
+            secure = (
+                request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
+            )
+            answer.headers["Set-Cookie"] = sessions.holder_cookie(
+                FIRST, settings.server.root_path, secure
+            )
         return answer
 
     @router.delete("/v1/keys/{key_id}", status_code=204, responses=refusals(404, 503, 507))

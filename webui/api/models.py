@@ -31,9 +31,18 @@ def routes(studio: Studio) -> APIRouter:
     def every():
         speaking = studio.shelf.speaking if studio.shelf is not None else ""
         names = ("auto", *studio.engine_names())
-        return ModelList(data=[Model(id=name) for name in names] + [Model(id=name, active=name == speaking) for name in studio.installed_names() if name not in names])
+        return ModelList(
+            data=[Model(id=name) for name in names]
+            + [
+                Model(id=name, active=name == speaking)
+                for name in studio.installed_names()
+                if name not in names
+            ]
+        )
 
-    @router.get("/v1/models/{model}", responses={**answers(200, of=Model), **refusals(404, 422, 503)})
+    @router.get(
+        "/v1/models/{model}", responses={**answers(200, of=Model), **refusals(404, 422, 503)}
+    )
     def one(model: str):
         """OpenAI's names are not in the list, but they are known: each means `auto`."""
         if model in studio.installed_names():

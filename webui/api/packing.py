@@ -10,7 +10,9 @@ from starlette.responses import StreamingResponse
 
 from ..studio import Coder, Job, Studio
 
-PIECE_BYTES = 1 << 16  # of a long sound at a time: streams that are heard now get their turn in between
+PIECE_BYTES = (
+    1 << 16
+)  # of a long sound at a time: streams that are heard now get their turn in between
 
 
 class Packing:
@@ -25,7 +27,9 @@ class Packing:
         try:
             return await asyncio.shield(asyncio.wrap_future(coming))
         except asyncio.CancelledError:
-            coming.add_done_callback(lambda done: done.cancelled() or done.exception() or self.close(done.result()))
+            coming.add_done_callback(
+                lambda done: done.cancelled() or done.exception() or self.close(done.result())
+            )
             raise
 
     async def pack(self, coder: Coder, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -43,9 +47,10 @@ class Packing:
 
     async def whole(self, job: Job, kind: str, pcm: bytes) -> bytes:
         """A file that knows its own length."""
+
         async def pieces() -> AsyncIterator[bytes]:
             for at in range(0, len(pcm), PIECE_BYTES):
-                yield pcm[at:at + PIECE_BYTES]
+                yield pcm[at : at + PIECE_BYTES]
 
         coder = await self.open(job, kind, is_whole=True)
         try:
@@ -57,7 +62,13 @@ class Packing:
 class Held(StreamingResponse):
     """A streamed answer that lets go of what it holds however it ends, even when it was never begun."""
 
-    def __init__(self, content: AsyncIterator[bytes], headers: dict, media_type: str, release: Callable[[], None]):
+    def __init__(
+        self,
+        content: AsyncIterator[bytes],
+        headers: dict,
+        media_type: str,
+        release: Callable[[], None],
+    ):
         super().__init__(content, 200, headers, media_type)
         self._release = release
 

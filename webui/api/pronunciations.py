@@ -38,11 +38,20 @@ def routes(studio: Studio) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    @router.get("/v1/pronunciations", responses={**answers(200, of=shapes.TermList), **refusals(500, 507)})
+    @router.get(
+        "/v1/pronunciations", responses={**answers(200, of=shapes.TermList), **refusals(500, 507)}
+    )
     def every(request: Request):
-        return {"data": [told(e) for e in words.list(owner(request))], "limits": TERM_LIMITS, "notice": words.notice()}
+        return {
+            "data": [told(e) for e in words.list(owner(request))],
+            "limits": TERM_LIMITS,
+            "notice": words.notice(),
+        }
 
-    @router.put("/v1/pronunciations", responses={**answers(200, of=shapes.TermInfo), **refusals(404, 422, 500, 507)})
+    @router.put(
+        "/v1/pronunciations",
+        responses={**answers(200, of=shapes.TermInfo), **refusals(404, 422, 500, 507)},
+    )
     def put(body: Entry, request: Request):
         was = (body.was.term, body.was.language) if body.was else None
         return told(words.put(owner(request), body.term, body.reading, body.language, was))
@@ -52,28 +61,53 @@ def routes(studio: Studio) -> APIRouter:
         if all:
             words.clear(owner(request))
         elif term is None:
-            raise BadInput("Say which term, or all=true for the whole dictionary.", "请指明词条，或用 all=true 清空词典。", code="bad_field", param="term")
+            raise BadInput(
+                "Say which term, or all=true for the whole dictionary.",
+                "请指明词条，或用 all=true 清空词典。",
+                code="bad_field",
+                param="term",
+            )
         else:
             words.delete(owner(request), term, language)
         return Response(status_code=204)
 
-    @router.get("/v1/pronunciations.{kind}", response_class=Response, responses={**answers(200, content=file_of(*TERM_FILES.values())), **refusals(404, 422, 500, 507)})
+    @router.get(
+        "/v1/pronunciations.{kind}",
+        response_class=Response,
+        responses={
+            **answers(200, content=file_of(*TERM_FILES.values())),
+            **refusals(404, 422, 500, 507),
+        },
+    )
     def file(kind: str, request: Request):
-        headers = {"Content-Disposition": f'attachment; filename="pronunciations.{kind}"', "Cache-Control": "no-store"}
+        headers = {
+            "Content-Disposition": f'attachment; filename="pronunciations.{kind}"',
+            "Cache-Control": "no-store",
+        }
         data = words.file(owner(request), kind)
         return Response(data, 200, headers, f"{TERM_FILES[kind]}; charset=utf-8")
 
-    @router.post("/v1/pronunciations.{kind}", openapi_extra=FILE, responses={**answers(200, of=shapes.TermsTaken), **refusals(404, 422, 500, 507)})
+    @router.post(
+        "/v1/pronunciations.{kind}",
+        openapi_extra=FILE,
+        responses={**answers(200, of=shapes.TermsTaken), **refusals(404, 422, 500, 507)},
+    )
     async def add(kind: str, request: Request):
         return await take_in(kind, request, replace=False)
 
-    @router.put("/v1/pronunciations.{kind}", openapi_extra=FILE, responses={**answers(200, of=shapes.TermsTaken), **refusals(404, 422, 500, 507)})
+    @router.put(
+        "/v1/pronunciations.{kind}",
+        openapi_extra=FILE,
+        responses={**answers(200, of=shapes.TermsTaken), **refusals(404, 422, 500, 507)},
+    )
     async def replace(kind: str, request: Request):
         return await take_in(kind, request, replace=True)
 
     async def take_in(kind: str, request: Request, replace: bool) -> dict:
         data = await request.body()  # the guard ends it at 1 MiB
-        added, changed = await run_in_threadpool(lambda: words.take_in(owner(request), data, kind, replace))
+        added, changed = await run_in_threadpool(
+            lambda: words.take_in(owner(request), data, kind, replace)
+        )
         return {"added": added, "changed": changed}
 
     return router

@@ -46,5 +46,7 @@ async def open_job(studio: Studio, make: Callable[[], Job]) -> Job:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(lambda t: t.cancelled() or t.exception() or studio.turns.cancel(t.result()))
+        task.add_done_callback(
+            lambda t: t.cancelled() or t.exception() or studio.turns.cancel(t.result())
+        )
         raise

@@ -14,7 +14,12 @@ KEEP_S = 60.0
 class Recent:
     """Bounded by age after the end, by number and by bytes; what is no longer here is spoken again with its seed. Used on the event loop only."""
 
-    def __init__(self, max_jobs: int = 256, max_bytes: int = 32 << 20, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        max_jobs: int = 256,
+        max_bytes: int = 32 << 20,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._max_jobs, self._max_bytes, self._clock = max_jobs, max_bytes, clock
 
@@ -29,7 +34,11 @@ class Recent:
 
     def sweep(self) -> None:
         """Old first, and only those that are over."""
-        now, n, size = self._clock(), len(self._jobs), sum(j.produced * 2 for j in self._jobs.values())
+        now, n, size = (
+            self._clock(),
+            len(self._jobs),
+            sum(j.produced * 2 for j in self._jobs.values()),
+        )
         for key, job in list(self._jobs.items()):
             is_old = now - job.born_s > KEEP_S + job.produced / job.rate
             if job.is_over and (is_old or n > self._max_jobs or size > self._max_bytes):

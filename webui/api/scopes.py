@@ -9,16 +9,39 @@ from ..studio import ADMIN
 
 # open to everyone, with or without a key: tests/api/test_census.py holds every route of the app against these four
 NAMED = ("/login", "/health/live", "/tts/static/{version}/{name}", "/d/{token}")
-_FREE = re.compile("|".join(re.escape(p).replace(r"\{version\}", "[^/]+").replace(r"\{name\}", "[^/]+").replace(r"\{token\}", "[^/]+") for p in NAMED))
+_FREE = re.compile(
+    "|".join(
+        re.escape(p)
+        .replace(r"\{version\}", "[^/]+")
+        .replace(r"\{name\}", "[^/]+")
+        .replace(r"\{token\}", "[^/]+")
+        for p in NAMED
+    )
+)
 
 ANY = frozenset({"speak", "voices", "jobs"})
-RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple((re.compile(path), methods, needs) for path, methods, needs in (
-    (r"/v1/models(/[^/]*)?|/v1/openapi\.json|/health/ready|/tts/health", "GET HEAD", ANY),
-    (r"/v1/audio/voices", "GET HEAD", ANY),  # whoever speaks or hands in a batch must know the ids
-    (r"/v1/audio/(voices|voice_consents)(/.*)?|/v1/pronunciations[^/]*|/tts/draft/.*", "", frozenset({"voices"})),
-    (r"/v1/audio/(speech|takes)(/.*)?|/tts/(ws|session|takes\.zip|cancel/.*|result/.*)|/tts|/inference_\w+", "", frozenset({"speak"})),
-    (r"/v2/.*", "", frozenset({"jobs"})),
-))
+RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple(
+    (re.compile(path), methods, needs)
+    for path, methods, needs in (
+        (r"/v1/models(/[^/]*)?|/v1/openapi\.json|/health/ready|/tts/health", "GET HEAD", ANY),
+        (
+            r"/v1/audio/voices",
+            "GET HEAD",
+            ANY,
+        ),  # whoever speaks or hands in a batch must know the ids
+        (
+            r"/v1/audio/(voices|voice_consents)(/.*)?|/v1/pronunciations[^/]*|/tts/draft/.*",
+            "",
+            frozenset({"voices"}),
+        ),
+        (
+            r"/v1/audio/(speech|takes)(/.*)?|/tts/(ws|session|takes\.zip|cancel/.*|result/.*)|/tts|/inference_\w+",
+            "",
+            frozenset({"speak"}),
+        ),
+        (r"/v2/.*", "", frozenset({"jobs"})),
+    )
+)
 
 
 def is_free(path: str) -> bool:
@@ -39,4 +62,8 @@ def check(scopes: tuple[str, ...], method: str, path: str) -> None:
     if ADMIN in scopes or needs & set(scopes):
         return
     wanted = " or ".join(sorted(needs)) or ADMIN
-    raise NotAllowed(f"This key may not do that: it lacks the scope {wanted}.", f"这个密钥没有所需的权限：{wanted.replace(' or ', ' 或 ')}。", code="scope")
+    raise NotAllowed(
+        f"This key may not do that: it lacks the scope {wanted}.",
+        f"这个密钥没有所需的权限：{wanted.replace(' or ', ' 或 ')}。",
+        code="scope",
+    )

@@ -27,8 +27,16 @@ class Static:
 
     def __init__(self, assets: Path):
         folders = [assets / name for name in ("player", "page", "style")]
-        self.files = {p.name: p.read_bytes() for f in folders if f.is_dir() for p in sorted(f.iterdir()) if p.suffix in TYPES}
-        self.version = hashlib.sha256(b"".join(n.encode() + d for n, d in self.files.items())).hexdigest()[:12]
+        self.files = {
+            p.name: p.read_bytes()
+            for f in folders
+            if f.is_dir()
+            for p in sorted(f.iterdir())
+            if p.suffix in TYPES
+        }
+        self.version = hashlib.sha256(
+            b"".join(n.encode() + d for n, d in self.files.items())
+        ).hexdigest()[:12]
 
 
 def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Static) -> APIRouter:
@@ -43,7 +51,11 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     def ready():
         told = studio.status()
         if not studio.is_ready():
-            raise NotReady(told["reason"] or "The engine is still starting.", told["reason_zh"] or "引擎还在启动。", retry_after_s=2)
+            raise NotReady(
+                told["reason"] or "The engine is still starting.",
+                told["reason_zh"] or "引擎还在启动。",
+                retry_after_s=2,
+            )
         return {"status": "ready", "engine": told["engine"]}
 
     @router.get("/tts/health", responses={**answers(200, of=shapes.HealthInfo), **refusals()})
@@ -75,12 +87,28 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     @router.post("/tts/session", include_in_schema=False)
     def session(request: Request):
         owner = request.scope["kk_owner"]
-        return {"token": sessions.page_token(owner), "limits": studio.limits(), "version": static.version}
+        return {
+            "token": sessions.page_token(owner),
+            "limits": studio.limits(),
+            "version": static.version,
+        }
 
-    @router.get("/tts/takes.zip", response_class=Response, responses={**answers(200, content=file_of("application/zip")), **refusals()})
+    @router.get(
+        "/tts/takes.zip",
+        response_class=Response,
+        responses={**answers(200, content=file_of("application/zip")), **refusals()},
+    )
     def takes(request: Request):
         data = studio.takes.zip(request.scope["kk_owner"])
-        return Response(data, 200, {"Content-Disposition": 'attachment; filename="kaikou-takes.zip"', "Cache-Control": "no-store"}, "application/zip")
+        return Response(
+            data,
+            200,
+            {
+                "Content-Disposition": 'attachment; filename="kaikou-takes.zip"',
+                "Cache-Control": "no-store",
+            },
+            "application/zip",
+        )
 
     @router.get("/tts/static/{version}/{name}", include_in_schema=False)
     def file(version: str, name: str):
@@ -92,19 +120,62 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     @router.get("/login", include_in_schema=False)
     def login_page(request: Request):
-        return HTMLResponse(login_form(root, language_of(dict(request.headers.raw)), "", bool(settings.server.auth), studio.keys.are_on()))
+        return HTMLResponse(
+            login_form(
+                root,
+                language_of(dict(request.headers.raw)),
+                "",
+                bool(settings.server.auth),
+                studio.keys.are_on(),
+            )
+        )
 
     @router.post("/login", include_in_schema=False)
-    async def login(request: Request, user: str = Form(""), password: str = Form(""), key: str = Form("")):
-        secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
-        cookie = sessions.key_cookie(key, root, secure) if key else sessions.login_cookie(user, password, root, secure)
+    async def login(
+        request: Request, user: str = Form(""), password: str = Form(""), key: str = Form("")
+    ):
+        secure = (
+            request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
+        )
+        cookie = (
+            sessions.key_cookie(key, root, secure)
+            if key
+            else sessions.login_cookie(user, password, root, secure)
+        )
         if not cookie:
             await asyncio.sleep(LOGIN_DELAY_S)
-            error = LoginNeeded("This key does not open the page.", "这个密钥打不开页面。", code="bad_login") if key else LoginNeeded("The name or the password is wrong.", "用户名或密码不对。", code="bad_login")
+            error = (
+                LoginNeeded(
+                    "This key does not open the page.", "这个密钥打不开页面。", code="bad_login"
+                )
+                if key
+                else LoginNeeded(
+                    "The name or the password is wrong.", "用户名或密码不对。", code="bad_login"
+                )
+            )
             language = language_of(dict(request.headers.raw))
             if "text/html" in request.headers.get("accept", ""):
-                return HTMLResponse(login_form(root, language, error.sentence(language), bool(settings.server.auth), studio.keys.are_on()), 401)
-            return JSONResponse({"error": {"message": error.sentence(language), "type": error.kind, "param": None, "code": error.code}}, 401)
+                return HTMLResponse(
+                    login_form(
+                        root,
+                        language,
+                        error.sentence(language),
+                        bool(settings.server.auth),
+                        studio.keys.are_on(),
+                    ),
+                    401,
+                )
+            return JSONResponse(
+                {
+                    "error": {
+                        "message": error.sentence(language),
+                        "type": error.kind,
+                        "param": None,
+                        "code": error.code,
+                    }
+                },
+                401,
+            )
         return RedirectResponse(f"{root}/", 303, {"Set-Cookie": cookie})
 
     return router
@@ -112,7 +183,11 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
 def _shelf(studio: Studio) -> Shelf:
     if studio.shelf is None:
-        raise NotFound("This studio was started with --engine builtin and has no models.", "本工作室以 --engine builtin 启动，没有模型。", code="no_model")
+        raise NotFound(
+            "This studio was started with --engine builtin and has no models.",
+            "本工作室以 --engine builtin 启动，没有模型。",
+            code="no_model",
+        )
     return studio.shelf
 
 
@@ -120,9 +195,21 @@ def nothing() -> APIRouter:
     """The last of our routes: what lies below our prefixes and is not there answers in our shape, not in Gradio's."""
     router = APIRouter()
 
-    @router.api_route("/v1/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
-    @router.api_route("/v2/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
-    @router.api_route("/tts/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    @router.api_route(
+        "/v1/{rest:path}",
+        methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        include_in_schema=False,
+    )
+    @router.api_route(
+        "/v2/{rest:path}",
+        methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        include_in_schema=False,
+    )
+    @router.api_route(
+        "/tts/{rest:path}",
+        methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        include_in_schema=False,
+    )
     def missing(rest: str):
         raise NotFound("There is nothing at this address.", "这个地址没有内容。")
 
@@ -131,13 +218,22 @@ def nothing() -> APIRouter:
 
 def login_form(root: str, language: str, error: str, by_name: bool, by_key: bool) -> str:
     zh = language == "zh"
-    name, word, key, go = ("用户名", "密码", "API 密钥（需要 admin 权限）", "登录") if zh else ("User name", "Password", "API key (with the scope admin)", "Log in")
+    name, word, key, go = (
+        ("用户名", "密码", "API 密钥（需要 admin 权限）", "登录")
+        if zh
+        else ("User name", "Password", "API key (with the scope admin)", "Log in")
+    )
     told = f'<p role="alert">{html.escape(error)}</p>' if error else ""
-    field = lambda label, what: f'<label>{label}<br><input {what} required style="width:100%"></label>'  # noqa: E731
-    named = field(name, 'name="user" autocomplete="username"') + field(word, 'name="password" type="password" autocomplete="current-password"')
+
+    def field(label: str, attributes: str) -> str:
+        return f'<label>{label}<br><input {attributes} required style="width:100%"></label>'
+
+    named = field(name, 'name="user" autocomplete="username"') + field(
+        word, 'name="password" type="password" autocomplete="current-password"'
+    )
     keyed = field(key, 'name="key" type="password" autocomplete="off" spellcheck="false"')
-    return f"""<!doctype html><html lang="{'zh-CN' if zh else 'en'}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+    return f"""<!doctype html><html lang="{"zh-CN" if zh else "en"}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>开口 Kaikou</title><style>:root{{color-scheme:light dark}}body{{font:16px/1.6 -apple-system,"Segoe UI","PingFang SC","Microsoft YaHei",sans-serif;
 display:grid;place-items:center;min-height:90vh;margin:0}}main{{width:min(320px,90vw)}}form{{display:grid;gap:12px;margin-bottom:28px}}input{{box-sizing:border-box}}input,button{{font:inherit;padding:10px 12px;
 border-radius:10px;border:1px solid #918c81}}button{{background:#0a6b57;color:#fff;border:0}}p{{color:light-dark(#a8261c,#ffa297);margin:0}}</style>
-<main><h1>开口 Kaikou</h1>{told}{''.join(f'<form method="post" action="{root}/login">{fields}<button>{go}</button></form>' for fields, on in ((named, by_name), (keyed, by_key)) if on)}</main></html>"""
+<main><h1>开口 Kaikou</h1>{told}{"".join(f'<form method="post" action="{root}/login">{fields}<button>{go}</button></form>' for fields, on in ((named, by_name), (keyed, by_key)) if on)}</main></html>"""

@@ -38,7 +38,11 @@ class Sessions:
 
     def _check(self, kind: str, signed: str) -> str:
         value, _, _ = signed.rpartition(".")
-        return value if value and hmac.compare_digest(self._sign(kind, value).encode(), signed.encode()) else ""
+        return (
+            value
+            if value and hmac.compare_digest(self._sign(kind, value).encode(), signed.encode())
+            else ""
+        )
 
     # ---- visits ---------------------------------------------------------------------------------------------
     def new_visit(self) -> str:
@@ -54,7 +58,7 @@ class Sessions:
         return self._sign("page", owner)
 
     def owner_of_token(self, token: str) -> str:
-        """"" when the token is not ours."""
+        """ "" when the token is not ours."""
         return self._check("page", token)
 
     # ---- demo links -----------------------------------------------------------------------------------------
@@ -78,12 +82,21 @@ class Sessions:
         if kind.lower() == "bearer" and self._keys.are_on():
             key = self._keys.find(secret.strip())
             if key is None:
-                raise LoginNeeded("This API key is not valid.", "这个 API 密钥无效。", code="invalid_api_key")
+                raise LoginNeeded(
+                    "This API key is not valid.", "这个 API 密钥无效。", code="invalid_api_key"
+                )
             return Caller(key.acts_as, key, "" if key.acts_as == key.id else key.id, True)
         if self.is_open():
             return Caller("local")
         signed = cookies.get(LOGIN, "")
-        user = next((name for name, password in self._server.auth if self._check(f"login:{password}", signed) == name), "")
+        user = next(
+            (
+                name
+                for name, password in self._server.auth
+                if self._check(f"login:{password}", signed) == name
+            ),
+            "",
+        )
         if user:
             return Caller(f"user-{user}")
         return self._holder(self._check("holder", signed))
@@ -96,14 +109,25 @@ class Sessions:
         return Caller(key.acts_as, key) if key is not None and ADMIN in key.scopes else None
 
     def login_cookie(self, user: str, password: str, path: str, secure: bool) -> str:
-        """"" when the pair is wrong. Compares every pair, so that time tells nothing. Signed with the password: another one ends what was open with it."""
-        good = [hmac.compare_digest(f"{u}:{p}".encode(), f"{user}:{password}".encode()) for u, p in self._server.auth]
-        return _cookie(LOGIN, self._sign(f"login:{password}", user), path, secure, LOGIN_AGE_S) if any(good) else ""
+        """ "" when the pair is wrong. Compares every pair, so that time tells nothing. Signed with the password: another one ends what was open with it."""
+        good = [
+            hmac.compare_digest(f"{u}:{p}".encode(), f"{user}:{password}".encode())
+            for u, p in self._server.auth
+        ]
+        return (
+            _cookie(LOGIN, self._sign(f"login:{password}", user), path, secure, LOGIN_AGE_S)
+            if any(good)
+            else ""
+        )
 
     def key_cookie(self, secret: str, path: str, secure: bool) -> str:
-        """"" unless the key may do everything: the page does."""
+        """ "" unless the key may do everything: the page does."""
         key = self._keys.find(secret.strip()) if secret else None
-        return self.holder_cookie(key.id, path, secure) if key is not None and ADMIN in key.scopes else ""
+        return (
+            self.holder_cookie(key.id, path, secure)
+            if key is not None and ADMIN in key.scopes
+            else ""
+        )
 
     def holder_cookie(self, holder: str, path: str, secure: bool) -> str:
         return _cookie(LOGIN, self._sign("holder", holder), path, secure, LOGIN_AGE_S)
@@ -111,13 +135,18 @@ class Sessions:
 
 def cookies_of(headers: dict[bytes, bytes]) -> dict[str, str]:
     try:
-        return {k: m.value for k, m in SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).items()}
+        return {
+            k: m.value
+            for k, m in SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).items()
+        }
     except CookieError:
         return {}
 
 
 def _cookie(name: str, value: str, path: str, secure: bool, age_s: int) -> str:
-    return f"{name}={value}; Path={path or '/'}; Max-Age={age_s}; HttpOnly; SameSite=Lax" + ("; Secure" if secure else "")
+    return f"{name}={value}; Path={path or '/'}; Max-Age={age_s}; HttpOnly; SameSite=Lax" + (
+        "; Secure" if secure else ""
+    )
 
 
 def _secret(path: Path) -> bytes:

@@ -16,12 +16,35 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import EngineFault, NotFound
-from ..studio import OPENAI_MODELS, OPENAI_VOICES, UNLIMITED, Job, Resampler, Studio, coded_hz, file_name, known_language
+from ..studio import (
+    OPENAI_MODELS,
+    OPENAI_VOICES,
+    UNLIMITED,
+    Job,
+    Resampler,
+    Studio,
+    coded_hz,
+    file_name,
+    known_language,
+)
 from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT
 from . import shapes
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
-from .formats import CODED, EVENT, RULE, SSE, TYPES, USAGE, delta, done, failed, format_of, is_wrapped, usage
+from .formats import (
+    CODED,
+    EVENT,
+    RULE,
+    SSE,
+    TYPES,
+    USAGE,
+    delta,
+    done,
+    failed,
+    format_of,
+    is_wrapped,
+    usage,
+)
 from .guard import language_of
 from .inline import named, sound_in
 from .packing import Held, Packing
@@ -31,7 +54,11 @@ from .recent import Recent
 
 log = logging.getLogger(__name__)
 MODEL = [{"enum": ["auto", *OPENAI_MODELS]}, {"type": "string"}]
-VOICE = [{"enum": sorted(OPENAI_VOICES)}, {"type": "string"}, {"type": "object", "properties": {"id": {"type": "string"}}}]
+VOICE = [
+    {"enum": sorted(OPENAI_VOICES)},
+    {"type": "string"},
+    {"type": "object", "properties": {"id": {"type": "string"}}},
+]
 NAMES = ", ".join(f"{theirs} = {ours}" for theirs, ours in OPENAI_VOICES.items())
 PCM_HZ = 24_000  # of bare samples, whichever engine speaks: nothing in them says their rate, and clients of OpenAI's know this one
 LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
@@ -42,25 +69,66 @@ SMALL_BODY = 1 << 16  # a larger one is read off the event loop
 
 class Speech(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
-    model: str = Field("auto", json_schema_extra={"anyOf": MODEL}, description="`auto`, the engine's name, or one of OpenAI's names, which mean `auto`")
-    input: str = Field(description="What to say", json_schema_extra={"minLength": 1, "maxLength": MAX_TEXT})
-    voice: str | dict[str, Any] = Field("", json_schema_extra={"anyOf": VOICE}, description='Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one of the starter voices: ' + NAMES)
-    instructions: str = Field("", description="How to say it. Never spoken", json_schema_extra={"maxLength": MAX_INSTRUCTION})
-    response_format: str | None = Field(None, description=RULE, json_schema_extra={"enum": [*TYPES, None]})
-    stream_format: str = Field("audio", description="`sse`: events `speech.audio.delta` with base64 in `audio`, then `speech.audio.done` with `usage`. " + USAGE,
-                               json_schema_extra={"enum": ["audio", "sse"]})
-    speed: Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)] = Field(1.0, json_schema_extra={"minimum": 0.25, "maximum": 4})  # an int without end is no float
+    model: str = Field(
+        "auto",
+        json_schema_extra={"anyOf": MODEL},
+        description="`auto`, the engine's name, or one of OpenAI's names, which mean `auto`",
+    )
+    input: str = Field(
+        description="What to say", json_schema_extra={"minLength": 1, "maxLength": MAX_TEXT}
+    )
+    voice: str | dict[str, Any] = Field(
+        "",
+        json_schema_extra={"anyOf": VOICE},
+        description='Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one of the starter voices: '
+        + NAMES,
+    )
+    instructions: str = Field(
+        "",
+        description="How to say it. Never spoken",
+        json_schema_extra={"maxLength": MAX_INSTRUCTION},
+    )
+    response_format: str | None = Field(
+        None, description=RULE, json_schema_extra={"enum": [*TYPES, None]}
+    )
+    stream_format: str = Field(
+        "audio",
+        description="`sse`: events `speech.audio.delta` with base64 in `audio`, then `speech.audio.done` with `usage`. "
+        + USAGE,
+        json_schema_extra={"enum": ["audio", "sse"]},
+    )
+    speed: (
+        Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)]
+    ) = Field(
+        1.0, json_schema_extra={"minimum": 0.25, "maximum": 4}
+    )  # an int without end is no float
     stream: bool = Field(True, description="false: the whole file at once, with its true sizes")
     mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset", "convert"] = "auto"
-    language: str = Field("auto", description=f"`auto`, or a BCP 47 tag of one of: {', '.join(LANGUAGES)}")
-    seed: int | None = Field(None, description="-1 or none: any. The one that was used is in `X-Seed`", json_schema_extra={"minimum": -1, "maximum": 2**63 - 1})
+    language: str = Field(
+        "auto", description=f"`auto`, or a BCP 47 tag of one of: {', '.join(LANGUAGES)}"
+    )
+    seed: int | None = Field(
+        None,
+        description="-1 or none: any. The one that was used is in `X-Seed`",
+        json_schema_extra={"minimum": -1, "maximum": 2**63 - 1},
+    )
     profile: str = "fast"
     transcript: str = ""
-    consent: bool = Field(False, description="The speaker of a recording that is no saved voice agreed to its use")
-    source: str = Field("", description="Id of the page's clip whose words are converted, mode `convert` only")
-    source_audio: str = Field("", description="The recording whose words are converted, mode `convert` only: 1 to 30 s, as `ref_audio` and with `consent: true`. Goes before `source`; `input` may be empty")
-    ref_audio: str = Field("", description="A reference recording for this request alone, as base64 or a data: URL; needs `consent: true`, goes before `voice`, is never written to disk. "
-                                           "Addresses and paths are refused")
+    consent: bool = Field(
+        False, description="The speaker of a recording that is no saved voice agreed to its use"
+    )
+    source: str = Field(
+        "", description="Id of the page's clip whose words are converted, mode `convert` only"
+    )
+    source_audio: str = Field(
+        "",
+        description="The recording whose words are converted, mode `convert` only: 1 to 30 s, as `ref_audio` and with `consent: true`. Goes before `source`; `input` may be empty",
+    )
+    ref_audio: str = Field(
+        "",
+        description="A reference recording for this request alone, as base64 or a data: URL; needs `consent: true`, goes before `voice`, is never written to disk. "
+        "Addresses and paths are refused",
+    )
     ref_text: str = Field("", description="What is said in `ref_audio`")
 
     def open(self, studio: Studio, owner: str) -> Job:
@@ -80,9 +148,20 @@ class Speech(BaseModel):
         reference = sound_in(self.ref_audio, "ref_audio") if self.ref_audio else b""
         recording = sound_in(self.source_audio, "source_audio") if self.source_audio else b""
         transcript = getattr(self, self.transcript_field)
-        return {"voice_id": voice[:200], "mode": self.mode, "instruction": self.instructions, "language": known_language(self.language[:17]), "speed": float(self.speed),
-                "seed": -1 if self.seed is None else self.seed, "model": self.model, "consent": self.consent, "transcript": transcript[:500], "source": self.source[:80], "recording": recording,
-                "reference": reference}
+        return {
+            "voice_id": voice[:200],
+            "mode": self.mode,
+            "instruction": self.instructions,
+            "language": known_language(self.language[:17]),
+            "speed": float(self.speed),
+            "seed": -1 if self.seed is None else self.seed,
+            "model": self.model,
+            "consent": self.consent,
+            "transcript": transcript[:500],
+            "source": self.source[:80],
+            "recording": recording,
+            "reference": reference,
+        }
 
 
 def read(data: bytes) -> Speech:
@@ -96,54 +175,120 @@ def read(data: bytes) -> Speech:
 def routes(studio: Studio, recent: Recent) -> APIRouter:
     router, packing = APIRouter(), Packing(studio)
 
-    @router.post("/v1/audio/speech", response_class=Response, openapi_extra=body_of(Speech), description=f"{RULE}\n\n{USAGE}",
-                 responses={200: {"description": "The sound, while it is made", "content": {**file_of(*TYPES.values()), SSE: {"schema": EVENT}}}, **refusals(404, 422, 429, 500, 503)})
+    @router.post(
+        "/v1/audio/speech",
+        response_class=Response,
+        openapi_extra=body_of(Speech),
+        description=f"{RULE}\n\n{USAGE}",
+        responses={
+            200: {
+                "description": "The sound, while it is made",
+                "content": {**file_of(*TYPES.values()), SSE: {"schema": EVENT}},
+            },
+            **refusals(404, 422, 429, 500, 503),
+        },
+    )
     async def speak(request: Request):
         data = await request.body()  # the guard ends it at its limit
         body = read(data) if len(data) < SMALL_BODY else await run_in_threadpool(read, data)
-        kind, is_events = format_of(body.response_format, request.headers), is_wrapped(body.stream_format)
+        kind, is_events = (
+            format_of(body.response_format, request.headers),
+            is_wrapped(body.stream_format),
+        )
         job = await open_job(studio, lambda: body.open(studio, request.scope["kk_owner"]))
         recent.keep(job)
-        return await reply(studio, packing, job, kind, language_of(dict(request.headers.raw)), is_streamed=body.stream, is_events=is_events, pcm_hz=PCM_HZ)
+        return await reply(
+            studio,
+            packing,
+            job,
+            kind,
+            language_of(dict(request.headers.raw)),
+            is_streamed=body.stream,
+            is_events=is_events,
+            pcm_hz=PCM_HZ,
+        )
 
-    @router.post("/tts/cancel/{job_id}", responses={**answers(200, of=shapes.CancelInfo), **refusals(404, 422)})
+    @router.post(
+        "/tts/cancel/{job_id}",
+        responses={**answers(200, of=shapes.CancelInfo), **refusals(404, 422)},
+    )
     async def cancel(job_id: str, request: Request):
         job = recent.find(job_id, request.scope["kk_owner"])
         if job is not None:
             studio.turns.cancel(job)
         return {"cancelled": job is not None}
 
-    @router.get("/tts/result/{job_id}.json", responses={**answers(200, of=shapes.TakeInfo), **refusals(404, 422)})
+    @router.get(
+        "/tts/result/{job_id}.json",
+        responses={**answers(200, of=shapes.TakeInfo), **refusals(404, 422)},
+    )
     async def record(job_id: str, request: Request):
         owner = request.scope["kk_owner"]
-        return JSONResponse(_record(studio, owner, job_id, recent.find(job_id, owner)), headers={"Cache-Control": "no-store"})
+        return JSONResponse(
+            _record(studio, owner, job_id, recent.find(job_id, owner)),
+            headers={"Cache-Control": "no-store"},
+        )
 
-    @router.get("/tts/result/{name}", response_class=File,
-                responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422)})
+    @router.get(
+        "/tts/result/{name}",
+        response_class=File,
+        responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422)},
+    )
     def result(name: str, request: Request):
         take_id, dot, kind = name.rpartition(".")
         if not dot or kind != "wav":
             raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
         owner = request.scope["kk_owner"]
         path = studio.takes.wav_path(owner, take_id)
-        return File(path, media_type="audio/wav", filename=file_name(studio.takes.get(owner, take_id)), headers={"Cache-Control": "private, max-age=3600"})
+        return File(
+            path,
+            media_type="audio/wav",
+            filename=file_name(studio.takes.get(owner, take_id)),
+            headers={"Cache-Control": "private, max-age=3600"},
+        )
 
     return router
 
 
-async def reply(studio: Studio, packing: Packing, job: Job, kind: str, language: str, *, is_streamed: bool = True, is_events: bool = False, is_paced: bool = True, pcm_hz: int = 0) -> Response:
+async def reply(
+    studio: Studio,
+    packing: Packing,
+    job: Job,
+    kind: str,
+    language: str,
+    *,
+    is_streamed: bool = True,
+    is_events: bool = False,
+    is_paced: bool = True,
+    pcm_hz: int = 0,
+) -> Response:
     """A job's sound as the answer to whoever asked for it. kind: a key of TYPES. pcm_hz: of bare samples, 0 = the engine's own. Raises KaikouError."""
     rate = pcm_hz if kind == "pcm" and pcm_hz else job.rate
     headers = _headers(studio, job, kind, language, rate)
     if not is_streamed and not is_events:
         return Response(await _file(studio, packing, job, kind, rate), 200, headers, TYPES[kind])
-    sound, release = await _sound(studio, packing, job, kind, rate, LEAD_S if is_paced else math.inf)
-    return Held(_events(sound, job, language) if is_events else sound, headers, SSE if is_events else TYPES[kind], release)
+    sound, release = await _sound(
+        studio, packing, job, kind, rate, LEAD_S if is_paced else math.inf
+    )
+    return Held(
+        _events(sound, job, language) if is_events else sound,
+        headers,
+        SSE if is_events else TYPES[kind],
+        release,
+    )
 
 
 def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> dict[str, str]:
-    told = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Audio-Format": f"{f'{kind};rate={coded_hz(kind, rate)}' if kind in CODED else f's16le;rate={rate}'};channels=1", "X-Job-Id": job.id,
-            "X-Seed": str(job.request.seed), "X-Voice": job.voice.id, "X-Engine": job.engine, "X-RTF": f"{studio.hall.expected_rtf():.4f}"}
+    told = {
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+        "X-Audio-Format": f"{f'{kind};rate={coded_hz(kind, rate)}' if kind in CODED else f's16le;rate={rate}'};channels=1",
+        "X-Job-Id": job.id,
+        "X-Seed": str(job.request.seed),
+        "X-Voice": job.voice.id,
+        "X-Engine": job.engine,
+        "X-RTF": f"{studio.hall.expected_rtf():.4f}",
+    }
     return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
 
 
@@ -166,11 +311,29 @@ def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
     """What is known of a take, or of a request that is still spoken, failed or was stopped; the trace is the latest."""
     if job is not None:
         now = job.snapshot()
-        return {"job": job.id, "state": now.state, "samples": now.n_samples, "rate": job.rate, "engine": job.engine, "engine_version": job.engine_version,
-                "seed": job.request.seed, "rtf": round(now.rtf, 4), "trace": job.trace.told()}
+        return {
+            "job": job.id,
+            "state": now.state,
+            "samples": now.n_samples,
+            "rate": job.rate,
+            "engine": job.engine,
+            "engine_version": job.engine_version,
+            "seed": job.request.seed,
+            "rtf": round(now.rtf, 4),
+            "trace": job.trace.told(),
+        }
     take = studio.takes.get(owner, take_id)
-    return {"job": take.id, "state": take.state, "samples": take.n_samples, "rate": take.sample_rate, "engine": take.engine, "engine_version": take.engine_version,
-            "seed": take.request.seed, "rtf": take.rtf, "trace": take.trace}
+    return {
+        "job": take.id,
+        "state": take.state,
+        "samples": take.n_samples,
+        "rate": take.sample_rate,
+        "engine": take.engine,
+        "engine_version": take.engine_version,
+        "seed": take.request.seed,
+        "rtf": take.rtf,
+        "trace": take.trace,
+    }
 
 
 async def _file(studio: Studio, packing: Packing, job: Job, kind: str, rate: int) -> bytes:
@@ -184,8 +347,11 @@ async def _file(studio: Studio, packing: Packing, job: Job, kind: str, rate: int
     return (studio.header(job, len(pcm) // 2) if kind == "wav" else b"") + pcm
 
 
-async def _sound(studio: Studio, packing: Packing, job: Job, kind: str, rate: int, lead_s: float) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
+async def _sound(
+    studio: Studio, packing: Packing, job: Job, kind: str, rate: int, lead_s: float
+) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
     """The file's bytes while they are made, and what to call when nobody takes them any more. Raises KaikouError."""
+
     def let_go() -> None:
         studio.turns.cancel(job)
         studio.turns.left(job)
@@ -198,7 +364,10 @@ async def _sound(studio: Studio, packing: Packing, job: Job, kind: str, rate: in
     except BaseException:
         let_go()
         raise
-    return packing.pack(coder, _stream(studio, job, False, lead_s)), lambda: (let_go(), packing.close(coder))
+    return packing.pack(coder, _stream(studio, job, False, lead_s)), lambda: (
+        let_go(),
+        packing.close(coder),
+    )
 
 
 async def _at_rate(sound: AsyncIterator[bytes], other: Resampler) -> AsyncIterator[bytes]:
@@ -251,10 +420,14 @@ async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> Asyn
             elif told.error is not None and sent == told.n_samples:
                 log.warning("job %s ended after its first byte: %s", job.id, told.error.code)
                 raise BrokenStream(job.id)
-            elif told.state == "done" and sent == told.n_samples:  # saved: whoever has heard the end finds the take in the list
+            elif (
+                told.state == "done" and sent == told.n_samples
+            ):  # saved: whoever has heard the end finds the take in the list
                 return
             else:
-                await reader.change(PIECE_S if sent < told.n_samples or sent >= job.credit else None)
+                await reader.change(
+                    PIECE_S if sent < told.n_samples or sent >= job.credit else None
+                )
 
 
 class BrokenStream(Exception):

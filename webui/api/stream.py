@@ -140,7 +140,13 @@ class Connection:
             sender.cancel()
             await asyncio.wait([sender])
             if tell and was_on:
-                await self._send({"op": "cancelled", "seq": self._seq, "samples": reader.job.produced if reader else 0})
+                await self._send(
+                    {
+                        "op": "cancelled",
+                        "seq": self._seq,
+                        "samples": reader.job.produced if reader else 0,
+                    }
+                )
 
     async def _send(self, told: dict) -> None:
         """A socket that is gone is no fault here: the reader task finds out and ends the connection."""
@@ -162,13 +168,27 @@ class Connection:
             log.debug("the socket went away in mid-stream")
         except Exception:
             log.exception("stream %s failed", seq)
-            await self._tell_error(seq, KaikouError("Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"))
+            await self._tell_error(
+                seq,
+                KaikouError(
+                    "Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"
+                ),
+            )
         finally:
             self._reader = None
 
     async def _tell_error(self, seq: int, error: KaikouError) -> None:
         retry = None if error.retry_after_s is None else math.ceil(error.retry_after_s)
-        await self._send({"op": "error", "seq": seq, "code": error.code, "text": error.sentence(self._locale), "retry": retry, "param": error.param})
+        await self._send(
+            {
+                "op": "error",
+                "seq": seq,
+                "code": error.code,
+                "text": error.sentence(self._locale),
+                "retry": retry,
+                "param": error.param,
+            }
+        )
 
     async def _job(self, told: dict) -> tuple[Job, int]:
         self._holder.ask()
@@ -184,7 +204,12 @@ class Connection:
         """The rest of a stream whose socket broke: from memory when it was finished, else the same request again (same seed, same samples)."""
         old, start = self._recent.find(told["job"], self._owner), _whole(told, "from")
         if old is None:
-            raise BadInput("This stream is no longer here. Generate it again.", "这条流已经不在了，请重新生成。", code="stream_gone", param="job")
+            raise BadInput(
+                "This stream is no longer here. Generate it again.",
+                "这条流已经不在了，请重新生成。",
+                code="stream_gone",
+                param="job",
+            )
         if old.snapshot().state in ("saving", "done"):
             return old, start
         return await open_job(self._studio, lambda: self._studio.speaker.again(old)), start
@@ -197,19 +222,44 @@ class Connection:
             if now.state == "waiting":
                 if now.position and now.position != told_position:
                     told_position = now.position
-                    await self._send({"op": "queued", "seq": seq, "position": now.position, "eta_s": round(self._studio.turns.admission.eta_s(now.position))})
+                    await self._send(
+                        {
+                            "op": "queued",
+                            "seq": seq,
+                            "position": now.position,
+                            "eta_s": round(self._studio.turns.admission.eta_s(now.position)),
+                        }
+                    )
                 continue
             if not is_begun:
                 is_begun = True
                 notes = [zh if self._locale == "zh" else en for en, zh in job.notes]
-                await self._send({"op": "begin", "seq": seq, **self._studio.about(job), "notes": notes})
+                await self._send(
+                    {"op": "begin", "seq": seq, **self._studio.about(job), "notes": notes}
+                )
             for segment, at in now.marks[told_marks:]:
-                await self._send({"op": "info", "seq": seq, "sentence": segment, "from": at, "rtf": round(now.rtf, 4)})
+                await self._send(
+                    {
+                        "op": "info",
+                        "seq": seq,
+                        "sentence": segment,
+                        "from": at,
+                        "rtf": round(now.rtf, 4),
+                    }
+                )
             told_marks = len(now.marks)
-            while sent < (stop := min(now.n_samples, self._credit, sent + int(FRAME_S[min(frames, len(FRAME_S) - 1)] * job.rate))):
+            while sent < (
+                stop := min(
+                    now.n_samples,
+                    self._credit,
+                    sent + int(FRAME_S[min(frames, len(FRAME_S) - 1)] * job.rate),
+                )
+            ):
                 is_last = now.state in ("saving", "done") and stop == now.n_samples
                 began = time.perf_counter()
-                await self._socket.send_bytes(FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, sent) + job.pcm(sent, stop))
+                await self._socket.send_bytes(
+                    FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, sent) + job.pcm(sent, stop)
+                )
                 job.trace.sent(time.perf_counter() - began)
                 sent, frames = stop, frames + 1
             if now.error is not None and (sent >= now.n_samples or sent >= self._credit):
@@ -218,8 +268,17 @@ class Connection:
                 return await self._end(seq, job, now)
 
     async def _end(self, seq: int, job: Job, now: Snapshot) -> None:
-        told = {"op": "end", "seq": seq, "job": job.id, "samples": now.n_samples, "url": f"/tts/result/{job.id}.wav" if now.saved else None,
-                "rtf": round(now.rtf, 4), "wall_s": round(job.made_in_s, 3), "seed": job.request.seed, "trace": job.trace.told()}
+        told = {
+            "op": "end",
+            "seq": seq,
+            "job": job.id,
+            "samples": now.n_samples,
+            "url": f"/tts/result/{job.id}.wav" if now.saved else None,
+            "rtf": round(now.rtf, 4),
+            "wall_s": round(job.made_in_s, 3),
+            "seed": job.request.seed,
+            "trace": job.trace.told(),
+        }
         if now.save_error is not None:
             told |= {"code": now.save_error.code, "text": now.save_error.sentence(self._locale)}
         await self._send(told)

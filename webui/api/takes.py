@@ -12,8 +12,10 @@ from ..types import Take
 from .document import answers, refusals
 
 PATH = "/v1/audio/takes"
-ABOUT = ("Newest first. A key has its own takes, a browser those of its visit; programs that show neither share one list. "
-         "A star keeps a take when others are swept for their age. The next page begins after `last_id`.")
+ABOUT = (
+    "Newest first. A key has its own takes, a browser those of its visit; programs that show neither share one list. "
+    "A star keeps a take when others are swept for their age. The next page begins after `last_id`."
+)
 
 
 class TakeKept(BaseModel):
@@ -54,9 +56,25 @@ class Star(BaseModel):
 
 def told(take: Take) -> TakeKept:
     asked = take.request
-    return TakeKept(id=take.id, input=asked.text, voice=asked.voice, voice_name=take.voice_name, mode=asked.mode, instructions=asked.instruction, language=asked.language, speed=asked.speed,
-                    seed=asked.seed, engine=take.engine, engine_version=take.engine_version, created_at=int(take.created_at), duration_s=round(take.n_samples / take.sample_rate, 3),
-                    first_sound_ms=take.first_sound_ms, rtf=take.rtf, starred=take.starred, url=f"/tts/result/{take.id}.wav")
+    return TakeKept(
+        id=take.id,
+        input=asked.text,
+        voice=asked.voice,
+        voice_name=take.voice_name,
+        mode=asked.mode,
+        instructions=asked.instruction,
+        language=asked.language,
+        speed=asked.speed,
+        seed=asked.seed,
+        engine=take.engine,
+        engine_version=take.engine_version,
+        created_at=int(take.created_at),
+        duration_s=round(take.n_samples / take.sample_rate, 3),
+        first_sound_ms=take.first_sound_ms,
+        rtf=take.rtf,
+        starred=take.starred,
+        url=f"/tts/result/{take.id}.wav",
+    )
 
 
 def routes(studio: Studio) -> APIRouter:
@@ -65,16 +83,25 @@ def routes(studio: Studio) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    @router.get(PATH, description=ABOUT, responses={**answers(200, of=TakeList), **refusals(404, 422)})
+    @router.get(
+        PATH, description=ABOUT, responses={**answers(200, of=TakeList), **refusals(404, 422)}
+    )
     def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):
         found, has_more = takes.page(owner(request), after, limit)
-        return TakeList(data=[told(t) for t in found], first_id=found[0].id if found else None, last_id=found[-1].id if found else None, has_more=has_more)
+        return TakeList(
+            data=[told(t) for t in found],
+            first_id=found[0].id if found else None,
+            last_id=found[-1].id if found else None,
+            has_more=has_more,
+        )
 
     @router.get(PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422)})
     def one(take_id: str, request: Request):
         return told(takes.shown(owner(request), take_id))
 
-    @router.patch(PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422, 507)})
+    @router.patch(
+        PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422, 507)}
+    )
     def star(take_id: str, body: Star, request: Request):
         return told(takes.star(owner(request), take_id, body.starred))
 

@@ -52,7 +52,9 @@ class Line:
             pass
         except Close as close:
             await self._stop()
-            await self._wire.tell({"type": "error", "request": None, **self._wire.words_of(close.error)})
+            await self._wire.tell(
+                {"type": "error", "request": None, **self._wire.words_of(close.error)}
+            )
             await self._wire.close(close.code, close.error.code)
         finally:
             await self._stop()
@@ -69,14 +71,25 @@ class Line:
             elif kind == "cancel":
                 await self._stop(tell=True)
             elif kind not in MESSAGES:
-                raise BadInput(f"Unknown message. Use one of: {', '.join(MESSAGES)}.", f"不认识的消息，可用：{'、'.join(MESSAGES)}。", param="type", code="bad_type")
+                raise BadInput(
+                    f"Unknown message. Use one of: {', '.join(MESSAGES)}.",
+                    f"不认识的消息，可用：{'、'.join(MESSAGES)}。",
+                    param="type",
+                    code="bad_type",
+                )
             elif self._talk is None:
-                raise BadInput("Send start first.", "请先发送 start。", param="type", code="no_request")
+                raise BadInput(
+                    "Send start first.", "请先发送 start。", param="type", code="no_request"
+                )
             elif not self._talk.task.done():  # what comes after its end was on its way
                 await self._go_on(self._talk, kind, told)
         except KaikouError as error:
-            number = self._talk.number if self._talk is not None and not self._talk.task.done() else None
-            await self._wire.tell({"type": "error", "request": number, **self._wire.words_of(error)})
+            number = (
+                self._talk.number if self._talk is not None and not self._talk.task.done() else None
+            )
+            await self._wire.tell(
+                {"type": "error", "request": number, **self._wire.words_of(error)}
+            )
 
     async def _go_on(self, talk: Talk, kind: str, told: dict) -> None:
         if kind == "credit":
@@ -84,7 +97,9 @@ class Line:
         elif kind == "text":
             delta = told.get("delta")
             if not isinstance(delta, str):
-                raise BadInput("delta must be a string.", "delta 须是字符串。", param="delta", code="bad_field")
+                raise BadInput(
+                    "delta must be a string.", "delta 须是字符串。", param="delta", code="bad_field"
+                )
             await talk.write(delta)
         else:
             await run_in_threadpool(talk.written.flush if kind == "flush" else talk.written.end)
@@ -100,11 +115,32 @@ class Line:
         except ValidationError as error:
             raise wrong_field(error) from None
         if start.response_format not in (None, "pcm"):
-            raise BadInput("Here the sound is always pcm: 16 bit, little-endian, mono.", "这里的声音固定为 pcm（16 位小端单声道）。", param="response_format", code="bad_format")
+            raise BadInput(
+                "Here the sound is always pcm: 16 bit, little-endian, mono.",
+                "这里的声音固定为 pcm（16 位小端单声道）。",
+                param="response_format",
+                code="bad_format",
+            )
         asked, written, about = await run_in_threadpool(self._expect, start)
         self._n_requests += 1
-        talk = self._talk = Talk(self._studio, self._recent, self._wire, self._owner, self._n_requests, start, asked, written)
-        await talk.tell("speech.started", rate=about.sample_rate, channels=1, format="s16le", engine=about.name, limits={"max_text": self._studio.limits()["max_text"], "idle_s": self._wire.idle_s})
+        talk = self._talk = Talk(
+            self._studio,
+            self._recent,
+            self._wire,
+            self._owner,
+            self._n_requests,
+            start,
+            asked,
+            written,
+        )
+        await talk.tell(
+            "speech.started",
+            rate=about.sample_rate,
+            channels=1,
+            format="s16le",
+            engine=about.name,
+            limits={"max_text": self._studio.limits()["max_text"], "idle_s": self._wire.idle_s},
+        )
         if start.input:
             await talk.write(start.input)
 
@@ -122,5 +158,7 @@ class Line:
 def _whole(told: dict, key: str) -> int:
     value = told.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
-        raise BadInput(f"{key} must be a whole number.", f"{key} 须是整数。", param=key, code="bad_field")
+        raise BadInput(
+            f"{key} must be a whole number.", f"{key} 须是整数。", param=key, code="bad_field"
+        )
     return value

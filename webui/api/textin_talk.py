@@ -33,16 +33,35 @@ class Start(Speech):
 
     input: str = ""
     audio: Literal["binary", "base64"] = "binary"
-    credit: int | None = Field(None, ge=0, lt=1 << 53, description="Samples that may be sent before the next `credit`; none: as they are played, five seconds ahead")
+    credit: int | None = Field(
+        None,
+        ge=0,
+        lt=1 << 53,
+        description="Samples that may be sent before the next `credit`; none: as they are played, five seconds ahead",
+    )
 
 
 class Talk:
     """One request: what was asked, what has been written, what is spoken of it, how much of that was sent."""
 
-    def __init__(self, studio: Studio, recent: Recent, wire: Wire, owner: str, number: int, start: Start, asked: dict, written: Written):
+    def __init__(
+        self,
+        studio: Studio,
+        recent: Recent,
+        wire: Wire,
+        owner: str,
+        number: int,
+        start: Start,
+        asked: dict,
+        written: Written,
+    ):
         self.number, self.written, self.credit, self.sent = number, written, start.credit, 0
         self._studio, self._recent, self._wire, self._owner = studio, recent, wire, owner
-        self._asked, self._is_base64, self._transcript_field = asked, start.audio == "base64", start.transcript_field
+        self._asked, self._is_base64, self._transcript_field = (
+            asked,
+            start.audio == "base64",
+            start.transcript_field,
+        )
         self._has_words = asyncio.Event()
         self._reader: JobReader | None = None
         self._frames, self._told_position, self._told_marks, self._began_s = 0, 0, 0, None
@@ -52,7 +71,12 @@ class Talk:
     async def write(self, delta: str) -> None:
         """Raises BadInput."""
         if self.written.is_over:
-            raise BadInput("The text was ended before this came. Start another request.", "文本已经结束，请另起一次请求。", param="type", code="text_over")
+            raise BadInput(
+                "The text was ended before this came. Start another request.",
+                "文本已经结束，请另起一次请求。",
+                param="type",
+                code="text_over",
+            )
         if len(delta) > INLINE_CHARS:
             await run_in_threadpool(self.written.push, delta)
         else:
@@ -96,16 +120,35 @@ class Talk:
             log.debug("the socket went away in mid-speech")
         except Exception:
             log.exception("request %d of a socket failed", self.number)
-            await self.tell("speech.failed", samples=self.sent, **self._wire.words_of(KaikouError("Something went wrong here. Please try again.", "这里出了点问题，请再试一次。")))
+            await self.tell(
+                "speech.failed",
+                samples=self.sent,
+                **self._wire.words_of(
+                    KaikouError(
+                        "Something went wrong here. Please try again.",
+                        "这里出了点问题，请再试一次。",
+                    )
+                ),
+            )
         finally:
             self._reader = None
 
     async def _open(self) -> Job:
         written, studio = self.written, self._studio
         if not written.first:
-            raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="delta", code="no_text")
+            raise BadInput(
+                "Write something to say first: the text has no letters or digits.",
+                "先写点要说的话：文本里没有可读的字。",
+                param="delta",
+                code="no_text",
+            )
         with named("ref_audio", self._transcript_field):
-            return await open_job(studio, lambda: studio.speaker.open(self._owner, text_in=written.first, written=written, **self._asked))
+            return await open_job(
+                studio,
+                lambda: studio.speaker.open(
+                    self._owner, text_in=written.first, written=written, **self._asked
+                ),
+            )
 
     async def _pour(self, job: Job, reader: JobReader) -> None:
         studio, is_begun = self._studio, False
@@ -121,8 +164,16 @@ class Talk:
                 is_begun = True
                 await self._tell_begin(job)
             await self._tell_sentences(now)
-            stop = min(now.n_samples, may, self.sent + int(FRAME_S[min(self._frames, len(FRAME_S) - 1)] * job.rate))
-            is_crumb = self.credit is None and stop == may < now.n_samples and stop - self.sent < LOOK_AGAIN_S * job.rate
+            stop = min(
+                now.n_samples,
+                may,
+                self.sent + int(FRAME_S[min(self._frames, len(FRAME_S) - 1)] * job.rate),
+            )
+            is_crumb = (
+                self.credit is None
+                and stop == may < now.n_samples
+                and stop - self.sent < LOOK_AGAIN_S * job.rate
+            )
             if stop > self.sent and not is_crumb:
                 await self._send(job, stop, now)
             elif now.error is not None and not is_crumb:
@@ -130,7 +181,9 @@ class Talk:
             elif now.state == "done" and self.sent == now.n_samples:
                 return await self._tell_done(job, now)
             else:
-                await reader.change(LOOK_AGAIN_S if self.credit is None and now.n_samples > self.sent else None)
+                await reader.change(
+                    LOOK_AGAIN_S if self.credit is None and now.n_samples > self.sent else None
+                )
 
     def _may_send(self, rate: int) -> int:
         if self.credit is not None:
@@ -140,10 +193,16 @@ class Talk:
 
     async def _send(self, job: Job, stop: int, now: Snapshot) -> None:
         self._began_s = self._began_s if self._began_s is not None else time.monotonic()
-        start, self.sent, self._frames = self.sent, stop, self._frames + 1  # counted as sent from here on: it may be, though this is cancelled
+        start, self.sent, self._frames = (
+            self.sent,
+            stop,
+            self._frames + 1,
+        )  # counted as sent from here on: it may be, though this is cancelled
         began, sound = time.perf_counter(), job.pcm(start, stop)
         if self._is_base64:
-            await self.tell("speech.audio.delta", start=start, audio=base64.b64encode(sound).decode())
+            await self.tell(
+                "speech.audio.delta", start=start, audio=base64.b64encode(sound).decode()
+            )
         else:
             is_last = now.state in ("saving", "done") and stop == now.n_samples
             await self._wire.send_bytes(FRAME.pack(MAGIC, is_last, self.number, start) + sound)
@@ -156,19 +215,42 @@ class Talk:
     async def _tell_position(self, now: Snapshot) -> None:
         if now.position and now.position != self._told_position:
             self._told_position = now.position
-            await self.tell("speech.queued", position=now.position, eta_s=round(self._studio.turns.admission.eta_s(now.position)))
+            await self.tell(
+                "speech.queued",
+                position=now.position,
+                eta_s=round(self._studio.turns.admission.eta_s(now.position)),
+            )
 
     async def _tell_begin(self, job: Job) -> None:
         notes = [zh if self._wire.language == "zh" else en for en, zh in job.notes]
-        await self.tell("speech.begin", job=job.id, rate=job.rate, channels=1, seed=job.request.seed, engine=job.engine, voice=job.voice.id, mode=job.request.mode, notes=notes)
+        await self.tell(
+            "speech.begin",
+            job=job.id,
+            rate=job.rate,
+            channels=1,
+            seed=job.request.seed,
+            engine=job.engine,
+            voice=job.voice.id,
+            mode=job.request.mode,
+            notes=notes,
+        )
 
     async def _tell_sentences(self, now: Snapshot) -> None:
-        for index, start in now.marks[self._told_marks:]:
-            await self.tell("speech.sentence", index=index, start=start, text=self.written.pieces[index])
+        for index, start in now.marks[self._told_marks :]:
+            await self.tell(
+                "speech.sentence", index=index, start=start, text=self.written.pieces[index]
+            )
         self._told_marks = len(now.marks)
 
     async def _tell_done(self, job: Job, now: Snapshot) -> None:
         request = job.request
         problem = {} if now.save_error is None else self._wire.words_of(now.save_error)
-        await self.tell("speech.audio.done", job=job.id, samples=now.n_samples, seed=request.seed, url=f"/tts/result/{job.id}.wav" if now.saved else None,
-                        usage=usage(request.text, request.instruction, now.n_samples, job.rate), **problem)
+        await self.tell(
+            "speech.audio.done",
+            job=job.id,
+            samples=now.n_samples,
+            seed=request.seed,
+            url=f"/tts/result/{job.id}.wav" if now.saved else None,
+            usage=usage(request.text, request.instruction, now.n_samples, job.rate),
+            **problem,
+        )

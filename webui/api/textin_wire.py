@@ -29,7 +29,11 @@ class Close(Exception):
 
 class Wire:
     def __init__(self, socket: WebSocket, idle_s: float):
-        self._socket, self.idle_s, self.language = socket, idle_s, language_of(dict(socket.scope["headers"]))
+        self._socket, self.idle_s, self.language = (
+            socket,
+            idle_s,
+            language_of(dict(socket.scope["headers"])),
+        )
         self._stirred_s = time.monotonic()  # when something came or went last
 
     # ---- in -------------------------------------------------------------------------------------------------
@@ -40,15 +44,39 @@ class Wire:
             raise WebSocketDisconnect(raw.get("code", 1006))
         text = raw.get("text")
         if text is None:
-            raise Close(NO_BINARY, BadInput("Only text messages are taken here: JSON objects.", "这里只收文本消息（JSON 对象）。", code="no_binary"))
+            raise Close(
+                NO_BINARY,
+                BadInput(
+                    "Only text messages are taken here: JSON objects.",
+                    "这里只收文本消息（JSON 对象）。",
+                    code="no_binary",
+                ),
+            )
         if len(text) > MAX_MESSAGE:
-            raise Close(TOO_BIG, TooLarge("A message may be 1 MB at most.", "每条消息最多 1 MB。", code="message_too_large"))
+            raise Close(
+                TOO_BIG,
+                TooLarge(
+                    "A message may be 1 MB at most.",
+                    "每条消息最多 1 MB。",
+                    code="message_too_large",
+                ),
+            )
         try:
             told = json.loads(text)
         except (ValueError, RecursionError):
-            raise Close(PROTOCOL, BadInput("The message is not valid JSON.", "消息不是有效的 JSON。", code="bad_json")) from None
+            raise Close(
+                PROTOCOL,
+                BadInput(
+                    "The message is not valid JSON.", "消息不是有效的 JSON。", code="bad_json"
+                ),
+            ) from None
         if not isinstance(told, dict):
-            raise Close(PROTOCOL, BadInput("The message is not a JSON object.", "消息不是 JSON 对象。", code="bad_json"))
+            raise Close(
+                PROTOCOL,
+                BadInput(
+                    "The message is not a JSON object.", "消息不是 JSON 对象。", code="bad_json"
+                ),
+            )
         return told
 
     async def _receive(self, is_their_turn: Callable[[], bool]) -> dict:
@@ -58,7 +86,14 @@ class Wire:
             while not coming.done():
                 left_s = self._stirred_s + self.idle_s - time.monotonic()
                 if left_s <= 0 and is_their_turn():
-                    raise Close(PROTOCOL, BadInput(f"Nothing came for {self.idle_s:g} s.", f"{self.idle_s:g} 秒内没有收到消息。", code="idle"))
+                    raise Close(
+                        PROTOCOL,
+                        BadInput(
+                            f"Nothing came for {self.idle_s:g} s.",
+                            f"{self.idle_s:g} 秒内没有收到消息。",
+                            code="idle",
+                        ),
+                    )
                 await asyncio.wait([coming], timeout=left_s if left_s > 0 else self.idle_s)
             return coming.result()
         finally:
@@ -66,8 +101,17 @@ class Wire:
 
     # ---- out ------------------------------------------------------------------------------------------------
     def words_of(self, error: KaikouError) -> dict:
-        told = {"error": {"message": error.sentence(self.language), "type": error.kind, "param": error.param, "code": error.code}}
-        return told if error.retry_after_s is None else told | {"retry_after_s": error.retry_after_s}
+        told = {
+            "error": {
+                "message": error.sentence(self.language),
+                "type": error.kind,
+                "param": error.param,
+                "code": error.code,
+            }
+        }
+        return (
+            told if error.retry_after_s is None else told | {"retry_after_s": error.retry_after_s}
+        )
 
     async def tell(self, told: dict) -> None:
         """A socket that is gone is no fault here: whoever reads it finds out."""

@@ -75,14 +75,29 @@ class Change(BaseModel):
 
 
 def told(voice: Voice, engines: list[str]) -> dict:
-    return {"id": voice.id, "object": "audio.voice", "type": "audio_sample", "name": voice.name, "name_zh": voice.name_zh or voice.name, "language": voice.language,
-            "transcript": voice.transcript, "created_at": int(voice.created_at), "duration_s": voice.duration_s, "engines": engines, "starter": voice.starter}
+    return {
+        "id": voice.id,
+        "object": "audio.voice",
+        "type": "audio_sample",
+        "name": voice.name,
+        "name_zh": voice.name_zh or voice.name,
+        "language": voice.language,
+        "transcript": voice.transcript,
+        "created_at": int(voice.created_at),
+        "duration_s": voice.duration_s,
+        "engines": engines,
+        "starter": voice.starter,
+    }
 
 
 async def read(upload: UploadFile, param: str = "audio_sample") -> bytes:
     data = await upload.read(MAX_SAMPLE + 1)
     if len(data) > MAX_SAMPLE:
-        raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", param=param)
+        raise TooLarge(
+            "The file is over 10 MB or 60 s. Trim it and try again.",
+            "文件超过 10 MB 或 60 秒。请裁短后再传。",
+            param=param,
+        )
     return data
 
 
@@ -95,44 +110,102 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.get("/v1/audio/voices", responses={**answers(200, of=VoiceList), **refusals()})
     def every(request: Request):
-        return {"object": "list", "data": [told(v, engines()) for v in studio.voices.list(owner(request))]}
+        return {
+            "object": "list",
+            "data": [told(v, engines()) for v in studio.voices.list(owner(request))],
+        }
 
     @router.post("/v1/audio/voices/inspect", responses={**answers(200, of=Report), **refusals(422)})
     async def inspect(request: Request, audio_sample: UploadFile = File()):
         data = await read(audio_sample)
         return await run_in_threadpool(lambda: studio.drafts.inspect(data).to_json())
 
-    @router.post("/v1/audio/voices", status_code=201, responses={**answers(201, of=VoiceAdded), **refusals(404, 422, 507)})
-    async def add(request: Request, audio_sample: UploadFile = File(), name: str = Form(), transcript: str = Form(""), language: str = Form(""),
-                  denoise: bool = Form(False), consent: str = Form("", description="Who agrees, on what basis; or the id of a recorded consent")):
+    @router.post(
+        "/v1/audio/voices",
+        status_code=201,
+        responses={**answers(201, of=VoiceAdded), **refusals(404, 422, 507)},
+    )
+    async def add(
+        request: Request,
+        audio_sample: UploadFile = File(),
+        name: str = Form(),
+        transcript: str = Form(""),
+        language: str = Form(""),
+        denoise: bool = Form(False),
+        consent: str = Form(
+            "", description="Who agrees, on what basis; or the id of a recorded consent"
+        ),
+    ):
         data = await read(audio_sample)
 
         def make() -> dict:
-            voice, draft = studio.voices.add(owner(request), data, name, transcript, language, denoise, studio.consents.words(owner(request), consent))
+            voice, draft = studio.voices.add(
+                owner(request),
+                data,
+                name,
+                transcript,
+                language,
+                denoise,
+                studio.consents.words(owner(request), consent),
+            )
             return {**told(voice, engines()), "report": draft.report.to_json()}
+
         return await run_in_threadpool(make)
 
-    @router.get("/v1/audio/voices/{voice_id}", responses={**answers(200, of=VoiceInfo), **refusals(404, 422)})
+    @router.get(
+        "/v1/audio/voices/{voice_id}",
+        responses={**answers(200, of=VoiceInfo), **refusals(404, 422)},
+    )
     def one(voice_id: str, request: Request):
         return told(studio.voices.get(owner(request), voice_id), engines())
 
-    @router.patch("/v1/audio/voices/{voice_id}", responses={**answers(200, of=VoiceInfo), **refusals(404, 422, 507)})
+    @router.patch(
+        "/v1/audio/voices/{voice_id}",
+        responses={**answers(200, of=VoiceInfo), **refusals(404, 422, 507)},
+    )
     def change(voice_id: str, body: Change, request: Request):
-        return told(studio.voices.change(owner(request), voice_id, body.name, body.transcript, body.language), engines())
+        return told(
+            studio.voices.change(
+                owner(request), voice_id, body.name, body.transcript, body.language
+            ),
+            engines(),
+        )
 
-    @router.delete("/v1/audio/voices/{voice_id}", responses={**answers(200, of=VoiceDeleted), **refusals(404, 422)})
+    @router.delete(
+        "/v1/audio/voices/{voice_id}",
+        responses={**answers(200, of=VoiceDeleted), **refusals(404, 422)},
+    )
     def delete(voice_id: str, request: Request):
         studio.voices.delete(owner(request), voice_id)
         return VoiceDeleted(id=voice_id)
 
-    @router.get("/v1/audio/voices/{voice_id}/sample", response_class=Response, responses={**answers(200, content=file_of("audio/wav")), **refusals(404, 422)})
+    @router.get(
+        "/v1/audio/voices/{voice_id}/sample",
+        response_class=Response,
+        responses={**answers(200, content=file_of("audio/wav")), **refusals(404, 422)},
+    )
     def sample(voice_id: str, request: Request):
-        return Response(studio.voices.sample(owner(request), voice_id), 200, {"Cache-Control": "private, max-age=600"}, "audio/wav")
+        return Response(
+            studio.voices.sample(owner(request), voice_id),
+            200,
+            {"Cache-Control": "private, max-age=600"},
+            "audio/wav",
+        )
 
     @router.get("/tts/draft/{draft_id}/audio", include_in_schema=False)  # of the page
     def draft_audio(draft_id: str, request: Request, clean: float = 0.0, varying: bool = False):
         if not 0 <= clean <= 1:
-            raise BadInput("clean must be between 0 and 1.", "clean 须在 0 到 1 之间。", code="bad_field", param="clean")
-        return Response(studio.drafts.audio(owner(request), draft_id, clean, varying), 200, {"Cache-Control": "private, max-age=600"}, "audio/wav")
+            raise BadInput(
+                "clean must be between 0 and 1.",
+                "clean 须在 0 到 1 之间。",
+                code="bad_field",
+                param="clean",
+            )
+        return Response(
+            studio.drafts.audio(owner(request), draft_id, clean, varying),
+            200,
+            {"Cache-Control": "private, max-age=600"},
+            "audio/wav",
+        )
 
     return router

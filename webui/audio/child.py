@@ -26,14 +26,26 @@ class Child:
     """task: "read" or "clean". One request at a time; the caller sees to that."""
 
     def __init__(self, task: str, *, memory_bytes: int, cpu_s: int, idle_s: float = 0.0):
-        command = [sys.executable, "-B", str(WORKER), task, str(memory_bytes), str(idle_s), str(cpu_s)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        command = [
+            sys.executable,
+            "-B",
+            str(WORKER),
+            task,
+            str(memory_bytes),
+            str(idle_s),
+            str(cpu_s),
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, kind: str, numbers: tuple[float, ...], payload: bytes, *, within_s: float) -> tuple[int, int, int, int, bytes]:
+    def ask(
+        self, kind: str, numbers: tuple[float, ...], payload: bytes, *, within_s: float
+    ) -> tuple[int, int, int, int, bytes]:
         """(state, rate, source rate, channels, payload). Raises Lost when the worker dies or `within_s` passes."""
         late = threading.Event()
 
@@ -46,7 +58,9 @@ class Child:
         clock.start()
         try:
             padded = (*numbers, *([0.0] * (4 - len(numbers))))
-            self._process.stdin.write(REQUEST.pack(b"KKq1", len(payload), kind.encode("ascii"), *padded))
+            self._process.stdin.write(
+                REQUEST.pack(b"KKq1", len(payload), kind.encode("ascii"), *padded)
+            )
             self._process.stdin.write(payload)
             self._process.stdin.flush()
             head = self._process.stdout.read(ANSWER.size)

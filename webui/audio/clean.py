@@ -31,12 +31,16 @@ class _Cleaner:
                 fresh = self._child is None or not self._child.alive
                 if fresh:
                     self._drop()
-                    self._child = Child("clean", memory_bytes=MEMORY_BYTES, cpu_s=CPU_S, idle_s=IDLE_S)
+                    self._child = Child(
+                        "clean", memory_bytes=MEMORY_BYTES, cpu_s=CPU_S, idle_s=IDLE_S
+                    )
                 try:
                     return self._child.ask(kind, numbers, payload, within_s=WALL_S)
                 except Lost:
                     self._drop()
-                    if fresh or attempt:  # one that was idle may have ended just as it was asked: that is worth a second try
+                    if (
+                        fresh or attempt
+                    ):  # one that was idle may have ended just as it was asked: that is worth a second try
                         raise
 
     def _drop(self):
@@ -67,17 +71,28 @@ def denoise(clip: Clip, amount: float, stationary: bool = True) -> Clip:
     Raises KaikouError("denoise") when the worker fails, BadInput for an amount outside 0..1.
     """
     if not 0 <= amount <= 1:
-        raise BadInput("The denoise amount must be between 0 and 1.", "降噪强度须在 0 到 1 之间。", code="bad_amount", param="clean")
+        raise BadInput(
+            "The denoise amount must be between 0 and 1.",
+            "降噪强度须在 0 到 1 之间。",
+            code="bad_amount",
+            param="clean",
+        )
     if amount == 0:
         return clip
     noise = _pauses(clip) if stationary else np.zeros(0, np.float32)
     payload = noise.astype("<f4").tobytes() + clip.samples.astype("<f4").tobytes()
     try:
-        state, *_, body = _cleaner.ask("stationary" if stationary else "varying", (clip.rate, amount, len(noise)), payload)
+        state, *_, body = _cleaner.ask(
+            "stationary" if stationary else "varying", (clip.rate, amount, len(noise)), payload
+        )
     except Lost:
         state, body = 1, b""
     if state or len(body) != 4 * len(clip.samples):
-        raise KaikouError("Cleaning failed; the original is unchanged.", "降噪没有成功，原声未变。", code="denoise")
+        raise KaikouError(
+            "Cleaning failed; the original is unchanged.",
+            "降噪没有成功，原声未变。",
+            code="denoise",
+        )
     return _as_loud(clip, clip.with_samples(np.frombuffer(body, "<f4")))
 
 
@@ -134,7 +149,9 @@ def cleaning_damage(before: Clip, after: Clip) -> tuple[float, float]:
         return 0.0, 0.0
     was, now = was[voiced], now[voiced]
     clean = np.maximum(was - noise, 1e-12)
-    now = now * (clean.sum() / max(float(now.sum()), 1e-12))  # a change of level is not a change of voice
+    now = now * (
+        clean.sum() / max(float(now.sum()), 1e-12)
+    )  # a change of level is not a change of voice
     audible = was > 10 * (noise + 1e-11)
     fell = 10 * np.log10(clean / np.maximum(now, 1e-12))
     lost = float((fell[audible] > 6).mean()) if audible.any() else 0.0

@@ -22,4 +22,6 @@ class Clip:
 
     def with_samples(self, samples: np.ndarray) -> Clip:
         """The same origin, other sound."""
-        return Clip(np.ascontiguousarray(samples, np.float32), self.rate, self.channels, self.source_hz)
+        return Clip(
+            np.ascontiguousarray(samples, np.float32), self.rate, self.channels, self.source_hz
+        )

@@ -17,9 +17,15 @@ from .child import Child, Lost
 log = logging.getLogger(__name__)
 CODED = {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac"}
 MPEG_HZ = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
-RATES = {"mp3": MPEG_HZ, "aac": MPEG_HZ, "opus": (8000, 12000, 16000, 24000, 48000)}  # Hz that a codec takes; flac takes all of 8000 to 48000
+RATES = {
+    "mp3": MPEG_HZ,
+    "aac": MPEG_HZ,
+    "opus": (8000, 12000, 16000, 24000, 48000),
+}  # Hz that a codec takes; flac takes all of 8000 to 48000
 MEMORY_BYTES, CPU_S, WALL_S = 2 * 2**30, 20, 20.0  # the seconds are of one exchange
-PIECE_BYTES = 1 << 15  # about 0.7 s at 24 kHz: what one exchange takes at most, so that others get their turn
+PIECE_BYTES = (
+    1 << 15
+)  # about 0.7 s at 24 kHz: what one exchange takes at most, so that others get their turn
 OPEN, PUSH, FINISH, CLOSE, OPEN_WHOLE = range(5)  # as worker/encoding.py
 
 
@@ -43,7 +49,11 @@ class _Codecs:
             for is_last in (False, True):
                 self._wake()
                 try:
-                    self._exchange(kind, (key, OPEN_WHOLE if is_whole else OPEN, rate, coded_hz(kind, rate)), label.encode("utf-8"))
+                    self._exchange(
+                        kind,
+                        (key, OPEN_WHOLE if is_whole else OPEN, rate, coded_hz(kind, rate)),
+                        label.encode("utf-8"),
+                    )
                     return self._child, key
                 except Lost:
                     if is_last:
@@ -60,7 +70,11 @@ class _Codecs:
         try:
             state, self.n_open, _, _, coded = self._child.ask(kind, numbers, data, within_s=WALL_S)
         except Lost as lost:
-            log.warning("the coding process %s; %d sounds were under way in it", "took too long" if lost.late else "ended", self.n_open)
+            log.warning(
+                "the coding process %s; %d sounds were under way in it",
+                "took too long" if lost.late else "ended",
+                self.n_open,
+            )
             self._drop()
             raise
         if state:
@@ -115,7 +129,9 @@ class Coder:
 
     def push(self, pcm: bytes) -> bytes:
         """pcm: s16le mono. The bytes that are ready, often none of the first ones. Blocks for about a hundredth of the sound's length."""
-        return b"".join(self._ask(PUSH, pcm[at : at + PIECE_BYTES]) for at in range(0, len(pcm), PIECE_BYTES))
+        return b"".join(
+            self._ask(PUSH, pcm[at : at + PIECE_BYTES]) for at in range(0, len(pcm), PIECE_BYTES)
+        )
 
     def finish(self) -> bytes:
         """The rest. It is closed by this."""
@@ -141,7 +157,12 @@ class Coder:
 
 
 def _lost(kind: str) -> KaikouError:
-    return KaikouError(f"The sound could not be written as {kind}. Try again, or ask for wav.", f"没能写成 {kind} 格式。请再试一次，或改用 wav。", code="encode", param="response_format")
+    return KaikouError(
+        f"The sound could not be written as {kind}. Try again, or ask for wav.",
+        f"没能写成 {kind} 格式。请再试一次，或改用 wav。",
+        code="encode",
+        param="response_format",
+    )
 
 
 def warm_coder() -> None:

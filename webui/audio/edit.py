@@ -22,7 +22,12 @@ def cut(clip: Clip, start_s: float, end_s: float) -> Clip:
     """The part from `start_s` to `end_s`, without the silence at its ends except 50 ms, faded over 5 ms. Raises BadInput("bad_window")."""
     start, end = max(start_s, 0.0), min(end_s, clip.duration_s)
     if not end - start >= 0.1:  # also true of NaN
-        raise BadInput("That part of the clip is empty. Pick another part.", "选的片段是空的，请另选一段。", code="bad_window", param="window")
+        raise BadInput(
+            "That part of the clip is empty. Pick another part.",
+            "选的片段是空的，请另选一段。",
+            code="bad_window",
+            param="window",
+        )
     part = clip.with_samples(clip.samples[round(start * clip.rate) : round(end * clip.rate)])
     spoken = np.flatnonzero(analyse(part).speech)
     if len(spoken):
@@ -45,7 +50,11 @@ def joined(first: Clip, second: Clip) -> Clip:
     """`second` after `first`, at the higher of their rates. Cross-faded: no click, and no silence between them that would pass for a quiet room.
     Raises TooLarge when both together are longer than a clip may be."""
     if first.duration_s + second.duration_s > READ_S:
-        raise TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", code="too_large")
+        raise TooLarge(
+            "The file is over 10 MB or 60 s. Trim it and try again.",
+            "文件超过 10 MB 或 60 秒。请裁短后再传。",
+            code="too_large",
+        )
     rate = max(first.rate, second.rate)
     a, b = (resample(c.samples, c.rate, rate) for c in (first, second))
     n = min(round(JOIN_S * rate), len(a), len(b))
@@ -59,10 +68,16 @@ def trim_to_words(clip: Clip, report: Report) -> Clip:
     codes = {w.code for w in report.warnings}
     spectrum = analyse(clip)
     left = _after_first_word(spectrum) if "cut_start" in codes else 0.0
-    right = clip.duration_s - _after_first_word(_reversed(spectrum)) if "cut_end" in codes else clip.duration_s
+    right = (
+        clip.duration_s - _after_first_word(_reversed(spectrum))
+        if "cut_end" in codes
+        else clip.duration_s
+    )
     if (left == 0.0 and right == clip.duration_s) or right - left < LEAST_S:
         return clip
-    return _faded(clip.with_samples(clip.samples[round(left * clip.rate) : round(right * clip.rate)]))
+    return _faded(
+        clip.with_samples(clip.samples[round(left * clip.rate) : round(right * clip.rate)])
+    )
 
 
 def _reversed(s: Spectrum) -> Spectrum:

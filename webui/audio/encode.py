@@ -12,7 +12,9 @@ ENDLESS = 0xFFFFFFFF
 
 def to_s16(samples: np.ndarray) -> bytes:
     """float32 (n,) in -1..1 to little-endian int16. Halves go to the even neighbour; what lies outside is clipped; the same in every call."""
-    scaled = np.asarray(samples, np.float32) * np.float32(32768)  # one array from here on: long ones cost more to find room for than to compute
+    scaled = np.asarray(samples, np.float32) * np.float32(
+        32768
+    )  # one array from here on: long ones cost more to find room for than to compute
     np.rint(scaled, out=scaled)
     return np.clip(scaled, -32768, 32767, out=scaled).astype("<i2").tobytes()
 
@@ -33,11 +35,19 @@ def wav_header(rate: int, n_samples: int | None, label: str = "") -> bytes:
     whole = ENDLESS if n_samples is None else 4 + len(fmt) + len(info) + 8 + n_bytes
     if whole > ENDLESS:
         raise ValueError("a WAV file holds at most 4 GiB")
-    return struct.pack("<4sI4s", b"RIFF", whole, b"WAVE") + fmt + info + struct.pack("<4sI", b"data", n_bytes)
+    return (
+        struct.pack("<4sI4s", b"RIFF", whole, b"WAVE")
+        + fmt
+        + info
+        + struct.pack("<4sI", b"data", n_bytes)
+    )
 
 
 def _info(label: str) -> bytes:
-    chunks = b"".join(_chunk(name, text.encode("utf-8") + b"\0") for name, text in ((b"ICMT", label), (b"ISFT", MADE_BY)))
+    chunks = b"".join(
+        _chunk(name, text.encode("utf-8") + b"\0")
+        for name, text in ((b"ICMT", label), (b"ISFT", MADE_BY))
+    )
     return _chunk(b"LIST", b"INFO" + chunks)
 
 

@@ -22,7 +22,10 @@ MIN_VOICED_S = 0.25
 STRIP_BARS = 240
 SNR_WARN_DB, SNR_BAD_DB, QUIET_LUFS, NARROW_HZ = 20.0, 12.0, -30.0, 5000
 CLIPPED_WARN, CLIPPED_BAD = 0.0005, 0.005
-ECHO_DB_S, ECHO_MIN_SNR_DB = 110.0, 8.0  # a room of 0.7 s or more for 60 dB lets nothing fall faster; nor does strong noise
+ECHO_DB_S, ECHO_MIN_SNR_DB = (
+    110.0,
+    8.0,
+)  # a room of 0.7 s or more for 60 dB lets nothing fall faster; nor does strong noise
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,11 @@ class Report:
     peaks: tuple[float, ...]
 
     def to_json(self) -> dict:
-        plain = {k: getattr(self, k) for k in self.__dataclass_fields__ if k not in ("windows", "warnings", "peaks")}
+        plain = {
+            k: getattr(self, k)
+            for k in self.__dataclass_fields__
+            if k not in ("windows", "warnings", "peaks")
+        }
         return plain | {
             "windows": [asdict(w) for w in self.windows],
             "warnings": [w.to_json() for w in self.warnings],
@@ -55,12 +62,20 @@ def inspect(clip: Clip) -> Report:
     if clip.duration_s < MIN_CLIP_S:
         v = round(clip.duration_s, 1)
         raise BadInput(
-            f"Only {v} s of speech; at least 3 s are needed.", f"只有 {v} 秒人声，至少需要 3 秒。", code="too_short", param="audio_sample"
+            f"Only {v} s of speech; at least 3 s are needed.",
+            f"只有 {v} 秒人声，至少需要 3 秒。",
+            code="too_short",
+            param="audio_sample",
         )
     spectrum = analyse(clip)
     lufs = loudness_of(spectrum.power, spectrum.hz)
     if lufs <= SILENT_LUFS or not _has_voice(spectrum):
-        raise BadInput("No voice was heard in this clip.", "这段音频里没有听到人声。", code="silent", param="audio_sample")
+        raise BadInput(
+            "No voice was heard in this clip.",
+            "这段音频里没有听到人声。",
+            code="silent",
+            param="audio_sample",
+        )
     windows = best_windows(clip, spectrum)
     report = Report(
         duration_s=round(clip.duration_s, 2),
@@ -92,7 +107,9 @@ def _has_voice(spectrum: Spectrum) -> bool:
 def _snr_db(spectrum: Spectrum) -> float:
     """Speech without its noise over the noise, both as mean power; held to -10..80."""
     noise = float(spectrum.noise.sum())
-    speech = float(spectrum.power[spectrum.speech].sum(axis=1).mean()) if spectrum.speech.any() else 0.0
+    speech = (
+        float(spectrum.power[spectrum.speech].sum(axis=1).mean()) if spectrum.speech.any() else 0.0
+    )
     return float(np.clip(10 * np.log10(max(speech - noise, 1e-12) / max(noise, 1e-12)), -10, 80))
 
 
@@ -111,30 +128,65 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
     spoken_s = float(spectrum.speech.sum()) * HOP_S
     if spoken_s < MIN_S - 0.25:  # the mask leaves out soft beginnings and ends
         out.append(Advice("too_short", "bad" if spoken_s < 1.5 else "warn", round(spoken_s, 1)))
-    if r.windows and r.duration_s > MAX_S + 0.5 and r.windows[0].end_s - r.windows[0].start_s < 0.9 * spoken_s:
-        out.append(Advice("too_long", "warn", round(r.duration_s, 1), round(r.windows[0].end_s - r.windows[0].start_s, 1)))
+    if (
+        r.windows
+        and r.duration_s > MAX_S + 0.5
+        and r.windows[0].end_s - r.windows[0].start_s < 0.9 * spoken_s
+    ):
+        out.append(
+            Advice(
+                "too_long",
+                "warn",
+                round(r.duration_s, 1),
+                round(r.windows[0].end_s - r.windows[0].start_s, 1),
+            )
+        )
     echoes = r.snr_db > ECHO_MIN_SNR_DB and _steepest_fall_db_s(spectrum) < ECHO_DB_S
-    if r.snr_db < SNR_WARN_DB:  # the tail of a room fills the pauses too, and is then no reason to refuse
-        out.append(Advice("noisy", "bad" if r.snr_db < SNR_BAD_DB and not echoes else "warn", round(r.snr_db)))
+    if (
+        r.snr_db < SNR_WARN_DB
+    ):  # the tail of a room fills the pauses too, and is then no reason to refuse
+        out.append(
+            Advice(
+                "noisy", "bad" if r.snr_db < SNR_BAD_DB and not echoes else "warn", round(r.snr_db)
+            )
+        )
     if r.clipping_ratio > CLIPPED_WARN:
-        out.append(Advice("clipped", "bad" if r.clipping_ratio > CLIPPED_BAD else "warn", round(100 * r.clipping_ratio, 2)))
+        out.append(
+            Advice(
+                "clipped",
+                "bad" if r.clipping_ratio > CLIPPED_BAD else "warn",
+                round(100 * r.clipping_ratio, 2),
+            )
+        )
     if r.loudness_lufs < QUIET_LUFS:
         out.append(Advice("quiet", "warn", round(r.loudness_lufs)))
     if r.bandwidth_hz < NARROW_HZ:
-        out.append(Advice("narrow", "bad" if r.bandwidth_hz < 3000 else "warn", round(r.bandwidth_hz / 1000, 1)))
+        out.append(
+            Advice(
+                "narrow",
+                "bad" if r.bandwidth_hz < 3000 else "warn",
+                round(r.bandwidth_hz / 1000, 1),
+            )
+        )
     if echoes:
         out.append(Advice("echo", "warn", 0))
     if has_music(clip):
         out.append(Advice("music", "warn", 0))
     broken = broken_edges(clip.samples, clip.rate, float(np.percentile(spectrum.level_db, 97)))
-    out += [Advice(code, "warn", 0) for code, is_broken in zip(("cut_start", "cut_end"), broken) if is_broken]
+    out += [
+        Advice(code, "warn", 0)
+        for code, is_broken in zip(("cut_start", "cut_end"), broken)
+        if is_broken
+    ]
     return out
 
 
 def _steepest_fall_db_s(spectrum: Spectrum) -> float:
     """How fast the steepest twentieth of all falls over 80 ms is: closures in speech are abrupt unless the room fills them."""
     band = (spectrum.hz > 400) & (spectrum.hz < 4000)
-    level = np.convolve(10 * np.log10(spectrum.power[:, band].sum(axis=1) + 1e-10), np.ones(3) / 3, "same")
+    level = np.convolve(
+        10 * np.log10(spectrum.power[:, band].sum(axis=1) + 1e-10), np.ones(3) / 3, "same"
+    )
     falls = (level[:-8] - level[8:])[level[:-8] > np.percentile(level, 95) - 20]
     return float(np.percentile(falls, 95)) / 0.08 if len(falls) > 20 else np.inf
 

@@ -12,7 +12,11 @@ import numpy as np
 from .clip import Clip
 from .resample import resample
 
-RATE_HZ, SIZE, HOP = 8000, 1024, 256  # 128 ms every 32 ms: 8 Hz apart, and all that a telephone lets through
+RATE_HZ, SIZE, HOP = (
+    8000,
+    1024,
+    256,
+)  # 128 ms every 32 ms: 8 Hz apart, and all that a telephone lets through
 LOW_HZ, HIGH_HZ = 180.0, 3300.0
 STEADY = 14  # frames, 0.45 s: the level tones of Mandarin last 0.3 s
 CELL_HZ = 6.0  # what is steady stays within it
@@ -34,7 +38,9 @@ def music_share(clip: Clip) -> float:
     if len(x) < (STEADY + 1) * HOP + SIZE:
         return 0.0
     hz = _peaks(x)
-    found = max((_steady(hz, shift) for shift in (0.0, CELL_HZ / 2)), key=lambda s: int(s.sum()))  # what lies on the edge of a cell lies within one of the others
+    found = max(
+        (_steady(hz, shift) for shift in (0.0, CELL_HZ / 2)), key=lambda s: int(s.sum())
+    )  # what lies on the edge of a cell lies within one of the others
     many = np.flatnonzero(found.sum(axis=1) >= 2)
     at = (np.arange(found.shape[1]) + 0.5) * CELL_HZ
     some = many[::4]  # neighbours are alike
@@ -51,13 +57,24 @@ def _peaks(x: np.ndarray) -> np.ndarray:
     total = np.cumsum(np.pad(level[:, low - AROUND : high + AROUND], ((0, 0), (1, 0))), axis=1)
     wide = 2 * AROUND
     around = (total[:, wide:] - total[:, :-wide])[:, : high - low] / wide
-    left, here, right = level[:, low - 1 : high - 1], level[:, low:high], level[:, low + 1 : high + 1]
-    is_peak = (here > left) & (here >= right) & (here > around + OVER_DB) & (here > np.percentile(level.max(axis=1), 95) - RANGE_DB)
+    left, here, right = (
+        level[:, low - 1 : high - 1],
+        level[:, low:high],
+        level[:, low + 1 : high + 1],
+    )
+    is_peak = (
+        (here > left)
+        & (here >= right)
+        & (here > around + OVER_DB)
+        & (here > np.percentile(level.max(axis=1), 95) - RANGE_DB)
+    )
     t, b = np.nonzero(is_peak)
     a, c, d = left[t, b], here[t, b], right[t, b]
     hz = np.zeros(here.shape, np.float32)
     exact = (low + b + 0.5 * (a - d) / np.minimum(a - 2 * c + d, -1e-6)) * RATE_HZ / SIZE
-    is_hum = np.any([np.abs(exact - np.round(exact / m) * m) < NEAR_MAINS_HZ for m in MAINS_HZ], axis=0)
+    is_hum = np.any(
+        [np.abs(exact - np.round(exact / m) * m) < NEAR_MAINS_HZ for m in MAINS_HZ], axis=0
+    )
     hz[t, b] = np.where(is_hum, 0, exact)
     return hz
 
@@ -69,7 +86,10 @@ def _steady(hz: np.ndarray, shift: float) -> np.ndarray:
     cells[t, ((hz[t, b] + shift) / CELL_HZ).astype(int)] = 1
     cells[:, cells.mean(axis=0) > ALWAYS] = 0
     total = np.cumsum(np.pad(cells, ((1, 0), (0, 0))), axis=0, dtype=np.int16)
-    long = np.pad((total[STEADY:] - total[:-STEADY] >= STEADY - 1).astype(np.int16), ((STEADY, STEADY - 1), (0, 0)))
+    long = np.pad(
+        (total[STEADY:] - total[:-STEADY] >= STEADY - 1).astype(np.int16),
+        ((STEADY, STEADY - 1), (0, 0)),
+    )
     spread = np.cumsum(long, axis=0, dtype=np.int16)
     return (spread[STEADY:] - spread[:-STEADY] > 0)[: len(hz)] & (cells > 0)
 
@@ -85,10 +105,15 @@ def _is_one_tone(hz: np.ndarray) -> bool:
     if len(hz) < 2:
         return True
     gaps = np.diff(np.sort(hz))
-    for base in {*(float(g) / k for g in gaps for k in (1, 2)), *(float(hz.min()) / k for k in (1, 2, 3))}:
+    for base in {
+        *(float(g) / k for g in gaps for k in (1, 2)),
+        *(float(hz.min()) / k for k in (1, 2, 3)),
+    }:
         if base >= VOICE_HZ:
             order = np.maximum(np.round(hz / base), 1)
-            exact = float((hz * order).sum() / (order**2).sum())  # the base that fits all of them best
+            exact = float(
+                (hz * order).sum() / (order**2).sum()
+            )  # the base that fits all of them best
             if np.mean(np.abs(hz - exact * order) < COMB_HZ) > MOST:
                 return True
     return False

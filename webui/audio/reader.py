@@ -135,7 +135,11 @@ def bad_audio() -> BadInput:
 
 
 def too_large() -> TooLarge:
-    return TooLarge("The file is over 10 MB or 60 s. Trim it and try again.", "文件超过 10 MB 或 60 秒。请裁短后再传。", param="audio_sample")
+    return TooLarge(
+        "The file is over 10 MB or 60 s. Trim it and try again.",
+        "文件超过 10 MB 或 60 秒。请裁短后再传。",
+        param="audio_sample",
+    )
 
 
 atexit.register(close_decoder)

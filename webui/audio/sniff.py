@@ -12,13 +12,21 @@ def sniff(data: bytes) -> str:
         return "wav"
     if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
         return "aiff"
-    for magic, kind in ((b"fLaC", "flac"), (b"OggS", "ogg"), (b"\x1aE\xdf\xa3", "webm"), (b"caff", "caf"), (b"#!AMR", "amr")):
+    for magic, kind in (
+        (b"fLaC", "flac"),
+        (b"OggS", "ogg"),
+        (b"\x1aE\xdf\xa3", "webm"),
+        (b"caff", "caf"),
+        (b"#!AMR", "amr"),
+    ):
         if head.startswith(magic):
             return kind
     if head[4:8] == b"ftyp":
         return "mp4"
     at = _after_id3(data)
-    while at < min(len(data), MAX_PADDING) and not data[at]:  # some writers pad before the first frame
+    while (
+        at < min(len(data), MAX_PADDING) and not data[at]
+    ):  # some writers pad before the first frame
         at += 1
     if data[at : at + 4] == b"fLaC":
         return "flac"

@@ -10,7 +10,11 @@ import numpy as np
 from .clip import Clip
 
 HOP_S, FRAME_S = 0.010, 0.032
-PITCH_HZ, PITCH_MIN_HZ, PITCH_MAX_HZ = 8000, 70, 450  # the rate voicing is measured at, and the range of voices
+PITCH_HZ, PITCH_MIN_HZ, PITCH_MAX_HZ = (
+    8000,
+    70,
+    450,
+)  # the rate voicing is measured at, and the range of voices
 FLOOR_DB = -100.0
 
 
@@ -44,7 +48,9 @@ def _power(x: np.ndarray, rate: int) -> tuple[np.ndarray, np.ndarray]:
     padded = np.concatenate([np.zeros(size // 2, np.float32), x, np.zeros(size, np.float32)])
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop][: len(x) // hop + 1]
     power = np.empty((len(frames), n_fft // 2 + 1), np.float32)
-    for i in range(0, len(frames), 512):  # in blocks: all frames at once would hold four copies of the clip
+    for i in range(
+        0, len(frames), 512
+    ):  # in blocks: all frames at once would hold four copies of the clip
         spectrum = np.fft.rfft(frames[i : i + 512] * window, n_fft, axis=1)
         power[i : i + 512] = spectrum.real**2 + spectrum.imag**2
     power *= np.float32(2 / (n_fft * np.sum(window**2)))
@@ -86,7 +92,9 @@ def _voicing(clip: Clip, n_frames: int) -> np.ndarray:
     low, high = PITCH_HZ // PITCH_MAX_HZ, PITCH_HZ // PITCH_MIN_HZ
     ratio = across[:, low:high] / (across[:, :1] + 1e-7) * (window[0] / window[low:high])
     # noise has no place where the curve first falls, so a peak must stand after a dip to count
-    dipped = np.minimum.accumulate(ratio, axis=1) < 0.5 * np.maximum(ratio.max(axis=1, keepdims=True), 0)
+    dipped = np.minimum.accumulate(ratio, axis=1) < 0.5 * np.maximum(
+        ratio.max(axis=1, keepdims=True), 0
+    )
     peak = np.where(dipped, ratio, 0).max(axis=1)
     return np.pad(np.clip(peak, 0, 1), (0, n_frames - len(peak)))
 
@@ -104,7 +112,11 @@ def _without_runs(mask: np.ndarray, value: bool, shorter_than: int) -> np.ndarra
     """Flip inner runs of `value` that are too short to mean anything."""
     out = mask.copy()
     for start, end, is_on in runs(mask):
-        if is_on == value and end - start < shorter_than and (value or (start > 0 and end < len(mask))):
+        if (
+            is_on == value
+            and end - start < shorter_than
+            and (value or (start > 0 and end < len(mask)))
+        ):
             out[start:end] = not value
     return out
 
@@ -124,4 +136,6 @@ def _noise(power: np.ndarray, level_db: np.ndarray, speech: np.ndarray) -> np.nd
         levels = level_db[quiet]
         # what lies far above the quietest pauses is breath, closures and the ends of words
         return power[quiet][levels <= np.percentile(levels, 10) + 6].mean(axis=0)
-    return np.percentile(power, 15, axis=0) / 0.16  # the 15th of 100 of an exponential distribution is 0.16 of its mean
+    return (
+        np.percentile(power, 15, axis=0) / 0.16
+    )  # the 15th of 100 of an exponential distribution is 0.16 of its mean

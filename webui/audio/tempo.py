@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-FRAME_S, SEARCH_S = 0.030, 0.009  # two periods of a low voice; and one, to find the place where the waves match
+FRAME_S, SEARCH_S = (
+    0.030,
+    0.009,
+)  # two periods of a low voice; and one, to find the place where the waves match
 
 
 class Tempo:
@@ -16,7 +19,9 @@ class Tempo:
         self.factor = factor
         self._hop = round(FRAME_S * rate / 2)
         self._reach = round(SEARCH_S * rate)
-        rise = np.sin(np.pi * (np.arange(self._hop) + 0.5) / (2 * self._hop)).astype(np.float32) ** 2
+        rise = (
+            np.sin(np.pi * (np.arange(self._hop) + 0.5) / (2 * self._hop)).astype(np.float32) ** 2
+        )
         self._rise, self._fall = rise, rise[::-1].copy()
         self._held = np.zeros(0, np.float32)  # input not yet done with
         self._base = 0  # index of _held[0] in the whole input
@@ -38,7 +43,9 @@ class Tempo:
         if self.factor == 1.0:
             return np.zeros(0, np.float32)
         total = round(self._taken / self.factor)
-        self._held = np.concatenate([self._held, np.zeros(2 * self._hop + 2 * self._reach + self._hop * 8, np.float32)])
+        self._held = np.concatenate(
+            [self._held, np.zeros(2 * self._hop + 2 * self._reach + self._hop * 8, np.float32)]
+        )
         return self._make(total)
 
     def _make(self, total: int | None) -> np.ndarray:
@@ -60,7 +67,12 @@ class Tempo:
         if max(due + self._reach, self._tail_at) + 2 * hop > end:
             if not padded:
                 return None
-            self._held = np.concatenate([self._held, np.zeros(max(due + self._reach, self._tail_at) + 2 * hop - end, np.float32)])
+            self._held = np.concatenate(
+                [
+                    self._held,
+                    np.zeros(max(due + self._reach, self._tail_at) + 2 * hop - end, np.float32),
+                ]
+            )
         start = self._best_start(due) if self._step else 0
         old, new = self._view(self._tail_at, hop), self._view(start, hop)
         frame = new.copy() if not self._step else old * self._fall + new * self._rise

@@ -35,7 +35,9 @@ def best_windows(clip: Clip, spectrum: Spectrum, most: int = 3) -> tuple[Window,
             if right - left > MAX_S:
                 break
             if right - left >= MIN_S or len(phrases) == j - i + 1:
-                found.append(Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right)))
+                found.append(
+                    Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
+                )
     return _apart(sorted(found or [_all_there_is(clip, spectrum, phrases)], key=_rank), most)
 
 
@@ -45,7 +47,10 @@ def _rank(w: Window) -> float:
 
 
 def _all_there_is(clip: Clip, spectrum: Spectrum, phrases) -> Window:
-    left, right = phrases[0][0] * HOP_S, min(phrases[-1][1] * HOP_S, phrases[0][0] * HOP_S + MAX_S, clip.duration_s)
+    left, right = (
+        phrases[0][0] * HOP_S,
+        min(phrases[-1][1] * HOP_S, phrases[0][0] * HOP_S + MAX_S, clip.duration_s),
+    )
     return Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
 
 
@@ -105,7 +110,9 @@ def clipped_ratio(x: np.ndarray) -> float:
     for extreme in (float(x.max()), float(x.min())):
         if abs(extreme) < 0.05:  # too quiet to have met the rails
             continue
-        near = np.concatenate([[0], np.abs(x - extreme) <= 0.005 * abs(extreme), [0]]).astype(np.int8)
+        near = np.concatenate([[0], np.abs(x - extreme) <= 0.005 * abs(extreme), [0]]).astype(
+            np.int8
+        )
         step = np.diff(near)
         starts, ends = np.flatnonzero(step == 1), np.flatnonzero(step == -1)
         same = np.cumsum(np.concatenate([[0], np.abs(np.diff(x)) <= 2e-5]))
@@ -119,7 +126,11 @@ def _apart(ranked: list[Window], most: int) -> tuple[Window, ...]:
     chosen: list[Window] = []
     for allowed in (0.05, 0.5):  # share of the shorter window that may lie inside another
         for w in ranked:
-            if len(chosen) < most and w not in chosen and all(_overlap(w, c) <= allowed for c in chosen):
+            if (
+                len(chosen) < most
+                and w not in chosen
+                and all(_overlap(w, c) <= allowed for c in chosen)
+            ):
                 chosen.append(w)
     return tuple(chosen)
 

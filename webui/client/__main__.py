@@ -16,32 +16,78 @@ SHOWN = 20  # failed lines that are printed; all are in the manifest
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="python -m webui.client", description="Kaikou 开口 from the command line. The API key is read from $KAIKOU_API_KEY. 命令行客户端，密钥取自 $KAIKOU_API_KEY。", allow_abbrev=False)
+    p = argparse.ArgumentParser(
+        prog="python -m webui.client",
+        description="Kaikou 开口 from the command line. The API key is read from $KAIKOU_API_KEY. 命令行客户端，密钥取自 $KAIKOU_API_KEY。",
+        allow_abbrev=False,
+    )
     verbs = p.add_subparsers(dest="verb", required=True)
     say = verbs.add_parser("say", help="speak one text / 合成一段文本", allow_abbrev=False)
-    say.add_argument("text", help="what to say; - reads it from standard input / 文本，- 表示标准输入")
-    say.add_argument("--out", default="-", metavar="FILE", help="a WAV file; - (default) writes raw 24 kHz s16le samples to standard output as they come / WAV 文件，- 为裸 PCM")
-    clone = verbs.add_parser("clone", help="make a voice from a recording / 用录音新建音色", allow_abbrev=False)
+    say.add_argument(
+        "text", help="what to say; - reads it from standard input / 文本，- 表示标准输入"
+    )
+    say.add_argument(
+        "--out",
+        default="-",
+        metavar="FILE",
+        help="a WAV file; - (default) writes raw 24 kHz s16le samples to standard output as they come / WAV 文件，- 为裸 PCM",
+    )
+    clone = verbs.add_parser(
+        "clone", help="make a voice from a recording / 用录音新建音色", allow_abbrev=False
+    )
     clone.add_argument("path", help="the recording, up to 60 s / 录音文件")
     clone.add_argument("--name", required=True, help="name of the voice / 音色名")
-    clone.add_argument("--consent", required=True, help="who agrees, and on what basis / 谁同意、依据是什么")
+    clone.add_argument(
+        "--consent", required=True, help="who agrees, and on what basis / 谁同意、依据是什么"
+    )
     clone.add_argument("--transcript", default="", help="what is said in it / 录音里说的话")
     clone.add_argument("--denoise", action="store_true", help="clean it first / 先降噪")
-    batch = verbs.add_parser("batch", help="many lines into a folder; run it again to continue / 批量合成到文件夹，可续跑", allow_abbrev=False)
+    batch = verbs.add_parser(
+        "batch",
+        help="many lines into a folder; run it again to continue / 批量合成到文件夹，可续跑",
+        allow_abbrev=False,
+    )
     batch.add_argument("input", help=".txt, .csv, .tsv or .jsonl / 输入文件")
     batch.add_argument("folder", help="where the WAVs and manifest.json go / 输出文件夹")
-    batch.add_argument("--in-flight", type=int, default=4, metavar="N", help="requests at once (default 4) / 同时请求数")
-    batch.add_argument("--batch", type=int, default=8, metavar="N", help="lines in one request (default 8) / 每个请求的行数")
-    batch.add_argument("--per-second", type=float, metavar="N", help="requests a second at most / 每秒请求上限")
+    batch.add_argument(
+        "--in-flight",
+        type=int,
+        default=4,
+        metavar="N",
+        help="requests at once (default 4) / 同时请求数",
+    )
+    batch.add_argument(
+        "--batch",
+        type=int,
+        default=8,
+        metavar="N",
+        help="lines in one request (default 8) / 每个请求的行数",
+    )
+    batch.add_argument(
+        "--per-second", type=float, metavar="N", help="requests a second at most / 每秒请求上限"
+    )
     for verb in (say, batch):
         verb.add_argument("--voice", default="", help="id of the voice / 音色 id")
         verb.add_argument("--instructions", default="", help="how to say it / 风格指令")
-        verb.add_argument("--mode", default="auto", help="auto, zero_shot, cross_lingual, instruct, preset / 模式")
+        verb.add_argument(
+            "--mode", default="auto", help="auto, zero_shot, cross_lingual, instruct, preset / 模式"
+        )
         verb.add_argument("--speed", type=float, default=1.0, help="0.25 to 4 / 语速")
-        verb.add_argument("--seed", type=int, default=-1 if verb is say else 0, help="the same seed speaks the same / 种子")
+        verb.add_argument(
+            "--seed",
+            type=int,
+            default=-1 if verb is say else 0,
+            help="the same seed speaks the same / 种子",
+        )
     for verb in (say, clone, batch):
-        verb.add_argument("--language", default="auto" if verb is not clone else "", help="language tag, e.g. zh / 语言")
-        verb.add_argument("--url", default="http://127.0.0.1:7860", help="address of the studio / 工作室地址")
+        verb.add_argument(
+            "--language",
+            default="auto" if verb is not clone else "",
+            help="language tag, e.g. zh / 语言",
+        )
+        verb.add_argument(
+            "--url", default="http://127.0.0.1:7860", help="address of the studio / 工作室地址"
+        )
     return p
 
 
@@ -66,12 +112,21 @@ def sentence(error: KaikouError) -> str:
 
 
 def how(told: argparse.Namespace) -> dict:
-    return {"instructions": told.instructions, "mode": told.mode, "language": told.language, "speed": told.speed}
+    return {
+        "instructions": told.instructions,
+        "mode": told.mode,
+        "language": told.language,
+        "speed": told.speed,
+    }
 
 
 def say(told: argparse.Namespace, key: str | None) -> int:
     if told.out == "-" and sys.stdout.isatty():
-        raise BadInput("Samples are nothing for a screen: name a file with --out, or pipe them into a player.", "裸音频不能显示在屏幕上：请用 --out 指定文件，或用管道送给播放器。", code="no_out")
+        raise BadInput(
+            "Samples are nothing for a screen: name a file with --out, or pipe them into a player.",
+            "裸音频不能显示在屏幕上：请用 --out 指定文件，或用管道送给播放器。",
+            code="no_out",
+        )
     text = sys.stdin.read() if told.text == "-" else told.text
     with TTS(told.url, key) as tts:
         if told.out != "-":
@@ -86,13 +141,29 @@ def say(told: argparse.Namespace, key: str | None) -> int:
 
 def clone(told: argparse.Namespace, key: str | None) -> int:
     with TTS(told.url, key) as tts:
-        print(tts.clone(told.path, told.name, transcript=told.transcript, language=told.language, denoise=told.denoise, consent=told.consent)["id"])
+        print(
+            tts.clone(
+                told.path,
+                told.name,
+                transcript=told.transcript,
+                language=told.language,
+                denoise=told.denoise,
+                consent=told.consent,
+            )["id"]
+        )
     return 0
 
 
 def batch(told: argparse.Namespace, key: str | None) -> int:
-    if told.in_flight < 1 or told.batch < 1 or (told.per_second is not None and told.per_second <= 0):
-        raise BadInput("--in-flight, --batch and --per-second are greater than 0.", "--in-flight、--batch 和 --per-second 须大于 0。")
+    if (
+        told.in_flight < 1
+        or told.batch < 1
+        or (told.per_second is not None and told.per_second <= 0)
+    ):
+        raise BadInput(
+            "--in-flight, --batch and --per-second are greater than 0.",
+            "--in-flight、--batch 和 --per-second 须大于 0。",
+        )
     usual, n_failed = Ask("", told.voice, **how(told)), 0
 
     def on_result(result: Result) -> None:
@@ -107,14 +178,31 @@ def batch(told: argparse.Namespace, key: str | None) -> int:
 
     def progress(now: Progress) -> None:
         if sys.stderr.isatty():
-            print(f"\r{now.done} done ({now.kept} kept), {now.failed} failed, {now.seconds:.0f} s ", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{now.done} done ({now.kept} kept), {now.failed} failed, {now.seconds:.0f} s ",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
     async def run() -> Progress:
-        async with AsyncBatchClient(told.url, key, in_flight=told.in_flight, batch=told.batch, per_second=told.per_second, seed=max(0, told.seed), retry=Retry(patience_s=900)) as client:
-            return await client.to_folder(read(told.input, usual), Path(told.folder), progress=progress, on_result=on_result)
+        async with AsyncBatchClient(
+            told.url,
+            key,
+            in_flight=told.in_flight,
+            batch=told.batch,
+            per_second=told.per_second,
+            seed=max(0, told.seed),
+            retry=Retry(patience_s=900),
+        ) as client:
+            return await client.to_folder(
+                read(told.input, usual), Path(told.folder), progress=progress, on_result=on_result
+            )
 
     end = asyncio.run(run())
-    print(f"\r{end.done} done ({end.kept} kept), {end.failed} failed, {end.seconds:.1f} s of sound in {told.folder}")
+    print(
+        f"\r{end.done} done ({end.kept} kept), {end.failed} failed, {end.seconds:.1f} s of sound in {told.folder}"
+    )
     return 1 if end.failed else 0
 
 

@@ -33,9 +33,19 @@ class Ask:
     def __post_init__(self):
         words = f"{self.text}{self.voice}{self.instructions}{self.mode}{self.language}{self.model}"
         if not words.isascii() and any(0xD800 <= ord(c) <= 0xDFFF for c in words):
-            raise BadInput("The text holds broken characters (half of a pair).", "文本里有损坏的字符。", param="input", code="bad_text")
+            raise BadInput(
+                "The text holds broken characters (half of a pair).",
+                "文本里有损坏的字符。",
+                param="input",
+                code="bad_text",
+            )
         if not math.isfinite(self.speed):
-            raise BadInput("Speed must be between 0.25 and 4.0.", "语速须在 0.25 到 4.0 之间。", param="speed", code="bad_speed")
+            raise BadInput(
+                "Speed must be between 0.25 and 4.0.",
+                "语速须在 0.25 到 4.0 之间。",
+                param="speed",
+                code="bad_speed",
+            )
 
     def body(self) -> dict:
         told = dict(vars(self))
@@ -44,7 +54,11 @@ class Ask:
 
 def headers(api_key: str | None, language: str) -> dict[str, str]:
     """`identity`: a sound is not worth unpacking, and nothing unpacks to more than came."""
-    told = {"User-Agent": f"kaikou-client/{__version__}", "Accept-Encoding": "identity", "Accept-Language": language}
+    told = {
+        "User-Agent": f"kaikou-client/{__version__}",
+        "Accept-Encoding": "identity",
+        "Accept-Language": language,
+    }
     return told | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
 
 
@@ -56,13 +70,21 @@ def timeout(n_chars: int, given_s: float | None) -> httpx.Timeout:
 def is_framed(answer: httpx.Response) -> bool:
     """The connection itself will say where this answer ends; one that ends by closing proves nothing."""
     told = answer.headers
-    return "content-length" in told or "chunked" in told.get("transfer-encoding", "").lower() or answer.http_version == "HTTP/2"
+    return (
+        "content-length" in told
+        or "chunked" in told.get("transfer-encoding", "").lower()
+        or answer.http_version == "HTTP/2"
+    )
 
 
 def check(answer: httpx.Response) -> None:
     """Raises the named error of an answer whose status is not 2xx, without reading its body."""
     if answer.has_redirect_location:
-        raise BadInput(f"The address leads elsewhere ({answer.status_code}). Is it that of a studio?", f"这个地址转向了别处（{answer.status_code}）。它是工作室的地址吗？", code="bad_url")
+        raise BadInput(
+            f"The address leads elsewhere ({answer.status_code}). Is it that of a studio?",
+            f"这个地址转向了别处（{answer.status_code}）。它是工作室的地址吗？",
+            code="bad_url",
+        )
     if answer.headers.get("content-encoding", "identity") != "identity":
         raise Broken("The answer was packed on its way.", "回答在途中被压缩了。")
 
@@ -75,12 +97,19 @@ class Hearing:
         self._ask, self._is_paced, self._is_whole = ask, is_paced, is_whole
         self._given, self._so_far, self._parts = 0, hashlib.sha256(), []
         self._told: dict[str, str] = {}
-        self._reader, self._skip, self._again, self._is_framed = WavReader(), 0, hashlib.sha256(), False
+        self._reader, self._skip, self._again, self._is_framed = (
+            WavReader(),
+            0,
+            hashlib.sha256(),
+            False,
+        )
 
     def body(self) -> dict:
         """is_paced: samples as they are made, ten seconds ahead at most; else the whole at once, as fast as it can be made."""
         body = self._ask.body() | {"response_format": "wav", "stream": self._is_paced}
-        return body | ({"seed": int(self._told["x-seed"])} if self._given and "x-seed" in self._told else {})
+        return body | (
+            {"seed": int(self._told["x-seed"])} if self._given and "x-seed" in self._told else {}
+        )
 
     def begin(self, answer: httpx.Response) -> None:
         """Raises Changed when another engine would go on."""
@@ -97,7 +126,7 @@ class Hearing:
         """New samples. Raises Broken, Changed."""
         pcm = self._reader.feed(data)
         if self._skip and pcm:
-            old, pcm = pcm[:self._skip], pcm[self._skip:]
+            old, pcm = pcm[: self._skip], pcm[self._skip :]
             self._again.update(old)
             self._skip -= len(old)
             if not self._skip and self._again.digest() != self._so_far.digest():
@@ -126,18 +155,42 @@ class Hearing:
 
     def sound(self) -> Sound:
         told = self._told
-        return Sound(b"".join(self._parts), self.rate, self._reader.head, self.seed, told.get("x-voice", ""), told.get("x-engine", ""), told.get("x-job-id", ""))
+        return Sound(
+            b"".join(self._parts),
+            self.rate,
+            self._reader.head,
+            self.seed,
+            told.get("x-voice", ""),
+            told.get("x-engine", ""),
+            told.get("x-job-id", ""),
+        )
 
 
-def clone_form(path: str | Path, name: str, transcript: str, language: str, denoise: bool, consent: str) -> dict:
+def clone_form(
+    path: str | Path, name: str, transcript: str, language: str, denoise: bool, consent: str
+) -> dict:
     """Keywords for a POST. Raises BadInput when the file cannot be read."""
     path = Path(path)
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}.", f"读不了 {path}：{error.strerror or error}。", code="no_file", param="path") from error
-    fields = {"name": name, "transcript": transcript, "language": language, "denoise": str(bool(denoise)).lower(), "consent": consent}
-    return {"files": {"audio_sample": (path.name, data)}, "data": {k: v for k, v in fields.items() if v}}
+        raise BadInput(
+            f"{path} cannot be read: {error.strerror or error}.",
+            f"读不了 {path}：{error.strerror or error}。",
+            code="no_file",
+            param="path",
+        ) from error
+    fields = {
+        "name": name,
+        "transcript": transcript,
+        "language": language,
+        "denoise": str(bool(denoise)).lower(),
+        "consent": consent,
+    }
+    return {
+        "files": {"audio_sample": (path.name, data)},
+        "data": {k: v for k, v in fields.items() if v},
+    }
 
 
 def as_json(answer: httpx.Response) -> dict:
@@ -145,7 +198,11 @@ def as_json(answer: httpx.Response) -> dict:
     try:
         return dict(answer.json())
     except (ValueError, TypeError):
-        raise Broken("The answer is not JSON. Is this the address of a studio?", "回答不是 JSON。这是工作室的地址吗？", code="not_json") from None
+        raise Broken(
+            "The answer is not JSON. Is this the address of a studio?",
+            "回答不是 JSON。这是工作室的地址吗？",
+            code="not_json",
+        ) from None
 
 
 def read_error(answer: httpx.Response) -> None:

@@ -14,10 +14,24 @@ from .retry import Retry
 from .sound import Sound
 
 
-def pool(base_url: str, api_key: str | None, language: str, connections: int, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+def pool(
+    base_url: str,
+    api_key: str | None,
+    language: str,
+    connections: int,
+    transport: httpx.AsyncBaseTransport | None,
+) -> httpx.AsyncClient:
     with named():
-        return httpx.AsyncClient(base_url=base_url, headers=headers(api_key, language), transport=transport,
-                                 limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=30.0))
+        return httpx.AsyncClient(
+            base_url=base_url,
+            headers=headers(api_key, language),
+            transport=transport,
+            limits=httpx.Limits(
+                max_connections=connections,
+                max_keepalive_connections=connections,
+                keepalive_expiry=30.0,
+            ),
+        )
 
 
 class AsyncStream:
@@ -57,32 +71,50 @@ class AsyncTTS:
     language: of error sentences, "en" or "zh". timeout_s: how long the studio may be silent; by itself it grows with the text.
     """
 
-    def __init__(self, base_url: str = "http://127.0.0.1:7860", api_key: str | None = None, *, retry: Retry | None = None, timeout_s: float | None = None,
-                 language: str = "en", transport: httpx.AsyncBaseTransport | None = None):
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:7860",
+        api_key: str | None = None,
+        *,
+        retry: Retry | None = None,
+        timeout_s: float | None = None,
+        language: str = "en",
+        transport: httpx.AsyncBaseTransport | None = None,
+    ):
         self._http = pool(base_url, api_key, language, 100, transport)
         self._retry, self._timeout_s = retry or Retry(), timeout_s
 
-    async def synthesize(self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how) -> Sound:
+    async def synthesize(
+        self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
+    ) -> Sound:
         """The whole utterance. how: the other fields of Ask. on_first_audio is told, once, the seconds until the first sample was here; asking
         for that has its price: the studio then sends as for a listener, ten seconds ahead of the clock at most.
 
         Raises the named errors of webui.errors and .faults once another try is of no use.
         """
-        hearing = Hearing(Ask(text, voice, **how), is_paced=on_first_audio is not None, is_whole=True)
+        hearing = Hearing(
+            Ask(text, voice, **how), is_paced=on_first_audio is not None, is_whole=True
+        )
         async for _ in self._heard(hearing, len(text), on_first_audio):
             pass
         return hearing.sound()
 
-    def stream(self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how) -> AsyncStream:
+    def stream(
+        self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
+    ) -> AsyncStream:
         """Samples while they are made. A connection that breaks is taken up again where it was; no sample comes twice."""
         hearing = Hearing(Ask(text, voice, **how), is_paced=True, is_whole=False)
         return AsyncStream(hearing, self._heard(hearing, len(text), on_first_audio))
 
-    async def _heard(self, hearing: Hearing, n_chars: int, on_first: Callable[[float], None] | None) -> AsyncIterator[bytes]:
+    async def _heard(
+        self, hearing: Hearing, n_chars: int, on_first: Callable[[float], None] | None
+    ) -> AsyncIterator[bytes]:
         began, is_first = time.monotonic(), True
         async for attempt in self._retry.asynchronous():
             with attempt, named():
-                async with self._http.stream("POST", SPEECH, json=hearing.body(), timeout=timeout(n_chars, self._timeout_s)) as answer:
+                async with self._http.stream(
+                    "POST", SPEECH, json=hearing.body(), timeout=timeout(n_chars, self._timeout_s)
+                ) as answer:
                     await aread_error(answer)
                     hearing.begin(answer)
                     async for data in answer.aiter_raw():
@@ -93,7 +125,16 @@ class AsyncTTS:
                             yield pcm
                     hearing.end()
 
-    async def clone(self, path: str | Path, name: str, *, transcript: str = "", language: str = "", denoise: bool = False, consent: str = "") -> dict:
+    async def clone(
+        self,
+        path: str | Path,
+        name: str,
+        *,
+        transcript: str = "",
+        language: str = "",
+        denoise: bool = False,
+        consent: str = "",
+    ) -> dict:
         """A voice from a recording: what the studio tells of it, `id` and `report` among others. consent: who agrees and on what basis; the
         studio refuses without it. Tried again only when the studio cannot have heard of it: it would make two voices."""
         form = clone_form(path, name, transcript, language, denoise, consent)
@@ -105,7 +146,9 @@ class AsyncTTS:
 
     async def _told(self, method: str, form: dict) -> dict:
         with named():
-            async with self._http.stream(method, VOICES, timeout=timeout(0, self._timeout_s), **form) as answer:
+            async with self._http.stream(
+                method, VOICES, timeout=timeout(0, self._timeout_s), **form
+            ) as answer:
                 await aread_error(answer)
                 await answer.aread()
                 return as_json(answer)
@@ -118,4 +161,3 @@ class AsyncTTS:
 
     async def __aexit__(self, *_) -> None:
         await self.close()
-

@@ -40,27 +40,64 @@ class AsyncBatchClient:
     Memory: what is in flight and a few lines more are in hand, however long the input. One event loop; several runs at once share the limits.
     """
 
-    def __init__(self, base_url: str = "http://127.0.0.1:7860", api_key: str | None = None, *, in_flight: int = 4, batch: int = 8, per_second: float | None = None,
-                 burst: int = 1, seed: int = 0, retry: Retry | None = None, timeout_s: float | None = None, language: str = "en",
-                 transport: httpx.AsyncBaseTransport | None = None):
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:7860",
+        api_key: str | None = None,
+        *,
+        in_flight: int = 4,
+        batch: int = 8,
+        per_second: float | None = None,
+        burst: int = 1,
+        seed: int = 0,
+        retry: Retry | None = None,
+        timeout_s: float | None = None,
+        language: str = "en",
+        transport: httpx.AsyncBaseTransport | None = None,
+    ):
         if in_flight < 1 or batch < 1:
             raise ValueError("in_flight and batch are at least 1")
         self._http = pool(base_url, api_key, language, in_flight, transport)
-        self._in_flight, self._batch, self._seed, self._timeout_s = in_flight, batch, seed, timeout_s
+        self._in_flight, self._batch, self._seed, self._timeout_s = (
+            in_flight,
+            batch,
+            seed,
+            timeout_s,
+        )
         self._retry, self._bucket = retry or Retry(patience_s=900.0), Bucket(per_second, burst)
 
-    async def results(self, lines: Iterable | AsyncIterable, *, voice: str = "", progress: Callable[[Progress], None] | None = None, **how) -> AsyncIterator[Result]:
+    async def results(
+        self,
+        lines: Iterable | AsyncIterable,
+        *,
+        voice: str = "",
+        progress: Callable[[Progress], None] | None = None,
+        **how,
+    ) -> AsyncIterator[Result]:
         """One Result for each line, in the order of `lines`: strings, mappings with the fields of Ask, Asks or Lines. Voice and the other
         fields of Ask are for lines that leave them out. A line that fails is a Result with its error; the others are not touched by it."""
-        async def hand_on(item: Item, sound: Sound, attempts: int) -> Result:
-            return Result(item.line, sound, attempts=attempts, seed=sound.seed, seconds=sound.seconds)
 
-        async with aclosing(self._run(lines, Ask("", voice, **how), hand_on, None, progress)) as run:
+        async def hand_on(item: Item, sound: Sound, attempts: int) -> Result:
+            return Result(
+                item.line, sound, attempts=attempts, seed=sound.seed, seconds=sound.seconds
+            )
+
+        async with aclosing(
+            self._run(lines, Ask("", voice, **how), hand_on, None, progress)
+        ) as run:
             async for result in run:
                 yield result
 
-    async def to_folder(self, lines: Iterable | AsyncIterable, folder: str | Path, *, voice: str = "", progress: Callable[[Progress], None] | None = None,
-                        on_result: Callable[[Result], None] | None = None, **how) -> Progress:
+    async def to_folder(
+        self,
+        lines: Iterable | AsyncIterable,
+        folder: str | Path,
+        *,
+        voice: str = "",
+        progress: Callable[[Progress], None] | None = None,
+        on_result: Callable[[Result], None] | None = None,
+        **how,
+    ) -> Progress:
         """WAVs and a manifest.json into `folder`. What lies there from an earlier run of the same lines is not made again. on_result: told of
         every line, in order. Raises StorageFull, Unwritable, and NotAllowed while another client writes there."""
         place, last = Folder(folder), Progress()
@@ -72,7 +109,9 @@ class AsyncBatchClient:
                 progress(now)
 
         try:
-            async with aclosing(self._run(lines, Ask("", voice, **how), place.keep, place, look)) as run:
+            async with aclosing(
+                self._run(lines, Ask("", voice, **how), place.keep, place, look)
+            ) as run:
                 async for result in run:
                     place.list(result)
                     if on_result:
@@ -82,8 +121,14 @@ class AsyncBatchClient:
             place.close()
         return last
 
-    async def _run(self, lines, usual: Ask, keep, place: Folder | None, progress) -> AsyncIterator[Result]:
-        maker, counter, known = Maker(self._http, self._bucket, self._retry, self._timeout_s, keep), _Counter(lines, progress), Known(self._seed)
+    async def _run(
+        self, lines, usual: Ask, keep, place: Folder | None, progress
+    ) -> AsyncIterator[Result]:
+        maker, counter, known = (
+            Maker(self._http, self._bucket, self._retry, self._timeout_s, keep),
+            _Counter(lines, progress),
+            Known(self._seed),
+        )
 
         async def work(items: list[Item]) -> list[Result]:
             """Those with a problem and those that are there already have their Result; the others are asked for together."""

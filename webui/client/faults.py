@@ -24,7 +24,16 @@ from ..errors import (
     TooLarge,
 )
 
-KINDS = {401: LoginNeeded, 403: NotAllowed, 404: NotFound, 413: TooLarge, 422: BadInput, 429: Busy, 503: NotReady, 507: StorageFull}
+KINDS = {
+    401: LoginNeeded,
+    403: NotAllowed,
+    404: NotFound,
+    413: TooLarge,
+    422: BadInput,
+    429: Busy,
+    503: NotReady,
+    507: StorageFull,
+}
 MAX_ERROR_BYTES = 1 << 16  # read of an answer that is an error
 
 
@@ -39,7 +48,12 @@ class Broken(KaikouError):
 
     status, kind, code = 502, "connection_error", "broken"
 
-    def __init__(self, en: str = "The answer broke off before it was whole.", zh: str = "回答没有传完就断了。", **kw):
+    def __init__(
+        self,
+        en: str = "The answer broke off before it was whole.",
+        zh: str = "回答没有传完就断了。",
+        **kw,
+    ):
         super().__init__(en, zh, **kw)
 
 
@@ -49,7 +63,10 @@ class Changed(KaikouError):
     status, kind, code = 409, "connection_error", "changed"
 
     def __init__(self):
-        super().__init__("The connection broke, and the sound that came after it is not the same. Begin again.", "连接中断后重新取到的声音与之前不一致，请从头再来。")
+        super().__init__(
+            "The connection broke, and the sound that came after it is not the same. Begin again.",
+            "连接中断后重新取到的声音与之前不一致，请从头再来。",
+        )
 
 
 PASSING = (Unreachable, Broken, Busy, NotReady, EngineStalled, EngineFault)
@@ -62,7 +79,9 @@ def is_passing(error: BaseException) -> bool:
 
 def is_unheard(error: BaseException) -> bool:
     """Refused, or never arrived: nothing was done about it, so that asking again cannot do it twice."""
-    return isinstance(error, (Busy, NotReady)) or (isinstance(error, Unreachable) and error.code != "timeout")
+    return isinstance(error, (Busy, NotReady)) or (
+        isinstance(error, Unreachable) and error.code != "timeout"
+    )
 
 
 def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouError:
@@ -77,7 +96,13 @@ def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouErro
     if not en:
         en, zh = f"The server answered {status}.", f"服务器回答 {status}。"
     code, param = told.get("code"), told.get("param")
-    return kind(en, zh, code=str(code) if code else None, param=str(param) if param else None, retry_after_s=retry_after_s(headers))
+    return kind(
+        en,
+        zh,
+        code=str(code) if code else None,
+        param=str(param) if param else None,
+        retry_after_s=retry_after_s(headers),
+    )
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
@@ -97,10 +122,19 @@ def named() -> Iterator[None]:
     try:
         yield
     except httpx.TimeoutException as error:
-        raise Unreachable("The studio did not answer in time.", "工作室没有及时回答。", code="timeout") from error
+        raise Unreachable(
+            "The studio did not answer in time.", "工作室没有及时回答。", code="timeout"
+        ) from error
     except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
         raise Broken() from error
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise BadInput(f"This is not an address of a studio: {error}.", f"这不是工作室的地址：{error}。", code="bad_url") from error
+        raise BadInput(
+            f"This is not an address of a studio: {error}.",
+            f"这不是工作室的地址：{error}。",
+            code="bad_url",
+        ) from error
     except httpx.TransportError as error:
-        raise Unreachable("The studio cannot be reached. Is it running, and is the address right?", "连不上工作室。它在运行吗？地址对吗？") from error
+        raise Unreachable(
+            "The studio cannot be reached. Is it running, and is the address right?",
+            "连不上工作室。它在运行吗？地址对吗？",
+        ) from error

@@ -31,7 +31,10 @@ def on_disk(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise StorageFull() from error
-        raise Unwritable(f"{path} cannot be written: {error.strerror or error}.", f"{path} 无法写入：{error.strerror or error}。") from error
+        raise Unwritable(
+            f"{path} cannot be written: {error.strerror or error}.",
+            f"{path} 无法写入：{error.strerror or error}。",
+        ) from error
 
 
 def keep(path: Path, data: bytes) -> Path:
@@ -87,7 +90,11 @@ class Marks:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise NotAllowed(f"Another client is writing into {self._path.parent}.", f"另一个客户端正在写入 {self._path.parent}。", code="folder_taken") from None
+            raise NotAllowed(
+                f"Another client is writing into {self._path.parent}.",
+                f"另一个客户端正在写入 {self._path.parent}。",
+                code="folder_taken",
+            ) from None
 
     def _load(self) -> None:
         self._file.seek(0)
@@ -96,7 +103,9 @@ class Marks:
             if not raw.endswith(b"\n"):
                 self._file.truncate(at)
                 break
-            with suppress(ValueError, KeyError, TypeError):  # a line that somebody has changed by hand
+            with suppress(
+                ValueError, KeyError, TypeError
+            ):  # a line that somebody has changed by hand
                 self._at[bytes.fromhex(json.loads(raw)["key"])] = at
             at += len(raw)
 

@@ -41,7 +41,9 @@ class Folder:
         if path.name != name:
             async with self._lock:
                 await asyncio.to_thread(self._rename, path, item, {**told, "file": name})
-        return Result(item.line, seed=told["seed"], seconds=told["seconds"], file=name, is_kept=True)
+        return Result(
+            item.line, seed=told["seed"], seconds=told["seconds"], file=name, is_kept=True
+        )
 
     def _rename(self, path: Path, item: Item, told: dict) -> None:
         with on_disk(path):
@@ -51,7 +53,10 @@ class Folder:
     async def keep(self, item: Item, sound: Sound, attempts: int) -> Result:
         """On the disk, and then marked, when this returns. Raises StorageFull, Unwritable."""
         name = file_name(item.line.n, item.key, item.ask.text)
-        seed, seconds = sound.seed if sound.seed is not None else item.ask.seed, round(sound.seconds, 3)
+        seed, seconds = (
+            sound.seed if sound.seed is not None else item.ask.seed,
+            round(sound.seconds, 3),
+        )
         path = await asyncio.to_thread(sound.save, self.path / name)
         told = {"file": name, "bytes": path.stat().st_size, "seconds": seconds, "seed": seed}
         async with self._lock:
@@ -61,10 +66,22 @@ class Folder:
     def list(self, result: Result) -> None:
         """In the order of the input."""
         ask, error = result.line.ask, result.error
-        row = {"line": result.line.n, "text": ask.text, "voice": ask.voice, "seed": result.seed, "state": "failed" if error else "done", "file": result.file,
-               "seconds": result.seconds or None, "attempts": result.attempts, "error": {"code": error.code, "message": error.en} if error else None}
+        row = {
+            "line": result.line.n,
+            "text": ask.text,
+            "voice": ask.voice,
+            "seed": result.seed,
+            "state": "failed" if error else "done",
+            "file": result.file,
+            "seconds": result.seconds or None,
+            "attempts": result.attempts,
+            "error": {"code": error.code, "message": error.en} if error else None,
+        }
         with on_disk(self._part):
-            self._list.write((b",\n  " if self._n else b'{"lines": [\n  ') + json.dumps(row, ensure_ascii=False).encode())
+            self._list.write(
+                (b",\n  " if self._n else b'{"lines": [\n  ')
+                + json.dumps(row, ensure_ascii=False).encode()
+            )
         self._n += 1
 
     def finish(self) -> Path:
@@ -82,4 +99,3 @@ class Folder:
             self._list.close()
         with suppress(FileNotFoundError):
             self._part.unlink()
-

@@ -15,8 +15,23 @@ from pathlib import Path
 from ..errors import BadInput
 from .ask import Ask
 
-NAMES = {"text": "text", "input": "text", "文本": "text", "voice": "voice", "音色": "voice", "seed": "seed", "种子": "seed", "mode": "mode", "模式": "mode",
-         "instruction": "instructions", "instructions": "instructions", "指令": "instructions", "language": "language", "speed": "speed", "model": "model"}
+NAMES = {
+    "text": "text",
+    "input": "text",
+    "文本": "text",
+    "voice": "voice",
+    "音色": "voice",
+    "seed": "seed",
+    "种子": "seed",
+    "mode": "mode",
+    "模式": "mode",
+    "instruction": "instructions",
+    "instructions": "instructions",
+    "指令": "instructions",
+    "language": "language",
+    "speed": "speed",
+    "model": "model",
+}
 BARE = ("text", "voice", "seed", "mode", "instructions")  # columns of a table without names
 
 
@@ -32,7 +47,13 @@ class Line:
 def lines_of(things: Iterable, usual: Ask) -> Iterator[Line]:
     """Of strings, mappings, Asks or Lines. `usual` has what they leave out."""
     for n, thing in enumerate(things, 1):
-        yield thing if isinstance(thing, Line) else Line(n, thing) if isinstance(thing, Ask) else line_of(n, thing, usual)
+        yield (
+            thing
+            if isinstance(thing, Line)
+            else Line(n, thing)
+            if isinstance(thing, Ask)
+            else line_of(n, thing, usual)
+        )
 
 
 def line_of(n: int, told: object, usual: Ask) -> Line:
@@ -40,7 +61,11 @@ def line_of(n: int, told: object, usual: Ask) -> Line:
         told = {"text": told}
     if not isinstance(told, Mapping):
         return _bad(n, "", usual, "This is not a line of a batch.", "这不是一行批量任务。")
-    known = {NAMES[k.strip().lower()]: v for k, v in told.items() if isinstance(k, str) and k.strip().lower() in NAMES and v not in (None, "")}
+    known = {
+        NAMES[k.strip().lower()]: v
+        for k, v in told.items()
+        if isinstance(k, str) and k.strip().lower() in NAMES and v not in (None, "")
+    }
     text = str(known.get("text", ""))
     made = {}
     for name, value in known.items():
@@ -49,7 +74,14 @@ def line_of(n: int, told: object, usual: Ask) -> Line:
                 value = value.get("id", "")
             made[name] = KINDS.get(name, str)(value)
         except (ValueError, TypeError, OverflowError):
-            return _bad(n, text, usual, f"“{str(value)[:40]}” is no {name}.", f"「{str(value)[:40]}」不能作为 {name}。", name)
+            return _bad(
+                n,
+                text,
+                usual,
+                f"“{str(value)[:40]}” is no {name}.",
+                f"「{str(value)[:40]}」不能作为 {name}。",
+                name,
+            )
     if not text.strip():
         return _bad(n, text, usual, "There is no text in this line.", "这一行没有文本。", "text")
     try:
@@ -69,7 +101,11 @@ KINDS = {"speed": float, "seed": _whole}
 
 
 def _bad(n: int, text: str, usual: Ask, en: str, zh: str, param: str | None = None) -> Line:
-    return Line(n, replace(usual, text=text.encode("utf-8", "replace").decode()), BadInput(en, zh, code="bad_line", param=param))
+    return Line(
+        n,
+        replace(usual, text=text.encode("utf-8", "replace").decode()),
+        BadInput(en, zh, code="bad_line", param=param),
+    )
 
 
 # ---- files ----------------------------------------------------------------------------------------------------
@@ -82,9 +118,17 @@ def read(path: str | Path, usual: Ask) -> Iterator[Line]:
     try:
         with path.open(encoding=_encoding(path), newline="") as f:
             kind = path.suffix.lower()
-            yield from (_json if kind in (".jsonl", ".ndjson") else _table if kind in (".csv", ".tsv") else _texts)(f, usual)
+            yield from (
+                _json
+                if kind in (".jsonl", ".ndjson")
+                else _table
+                if kind in (".csv", ".tsv")
+                else _texts
+            )(f, usual)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}.", f"读不了 {path}：{error}。", code="no_file") from error
+        raise BadInput(
+            f"{path} cannot be read: {error}.", f"读不了 {path}：{error}。", code="no_file"
+        ) from error
 
 
 def _encoding(path: Path) -> str:
@@ -125,7 +169,14 @@ def _json(f, usual: Ask) -> Iterator[Line]:
 def _table(f, usual: Ask) -> Iterator[Line]:
     first = f.readline()
     f.seek(0)
-    comma = next((c for c in ",\t;" if c in first and "text" in _heads(next(csv.reader([first], delimiter=c)))), "\t" if f.name.endswith(".tsv") else ",")
+    comma = next(
+        (
+            c
+            for c in ",\t;"
+            if c in first and "text" in _heads(next(csv.reader([first], delimiter=c)))
+        ),
+        "\t" if f.name.endswith(".tsv") else ",",
+    )
     rows, begun, names = csv.reader(f, delimiter=comma), 1, None
     while True:
         try:
@@ -133,7 +184,9 @@ def _table(f, usual: Ask) -> Iterator[Line]:
         except StopIteration:
             return
         except csv.Error as error:  # a field over the reader's limit, a NUL: that row only
-            yield _bad(begun, "", usual, f"This row cannot be read: {error}.", f"这一行读不了：{error}。")
+            yield _bad(
+                begun, "", usual, f"This row cannot be read: {error}.", f"这一行读不了：{error}。"
+            )
             begun = rows.line_num + 1
             continue
         heads = _heads(cells) if names is None else ()
@@ -156,7 +209,9 @@ class Known:
         self._seed, self._seen = seed, Counter()
 
     def key(self, ask: Ask) -> bytes:
-        said = json.dumps([self._seed, vars(ask)], ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
+        said = json.dumps([self._seed, vars(ask)], ensure_ascii=False, sort_keys=True).encode(
+            "utf-8", "surrogatepass"
+        )
         digest = hashlib.sha256(said).digest()[:16]
         self._seen[digest[:8]] += 1
         nth = self._seen[digest[:8]]

@@ -7,14 +7,18 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import suppress
 
 
-async def ordered(items: Iterable | AsyncIterable, work: Callable[[object], Awaitable], at_once: int, in_hand: int) -> AsyncIterator[tuple]:
+async def ordered(
+    items: Iterable | AsyncIterable, work: Callable[[object], Awaitable], at_once: int, in_hand: int
+) -> AsyncIterator[tuple]:
     """Yields (item, what `work` made of it), in the order of `items`, with `at_once` of them worked on.
 
     in_hand: read from `items` and not yet taken from here, at_once + 1 at least. When so many are, reading stops: a slow first one, a slow
     taker, nothing grows.
     `work` answers for its own failures; one that it raises ends everything, in its turn, as an error of `items` does.
     """
-    line: asyncio.Queue = asyncio.Queue(max(in_hand - 2, at_once - 1, 1))  # in the order of input; one more with the reader, one with the taker
+    line: asyncio.Queue = asyncio.Queue(
+        max(in_hand - 2, at_once - 1, 1)
+    )  # in the order of input; one more with the reader, one with the taker
     todo: asyncio.Queue = asyncio.Queue(at_once)
     loop = asyncio.get_running_loop()
 
@@ -41,7 +45,10 @@ async def ordered(items: Iterable | AsyncIterable, work: Callable[[object], Awai
             else:
                 answer.set_result(made)
 
-    reader, servers = asyncio.create_task(read()), [asyncio.create_task(serve()) for _ in range(at_once)]
+    reader, servers = (
+        asyncio.create_task(read()),
+        [asyncio.create_task(serve()) for _ in range(at_once)],
+    )
     try:
         while True:
             item, answer = await line.get()

@@ -12,7 +12,11 @@ from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception
 from ..errors import Busy
 from .faults import is_passing, is_unheard
 
-FULL = ("too_many_streams", "too_many_jobs", "busy")  # codes of a 429 that says nothing of a rate: room comes as others end
+FULL = (
+    "too_many_streams",
+    "too_many_jobs",
+    "busy",
+)  # codes of a 429 that says nothing of a rate: room comes as others end
 
 
 @dataclass(frozen=True)
@@ -31,14 +35,23 @@ class Retry:
             nonlocal n_wrong
             error = state.outcome.exception()
             n_wrong += not is_unheard(error)
-            backed_off = min(self.longest_s, self.first_s * 2 ** min(state.attempt_number - 1, 30)) * random.uniform(0.5, 1.0)
+            backed_off = min(
+                self.longest_s, self.first_s * 2 ** min(state.attempt_number - 1, 30)
+            ) * random.uniform(0.5, 1.0)
             asked = getattr(error, "retry_after_s", None) or 0.0
-            return max(backed_off, asked * random.uniform(1.0, 1.1))  # told the same, they must not all come at once
+            return max(
+                backed_off, asked * random.uniform(1.0, 1.1)
+            )  # told the same, they must not all come at once
 
         def is_enough(state: RetryCallState) -> bool:
             return n_wrong >= self.tries or state.idle_for + state.upcoming_sleep > self.patience_s
 
-        return {"retry": retry_if_exception(is_worth), "wait": wait, "stop": is_enough, "reraise": True}
+        return {
+            "retry": retry_if_exception(is_worth),
+            "wait": wait,
+            "stop": is_enough,
+            "reraise": True,
+        }
 
     def sync(self, is_worth: Callable[[BaseException], bool] = is_passing) -> Retrying:
         return Retrying(**self._rules(is_worth))
@@ -50,7 +63,12 @@ class Retry:
 class Bucket:
     """Tokens: `per_second` on average, `burst` at once. None = no limit of our own; what the studio asks for is kept all the same."""
 
-    def __init__(self, per_second: float | None = None, burst: int = 1, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        per_second: float | None = None,
+        burst: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._rate, self._burst, self._clock = per_second, max(1, burst), clock
         self._level, self._at = float(self._burst), clock()
         self._closed_until = 0.0
@@ -61,7 +79,10 @@ class Bucket:
         closed_s = max(0.0, self._closed_until - now)
         if not self._rate:
             return closed_s
-        self._level, self._at = min(self._burst, self._level + (now - self._at) * self._rate) - 1, now
+        self._level, self._at = (
+            min(self._burst, self._level + (now - self._at) * self._rate) - 1,
+            now,
+        )
         return max(closed_s, -self._level / self._rate)
 
     def heed(self, error: BaseException) -> None:

@@ -32,7 +32,12 @@ class Sound:
     def wav(self) -> bytes:
         """A WAV with true sizes, the label of the studio in it."""
         n = len(self.pcm)
-        head = self.head[:4] + struct.pack("<I", len(self.head) - 8 + n) + self.head[8:-4] + struct.pack("<I", n)
+        head = (
+            self.head[:4]
+            + struct.pack("<I", len(self.head) - 8 + n)
+            + self.head[8:-4]
+            + struct.pack("<I", n)
+        )
         return head + self.pcm
 
     def save(self, path: str | Path) -> Path:
@@ -71,7 +76,7 @@ class WavReader:
             if name == b"data":
                 if not self.rate:
                     raise _not_sound()
-                self.head, self._raw, self._left = raw[:at + 8], raw[at + 8:], size
+                self.head, self._raw, self._left = raw[: at + 8], raw[at + 8 :], size
                 return True
             if at + 8 + size > MAX_HEAD:
                 raise _not_sound()
@@ -84,9 +89,18 @@ class WavReader:
 
     def end(self, is_framed: bool = True) -> None:
         """Nothing more comes. is_framed: the connection itself said that this was all; without it an endless header proves nothing."""
-        if not self.head or not self._n or self._raw or (self._left if self._left != ENDLESS else not is_framed):
+        if (
+            not self.head
+            or not self._n
+            or self._raw
+            or (self._left if self._left != ENDLESS else not is_framed)
+        ):
             raise Broken()
 
 
 def _not_sound() -> Broken:
-    return Broken("The answer is not a sound. Is this the address of a studio?", "回答不是声音。这是工作室的地址吗？", code="not_sound")
+    return Broken(
+        "The answer is not a sound. Is this the address of a studio?",
+        "回答不是声音。这是工作室的地址吗？",
+        code="not_sound",
+    )

@@ -51,32 +51,56 @@ class TTS:
     language: of error sentences, "en" or "zh". timeout_s: how long the studio may be silent; by itself it grows with the text.
     """
 
-    def __init__(self, base_url: str = "http://127.0.0.1:7860", api_key: str | None = None, *, retry: Retry | None = None, timeout_s: float | None = None,
-                 language: str = "en", transport: httpx.BaseTransport | None = None):
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:7860",
+        api_key: str | None = None,
+        *,
+        retry: Retry | None = None,
+        timeout_s: float | None = None,
+        language: str = "en",
+        transport: httpx.BaseTransport | None = None,
+    ):
         with named():
-            self._http = httpx.Client(base_url=base_url, headers=headers(api_key, language), transport=transport)
+            self._http = httpx.Client(
+                base_url=base_url, headers=headers(api_key, language), transport=transport
+            )
         self._retry, self._timeout_s = retry or Retry(), timeout_s
 
-    def synthesize(self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how) -> Sound:
+    def synthesize(
+        self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
+    ) -> Sound:
         """The whole utterance. how: the other fields of Ask. on_first_audio is told, once, the seconds until the first sample was here; asking
         for that has its price: the studio then sends as for a listener, ten seconds ahead of the clock at most.
 
         Raises the named errors of webui.errors and .faults once another try is of no use.
         """
-        hearing = Hearing(Ask(text, voice, **how), is_paced=on_first_audio is not None, is_whole=True)
+        hearing = Hearing(
+            Ask(text, voice, **how), is_paced=on_first_audio is not None, is_whole=True
+        )
         for _ in self._heard(hearing, len(text), on_first_audio):
             pass
         return hearing.sound()
 
-    def stream(self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how) -> Stream:
+    def stream(
+        self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
+    ) -> Stream:
         """Samples while they are made. A connection that breaks is taken up again where it was; no sample comes twice."""
         hearing = Hearing(Ask(text, voice, **how), is_paced=True, is_whole=False)
         return Stream(hearing, self._heard(hearing, len(text), on_first_audio))
 
-    def _heard(self, hearing: Hearing, n_chars: int, on_first: Callable[[float], None] | None) -> Iterator[bytes]:
+    def _heard(
+        self, hearing: Hearing, n_chars: int, on_first: Callable[[float], None] | None
+    ) -> Iterator[bytes]:
         began, is_first = time.monotonic(), True
         for attempt in self._retry.sync():
-            with attempt, named(), self._http.stream("POST", SPEECH, json=hearing.body(), timeout=timeout(n_chars, self._timeout_s)) as answer:
+            with (
+                attempt,
+                named(),
+                self._http.stream(
+                    "POST", SPEECH, json=hearing.body(), timeout=timeout(n_chars, self._timeout_s)
+                ) as answer,
+            ):
                 read_error(answer)
                 hearing.begin(answer)
                 for data in answer.iter_raw():
@@ -87,7 +111,16 @@ class TTS:
                         yield pcm
                 hearing.end()
 
-    def clone(self, path: str | Path, name: str, *, transcript: str = "", language: str = "", denoise: bool = False, consent: str = "") -> dict:
+    def clone(
+        self,
+        path: str | Path,
+        name: str,
+        *,
+        transcript: str = "",
+        language: str = "",
+        denoise: bool = False,
+        consent: str = "",
+    ) -> dict:
         """A voice from a recording: what the studio tells of it, `id` and `report` among others. consent: who agrees and on what basis; the
         studio refuses without it. Tried again only when the studio cannot have heard of it: it would make two voices."""
         form = clone_form(path, name, transcript, language, denoise, consent)
@@ -98,7 +131,12 @@ class TTS:
         return self._retry.sync()(self._told, "GET", {})["data"]
 
     def _told(self, method: str, form: dict) -> dict:
-        with named(), self._http.stream(method, VOICES, timeout=timeout(0, self._timeout_s), **form) as answer:
+        with (
+            named(),
+            self._http.stream(
+                method, VOICES, timeout=timeout(0, self._timeout_s), **form
+            ) as answer,
+        ):
             read_error(answer)
             answer.read()
             return as_json(answer)
@@ -111,4 +149,3 @@ class TTS:
 
     def __exit__(self, *_) -> None:
         self.close()
-

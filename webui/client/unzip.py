@@ -8,7 +8,11 @@ import zlib
 from .faults import Broken
 
 ENTRY, LISTED, END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
-HEAD = {ENTRY: struct.Struct("<4s5HIIIHH"), LISTED: struct.Struct("<4s6HIII5HII"), END: struct.Struct("<4s4HIIH")}
+HEAD = {
+    ENTRY: struct.Struct("<4s5HIIIHH"),
+    LISTED: struct.Struct("<4s6HIII5HII"),
+    END: struct.Struct("<4s4HIIH"),
+}
 MAX_ENTRY = 512 << 20
 DESCRIPTOR = 1 << 3  # flag: sizes come behind the data
 
@@ -37,17 +41,30 @@ class Unzip:
                 break
         return made
 
-    def _entry(self, _version: int, flags: int, method: int, crc: int, packed: int, size: int, n_name: int, n_extra: int) -> tuple[str, bytes] | None:
+    def _entry(
+        self,
+        _version: int,
+        flags: int,
+        method: int,
+        crc: int,
+        packed: int,
+        size: int,
+        n_name: int,
+        n_extra: int,
+    ) -> tuple[str, bytes] | None:
         if method or flags & (DESCRIPTOR | 1) or packed != size or size > MAX_ENTRY:
-            raise Broken("The zip is not of the kind that this studio makes.", "这不是工作室生成的那种压缩包。")
+            raise Broken(
+                "The zip is not of the kind that this studio makes.",
+                "这不是工作室生成的那种压缩包。",
+            )
         head = HEAD[ENTRY].size
         start = head + n_name + n_extra
         if len(self._raw) < start + size:
             return None
-        name, data = bytes(self._raw[head:head + n_name]), bytes(self._raw[start:start + size])
+        name, data = bytes(self._raw[head : head + n_name]), bytes(self._raw[start : start + size])
         if zlib.crc32(data) != crc:
             raise Broken("The zip is damaged.", "压缩包已损坏。")
-        del self._raw[:start + size]
+        del self._raw[: start + size]
         self._n += 1
         return name.decode("utf-8", "replace"), data
 

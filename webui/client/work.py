@@ -51,8 +51,21 @@ Asker = Callable[[dict[int, Item], dict[int, Result], int], AsyncIterator[tuple[
 class Maker:
     """keep: where a sound goes as soon as it is whole; its Result is what counts. Every method answers for every item, whatever happens."""
 
-    def __init__(self, http: httpx.AsyncClient, bucket: Bucket, retry: Retry, timeout_s: float | None, keep: Callable[[Item, Sound, int], Awaitable[Result]]):
-        self._http, self._bucket, self._retry, self._timeout_s, self._keep = http, bucket, retry, timeout_s, keep
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        bucket: Bucket,
+        retry: Retry,
+        timeout_s: float | None,
+        keep: Callable[[Item, Sound, int], Awaitable[Result]],
+    ):
+        self._http, self._bucket, self._retry, self._timeout_s, self._keep = (
+            http,
+            bucket,
+            retry,
+            timeout_s,
+            keep,
+        )
         self._no_use: KaikouError | None = None  # why nothing more is tried
 
     async def make(self, items: list[Item]) -> list[Result]:
@@ -60,14 +73,23 @@ class Maker:
         left, made, tries = dict(enumerate(items)), {}, 0
         error = self._no_use
         if error is None:
-            error, tries = await self._try(left, made, self._alone if len(items) == 1 else self._together)
+            error, tries = await self._try(
+                left, made, self._alone if len(items) == 1 else self._together
+            )
         if isinstance(error, HOPELESS) or (isinstance(error, Unreachable) and is_unheard(error)):
             self._no_use = error
-        elif error is not None and not is_unheard(error) and len(items) > 1:  # one of them may be to blame for all
+        elif (
+            error is not None and not is_unheard(error) and len(items) > 1
+        ):  # one of them may be to blame for all
             return [made.get(i) or (await self.make([item]))[0] for i, item in enumerate(items)]
-        return [made.get(i) or Result(item.line, error=error, attempts=tries, seed=item.ask.seed) for i, item in enumerate(items)]
+        return [
+            made.get(i) or Result(item.line, error=error, attempts=tries, seed=item.ask.seed)
+            for i, item in enumerate(items)
+        ]
 
-    async def _try(self, left: dict[int, Item], made: dict[int, Result], ask: Asker) -> tuple[KaikouError | None, int]:
+    async def _try(
+        self, left: dict[int, Item], made: dict[int, Result], ask: Asker
+    ) -> tuple[KaikouError | None, int]:
         """Moves what comes out of it from `left` to `made`. Why something is left over, and how often it was tried."""
         n = 0
         try:
@@ -80,7 +102,9 @@ class Maker:
             return error, n
         return None, n
 
-    async def _once(self, left: dict[int, Item], made: dict[int, Result], ask: Asker, n: int) -> None:
+    async def _once(
+        self, left: dict[int, Item], made: dict[int, Result], ask: Asker, n: int
+    ) -> None:
         try:
             async with aclosing(ask(dict(left), made, n)) as sounds:
                 async for i, sound in sounds:
@@ -94,11 +118,18 @@ class Maker:
         if left:
             raise Broken()
 
-    async def _alone(self, asked: dict[int, Item], made: dict[int, Result], n: int) -> AsyncIterator[tuple[int, Sound]]:
-        (i, item), = asked.items()
+    async def _alone(
+        self, asked: dict[int, Item], made: dict[int, Result], n: int
+    ) -> AsyncIterator[tuple[int, Sound]]:
+        ((i, item),) = asked.items()
         hearing = Hearing(item.ask, is_paced=False, is_whole=True)
         with named():
-            async with self._http.stream("POST", SPEECH, json=hearing.body(), timeout=timeout(len(item.ask.text), self._timeout_s)) as answer:
+            async with self._http.stream(
+                "POST",
+                SPEECH,
+                json=hearing.body(),
+                timeout=timeout(len(item.ask.text), self._timeout_s),
+            ) as answer:
                 await aread_error(answer)
                 hearing.begin(answer)
                 async for data in answer.aiter_raw():
@@ -106,12 +137,22 @@ class Maker:
                 hearing.end()
         yield i, hearing.sound()
 
-    async def _together(self, asked: dict[int, Item], made: dict[int, Result], n: int) -> AsyncIterator[tuple[int, Sound]]:
+    async def _together(
+        self, asked: dict[int, Item], made: dict[int, Result], n: int
+    ) -> AsyncIterator[tuple[int, Sound]]:
         """Lines as they come out of the zip. One that breaks off leaves those that were whole by then; only the others are asked for again."""
         order, zip_ = list(asked), Unzip()
-        body = {"requests": [_request(asked[i].ask) for i in order], "model": asked[order[0]].ask.model}
+        body = {
+            "requests": [_request(asked[i].ask) for i in order],
+            "model": asked[order[0]].ask.model,
+        }
         with named():
-            async with self._http.stream("POST", BATCH, json=body, timeout=timeout(sum(len(x.ask.text) for x in asked.values()), self._timeout_s)) as answer:
+            async with self._http.stream(
+                "POST",
+                BATCH,
+                json=body,
+                timeout=timeout(sum(len(x.ask.text) for x in asked.values()), self._timeout_s),
+            ) as answer:
                 await aread_error(answer)
                 async for data in answer.aiter_raw():
                     for name, entry in zip_.feed(data):
@@ -144,13 +185,25 @@ def _sound(entry: bytes, ask: Ask) -> Sound:
     return Sound(pcm, reader.rate, reader.head, ask.seed, ask.voice)
 
 
-def _failures(manifest: bytes, order: list[int], asked: dict[int, Item], n: int) -> dict[int, Result]:
+def _failures(
+    manifest: bytes, order: list[int], asked: dict[int, Item], n: int
+) -> dict[int, Result]:
     """What the studio itself has given up. It has tried three times already."""
     try:
         rows = [row for row in json.loads(manifest)["lines"] if row["state"] == "failed"]
         failed = {order[int(row["line"]) - 1]: row.get("error") or {} for row in rows}
     except (ValueError, KeyError, TypeError, IndexError):
         raise Broken("The list of the batch cannot be read.", "批次清单读不了。") from None
-    errors = {i: str(told.get("message") or "This line could not be made.") for i, told in failed.items()}
-    return {i: Result(asked[i].line, error=EngineFault(errors[i], errors[i], code=told.get("code")), attempts=n, seed=asked[i].ask.seed)
-            for i, told in failed.items() if i in asked}
+    errors = {
+        i: str(told.get("message") or "This line could not be made.") for i, told in failed.items()
+    }
+    return {
+        i: Result(
+            asked[i].line,
+            error=EngineFault(errors[i], errors[i], code=told.get("code")),
+            attempts=n,
+            seed=asked[i].ask.seed,
+        )
+        for i, told in failed.items()
+        if i in asked
+    }

@@ -37,10 +37,14 @@ class Engine(Protocol):
         """Somebody who listens waits for this lane: a long step of work in the background (`request.priority` > 0) ends early, with what it has.
         Never waits, any thread. Only of engines whose steps are longer when nobody listens."""
 
-    def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
+    def convert(
+        self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0
+    ) -> Iterator[Chunk]:
         """Voice conversion, as `stream`; only of engines whose modes hold "convert". samples: the source clip, float32 mono (n,)."""
 
-    def stream_text(self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]) -> Iterator[Chunk]:
+    def stream_text(
+        self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]
+    ) -> Iterator[Chunk]:
         """As `stream`, for a text that is still arriving; only of engines whose `text_in` is true. `pieces` may wait, in any thread, and ends when
         nobody listens any more; a step then ends too."""
 

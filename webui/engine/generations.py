@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-GENERATIONS = {"cosyvoice2.yaml": "cosyvoice2", "cosyvoice3.yaml": "cosyvoice3", "cosyvoice.yaml": "cosyvoice1"}  # yaml -> name of its engine
+GENERATIONS = {
+    "cosyvoice2.yaml": "cosyvoice2",
+    "cosyvoice3.yaml": "cosyvoice3",
+    "cosyvoice.yaml": "cosyvoice1",
+}  # yaml -> name of its engine
 
 
 def yamls(root: Path) -> list[str]:

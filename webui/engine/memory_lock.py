@@ -21,7 +21,11 @@ from ..errors import NotReady
 log = logging.getLogger(__name__)
 GPU_HEADROOM = 512 << 20  # left for the desktop, other processes' contexts and our own libraries
 RAM_HEADROOM = 1 << 30
-MODES = {"Default": "DEFAULT", "Exclusive_Process": "EXCLUSIVE_PROCESS", "Prohibited": "PROHIBITED"}  # as nvidia-smi prints them: as it takes them
+MODES = {
+    "Default": "DEFAULT",
+    "Exclusive_Process": "EXCLUSIVE_PROCESS",
+    "Prohibited": "PROHIBITED",
+}  # as nvidia-smi prints them: as it takes them
 Call = Callable[..., subprocess.CompletedProcess]
 MemoryCall = Callable[[int, int], int]  # (address, bytes) -> 0, or the errno
 
@@ -46,26 +50,45 @@ class MemoryLock:
         def free() -> None:
             kept.clear()
             torch.cuda.empty_cache()
-        self._note(f"Holding {_gb(needed)} of {torch.cuda.get_device_name()}; at least {_gb(headroom)} are left to others.", "gave the GPU's memory back", free)
+
+        self._note(
+            f"Holding {_gb(needed)} of {torch.cuda.get_device_name()}; at least {_gb(headroom)} are left to others.",
+            "gave the GPU's memory back",
+            free,
+        )
 
     def pool_gpu(self, torch: ModuleType, needed: int, headroom: int = GPU_HEADROOM) -> None:
         """As `hold_gpu`, for this process' own use: the memory goes to torch's pool, which serves the model from it."""
         del_me = self._take(torch, needed, headroom)
         del del_me
-        self._note(f"{_gb(needed)} of {torch.cuda.get_device_name()} are in this process' pool.", "emptied the pool", torch.cuda.empty_cache)
+        self._note(
+            f"{_gb(needed)} of {torch.cuda.get_device_name()} are in this process' pool.",
+            "emptied the pool",
+            torch.cuda.empty_cache,
+        )
 
     def _take(self, torch: ModuleType, needed: int, headroom: int) -> object:
         if not torch.cuda.is_available():
-            raise NotReady("There is no GPU that torch can use here. Lock the weights in RAM instead (--device cpu).",
-                           "这里没有 torch 能用的 GPU。可改为把权重锁在内存里（--device cpu）。", code="no_device")
+            raise NotReady(
+                "There is no GPU that torch can use here. Lock the weights in RAM instead (--device cpu).",
+                "这里没有 torch 能用的 GPU。可改为把权重锁在内存里（--device cpu）。",
+                code="no_device",
+            )
         free, total = torch.cuda.mem_get_info()
         if needed + headroom > free:
-            raise NotReady(f"{_gb(needed)} and {_gb(headroom)} of headroom are wanted on the GPU, {_gb(free)} of {_gb(total)} are free. End other programs on it, or ask for less.",
-                           f"显卡上需要 {_gb(needed)}，另留 {_gb(headroom)}；共 {_gb(total)}，空闲 {_gb(free)}。请结束占用显卡的程序，或减少要锁的量。", code="no_memory")
+            raise NotReady(
+                f"{_gb(needed)} and {_gb(headroom)} of headroom are wanted on the GPU, {_gb(free)} of {_gb(total)} are free. End other programs on it, or ask for less.",
+                f"显卡上需要 {_gb(needed)}，另留 {_gb(headroom)}；共 {_gb(total)}，空闲 {_gb(free)}。请结束占用显卡的程序，或减少要锁的量。",
+                code="no_memory",
+            )
         try:
             return torch.empty(needed, dtype=torch.uint8, device="cuda")
         except torch.OutOfMemoryError as error:
-            raise NotReady("Another program took the GPU's memory a moment ago. Try again.", "显存刚刚被别的程序占用，请再试一次。", code="no_memory") from error
+            raise NotReady(
+                "Another program took the GPU's memory a moment ago. Try again.",
+                "显存刚刚被别的程序占用，请再试一次。",
+                code="no_memory",
+            ) from error
 
     def exclusive(self, gpu: str = "0", call: Call = subprocess.run) -> None:
         """No second process on this GPU until `release`. Needs an administrator's rights. gpu: index or UUID."""
@@ -73,14 +96,28 @@ class MemoryLock:
         if before not in MODES:
             raise _no_smi(f"it answered “{before[:80]}”")
         _smi(call, "-i", gpu, "-c", "EXCLUSIVE_PROCESS")
-        self._note(f"GPU {gpu} takes one process only (it was: {before}).", f"set GPU {gpu} back to {before}", lambda: _smi(call, "-i", gpu, "-c", MODES[before]) and None)
+        self._note(
+            f"GPU {gpu} takes one process only (it was: {before}).",
+            f"set GPU {gpu} back to {before}",
+            lambda: _smi(call, "-i", gpu, "-c", MODES[before]) and None,
+        )
 
-    def pin(self, paths: Sequence[Path], available: int, headroom: int = RAM_HEADROOM, mlock: MemoryCall | None = None, munlock: MemoryCall | None = None) -> None:
+    def pin(
+        self,
+        paths: Sequence[Path],
+        available: int,
+        headroom: int = RAM_HEADROOM,
+        mlock: MemoryCall | None = None,
+        munlock: MemoryCall | None = None,
+    ) -> None:
         """Keep the pages of these files in RAM, all of them or none; every process that maps them profits. available: bytes, 0 = unknown."""
         needed = sum(path.stat().st_size for path in paths)
         if available and needed + headroom > available:
-            raise NotReady(f"{_gb(needed)} of weights and {_gb(headroom)} of headroom do not fit into {_gb(available)} of free RAM. Close other programs, or use bf16 weights.",
-                           f"权重 {_gb(needed)} 加上余量 {_gb(headroom)}，空闲内存只有 {_gb(available)}。请关闭其他程序，或改用 bf16 权重。", code="no_memory")
+            raise NotReady(
+                f"{_gb(needed)} of weights and {_gb(headroom)} of headroom do not fit into {_gb(available)} of free RAM. Close other programs, or use bf16 weights.",
+                f"权重 {_gb(needed)} 加上余量 {_gb(headroom)}，空闲内存只有 {_gb(available)}。请关闭其他程序，或改用 bf16 权重。",
+                code="no_memory",
+            )
         before = _raise_limit()
         pinned: list[_Pinned] = []
 
@@ -88,14 +125,21 @@ class MemoryLock:
             while pinned:
                 pinned.pop().release()
             resource.setrlimit(resource.RLIMIT_MEMLOCK, before)
+
         try:
             for path in paths:
-                pinned.append(_Pinned(path, mlock or _system("mlock"), munlock or _system("munlock")))
+                pinned.append(
+                    _Pinned(path, mlock or _system("mlock"), munlock or _system("munlock"))
+                )
         except OSError as error:
             allowed = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
             free()
             raise _no_right(needed, allowed, error) from error
-        self._note(f"{len(pinned)} files, {_gb(needed)}, are pinned in RAM: {', '.join(p.name for p in paths)}.", "let the pinned files go", free)
+        self._note(
+            f"{len(pinned)} files, {_gb(needed)}, are pinned in RAM: {', '.join(p.name for p in paths)}.",
+            "let the pinned files go",
+            free,
+        )
 
     def _note(self, sentence: str, undone: str, undo: Callable[[], None]) -> None:
         self.did.append(sentence)
@@ -175,8 +219,11 @@ def _smi(call: Call, *arguments: str) -> str:
 
 
 def _no_smi(why: str) -> NotReady:
-    return NotReady(f"The GPU's compute mode cannot be changed: nvidia-smi said: {why}. It needs the NVIDIA driver's tools and an administrator's rights.",
-                    f"无法更改显卡的计算模式：nvidia-smi 返回：{why}。需要 NVIDIA 驱动自带的工具和管理员权限。", code="no_right")
+    return NotReady(
+        f"The GPU's compute mode cannot be changed: nvidia-smi said: {why}. It needs the NVIDIA driver's tools and an administrator's rights.",
+        f"无法更改显卡的计算模式：nvidia-smi 返回：{why}。需要 NVIDIA 驱动自带的工具和管理员权限。",
+        code="no_right",
+    )
 
 
 def _gb(count: int) -> str:

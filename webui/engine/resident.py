@@ -68,7 +68,9 @@ class Resident:
         """Build and warm engines in the background, one after the other; the one in charge keeps speaking until the next is ready."""
         with self._lock:
             self._due += makers
-        thread = threading.Thread(target=self._bring_all, args=(makers,), name="engine-start", daemon=True)
+        thread = threading.Thread(
+            target=self._bring_all, args=(makers,), name="engine-start", daemon=True
+        )
         thread.start()
         return thread
 
@@ -79,7 +81,9 @@ class Resident:
                 return False
             self._missing = None
             self._due.append(make)
-        threading.Thread(target=self._bring_all, args=((make,),), name="engine-start", daemon=True).start()
+        threading.Thread(
+            target=self._bring_all, args=((make,),), name="engine-start", daemon=True
+        ).start()
         return True
 
     def _bring_all(self, makers: Iterable[Maker]) -> None:
@@ -127,12 +131,23 @@ class Resident:
             self._fail(engine, make, error, steps_in)
         except Exception as error:  # an engine's own bug must not leave the page waiting for ever
             log.exception("engine failed to start")
-            self._fail(engine, make, NotReady(f"The engine could not start: {error}.", f"引擎无法启动：{error}。", code="broken"), steps_in)
+            self._fail(
+                engine,
+                make,
+                NotReady(
+                    f"The engine could not start: {error}.",
+                    f"引擎无法启动：{error}。",
+                    code="broken",
+                ),
+                steps_in,
+            )
         else:
             self._take_over(engine, make, steps_in)
 
     def _fail(self, engine: Engine | None, make: Maker, error: KaikouError, steps_in: bool) -> None:
-        log.error("an engine is not to be had (%s): %s", name_of(engine) or "it has no name yet", error.en)
+        log.error(
+            "an engine is not to be had (%s): %s", name_of(engine) or "it has no name yet", error.en
+        )
         with self._lock:
             self._coming = None
             if not steps_in:  # else what it stands in for is what is missing
@@ -148,7 +163,9 @@ class Resident:
             self._on_ready(engine)
         with self._lock:
             old = self._seat
-            before = None if old is None or steps_in else old.before if old.make is make else old.make
+            before = (
+                None if old is None or steps_in else old.before if old.make is make else old.make
+            )
             self._seat, self._coming = _Seat(engine, self._lock, make, before), None
             is_late = self._closed
             if old is not None:
@@ -158,7 +175,9 @@ class Resident:
             old.engine.close()
         if is_late:
             engine.close()
-        elif hasattr(engine, "on_broken") and (told := engine.health()).state == "broken":  # between its start and now
+        elif (
+            hasattr(engine, "on_broken") and (told := engine.health()).state == "broken"
+        ):  # between its start and now
             self._broke(engine, NotReady(told.reason, told.reason_zh, code="broken"))
 
     def _broke(self, engine: Engine, error: KaikouError) -> None:
@@ -170,15 +189,25 @@ class Resident:
             seat.is_lost, before = seat.before is not None, seat.before
         if before is not None:
             log.error("%s is lost; the engine before it steps in", self._missing.name)
-            threading.Thread(target=self._bring_up, args=(before, True), name="engine-start", daemon=True).start()
+            threading.Thread(
+                target=self._bring_up, args=(before, True), name="engine-start", daemon=True
+            ).start()
 
     def lease(self) -> Lease:
         """Raises NotReady until the first engine has spoken its warm-up sentence, and while one steps in for one that broke."""
         with self._lock:
             if self._seat is None or self._closed:
-                raise self.failure() or NotReady("The engine is still starting. Please wait a moment.", "引擎还在启动，请稍候。", retry_after_s=2)
+                raise self.failure() or NotReady(
+                    "The engine is still starting. Please wait a moment.",
+                    "引擎还在启动，请稍候。",
+                    retry_after_s=2,
+                )
             if self._seat.is_lost:
-                raise NotReady("The voice engine has failed, and another one is stepping in. Try again in a moment.", "语音引擎出了故障，正在换用内置音色，请稍后再试。", retry_after_s=2)
+                raise NotReady(
+                    "The voice engine has failed, and another one is stepping in. Try again in a moment.",
+                    "语音引擎出了故障，正在换用内置音色，请稍后再试。",
+                    retry_after_s=2,
+                )
             self._seat.leases += 1
             return Lease(self._seat)
 
@@ -212,7 +241,11 @@ class Resident:
         if missing is not None and missing.name == name:
             return missing.error
         if coming is not None and name_of(coming) == name:
-            return NotReady(f"{name} is being loaded. Try again in a moment.", f"{name} 正在载入，请稍后再试。", retry_after_s=5)
+            return NotReady(
+                f"{name} is being loaded. Try again in a moment.",
+                f"{name} 正在载入，请稍后再试。",
+                retry_after_s=5,
+            )
         return None
 
     def close(self) -> None:

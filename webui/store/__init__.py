@@ -9,4 +9,15 @@ from .sounds import SoundStore
 from .takes import TakeStore
 from .voices import VoiceStore
 
-__all__ = ["AccessStore", "BatchJob", "ConsentStore", "Folder", "JobStore", "Line", "PronunciationStore", "SoundStore", "TakeStore", "VoiceStore"]
+__all__ = [
+    "AccessStore",
+    "BatchJob",
+    "ConsentStore",
+    "Folder",
+    "JobStore",
+    "Line",
+    "PronunciationStore",
+    "SoundStore",
+    "TakeStore",
+    "VoiceStore",
+]

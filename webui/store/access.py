@@ -82,7 +82,9 @@ class AccessStore:
         """Changes whenever any process has changed anything, and when the file is gone or was set aside."""
         if not self._db.is_there:
             return 0, self._db.set_aside
-        return self._db.read(lambda db: db.execute("PRAGMA data_version").fetchone()[0]), self._db.set_aside
+        return self._db.read(
+            lambda db: db.execute("PRAGMA data_version").fetchone()[0]
+        ), self._db.set_aside
 
     def was_damaged(self) -> bool:
         """A file of keys was set aside, now or in an earlier run, and still lies there."""
@@ -91,14 +93,34 @@ class AccessStore:
     # ---- keys -------------------------------------------------------------------------------------------------
     def keys(self) -> list[Key]:
         """All, newest first, revoked ones too."""
-        return self._all("SELECT * FROM keys ORDER BY created_at DESC, id", lambda row: Key(**{**dict(row), "scopes": tuple(row["scopes"].split())}))
+        return self._all(
+            "SELECT * FROM keys ORDER BY created_at DESC, id",
+            lambda row: Key(**{**dict(row), "scopes": tuple(row["scopes"].split())}),
+        )
 
     def add_key(self, key: Key) -> None:
-        row = (key.id, key.mark, key.name, key.account, " ".join(key.scopes), key.per_minute, key.created_at)
-        self._db.write(lambda db: db.execute("INSERT INTO keys (id, mark, name, account, scopes, per_minute, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)", row))
+        row = (
+            key.id,
+            key.mark,
+            key.name,
+            key.account,
+            " ".join(key.scopes),
+            key.per_minute,
+            key.created_at,
+        )
+        self._db.write(
+            lambda db: db.execute(
+                "INSERT INTO keys (id, mark, name, account, scopes, per_minute, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+        )
 
     def revoke_key(self, key_id: str, now: float) -> None:
-        self._db.write(lambda db: db.execute("UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, key_id)))
+        self._db.write(
+            lambda db: db.execute(
+                "UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, key_id)
+            )
+        )
 
     # ---- demo links ---------------------------------------------------------------------------------------------
     def demos(self) -> list[Demo]:
@@ -111,25 +133,53 @@ class AccessStore:
 
     def add_demo(self, demo: Demo) -> None:
         names = [f.name for f in fields(Demo)]
-        row = [json.dumps(v, ensure_ascii=False) if n == "fixed" else v for n, v in ((n, getattr(demo, n)) for n in names)]
-        self._db.write(lambda db: db.execute(f"INSERT INTO demos ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", row))
+        row = [
+            json.dumps(v, ensure_ascii=False) if n == "fixed" else v
+            for n, v in ((n, getattr(demo, n)) for n in names)
+        ]
+        self._db.write(
+            lambda db: db.execute(
+                f"INSERT INTO demos ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
+                row,
+            )
+        )
 
     def end_demo(self, demo_id: str, why: str) -> None:
         """For good: a clock that is set back does not bring it to life again."""
-        self._db.write(lambda db: db.execute("UPDATE demos SET ended = ? WHERE id = ? AND ended = ''", (why, demo_id)))
+        self._db.write(
+            lambda db: db.execute(
+                "UPDATE demos SET ended = ? WHERE id = ? AND ended = ''", (why, demo_id)
+            )
+        )
 
     def use_demo(self, demo_id: str, n_chars: int) -> bool:
         """Counts one use where all of its caps still allow it, in one step: of many at once none gets through twice."""
         ask = "UPDATE demos SET uses = uses + 1, chars = chars + ? WHERE id = ? AND ended = '' AND uses < max_uses AND chars + ? <= max_chars"
-        return self._db.write(lambda db: db.execute(ask, (n_chars, demo_id, n_chars)).rowcount > 0, is_lasting=False)
+        return self._db.write(
+            lambda db: db.execute(ask, (n_chars, demo_id, n_chars)).rowcount > 0, is_lasting=False
+        )
 
     def give_back_demo(self, demo_id: str, n_chars: int) -> None:
         """A use that came to nothing."""
-        self._db.write(lambda db: db.execute("UPDATE demos SET uses = uses - 1, chars = chars - ? WHERE id = ?", (n_chars, demo_id)), is_lasting=False)
+        self._db.write(
+            lambda db: db.execute(
+                "UPDATE demos SET uses = uses - 1, chars = chars - ? WHERE id = ?",
+                (n_chars, demo_id),
+            ),
+            is_lasting=False,
+        )
 
     # ---- usage ------------------------------------------------------------------------------------------------
     def usage(self) -> dict[str, Used]:
-        return dict(self._all("SELECT * FROM usage", lambda row: (row["id"], Used(row["requests"], row["chars"], row["sound_s"], row["last_used_at"]))))
+        return dict(
+            self._all(
+                "SELECT * FROM usage",
+                lambda row: (
+                    row["id"],
+                    Used(row["requests"], row["chars"], row["sound_s"], row["last_used_at"]),
+                ),
+            )
+        )
 
     def add_usage(self, used: Iterable[tuple[str, Used]]) -> None:
         """On top of what was there."""

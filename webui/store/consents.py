@@ -12,7 +12,9 @@ from .files import Folder
 
 
 def gone() -> NotFound:
-    return NotFound("There is no such consent here.", "没有这份授权录音。", code="consent_gone", param="consent")
+    return NotFound(
+        "There is no such consent here.", "没有这份授权录音。", code="consent_gone", param="consent"
+    )
 
 
 class ConsentStore:
@@ -30,7 +32,10 @@ class ConsentStore:
 
     def list(self, account: str) -> list[Consent]:
         """Newest first."""
-        return sorted((c for c in self._kept.values() if c.owner == account), key=lambda c: (-c.created_at, c.id))
+        return sorted(
+            (c for c in self._kept.values() if c.owner == account),
+            key=lambda c: (-c.created_at, c.id),
+        )
 
     def get(self, consent_id: str, account: str) -> Consent:
         """Raises NotFound, the same for another's as for none."""
@@ -41,7 +46,9 @@ class ConsentStore:
 
     def add(self, consent: Consent, recording: bytes) -> None:
         """recording: WAV bytes. Raises StorageFull."""
-        self.folder.write(consent.id, {"consent.json": _record(consent), "recording.wav": recording})
+        self.folder.write(
+            consent.id, {"consent.json": _record(consent), "recording.wav": recording}
+        )
         self._kept[consent.id] = consent
 
     def rename(self, consent: Consent, name: str) -> Consent:

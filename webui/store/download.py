@@ -92,10 +92,26 @@ class _Again(Exception):
 class Download:
     """`run` brings one file. told(bytes): how much of it is here now. cancelled: looked at between blocks, and ends a wait at once."""
 
-    def __init__(self, spec: FileSpec, final: Path, url: str, opener: Opener, told: Callable[[int], None], cancelled: threading.Event):
-        self._spec, self._url, self._opener, self._told, self._cancelled = spec, url, opener, told, cancelled
+    def __init__(
+        self,
+        spec: FileSpec,
+        final: Path,
+        url: str,
+        opener: Opener,
+        told: Callable[[int], None],
+        cancelled: threading.Event,
+    ):
+        self._spec, self._url, self._opener, self._told, self._cancelled = (
+            spec,
+            url,
+            opener,
+            told,
+            cancelled,
+        )
         self._part = Part(final)
-        self._is_seamed = bool(self._part.have)  # bytes of an earlier request lie in the part: a misfit may be the seam's fault
+        self._is_seamed = bool(
+            self._part.have
+        )  # bytes of an earlier request lie in the part: a misfit may be the seam's fault
 
     def run(self) -> Fetched:
         """Raises Cancelled (what is there stays for the next time), StorageFull, NotReady with the reason."""
@@ -128,13 +144,17 @@ class Download:
             except (httpx.TransportError, _Again) as error:
                 tries = 1 if self._part.have - before >= PROGRESS_BYTES else tries + 1
                 if tries >= TRIES:
-                    raise self._fault(f"the server could not be reached or broke off {TRIES} times ({_words(error)})",
-                                      f"连接服务器 {TRIES} 次都没有成功或中断（{_words(error)}）") from error
+                    raise self._fault(
+                        f"the server could not be reached or broke off {TRIES} times ({_words(error)})",
+                        f"连接服务器 {TRIES} 次都没有成功或中断（{_words(error)}）",
+                    ) from error
                 wait_s = getattr(error, "wait_s", 0.0) or 2.0 ** (tries - 1)
                 if self._cancelled.wait(min(wait_s, MAX_WAIT_S)):
                     raise Cancelled() from error
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                raise self._fault(f"the request failed ({_words(error)})", f"请求失败（{_words(error)}）") from error
+                raise self._fault(
+                    f"the request failed ({_words(error)})", f"请求失败（{_words(error)}）"
+                ) from error
 
     def _pull(self) -> None:
         have, note = self._part.have, self._part.told()
@@ -174,9 +194,15 @@ class Download:
             raise _Again(f"the server's file changed ({status})", 0.01)
         if status in AGAIN:
             after = response.headers.get("Retry-After", "")
-            raise _Again(f"HTTP {status}", float(after) if after.isascii() and after.isdigit() else 0.0)
+            raise _Again(
+                f"HTTP {status}", float(after) if after.isascii() and after.isdigit() else 0.0
+            )
         if status != 200:
-            remedy = ("It is not there", "服务器上没有这个文件") if status in (404, 410) else ("The server refused", "服务器拒绝了")
+            remedy = (
+                ("It is not there", "服务器上没有这个文件")
+                if status in (404, 410)
+                else ("The server refused", "服务器拒绝了")
+            )
             raise self._fault(f"{remedy[0]} (HTTP {status})", f"{remedy[1]}（HTTP {status}）")
         length = response.headers.get("Content-Length", "")
         return int(length) if length.isascii() and length.isdigit() else None
@@ -201,16 +227,26 @@ class Download:
             raise self._misfit(size)
         total = sha256_of(self._part.path, self._cancelled)
         if self._spec.sha256 and total != self._spec.sha256:
-            raise self._fault(f"its checksum is {total[:12]}…, it should be {self._spec.sha256[:12]}…", f"校验和是 {total[:12]}…，应为 {self._spec.sha256[:12]}…")
+            raise self._fault(
+                f"its checksum is {total[:12]}…, it should be {self._spec.sha256[:12]}…",
+                f"校验和是 {total[:12]}…，应为 {self._spec.sha256[:12]}…",
+            )
         return Fetched(size, total)
 
     def _misfit(self, size: int) -> NotReady:
         about = ("", "") if self._spec.exact else ("about ", "约 ")
-        return self._fault(f"the server gave {size:,} bytes, it should be {about[0]}{self._spec.size:,}", f"服务器给出 {size:,} 字节，应为{about[1]}{self._spec.size:,} 字节")
+        return self._fault(
+            f"the server gave {size:,} bytes, it should be {about[0]}{self._spec.size:,}",
+            f"服务器给出 {size:,} 字节，应为{about[1]}{self._spec.size:,} 字节",
+        )
 
     def _fault(self, en: str, zh: str) -> NotReady:
-        return NotReady(f"{self._spec.path} could not be fetched: {en}. Try again later, or use another source.",
-                        f"没能下载 {self._spec.path}：{zh}。请稍后再试，或换一个下载源。", code="model_fetch", param=self._spec.path)
+        return NotReady(
+            f"{self._spec.path} could not be fetched: {en}. Try again later, or use another source.",
+            f"没能下载 {self._spec.path}：{zh}。请稍后再试，或换一个下载源。",
+            code="model_fetch",
+            param=self._spec.path,
+        )
 
 
 def sha256_of(path: Path, cancelled: threading.Event | None = None) -> str:
@@ -226,13 +262,19 @@ def sha256_of(path: Path, cancelled: threading.Event | None = None) -> str:
 
 def over_http(timeout_s: float = 15.0) -> Opener:
     """The real opener: follows redirects, never from https to plain http."""
-    client = httpx.Client(follow_redirects=True, timeout=timeout_s, event_hooks={"response": [_stay_safe]})
+    client = httpx.Client(
+        follow_redirects=True, timeout=timeout_s, event_hooks={"response": [_stay_safe]}
+    )
     return lambda url, headers: client.stream("GET", url, headers=dict(headers))
 
 
 def _stay_safe(response: httpx.Response) -> None:
     target = response.next_request
-    if target is not None and response.request.url.scheme == "https" and target.url.scheme != "https":
+    if (
+        target is not None
+        and response.request.url.scheme == "https"
+        and target.url.scheme != "https"
+    ):
         raise httpx.RequestError("a redirect to an unprotected address", request=response.request)
 
 
@@ -247,7 +289,12 @@ def _words(error: Exception) -> str:
 
 def _disk(error: OSError, path: str) -> StorageFull:
     if error.errno in FULL:
-        return StorageFull(f"The disk is full: {path} is not complete. Make room and start again; what is there is kept.",
-                           f"磁盘已满，{path} 没有下载完。请清理空间后重新开始，已下载的部分会保留。")
-    return StorageFull(f"{path} cannot be written ({error.strerror}). Check the rights of the model folder.",
-                       f"写不进 {path}（{error.strerror}）。请检查模型目录的权限。", code="storage_denied")
+        return StorageFull(
+            f"The disk is full: {path} is not complete. Make room and start again; what is there is kept.",
+            f"磁盘已满，{path} 没有下载完。请清理空间后重新开始，已下载的部分会保留。",
+        )
+    return StorageFull(
+        f"{path} cannot be written ({error.strerror}). Check the rights of the model folder.",
+        f"写不进 {path}（{error.strerror}）。请检查模型目录的权限。",
+        code="storage_denied",
+    )

@@ -87,4 +87,12 @@ class Folder:
 def _named(error: OSError) -> Exception:
     if isinstance(error, FileNotFoundError):
         return NotFound("There is nothing under this id.", "找不到这个编号。")
-    return StorageFull() if error.errno in FULL else StorageFull("The data folder cannot be written. Check its rights.", "数据目录写不进去，请检查权限。", code="storage_denied")
+    return (
+        StorageFull()
+        if error.errno in FULL
+        else StorageFull(
+            "The data folder cannot be written. Check its rights.",
+            "数据目录写不进去，请检查权限。",
+            code="storage_denied",
+        )
+    )

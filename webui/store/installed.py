@@ -10,7 +10,11 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 CHOSEN = "model"  # file in the data folder: the name of the model that somebody chose last
 NETWORKS = ("llm", "flow", "hift")
-FILES = ("{}.pt", "{}.*.pt", "kaikou-{}-*.safetensors")  # as published, published in another training (llm.rl.pt), converted
+FILES = (
+    "{}.pt",
+    "{}.*.pt",
+    "kaikou-{}-*.safetensors",
+)  # as published, published in another training (llm.rl.pt), converted
 EngineOf = Callable[[Path], str]  # the name of the engine for a folder, "" when it is no model
 
 
@@ -28,7 +32,9 @@ def read(folder: Path, engine_of: EngineOf) -> Installed | None:
     """None when the folder is no model's. A folder's name says nothing: it may have been renamed."""
     try:
         engine = engine_of(folder)
-        is_whole = bool(engine) and all(any(next(folder.glob(like.format(n)), None) for like in FILES) for n in NETWORKS)
+        is_whole = bool(engine) and all(
+            any(next(folder.glob(like.format(n)), None) for like in FILES) for n in NETWORKS
+        )
     except OSError:  # it may not be looked into
         return None
     return Installed(folder.name, folder, engine, is_whole) if engine else None
@@ -40,16 +46,24 @@ def find(root: Path, engine_of: EngineOf) -> list[Installed]:
     if own is not None:
         return [own]
     try:
-        below = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        below = sorted(
+            path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")
+        )
     except OSError:
         return []
     return [model for path in below if (model := read(path, engine_of)) is not None]
 
 
-def first(models: Iterable[Installed], wanted: Iterable[str], names: Iterable[str]) -> Installed | None:
+def first(
+    models: Iterable[Installed], wanted: Iterable[str], names: Iterable[str]
+) -> Installed | None:
     """The one to begin with: of the earliest generation in `wanted`, and of these the earliest in `names`; others after them, by name."""
     order, known = list(wanted), list(names)
-    ranked = [(order.index(m.engine), known.index(m.name) if m.name in known else len(known), m.name, m) for m in models if m.engine in order]
+    ranked = [
+        (order.index(m.engine), known.index(m.name) if m.name in known else len(known), m.name, m)
+        for m in models
+        if m.engine in order
+    ]
     return min(ranked, key=lambda r: r[:3])[-1] if ranked else None
 
 
@@ -63,7 +77,7 @@ def remember(data_dir: Path, name: str) -> None:
 
 
 def remembered(data_dir: Path) -> str:
-    """"" when nobody chose."""
+    """ "" when nobody chose."""
     try:
         return (data_dir / CHOSEN).read_text("utf-8").strip()[:200]
     except (OSError, UnicodeDecodeError):

@@ -110,7 +110,13 @@ class JobStore:
         """What a process that is gone had claimed waits again. Only while the lock is held. Returns how many lines."""
         if not self._db.is_there:
             return 0
-        return self._db.write(lambda db: db.execute(f"UPDATE lines SET state = {_LEFT} WHERE state IN ('running', 'resting')").rowcount)
+        return self._db.write(
+            lambda db: (
+                db.execute(
+                    f"UPDATE lines SET state = {_LEFT} WHERE state IN ('running', 'resting')"
+                ).rowcount
+            )
+        )
 
     def close(self) -> None:
         self._db.close()
@@ -119,17 +125,50 @@ class JobStore:
             self._held = None
 
     # ---- jobs -----------------------------------------------------------------------------------------------
-    def add(self, account: str, name: str, model: str, seed: int, lines: Iterable[Line]) -> BatchJob:
+    def add(
+        self, account: str, name: str, model: str, seed: int, lines: Iterable[Line]
+    ) -> BatchJob:
         """The job and all its lines, or nothing. Raises StorageFull."""
-        rows = [(line.n, line.text, line.voice, line.mode, line.instruction, line.language, line.speed, line.seed, len(line.text)) for line in lines]
-        job = BatchJob(new_id("job"), account, name, model, seed, len(rows), "running", "", "", "", self._clock(), {"waiting": len(rows)}, {"waiting": sum(r[-1] for r in rows)})
+        rows = [
+            (
+                line.n,
+                line.text,
+                line.voice,
+                line.mode,
+                line.instruction,
+                line.language,
+                line.speed,
+                line.seed,
+                len(line.text),
+            )
+            for line in lines
+        ]
+        job = BatchJob(
+            new_id("job"),
+            account,
+            name,
+            model,
+            seed,
+            len(rows),
+            "running",
+            "",
+            "",
+            "",
+            self._clock(),
+            {"waiting": len(rows)},
+            {"waiting": sum(r[-1] for r in rows)},
+        )
 
         def work(db: Connection) -> None:
             serial = db.execute("SELECT coalesce(max(serial), 0) + 1 FROM jobs").fetchone()[0]
-            db.execute("INSERT INTO jobs (id, account, name, model, seed, total, state, created_at, serial) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)",
-                       (job.id, account, name, model, seed, job.total, job.created_at, serial))
-            db.executemany("INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed, chars) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                           ((job.id, *row) for row in rows))
+            db.execute(
+                "INSERT INTO jobs (id, account, name, model, seed, total, state, created_at, serial) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)",
+                (job.id, account, name, model, seed, job.total, job.created_at, serial),
+            )
+            db.executemany(
+                "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed, chars) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                ((job.id, *row) for row in rows),
+            )
 
         self._db.write(work)
         return job
@@ -140,15 +179,21 @@ class JobStore:
             return []
 
         def work(db: Connection) -> list[BatchJob]:
-            rows = db.execute(f"SELECT {JOB} FROM jobs WHERE account = ? ORDER BY serial DESC LIMIT ?", (account, limit)).fetchall()
+            rows = db.execute(
+                f"SELECT {JOB} FROM jobs WHERE account = ? ORDER BY serial DESC LIMIT ?",
+                (account, limit),
+            ).fetchall()
             return [_job(row, db.execute(COUNTS, (row["id"],))) for row in rows]
 
         return self._db.read(work)
 
     def get(self, account: str, job_id: str) -> BatchJob:
         """Raises NotFound, also for another account's."""
+
         def work(db: Connection) -> BatchJob | None:
-            row = db.execute(f"SELECT {JOB} FROM jobs WHERE id = ? AND account = ?", (job_id, account)).fetchone()
+            row = db.execute(
+                f"SELECT {JOB} FROM jobs WHERE id = ? AND account = ?", (job_id, account)
+            ).fetchone()
             return row and _job(row, db.execute(COUNTS, (job_id,)))
 
         found = self._db.read(work) if self._db.is_there else None
@@ -160,7 +205,14 @@ class JobStore:
         """(id, account) of the jobs that are to be worked on, oldest first."""
         if not self._db.is_there:
             return []
-        return self._db.read(lambda db: [tuple(r) for r in db.execute("SELECT id, account FROM jobs WHERE state = 'running' ORDER BY serial")])
+        return self._db.read(
+            lambda db: [
+                tuple(r)
+                for r in db.execute(
+                    "SELECT id, account FROM jobs WHERE state = 'running' ORDER BY serial"
+                )
+            ]
+        )
 
     def unfinished(self, account: str) -> tuple[int, int]:
         """(jobs, lines) of an account that are not over."""
@@ -175,9 +227,16 @@ class JobStore:
 
     def cancel(self, job_id: str) -> None:
         """Lines that run now say themselves how they end."""
+
         def work(db: Connection) -> None:
-            if db.execute("UPDATE jobs SET state = 'cancelled' WHERE id = ? AND state IN ('running', 'paused')", (job_id,)).rowcount:
-                db.execute("UPDATE lines SET state = 'cancelled' WHERE job = ? AND state IN ('waiting', 'resting')", (job_id,))
+            if db.execute(
+                "UPDATE jobs SET state = 'cancelled' WHERE id = ? AND state IN ('running', 'paused')",
+                (job_id,),
+            ).rowcount:
+                db.execute(
+                    "UPDATE lines SET state = 'cancelled' WHERE job = ? AND state IN ('waiting', 'resting')",
+                    (job_id,),
+                )
 
         self._db.write(work)
 
@@ -186,36 +245,66 @@ class JobStore:
         kept = set(still)
 
         def work(db: Connection) -> None:
-            if not db.execute("UPDATE jobs SET state = 'running', code = '', error = '', error_zh = '', idle_s = 0 WHERE id = ? AND state != 'done'", (job_id,)).rowcount:
+            if not db.execute(
+                "UPDATE jobs SET state = 'running', code = '', error = '', error_zh = '', idle_s = 0 WHERE id = ? AND state != 'done'",
+                (job_id,),
+            ).rowcount:
                 return
-            rows = [r["n"] for r in db.execute("SELECT n FROM lines WHERE job = ? AND state IN ('cancelled', 'running', 'resting')", (job_id,))]
-            db.executemany("UPDATE lines SET state = 'waiting' WHERE job = ? AND n = ?", [(job_id, n) for n in rows if n not in kept])
+            rows = [
+                r["n"]
+                for r in db.execute(
+                    "SELECT n FROM lines WHERE job = ? AND state IN ('cancelled', 'running', 'resting')",
+                    (job_id,),
+                )
+            ]
+            db.executemany(
+                "UPDATE lines SET state = 'waiting' WHERE job = ? AND n = ?",
+                [(job_id, n) for n in rows if n not in kept],
+            )
 
         self._db.write(work)
 
     def retry(self, job_id: str, n: int | None = None) -> int:
         """Failed lines, or the one, are tried again from the start. Returns how many."""
+
         def work(db: Connection) -> int:
             ask = "UPDATE lines SET state = 'waiting', attempts = 0, code = '', error = '', error_zh = '' WHERE job = ? AND state = 'failed'"
-            changed = db.execute(ask + (" AND n = ?" if n is not None else ""), (job_id, n) if n is not None else (job_id,)).rowcount
+            changed = db.execute(
+                ask + (" AND n = ?" if n is not None else ""),
+                (job_id, n) if n is not None else (job_id,),
+            ).rowcount
             if changed:
-                db.execute("UPDATE jobs SET state = 'running', idle_s = 0 WHERE id = ? AND state = 'done'", (job_id,))
+                db.execute(
+                    "UPDATE jobs SET state = 'running', idle_s = 0 WHERE id = ? AND state = 'done'",
+                    (job_id,),
+                )
             return changed
 
         return self._db.write(work)
 
     def settle(self, job_id: str) -> bool:
         """A job none of whose lines is to be made any more is done. True when it is over, or gone."""
+
         def work(db: Connection) -> bool:
             _settle(db, job_id)
-            return db.execute("SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting') LIMIT 1", (job_id,)).fetchone() is None
+            return (
+                db.execute(
+                    "SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting') LIMIT 1",
+                    (job_id,),
+                ).fetchone()
+                is None
+            )
 
         return self._db.write(work)
 
     def delete(self, job_id: str) -> list[str]:
         """Returns the keys of sounds that no line has any more."""
+
         def work(db: Connection) -> list[str]:
-            keys = {r["key"] for r in db.execute("SELECT key FROM lines WHERE job = ? AND key != ''", (job_id,))}
+            keys = {
+                r["key"]
+                for r in db.execute("SELECT key FROM lines WHERE job = ? AND key != ''", (job_id,))
+            }
             db.execute("DELETE FROM lines WHERE job = ?", (job_id,))
             db.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
             return [k for k in keys if not _is_used(db, k)]
@@ -231,13 +320,24 @@ class JobStore:
             return []
 
         def work(db: Connection) -> list[str]:
-            db.execute("UPDATE jobs SET idle_s = idle_s + ? WHERE state IN ('done', 'cancelled')", (seconds,))
-            return [r["id"] for r in db.execute("SELECT id FROM jobs WHERE idle_s > ? AND state IN ('done', 'cancelled')", (limit_s,))]
+            db.execute(
+                "UPDATE jobs SET idle_s = idle_s + ? WHERE state IN ('done', 'cancelled')",
+                (seconds,),
+            )
+            return [
+                r["id"]
+                for r in db.execute(
+                    "SELECT id FROM jobs WHERE idle_s > ? AND state IN ('done', 'cancelled')",
+                    (limit_s,),
+                )
+            ]
 
         return self._db.write(work)
 
     # ---- lines ----------------------------------------------------------------------------------------------
-    def lines(self, job_id: str, start: int = 1, count: int = 1 << 30, state: str = "") -> list[Line]:
+    def lines(
+        self, job_id: str, start: int = 1, count: int = 1 << 30, state: str = ""
+    ) -> list[Line]:
         """From number `start` on, in order; `state`: only those in it."""
         ask = f"SELECT {LINE} FROM lines WHERE job = ? AND n >= ?{' AND state = ?' if state else ''} ORDER BY n LIMIT ?"
         values = (job_id, start, *([state] if state else []), count)
@@ -248,8 +348,18 @@ class JobStore:
         ask = f"SELECT {LINE} FROM lines WHERE job = ? AND n >= ? ORDER BY n LIMIT ?"
 
         def work(db: Connection) -> tuple[str, list[Line]] | None:
-            row = db.execute("SELECT state FROM jobs WHERE id = ? AND account = ?", (job_id, account)).fetchone()
-            return row and (row["state"], list(takewhile(lambda line: line.state in OVER, (Line(*r) for r in db.execute(ask, (job_id, start, count))))))
+            row = db.execute(
+                "SELECT state FROM jobs WHERE id = ? AND account = ?", (job_id, account)
+            ).fetchone()
+            return row and (
+                row["state"],
+                list(
+                    takewhile(
+                        lambda line: line.state in OVER,
+                        (Line(*r) for r in db.execute(ask, (job_id, start, count))),
+                    )
+                ),
+            )
 
         found = self._db.read(work) if self._db.is_there else None
         if found is None:
@@ -258,28 +368,39 @@ class JobStore:
 
     def claim(self, job_id: str) -> Line | None:
         """The next line of a job that runs, now this process' own. A claim need not outlive a power cut: it would be given back anyway."""
+
         def work(db: Connection) -> Line | None:
             ask = f"SELECT {LINE} FROM lines WHERE job = ? AND state = 'waiting' AND (SELECT state FROM jobs WHERE id = ?) = 'running' ORDER BY n LIMIT 1"
             row = db.execute(ask, (job_id, job_id)).fetchone()
             if row is None:
                 return None
-            db.execute("UPDATE lines SET state = 'running' WHERE job = ? AND n = ?", (job_id, row["n"]))
+            db.execute(
+                "UPDATE lines SET state = 'running' WHERE job = ? AND n = ?", (job_id, row["n"])
+            )
             return Line(*row)
 
         return self._db.write(work, is_lasting=False)
 
     def claim_again(self, job_id: str, n: int) -> Line | None:
         """A line that rested; None when it does not wait for that any more."""
+
         def work(db: Connection) -> Line | None:
-            if not db.execute("UPDATE lines SET state = 'running' WHERE job = ? AND n = ? AND state = 'resting' AND (SELECT state FROM jobs WHERE id = ?) = 'running'",
-                              (job_id, n, job_id)).rowcount:
+            if not db.execute(
+                "UPDATE lines SET state = 'running' WHERE job = ? AND n = ? AND state = 'resting' AND (SELECT state FROM jobs WHERE id = ?) = 'running'",
+                (job_id, n, job_id),
+            ).rowcount:
                 return None
-            return Line(*db.execute(f"SELECT {LINE} FROM lines WHERE job = ? AND n = ?", (job_id, n)).fetchone())
+            return Line(
+                *db.execute(
+                    f"SELECT {LINE} FROM lines WHERE job = ? AND n = ?", (job_id, n)
+                ).fetchone()
+            )
 
         return self._db.write(work, is_lasting=False)
 
     def done(self, line: Line, key: str, samples: int, rate: int, engine: str) -> bool:
         """Its sound is on the disk. False when the line is gone."""
+
         def work(db: Connection) -> bool:
             is_there = db.execute(ask, (key, samples, rate, engine, line.job, line.n)).rowcount > 0
             _settle(db, line.job)
@@ -290,12 +411,20 @@ class JobStore:
 
     def tried(self, line: Line, error: KaikouError, is_last: bool) -> None:
         """In vain. It rests, or that was the last try."""
+
         def work(db: Connection) -> None:
             db.execute(ask, values)
             _settle(db, line.job)
 
         ask = f"UPDATE lines SET attempts = attempts + 1, state = {'?' if is_last else _RESTS}, code = ?, error = ?, error_zh = ? WHERE job = ? AND n = ? AND state = 'running'"
-        values = (*(["failed"] if is_last else []), error.code, error.en, error.zh, line.job, line.n)
+        values = (
+            *(["failed"] if is_last else []),
+            error.code,
+            error.en,
+            error.zh,
+            line.job,
+            line.n,
+        )
         self._db.write(work)
 
     def release(self, line: Line, is_resting: bool = False) -> None:
@@ -316,13 +445,20 @@ def _settle(db: Connection, job_id: str) -> None:
 
 
 def _is_used(db: Connection, key: str) -> bool:
-    return db.execute("SELECT 1 FROM lines WHERE key = ? AND key != '' LIMIT 1", (key,)).fetchone() is not None
+    return (
+        db.execute("SELECT 1 FROM lines WHERE key = ? AND key != '' LIMIT 1", (key,)).fetchone()
+        is not None
+    )
 
 
 def _job(row: Row, counts: Iterable[Row]) -> BatchJob:
     counts = list(counts)
-    return BatchJob(*row, {c["state"]: c["n"] for c in counts}, {c["state"]: c["chars"] for c in counts})
+    return BatchJob(
+        *row, {c["state"]: c["n"] for c in counts}, {c["state"]: c["chars"] for c in counts}
+    )
 
 
 def gone() -> NotFound:
-    return NotFound("There is no such job, or it was deleted.", "没有这个任务，或者已经删除。", code="job_gone")
+    return NotFound(
+        "There is no such job, or it was deleted.", "没有这个任务，或者已经删除。", code="job_gone"
+    )

@@ -21,13 +21,20 @@ LISTINGS = {
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def sharpen(specs: Iterable[FileSpec], source: str, repository: str, opener: Opener) -> tuple[FileSpec, ...]:
+def sharpen(
+    specs: Iterable[FileSpec], source: str, repository: str, opener: Opener
+) -> tuple[FileSpec, ...]:
     """The same files with what the source's listing adds. An entry that does not fit the manifest adds nothing: the download will name it."""
     known = {path: (size, sha256) for path, size, sha256 in _asked(source, repository, opener)}
 
     def one(spec: FileSpec) -> FileSpec:
         size, sha256 = known.get(spec.path, (0, None))
-        return replace(spec, size=size, exact=True, sha256=spec.sha256 or sha256) if size and spec.fits(size) else spec
+        return (
+            replace(spec, size=size, exact=True, sha256=spec.sha256 or sha256)
+            if size and spec.fits(size)
+            else spec
+        )
+
     return tuple(one(spec) for spec in specs)
 
 
@@ -35,7 +42,9 @@ def _asked(source: str, repository: str, opener: Opener) -> list[tuple[str, int,
     if source not in LISTINGS:
         return []
     try:
-        with opener(LISTINGS[source].format(repository=repository), {"Accept": "application/json"}) as answer:
+        with opener(
+            LISTINGS[source].format(repository=repository), {"Accept": "application/json"}
+        ) as answer:
             if answer.status_code != 200:
                 raise ValueError(f"HTTP {answer.status_code}")
             body = bytearray()
@@ -44,7 +53,14 @@ def _asked(source: str, repository: str, opener: Opener) -> list[tuple[str, int,
                 if len(body) > MAX_BYTES:
                     raise ValueError("a listing without end")
         return list(_entries(json.loads(body)))
-    except (httpx.HTTPError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        httpx.HTTPError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         log.info("%s gave no listing (%s): sizes are learnt file by file", source, error)
         return []
 
@@ -58,4 +74,8 @@ def _entries(told: object) -> Iterator[tuple[str, int, str | None]]:
             lfs = row.get("lfs") or {}
             path, size, sha256 = row.get("path"), lfs.get("size", row.get("size")), lfs.get("oid")
         if isinstance(path, str) and type(size) is int and size > 0:
-            yield path, size, sha256 if isinstance(sha256, str) and _SHA256.fullmatch(sha256) else None
+            yield (
+                path,
+                size,
+                sha256 if isinstance(sha256, str) and _SHA256.fullmatch(sha256) else None,
+            )

@@ -85,7 +85,16 @@ def read_manifest(path: Path) -> dict[str, Model]:
 def _model(name: str, entry: Mapping) -> Model:
     if not _STEP.fullmatch(name):
         raise _bad("models", name)
-    files = tuple(FileSpec(_inside(f["path"]), _whole(f), bool(f.get("exact")), _hex(f.get("sha256")), float(f.get("within", PLAUSIBLE))) for f in entry["files"])
+    files = tuple(
+        FileSpec(
+            _inside(f["path"]),
+            _whole(f),
+            bool(f.get("exact")),
+            _hex(f.get("sha256")),
+            float(f.get("within", PLAUSIBLE)),
+        )
+        for f in entry["files"]
+    )
     return Model(name, dict(entry["repositories"]), files, str(entry.get("engine", "cosyvoice2")))
 
 
@@ -108,7 +117,12 @@ def _hex(value: str | None) -> str | None:
 
 
 def _bad(where: str, what: str) -> BadInput:
-    return BadInput(f"The model manifest is wrong at {where}: {what[:120]}.", f"模型清单的 {where} 有误：{what[:120]}。", code="bad_manifest", param="manifest")
+    return BadInput(
+        f"The model manifest is wrong at {where}: {what[:120]}.",
+        f"模型清单的 {where} 有误：{what[:120]}。",
+        code="bad_manifest",
+        param="manifest",
+    )
 
 
 class ModelFetcher:
@@ -117,10 +131,21 @@ class ModelFetcher:
     opener and free_bytes are seams for tests. Make a new one for each fetch; `plan` and `verify` ask nobody.
     """
 
-    def __init__(self, root: Path, source: str, model: Model, opener: Opener | None = None, free_bytes: Callable[[Path], int] | None = None):
+    def __init__(
+        self,
+        root: Path,
+        source: str,
+        model: Model,
+        opener: Opener | None = None,
+        free_bytes: Callable[[Path], int] | None = None,
+    ):
         if source not in SOURCES and not source.startswith(("http://", "https://")):
-            raise BadInput(f"There is no source “{source[:60]}”. Use {', '.join(SOURCES)}, or an http(s) address.",
-                           f"没有下载源「{source[:60]}」，可用：{'、'.join(SOURCES)}，或 http(s) 地址。", code="bad_source", param="source")
+            raise BadInput(
+                f"There is no source “{source[:60]}”. Use {', '.join(SOURCES)}, or an http(s) address.",
+                f"没有下载源「{source[:60]}」，可用：{'、'.join(SOURCES)}，或 http(s) 地址。",
+                code="bad_source",
+                param="source",
+            )
         self.root, self.source, self.model = root, source, model
         self._opener = opener
         self._free = free_bytes or (lambda path: shutil.disk_usage(path).free)
@@ -130,8 +155,15 @@ class ModelFetcher:
             return f"{self.source.rstrip('/')}/{quote(spec.path)}"
         repository = self.model.repositories.get(self.source)
         if repository is None:
-            raise BadInput(f"{self.model.name} is not on {self.source}.", f"{self.source} 上没有 {self.model.name}。", code="bad_source", param="source")
-        return SOURCES[self.source].format(repository=repository, path=quote(spec.path), field=quote_plus(spec.path))
+            raise BadInput(
+                f"{self.model.name} is not on {self.source}.",
+                f"{self.source} 上没有 {self.model.name}。",
+                code="bad_source",
+                param="source",
+            )
+        return SOURCES[self.source].format(
+            repository=repository, path=quote(spec.path), field=quote_plus(spec.path)
+        )
 
     def plan(self) -> Plan:
         return self._plan(tuple(spec for spec in self.model.files if self._fault(spec)))
@@ -141,7 +173,11 @@ class ModelFetcher:
         sizes = {spec.path: spec.size for spec in (*self.model.files, *missing)}
         return Plan(missing, wanted, sum(sizes.values()), all(spec.exact for spec in missing))
 
-    def fetch(self, progress: Callable[[Progress], None] = lambda progress: None, cancelled: threading.Event | None = None) -> None:
+    def fetch(
+        self,
+        progress: Callable[[Progress], None] = lambda progress: None,
+        cancelled: threading.Event | None = None,
+    ) -> None:
         """Brings what is missing, in the manifest's order: small files, then large ones. May be called again after any failure.
 
         Raises Cancelled (started files stay and are taken up again), StorageFull, Busy (another fetch runs here), NotReady with the reason.
@@ -154,7 +190,11 @@ class ModelFetcher:
             if plan.is_complete:
                 return
             opener = self._opener or over_http()
-            plan = self._plan(sharpen(plan.missing, self.source, self.model.repositories.get(self.source, ""), opener))
+            plan = self._plan(
+                sharpen(
+                    plan.missing, self.source, self.model.repositories.get(self.source, ""), opener
+                )
+            )
             self._check_room(plan)
             tell = _Teller(plan, sum(self._part_bytes(spec) for spec in plan.missing), progress)
             for spec in plan.missing:
@@ -179,7 +219,11 @@ class ModelFetcher:
     def unknown(self) -> list[str]:
         """Files for which no checksum is known: `verify` compares their sizes only."""
         record = self._record()
-        return [s.path for s in self.model.files if not (s.sha256 or record.get(s.path, {}).get("sha256"))]
+        return [
+            s.path
+            for s in self.model.files
+            if not (s.sha256 or record.get(s.path, {}).get("sha256"))
+        ]
 
     def discard(self, path: str) -> None:
         """Take away a file that `verify` named, so that the next `fetch` brings it. Only files of the model."""
@@ -201,7 +245,10 @@ class ModelFetcher:
             return ("a Git-LFS pointer, not the file", "是 Git-LFS 指针，不是文件本身")
         came = self._record().get(spec.path, {}).get("size")
         if not spec.fits(size) or (came is not None and came != size):
-            return (f"{size:,} bytes instead of {came or spec.size:,}", f"{size:,} 字节，应为 {came or spec.size:,}")
+            return (
+                f"{size:,} bytes instead of {came or spec.size:,}",
+                f"{size:,} 字节，应为 {came or spec.size:,}",
+            )
         return None
 
     def _part_bytes(self, spec: FileSpec) -> int:
@@ -212,8 +259,11 @@ class ModelFetcher:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageFull(f"The model folder cannot be made ({error.strerror}). Check its rights, or choose another place.",
-                              f"建不了模型目录（{error.strerror}）。请检查权限，或换一个位置。", code="storage_denied") from error
+            raise StorageFull(
+                f"The model folder cannot be made ({error.strerror}). Check its rights, or choose another place.",
+                f"建不了模型目录（{error.strerror}）。请检查权限，或换一个位置。",
+                code="storage_denied",
+            ) from error
 
     def _place(self, spec: FileSpec) -> Path:
         """Where the file goes. A link inside the folder that leads out of it is refused."""
@@ -226,8 +276,11 @@ class ModelFetcher:
         free = self._free(self.root)
         if plan.missing and plan.bytes + ROOM_BYTES > free:
             gb = (plan.bytes + ROOM_BYTES) / 1e9, free / 1e9
-            raise StorageFull(f"{self.model.name} needs {gb[0]:.1f} GB more on this disk, {gb[1]:.1f} GB are free. Make room, or choose another place with --dir.",
-                              f"{self.model.name} 还需要 {gb[0]:.1f} GB 磁盘空间，现在只有 {gb[1]:.1f} GB。请清理空间，或用 --dir 换一个位置。", code="no_disk")
+            raise StorageFull(
+                f"{self.model.name} needs {gb[0]:.1f} GB more on this disk, {gb[1]:.1f} GB are free. Make room, or choose another place with --dir.",
+                f"{self.model.name} 还需要 {gb[0]:.1f} GB 磁盘空间，现在只有 {gb[1]:.1f} GB。请清理空间，或用 --dir 换一个位置。",
+                code="no_disk",
+            )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -235,13 +288,20 @@ class ModelFetcher:
         try:
             lock = (self.root / ".fetch.lock").open("w")
         except OSError as error:
-            raise StorageFull(f"The model folder cannot be written ({error.strerror}). Check its rights.",
-                              f"模型目录写不进去（{error.strerror}），请检查权限。", code="storage_denied") from error
+            raise StorageFull(
+                f"The model folder cannot be written ({error.strerror}). Check its rights.",
+                f"模型目录写不进去（{error.strerror}），请检查权限。",
+                code="storage_denied",
+            ) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise Busy(f"{self.model.name} is already being fetched.", f"{self.model.name} 已经在下载了。", code="fetching") from error
+                raise Busy(
+                    f"{self.model.name} is already being fetched.",
+                    f"{self.model.name} 已经在下载了。",
+                    code="fetching",
+                ) from error
             yield
 
     def _record(self) -> dict[str, dict]:
@@ -249,16 +309,27 @@ class ModelFetcher:
             record = json.loads((self.root / RECORD).read_text("utf-8"))
         except (OSError, ValueError):
             return {}
-        return {k: v for k, v in record.items() if isinstance(v, dict)} if isinstance(record, dict) else {}
+        return (
+            {k: v for k, v in record.items() if isinstance(v, dict)}
+            if isinstance(record, dict)
+            else {}
+        )
 
     def _remember(self, spec: FileSpec, size: int, sha256: str) -> None:
-        record = {**self._record(), spec.path: {"size": size, "sha256": sha256, "source": self.source}}
+        record = {
+            **self._record(),
+            spec.path: {"size": size, "sha256": sha256, "source": self.source},
+        }
         draft = self.root / (RECORD + ".new")
         try:
             draft.write_text(json.dumps(record, indent=1), "utf-8")
             draft.replace(self.root / RECORD)
         except OSError as error:
-            raise NotReady(f"{RECORD} cannot be written ({error.strerror}).", f"写不进 {RECORD}（{error.strerror}）。", code="model_fetch") from error
+            raise NotReady(
+                f"{RECORD} cannot be written ({error.strerror}).",
+                f"写不进 {RECORD}（{error.strerror}）。",
+                code="model_fetch",
+            ) from error
 
 
 class _Teller:

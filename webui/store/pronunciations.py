@@ -26,8 +26,15 @@ class PronunciationStore:
     """Thread-safe. Raises StorageDamaged once when the file turns out broken (it is set aside and a new one begun), StorageFull, Busy."""
 
     def __init__(self, root: Path):
-        self._db = Database(root / "pronunciations.sqlite", 1, (TABLE,), name=("The pronunciation dictionary", "发音词典"), code="dictionary",
-                            columns={"pronunciations": COLUMNS}, rescue=_rescue)
+        self._db = Database(
+            root / "pronunciations.sqlite",
+            1,
+            (TABLE,),
+            name=("The pronunciation dictionary", "发音词典"),
+            code="dictionary",
+            columns={"pronunciations": COLUMNS},
+            rescue=_rescue,
+        )
 
     @property
     def set_aside(self) -> str:
@@ -41,7 +48,11 @@ class PronunciationStore:
 
     def mark(self) -> tuple[int, int]:
         """Changes whenever any process has changed any dictionary."""
-        version = self._db.read(lambda db: db.execute("PRAGMA data_version").fetchone()[0]) if self._db.is_there else -1
+        version = (
+            self._db.read(lambda db: db.execute("PRAGMA data_version").fetchone()[0])
+            if self._db.is_there
+            else -1
+        )
         return self._db.generation, version
 
     def rows(self, account: str) -> list[Row]:
@@ -53,6 +64,7 @@ class PronunciationStore:
 
     def put(self, account: str, row: Row, was: tuple[str, str] | None = None) -> None:
         """Add or change one entry; `was` (key, language) is the one that it takes the place of. Raises BadInput when there are too many."""
+
         def work(db: Connection) -> None:
             if was is not None:
                 _drop(db, account, *was)
@@ -65,11 +77,19 @@ class PronunciationStore:
         rows = {(r[0], r[1]): r for r in rows}
 
         def work(db: Connection) -> tuple[int, int]:
-            held = {(r[0], r[1]): tuple(r) for r in db.execute("SELECT key, language, term, reading FROM pronunciations WHERE account = ?", (account,))}
+            held = {
+                (r[0], r[1]): tuple(r)
+                for r in db.execute(
+                    "SELECT key, language, term, reading FROM pronunciations WHERE account = ?",
+                    (account,),
+                )
+            }
             if replace:
                 db.execute("DELETE FROM pronunciations WHERE account = ?", (account,))
             _insert(db, account, rows.values())
-            return sum(k not in held for k in rows), sum(k in held and held[k] != r for k, r in rows.items())
+            return sum(k not in held for k in rows), sum(
+                k in held and held[k] != r for k, r in rows.items()
+            )
 
         return self._db.write(work)
 
@@ -80,20 +100,43 @@ class PronunciationStore:
         """Returns how many went."""
         if not self._db.is_there:
             return 0
-        return self._db.write(lambda db: db.execute("DELETE FROM pronunciations WHERE account = ?", (account,)).rowcount)
+        return self._db.write(
+            lambda db: (
+                db.execute("DELETE FROM pronunciations WHERE account = ?", (account,)).rowcount
+            )
+        )
 
     def close(self) -> None:
         self._db.close()
 
 
 def _insert(db: Connection, account: str, rows: Iterable[Row]) -> None:
-    db.executemany("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?, ?, ?)", [(account, *row) for row in rows])
-    if db.execute("SELECT count(*) FROM pronunciations WHERE account = ?", (account,)).fetchone()[0] > MAX_ROWS:
-        raise BadInput(f"A dictionary holds {MAX_ROWS} entries at most.", f"词典最多 {MAX_ROWS} 条。", code="too_many_terms", param="term")
+    db.executemany(
+        "INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?, ?, ?)",
+        [(account, *row) for row in rows],
+    )
+    if (
+        db.execute("SELECT count(*) FROM pronunciations WHERE account = ?", (account,)).fetchone()[
+            0
+        ]
+        > MAX_ROWS
+    ):
+        raise BadInput(
+            f"A dictionary holds {MAX_ROWS} entries at most.",
+            f"词典最多 {MAX_ROWS} 条。",
+            code="too_many_terms",
+            param="term",
+        )
 
 
 def _drop(db: Connection, account: str, key: str, language: str) -> bool:
-    return db.execute("DELETE FROM pronunciations WHERE account = ? AND key = ? AND language = ?", (account, key, language)).rowcount > 0
+    return (
+        db.execute(
+            "DELETE FROM pronunciations WHERE account = ? AND key = ? AND language = ?",
+            (account, key, language),
+        ).rowcount
+        > 0
+    )
 
 
 def _rescue(damaged: Path, db: Connection) -> int:
@@ -108,7 +151,9 @@ def _readable(path: Path) -> list[tuple[str, ...]]:
     try:
         with closing(connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
             db.text_factory = bytes.decode
-            for row in db.execute("SELECT account, key, language, term, reading FROM pronunciations"):
+            for row in db.execute(
+                "SELECT account, key, language, term, reading FROM pronunciations"
+            ):
                 rows += [row] * all(isinstance(part, str) for part in row)
     except (Error, UnicodeDecodeError) as error:
         log.info("%s: %s after %d rows", path.name, error, len(rows))

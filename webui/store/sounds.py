@@ -29,7 +29,9 @@ class SoundStore:
 
     def path(self, key: str) -> Path:
         if not KEY.fullmatch(key):
-            raise NotFound("There is no sound under this number.", "这个编号没有声音。", code="no_sound")
+            raise NotFound(
+                "There is no sound under this number.", "这个编号没有声音。", code="no_sound"
+            )
         return self.root / key[:2] / f"{key}.wav"
 
     def has(self, key: str) -> bool:
@@ -98,7 +100,10 @@ class Disk:
         try:
             os.fsync(folder)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network folders cannot be synced at all
+            if error.errno not in (
+                errno.EINVAL,
+                errno.ENOTSUP,
+            ):  # some network folders cannot be synced at all
                 raise
         finally:
             os.close(folder)

@@ -16,7 +16,9 @@ from ..errors import NotFound
 from ..types import SpeechRequest, Take
 from .files import Folder
 
-LEVELS = tuple(i / 1000 for i in range(1001))  # what peaks are rounded to: a float for each would be most of a record's memory
+LEVELS = tuple(
+    i / 1000 for i in range(1001)
+)  # what peaks are rounded to: a float for each would be most of a record's memory
 AT_HAND = 512  # whole records in memory, 5 KB each; a studio that is used for weeks has many more on its disk
 
 
@@ -45,7 +47,9 @@ class TakeStore:
 
     def add(self, take: Take, wav: bytes | None) -> None:
         """Raises StorageFull; then nothing is kept of it."""
-        self.folder.write(take.id, {"take.json": _record(take), **({"take.wav": wav} if wav is not None else {})})
+        self.folder.write(
+            take.id, {"take.json": _record(take), **({"take.wav": wav} if wav is not None else {})}
+        )
         with self._lock:
             self._index(take)
             self._hold(replace(take, peaks=shared(take.peaks)))
@@ -99,12 +103,18 @@ class TakeStore:
     def sweep(self, max_age_s: Callable[[str], float], max_each: int) -> int:
         """Drop what is too old (per owner) or too many, starred ones last. Returns how many went."""
         with self._lock:
-            by_owner = {owner: [(i, self._entries[i]) for i in ids] for owner, ids in self._of.items()}
+            by_owner = {
+                owner: [(i, self._entries[i]) for i in ids] for owner, ids in self._of.items()
+            }
         now, gone = self._clock(), []
         for owner, takes in by_owner.items():
             takes.sort(key=lambda t: (t[1].starred, t[1].created_at), reverse=True)
             keep_s = max_age_s(owner)
-            gone += [i for n, (i, t) in enumerate(takes) if n >= max_each or (now - t.created_at > keep_s and not t.starred)]
+            gone += [
+                i
+                for n, (i, t) in enumerate(takes)
+                if n >= max_each or (now - t.created_at > keep_s and not t.starred)
+            ]
         for take_id in gone:
             self.delete(take_id)
         return len(gone)
@@ -129,7 +139,9 @@ class TakeStore:
             before = self._entries.get(take_id)
         take = self._read(take_id) if before is not None else None
         with self._lock:
-            if take is not None and self._entries.get(take_id) is before:  # else it was changed or deleted meanwhile, and what was read may be old
+            if (
+                take is not None and self._entries.get(take_id) is before
+            ):  # else it was changed or deleted meanwhile, and what was read may be old
                 self._hold(take)
         return take
 
@@ -137,7 +149,13 @@ class TakeStore:
         try:
             told = json.loads(self.folder.read(take_id, "take.json"))
             told["request"]["segments"] = tuple(told["request"]["segments"])
-            return Take(**{**told, "request": SpeechRequest(**told["request"]), "peaks": shared(told["peaks"])})
+            return Take(
+                **{
+                    **told,
+                    "request": SpeechRequest(**told["request"]),
+                    "peaks": shared(told["peaks"]),
+                }
+            )
         except (NotFound, ValueError, TypeError, KeyError):
             return None
 

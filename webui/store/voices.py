@@ -13,7 +13,12 @@ from .files import Folder
 
 
 def gone() -> NotFound:
-    return NotFound("This voice was deleted. Choose another.", "这个音色已被删除，请另选一个。", code="voice_gone", param="voice")
+    return NotFound(
+        "This voice was deleted. Choose another.",
+        "这个音色已被删除，请另选一个。",
+        code="voice_gone",
+        param="voice",
+    )
 
 
 class VoiceStore:
@@ -28,8 +33,20 @@ class VoiceStore:
         for item in json.loads(index.read_text("utf-8")) if index.is_file() else []:
             path = starters / item["file"]
             mark = hashlib.sha256(path.read_bytes()).hexdigest()[:32]
-            seconds = (path.stat().st_size - 44) / 32000  # 16 kHz s16 mono, as the folder's README says
-            voice = Voice(item["id"], item["name"], item["language"], item["transcript"], mark, round(seconds, 1), 0.0, starter=True, name_zh=item["name_zh"])
+            seconds = (
+                path.stat().st_size - 44
+            ) / 32000  # 16 kHz s16 mono, as the folder's README says
+            voice = Voice(
+                item["id"],
+                item["name"],
+                item["language"],
+                item["transcript"],
+                mark,
+                round(seconds, 1),
+                0.0,
+                starter=True,
+                name_zh=item["name_zh"],
+            )
             self.starters[voice.id] = (voice, path)
         self._saved: dict[str, Voice] = {}
         for entry in self.folder.ids():
@@ -70,7 +87,9 @@ class VoiceStore:
         self._saved.pop(voice.id, None)
         self.folder.remove(voice.id)
 
-    def load_prompt(self, voice: Voice, engine: str, version: str, words: str = "") -> Prompt | None:
+    def load_prompt(
+        self, voice: Voice, engine: str, version: str, words: str = ""
+    ) -> Prompt | None:
         """words: a mark of what was told besides the sound, "" where that is no part of a prompt."""
         folder, name = self._place(voice), f"{engine}-{version}.prompt"
         if not folder.has(voice.id, name):
@@ -82,11 +101,24 @@ class VoiceStore:
             return None
         if (told.get("fingerprint"), told.get("words", "")) != (voice.fingerprint, words):
             return None
-        return Prompt(engine, version, told.get("prompt", voice.fingerprint), data, tuple(told["notes"]))
+        return Prompt(
+            engine, version, told.get("prompt", voice.fingerprint), data, tuple(told["notes"])
+        )
 
     def keep_prompt(self, voice: Voice, prompt: Prompt, words: str = "") -> None:
         folder, name = self._place(voice), f"{prompt.engine}-{prompt.version}.prompt"
-        data = json.dumps({"fingerprint": voice.fingerprint, "words": words, "prompt": prompt.fingerprint, "notes": prompt.notes}).encode() + b"\n" + prompt.data
+        data = (
+            json.dumps(
+                {
+                    "fingerprint": voice.fingerprint,
+                    "words": words,
+                    "prompt": prompt.fingerprint,
+                    "notes": prompt.notes,
+                }
+            ).encode()
+            + b"\n"
+            + prompt.data
+        )
         if folder is self.starter_prompts and not folder.path(voice.id).is_dir():
             folder.write(voice.id, {name: data})
         else:

@@ -33,7 +33,12 @@ class Buckets:
     """One bucket per key, the longest unused forgotten."""
 
     def __init__(self, per_minute: float, max_keys: int = 4096):
-        self._per_minute, self._max, self._all, self._lock = per_minute, max_keys, OrderedDict(), threading.Lock()
+        self._per_minute, self._max, self._all, self._lock = (
+            per_minute,
+            max_keys,
+            OrderedDict(),
+            threading.Lock(),
+        )
 
     def check(self, key: str) -> None:
         """Raises Busy with the seconds to wait."""
@@ -45,18 +50,36 @@ class Buckets:
             wait_s = bucket.take()
         if wait_s:
             s = math.ceil(wait_s)
-            raise Busy(f"Too many requests. Try again in {s} s.", f"请求太频繁，请 {s} 秒后再试。", retry_after_s=s, code="rate_limited")
+            raise Busy(
+                f"Too many requests. Try again in {s} s.",
+                f"请求太频繁，请 {s} 秒后再试。",
+                retry_after_s=s,
+                code="rate_limited",
+            )
 
 
 class Admission:
     """`capacity()`: how many streams may be hungry at once. `begin(job)` is called, outside the lock, when a job's turn has come."""
 
-    def __init__(self, capacity: Callable[[], int], n_hungry: Callable[[], int], max_waiting: int, max_each: int):
-        self._capacity, self._n_hungry, self._max_waiting, self._max_each = capacity, n_hungry, max_waiting, max_each
+    def __init__(
+        self,
+        capacity: Callable[[], int],
+        n_hungry: Callable[[], int],
+        max_waiting: int,
+        max_each: int,
+    ):
+        self._capacity, self._n_hungry, self._max_waiting, self._max_each = (
+            capacity,
+            n_hungry,
+            max_waiting,
+            max_each,
+        )
         self._lock = threading.Lock()
         self._line: list[tuple[Job, Callable[[Job], None]]] = []  # in the order of turns
         self._open: dict[str, int] = {}  # owner -> jobs open or waiting
-        self._turns: dict[str, int] = {}  # owner -> turns had; who comes begins one behind the least served
+        self._turns: dict[
+            str, int
+        ] = {}  # owner -> turns had; who comes begins one behind the least served
         self.refused = 0
         self._pace_s = 1.0  # running mean of seconds between two turns
 
@@ -73,12 +96,21 @@ class Admission:
         with self._lock:
             if self._open.get(job.owner, 0) >= self._max_each:
                 self.refused += 1
-                raise Busy(f"You already have {self._max_each} streams open. Stop one first.", f"已有 {self._max_each} 条在合成，请先停掉一条。", retry_after_s=2, code="too_many_streams")
+                raise Busy(
+                    f"You already have {self._max_each} streams open. Stop one first.",
+                    f"已有 {self._max_each} 条在合成，请先停掉一条。",
+                    retry_after_s=2,
+                    code="too_many_streams",
+                )
             must_wait = bool(self._line) or self._n_hungry() >= self._capacity()
             if must_wait and len(self._line) >= self._max_waiting:
                 self.refused += 1
                 s = math.ceil(max(1.0, self._pace_s * len(self._line)))
-                raise Busy(f"It is busy and the line is full. Try again in {s} s.", f"现在人多，排队已满。请 {s} 秒后再试。", retry_after_s=s)
+                raise Busy(
+                    f"It is busy and the line is full. Try again in {s} s.",
+                    f"现在人多，排队已满。请 {s} 秒后再试。",
+                    retry_after_s=s,
+                )
             self._open[job.owner] = self._open.get(job.owner, 0) + 1
             self._turns.setdefault(job.owner, max(0, min(self._turns.values(), default=0) - 1))
             if must_wait:
@@ -91,8 +123,14 @@ class Admission:
     def _order(self) -> None:
         """Visitors take turns, however many streams each has waiting; each one's own go in the order of arrival."""
         seen, rank = Counter(), {}
-        for job, _ in sorted(self._line, key=lambda entry: (entry[0].request.priority, entry[0].born_s)):
-            rank[job.id] = (job.request.priority, self._turns[job.owner] + seen[job.owner], job.born_s)
+        for job, _ in sorted(
+            self._line, key=lambda entry: (entry[0].request.priority, entry[0].born_s)
+        ):
+            rank[job.id] = (
+                job.request.priority,
+                self._turns[job.owner] + seen[job.owner],
+                job.born_s,
+            )
             seen[job.owner] += 1
         self._line.sort(key=lambda entry: rank[entry[0].id])
         for place, (job, _) in enumerate(self._line, 1):

@@ -25,7 +25,9 @@ class _Sent(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence == io.SEEK_END:
             return self._base + self._rest.seek(offset, whence)
-        return self._base + self._rest.seek(offset - (self._base if whence == io.SEEK_SET else 0), whence)
+        return self._base + self._rest.seek(
+            offset - (self._base if whence == io.SEEK_SET else 0), whence
+        )
 
     def write(self, data) -> int:
         return self._rest.write(data)
@@ -45,7 +47,9 @@ class Zip:
         self._zip = zipfile.ZipFile(self._out, "w", zipfile.ZIP_STORED)
 
     def add(self, name: str, data: bytes) -> bytes:
-        self._zip.writestr(zipfile.ZipInfo(name), data)  # no clock in it: the same lines make the same zip
+        self._zip.writestr(
+            zipfile.ZipInfo(name), data
+        )  # no clock in it: the same lines make the same zip
         return self._out.take()
 
     def end(self) -> bytes:

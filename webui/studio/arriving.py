@@ -46,9 +46,19 @@ class Written:
         whole = _joined(self._half + delta)
         cut = len(whole) - (whole[-1:] >= "\ud800" and whole[-1:] <= "\udbff")
         if any("\ud800" <= c <= "\udfff" for c in whole[:cut]):
-            raise BadInput("The text holds broken characters (half of a pair). Paste it again.", "文本里有损坏的字符，请重新粘贴。", param="delta", code="bad_text")
+            raise BadInput(
+                "The text holds broken characters (half of a pair). Paste it again.",
+                "文本里有损坏的字符，请重新粘贴。",
+                param="delta",
+                code="bad_text",
+            )
         if len(self.text) + len(whole) > MAX_TEXT:
-            raise BadInput(f"{MAX_TEXT} characters at most in one request. End it and start another.", f"一次请求最多 {MAX_TEXT} 字，请结束后另起一次。", param="delta", code="too_long_text")
+            raise BadInput(
+                f"{MAX_TEXT} characters at most in one request. End it and start another.",
+                f"一次请求最多 {MAX_TEXT} 字，请结束后另起一次。",
+                param="delta",
+                code="too_long_text",
+            )
         self._half = whole[cut:]
         self.text += whole[:cut]
         self._add(self._clauses.push(whole[:cut]))
@@ -66,7 +76,9 @@ class Written:
     def _add(self, clauses: list[Clause], ends_run: bool = False, is_over: bool = False) -> None:
         ready = [(piece, clause) for clause in clauses for piece in self._said(clause)]
         with self._change:
-            was_waited_for = self.is_starved or not (self.is_running or self._taken < len(self.pieces))
+            was_waited_for = self.is_starved or not (
+                self.is_running or self._taken < len(self.pieces)
+            )
             for piece, clause in ready:
                 self._run_weight += weight(piece)
                 if self._run_weight >= (RUN_WEIGHT if clause.ends_sentence else 2 * RUN_WEIGHT):
@@ -131,7 +143,9 @@ class Written:
 
         with self._change:
             self.is_starved = self._taken == len(self.pieces)
-            self._change.wait_for(lambda: is_at_end() or self.is_over or self._taken < len(self.pieces))
+            self._change.wait_for(
+                lambda: is_at_end() or self.is_over or self._taken < len(self.pieces)
+            )
             self.is_starved, self.fed_s = False, time.monotonic()
             return None if is_at_end() or self._taken == len(self.pieces) else self.take()
 
@@ -143,16 +157,31 @@ class Written:
 
     def settled(self, request: SpeechRequest) -> SpeechRequest:
         """The request with the whole of its text."""
-        return replace(request, text=self.text if self.first else request.text, segments=tuple(self.pieces))
+        return replace(
+            request, text=self.text if self.first else request.text, segments=tuple(self.pieces)
+        )
 
 
 class Arriving:
     """The chunks of one request, one run of its text after the other. `next()` only while `written.can_step`; the last chunk is empty,
     since nobody knows that a chunk is the last one before the writer has said so."""
 
-    def __init__(self, engine: Engine, request: SpeechRequest, prompt: Prompt, written: Written, lane: int | None):
+    def __init__(
+        self,
+        engine: Engine,
+        request: SpeechRequest,
+        prompt: Prompt,
+        written: Written,
+        lane: int | None,
+    ):
         """lane: None = the engine reads the text itself (`stream_text`)."""
-        self._engine, self._request, self._prompt, self._written, self._lane = engine, request, prompt, written, lane
+        self._engine, self._request, self._prompt, self._written, self._lane = (
+            engine,
+            request,
+            prompt,
+            written,
+            lane,
+        )
         self._stream: Iterator[Chunk] | None = None
         self._number = self._start = self._segment = 0
 
@@ -167,7 +196,9 @@ class Arriving:
             raise EngineFault()  # a stream that ends without a last chunk
         if chunk.last:
             self.close()
-        made = replace(chunk, number=self._number, start=self._start, segment=self._segment, last=False)
+        made = replace(
+            chunk, number=self._number, start=self._start, segment=self._segment, last=False
+        )
         self._number, self._start = self._number + 1, self._start + len(chunk.samples)
         return made
 
@@ -182,7 +213,11 @@ class Arriving:
             self._stream = self._engine.stream_text(request, self._prompt, written.run())
         else:
             written.take()
-            self._stream = self._engine.stream(replace(request, text=written.pieces[index], segments=(written.pieces[index],)), self._prompt, self._lane)
+            self._stream = self._engine.stream(
+                replace(request, text=written.pieces[index], segments=(written.pieces[index],)),
+                self._prompt,
+                self._lane,
+            )
         return True
 
     def close(self) -> None:
@@ -194,4 +229,8 @@ class Arriving:
 
 def _joined(text: str) -> str:
     """With the halves of characters put together that came one after the other."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass") if any("\ud800" <= c <= "\udfff" for c in text) else text
+    return (
+        text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        if any("\ud800" <= c <= "\udfff" for c in text)
+        else text
+    )

@@ -9,45 +9,97 @@ from ..types import LANGUAGES, Abilities, SpeechRequest, Voice
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 # the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the same for ever
-OPENAI_VOICES = {"alloy": "starter-en-mid", "ash": "starter-en-low", "ballad": "starter-zh-breathy", "cedar": "starter-zh-low", "coral": "starter-en-bright", "echo": "starter-en-low",
-                 "fable": "starter-en-mid", "marin": "starter-zh-high", "nova": "starter-zh-high", "onyx": "starter-zh-low", "sage": "starter-zh-breathy",
-                 "shimmer": "starter-en-bright", "verse": "starter-en-mid"}
+OPENAI_VOICES = {
+    "alloy": "starter-en-mid",
+    "ash": "starter-en-low",
+    "ballad": "starter-zh-breathy",
+    "cedar": "starter-zh-low",
+    "coral": "starter-en-bright",
+    "echo": "starter-en-low",
+    "fable": "starter-en-mid",
+    "marin": "starter-zh-high",
+    "nova": "starter-zh-high",
+    "onyx": "starter-zh-low",
+    "sage": "starter-zh-breathy",
+    "shimmer": "starter-en-bright",
+    "verse": "starter-en-mid",
+}
 BACKGROUND = 10  # priority of work that nobody listens to
 PRESET = "preset-"  # what ids of an engine's own voices begin with
-LEFT_OUT = ("This model follows no instructions: yours was left out.", "这个模型不接受风格指令，已忽略。")
+LEFT_OUT = (
+    "This model follows no instructions: yours was left out.",
+    "这个模型不接受风格指令，已忽略。",
+)
 
 
 def check_mode(mode: str, about: Abilities) -> None:
     if mode not in ("auto", *about.modes):
-        raise BadInput(f"The engine {about.name} cannot do the mode {mode}.", f"引擎 {about.name} 做不到模式 {mode}。", param="mode", code="bad_mode")
+        raise BadInput(
+            f"The engine {about.name} cannot do the mode {mode}.",
+            f"引擎 {about.name} 做不到模式 {mode}。",
+            param="mode",
+            code="bad_mode",
+        )
 
 
 def known_language(language: str) -> str:
     """One of LANGUAGES, or "auto", for a BCP 47 tag in any case: zh for zh-CN. Raises BadInput for what is none of them."""
     tag = (language.strip() or "auto").replace("_", "-").partition("-")[0].lower()
     if tag not in ("auto", *LANGUAGES):
-        raise BadInput(f"Unknown language “{language[:16]}”. Use one of: auto, {', '.join(LANGUAGES)}.", f"不认识的语言「{language[:16]}」，可用：auto、{'、'.join(LANGUAGES)}。", param="language", code="bad_language")
+        raise BadInput(
+            f"Unknown language “{language[:16]}”. Use one of: auto, {', '.join(LANGUAGES)}.",
+            f"不认识的语言「{language[:16]}」，可用：auto、{'、'.join(LANGUAGES)}。",
+            param="language",
+            code="bad_language",
+        )
     return tag
 
 
-def heeded(about: Abilities, voice: Voice, mode: str, instruction: str) -> tuple[str, str, list[tuple[str, str]]]:
+def heeded(
+    about: Abilities, voice: Voice, mode: str, instruction: str
+) -> tuple[str, str, list[tuple[str, str]]]:
     """mode and instruction where the choice was left to us, and what the caller must know: an engine that follows no instruction would read it
     aloud, and its own voices speak in the mode that they were made for."""
     notes = []
     if mode == "auto" and instruction.strip() and "instruct" not in about.modes:
         instruction, notes = "", [LEFT_OUT]
-    if mode == "auto" and not instruction.strip() and voice.id.startswith(PRESET) and "preset" in about.modes:
+    if (
+        mode == "auto"
+        and not instruction.strip()
+        and voice.id.startswith(PRESET)
+        and "preset" in about.modes
+    ):
         mode = "preset"
     return mode, instruction, notes
 
 
-def asked_for(about: Abilities, text_in: str, voice: Voice, mode: str, instruction: str, language: str, speed: float, seed: int, priority: int = 0) -> SpeechRequest:
+def asked_for(
+    about: Abilities,
+    text_in: str,
+    voice: Voice,
+    mode: str,
+    instruction: str,
+    language: str,
+    speed: float,
+    seed: int,
+    priority: int = 0,
+) -> SpeechRequest:
     """about: of the engine, which may not follow an instruction in every mode. Raises BadInput."""
     language = known_language(language)
     chosen = _mode(mode, instruction, text_in, voice)
     is_told = chosen == "instruct" or (chosen == "zero_shot" and about.told_clones)
-    return SpeechRequest(new_id("take"), text_in, voice.id, chosen, instruction if is_told else "", language, speed, seed, priority,
-                         transcript=voice.transcript if chosen == "zero_shot" else "")
+    return SpeechRequest(
+        new_id("take"),
+        text_in,
+        voice.id,
+        chosen,
+        instruction if is_told else "",
+        language,
+        speed,
+        seed,
+        priority,
+        transcript=voice.transcript if chosen == "zero_shot" else "",
+    )
 
 
 def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:

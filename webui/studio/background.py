@@ -15,16 +15,37 @@ class Background:
     def __init__(self, cast: Cast, wording: Wording, turns: Turns):
         self._cast, self._wording, self._turns = cast, wording, turns
 
-    def job(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
-            seed: int = 0, model: str = "auto") -> Ready:
+    def job(
+        self,
+        owner: str,
+        *,
+        text_in: str,
+        voice_id: str,
+        mode: str = "auto",
+        instruction: str = "",
+        language: str = "auto",
+        speed: float = 1.0,
+        seed: int = 0,
+        model: str = "auto",
+    ) -> Ready:
         """Nothing sounds before `begin`; `end` it. Blocking. Raises BadInput, NotFound, NotAllowed, NotReady."""
         trace, about = Trace(), self._cast.check_model(model)
         check_mode(mode, about)
         voice = self._cast.voice(owner, voice_id)
         if voice.draft:
-            raise NotAllowed("Save this clip as a voice first: only saved voices can be used in a batch.", "请先把这段录音存为音色：批量只能用已保存的音色。", code="draft_voice", param="voice")
+            raise NotAllowed(
+                "Save this clip as a voice first: only saved voices can be used in a batch.",
+                "请先把这段录音存为音色：批量只能用已保存的音色。",
+                code="draft_voice",
+                param="voice",
+            )
         mode, instruction, _ = heeded(about, voice, mode, instruction)
-        request, _ = self._wording.put(owner, asked_for(about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND), about, trace)
+        request, _ = self._wording.put(
+            owner,
+            asked_for(about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND),
+            about,
+            trace,
+        )
         return self._cast.job(owner, voice, request, trace)
 
     def begin(self, ready: Ready) -> None:
@@ -34,5 +55,7 @@ class Background:
     def end(self, ready: Ready) -> None:
         """Its sound was taken, or nobody wants it, or it never began. Idempotent."""
         self._turns.cancel(ready.job)
-        if ready.job.snapshot().state == "waiting":  # else its lane lets go of it, after its last step
+        if (
+            ready.job.snapshot().state == "waiting"
+        ):  # else its lane lets go of it, after its last step
             ready.job.lease.release()

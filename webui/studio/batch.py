@@ -47,27 +47,75 @@ class Ask:
 
 
 class Batch:
-    def __init__(self, jobs: JobStore, sounds: SoundStore, cast: Cast, background: Background, turns: Turns, hall: Hall, label: str, keep_days: int):
-        self._jobs, self._sounds, self._cast, self._keep_s = jobs, sounds, cast, max(1, keep_days) * DAY_S
+    def __init__(
+        self,
+        jobs: JobStore,
+        sounds: SoundStore,
+        cast: Cast,
+        background: Background,
+        turns: Turns,
+        hall: Hall,
+        label: str,
+        keep_days: int,
+    ):
+        self._jobs, self._sounds, self._cast, self._keep_s = (
+            jobs,
+            sounds,
+            cast,
+            max(1, keep_days) * DAY_S,
+        )
         self.work = BatchWork(jobs, sounds, LineMaker(jobs, sounds, background, turns, label), hall)
 
     # ---- hand in --------------------------------------------------------------------------------------------
-    def submit(self, owner: str, asks: Sequence[Ask], *, seed: int | None = None, name: str = "", model: str = "auto") -> BatchJob:
+    def submit(
+        self,
+        owner: str,
+        asks: Sequence[Ask],
+        *,
+        seed: int | None = None,
+        name: str = "",
+        model: str = "auto",
+    ) -> BatchJob:
         """Every line is looked at before anything is accepted. Raises BadInput with the line's number, NotFound (voice, model), Busy, StorageFull."""
         if not asks:
-            raise BadInput("There is no text in the batch.", "这一批里没有文本。", code="no_lines", param="texts")
+            raise BadInput(
+                "There is no text in the batch.",
+                "这一批里没有文本。",
+                code="no_lines",
+                param="texts",
+            )
         if len(asks) > MAX_LINES:
-            raise BadInput(f"A batch may have {MAX_LINES:,} lines at most; this one has {len(asks):,}. Split it.", f"一批最多 {MAX_LINES:,} 行，现在有 {len(asks):,} 行，请拆开。", code="too_many_lines", param="texts")
+            raise BadInput(
+                f"A batch may have {MAX_LINES:,} lines at most; this one has {len(asks):,}. Split it.",
+                f"一批最多 {MAX_LINES:,} 行，现在有 {len(asks):,} 行，请拆开。",
+                code="too_many_lines",
+                param="texts",
+            )
         with suppress(NotReady):  # it is made as soon as there is an engine
             self._cast.check_model(model)
         if seed is not None and not -1 <= seed < 2**63:
-            raise BadInput("The seed must be a whole number from 0 to 9223372036854775807.", "种子须是 0 到 9223372036854775807 的整数。", param="seed", code="bad_seed")
-        account, seed = account_of(owner), secrets.randbelow(2**31) if seed is None or seed < 0 else seed
+            raise BadInput(
+                "The seed must be a whole number from 0 to 9223372036854775807.",
+                "种子须是 0 到 9223372036854775807 的整数。",
+                param="seed",
+                code="bad_seed",
+            )
+        account, seed = (
+            account_of(owner),
+            secrets.randbelow(2**31) if seed is None or seed < 0 else seed,
+        )
         lines = self._lines(owner, asks, seed)
         n_jobs, n_lines = self._jobs.unfinished(account)
         if n_jobs >= MAX_OPEN_JOBS or n_lines + len(lines) > MAX_OPEN_LINES:
-            raise Busy(f"{n_jobs} batches with {n_lines:,} lines are still to be made. Wait for them, or cancel some.", f"还有 {n_jobs} 批共 {n_lines:,} 行没有做完。请等它们完成，或取消几批。", code="too_many_jobs", retry_after_s=60)
-        job = self._jobs.add(account, " ".join(name.split())[:MAX_NAME], model or "auto", seed, lines)
+            raise Busy(
+                f"{n_jobs} batches with {n_lines:,} lines are still to be made. Wait for them, or cancel some.",
+                f"还有 {n_jobs} 批共 {n_lines:,} 行没有做完。请等它们完成，或取消几批。",
+                code="too_many_jobs",
+                retry_after_s=60,
+            )
+        job = self._jobs.add(
+            account, " ".join(name.split())[:MAX_NAME], model or "auto", seed, lines
+        )
         self.work.roster.add(job.id, account)
         return job
 
@@ -82,12 +130,22 @@ class Batch:
                     voices.add(ask.voice)
                 made.append(_line(n, ask, seed, seen))
             except KaikouError as error:
-                raise type(error)(f"Line {n}: {error.en}", f"第 {n} 行：{error.zh}", code=error.code, param=error.param) from error
+                raise type(error)(
+                    f"Line {n}: {error.en}",
+                    f"第 {n} 行：{error.zh}",
+                    code=error.code,
+                    param=error.param,
+                ) from error
         return made
 
     def _check_voice(self, owner: str, voice_id: str) -> None:
         if self._cast.voice(owner, voice_id).draft:
-            raise NotAllowed("Save this clip as a voice first: only saved voices can be used in a batch.", "请先把这段录音存为音色：批量只能用已保存的音色。", code="draft_voice", param="voice")
+            raise NotAllowed(
+                "Save this clip as a voice first: only saved voices can be used in a batch.",
+                "请先把这段录音存为音色：批量只能用已保存的音色。",
+                code="draft_voice",
+                param="voice",
+            )
 
     @property
     def n_open(self) -> int:
@@ -105,13 +163,19 @@ class Batch:
 
     def _as_it_is(self, job: BatchJob) -> BatchJob:
         error = self.work.roster.stopped(job.id)
-        return job if error is None or job.state != "running" else replace(job, state="paused", code=error.code, error=error.en, error_zh=error.zh)
+        return (
+            job
+            if error is None or job.state != "running"
+            else replace(job, state="paused", code=error.code, error=error.en, error_zh=error.zh)
+        )
 
     def eta_s(self, job: BatchJob) -> float | None:
         """Seconds until it is done, at the pace of its last lines; None while that is not known."""
         if job.state != "running":
             return None
-        return self.work.roster.eta_s(job.id, sum(n for state, n in job.chars.items() if state not in OVER))
+        return self.work.roster.eta_s(
+            job.id, sum(n for state, n in job.chars.items() if state not in OVER)
+        )
 
     def lines(self, owner: str, job_id: str, start: int, count: int, state: str = "") -> list[Line]:
         return self._jobs.lines(self.get(owner, job_id).id, start, count, state)
@@ -119,13 +183,19 @@ class Batch:
     def ended(self, owner: str, job_id: str, start: int, count: int) -> tuple[str, list[Line]]:
         """The job's state, and its lines from number `start` on that are over, up to the first that is not. Raises NotFound."""
         state, lines = self._jobs.ended(account_of(owner), job_id, start, count)
-        return "paused" if state == "running" and self.work.roster.stopped(job_id) is not None else state, lines
+        return "paused" if state == "running" and self.work.roster.stopped(
+            job_id
+        ) is not None else state, lines
 
     def sound(self, owner: str, job_id: str, n: int) -> Path:
         """The WAV of a line. Raises NotFound while it is not made."""
         found = self._jobs.lines(self.get(owner, job_id).id, n, 1, "done")
         if not found or found[0].n != n or not self._sounds.has(found[0].key):
-            raise NotFound("This line has no sound, or not yet.", "这一行没有声音，或者还没做好。", code="no_sound")
+            raise NotFound(
+                "This line has no sound, or not yet.",
+                "这一行没有声音，或者还没做好。",
+                code="no_sound",
+            )
         return self._sounds.path(found[0].key)
 
     def watch(self, job_id: str, wake: Callable[[], None]) -> Callable[[], None]:
@@ -154,12 +224,25 @@ class Batch:
         if line.state == "done":
             with suppress(FileNotFoundError, NotFound):
                 data = self._sounds.path(line.key).read_bytes()
-        row = {"line": line.n, "text": line.text, "voice": line.voice, "seed": line.seed, "state": line.state, "file": name if data else None, "engine": line.engine or None,
-               "seconds": round(line.samples / line.rate, 3) if line.rate else None, "attempts": line.attempts, "error": {"code": line.code, "message": line.error} if line.code else None}
+        row = {
+            "line": line.n,
+            "text": line.text,
+            "voice": line.voice,
+            "seed": line.seed,
+            "state": line.state,
+            "file": name if data else None,
+            "engine": line.engine or None,
+            "seconds": round(line.samples / line.rate, 3) if line.rate else None,
+            "attempts": line.attempts,
+            "error": {"code": line.code, "message": line.error} if line.code else None,
+        }
         return ((name, data) if data else None), row
 
     def manifest(self, job: BatchJob, rows: list[dict]) -> tuple[str, bytes]:
-        head = json.dumps({"id": job.id, "name": job.name, "seed": job.seed, "total": job.total}, ensure_ascii=False)
+        head = json.dumps(
+            {"id": job.id, "name": job.name, "seed": job.seed, "total": job.total},
+            ensure_ascii=False,
+        )
         lines = ",\n ".join(json.dumps(row, ensure_ascii=False) for row in rows)
         return "manifest.json", f'{head[:-1]}, "lines": [\n {lines}\n]}}\n'.encode()
 
@@ -212,16 +295,35 @@ class Batch:
 def _line(n: int, ask: Ask, job_seed: int, seen: Counter[tuple]) -> Line:
     """Checked as speech is. Its seed comes from the job's and from what it says, so that lines added around it leave it as it is."""
     if ask.mode not in ("auto", *MODES) or ask.mode == CONVERT:
-        raise BadInput(f"Unknown mode “{ask.mode[:40]}”. Use one of: auto, {', '.join(MODES)}.", f"不认识的模式「{ask.mode[:40]}」，可用：auto、{'、'.join(MODES)}。", param="mode", code="bad_mode")
+        raise BadInput(
+            f"Unknown mode “{ask.mode[:40]}”. Use one of: auto, {', '.join(MODES)}.",
+            f"不认识的模式「{ask.mode[:40]}」，可用：auto、{'、'.join(MODES)}。",
+            param="mode",
+            code="bad_mode",
+        )
     what = (ask.text, ask.voice, ask.mode, ask.instruction)
     seen[what] += 1
     if ask.seed is None or ask.seed == -1:
-        made_from = json.dumps([job_seed, *what, seen[what]], ensure_ascii=False).encode("utf-8", "surrogatepass")
+        made_from = json.dumps([job_seed, *what, seen[what]], ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
         seed = int.from_bytes(hashlib.sha256(made_from).digest()[:4]) >> 1
     else:
         seed = ask.seed
-    mode, language = "instruct" if ask.mode == "auto" and ask.instruction.strip() else ask.mode, known_language(ask.language)
-    SpeechRequest("line", ask.text, ask.voice, "zero_shot" if mode == "auto" else mode, ask.instruction, language, ask.speed, seed)  # raises BadInput
+    mode, language = (
+        "instruct" if ask.mode == "auto" and ask.instruction.strip() else ask.mode,
+        known_language(ask.language),
+    )
+    SpeechRequest(
+        "line",
+        ask.text,
+        ask.voice,
+        "zero_shot" if mode == "auto" else mode,
+        ask.instruction,
+        language,
+        ask.speed,
+        seed,
+    )  # raises BadInput
     return Line(n, ask.text, ask.voice, ask.mode, ask.instruction, language, ask.speed, seed)
 
 

@@ -38,19 +38,38 @@ class Flight:
 class LineMaker:
     """Thread-safe. `label`: what the files say of themselves."""
 
-    def __init__(self, jobs: JobStore, sounds: SoundStore, background: Background, turns: Turns, label: str):
-        self._jobs, self._sounds, self._background, self._turns, self._label = jobs, sounds, background, turns, label
+    def __init__(
+        self, jobs: JobStore, sounds: SoundStore, background: Background, turns: Turns, label: str
+    ):
+        self._jobs, self._sounds, self._background, self._turns, self._label = (
+            jobs,
+            sounds,
+            background,
+            turns,
+            label,
+        )
         self._change = threading.Condition()
         self._keys: set[str] = set()  # of sounds that are being made
-        self._saving = threading.Lock()  # a sound and its mark go together, one line after the other
+        self._saving = (
+            threading.Lock()
+        )  # a sound and its mark go together, one line after the other
         self._closing = False
         self.n_made = self.n_cached = 0
 
     def make(self, flight: Flight) -> bool:
         """When this returns the line's sound is on the disk and marked; True when it was made now and not long ago. Raises what is wrong with it."""
         line = flight.line
-        ready = self._background.job(f"{flight.account}/batch", text_in=line.text, voice_id=line.voice, mode=line.mode, instruction=line.instruction,
-                                     language=line.language, speed=line.speed, seed=line.seed, model=line.model)
+        ready = self._background.job(
+            f"{flight.account}/batch",
+            text_in=line.text,
+            voice_id=line.voice,
+            mode=line.mode,
+            instruction=line.instruction,
+            language=line.language,
+            speed=line.speed,
+            seed=line.seed,
+            model=line.model,
+        )
         try:
             flight.ready = ready
             key = sound_key(flight.account, ready)
@@ -104,7 +123,9 @@ class LineMaker:
         data = audio.wav_header(job.rate, len(pcm) // 2, self._label) + pcm
         with self._saving:
             self._sounds.keep(key, data)
-            if not self._jobs.done(line, key, len(pcm) // 2, job.rate, engine) and not self._jobs.is_used(key):
+            if not self._jobs.done(
+                line, key, len(pcm) // 2, job.rate, engine
+            ) and not self._jobs.is_used(key):
                 self._sounds.drop(key)  # the job was deleted meanwhile
             self.n_made += 1
         return True
@@ -133,6 +154,21 @@ class LineMaker:
 def sound_key(account: str, ready: Ready) -> str:
     """Everything that the sound of a line is made from, as one hash: what has the same need not be made again."""
     job, request = ready.job, ready.job.request
-    made_from = [account, job.engine, job.engine_version, ready.prompt.fingerprint, request.text, request.segments, request.mode, request.instruction, request.language,
-                 request.transcript, request.speed, job.tempo, request.seed]
-    return hashlib.sha256(json.dumps(made_from, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
+    made_from = [
+        account,
+        job.engine,
+        job.engine_version,
+        ready.prompt.fingerprint,
+        request.text,
+        request.segments,
+        request.mode,
+        request.instruction,
+        request.language,
+        request.transcript,
+        request.speed,
+        job.tempo,
+        request.seed,
+    ]
+    return hashlib.sha256(
+        json.dumps(made_from, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    ).hexdigest()

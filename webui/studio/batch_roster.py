@@ -28,8 +28,12 @@ class Roster:
         self._went_on: dict[str, int] = {}  # job -> the turn at which it was let go on
         self._flights: dict[tuple[str, int], Flight] = {}
         self._rests: list[tuple[float, str, int, str]] = []  # a heap: (due, job, n, account)
-        self.suspect: tuple[Line, str] | None = None  # claimed, waits until nothing else is in the air
-        self._stopped: dict[str, KaikouError] = {}  # jobs that a full disk stopped, whether or not it could be written down
+        self.suspect: tuple[Line, str] | None = (
+            None  # claimed, waits until nothing else is in the air
+        )
+        self._stopped: dict[
+            str, KaikouError
+        ] = {}  # jobs that a full disk stopped, whether or not it could be written down
         self._paces: dict[str, Pace] = {}
 
     # ---- jobs -----------------------------------------------------------------------------------------------
@@ -74,7 +78,13 @@ class Roster:
     def n_open(self) -> int:
         """Jobs with lines to claim, in the air or resting."""
         with self._change:
-            return len({*self._open, *(job for job, _ in self._flights), *(job for _, job, _, _ in self._rests)})
+            return len(
+                {
+                    *self._open,
+                    *(job for job, _ in self._flights),
+                    *(job for _, job, _, _ in self._rests),
+                }
+            )
 
     def eta_s(self, job_id: str, chars: int) -> float | None:
         with self._change:
@@ -86,7 +96,11 @@ class Roster:
         """width: lines in the air at a time. A line that failed before flies alone."""
         with self._change:
             is_alone = any(f.line.attempts for f in self._flights.values())
-            return not self.is_closing and not is_alone and len(self._flights) < (min(width, 1) if self.suspect is not None else width)
+            return (
+                not self.is_closing
+                and not is_alone
+                and len(self._flights) < (min(width, 1) if self.suspect is not None else width)
+            )
 
     def take_rested(self) -> tuple[str, int, str, int] | None:
         """A line that has rested enough: its job, number and account, and the turn."""
@@ -102,7 +116,15 @@ class Roster:
             by_account = Counter(f.account for f in self._flights.values())
             by_job = Counter(f.line.job for f in self._flights.values())
             # accounts share alike, and so do the jobs of one
-            job_id = min(self._open, key=lambda job: (by_account[self._open[job]], by_job[job], self._served.get(job, 0)), default=None)
+            job_id = min(
+                self._open,
+                key=lambda job: (
+                    by_account[self._open[job]],
+                    by_job[job],
+                    self._served.get(job, 0),
+                ),
+                default=None,
+            )
             return None if job_id is None else (job_id, self._open.pop(job_id), self._turn)
 
     def suspects(self, line: Line, account: str) -> None:
@@ -149,7 +171,11 @@ class Roster:
     def in_the_air(self, job_id: str) -> list[int]:
         with self._change:
             held = [self.suspect[0]] if self.suspect is not None else []
-            return [line.n for line in [*(f.line for f in self._flights.values()), *held] if line.job == job_id]
+            return [
+                line.n
+                for line in [*(f.line for f in self._flights.values()), *held]
+                if line.job == job_id
+            ]
 
     # ---- news -----------------------------------------------------------------------------------------------
     def poke(self) -> None:
@@ -165,7 +191,11 @@ class Roster:
         """For news, or until the next line has rested when nothing is in the air."""
         with self._change:
             if not self._news and not self.is_closing:
-                rested_s = max(0.2, self._rests[0][0] - self._clock()) if self._rests and not self._flights else at_most_s
+                rested_s = (
+                    max(0.2, self._rests[0][0] - self._clock())
+                    if self._rests and not self._flights
+                    else at_most_s
+                )
                 self._change.wait(rested_s)
             self._news = False
 

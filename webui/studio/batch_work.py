@@ -10,7 +10,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from ..errors import BadInput, Cancelled, EngineFault, KaikouError, NotAllowed, NotFound, NotReady, StorageFull, TooLarge
+from ..errors import (
+    BadInput,
+    Cancelled,
+    EngineFault,
+    KaikouError,
+    NotAllowed,
+    NotFound,
+    NotReady,
+    StorageFull,
+    TooLarge,
+)
 from ..store import JobStore, Line, SoundStore
 from .batch_line import Flight, LineMaker
 from .batch_roster import Roster
@@ -28,11 +38,22 @@ FOR_GOOD = (BadInput, NotFound, NotAllowed, TooLarge)  # another try would end t
 class BatchWork:
     """`clock`: monotonic seconds."""
 
-    def __init__(self, jobs: JobStore, sounds: SoundStore, maker: LineMaker, hall: Hall, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        jobs: JobStore,
+        sounds: SoundStore,
+        maker: LineMaker,
+        hall: Hall,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._jobs, self._sounds, self.maker, self._hall = jobs, sounds, maker, hall
         self.roster, self.watchers = Roster(clock), Watchers()
-        self.fate = threading.Lock()  # a job stops or goes on: one after the other, on disk as in mind
-        self._outages: Counter[tuple[str, int]] = Counter()  # how often in a row a line found no engine
+        self.fate = (
+            threading.Lock()
+        )  # a job stops or goes on: one after the other, on disk as in mind
+        self._outages: Counter[tuple[str, int]] = (
+            Counter()
+        )  # how often in a row a line found no engine
         self._pool = ThreadPoolExecutor(MAX_WIDTH, thread_name_prefix="batch")
         self._thread: threading.Thread | None = None
         self.n_failed = self.n_tried_again = 0
@@ -89,7 +110,9 @@ class BatchWork:
 
     def _advance(self) -> bool:
         """One thing that can be done now. False when there is none."""
-        width = min(self._hall.n_lanes + 2, MAX_WIDTH) if self._hall.n_lanes else 0  # two more than lanes: one is saved, one waits to be spoken
+        width = (
+            min(self._hall.n_lanes + 2, MAX_WIDTH) if self._hall.n_lanes else 0
+        )  # two more than lanes: one is saved, one waits to be spoken
         if not self.roster.has_room(width):
             return False
         if self.roster.suspect is not None:
@@ -150,7 +173,9 @@ class BatchWork:
                 self._failed(flight, error)
         except Exception as error:  # not even that could be written down
             log.error("line %d of %s: %s", line.n, line.job, error)
-            self._stop(line.job, error if isinstance(error, KaikouError) else StorageFull(), flight.turn)
+            self._stop(
+                line.job, error if isinstance(error, KaikouError) else StorageFull(), flight.turn
+            )
         self.roster.land(flight)
         self.watchers.tell(line.job)
 

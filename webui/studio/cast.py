@@ -25,7 +25,16 @@ from .voices import Voices
 
 
 class Cast:
-    def __init__(self, resident: Resident, hall: Hall, voices: Voices, drafts: Drafts, prompts: Prompts, demos: Demos, metrics: Metrics):
+    def __init__(
+        self,
+        resident: Resident,
+        hall: Hall,
+        voices: Voices,
+        drafts: Drafts,
+        prompts: Prompts,
+        demos: Demos,
+        metrics: Metrics,
+    ):
         self._resident, self._hall, self._metrics = resident, hall, metrics
         self._voices, self._drafts, self._prompts, self._demos = voices, drafts, prompts, demos
         self.shelf: Shelf | None = None  # where there are models that have names
@@ -35,7 +44,12 @@ class Cast:
         if is_guest(owner):
             owner, voice_id = self._demos.host(owner), self._demos.of(owner).voice
         if not voice_id:
-            raise BadInput("Record a clip first, or choose a saved voice.", "先录一段声音，或从音色库选一个。", code="no_voice", param="voice")
+            raise BadInput(
+                "Record a clip first, or choose a saved voice.",
+                "先录一段声音，或从音色库选一个。",
+                code="no_voice",
+                param="voice",
+            )
         if voice_id.startswith("draft-"):
             return self._drafts.voice(owner, voice_id)
         return self._voices.get(owner, OPENAI_VOICES.get(voice_id, voice_id))
@@ -46,7 +60,9 @@ class Cast:
         about = lease.engine.describe()
         name = about.name
         lease.release()
-        if model not in ("", "auto", name, *OPENAI_MODELS) and not (self.shelf is not None and self.shelf.speaking == model):
+        if model not in ("", "auto", name, *OPENAI_MODELS) and not (
+            self.shelf is not None and self.shelf.speaking == model
+        ):
             raise self._not_speaking(model, name)
         return about
 
@@ -54,23 +70,51 @@ class Cast:
         if (absent := self._resident.absent(model)) is not None:
             return absent
         if self.shelf is not None and self.shelf.knows(model):
-            return BadInput(f"{model} is installed, but another model speaks now. Change to it on the page, or leave the model out.",
-                            f"{model} 已安装，但现在由别的模型朗读。请在页面上切换，或不指定模型。", code="model_idle", param="model")
-        return NotFound(f"There is no model “{model[:40]}” here. Available: auto, {name}.", f"这里没有模型「{model[:40]}」，可用：auto、{name}。", code="model_not_found", param="model")
+            return BadInput(
+                f"{model} is installed, but another model speaks now. Change to it on the page, or leave the model out.",
+                f"{model} 已安装，但现在由别的模型朗读。请在页面上切换，或不指定模型。",
+                code="model_idle",
+                param="model",
+            )
+        return NotFound(
+            f"There is no model “{model[:40]}” here. Available: auto, {name}.",
+            f"这里没有模型「{model[:40]}」，可用：auto、{name}。",
+            code="model_not_found",
+            param="model",
+        )
 
-    def choose(self, owner: str, voice_id: str, mode: str, model: str, consent: bool, reference: bytes) -> tuple[Abilities, Voice]:
+    def choose(
+        self, owner: str, voice_id: str, mode: str, model: str, consent: bool, reference: bytes
+    ) -> tuple[Abilities, Voice]:
         """The engine and the voice of a listener's request; `reference` is a recording that came along with it and goes before `voice_id`.
         Raises NotFound, NotReady, BadInput, TooLarge, NotAllowed (consent)."""
         about = self.check_model(model)
         check_mode(mode, about)
         if reference and not consent:
-            raise NotAllowed("Say that the speaker agreed: send consent: true along with the recording.", "请确认说话人已同意：带录音的请求须同时传 consent: true。", code="consent", param="consent")
+            raise NotAllowed(
+                "Say that the speaker agreed: send consent: true along with the recording.",
+                "请确认说话人已同意：带录音的请求须同时传 consent: true。",
+                code="consent",
+                param="consent",
+            )
         voice = self.voice(owner, self._drafts.once(owner, reference).id if reference else voice_id)
         if voice.draft and not consent:
-            raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
+            raise NotAllowed(
+                "Tick the consent box before saving or speaking.",
+                "先勾选同意，才能保存或合成。",
+                code="consent",
+                param="consent",
+            )
         return about, voice
 
-    def job(self, owner: str, voice: Voice, request: SpeechRequest, trace: Trace, source: Clip | None = None) -> Ready:
+    def job(
+        self,
+        owner: str,
+        voice: Voice,
+        request: SpeechRequest,
+        trace: Trace,
+        source: Clip | None = None,
+    ) -> Ready:
         """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes."""
         lease = self._resident.lease()
         try:
@@ -82,7 +126,18 @@ class Cast:
             if request.mode == "zero_shot" and request.transcript and hasattr(engine, "check"):
                 engine.check(request, prompt)
             own = min(max(request.speed, about.min_speed), about.max_speed)
-            job = Job(request.id, replace(request, speed=own), owner, voice, about.sample_rate, about.name, about.version, tempo=round(request.speed / own, 4), source=source, trace=trace)
+            job = Job(
+                request.id,
+                replace(request, speed=own),
+                owner,
+                voice,
+                about.sample_rate,
+                about.name,
+                about.version,
+                tempo=round(request.speed / own, 4),
+                source=source,
+                trace=trace,
+            )
             job.lease, job.notes = lease, engine.notes(request)
             if is_guest(owner):
                 job.voice = shown(voice, self._demos.of(owner).title)

@@ -39,7 +39,12 @@ class Consents:
         """Kept as it is heard: decoded, so that nothing else in the file stays. Raises BadInput, TooLarge, StorageFull."""
         name = _name(name)
         if len(language) > 35 or not re.fullmatch(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", language):
-            raise BadInput("The language must be a tag such as zh or en-US.", "语言须是 zh、en-US 这样的标签。", code="bad_language", param="language")
+            raise BadInput(
+                "The language must be a tag such as zh or en-US.",
+                "语言须是 zh、en-US 这样的标签。",
+                code="bad_language",
+                param="language",
+            )
         consent = Consent(new_id("consent"), name, language, time.time(), account_of(owner))
         self._store.add(consent, wav(audio.decode(data)))
         return consent
@@ -51,7 +56,7 @@ class Consents:
         if after and after not in ids:
             raise gone()
         start = ids.index(after) + 1 if after else 0
-        return every[start:start + limit], len(every) > start + limit
+        return every[start : start + limit], len(every) > start + limit
 
     def get(self, owner: str, consent_id: str) -> Consent:
         return self._store.get(consent_id, account_of(owner))
@@ -63,9 +68,16 @@ class Consents:
         """Raises Conflict while there are voices that were made under it: what allows them stays as long as they do."""
         consent = self.get(owner, consent_id)
         with self._lock:
-            using = [v for v in self._voices.list(account_of(owner)) if v.consent.startswith(consent.id)]
+            using = [
+                v for v in self._voices.list(account_of(owner)) if v.consent.startswith(consent.id)
+            ]
             if using:
-                raise Conflict(f"{len(using)} voice(s) were made under this consent. Delete them first.", f"还有 {len(using)} 个音色用着这份授权，请先删除它们。", code="consent_in_use", param="consent_id")
+                raise Conflict(
+                    f"{len(using)} voice(s) were made under this consent. Delete them first.",
+                    f"还有 {len(using)} 个音色用着这份授权，请先删除它们。",
+                    code="consent_in_use",
+                    param="consent_id",
+                )
             self._store.delete(consent)
 
     def words(self, owner: str, told: str) -> str:
@@ -79,7 +91,11 @@ class Consents:
     def of(self, voice: Voice) -> Given:
         told = voice.consent.strip()
         if told == BY_PAGE:
-            return Given("page", voice.owner.removeprefix(USER) if voice.owner.startswith(USER) else "", voice.created_at)
+            return Given(
+                "page",
+                voice.owner.removeprefix(USER) if voice.owner.startswith(USER) else "",
+                voice.created_at,
+            )
         if told.startswith(ID):
             entry, _, name = told.partition(" ")
             try:
@@ -93,5 +109,10 @@ class Consents:
 def _name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > MAX_NAME:
-        raise BadInput(f"Give the consent a name of up to {MAX_NAME} characters.", f"请给授权录音起个名字，最多 {MAX_NAME} 字。", code="bad_name", param="name")
+        raise BadInput(
+            f"Give the consent a name of up to {MAX_NAME} characters.",
+            f"请给授权录音起个名字，最多 {MAX_NAME} 字。",
+            code="bad_name",
+            param="name",
+        )
     return name

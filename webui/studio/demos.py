@@ -21,7 +21,13 @@ from .drafts import account_of
 GUEST = "demo-"
 DAY_S = 86400.0
 MAX_LIVE = 200  # links of one account that have not ended
-DEMO_LIMITS = {"days": 365, "max_text": 1000, "max_chars": 1_000_000, "max_uses": 100_000, "per_minute": 600}
+DEMO_LIMITS = {
+    "days": 365,
+    "max_text": 1000,
+    "max_chars": 1_000_000,
+    "max_uses": 100_000,
+    "per_minute": 600,
+}
 
 
 def is_guest(owner: str) -> bool:
@@ -37,7 +43,9 @@ class Demos:
     def __init__(self, store: AccessStore, clock: Callable[[], float] = time.time):
         self._store, self._clock, self._lock = store, clock, threading.Lock()
         self._buckets: dict[str, Bucket] = {}
-        self.refused: dict[str, int] = dict.fromkeys(("demo_gone", "demo_ended", "demo_expired", "demo_used_up", "rate_limited"), 0)
+        self.refused: dict[str, int] = dict.fromkeys(
+            ("demo_gone", "demo_ended", "demo_expired", "demo_used_up", "rate_limited"), 0
+        )
         self.n_uses = 0
 
     # ---- for guests -------------------------------------------------------------------------------------------
@@ -45,13 +53,19 @@ class Demos:
         """A link that may still be looked at. Raises NotFound, NotAllowed (taken back, expired)."""
         demo = self._store.demo(demo_id)
         if demo is None:
-            raise self._refused(NotFound("This link is not valid.", "这个链接无效。", code="demo_gone"))
+            raise self._refused(
+                NotFound("This link is not valid.", "这个链接无效。", code="demo_gone")
+            )
         if not demo.ended and self._clock() >= demo.expires_at:
             self._store.end_demo(demo.id, "expired")
         if demo.ended == "revoked":
-            raise self._refused(NotAllowed("This link was taken back.", "这个链接已被收回。", code="demo_ended"))
+            raise self._refused(
+                NotAllowed("This link was taken back.", "这个链接已被收回。", code="demo_ended")
+            )
         if demo.ended or self._clock() >= demo.expires_at:
-            raise self._refused(NotAllowed("This link has expired.", "这个链接已过期。", code="demo_expired"))
+            raise self._refused(
+                NotAllowed("This link has expired.", "这个链接已过期。", code="demo_expired")
+            )
         return demo
 
     def of(self, owner: str) -> Demo:
@@ -69,17 +83,33 @@ class Demos:
             wait_s = self._buckets.setdefault(demo.id, Bucket(demo.per_minute)).take()
         if wait_s:
             s = math.ceil(wait_s)
-            raise self._refused(Busy(f"Many people are trying this voice. Try again in {s} s.", f"试听的人较多，请 {s} 秒后再试。", retry_after_s=s, code="rate_limited"))
+            raise self._refused(
+                Busy(
+                    f"Many people are trying this voice. Try again in {s} s.",
+                    f"试听的人较多，请 {s} 秒后再试。",
+                    retry_after_s=s,
+                    code="rate_limited",
+                )
+            )
         return demo
 
     def enter(self, owner: str, text: str) -> Demo:
         """One use of the link, counted. Raises BadInput (too long at a time), NotAllowed (expired, taken back, used up), Busy."""
         demo = self.knock(owner)
         if len(text) > demo.max_text:
-            raise BadInput(f"{demo.max_text} characters at most; this is {len(text)}.", f"一次最多 {demo.max_text} 字，现在有 {len(text)} 字。", param="input", code="too_long_text")
+            raise BadInput(
+                f"{demo.max_text} characters at most; this is {len(text)}.",
+                f"一次最多 {demo.max_text} 字，现在有 {len(text)} 字。",
+                param="input",
+                code="too_long_text",
+            )
         if not self._store.use_demo(demo.id, len(text)):
             self.open(demo.id)  # says so if it ended just now
-            raise self._refused(NotAllowed("This link has been used up.", "这个链接的额度已用完。", code="demo_used_up"))
+            raise self._refused(
+                NotAllowed(
+                    "This link has been used up.", "这个链接的额度已用完。", code="demo_used_up"
+                )
+            )
         self.n_uses += 1
         return demo
 
@@ -93,18 +123,62 @@ class Demos:
         return error
 
     # ---- for who makes them -------------------------------------------------------------------------------------
-    def create(self, owner: str, voice: str, title: str, fixed: dict, *, days: float = 7, max_text: int = 200, max_chars: int = 20_000, max_uses: int = 200, per_minute: int = 20) -> Demo:
+    def create(
+        self,
+        owner: str,
+        voice: str,
+        title: str,
+        fixed: dict,
+        *,
+        days: float = 7,
+        max_text: int = 200,
+        max_chars: int = 20_000,
+        max_uses: int = 200,
+        per_minute: int = 20,
+    ) -> Demo:
         """`voice` was found to be the owner's. fixed: mode, instruction, language, speed, seed, sample (a text to begin with). Raises BadInput, StorageFull."""
         title, account = " ".join(title.split())[:60], account_of(owner)
-        for name, value in (("days", days), ("max_text", max_text), ("max_chars", max_chars), ("max_uses", max_uses), ("per_minute", per_minute)):
+        for name, value in (
+            ("days", days),
+            ("max_text", max_text),
+            ("max_chars", max_chars),
+            ("max_uses", max_uses),
+            ("per_minute", per_minute),
+        ):
             if not 0 < value <= DEMO_LIMITS[name]:
-                raise BadInput(f"{name} must be more than 0 and at most {DEMO_LIMITS[name]:,}.", f"{name} 须大于 0，最多 {DEMO_LIMITS[name]:,}。", code="bad_field", param=name)
+                raise BadInput(
+                    f"{name} must be more than 0 and at most {DEMO_LIMITS[name]:,}.",
+                    f"{name} 须大于 0，最多 {DEMO_LIMITS[name]:,}。",
+                    code="bad_field",
+                    param=name,
+                )
         if voice.startswith("draft-"):
-            raise NotAllowed("Save this clip as a voice first: only saved voices can be shared.", "请先把这段录音存为音色，再分享。", code="draft_voice", param="voice")
+            raise NotAllowed(
+                "Save this clip as a voice first: only saved voices can be shared.",
+                "请先把这段录音存为音色，再分享。",
+                code="draft_voice",
+                param="voice",
+            )
         if sum(d.account == account and not d.ended for d in self._store.demos()) >= MAX_LIVE:
-            raise BadInput(f"There are {MAX_LIVE} links already. Take some back first.", f"已有 {MAX_LIVE} 个链接，请先收回一些。", code="too_many_demos")
+            raise BadInput(
+                f"There are {MAX_LIVE} links already. Take some back first.",
+                f"已有 {MAX_LIVE} 个链接，请先收回一些。",
+                code="too_many_demos",
+            )
         now = self._clock()
-        demo = Demo(GUEST + secrets.token_hex(12), account, voice, title, _settings(fixed), now + days * DAY_S, max_text, max_chars, max_uses, per_minute, now)
+        demo = Demo(
+            GUEST + secrets.token_hex(12),
+            account,
+            voice,
+            title,
+            _settings(fixed),
+            now + days * DAY_S,
+            max_text,
+            max_chars,
+            max_uses,
+            per_minute,
+            now,
+        )
         self._store.add_demo(demo)
         return demo
 
@@ -127,13 +201,40 @@ class Demos:
 
 def _settings(fixed: dict) -> dict:
     """Raises BadInput."""
-    told = {"mode": "auto", "instruction": "", "language": "auto", "speed": 1.0, "seed": -1, "sample": ""} | fixed
+    told = {
+        "mode": "auto",
+        "instruction": "",
+        "language": "auto",
+        "speed": 1.0,
+        "seed": -1,
+        "sample": "",
+    } | fixed
     if told["mode"] not in ("auto", *MODES):
-        raise BadInput(f"Unknown mode. Use one of: auto, {', '.join(MODES)}.", f"不认识的模式，可用：auto、{'、'.join(MODES)}。", code="bad_mode", param="mode")
+        raise BadInput(
+            f"Unknown mode. Use one of: auto, {', '.join(MODES)}.",
+            f"不认识的模式，可用：auto、{'、'.join(MODES)}。",
+            code="bad_mode",
+            param="mode",
+        )
     if len(told["instruction"]) > MAX_INSTRUCTION:
-        raise BadInput(f"The instruction may be {MAX_INSTRUCTION} characters at most.", f"风格指令最多 {MAX_INSTRUCTION} 字。", code="too_long_instruction", param="instructions")
+        raise BadInput(
+            f"The instruction may be {MAX_INSTRUCTION} characters at most.",
+            f"风格指令最多 {MAX_INSTRUCTION} 字。",
+            code="too_long_instruction",
+            param="instructions",
+        )
     if not 0.25 <= told["speed"] <= 4.0:
-        raise BadInput("Speed must be between 0.25 and 4.0.", "语速须在 0.25 到 4.0 之间。", code="bad_speed", param="speed")
+        raise BadInput(
+            "Speed must be between 0.25 and 4.0.",
+            "语速须在 0.25 到 4.0 之间。",
+            code="bad_speed",
+            param="speed",
+        )
     if not -1 <= told["seed"] < 2**63:
-        raise BadInput("The seed must be a whole number from 0 to 9223372036854775807.", "种子须是 0 到 9223372036854775807 的整数。", code="bad_seed", param="seed")
+        raise BadInput(
+            "The seed must be a whole number from 0 to 9223372036854775807.",
+            "种子须是 0 到 9223372036854775807 的整数。",
+            code="bad_seed",
+            param="seed",
+        )
     return told | {"language": known_language(told["language"])}

@@ -44,11 +44,24 @@ class Draft:
 class Drafts:
     """`prepare(voice, clip)` is told of each draft so that its prompt can be made in the background, `forget(id)` of each that is gone."""
 
-    def __init__(self, voices: VoiceStore, prepare: Callable[[Voice, Callable[[], Clip]], None], max_bytes: int, forget: Callable[[str], None] = lambda draft_id: None):
-        self._voices, self._prepare, self._max_bytes, self._forget = voices, prepare, max_bytes, forget
+    def __init__(
+        self,
+        voices: VoiceStore,
+        prepare: Callable[[Voice, Callable[[], Clip]], None],
+        max_bytes: int,
+        forget: Callable[[str], None] = lambda draft_id: None,
+    ):
+        self._voices, self._prepare, self._max_bytes, self._forget = (
+            voices,
+            prepare,
+            max_bytes,
+            forget,
+        )
         self._lock = threading.Lock()
         self._drafts: OrderedDict[str, Draft] = OrderedDict()
-        self._cleaned: OrderedDict[tuple, tuple[Clip, Clip]] = OrderedDict()  # by id of a clip and amount: that clip, so that its id stays its own; cleaned
+        self._cleaned: OrderedDict[tuple, tuple[Clip, Clip]] = (
+            OrderedDict()
+        )  # by id of a clip and amount: that clip, so that its id stays its own; cleaned
 
     def inspect(self, data: bytes) -> Report:
         return audio.inspect(audio.decode(data))
@@ -61,7 +74,9 @@ class Drafts:
             clip = audio.joined(self.get(owner, after).clip, clip) if after else clip
         report = audio.inspect(clip)
         best = report.windows[0]
-        draft = Draft("draft-" + secrets.token_hex(16), owner, clip, report, best.start_s, best.end_s)
+        draft = Draft(
+            "draft-" + secrets.token_hex(16), owner, clip, report, best.start_s, best.end_s
+        )
         self._keep(draft)
         self._begin(draft)
         return draft
@@ -82,19 +97,41 @@ class Drafts:
         self._keep(draft)
         return draft
 
-    def change(self, owner: str, draft_id: str, window: tuple[float, float] | None = None, clean: float | None = None, gain: bool | None = None,
-               varying: bool | None = None) -> Draft:
+    def change(
+        self,
+        owner: str,
+        draft_id: str,
+        window: tuple[float, float] | None = None,
+        clean: float | None = None,
+        gain: bool | None = None,
+        varying: bool | None = None,
+    ) -> Draft:
         """A new draft (new id) with another window, cleaning or level; the old one stays for undo."""
         old = self.get(owner, draft_id)
         start_s, end_s = window or (old.start_s, old.end_s)
         start_s, end_s = max(0.0, float(start_s)), min(old.clip.duration_s, float(end_s))
         if not end_s - start_s >= 0.5:
-            raise BadInput("This part is too short.", "这一段太短了。", code="too_short", param="window")
+            raise BadInput(
+                "This part is too short.", "这一段太短了。", code="too_short", param="window"
+            )
         clean = old.clean if clean is None else min(1.0, max(0.0, float(clean)))
-        new = replace(old, id="draft-" + secrets.token_hex(16), start_s=start_s, end_s=end_s, clean=clean, gain=old.gain if gain is None else bool(gain),
-                      varying=old.varying if varying is None else bool(varying))
+        new = replace(
+            old,
+            id="draft-" + secrets.token_hex(16),
+            start_s=start_s,
+            end_s=end_s,
+            clean=clean,
+            gain=old.gain if gain is None else bool(gain),
+            varying=old.varying if varying is None else bool(varying),
+        )
         if clean:
-            new = replace(new, worse=audio.cleaning_hurts(audio.cut(new.clip, start_s, end_s), audio.cut(self._clean(new, clean, new.varying), start_s, end_s)))
+            new = replace(
+                new,
+                worse=audio.cleaning_hurts(
+                    audio.cut(new.clip, start_s, end_s),
+                    audio.cut(self._clean(new, clean, new.varying), start_s, end_s),
+                ),
+            )
         else:
             new = replace(new, worse=False)
         self._keep(new)
@@ -105,7 +142,12 @@ class Drafts:
         with self._lock:
             draft = self._drafts.get(draft_id)
             if draft is None or draft.owner != owner:
-                raise NotFound("This clip is no longer here. Add it again.", "这段参考音频已经不在了，请重新放入。", code="voice_gone", param="voice")
+                raise NotFound(
+                    "This clip is no longer here. Add it again.",
+                    "这段参考音频已经不在了，请重新放入。",
+                    code="voice_gone",
+                    param="voice",
+                )
             self._drafts.move_to_end(draft_id)
             return draft
 
@@ -132,15 +174,36 @@ class Drafts:
         draft = self.get(owner, draft_id)
         name = " ".join(name.split())
         if not name or len(name) > 60:
-            raise BadInput("Give the voice a name of up to 60 characters.", "请给音色起个名字，最多 60 字。", code="bad_name", param="name")
+            raise BadInput(
+                "Give the voice a name of up to 60 characters.",
+                "请给音色起个名字，最多 60 字。",
+                code="bad_name",
+                param="name",
+            )
         if not consent:
-            raise NotAllowed("Tick the consent box before saving or speaking.", "先勾选同意，才能保存或合成。", code="consent", param="consent")
+            raise NotAllowed(
+                "Tick the consent box before saving or speaking.",
+                "先勾选同意，才能保存或合成。",
+                code="consent",
+                param="consent",
+            )
         sound = self.sound(draft)
-        voice = replace(self._voice(draft), id=new_id("voice"), name=name, transcript=transcript.strip()[:500], consent=consent[:500], draft=False,
-                        created_at=time.time(), owner=account_of(owner), language=told_language(transcript))
+        voice = replace(
+            self._voice(draft),
+            id=new_id("voice"),
+            name=name,
+            transcript=transcript.strip()[:500],
+            consent=consent[:500],
+            draft=False,
+            created_at=time.time(),
+            owner=account_of(owner),
+            language=told_language(transcript),
+        )
         kept = wav(sound)
         self._voices.add(voice, kept)
-        self._prepare(voice, lambda: audio.decode(kept))  # of what is on the disk: the same prompt whenever it is made
+        self._prepare(
+            voice, lambda: audio.decode(kept)
+        )  # of what is on the disk: the same prompt whenever it is made
         return voice
 
     def drop(self, draft_id: str) -> None:
@@ -173,8 +236,21 @@ class Drafts:
             self._forget(draft.id)
 
     def _voice(self, draft: Draft) -> Voice:
-        mark = hashlib.sha256(draft.clip.samples.tobytes() + repr((draft.start_s, draft.end_s, draft.clean, draft.gain, draft.varying)).encode()).hexdigest()[:32]
-        return Voice(draft.id, "", "", draft.transcript, mark, round(draft.duration_s, 1), 0.0, owner=account_of(draft.owner), draft=True)
+        mark = hashlib.sha256(
+            draft.clip.samples.tobytes()
+            + repr((draft.start_s, draft.end_s, draft.clean, draft.gain, draft.varying)).encode()
+        ).hexdigest()[:32]
+        return Voice(
+            draft.id,
+            "",
+            "",
+            draft.transcript,
+            mark,
+            round(draft.duration_s, 1),
+            0.0,
+            owner=account_of(draft.owner),
+            draft=True,
+        )
 
     def _begin(self, draft: Draft) -> None:
         self._prepare(self._voice(draft), lambda: self.reference(draft))
@@ -202,13 +278,23 @@ class Drafts:
         with self._lock:
             self._drafts[draft.id] = draft
             for is_once, most in ((True, ONCE_BYTES), (False, self._max_bytes)):
-                while self._bytes(is_once) > most and (others := [d for d in self._drafts.values() if d.is_once == is_once and d is not draft]):
+                while self._bytes(is_once) > most and (
+                    others := [
+                        d for d in self._drafts.values() if d.is_once == is_once and d is not draft
+                    ]
+                ):
                     gone.append(others[0])
                     self._remove(others[:1])
         self._tell(gone)
 
     def _bytes(self, is_once: bool) -> int:
-        return sum({id(d.clip): d.clip.samples.nbytes for d in self._drafts.values() if d.is_once == is_once}.values())
+        return sum(
+            {
+                id(d.clip): d.clip.samples.nbytes
+                for d in self._drafts.values()
+                if d.is_once == is_once
+            }.values()
+        )
 
 
 def account_of(owner: str) -> str:

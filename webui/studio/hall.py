@@ -11,11 +11,17 @@ class Hall:
 
     def __init__(self, stall_s: float, max_streams: int = 0):
         self._stall_s, self._max_streams = stall_s, max_streams
-        self._lanes: dict[Engine, Lanes] = {}  # the last one's is in charge; replaced, never changed: any thread may look
+        self._lanes: dict[
+            Engine, Lanes
+        ] = {}  # the last one's is in charge; replaced, never changed: any thread may look
 
     def seat(self, engine: Engine) -> None:
         """An engine takes over: give it lanes. Those before it stay until their streams end, the last one's also for who just leased it."""
-        kept = {e: lanes for i, (e, lanes) in enumerate(self._lanes.items(), 1) if lanes.n_open or i == len(self._lanes)}
+        kept = {
+            e: lanes
+            for i, (e, lanes) in enumerate(self._lanes.items(), 1)
+            if lanes.n_open or i == len(self._lanes)
+        }
         for lanes in [x for e, x in self._lanes.items() if e not in kept]:
             lanes.close()
         self._lanes = kept | {engine: Lanes(engine, self._stall_s)}

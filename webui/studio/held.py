@@ -43,7 +43,12 @@ class Held:
     def drop_all(self, who: Hashable) -> None:
         """`who` is gone."""
         with self._lock:
-            last = [(engine, name) for engine, kept in list(self._holders.items()) for name in list(kept) if self._is_last(who, kept, name)]
+            last = [
+                (engine, name)
+                for engine, kept in list(self._holders.items())
+                for name in list(kept)
+                if self._is_last(who, kept, name)
+            ]
         for engine, fingerprint in last:
             _forget(engine, fingerprint)
 

@@ -52,7 +52,9 @@ class Job:
     credit: int = 0  # samples the reader will take so far
     born_s: float = field(default_factory=time.monotonic)
     trace: Trace = field(default_factory=Trace)
-    asked_as: str = field(default_factory=REQUEST_ID.get)  # X-Request-Id of the request that it came by
+    asked_as: str = field(
+        default_factory=REQUEST_ID.get
+    )  # X-Request-Id of the request that it came by
 
     def __post_init__(self):
         self._lock = threading.Lock()
@@ -64,8 +66,12 @@ class Job:
         self._save_error: KaikouError | None = None
         self._saved = False
         self.is_cancelled = False
-        self.notes: list[tuple[str, str]] = []  # what the engine cannot do of it, (English, Chinese)
-        self.lease: Hold | None = None  # keeps the engine it began on, and what that has made of the voice
+        self.notes: list[
+            tuple[str, str]
+        ] = []  # what the engine cannot do of it, (English, Chinese)
+        self.lease: Hold | None = (
+            None  # keeps the engine it began on, and what that has made of the voice
+        )
         self.work_s = 0.0
         self.underruns = 0  # chunks made after a listener who plays at once had run dry
         self.first_chunk_s: float | None = None  # since birth
@@ -87,13 +93,22 @@ class Job:
             self._signalled = False
             n = len(self._pcm) // 2
             rtf = self.work_s / (n / self.rate) if n else 0.0
-            return Snapshot(self._state, self._position, n, tuple(self._marks), self._error, self._saved, self._save_error, rtf)
+            return Snapshot(
+                self._state,
+                self._position,
+                n,
+                tuple(self._marks),
+                self._error,
+                self._saved,
+                self._save_error,
+                rtf,
+            )
 
     def pcm(self, start: int, stop: int) -> bytes:
         """s16le samples start..stop (indices of samples)."""
         with self._lock:
             with memoryview(self._pcm) as whole:  # copied once
-                return bytes(whole[2 * start:2 * stop])
+                return bytes(whole[2 * start : 2 * stop])
 
     # ---- the producer's side ----------------------------------------------------------------------------
     @property
@@ -106,7 +121,9 @@ class Job:
         written = self.written
         if written is None:
             return self.produced < self.credit
-        return written.is_spent or (self.produced < self.credit and written.can_step and not written.is_starved)
+        return written.is_spent or (
+            self.produced < self.credit and written.can_step and not written.is_starved
+        )
 
     @property
     def is_background(self) -> bool:
@@ -180,7 +197,10 @@ class Job:
         with self._lock:
             if self.is_over:
                 return
-            self._error, self._state = error, "cancelled" if isinstance(error, Cancelled) else "failed"
+            self._error, self._state = (
+                error,
+                "cancelled" if isinstance(error, Cancelled) else "failed",
+            )
         self._wake()
 
     def closed(self, by_engine: bool) -> bool:

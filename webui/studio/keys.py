@@ -29,9 +29,14 @@ def mark_of(secret: str) -> str:
 class Keys:
     """`fixed`: hashes of keys that were given at the start (KAIKOU_API_KEY). They may do everything, on a shelf of their own."""
 
-    def __init__(self, store: AccessStore, fixed: Iterable[str] = (), clock: Callable[[], float] = time.time):
+    def __init__(
+        self, store: AccessStore, fixed: Iterable[str] = (), clock: Callable[[], float] = time.time
+    ):
         self._store, self._clock, self._lock = store, clock, threading.Lock()
-        self._fixed = {mark: Key(f"key-{mark[:12]}", mark, "KAIKOU_API_KEY", f"key-{mark[:12]}", SCOPES) for mark in fixed}
+        self._fixed = {
+            mark: Key(f"key-{mark[:12]}", mark, "KAIKOU_API_KEY", f"key-{mark[:12]}", SCOPES)
+            for mark in fixed
+        }
         self._state: tuple | None = None
         self._live: dict[str, Key] = {}
         self._must_ask = False
@@ -56,7 +61,9 @@ class Keys:
 
     def by_id(self, key_id: str) -> Key | None:
         self._look()
-        return next((k for k in (*self._fixed.values(), *self._live.values()) if k.id == key_id), None)
+        return next(
+            (k for k in (*self._fixed.values(), *self._live.values()) if k.id == key_id), None
+        )
 
     def count(self, key: Key) -> None:
         """One more request of it. Raises Busy with the seconds to wait."""
@@ -67,7 +74,12 @@ class Keys:
             wait_s = bucket.take()
         if wait_s:
             s = math.ceil(wait_s)
-            raise Busy(f"This key may ask {key.per_minute} times a minute. Try again in {s} s.", f"这个密钥每分钟最多 {key.per_minute} 次请求，请 {s} 秒后再试。", retry_after_s=s, code="rate_limited")
+            raise Busy(
+                f"This key may ask {key.per_minute} times a minute. Try again in {s} s.",
+                f"这个密钥每分钟最多 {key.per_minute} 次请求，请 {s} 秒后再试。",
+                retry_after_s=s,
+                code="rate_limited",
+            )
 
     def _look(self) -> None:
         """A key that another process made or revoked counts at once."""
@@ -81,18 +93,46 @@ class Keys:
             self._must_ask = not self._live and self._store.was_damaged()
 
     # ---- for who keeps them -------------------------------------------------------------------------------------
-    def create(self, owner: str, name: str, scopes: Iterable[str] = ("speak",), per_minute: int = PER_MINUTE) -> tuple[Key, str]:
+    def create(
+        self,
+        owner: str,
+        name: str,
+        scopes: Iterable[str] = ("speak",),
+        per_minute: int = PER_MINUTE,
+    ) -> tuple[Key, str]:
         """The key itself is returned here and never again. Raises BadInput, StorageFull."""
         name, scopes = " ".join(name.split()), tuple(s for s in SCOPES if s in set(scopes))
         if not name or len(name) > MAX_NAME:
-            raise BadInput(f"Give the key a name of up to {MAX_NAME} characters.", f"请给密钥起个名字，最多 {MAX_NAME} 字。", code="bad_name", param="name")
+            raise BadInput(
+                f"Give the key a name of up to {MAX_NAME} characters.",
+                f"请给密钥起个名字，最多 {MAX_NAME} 字。",
+                code="bad_name",
+                param="name",
+            )
         if not scopes:
-            raise BadInput(f"Choose what the key may do: {', '.join(SCOPES)}.", f"请选择密钥的权限：{'、'.join(SCOPES)}。", code="bad_scope", param="scopes")
+            raise BadInput(
+                f"Choose what the key may do: {', '.join(SCOPES)}.",
+                f"请选择密钥的权限：{'、'.join(SCOPES)}。",
+                code="bad_scope",
+                param="scopes",
+            )
         if not 1 <= per_minute <= MAX_PER_MINUTE:
-            raise BadInput(f"The rate must be between 1 and {MAX_PER_MINUTE:,} requests a minute.", f"速率须在每分钟 1 到 {MAX_PER_MINUTE:,} 次之间。", code="bad_rate", param="per_minute")
+            raise BadInput(
+                f"The rate must be between 1 and {MAX_PER_MINUTE:,} requests a minute.",
+                f"速率须在每分钟 1 到 {MAX_PER_MINUTE:,} 次之间。",
+                code="bad_rate",
+                param="per_minute",
+            )
         account = account_of(owner)
-        if sum(k.account == account for k in self._store.keys() if k.revoked_at is None) >= MAX_LIVE:
-            raise BadInput(f"There are {MAX_LIVE} keys already. Revoke some first.", f"已有 {MAX_LIVE} 个密钥，请先撤销一些。", code="too_many_keys")
+        if (
+            sum(k.account == account for k in self._store.keys() if k.revoked_at is None)
+            >= MAX_LIVE
+        ):
+            raise BadInput(
+                f"There are {MAX_LIVE} keys already. Revoke some first.",
+                f"已有 {MAX_LIVE} 个密钥，请先撤销一些。",
+                code="too_many_keys",
+            )
         secret = "kk_" + secrets.token_urlsafe(32)
         mark = mark_of(secret)
         key = Key(f"key-{mark[:12]}", mark, name, account, scopes, per_minute, self._clock())

@@ -35,7 +35,11 @@ class Seat:
     def can_step(self) -> bool:
         """Of a stream with a thread of its own: an engine that reads while it speaks may have sound ready while it waits for text."""
         job = self.job
-        return job.is_cancelled or job.written.is_spent or (job.produced < job.credit and job.written.can_step)
+        return (
+            job.is_cancelled
+            or job.written.is_spent
+            or (job.produced < job.credit and job.written.can_step)
+        )
 
     @property
     def waits_since_s(self) -> float | None:
@@ -51,11 +55,16 @@ class Lanes:
         self.engine, self._stall_s = engine, stall_s
         about = engine.describe()
         self.n_lanes = about.lanes
-        self.speed = about.speed  # of lanes that share one device, together; 0 where each lane has its own
+        self.speed = (
+            about.speed
+        )  # of lanes that share one device, together; 0 where each lane has its own
         self.rtf = about.rtf  # seconds of lane time per second of sound; a running measure where each lane has its own device
         self.ease = 1.0  # shrinks with every chunk that comes after its listener fell silent, recovers with every one in time
         lock = threading.RLock()
-        self._change, self._watched = threading.Condition(lock), threading.Condition(lock)  # the watch need not wake for every step
+        self._change, self._watched = (
+            threading.Condition(lock),
+            threading.Condition(lock),
+        )  # the watch need not wake for every step
         self._seats: list[Seat] = []
         self._closed = False
         self._generation = [0] * self.n_lanes
@@ -64,13 +73,19 @@ class Lanes:
         threading.Thread(target=self._watch, name="lane-watch", daemon=True).start()
 
     def _spawn(self, lane: int) -> None:
-        threading.Thread(target=self._run, args=(lane, self._generation[lane]), name=f"lane-{lane}", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(lane, self._generation[lane]), name=f"lane-{lane}", daemon=True
+        ).start()
 
     def add(self, job: Job, prompt: Prompt, on_end: Callable[[Job], None]) -> None:
         seat = Seat(job, prompt, on_end)
-        if job.written is not None and self.engine.describe().text_in:  # a step may wait for the writer: it would hold a lane up
+        if (
+            job.written is not None and self.engine.describe().text_in
+        ):  # a step may wait for the writer: it would hold a lane up
             seat.lane = ALONE
-            threading.Thread(target=self._run_alone, args=(seat,), name="lane-text", daemon=True).start()
+            threading.Thread(
+                target=self._run_alone, args=(seat,), name="lane-text", daemon=True
+            ).start()
         with self._change:
             self._seats.append(seat)
             self._clear_the_way()
@@ -102,7 +117,11 @@ class Lanes:
     def expected_rtf(self) -> float:
         """Of one more stream beside those that are open."""
         share = (self.n_hungry + 1) / self.n_lanes
-        return max(self.rtf, (self.n_hungry + 1) / self.speed) if self.speed else self.rtf * max(1.0, share)
+        return (
+            max(self.rtf, (self.n_hungry + 1) / self.speed)
+            if self.speed
+            else self.rtf * max(1.0, share)
+        )
 
     @property
     def n_hungry(self) -> int:
@@ -123,17 +142,39 @@ class Lanes:
         """New streams go to the free lane that carries fewest: where lanes wait for one device, a stream beside another on its lane would wait twice."""
         carried = [sum(s.lane == n for s in self._seats) for n in range(self.n_lanes)]
         stepping = {s.lane for s in self._seats if s.step_since_s is not None}
-        takes_new = carried[lane] == min(count for n, count in enumerate(carried) if n == lane or n not in stepping)
+        takes_new = carried[lane] == min(
+            count for n, count in enumerate(carried) if n == lane or n not in stepping
+        )
         mine = (lane, None) if takes_new else (lane,)
-        waits = bool(self.speed and self.n_hungry)  # on a device that all lanes share, background work would slow whoever is listened to
-        ready = [s for s in self._seats if s.step_since_s is None and s.lane in mine and
-                 (s.job.is_cancelled or (s.job.is_hungry and not (waits and s.job.is_background)))]
-        return min(ready, key=lambda s: (not s.job.is_cancelled, s.job.request.priority, s.job.due_s(), s.job.born_s), default=None)
+        waits = bool(
+            self.speed and self.n_hungry
+        )  # on a device that all lanes share, background work would slow whoever is listened to
+        ready = [
+            s
+            for s in self._seats
+            if s.step_since_s is None
+            and s.lane in mine
+            and (s.job.is_cancelled or (s.job.is_hungry and not (waits and s.job.is_background)))
+        ]
+        return min(
+            ready,
+            key=lambda s: (
+                not s.job.is_cancelled,
+                s.job.request.priority,
+                s.job.due_s(),
+                s.job.born_s,
+            ),
+            default=None,
+        )
 
     def _run(self, lane: int, generation: int) -> None:
         while True:
             with self._change:
-                while (seat := self._pick(lane)) is None and not self._closed and generation == self._generation[lane]:
+                while (
+                    (seat := self._pick(lane)) is None
+                    and not self._closed
+                    and generation == self._generation[lane]
+                ):
                     self._change.wait()
                 if seat is None or generation != self._generation[lane]:
                     return
@@ -144,7 +185,11 @@ class Lanes:
     def _run_alone(self, seat: Seat) -> None:
         while True:
             with self._change:
-                self._change.wait_for(lambda: self._closed or seat.job.is_over or (seat in self._seats and seat.can_step))
+                self._change.wait_for(
+                    lambda: (
+                        self._closed or seat.job.is_over or (seat in self._seats and seat.can_step)
+                    )
+                )
                 if self._closed or seat.job.is_over:
                     return
                 seat.step_since_s = time.monotonic()
@@ -184,15 +229,29 @@ class Lanes:
 
     def _judge(self, job: Job, now_s: float) -> None:
         """Late chunks mean that more was let in than this machine carries just now."""
-        if job.first_chunk_s is not None and job.credit < UNLIMITED and not job.is_background:  # who takes the whole at once does not play it
-            self.ease = max(MIN_EASE, self.ease * LATE_COSTS) if now_s > job.due_s() else min(1.0, self.ease + IN_TIME_GIVES)
+        if (
+            job.first_chunk_s is not None and job.credit < UNLIMITED and not job.is_background
+        ):  # who takes the whole at once does not play it
+            self.ease = (
+                max(MIN_EASE, self.ease * LATE_COSTS)
+                if now_s > job.due_s()
+                else min(1.0, self.ease + IN_TIME_GIVES)
+            )
 
     def _open(self, seat: Seat) -> Iterator[Chunk]:
         job = seat.job
         if job.source is not None:
-            return self.engine.convert(job.request, seat.prompt, job.source.samples, job.source.rate, seat.lane)
+            return self.engine.convert(
+                job.request, seat.prompt, job.source.samples, job.source.rate, seat.lane
+            )
         if job.written is not None:
-            return Arriving(self.engine, job.request, seat.prompt, job.written, None if seat.lane == ALONE else seat.lane)
+            return Arriving(
+                self.engine,
+                job.request,
+                seat.prompt,
+                job.written,
+                None if seat.lane == ALONE else seat.lane,
+            )
         return self.engine.stream(job.request, seat.prompt, seat.lane)
 
     def _end(self, seat: Seat) -> None:
@@ -212,12 +271,16 @@ class Lanes:
         with self._watched:
             while not self._closed:
                 now = time.monotonic()
-                running = [(s, since) for s in self._seats if (since := s.waits_since_s) is not None]
+                running = [
+                    (s, since) for s in self._seats if (since := s.waits_since_s) is not None
+                ]
                 late = [s for s, since in running if now - since > self._stall_s]
                 for seat in late:
                     self._give_up(seat)
                 due = min((since for s, since in running if s not in late), default=now)
-                self._watched.wait(max(0.01, due + self._stall_s - now + 0.01) if self._seats else None)
+                self._watched.wait(
+                    max(0.01, due + self._stall_s - now + 0.01) if self._seats else None
+                )
 
     def _give_up(self, seat: Seat) -> None:
         log.error("job %s: a step took more than %.0f s", seat.job.id, self._stall_s)

@@ -16,35 +16,110 @@ SECONDS = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.21, 0.38, 0.75, 1.5, 3, 6,
 STAGE_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 RTF = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2, 3, 5, 10)
 ENDS = ("done", "failed", "cancelled")
-CODES = ("bad_input", "bad_mode", "bad_text", "no_text", "too_long_text", "too_long_instruction", "bad_speed", "bad_seed", "no_voice", "voice_gone", "too_short", "too_large", "not_allowed",
-         "consent", "not_found", "model_not_found", "busy", "rate_limited", "too_many_streams", "notready", "stalled", "fault", "no_worker", "storage", "storage_denied", "draft_voice")
+CODES = (
+    "bad_input",
+    "bad_mode",
+    "bad_text",
+    "no_text",
+    "too_long_text",
+    "too_long_instruction",
+    "bad_speed",
+    "bad_seed",
+    "no_voice",
+    "voice_gone",
+    "too_short",
+    "too_large",
+    "not_allowed",
+    "consent",
+    "not_found",
+    "model_not_found",
+    "busy",
+    "rate_limited",
+    "too_many_streams",
+    "notready",
+    "stalled",
+    "fault",
+    "no_worker",
+    "storage",
+    "storage_denied",
+    "draft_voice",
+)
 OTHER = "other"
 AREAS = ("speech", "voices", "jobs", "access", "demo", "page", OTHER)  # of the routes
-STATUSES = ("2xx", "3xx", "4xx", "5xx", "none")  # none: the connection went away before there was an answer
-REFUSALS = ("login_needed", "invalid_api_key", "scope", "rate_limited", "bad_host", "bad_origin", "too_many_headers", "body_too_large", "demo_gone", "demo_ended", "demo_expired", OTHER)  # at the door
+STATUSES = (
+    "2xx",
+    "3xx",
+    "4xx",
+    "5xx",
+    "none",
+)  # none: the connection went away before there was an answer
+REFUSALS = (
+    "login_needed",
+    "invalid_api_key",
+    "scope",
+    "rate_limited",
+    "bad_host",
+    "bad_origin",
+    "too_many_headers",
+    "body_too_large",
+    "demo_gone",
+    "demo_ended",
+    "demo_expired",
+    OTHER,
+)  # at the door
 
 
 class Metrics:
     def __init__(self):
         self.registry = CollectorRegistry()
         make = {"registry": self.registry}
-        self._first_byte_s = Histogram("cv_audio_first_byte_seconds", "From request to the first sound ready to send", buckets=SECONDS, **make)
-        self._queue_s = Histogram("cv_queue_seconds", "Time spent in the waiting line", buckets=SECONDS, **make)
-        stage_s = Histogram("cv_stage_seconds", "Time of one request by stage", ["stage"], buckets=STAGE_SECONDS, **make)
-        self._stage_s = {stage: stage_s.labels(stage) for stage in STAGES if stage not in ("queue", "wait")}
-        self._rtf = Histogram("cv_rtf", "Lane time over sound made, of finished requests", buckets=RTF, **make)
-        self._underruns = Counter("cv_underruns", "Chunks made after a listener who plays at once had run dry", **make)
+        self._first_byte_s = Histogram(
+            "cv_audio_first_byte_seconds",
+            "From request to the first sound ready to send",
+            buckets=SECONDS,
+            **make,
+        )
+        self._queue_s = Histogram(
+            "cv_queue_seconds", "Time spent in the waiting line", buckets=SECONDS, **make
+        )
+        stage_s = Histogram(
+            "cv_stage_seconds",
+            "Time of one request by stage",
+            ["stage"],
+            buckets=STAGE_SECONDS,
+            **make,
+        )
+        self._stage_s = {
+            stage: stage_s.labels(stage) for stage in STAGES if stage not in ("queue", "wait")
+        }
+        self._rtf = Histogram(
+            "cv_rtf", "Lane time over sound made, of finished requests", buckets=RTF, **make
+        )
+        self._underruns = Counter(
+            "cv_underruns", "Chunks made after a listener who plays at once had run dry", **make
+        )
         self._sound_s = Counter("cv_audio_seconds", "Sound made", **make)
         self._work_s = Counter("cv_engine_work_seconds", "Lane time spent", **make)
         jobs = Counter("cv_jobs", "Accepted requests by how they ended", ["end"], **make)
         self._jobs = {end: jobs.labels(end) for end in ENDS}
         errors = Counter("cv_errors", "Requests refused or failed, by error code", ["code"], **make)
         self._errors = {code: errors.labels(code) for code in (*CODES, OTHER)}
-        voices = Counter("cv_voice_cache", "Was the voice's prompt there when a request came", ["result"], **make)
+        voices = Counter(
+            "cv_voice_cache", "Was the voice's prompt there when a request came", ["result"], **make
+        )
         self._voices = {hit: voices.labels("hit" if hit else "miss") for hit in (True, False)}
-        answers = Counter("cv_http_answers", "Requests by the area of their route and the kind of answer", ["area", "status"], **make)
-        self._answers = {(area, status): answers.labels(area, status) for area in AREAS for status in STATUSES}
-        refusals = Counter("cv_door_refusals", "Requests that the door did not let in, by code", ["code"], **make)
+        answers = Counter(
+            "cv_http_answers",
+            "Requests by the area of their route and the kind of answer",
+            ["area", "status"],
+            **make,
+        )
+        self._answers = {
+            (area, status): answers.labels(area, status) for area in AREAS for status in STATUSES
+        }
+        refusals = Counter(
+            "cv_door_refusals", "Requests that the door did not let in, by code", ["code"], **make
+        )
         self._refusals = {code: refusals.labels(code) for code in REFUSALS}
 
     def watch(self, name: str, what: str, read: Callable[[], float]) -> None:

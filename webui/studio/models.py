@@ -24,14 +24,23 @@ class ModelDownload:
         self._source = SOURCES[0]
         self._progress: Progress | None = None
         self._error: KaikouError | None = None
-        self._left: tuple[str, KaikouError | None] | None = None  # the source before this one, and what went wrong there
+        self._left: tuple[str, KaikouError | None] | None = (
+            None  # the source before this one, and what went wrong there
+        )
         self._state = "present" if fetcher(self._source).plan().is_complete else "none"
 
     def fetch(self, source: str = "") -> None:
         """Begin or go on. A running download is left alone unless another source is asked for. Raises BadInput for an unknown source."""
         source = source or self._source
-        if source not in SOURCES:  # an address is for the script: nobody shall have the studio ask one
-            raise BadInput(f"There is no source “{source[:60]}”. Use {' or '.join(SOURCES)}.", f"没有下载源「{source[:60]}」，可用：{'、'.join(SOURCES)}。", code="bad_source", param="source")
+        if (
+            source not in SOURCES
+        ):  # an address is for the script: nobody shall have the studio ask one
+            raise BadInput(
+                f"There is no source “{source[:60]}”. Use {' or '.join(SOURCES)}.",
+                f"没有下载源「{source[:60]}」，可用：{'、'.join(SOURCES)}。",
+                code="bad_source",
+                param="source",
+            )
         with self._lock:
             if self._state in ("downloading", "present") and source == self._source:
                 return
@@ -41,7 +50,9 @@ class ModelDownload:
             self._stop.set()
             self._stop = threading.Event()
             self._state, self._error = "downloading", None
-            self._thread = threading.Thread(target=self._run, args=(source, self._stop, before), name="model-fetch", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(source, self._stop, before), name="model-fetch", daemon=True
+            )
             self._thread.start()
 
     def pause(self) -> None:
@@ -78,8 +89,21 @@ class ModelDownload:
         progress = self._progress
         if progress is None:
             plan = self._fetcher(self._source).plan() if self._state == "none" else None
-            return told | ({"b": _gb(plan.total_bytes), "a": _gb(plan.total_bytes - plan.bytes)} if plan else {}) | _why(self._error)
-        told |= {"p": int(100 * progress.done / max(1, progress.total)), "a": _gb(progress.done), "b": _gb(progress.total), "file": progress.file}
+            return (
+                told
+                | (
+                    {"b": _gb(plan.total_bytes), "a": _gb(plan.total_bytes - plan.bytes)}
+                    if plan
+                    else {}
+                )
+                | _why(self._error)
+            )
+        told |= {
+            "p": int(100 * progress.done / max(1, progress.total)),
+            "a": _gb(progress.done),
+            "b": _gb(progress.total),
+            "file": progress.file,
+        }
         if progress.left_s is not None:
             told["m"] = max(1, round(progress.left_s / 60))
         return told | _why(self._error)

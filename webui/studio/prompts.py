@@ -30,7 +30,11 @@ class Made(NamedTuple):
 
 def made_from(about: Abilities, voice: Voice) -> Made:
     told = (voice.transcript, voice.language)
-    words = hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:16] if any(told) and not about.hears_only else ""
+    words = (
+        hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        if any(told) and not about.hears_only
+        else ""
+    )
     return Made(about.name, about.version, voice.fingerprint, words)
 
 
@@ -39,14 +43,20 @@ class Prompts:
         self._store, self._max_bytes = store, max_bytes
         self._lock, self._held = threading.Lock(), Held()
         self._kept: OrderedDict[Made, Prompt] = OrderedDict()
-        self._users: dict[Made, dict[str, Voice]] = {}  # voices and drafts that asked for it and are not gone
-        self._coming: dict[tuple[Made, Engine], Future] = {}  # by the engine itself: one that is closed fails what it owes, not what its successor makes
+        self._users: dict[
+            Made, dict[str, Voice]
+        ] = {}  # voices and drafts that asked for it and are not gone
+        self._coming: dict[
+            tuple[Made, Engine], Future
+        ] = {}  # by the engine itself: one that is closed fails what it owes, not what its successor makes
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="encode")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="keep-prompts")
         self.n_encoded = 0
         self._is_closed = False
 
-    def begin(self, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool = False) -> Future:
+    def begin(
+        self, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool = False
+    ) -> Future:
         """The prompt, now or soon. `clip()` is asked for only when it has to be made; `prepare`: and the engine makes itself ready for it.
         The future raises the engine's named errors."""
         made = made_from(engine.describe(), voice)
@@ -59,7 +69,9 @@ class Prompts:
             users[voice.id] = voice
             if prompt is None:
                 if (made, engine) not in self._coming:
-                    self._coming[made, engine] = self._pool.submit(self._make, made, voice, engine, clip, prepare)
+                    self._coming[made, engine] = self._pool.submit(
+                        self._make, made, voice, engine, clip, prepare
+                    )
                 return self._coming[made, engine]
             self._kept.move_to_end(made)
             self._held.add(engine, prompt.fingerprint, voice.id)
@@ -79,11 +91,17 @@ class Prompts:
         self._held.add(engine, prompt.fingerprint, name)
         return prompt
 
-    def _make(self, made: Made, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool) -> Prompt:
+    def _make(
+        self, made: Made, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool
+    ) -> Prompt:
         work = object()
         prompt = None
         try:
-            prompt = None if voice.draft else self._store.load_prompt(voice, made.engine, made.version, made.words)
+            prompt = (
+                None
+                if voice.draft
+                else self._store.load_prompt(voice, made.engine, made.version, made.words)
+            )
             is_old = prompt is not None
             if prompt is None:
                 sound = clip()
@@ -110,7 +128,9 @@ class Prompts:
             self._writer.submit(self._keep_on_disk, voice, made, prompt)
 
     def _keep_on_disk(self, voice: Voice, made: Made, prompt: Prompt) -> None:
-        with suppress(StorageFull, NotFound):  # a cache only: it is made again next time; and the voice may have been deleted
+        with suppress(
+            StorageFull, NotFound
+        ):  # a cache only: it is made again next time; and the voice may have been deleted
             self._store.keep_prompt(voice, prompt, made.words)
 
     def _keep(self, made: Made, engine: Engine, prompt: Prompt) -> list[Voice]:
@@ -121,7 +141,10 @@ class Prompts:
                 self._kept[made] = prompt
             for user in users:
                 self._held.add(engine, prompt.fingerprint, user.id)
-            while sum(len(p.data) for p in self._kept.values()) > self._max_bytes and len(self._kept) > 1:
+            while (
+                sum(len(p.data) for p in self._kept.values()) > self._max_bytes
+                and len(self._kept) > 1
+            ):
                 self._kept.popitem(last=False)
         return users
 

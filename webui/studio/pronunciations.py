@@ -14,7 +14,12 @@ from . import term_files
 from .drafts import account_of
 
 log = logging.getLogger(__name__)
-TERM_LIMITS = {"terms": MAX_ROWS, "term": text.MAX_TERM, "reading": text.MAX_READING, "file": term_files.MAX_FILE}
+TERM_LIMITS = {
+    "terms": MAX_ROWS,
+    "term": text.MAX_TERM,
+    "reading": text.MAX_READING,
+    "file": term_files.MAX_FILE,
+}
 MAX_COMPILED = 128  # accounts whose dictionary is held ready
 
 
@@ -46,10 +51,14 @@ class Pronunciations:
             try:
                 return self.readings(owner), self._warning(owner)
             except StorageDamaged:
-                return self.readings(owner), self._warning(owner)  # from the file that was begun in its place
+                return self.readings(owner), self._warning(
+                    owner
+                )  # from the file that was begun in its place
         except KaikouError as error:
             log.warning("spoken without the pronunciation dictionary: %s", error)
-            return text.NO_READINGS, [(f"{error.en} The text is spoken as it is written.", f"{error.zh}本次按原文朗读。")]
+            return text.NO_READINGS, [
+                (f"{error.en} The text is spoken as it is written.", f"{error.zh}本次按原文朗读。")
+            ]
 
     def _warning(self, owner: str) -> list[tuple[str, str]]:
         """Until the account has looked: the file may have been damaged while nobody of it was here."""
@@ -64,8 +73,13 @@ class Pronunciations:
         name, saved = self._store.set_aside, self._store.saved
         if not name:
             return None
-        return {"code": "dictionary_damaged", "file": name, "saved": saved, "message": f"The pronunciation dictionary was damaged and set aside as {name}; {saved} entries could be kept.",
-                "message_zh": f"发音词典已损坏，原文件已改名保存为 {name}，救回 {saved} 条。"}
+        return {
+            "code": "dictionary_damaged",
+            "file": name,
+            "saved": saved,
+            "message": f"The pronunciation dictionary was damaged and set aside as {name}; {saved} entries could be kept.",
+            "message_zh": f"发音词典已损坏，原文件已改名保存为 {name}，救回 {saved} 条。",
+        }
 
     def list(self, owner: str) -> list[text.Pronunciation]:
         entries = self._entries(account_of(owner))
@@ -73,23 +87,43 @@ class Pronunciations:
             self._told.add(account_of(owner))
         return entries
 
-    def put(self, owner: str, term: str, reading: str, language: str = "", was: tuple[str, str] | None = None) -> text.Pronunciation:
+    def put(
+        self,
+        owner: str,
+        term: str,
+        reading: str,
+        language: str = "",
+        was: tuple[str, str] | None = None,
+    ) -> text.Pronunciation:
         """Add or change an entry. `was`: (term, language) of the entry that it takes the place of. Raises BadInput, StorageFull, Busy."""
         entry = text.check(term, reading, language)
-        self._store.put(account_of(owner), _row(entry), (text.find_key(was[0]), text.check_language(was[1])) if was else None)
+        self._store.put(
+            account_of(owner),
+            _row(entry),
+            (text.find_key(was[0]), text.check_language(was[1])) if was else None,
+        )
         return entry
 
     def delete(self, owner: str, term: str, language: str = "") -> None:
         """Raises NotFound."""
-        if not self._store.delete(account_of(owner), text.find_key(term), text.check_language(language)):
-            raise NotFound("This term is not in the dictionary.", "词典里没有这个词。", code="term_gone", param="term")
+        if not self._store.delete(
+            account_of(owner), text.find_key(term), text.check_language(language)
+        ):
+            raise NotFound(
+                "This term is not in the dictionary.",
+                "词典里没有这个词。",
+                code="term_gone",
+                param="term",
+            )
 
     def clear(self, owner: str) -> int:
         return self._store.clear(account_of(owner))
 
     def take_in(self, owner: str, data: bytes, kind: str, replace: bool = False) -> tuple[int, int]:
         """All entries of a file or none; `replace`: they become the whole dictionary. Returns (added, changed)."""
-        return self._store.merge(account_of(owner), map(_row, term_files.read(data, _known(kind))), replace)
+        return self._store.merge(
+            account_of(owner), map(_row, term_files.read(data, _known(kind))), replace
+        )
 
     def file(self, owner: str, kind: str) -> bytes:
         return term_files.write(self.list(owner), _known(kind))
@@ -98,7 +132,10 @@ class Pronunciations:
         self._store.close()
 
     def _entries(self, account: str) -> list[text.Pronunciation]:
-        return [text.Pronunciation(term, reading, language, key) for key, language, term, reading in self._store.rows(account)]
+        return [
+            text.Pronunciation(term, reading, language, key)
+            for key, language, term, reading in self._store.rows(account)
+        ]
 
 
 def _row(entry: text.Pronunciation) -> tuple[str, str, str, str]:
@@ -107,5 +144,9 @@ def _row(entry: text.Pronunciation) -> tuple[str, str, str, str]:
 
 def _known(kind: str) -> str:
     if kind not in term_files.KINDS:
-        raise BadInput("The dictionary can be a file of the kind tsv or csv.", "词典文件须是 tsv 或 csv。", code="bad_format")
+        raise BadInput(
+            "The dictionary can be a file of the kind tsv or csv.",
+            "词典文件须是 tsv 或 csv。",
+            code="bad_format",
+        )
     return kind

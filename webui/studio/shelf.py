@@ -30,13 +30,28 @@ class Shelf:
     offers: what may be fetched, and offered: the one of them that is shown beside the engine before anybody asks for another; "" = none.
     chosen(name) is told when somebody chose a model, so that it can be remembered. A change is refused while another is on its way."""
 
-    def __init__(self, resident: Resident, here: Callable[[], list[Installed]], maker: Callable[[Installed], Maker], offers: Mapping[str, Offer],
-                 offered: str = "", chosen: Callable[[str], object] = lambda name: None):
-        self._resident, self._here, self._make, self._offers, self._chosen = resident, here, maker, offers, chosen
+    def __init__(
+        self,
+        resident: Resident,
+        here: Callable[[], list[Installed]],
+        maker: Callable[[Installed], Maker],
+        offers: Mapping[str, Offer],
+        offered: str = "",
+        chosen: Callable[[str], object] = lambda name: None,
+    ):
+        self._resident, self._here, self._make, self._offers, self._chosen = (
+            resident,
+            here,
+            maker,
+            offers,
+            chosen,
+        )
         self._makers: dict[str, Maker] = {}
         self._downloads: dict[str, ModelDownload] = {}
         self._lock = threading.Lock()
-        self._shown = offered  # the download that is told beside the engine: the one somebody asked for last
+        self._shown = (
+            offered  # the download that is told beside the engine: the one somebody asked for last
+        )
 
     # ---- what there is ----------------------------------------------------------------------------------------
     def maker(self, model: Installed) -> Maker:
@@ -49,7 +64,11 @@ class Shelf:
     def named(self, make: Maker | None) -> str:
         """The model that an engine comes of; "" for the built-in voice and for none."""
         with self._lock:
-            return next((name for name, own in self._makers.items() if own is make), "") if make is not None else ""
+            return (
+                next((name for name, own in self._makers.items() if own is make), "")
+                if make is not None
+                else ""
+            )
 
     @property
     def speaking(self) -> str:
@@ -67,11 +86,21 @@ class Shelf:
         """name, engine, state (speaks, loads, failed, here, or that of its download: none, downloading, paused, failed), gigabytes of those that are not here."""
         here = {m.name: m for m in self.installed()}
         states = {self.failed: "failed", self.coming: "loads", self.speaking: "speaks"}
-        told = [{"name": m.name, "engine": m.engine, "state": states.get(m.name, "here")} for m in here.values()]
+        told = [
+            {"name": m.name, "engine": m.engine, "state": states.get(m.name, "here")}
+            for m in here.values()
+        ]
         for name, offer in self._offers.items():
             if name not in here:
                 download = self._downloads.get(name)
-                told.append({"name": name, "engine": offer.engine, "state": download.status()["state"] if download else "none", "gb": round(offer.gigabytes, 1)})
+                told.append(
+                    {
+                        "name": name,
+                        "engine": offer.engine,
+                        "state": download.status()["state"] if download else "none",
+                        "gb": round(offer.gigabytes, 1),
+                    }
+                )
         return told
 
     def knows(self, name: str) -> bool:
@@ -85,7 +114,12 @@ class Shelf:
         """Raises NotFound."""
         offer = self._offers.get(name)
         if offer is None:
-            raise NotFound(f"There is no model “{name[:60]}” to fetch here.", f"这里没有可下载的模型「{name[:60]}」。", code="no_model", param="model")
+            raise NotFound(
+                f"There is no model “{name[:60]}” to fetch here.",
+                f"这里没有可下载的模型「{name[:60]}」。",
+                code="no_model",
+                param="model",
+            )
         with self._lock:
             if name not in self._downloads:
                 self._downloads[name] = ModelDownload(offer.fetcher, lambda: self._came(name))
@@ -97,10 +131,20 @@ class Shelf:
         speaks already. Raises NotFound, Busy (another is on its way)."""
         model = next((m for m in self.installed() if m.name == name), None)
         if model is None:
-            raise NotFound(f"There is no model “{name[:60]}” on this disk.", f"本机没有模型「{name[:60]}」。", code="model_not_found", param="model")
+            raise NotFound(
+                f"There is no model “{name[:60]}” on this disk.",
+                f"本机没有模型「{name[:60]}」。",
+                code="model_not_found",
+                param="model",
+            )
         make = self.maker(model)
         if self._resident.made_by() is not make and not self._resident.replace(make):
-            raise Busy("Another model is being loaded. Try again when it speaks.", "另一个模型正在载入，等它就绪后再切换。", retry_after_s=10, code="loading")
+            raise Busy(
+                "Another model is being loaded. Try again when it speaks.",
+                "另一个模型正在载入，等它就绪后再切换。",
+                retry_after_s=10,
+                code="loading",
+            )
         self._chosen(name)
 
     def fetch(self, source: str = "", name: str = "") -> dict:

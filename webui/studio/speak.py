@@ -28,6 +28,7 @@ from .wording import Wording
 
 def _counted(way_in: Callable[..., Job]) -> Callable[..., Job]:
     """Refusals are counted where they pass."""
+
     @wraps(way_in)
     def run(self: Speaker, *given, **named) -> Job:
         try:
@@ -35,12 +36,31 @@ def _counted(way_in: Callable[..., Job]) -> Callable[..., Job]:
         except KaikouError as error:
             self._metrics.refused(error)
             raise
+
     return run
 
 
 class Speaker:
-    def __init__(self, cast: Cast, wording: Wording, turns: Turns, drafts: Drafts, takes: Takes, demos: Demos, metrics: Metrics, starts_per_minute: int):
-        self._cast, self._wording, self._turns, self._drafts, self._takes, self._demos, self._metrics = cast, wording, turns, drafts, takes, demos, metrics
+    def __init__(
+        self,
+        cast: Cast,
+        wording: Wording,
+        turns: Turns,
+        drafts: Drafts,
+        takes: Takes,
+        demos: Demos,
+        metrics: Metrics,
+        starts_per_minute: int,
+    ):
+        (
+            self._cast,
+            self._wording,
+            self._turns,
+            self._drafts,
+            self._takes,
+            self._demos,
+            self._metrics,
+        ) = cast, wording, turns, drafts, takes, demos, metrics
         self._rate = Buckets(starts_per_minute)
 
     @_counted
@@ -59,9 +79,25 @@ class Speaker:
             self._demos.give_back(demo, text_in)
             raise
 
-    def _open(self, owner: str, *, text_in: str, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0,
-              seed: int = -1, model: str = "auto", consent: bool = False, transcript: str = "", source: str = "", recording: bytes = b"", reference: bytes = b"",
-              written: Written | None = None) -> Job:
+    def _open(
+        self,
+        owner: str,
+        *,
+        text_in: str,
+        voice_id: str,
+        mode: str = "auto",
+        instruction: str = "",
+        language: str = "auto",
+        speed: float = 1.0,
+        seed: int = -1,
+        model: str = "auto",
+        consent: bool = False,
+        transcript: str = "",
+        source: str = "",
+        recording: bytes = b"",
+        reference: bytes = b"",
+        written: Written | None = None,
+    ) -> Job:
         """reference: a recording that came along, any file `audio.decode` reads; it goes before `voice_id`. recording: another, whose words are
         converted; it goes before `source`. written: the text goes on there; `text_in` is how it begins."""
         trace = Trace()
@@ -72,25 +108,86 @@ class Speaker:
         seed = secrets.randbelow(2**31) if seed < 0 else seed
         transcript = transcript.strip() or voice.transcript
         if mode == CONVERT:
-            request = SpeechRequest(new_id("take"), text_in.strip() or "voice conversion", voice.id, mode, speed=speed, seed=seed)
-            return self._admit(owner, voice, request, trace, source_of(self._drafts, owner, source, recording, consent))
-        request = asked_for(about, text_in, replace(voice, transcript=transcript), mode, instruction, language, speed, seed)
-        request, notes = self._wording.put(owner, request, about, trace) if written is None else (replace(request, segments=tuple(written.pieces)), written.notes)
-        job = self._admit(owner, voice, request if written is not None else self._takes.with_notice(owner, request), trace, written=written)
+            request = SpeechRequest(
+                new_id("take"),
+                text_in.strip() or "voice conversion",
+                voice.id,
+                mode,
+                speed=speed,
+                seed=seed,
+            )
+            return self._admit(
+                owner,
+                voice,
+                request,
+                trace,
+                source_of(self._drafts, owner, source, recording, consent),
+            )
+        request = asked_for(
+            about,
+            text_in,
+            replace(voice, transcript=transcript),
+            mode,
+            instruction,
+            language,
+            speed,
+            seed,
+        )
+        request, notes = (
+            self._wording.put(owner, request, about, trace)
+            if written is None
+            else (replace(request, segments=tuple(written.pieces)), written.notes)
+        )
+        job = self._admit(
+            owner,
+            voice,
+            request if written is not None else self._takes.with_notice(owner, request),
+            trace,
+            written=written,
+        )
         job.notes = [] if is_guest(owner) else [*left_out, *notes, *job.notes]
         return job
 
     @_counted
-    def expect(self, owner: str, *, voice_id: str, mode: str = "auto", instruction: str = "", language: str = "auto", speed: float = 1.0, seed: int = -1, model: str = "auto",
-               consent: bool = False, transcript: str = "", reference: bytes = b"", source: str = "", recording: bytes = b"") -> tuple[Written, Abilities]:
+    def expect(
+        self,
+        owner: str,
+        *,
+        voice_id: str,
+        mode: str = "auto",
+        instruction: str = "",
+        language: str = "auto",
+        speed: float = 1.0,
+        seed: int = -1,
+        model: str = "auto",
+        consent: bool = False,
+        transcript: str = "",
+        reference: bytes = b"",
+        source: str = "",
+        recording: bytes = b"",
+    ) -> tuple[Written, Abilities]:
         """A text is going to be written: refuses what can be refused before its first word, and has the voice made ready. `open` it, with the
         same fields, `written`, and `written.first` for text, when that is no longer empty. Blocking. Raises as `open` does."""
         self._rate.check(owner)
         about, voice = self._cast.choose(owner, voice_id, mode, model, consent, reference)
         mode, instruction, _ = heeded(about, voice, mode, instruction)
         if mode == CONVERT:
-            raise BadInput("A text that is still being written cannot be a conversion.", "边写边读不支持变声模式。", param="mode", code="bad_mode")
-        asked_for(about, "a", replace(voice, transcript=transcript), mode, instruction, language, speed, max(seed, 0))
+            raise BadInput(
+                "A text that is still being written cannot be a conversion.",
+                "边写边读不支持变声模式。",
+                param="mode",
+                code="bad_mode",
+            )
+        asked_for(
+            about,
+            "a",
+            replace(voice, transcript=transcript),
+            mode,
+            instruction,
+            language,
+            speed,
+            max(seed, 0),
+        )
         self._cast.warm(owner, voice)
         return self._wording.arriving(owner, language, about), about
 
@@ -100,10 +197,22 @@ class Speaker:
         self._rate.check(old.owner)
         if is_guest(old.owner):
             self._demos.knock(old.owner)
-        request = replace(old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4))
-        return self._admit(old.owner, self._cast.voice(old.owner, old.voice.id), request, Trace(), old.source)
+        request = replace(
+            old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4)
+        )
+        return self._admit(
+            old.owner, self._cast.voice(old.owner, old.voice.id), request, Trace(), old.source
+        )
 
-    def _admit(self, owner: str, voice: Voice, request: SpeechRequest, trace: Trace, source: Clip | None = None, written: Written | None = None) -> Job:
+    def _admit(
+        self,
+        owner: str,
+        voice: Voice,
+        request: SpeechRequest,
+        trace: Trace,
+        source: Clip | None = None,
+        written: Written | None = None,
+    ) -> Job:
         ready = self._cast.job(owner, voice, request, trace, source)
         ready.job.written = written
         self._turns.enter(ready)

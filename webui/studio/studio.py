@@ -13,7 +13,15 @@ from ..engine.base import Engine
 from ..engine.resident import Resident
 from ..errors import KaikouError, NotReady
 from ..settings import Settings
-from ..store import AccessStore, ConsentStore, JobStore, PronunciationStore, SoundStore, TakeStore, VoiceStore
+from ..store import (
+    AccessStore,
+    ConsentStore,
+    JobStore,
+    PronunciationStore,
+    SoundStore,
+    TakeStore,
+    VoiceStore,
+)
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
 from .background import Background
 from .batch import Batch
@@ -49,37 +57,102 @@ class Studio:
         self.prompts = Prompts(store)
         self.drafts = Drafts(store, self._prepare, limits.max_draft_mb << 20, self.prompts.forget)
         label = f"AI-generated speech, Kaikou {__version__}" if settings.privacy.label_files else ""
-        self.takes = Takes(TakeStore(paths.data_dir), settings.privacy.keep_takes_days, limits.takes_per_visitor, label)
+        self.takes = Takes(
+            TakeStore(paths.data_dir),
+            settings.privacy.keep_takes_days,
+            limits.takes_per_visitor,
+            label,
+        )
         self.voices = Voices(store, self.drafts, self.prompts)
         self.consents = Consents(ConsentStore(paths.data_dir), store)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
         access = AccessStore(paths.data_dir)
-        self.keys, self.demos, self.usage = Keys(access, settings.server.api_keys), Demos(access), Usage(access)
+        self.keys, self.demos, self.usage = (
+            Keys(access, settings.server.api_keys),
+            Demos(access),
+            Usage(access),
+        )
         self.hall = Hall(limits.stall_s, limits.max_streams)
-        self.cast = Cast(self.resident, self.hall, self.voices, self.drafts, self.prompts, self.demos, self.metrics)
+        self.cast = Cast(
+            self.resident,
+            self.hall,
+            self.voices,
+            self.drafts,
+            self.prompts,
+            self.demos,
+            self.metrics,
+        )
         self.turns = Turns(self.hall, self.takes, self.metrics, self.usage, limits)
         wording = Wording(self.pronunciations, self.demos)
-        self.speaker = Speaker(self.cast, wording, self.turns, self.drafts, self.takes, self.demos, self.metrics, limits.starts_per_minute)
+        self.speaker = Speaker(
+            self.cast,
+            wording,
+            self.turns,
+            self.drafts,
+            self.takes,
+            self.demos,
+            self.metrics,
+            limits.starts_per_minute,
+        )
         background = Background(self.cast, wording, self.turns)
-        self.batch = Batch(JobStore(paths.data_dir), SoundStore(paths.data_dir), self.cast, background, self.turns, self.hall, label, settings.privacy.keep_takes_days)
+        self.batch = Batch(
+            JobStore(paths.data_dir),
+            SoundStore(paths.data_dir),
+            self.cast,
+            background,
+            self.turns,
+            self.hall,
+            label,
+            settings.privacy.keep_takes_days,
+        )
         self._closing = threading.Event()
         self.shelf: Shelf | None = None  # where models speak, or may be fetched
         self.first_sound_ms: float | None = None  # measured at warm-up
-        for name, what, read in (("cv_streams_open", "Streams being made", lambda: self.hall.n_open),
-                                 ("cv_streams_waiting", "Requests in the line", lambda: self.turns.admission.n_waiting),
-                                 ("cv_requests_refused", "Requests refused because the line was full", lambda: self.turns.admission.refused),
-                                 ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded),
-                                 ("cv_batch_lines_made", "Lines of batches made", lambda: self.batch.work.maker.n_made),
-                                 ("cv_batch_lines_cached", "Lines of batches whose sound was there already", lambda: self.batch.work.maker.n_cached),
-                                 ("cv_batch_lines_failed", "Lines of batches that failed for good", lambda: self.batch.work.n_failed),
-                                 ("cv_batch_jobs_open", "Batches that are being made", lambda: self.batch.n_open),
-                                 ("cv_engine_ready", "1 when the engine speaks", lambda: self.is_ready()),
-                                 ("cv_api_keys", "API keys that open something", lambda: self.keys.n_live),
-                                 ("cv_demo_uses", "Texts spoken for the guests of demo links, of this run", lambda: self.demos.n_uses),
-                                 ("cv_demo_refusals", "Guests of demo links refused", lambda: sum(self.demos.refused.values())),
-                                 ("cv_batch_lines_tried_again", "Tries of batch lines in vain", lambda: self.batch.work.n_tried_again)):
+        for name, what, read in (
+            ("cv_streams_open", "Streams being made", lambda: self.hall.n_open),
+            ("cv_streams_waiting", "Requests in the line", lambda: self.turns.admission.n_waiting),
+            (
+                "cv_requests_refused",
+                "Requests refused because the line was full",
+                lambda: self.turns.admission.refused,
+            ),
+            ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded),
+            ("cv_batch_lines_made", "Lines of batches made", lambda: self.batch.work.maker.n_made),
+            (
+                "cv_batch_lines_cached",
+                "Lines of batches whose sound was there already",
+                lambda: self.batch.work.maker.n_cached,
+            ),
+            (
+                "cv_batch_lines_failed",
+                "Lines of batches that failed for good",
+                lambda: self.batch.work.n_failed,
+            ),
+            ("cv_batch_jobs_open", "Batches that are being made", lambda: self.batch.n_open),
+            ("cv_engine_ready", "1 when the engine speaks", lambda: self.is_ready()),
+            ("cv_api_keys", "API keys that open something", lambda: self.keys.n_live),
+            (
+                "cv_demo_uses",
+                "Texts spoken for the guests of demo links, of this run",
+                lambda: self.demos.n_uses,
+            ),
+            (
+                "cv_demo_refusals",
+                "Guests of demo links refused",
+                lambda: sum(self.demos.refused.values()),
+            ),
+            (
+                "cv_batch_lines_tried_again",
+                "Tries of batch lines in vain",
+                lambda: self.batch.work.n_tried_again,
+            ),
+        ):
             self.metrics.watch(name, what, read)
-        self.metrics.watch_cache("cv_text_cache", "Texts that were prepared before", lambda: (text.KEPT.hits, text.KEPT.misses))
+        self.metrics.watch_cache(
+            "cv_text_cache",
+            "Texts that were prepared before",
+            lambda: (text.KEPT.hits, text.KEPT.misses),
+        )
 
     # ---- engine -------------------------------------------------------------------------------------------
     def start(self, *makers: Callable[[], Engine]) -> threading.Thread:
@@ -105,7 +178,9 @@ class Studio:
         self.hall.seat(engine)
         self.voices.set_presets(engine.describe().presets)
         self.batch.work.roster.poke()
-        threading.Thread(target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True).start()
+        threading.Thread(
+            target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True
+        ).start()
 
     def _warm_voices(self, engine: Engine) -> None:
         """Starter voices speak at the first click: their prompts are made now, once, and kept."""
@@ -128,28 +203,61 @@ class Studio:
     def status(self) -> dict:
         """What the engine pill shows: state, words, abilities."""
         health, coming = self.resident.health(), self.resident.coming()
-        told = {"state": health.state, "reason": health.reason, "reason_zh": health.reason_zh, "progress": health.progress, "version": self.version,
-                "streams": self.hall.n_open, "waiting": self.turns.admission.n_waiting, "share": self.settings.server.share}
+        told = {
+            "state": health.state,
+            "reason": health.reason,
+            "reason_zh": health.reason_zh,
+            "progress": health.progress,
+            "version": self.version,
+            "streams": self.hall.n_open,
+            "waiting": self.turns.admission.n_waiting,
+            "share": self.settings.server.share,
+        }
         if coming is not None and health.state in ("ready", "broken"):
-            told["coming"] = {"state": coming.state, "reason": coming.reason, "reason_zh": coming.reason_zh, "progress": coming.progress}
+            told["coming"] = {
+                "state": coming.state,
+                "reason": coming.reason,
+                "reason_zh": coming.reason_zh,
+                "progress": coming.progress,
+            }
         if self.shelf is not None:
             told |= self._models()
         failure = self.resident.failure()
         if failure is not None:
-            told |= {"failure": failure.en, "failure_zh": failure.zh, "again": self.resident.can_try_again()}
+            told |= {
+                "failure": failure.en,
+                "failure_zh": failure.zh,
+                "again": self.resident.can_try_again(),
+            }
         try:
             lease = self.resident.lease()
         except KaikouError:
             return told
         about = lease.engine.describe()
         lease.release()
-        return told | {"engine": about.name, "engine_version": about.version, "basic": about.basic, "rate": about.sample_rate, "modes": list(about.modes), "preset_modes": list(about.preset_modes), "told_clones": about.told_clones,
-                       "languages": list(about.languages), "styles": list(about.styles), "tags": list(about.tags), "rtf": round(about.rtf, 4)}
+        return told | {
+            "engine": about.name,
+            "engine_version": about.version,
+            "basic": about.basic,
+            "rate": about.sample_rate,
+            "modes": list(about.modes),
+            "preset_modes": list(about.preset_modes),
+            "told_clones": about.told_clones,
+            "languages": list(about.languages),
+            "styles": list(about.styles),
+            "tags": list(about.tags),
+            "rtf": round(about.rtf, 4),
+        }
 
     def _models(self) -> dict:
         """models: as `Shelf.list`; title, next, failed: the model in charge, the one on its way, the one that failed last; model: the download that is shown."""
         shelf = self.shelf
-        told = {"models": shelf.list(), "title": shelf.speaking, "next": shelf.coming, "failed": shelf.failed}
+        told = {
+            "models": shelf.list(),
+            "title": shelf.speaking,
+            "next": shelf.coming,
+            "failed": shelf.failed,
+        }
         fetching = shelf.fetching()
         return told if fetching is None else told | {"model": fetching}
 
@@ -168,9 +276,20 @@ class Studio:
 
     def about(self, job: Job) -> dict:
         """What a reader is told before the first sample."""
-        seconds = (job.source.duration_s if job.source is not None else text.measure(job.request.text)[2]) / (job.request.speed * job.tempo)
-        return {"job": job.id, "rate": job.rate, "channels": 1, "seed": job.request.seed, "engine": job.engine, "voice": job.voice.id,
-                "sentences": [] if is_guest(job.owner) else list(job.request.segments), "predicted_s": round(seconds, 1), "rtf": round(self.hall.expected_rtf(), 4)}
+        seconds = (
+            job.source.duration_s if job.source is not None else text.measure(job.request.text)[2]
+        ) / (job.request.speed * job.tempo)
+        return {
+            "job": job.id,
+            "rate": job.rate,
+            "channels": 1,
+            "seed": job.request.seed,
+            "engine": job.engine,
+            "voice": job.voice.id,
+            "sentences": [] if is_guest(job.owner) else list(job.request.segments),
+            "predicted_s": round(seconds, 1),
+            "rtf": round(self.hall.expected_rtf(), 4),
+        }
 
     def header(self, job: Job, n_samples: int | None) -> bytes:
         """WAV header of a job's sound; None while its length is not known."""
@@ -181,7 +300,12 @@ class Studio:
         return audio.Coder(kind, job.rate, self.takes.label_for(job.owner), is_whole)
 
     def limits(self) -> dict:
-        return {"max_text": MAX_TEXT, "max_instruction": MAX_INSTRUCTION, "max_clip_mb": 10, "max_clip_s": 60}
+        return {
+            "max_text": MAX_TEXT,
+            "max_instruction": MAX_INSTRUCTION,
+            "max_clip_mb": 10,
+            "max_clip_s": 60,
+        }
 
     def is_ready(self) -> bool:
         return self.resident.health().state in ("ready", "busy")

@@ -24,7 +24,12 @@ NOTICE = {"zh": "以上语音由人工智能合成。", "en": "This speech was g
 
 class Takes:
     def __init__(self, store: TakeStore, keep_days: int, max_each: int, label: str):
-        self._store, self._keep_days, self._max_each, self._label = store, keep_days, max_each, label
+        self._store, self._keep_days, self._max_each, self._label = (
+            store,
+            keep_days,
+            max_each,
+            label,
+        )
         self._lock = threading.Lock()
         self._hidden: dict[str, threading.Timer] = {}  # deleted, may still be undone
         self._keep_for: dict[str, int] = {}
@@ -35,10 +40,26 @@ class Takes:
         """Write a finished job's take. Raises StorageFull."""
         n = job.produced
         data = job.pcm(0, n)
-        asked = replace(job.request, speed=round(job.request.speed * job.tempo, 4))  # what it takes to make it again, not what was left to the engine
-        take = Take(job.id, asked, job.owner, job.voice.name, job.engine, job.engine_version, job.rate, n, time.time(),
-                    first_sound_ms=round(1000 * job.trace.first_s, 1) if job.trace.first_s is not None else None,
-                    rtf=round(job.snapshot().rtf, 4), peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)), trace=job.trace.told())
+        asked = replace(
+            job.request, speed=round(job.request.speed * job.tempo, 4)
+        )  # what it takes to make it again, not what was left to the engine
+        take = Take(
+            job.id,
+            asked,
+            job.owner,
+            job.voice.name,
+            job.engine,
+            job.engine_version,
+            job.rate,
+            n,
+            time.time(),
+            first_sound_ms=round(1000 * job.trace.first_s, 1)
+            if job.trace.first_s is not None
+            else None,
+            rtf=round(job.snapshot().rtf, 4),
+            peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)),
+            trace=job.trace.told(),
+        )
         self._store.add(take, audio.wav_header(job.rate, n, self.label_for(job.owner)) + data)
         return take
 
@@ -55,7 +76,7 @@ class Takes:
         if after and after not in ids:
             raise gone()
         start = ids.index(after) + 1 if after else 0
-        return self._store.some(ids[start:start + limit]), len(ids) > start + limit
+        return self._store.some(ids[start : start + limit]), len(ids) > start + limit
 
     def get(self, owner: str, take_id: str) -> Take:
         return self._store.get(take_id, owner)
@@ -76,7 +97,9 @@ class Takes:
 
     def told(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
         """The player's own measurement, click to first rendered sample, replaces the server's."""
-        return self._store.change(self.get(owner, take_id), first_sound_ms=round(min(max(first_sound_ms, 0.0), 1e6), 1))
+        return self._store.change(
+            self.get(owner, take_id), first_sound_ms=round(min(max(first_sound_ms, 0.0), 1e6), 1)
+        )
 
     def traced(self, job: Job) -> None:
         """The last of it was sent after the take was written. Raises NotFound when there is no take of this job, or none any more."""
@@ -123,7 +146,10 @@ class Takes:
         if owner not in self._notice_on:
             return request
         language = text.detect(request.text) if request.language == "auto" else request.language
-        return replace(request, segments=(*request.segments, NOTICE["zh" if language in ("zh", "yue") else "en"]))
+        return replace(
+            request,
+            segments=(*request.segments, NOTICE["zh" if language in ("zh", "yue") else "en"]),
+        )
 
     def sweep(self) -> int:
         """Do not keep (0 days) still serves the page that is open: ten minutes."""
@@ -136,8 +162,18 @@ class Takes:
             for n, take in enumerate(reversed(self.list(owner)), 1):
                 name = f"{n:03d}_{file_name(take)}"
                 z.write(self._store.wav_path(take), name)
-                told.append({"file": name, "text": take.request.text, "voice": take.voice_name, "seed": take.request.seed, "speed": take.request.speed,
-                             "mode": take.request.mode, "instruction": take.request.instruction, "engine": f"{take.engine} {take.engine_version}"})
+                told.append(
+                    {
+                        "file": name,
+                        "text": take.request.text,
+                        "voice": take.voice_name,
+                        "seed": take.request.seed,
+                        "speed": take.request.speed,
+                        "mode": take.request.mode,
+                        "instruction": take.request.instruction,
+                        "engine": f"{take.engine} {take.engine_version}",
+                    }
+                )
             z.writestr("manifest.json", json.dumps(told, ensure_ascii=False, indent=1))
         return out.getvalue()
 
@@ -153,4 +189,3 @@ def file_name(take: Take) -> str:
     """voice_first-words_time.wav, safe on every file system."""
     safe = lambda s, n: re.sub(r"[^\w-]+", "-", s)[:n].strip("-") or "kaikou"  # noqa: E731
     return f"{safe(take.voice_name or 'voice', 24)}_{safe(take.request.text, 24)}_{time.strftime('%H%M%S', time.localtime(take.created_at))}.wav"
-

@@ -13,24 +13,40 @@ MAX_FILE = 1 << 20
 MAX_LINES = 4000
 COLUMNS = ("term", "reading", "language")
 KINDS = {"tsv": "text/tab-separated-values", "csv": "text/csv"}
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 def read(data: bytes, kind: str) -> list[text.Pronunciation]:
     """Every entry of the file, or none: a line that is wrong is named. A first line of column names is passed over. Raises BadInput, TooLarge."""
     if len(data) > MAX_FILE:
-        raise TooLarge("The dictionary file is over 1 MB.", "词典文件超过 1 MB。", code="too_large_file")
+        raise TooLarge(
+            "The dictionary file is over 1 MB.", "词典文件超过 1 MB。", code="too_large_file"
+        )
     found: list[text.Pronunciation] = []
     try:
         for number, line in enumerate(_lines(_decoded(data), kind), 1):
             cells = [*map(str.strip, line), "", ""]
-            if not any(cells) or (number == 1 and cells[0].lower() == COLUMNS[0] and cells[1].lower() == COLUMNS[1]):
+            if not any(cells) or (
+                number == 1 and cells[0].lower() == COLUMNS[0] and cells[1].lower() == COLUMNS[1]
+            ):
                 continue
             if number > MAX_LINES:
-                raise BadInput(f"The file has over {MAX_LINES} lines.", f"文件超过 {MAX_LINES} 行。", code="too_many_terms")
+                raise BadInput(
+                    f"The file has over {MAX_LINES} lines.",
+                    f"文件超过 {MAX_LINES} 行。",
+                    code="too_many_terms",
+                )
             found.append(_entry(number, cells))
     except csv.Error as error:
-        raise BadInput(f"The file is not valid CSV: {error}.", f"文件不是有效的 CSV：{error}。", code="bad_file") from error
+        raise BadInput(
+            f"The file is not valid CSV: {error}.",
+            f"文件不是有效的 CSV：{error}。",
+            code="bad_file",
+        ) from error
     if not found:
         raise BadInput("There is no entry in the file.", "文件里没有词条。", code="bad_file")
     return found
@@ -43,7 +59,9 @@ def write(entries: list[text.Pronunciation], kind: str) -> bytes:
     if kind == "csv":
         csv.writer(out).writerows(rows)
     else:
-        out.write("".join("\t".join(row) + "\n" for row in rows))  # neither a term nor a reading can hold a tab or an end of line
+        out.write(
+            "".join("\t".join(row) + "\n" for row in rows)
+        )  # neither a term nor a reading can hold a tab or an end of line
     return out.getvalue().encode("utf-8-sig")
 
 
@@ -61,12 +79,19 @@ def _as(data: bytes, name: str) -> str:
     try:
         return data.decode(name)
     except UnicodeDecodeError as error:
-        raise BadInput("The file is not text in UTF-8, UTF-16 or GB18030.", "文件不是 UTF-8、UTF-16 或 GB18030 编码的文本。", code="bad_file") from error
+        raise BadInput(
+            "The file is not text in UTF-8, UTF-16 or GB18030.",
+            "文件不是 UTF-8、UTF-16 或 GB18030 编码的文本。",
+            code="bad_file",
+        ) from error
 
 
 def _lines(content: str, kind: str):
     if kind == "tsv":
-        return (line.split("\t") for line in content.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+        return (
+            line.split("\t")
+            for line in content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        )
     return csv.reader(io.StringIO(content, newline=""), strict=True)
 
 
@@ -74,4 +99,9 @@ def _entry(number: int, cells: list[str]) -> text.Pronunciation:
     try:
         return text.check(cells[0], cells[1], cells[2])
     except BadInput as error:
-        raise BadInput(f"Line {number}: {error.en}", f"第 {number} 行：{error.zh}", code=error.code, param=error.param) from error
+        raise BadInput(
+            f"Line {number}: {error.en}",
+            f"第 {number} 行：{error.zh}",
+            code=error.code,
+            param=error.param,
+        ) from error

@@ -10,7 +10,16 @@ import math
 import time
 from collections.abc import Mapping
 
-ENGINE = ("prefill", "tokens", "flow", "vocoder", "espeak", "analysis", "conversion", "synthesis")  # in the order in which they happen
+ENGINE = (
+    "prefill",
+    "tokens",
+    "flow",
+    "vocoder",
+    "espeak",
+    "analysis",
+    "conversion",
+    "synthesis",
+)  # in the order in which they happen
 STAGES = ("text", "voice", "queue", "wait", *ENGINE, "encode", "socket", "other")
 
 
@@ -22,7 +31,9 @@ class Trace:
     def __init__(self):
         self.began_s = time.monotonic()
         self.first_s: float | None = None  # from the request to the first sound that can be sent
-        self.sent_s: float | None = None  # from the request until that sound was handed over to the socket
+        self.sent_s: float | None = (
+            None  # from the request until that sound was handed over to the socket
+        )
         self._whole: dict[str, float] = {}
         self._first: dict[str, float] = {}
 
@@ -54,9 +65,16 @@ class Trace:
 
     def told(self) -> dict:
         """For JSON, milliseconds: first_ms, sent_ms (absent while unknown), first and whole by stage."""
-        told = {name: _ms(seconds) for name, seconds in (("first_ms", self.first_s), ("sent_ms", self.sent_s)) if seconds is not None}
+        told = {
+            name: _ms(seconds)
+            for name, seconds in (("first_ms", self.first_s), ("sent_ms", self.sent_s))
+            if seconds is not None
+        }
         first = _in_order(dict(self._first))
-        return told | {"first": {k: _ms(s) for k, s in first.items()}, "whole": {k: _ms(s) for k, s in self.whole().items()}}
+        return told | {
+            "first": {k: _ms(s) for k, s in first.items()},
+            "whole": {k: _ms(s) for k, s in self.whole().items()},
+        }
 
 
 def _in_order(stages: dict[str, float]) -> dict[str, float]:

@@ -36,7 +36,9 @@ class Ready:
 class Turns:
     def __init__(self, hall: Hall, takes: Takes, metrics: Metrics, usage: Usage, limits: Limits):
         self._hall, self._takes, self._metrics, self._usage = hall, takes, metrics, usage
-        self.admission = Admission(hall.capacity, hall.n_hungry, limits.max_waiting, limits.max_streams_per_visitor)
+        self.admission = Admission(
+            hall.capacity, hall.n_hungry, limits.max_waiting, limits.max_streams_per_visitor
+        )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="takes")
 
     # ---- turn -----------------------------------------------------------------------------------------------
@@ -122,7 +124,9 @@ class Turns:
             self._writer.submit(self._trace, job)
 
     def _trace(self, job: Job) -> None:
-        with contextlib.suppress(NotFound, StorageFull):  # no take of it, or no room to say more of it
+        with contextlib.suppress(
+            NotFound, StorageFull
+        ):  # no take of it, or no room to say more of it
             self._takes.traced(job)
 
     def _save(self, job: Job) -> None:

@@ -52,7 +52,9 @@ class Usage:
 
     def _add(self, who: str, **more) -> None:
         with self._lock:
-            self._fresh[who] = replace(_sum(self._fresh.get(who, Used()), Used(**more)), last_used_at=self._clock())
+            self._fresh[who] = replace(
+                _sum(self._fresh.get(who, Used()), Used(**more)), last_used_at=self._clock()
+            )
 
     def write(self) -> None:
         """What came since the last time. What cannot be written now is written later."""
@@ -66,7 +68,10 @@ class Usage:
             except KaikouError as error:
                 log.warning("the use of keys could not be written down: %s", error.code)
                 with self._lock:
-                    self._fresh = {who: _sum(fresh.get(who, Used()), self._fresh.get(who, Used())) for who in fresh | self._fresh}
+                    self._fresh = {
+                        who: _sum(fresh.get(who, Used()), self._fresh.get(who, Used()))
+                        for who in fresh | self._fresh
+                    }
 
     def start(self) -> None:
         threading.Thread(target=self._go_on, name="usage", daemon=True).start()

@@ -21,20 +21,50 @@ class Voices:
     def list(self, owner: str) -> list[Voice]:
         """Own voices, newest first, then those the engine brings, then the starters."""
         saved = self._store.list(account_of(owner))
-        return [v for v in saved if not v.starter] + list(self._presets.values()) + [v for v in saved if v.starter]
+        return (
+            [v for v in saved if not v.starter]
+            + list(self._presets.values())
+            + [v for v in saved if v.starter]
+        )
 
     def get(self, owner: str, voice_id: str) -> Voice:
         return self._presets.get(voice_id) or self._store.get(voice_id, account_of(owner))
 
     def set_presets(self, names: tuple[str, ...]) -> None:
         """An engine took over: these voices are its own."""
-        made = [Voice(PRESET + hashlib.sha256(n.encode()).hexdigest()[:16], n, "", "", n, 0.0, 0.0, starter=True) for n in names]
+        made = [
+            Voice(
+                PRESET + hashlib.sha256(n.encode()).hexdigest()[:16],
+                n,
+                "",
+                "",
+                n,
+                0.0,
+                0.0,
+                starter=True,
+            )
+            for n in names
+        ]
         self._presets = {v.id: v for v in made}
 
-    def add(self, owner: str, data: bytes, name: str, transcript: str = "", language: str = "", denoise: bool = False, consent: str = "") -> tuple[Voice, Draft]:
+    def add(
+        self,
+        owner: str,
+        data: bytes,
+        name: str,
+        transcript: str = "",
+        language: str = "",
+        denoise: bool = False,
+        consent: str = "",
+    ) -> tuple[Voice, Draft]:
         """Decode, take the best window, save. Raises BadInput, TooLarge, NotAllowed (no consent), StorageFull."""
         if not consent.strip():
-            raise NotAllowed("Say who agreed to this voice being used, in the field consent.", "请在 consent 里写明谁同意使用这个声音。", code="consent", param="consent")
+            raise NotAllowed(
+                "Say who agreed to this voice being used, in the field consent.",
+                "请在 consent 里写明谁同意使用这个声音。",
+                code="consent",
+                param="consent",
+            )
         language = _tag(language) if language else ""  # before anything is saved
         made = [self._drafts.make(owner, data)]
         try:
@@ -48,13 +78,25 @@ class Voices:
             voice = self.change(owner, voice.id, language=language)
         return voice, made[-1]
 
-    def change(self, owner: str, voice_id: str, name: str | None = None, transcript: str | None = None, language: str | None = None) -> Voice:
+    def change(
+        self,
+        owner: str,
+        voice_id: str,
+        name: str | None = None,
+        transcript: str | None = None,
+        language: str | None = None,
+    ) -> Voice:
         voice = self._mine(owner, voice_id)
         what: dict[str, str] = {}
         if name is not None:
             name = " ".join(name.split())
             if not name or len(name) > 60:
-                raise BadInput("Give the voice a name of up to 60 characters.", "请给音色起个名字，最多 60 字。", code="bad_name", param="name")
+                raise BadInput(
+                    "Give the voice a name of up to 60 characters.",
+                    "请给音色起个名字，最多 60 字。",
+                    code="bad_name",
+                    param="name",
+                )
             what["name"] = name
         if transcript is not None:
             what["transcript"] = transcript.strip()[:500]
@@ -74,7 +116,12 @@ class Voices:
     def sample(self, owner: str, voice_id: str) -> bytes:
         """WAV bytes of the reference, for its owner (and of starters for everyone). Presets of an engine have none."""
         if voice_id in self._presets:
-            raise NotFound("This voice comes with the model and has no recording.", "这个音色随模型提供，没有录音。", code="no_sample", param="voice")
+            raise NotFound(
+                "This voice comes with the model and has no recording.",
+                "这个音色随模型提供，没有录音。",
+                code="no_sample",
+                param="voice",
+            )
         return self._store.reference(self.get(owner, voice_id))
 
     def clip(self, voice: Voice) -> audio.Clip:
@@ -83,12 +130,22 @@ class Voices:
     def _mine(self, owner: str, voice_id: str) -> Voice:
         voice = self.get(owner, voice_id)
         if voice.starter:
-            raise NotAllowed("The voices that come with the studio cannot be changed.", "随附的音色不能修改。", code="starter", param="voice")
+            raise NotAllowed(
+                "The voices that come with the studio cannot be changed.",
+                "随附的音色不能修改。",
+                code="starter",
+                param="voice",
+            )
         return voice
 
 
 def _tag(language: str) -> str:
     """The primary tag. Raises BadInput."""
     if not language.replace("-", "").isalnum() or len(language) > 16:
-        raise BadInput("The language must be a tag such as zh or en-US.", "语言须是 zh、en-US 这样的标签。", code="bad_language", param="language")
+        raise BadInput(
+            "The language must be a tag such as zh or en-US.",
+            "语言须是 zh、en-US 这样的标签。",
+            code="bad_language",
+            param="language",
+        )
     return language.partition("-")[0].lower()

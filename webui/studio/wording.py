@@ -20,14 +20,23 @@ class Wording:
     def __init__(self, pronunciations: Pronunciations, demos: Demos):
         self._pronunciations, self._demos = pronunciations, demos
 
-    def put(self, owner: str, request: SpeechRequest, about: Abilities, trace: Trace) -> tuple[SpeechRequest, list[tuple[str, str]]]:
+    def put(
+        self, owner: str, request: SpeechRequest, about: Abilities, trace: Trace
+    ) -> tuple[SpeechRequest, list[tuple[str, str]]]:
         """With the sentences to speak, and what a listener must know of them. Raises BadInput when there is nothing to say."""
         began = time.perf_counter()
         readings, notes = self._readings(owner)
-        segments = tuple(text.prepare(text.strip_tags(request.text, about.tags), request.language, readings))
+        segments = tuple(
+            text.prepare(text.strip_tags(request.text, about.tags), request.language, readings)
+        )
         trace.add("text", time.perf_counter() - began)
         if not segments:
-            raise BadInput("Write something to say first: the text has no letters or digits.", "先写点要说的话：文本里没有可读的字。", param="input", code="no_text")
+            raise BadInput(
+                "Write something to say first: the text has no letters or digits.",
+                "先写点要说的话：文本里没有可读的字。",
+                param="input",
+                code="no_text",
+            )
         return replace(request, segments=segments), notes
 
     def _readings(self, owner: str) -> tuple:
@@ -36,4 +45,8 @@ class Wording:
     def arriving(self, owner: str, language: str, about: Abilities) -> Written:
         """For a text that is still to be written."""
         readings, notes = self._readings(owner)
-        return Written(lambda clause, own: text.prepare(text.strip_tags(clause, about.tags), own, readings), language, notes)
+        return Written(
+            lambda clause, own: text.prepare(text.strip_tags(clause, about.tags), own, readings),
+            language,
+            notes,
+        )

@@ -2,7 +2,16 @@
 
 from .clauses import Clause, Clauses
 from .prepare import KEPT, measure, prepare, warm
-from .readings import MAX_READING, MAX_TERM, NO_READINGS, Pronunciation, Readings, check, check_language, find_key
+from .readings import (
+    MAX_READING,
+    MAX_TERM,
+    NO_READINGS,
+    Pronunciation,
+    Readings,
+    check,
+    check_language,
+    find_key,
+)
 from .scripts import detect
 from .sentences import weight
 from .tags import EVENTS, strip_tags, suggest, unknown_tags

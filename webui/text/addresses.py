@@ -6,13 +6,21 @@ import re
 from collections.abc import Callable, Mapping
 
 ADDRESSES = (
-    re.compile(r"(?<![A-Za-z\d])(?:https?://|www\.)[A-Za-z\d./_~:?=&#%+@-]{1,300}[A-Za-z\d/]", re.I),
-    re.compile(r"(?<![\w.+-])[A-Za-z\d._+-]{1,64}@[A-Za-z\d-]{1,63}(?:\.[A-Za-z\d-]{1,63}){1,4}", re.A),
-    re.compile(r"(?<![A-Za-z\d.-])(?:[A-Za-z\d][A-Za-z\d-]{0,62}\.){1,4}(?:com|cn|org|net|io|ai|dev|edu|gov)(?![A-Za-z\d])"),
+    re.compile(
+        r"(?<![A-Za-z\d])(?:https?://|www\.)[A-Za-z\d./_~:?=&#%+@-]{1,300}[A-Za-z\d/]", re.I
+    ),
+    re.compile(
+        r"(?<![\w.+-])[A-Za-z\d._+-]{1,64}@[A-Za-z\d-]{1,63}(?:\.[A-Za-z\d-]{1,63}){1,4}", re.A
+    ),
+    re.compile(
+        r"(?<![A-Za-z\d.-])(?:[A-Za-z\d][A-Za-z\d-]{0,62}\.){1,4}(?:com|cn|org|net|io|ai|dev|edu|gov)(?![A-Za-z\d])"
+    ),
 )
 _SILENT = re.compile(r"^https?://|/$", re.I)
 
 
 def spell(address: str, signs: Mapping[str, str], digit: Callable[[str], str]) -> str:
     """`address` without its scheme and last slash, each sign and each digit as its own word."""
-    return "".join(digit(c) if "0" <= c <= "9" else signs.get(c, c) for c in _SILENT.sub("", address))
+    return "".join(
+        digit(c) if "0" <= c <= "9" else signs.get(c, c) for c in _SILENT.sub("", address)
+    )

@@ -14,8 +14,12 @@ from .sentences import FIRST_WEIGHT, MAX_WEIGHT, MIN_WEIGHT, is_spoken, weight
 
 FIRST_LEAST = 2.0  # a first clause that ends in a comma is at least so heavy
 _WIDE = f"{HAN}{KANA}\uac00-\ud7af“「『《（【"
-_MARK = re.compile(rf"(?P<end>[。！？；\n]|\.+[\"')\]}}]*(?=[\s{_WIDE}])|[!?;]+[\"')\]}}]*(?=[\s{_WIDE}]))|(?:[、…]|(?<!\d)[，：]|(?<=\d)[，：](?=\D)|[,:][\"')\]}}]*(?=[\s{HAN}])|[ ][-—–][ ]|——)")
-_LEFT_OVER = "”’」』）】》〉)]}。！？；，、：…!?;, \t\r\n"  # belongs to the clause before, or to none
+_MARK = re.compile(
+    rf"(?P<end>[。！？；\n]|\.+[\"')\]}}]*(?=[\s{_WIDE}])|[!?;]+[\"')\]}}]*(?=[\s{_WIDE}]))|(?:[、…]|(?<!\d)[，：]|(?<=\d)[，：](?=\D)|[,:][\"')\]}}]*(?=[\s{HAN}])|[ ][-—–][ ]|——)"
+)
+_LEFT_OVER = (
+    "”’」』）】》〉)]}。！？；，、：…!?;, \t\r\n"  # belongs to the clause before, or to none
+)
 _NARROW = 0.3
 
 
@@ -66,6 +70,10 @@ class Clauses:
             return False
         if mark["end"] is None:
             return weight(clause) >= (FIRST_LEAST if self._is_first else FIRST_WEIGHT)
-        if mark[0][0] == "." and mark[0][1:2] != "." and not sentences.may_end(clause[: -len(mark[0])]):
+        if (
+            mark[0][0] == "."
+            and mark[0][1:2] != "."
+            and not sentences.may_end(clause[: -len(mark[0])])
+        ):
             return False
         return self._is_first or weight(clause) >= MIN_WEIGHT

@@ -6,7 +6,9 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_FULLWIDTH_KEPT = set("，！？；：（）")  # Chinese punctuation stays: the splitter and the engines read pauses from it
+_FULLWIDTH_KEPT = set(
+    "，！？；：（）"
+)  # Chinese punctuation stays: the splitter and the engines read pauses from it
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789"))
 _FIXED = {
     "\n": "\n", "\r": "\n", "\u2028": "\n", "\u2029": "\n", "\x85": "\n",
@@ -19,7 +21,9 @@ _BLANK_LINES = re.compile(r" *\n[\s]*")
 _COLON_IN_TIME = re.compile(r"(?<=\d)：(?=\d)")
 _COMMA_IN_NUMBER = re.compile(r"(?<=\d)，(?=\d{3}(?!\d))")
 _APOSTROPHE = re.compile(r"(?<=[A-Za-z])[’ʼ＇](?=[A-Za-z])")
-_SPECIAL_TOKEN = re.compile(r"<\||\|>")  # a model's control tokens must not be writable from outside
+_SPECIAL_TOKEN = re.compile(
+    r"<\||\|>"
+)  # a model's control tokens must not be writable from outside
 _DOTS = re.compile(r"\.{4,}")
 
 

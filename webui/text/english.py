@@ -12,10 +12,27 @@ Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
 
 _N = rf"\d{{1,{MAX_DIGITS}}}(?:\.\d{{1,20}})?"
 _START = r"(?<![\d.])"
-_MONTHS = "January February March April May June July August September October November December".split()
+_MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
 _MONTH = "|".join([*_MONTHS, *(rf"{m[:3]}\.?" for m in _MONTHS if m != "May"), r"Sept\.?"])
-_MONEY = {"$": ("dollar", "cent"), "US$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound", "penny"), "¥": ("yen", ""), "₩": ("won", ""), "₹": ("rupee", "paisa")}
-_SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "t": "trillion"}
+_MONEY = {
+    "$": ("dollar", "cent"),
+    "US$": ("dollar", "cent"),
+    "€": ("euro", "cent"),
+    "£": ("pound", "penny"),
+    "¥": ("yen", ""),
+    "₩": ("won", ""),
+    "₹": ("rupee", "paisa"),
+}
+_SCALES = {
+    "k": "thousand",
+    "m": "million",
+    "mn": "million",
+    "b": "billion",
+    "bn": "billion",
+    "t": "trillion",
+}
 _UNITS = {
     "km/h": "kilometer per hour", "mph": "mile per hour", "mi": "mile", "yd": "yard", "m/s": "meter per second", "km^2": "square kilometer", "m^2": "square meter", "m^3": "cubic meter",
     "km": "kilometer", "cm": "centimeter", "mm": "millimeter", "μm": "micrometer", "nm": "nanometer", "kg": "kilogram", "mg": "milligram",
@@ -25,18 +42,93 @@ _UNITS = {
     "h": "hour", "s": "second", "W": "watt", "V": "volt",
 }  # fmt: skip
 _UNIT = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
-_TITLES = {"Mr": "Mister", "Mrs": "Missus", "Dr": "Doctor", "Prof": "Professor", "St": "Saint", "Gen": "General", "Sgt": "Sergeant", "Capt": "Captain", "Lt": "Lieutenant", "Mt": "Mount"}
-_WORDS = {"e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus", "vs": "versus", "approx.": "approximately", "w/o": "without", "w/": "with ", "Jr.": "Junior", "Sr.": "Senior", "pp.": "pages"}
-_WEB = {".": " dot ", "/": " slash ", "@": " at ", ":": " colon ", "-": " dash ", "_": " underscore ", "?": " question mark ", "=": " equals ", "&": " and ", "#": " hash ", "%": " percent ", "+": " plus ", "~": " tilde "}
-_OPERATORS = {"+": "plus", "×": "times", "*": "times", "÷": "divided by", "=": "equals", "<": "less than", ">": "greater than", "≤": "at most", "≥": "at least", "≈": "about", "≠": "is not"}
-_LEFT = {"&": " and ", "@": " at ", "%": " percent ", "°": " degrees ", "#": " ", "*": " ", "_": " ", "^": " ", "~": " ", "|": " ", "\\": " ", "=": " equals ", "+": " plus ", "<": " ", ">": " "}
+_TITLES = {
+    "Mr": "Mister",
+    "Mrs": "Missus",
+    "Dr": "Doctor",
+    "Prof": "Professor",
+    "St": "Saint",
+    "Gen": "General",
+    "Sgt": "Sergeant",
+    "Capt": "Captain",
+    "Lt": "Lieutenant",
+    "Mt": "Mount",
+}
+_WORDS = {
+    "e.g.": "for example",
+    "i.e.": "that is",
+    "etc.": "et cetera",
+    "vs.": "versus",
+    "vs": "versus",
+    "approx.": "approximately",
+    "w/o": "without",
+    "w/": "with ",
+    "Jr.": "Junior",
+    "Sr.": "Senior",
+    "pp.": "pages",
+}
+_WEB = {
+    ".": " dot ",
+    "/": " slash ",
+    "@": " at ",
+    ":": " colon ",
+    "-": " dash ",
+    "_": " underscore ",
+    "?": " question mark ",
+    "=": " equals ",
+    "&": " and ",
+    "#": " hash ",
+    "%": " percent ",
+    "+": " plus ",
+    "~": " tilde ",
+}
+_OPERATORS = {
+    "+": "plus",
+    "×": "times",
+    "*": "times",
+    "÷": "divided by",
+    "=": "equals",
+    "<": "less than",
+    ">": "greater than",
+    "≤": "at most",
+    "≥": "at least",
+    "≈": "about",
+    "≠": "is not",
+}
+_LEFT = {
+    "&": " and ",
+    "@": " at ",
+    "%": " percent ",
+    "°": " degrees ",
+    "#": " ",
+    "*": " ",
+    "_": " ",
+    "^": " ",
+    "~": " ",
+    "|": " ",
+    "\\": " ",
+    "=": " equals ",
+    "+": " plus ",
+    "<": " ",
+    ">": " ",
+}
 
 
 def _plural(number: str, name: str) -> str:
     if number in ("1", "-1"):
         return name
     head, _, tail = name.partition(" per ")
-    head = {"foot": "feet", "penny": "pence", "hertz": "hertz", "kilohertz": "kilohertz", "megahertz": "megahertz", "gigahertz": "gigahertz", "yen": "yen", "won": "won", "paisa": "paise"}.get(head, head + "s")
+    head = {
+        "foot": "feet",
+        "penny": "pence",
+        "hertz": "hertz",
+        "kilohertz": "kilohertz",
+        "megahertz": "megahertz",
+        "gigahertz": "gigahertz",
+        "yen": "yen",
+        "won": "won",
+        "paisa": "paise",
+    }.get(head, head + "s")
     return head + (f" per {tail}" if tail else "")
 
 
@@ -82,7 +174,9 @@ def _count(number: str, name: str) -> str:
 def _money(m: re.Match[str]) -> str:
     (name, cents), amount, scale = _MONEY[m[1]], m[2], m[3]
     if scale:
-        return f"{en_number(amount)} {_SCALES.get(scale.lower(), scale.lower())} {_plural('2', name)}"
+        return (
+            f"{en_number(amount)} {_SCALES.get(scale.lower(), scale.lower())} {_plural('2', name)}"
+        )
     whole, _, part = amount.partition(".")
     part = part.ljust(2, "0")[:2] if len(part) <= 2 else ""
     if not cents or not part or part == "00":
@@ -97,7 +191,11 @@ def _fraction(m: re.Match[str]) -> str:
     if not name or top >= bottom:
         return f"{m[1] + ' ' if m[1] else ''}{en_cardinal(m[2])} over {en_cardinal(m[3])}"
     name = name if top == 1 else "halves" if name == "half" else name + "s"
-    return (f"{en_cardinal(m[1])} and {'a' if top == 1 else en_cardinal(m[2])} " if m[1] else f"{en_cardinal(m[2])} ") + name
+    return (
+        f"{en_cardinal(m[1])} and {'a' if top == 1 else en_cardinal(m[2])} "
+        if m[1]
+        else f"{en_cardinal(m[2])} "
+    ) + name
 
 
 def _phone(m: re.Match[str]) -> str:
@@ -107,7 +205,11 @@ def _phone(m: re.Match[str]) -> str:
 
 def _decade(m: re.Match[str]) -> str:
     tens = en_cardinal(m[2] + "0")
-    tens = tens[:-1] + "ies" if tens.endswith("y") else {"ten": "tens", "zero": "hundreds"}.get(tens, tens)
+    tens = (
+        tens[:-1] + "ies"
+        if tens.endswith("y")
+        else {"ten": "tens", "zero": "hundreds"}.get(tens, tens)
+    )
     return f"{en_cardinal(m[1])} {tens}" if m[1] else tens
 
 

@@ -7,8 +7,22 @@ _EN = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 ).split()
 _TENS = "_ _ twenty thirty forty fifty sixty seventy eighty ninety".split()
-_SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (1000, "thousand"), (100, "hundred"))
-_ORDINALS = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth", "twelve": "twelfth"}
+_SCALES = (
+    (10**12, "trillion"),
+    (10**9, "billion"),
+    (10**6, "million"),
+    (1000, "thousand"),
+    (100, "hundred"),
+)
+_ORDINALS = {
+    "one": "first",
+    "two": "second",
+    "three": "third",
+    "five": "fifth",
+    "eight": "eighth",
+    "nine": "ninth",
+    "twelve": "twelfth",
+}
 MAX_DIGITS = 15  # longer ones are codes, not quantities
 
 
@@ -31,7 +45,7 @@ def _zh_group(n: int) -> str:
 
 
 def zh_cardinal(digits: str) -> str:
-    """"2026" -> 二千零二十六 (两 at the head of 百千万亿); more than 15 digits or a leading zero: digit by digit."""
+    """ "2026" -> 二千零二十六 (两 at the head of 百千万亿); more than 15 digits or a leading zero: digit by digit."""
     if len(digits) > MAX_DIGITS or (len(digits) > 1 and digits[0] == "0"):
         return zh_digits(digits)
     n = int(digits)
@@ -51,7 +65,7 @@ def zh_cardinal(digits: str) -> str:
 
 
 def zh_number(text: str, trim: bool = False) -> str:
-    """"-3.50" -> 负三点五零; `trim` drops the zeros at the end (money)."""
+    """ "-3.50" -> 负三点五零; `trim` drops the zeros at the end (money)."""
     sign = "负" if text.startswith("-") else ""
     whole, _, decimals = text.lstrip("+-").partition(".")
     if trim:
@@ -64,7 +78,7 @@ def en_digits(text: str) -> str:
 
 
 def en_cardinal(digits: str) -> str:
-    """"1234" -> one thousand two hundred thirty four; more than 15 digits or a leading zero: digit by digit."""
+    """ "1234" -> one thousand two hundred thirty four; more than 15 digits or a leading zero: digit by digit."""
     if len(digits) > MAX_DIGITS or (len(digits) > 1 and digits[0] == "0"):
         return en_digits(digits)
     n = int(digits)
@@ -90,7 +104,7 @@ def en_number(text: str) -> str:
 
 
 def en_year(digits: str) -> str:
-    """"1999" -> nineteen ninety nine, "2005" -> two thousand five, "1900" -> nineteen hundred."""
+    """ "1999" -> nineteen ninety nine, "2005" -> two thousand five, "1900" -> nineteen hundred."""
     high, low = divmod(int(digits), 100)
     if high % 10 == 0 and low < 10:
         return en_cardinal(str(int(digits)))

@@ -16,8 +16,12 @@ from .tags import UNTOUCHED
 
 _HAN_RUN = re.compile(f"([{HAN}，。！？、；：“”‘’（）《》【】…—]+)")
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
-_CLAUSE_WORD = re.compile(r"(?<!\S)[A-Za-z][A-Za-z']*(?![\w:@/])")  # words between blanks: an address is not a clause
-_ENGLISH_CLAUSE_WORDS = 4  # fewer Latin words among Han are a name: 我用 iPhone 15 Pro is read with 十五
+_CLAUSE_WORD = re.compile(
+    r"(?<!\S)[A-Za-z][A-Za-z']*(?![\w:@/])"
+)  # words between blanks: an address is not a clause
+_ENGLISH_CLAUSE_WORDS = (
+    4  # fewer Latin words among Han are a name: 我用 iPhone 15 Pro is read with 十五
+)
 _SAYABLE = re.compile(r"[\d&@%°#*_^~|\\=+<>/.$€£¥]")
 KEPT = Kept(max_entries=256, max_chars=1_000_000)  # at most a few megabytes
 _HAN_SECONDS, _OTHER_SECONDS, _PAUSE_SECONDS = 0.21, 0.065, 0.25
@@ -45,7 +49,13 @@ def _language_of(sentence: str, primary: str) -> str:
     if primary not in ("zh", "yue", "en"):
         return primary
     if has_han(sentence):
-        return "ja" if is_japanese(sentence) and detect(sentence) == "ja" else primary if primary != "en" else "zh"
+        return (
+            "ja"
+            if is_japanese(sentence) and detect(sentence) == "ja"
+            else primary
+            if primary != "en"
+            else "zh"
+        )
     own = detect(sentence)
     if own == "en":
         return "en" if _WORD.search(sentence) else primary
@@ -64,7 +74,9 @@ def normalise(sentence: str, language: str) -> str:
 
 def _prepared(text: str, language: str, readings: Readings) -> tuple[str, ...]:
     is_asked = language not in ("", "auto")
-    tidy = clean(readings.apply(text, language if is_asked else detect(text)) if readings.entries else text)
+    tidy = clean(
+        readings.apply(text, language if is_asked else detect(text)) if readings.entries else text
+    )
     primary = language if is_asked else detect(tidy)
     said = (normalise(s, _language_of(s, primary)) for s in sentences.split(tidy))
     pieces = sentences.join_scraps([s for s in said if s])
@@ -80,7 +92,9 @@ def prepare(text: str, language: str = "auto", readings: Readings = NO_READINGS)
     A function of (text, language, readings.revision): the last results are kept. Raises BadInput only where the readings make the text
     too long; a text with nothing to say gives [].
     """
-    return list(KEPT.get((text, language, readings.revision), lambda: _prepared(text, language, readings)))
+    return list(
+        KEPT.get((text, language, readings.revision), lambda: _prepared(text, language, readings))
+    )
 
 
 @lru_cache(maxsize=64)
@@ -89,11 +103,18 @@ def measure(text: str) -> tuple[int, int, float]:
     tidy = clean(text)
     pieces = [s for s in sentences.split(tidy) if sentences.is_spoken(s)]
     letters = sum(c >= "\u2e80" or c.isdigit() for c in tidy)
-    seconds = letters * _HAN_SECONDS + (len(tidy) - letters) * _OTHER_SECONDS + len(pieces) * _PAUSE_SECONDS
+    seconds = (
+        letters * _HAN_SECONDS
+        + (len(tidy) - letters) * _OTHER_SECONDS
+        + len(pieces) * _PAUSE_SECONDS
+    )
     return sum(not c.isspace() for c in tidy), len(pieces), round(seconds, 1) if pieces else 0.0
 
 
 def warm() -> None:
     """Runs every rule once, so that the first listener does not pay for it."""
-    for text, language in (("2026年11月21日，涨了3.5%，共¥12.50。", "zh"), ("On May 5, 2024 it cost $3.50 at 3:30 pm.", "en")):
+    for text, language in (
+        ("2026年11月21日，涨了3.5%，共¥12.50。", "zh"),
+        ("On May 5, 2024 it cost $3.50 at 3:30 pm.", "en"),
+    ):
         prepare(text, language)

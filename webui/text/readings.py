@@ -80,7 +80,11 @@ def _ends(text: str, j: int) -> bool:
 # ---- entries ------------------------------------------------------------------------------------------------
 def _tidy(text: str) -> str:
     """Composed, one blank between words, without marks that are only there for the layout (direction, zero width)."""
-    kept = (c for c in unicodedata.normalize("NFC", text) if c in _CLUSTERS or unicodedata.category(c) != "Cf")
+    kept = (
+        c
+        for c in unicodedata.normalize("NFC", text)
+        if c in _CLUSTERS or unicodedata.category(c) != "Cf"
+    )
     return " ".join("".join(kept).split()).strip(_CLUSTERS)
 
 
@@ -91,18 +95,53 @@ def _has_broken(text: str) -> bool:
 def check(term: str, reading: str, language: str = "") -> Pronunciation:
     """The entry as it is kept. Raises BadInput: bad_term, bad_reading, too_long_term, too_long_reading, bad_language."""
     if len(term) > 8 * MAX_TERM or len(_tidy(term)) > MAX_TERM:
-        raise BadInput(f"A term may be {MAX_TERM} characters at most.", f"词条最多 {MAX_TERM} 字。", code="too_long_term", param="term")
+        raise BadInput(
+            f"A term may be {MAX_TERM} characters at most.",
+            f"词条最多 {MAX_TERM} 字。",
+            code="too_long_term",
+            param="term",
+        )
     if len(reading) > 8 * MAX_READING or len(_tidy(reading)) > MAX_READING:
-        raise BadInput(f"A reading may be {MAX_READING} characters at most.", f"读法最多 {MAX_READING} 字。", code="too_long_reading", param="reading")
+        raise BadInput(
+            f"A reading may be {MAX_READING} characters at most.",
+            f"读法最多 {MAX_READING} 字。",
+            code="too_long_reading",
+            param="reading",
+        )
     said, read = _tidy(term), _tidy(reading)
     if not said:
-        raise BadInput("Write the term that should be read differently.", "请写上要换读法的词。", code="bad_term", param="term")
+        raise BadInput(
+            "Write the term that should be read differently.",
+            "请写上要换读法的词。",
+            code="bad_term",
+            param="term",
+        )
     if _has_broken(term) or TAG.search(said.lower()) or "<|" in said:
-        raise BadInput("A term cannot hold control characters or marks in brackets such as [breath].", "词条里不能有控制字符或 [breath] 这样的方括号标记。", code="bad_term", param="term")
+        raise BadInput(
+            "A term cannot hold control characters or marks in brackets such as [breath].",
+            "词条里不能有控制字符或 [breath] 这样的方括号标记。",
+            code="bad_term",
+            param="term",
+        )
     if not any(unicodedata.category(c)[0] in "LN" for c in read):
-        raise BadInput("Write how the term is read, in letters or characters.", "请写上这个词怎么读。", code="bad_reading", param="reading")
-    if _has_broken(reading) or any(tag in EVENTS for tag in TAG.findall(read)) or "<|" in read or "|>" in read:
-        raise BadInput("A reading cannot hold control characters or sound tags.", "读法里不能有控制字符或声音标记。", code="bad_reading", param="reading")
+        raise BadInput(
+            "Write how the term is read, in letters or characters.",
+            "请写上这个词怎么读。",
+            code="bad_reading",
+            param="reading",
+        )
+    if (
+        _has_broken(reading)
+        or any(tag in EVENTS for tag in TAG.findall(read))
+        or "<|" in read
+        or "|>" in read
+    ):
+        raise BadInput(
+            "A reading cannot hold control characters or sound tags.",
+            "读法里不能有控制字符或声音标记。",
+            code="bad_reading",
+            param="reading",
+        )
     return Pronunciation(said, read, check_language(language), fold(said))
 
 
@@ -112,7 +151,12 @@ def check_language(language: str) -> str:
     if tag in ("", "auto"):
         return ""
     if not (tag.isascii() and tag.isalpha() and 2 <= len(tag) <= 3) or len(language) > 16:
-        raise BadInput("The language must be a tag such as zh or en, or empty for all.", "语言须是 zh、en 这样的标签，留空表示全部。", code="bad_language", param="language")
+        raise BadInput(
+            "The language must be a tag such as zh or en, or empty for all.",
+            "语言须是 zh、en 这样的标签，留空表示全部。",
+            code="bad_language",
+            param="language",
+        )
     return tag
 
 
@@ -126,7 +170,9 @@ class _Table:
     """The entries that hold for one language: key -> reading, and for each first character the lengths to try, longest first."""
 
     def __init__(self, entries: Iterable[Pronunciation]):
-        self.readings = {e.key: e.reading for e in sorted(entries, key=lambda e: bool(e.language))}  # an entry of the language itself comes last, and wins
+        self.readings = {
+            e.key: e.reading for e in sorted(entries, key=lambda e: bool(e.language))
+        }  # an entry of the language itself comes last, and wins
         lengths: dict[str, set[int]] = {}
         for key in self.readings:
             lengths.setdefault(key[0], set()).add(len(key))
@@ -137,7 +183,14 @@ class _Table:
         lengths = self.lengths.get(text[i])
         if not lengths or not _starts(text, i):
             return 0
-        return next((i + n for n in lengths if text[i : i + n] in self.readings and i + n <= len(text) and _ends(text, i + n)), 0)
+        return next(
+            (
+                i + n
+                for n in lengths
+                if text[i : i + n] in self.readings and i + n <= len(text) and _ends(text, i + n)
+            ),
+            0,
+        )
 
 
 class Readings:
@@ -158,7 +211,9 @@ class Readings:
             return text
         table = self._tables.get(language)
         if table is None:
-            table = self._tables[language] = _Table(e for e in self.entries if e.language in ("", language))
+            table = self._tables[language] = _Table(
+                e for e in self.entries if e.language in ("", language)
+            )
         text = unicodedata.normalize("NFC", text)
         out, at = [], 0
         for tag in UNTOUCHED.finditer(text):
@@ -171,8 +226,12 @@ class Readings:
 
 
 def too_long() -> BadInput:
-    return BadInput(f"With the readings of the dictionary the text is over {MAX_SAID} characters. Split the text.", f"换上词典里的读法后文本超过 {MAX_SAID} 字，请拆开再合成。",
-                    param="input", code="too_long_text")
+    return BadInput(
+        f"With the readings of the dictionary the text is over {MAX_SAID} characters. Split the text.",
+        f"换上词典里的读法后文本超过 {MAX_SAID} 字，请拆开再合成。",
+        param="input",
+        code="too_long_text",
+    )
 
 
 def _put_in(text: str, table: _Table) -> str:
@@ -192,8 +251,14 @@ def _put_in(text: str, table: _Table) -> str:
         if size > 2 * MAX_SAID:
             raise too_long()
         i = at = end
-        if _INITIAL.search(reading) and not _INITIAL.search(text[:end][-2:]) and _STOP.match(text, end):
-            out.append(".\n")  # G P U. Then: no initial of a name, the sentence ends here as it did behind GPU
+        if (
+            _INITIAL.search(reading)
+            and not _INITIAL.search(text[:end][-2:])
+            and _STOP.match(text, end)
+        ):
+            out.append(
+                ".\n"
+            )  # G P U. Then: no initial of a name, the sentence ends here as it did behind GPU
             i = at = end + 1
     return "".join([*out, text[at:]])
 

@@ -18,7 +18,9 @@ _ONE_SCRIPT = {
 }
 _HAN = re.compile(f"[{HAN}]")
 _KANA = re.compile(f"[{KANA}]")
-_UNSPACED = re.compile(f"[{HAN}{KANA}\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3099-\u309a\u3130-\u318f\uac00-\ud7af]")
+_UNSPACED = re.compile(
+    f"[{HAN}{KANA}\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3099-\u309a\u3130-\u318f\uac00-\ud7af]"
+)
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
 # Alphabets take about four letters where Han takes one character; without this a single Russian name would outvote a Chinese clause.
 _LETTERS_PER_HAN = 4.0
@@ -42,7 +44,10 @@ def is_japanese(text: str) -> bool:
 
 def detect(text: str) -> str:
     """The primary BCP 47 tag of `text` by script: zh, ja, ko, ru, el, he, ar, hi, th, else en. Cantonese cannot be told: it must be asked for."""
-    weights = {"en": _WORD_WEIGHT * len(_LATIN_WORD.findall(text)), "zh": float(len(_HAN.findall(text)))}
+    weights = {
+        "en": _WORD_WEIGHT * len(_LATIN_WORD.findall(text)),
+        "zh": float(len(_HAN.findall(text))),
+    }
     kana = len(_KANA.findall(text))
     if kana and is_japanese(text) and kana >= 0.05 * weights["zh"]:
         weights["ja"] = weights.pop("zh") + kana

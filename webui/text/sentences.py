@@ -19,7 +19,10 @@ _CLAUSE = re.compile(rf"(?:[，、：；;]|——|[,:](?=\s|[{HAN}])| [-—–] 
 _ABBREVIATION = re.compile(
     r"(?:^|[^A-Za-z])(?:[A-Z]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Gen|Sgt|Capt|Lt|Mt|Ave|Rd|Blvd|Ph\.D|No|Nos|Inc|Ltd|Co|Corp|Fig|Vol|pp|vs|etc|approx|est|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|a\.m|p\.m)$"
 )
-_STARTER = re.compile(r"\s*(?:The|This|That|These|Those|He|She|It|They|We|You|I|But|And|So|In|On|At|If|When|A|An|My|His|Her|Our|Their|What|Why|How|Who|There|Then)\b", re.A)
+_STARTER = re.compile(
+    r"\s*(?:The|This|That|These|Those|He|She|It|They|We|You|I|But|And|So|In|On|At|If|When|A|An|My|His|Her|Our|Their|What|Why|How|Who|There|Then)\b",
+    re.A,
+)
 _WIDE_NEXT = re.compile(rf"[{HAN}{KANA}\uac00-\ud7af“「『《（【]")
 
 
@@ -57,7 +60,11 @@ def _full_stop_ends(text: str, m: re.Match[str], start: int, after: str) -> bool
         return True
     if not before.strip().strip("0123456789"):  # "1. Apples": the number of a list item
         return False
-    return not _ABBREVIATION.search(before) or (len(before.split()[-1]) > 1 and "." in before.split()[-1] and _STARTER.match(after) is not None)
+    return not _ABBREVIATION.search(before) or (
+        len(before.split()[-1]) > 1
+        and "." in before.split()[-1]
+        and _STARTER.match(after) is not None
+    )
 
 
 def may_end(before: str) -> bool:
@@ -82,13 +89,22 @@ def cut_at(text: str, limit: float) -> int:
     sums = accumulate(_NARROW if c < "\u2e80" else 1.0 for c in text)
     room = next((i for i, total in enumerate(sums) if total > limit), len(text) - 1)
     head = text[:room]
-    clauses = [m.end() for m in _CLAUSE.finditer(text, 0, min(len(text), room + 1)) if m.end() <= room]
+    clauses = [
+        m.end() for m in _CLAUSE.finditer(text, 0, min(len(text), room + 1)) if m.end() <= room
+    ]
     if clauses and clauses[-1] >= room // 4:
         return clauses[-1]
     blank = head.rfind(" ")
     if blank >= room // 4:
         return blank + 1
-    while room > 1 and (unicodedata.category(text[room])[0] == "M" or unicodedata.category(text[room - 1])[0] == "M") and len(head) - room < 8:
+    while (
+        room > 1
+        and (
+            unicodedata.category(text[room])[0] == "M"
+            or unicodedata.category(text[room - 1])[0] == "M"
+        )
+        and len(head) - room < 8
+    ):
         room -= 1
     mark = text.rfind("[", max(0, room - MARK_CHARS), room)
     return mark if mark > 0 and "]" not in text[mark:room] else max(1, room)
@@ -122,7 +138,10 @@ def open_early(sentence: str) -> list[str]:
 def join_scraps(pieces: list[str]) -> list[str]:
     """Pieces that are only punctuation or a syllable or two go to their neighbour; the first piece is left short. [] when none is spoken."""
     groups: list[list[str]] = []
-    heavy, spoken = 0.0, False  # of the last group, kept so that a growing group is never measured again
+    heavy, spoken = (
+        0.0,
+        False,
+    )  # of the last group, kept so that a growing group is never measured again
     for piece in pieces:
         own, is_said = weight(piece), is_spoken(piece)
         is_scrap = not is_said or (own < MIN_WEIGHT and len(groups) > 1)

@@ -13,7 +13,9 @@ EVENTS = (
 TAG = re.compile(r"\[[a-z][a-z_-]{0,19}\]|</?[a-z][a-z_-]{0,19}>")
 _PHONE = r"(?:AA|AE|AH|AO|AW|AY|EH|ER|EY|IH|IY|OW|OY|UH|UW)[012]?|B|CH|D|DH|F|G|HH|JH|K|L|M|N|NG|P|R|S|SH|T|TH|V|W|Y|Z|ZH"  # of English, by ARPAbet
 _FINAL = "[a-zàáèéìíòóùúāēěīōūǎǐǒǔǘǚǜ]{1,4}"  # of Mandarin, with its tone; initials look like tags
-UNTOUCHED = re.compile(rf"{TAG.pattern}|\[(?:{_PHONE}|{_FINAL})\]")  # what no rule of reading may change
+UNTOUCHED = re.compile(
+    rf"{TAG.pattern}|\[(?:{_PHONE}|{_FINAL})\]"
+)  # what no rule of reading may change
 
 
 def unknown_tags(text: str, known: tuple[str, ...]) -> list[str]:

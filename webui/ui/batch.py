@@ -9,7 +9,11 @@ from .strings import T
 
 
 def tab() -> None:
-    with gr.Tab(T("tab.batch"), id="batch"), gr.Column(elem_classes="kk-page"), gr.Row(elem_classes=["kk-cols", "kk-batchcols"]):
+    with (
+        gr.Tab(T("tab.batch"), id="batch"),
+        gr.Column(elem_classes="kk-page"),
+        gr.Row(elem_classes=["kk-cols", "kk-batchcols"]),
+    ):
         with gr.Column(), gr.Column(elem_classes="kk-card"):
             part("batch", elem_id="kk-batch")
         with gr.Column():

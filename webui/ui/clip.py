@@ -21,7 +21,9 @@ def recorder(label: str, elem_id: str) -> gr.Audio:
         interactive=True,
         buttons=[],
         editable=False,
-        waveform_options=gr.WaveformOptions(waveform_color="#b9b4a8", waveform_progress_color="#0a6b57"),
+        waveform_options=gr.WaveformOptions(
+            waveform_color="#b9b4a8", waveform_progress_color="#0a6b57"
+        ),
     )
 
 

@@ -18,7 +18,11 @@ QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 def tab() -> dict[str, gr.components.Component]:
     """Shown only while the engine converts: page.css hides it by what the engine's modes say."""
-    with gr.Tab(T("tab.convert"), id="convert"), gr.Column(elem_classes="kk-page"), gr.Row(elem_classes="kk-cols kk-halves"):
+    with (
+        gr.Tab(T("tab.convert"), id="convert"),
+        gr.Column(elem_classes="kk-page"),
+        gr.Row(elem_classes="kk-cols kk-halves"),
+    ):
         with gr.Column(), gr.Column(elem_classes="kk-card"):
             part("title_source", {"t": "cv.src", "s": "cv.src.hint"})
             recording = recorder("cv.label", "kk-src")
@@ -43,5 +47,7 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     came = {"inputs": [w["recording"]], "outputs": [w["source"]], "concurrency_limit": 4, **QUIET}
     w["recording"].upload(source_in, js="(x) => { KK.sourceIn(); return [x]; }", **came)
     w["recording"].stop_recording(source_in, js="(x) => { KK.sourceIn(); return [x]; }", **came)
-    w["recording"].start_recording(None, js="() => KK.tape.begun('#kk-src')", api_visibility="private")
+    w["recording"].start_recording(
+        None, js="() => KK.tape.begun('#kk-src')", api_visibility="private"
+    )
     w["recording"].clear(None, js="() => KK.sourceOut()", api_visibility="private")

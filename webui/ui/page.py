@@ -14,15 +14,38 @@ from .strings import LANGUAGES, i18n, table
 from .theme import theme
 
 SCRIPTS = (  # in this order: each reads what the ones before it put on KK
-    *("kaikou", "look", "header", "report", "form", "choices", "health", "cures", "clip", "recorder", "listen", "pace", "text", "takes", "code", "sound", "voices"),
+    *(
+        "kaikou",
+        "look",
+        "header",
+        "report",
+        "form",
+        "choices",
+        "health",
+        "cures",
+        "clip",
+        "recorder",
+        "listen",
+        "pace",
+        "text",
+        "takes",
+        "code",
+        "sound",
+        "voices",
+    ),
     *("convert", "figures", "words", "batchtext", "batch", "jobs", "models", "keys", "share"),
 )
-PLAYER = ("stream", "bar")  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
+PLAYER = (
+    "stream",
+    "bar",
+)  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
 
 
 def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
     """Returns the page and the keywords for gr.mount_gradio_app. `version`: what stands in /tts/static/{version}/."""
-    with gr.Blocks(title="开口 Kaikou", analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
+    with gr.Blocks(
+        title="开口 Kaikou", analytics_enabled=False, delete_cache=(3600, 3600)
+    ) as blocks:
         with gr.Column(elem_id="kk-app"):
             w: dict[str, gr.components.Component] = {
                 "header": part("header", studio.status(), elem_id="kk-head"),
@@ -42,7 +65,12 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
         def load(request: gr.Request):
             return speak.load(studio, request)
 
-        blocks.load(load, outputs=[w["header"], w["picker"], w["takes"]], show_progress="hidden", api_visibility="private")
+        blocks.load(
+            load,
+            outputs=[w["header"], w["picker"], w["takes"]],
+            show_progress="hidden",
+            api_visibility="private",
+        )
     blocks.queue(default_concurrency_limit=8, max_size=256)
     facts = {
         "version": version,
@@ -68,7 +96,9 @@ def head(assets: Path, facts: dict) -> str:
     data = f"const KK_FACTS={as_json(facts)};const KK_STRINGS={as_json({k: table(k) for k in LANGUAGES})};"
     bar = assets / "player" / "player.html"
     data += f"const KK_PLAYER_HTML={as_json(bar.read_text('utf-8') if bar.is_file() else '')};"
-    files = [assets / "page" / f"{n}.js" for n in SCRIPTS] + [assets / "player" / f"{n}.js" for n in PLAYER]
+    files = [assets / "page" / f"{n}.js" for n in SCRIPTS] + [
+        assets / "player" / f"{n}.js" for n in PLAYER
+    ]
     script = "\n".join(f.read_text("utf-8") for f in files if f.is_file())
     style = (assets / "style" / "page.css").read_text("utf-8")
     code = (data + script).replace("</script", "<\\/script")

@@ -12,21 +12,47 @@ QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 
 def _check(key: str, elem_id: str, value: bool) -> gr.Checkbox:
-    return gr.Checkbox(value, label=T(key), elem_id=elem_id, elem_classes="kk-check", container=False, interactive=True)
+    return gr.Checkbox(
+        value,
+        label=T(key),
+        elem_id=elem_id,
+        elem_classes="kk-check",
+        container=False,
+        interactive=True,
+    )
 
 
 def _choice(key: str, elem_id: str, choices: list[tuple], value: str) -> gr.Radio:
-    return gr.Radio(choices, value=value, label=T(key), elem_id=elem_id, elem_classes=["kk-seg", "kk-sm"], interactive=True)
+    return gr.Radio(
+        choices,
+        value=value,
+        label=T(key),
+        elem_id=elem_id,
+        elem_classes=["kk-seg", "kk-sm"],
+        interactive=True,
+    )
 
 
 def tab(most_days: int) -> dict[str, gr.components.Component]:
     """most_days: what the studio keeps at most; longer choices are not offered."""
-    days = [(T(f"set.priv.{k}"), v) for k, v, n in (("day", "1", 1), ("week", "7", 7), ("never", "0", 0)) if n <= most_days]
-    with gr.Tab(T("tab.settings"), id="settings"), gr.Column(elem_classes=["kk-page", "kk-settings"]):
+    days = [
+        (T(f"set.priv.{k}"), v)
+        for k, v, n in (("day", "1", 1), ("week", "7", 7), ("never", "0", 0))
+        if n <= most_days
+    ]
+    with (
+        gr.Tab(T("tab.settings"), id="settings"),
+        gr.Column(elem_classes=["kk-page", "kk-settings"]),
+    ):
         with gr.Column(elem_classes="kk-card"):
             part("title_look", {"t": "set.look"})
             lang = _choice("set.lang", "kk-set-lang", [("中文", "zh"), ("English", "en")], "zh")
-            theme = _choice("theme.label", "kk-set-theme", [(T(f"theme.{v}"), v) for v in ("system", "light", "dark")], "system")
+            theme = _choice(
+                "theme.label",
+                "kk-set-theme",
+                [(T(f"theme.{v}"), v) for v in ("system", "light", "dark")],
+                "system",
+            )
         with gr.Column(elem_classes="kk-card"):
             part("title_play", {"t": "set.play"})
             autoplay = _check("set.play.auto", "kk-set-autoplay", True)
@@ -34,7 +60,9 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
             keys = _check("set.keys", "kk-set-keys", True)
         with gr.Column(elem_classes="kk-card"):
             part("title_priv", {"t": "set.priv", "s": "set.priv.note"})
-            keep = _choice("set.priv.keep", "kk-set-keep", days, days[-2][1] if len(days) > 1 else "0")
+            keep = _choice(
+                "set.priv.keep", "kk-set-keep", days, days[-2][1] if len(days) > 1 else "0"
+            )
             label = _check("set.label.file", "kk-set-label", True)
             notice = _check("set.label.spoken", "kk-set-notice", False)
         with gr.Column(elem_classes="kk-card"):
@@ -48,8 +76,19 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
     lang.input(None, inputs=[lang], js="(v) => { KK.setLang(v); }", api_visibility="private")
     theme.input(None, inputs=[theme], js="(v) => { KK.setTheme(v); }", api_visibility="private")
     for box, what in ((autoplay, "autoplay"), (motion, "motion"), (keys, "keys")):
-        box.input(None, inputs=[box], js=f"(v) => {{ KK.set('{what}', v); }}", api_visibility="private")
-    return {"set_lang": lang, "set_theme": theme, "autoplay": autoplay, "motion": motion, "keys": keys, "keep": keep, "label": label, "notice": notice}
+        box.input(
+            None, inputs=[box], js=f"(v) => {{ KK.set('{what}', v); }}", api_visibility="private"
+        )
+    return {
+        "set_lang": lang,
+        "set_theme": theme,
+        "autoplay": autoplay,
+        "motion": motion,
+        "keys": keys,
+        "keep": keep,
+        "label": label,
+        "notice": notice,
+    }
 
 
 def wire(studio, w: dict[str, gr.components.Component]) -> None:
@@ -63,7 +102,21 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
 
     w["form"].privacy(privacy, **QUIET)
     for box, what in ((w["keep"], "keep"), (w["label"], "label"), (w["notice"], "notice")):
-        box.input(None, inputs=[box], js=f"(v) => {{ KK.setPrivacy('{what}', v); }}", api_visibility="private")
+        box.input(
+            None,
+            inputs=[box],
+            js=f"(v) => {{ KK.setPrivacy('{what}', v); }}",
+            api_visibility="private",
+        )
     # what this browser remembers, put into the widgets: at start and whenever the header's own switches change it
-    own = [w[n] for n in ("set_lang", "set_theme", "autoplay", "motion", "keys", "notice", "keep", "label")]
-    w["form"].settings(None, inputs=own[-2:], outputs=own, js="(...now) => KK.settingsNow(...now)", api_visibility="private")
+    own = [
+        w[n]
+        for n in ("set_lang", "set_theme", "autoplay", "motion", "keys", "notice", "keep", "label")
+    ]
+    w["form"].settings(
+        None,
+        inputs=own[-2:],
+        outputs=own,
+        js="(...now) => KK.settingsNow(...now)",
+        api_visibility="private",
+    )

@@ -36,10 +36,21 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
         part("mic", elem_id="kk-mic")
         health = part("health", events=("act",), elem_id="kk-health")
         transcript = gr.Textbox(
-            label=T("tr.label"), info=T("tr.info"), placeholder=T("tr.place"), lines=2, elem_id="kk-transcript", interactive=True
+            label=T("tr.label"),
+            info=T("tr.info"),
+            placeholder=T("tr.place"),
+            lines=2,
+            elem_id="kk-transcript",
+            interactive=True,
         )
         consent = gr.Checkbox(
-            value=False, label=T("consent.label"), info=T("consent.why"), elem_id="kk-consent", elem_classes="kk-check", container=False, interactive=True
+            value=False,
+            label=T("consent.label"),
+            info=T("consent.why"),
+            elem_id="kk-consent",
+            elem_classes="kk-check",
+            container=False,
+            interactive=True,
         )
         with gr.Row(elem_classes="kk-saverow", elem_id="kk-saverow"):
             name = gr.Textbox(
@@ -52,9 +63,19 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
                 interactive=True,
                 max_length=60,
             )
-            save = gr.Button(T("save.btn"), scale=1, min_width=96, elem_classes="kk-btn", elem_id="kk-save")
+            save = gr.Button(
+                T("save.btn"), scale=1, min_width=96, elem_classes="kk-btn", elem_id="kk-save"
+            )
         part("need", elem_id="kk-need")
-    return {"picker": picker, "ref": ref, "health": health, "transcript": transcript, "consent": consent, "name": name, "save": save}
+    return {
+        "picker": picker,
+        "ref": ref,
+        "health": health,
+        "transcript": transcript,
+        "consent": consent,
+        "name": name,
+        "save": save,
+    }
 
 
 def text_card() -> dict[str, gr.components.Component]:
@@ -70,28 +91,66 @@ def text_card() -> dict[str, gr.components.Component]:
             elem_classes="kk-seg",
         )
         part("modehint")
-        text = gr.Textbox(label=T("text.label"), placeholder=T("text.place"), lines=3, max_lines=14, elem_id="kk-text", interactive=True)
+        text = gr.Textbox(
+            label=T("text.label"),
+            placeholder=T("text.place"),
+            lines=3,
+            max_lines=14,
+            elem_id="kk-text",
+            interactive=True,
+        )
         part("under", elem_id="kk-under")
         part("style", elem_id="kk-style")
         instruct = gr.Textbox(
-            label=T("style.instruct"), placeholder=T("style.instruct.place"), elem_id="kk-instruct", max_lines=1, interactive=True
+            label=T("style.instruct"),
+            placeholder=T("style.instruct.place"),
+            elem_id="kk-instruct",
+            max_lines=1,
+            interactive=True,
         )
         with gr.Accordion(T("adv.title"), open=False, elem_classes="kk-adv"):
             with gr.Row(elem_classes="kk-advgrid"):
                 speed = gr.Slider(
-                    0.5, 2.0, 1.0, step=0.05, label=T("adv.speed"), info=T("adv.speed.info"), elem_id="kk-speed", interactive=True
+                    0.5,
+                    2.0,
+                    1.0,
+                    step=0.05,
+                    label=T("adv.speed"),
+                    info=T("adv.speed.info"),
+                    elem_id="kk-speed",
+                    interactive=True,
                 )
                 with gr.Column(min_width=0):
                     with gr.Row(elem_classes="kk-seedrow"):
                         seed = gr.Textbox(
-                            "", label=T("adv.seed"), info=T("adv.seed.info"), elem_id="kk-seed", scale=3, min_width=80, interactive=True
+                            "",
+                            label=T("adv.seed"),
+                            info=T("adv.seed.info"),
+                            elem_id="kk-seed",
+                            scale=3,
+                            min_width=80,
+                            interactive=True,
                         )
-                        dice = gr.Button(T("adv.dice"), elem_classes=["kk-btn", "kk-dice"], scale=0, min_width=44, elem_id="kk-dice")
+                        dice = gr.Button(
+                            T("adv.dice"),
+                            elem_classes=["kk-btn", "kk-dice"],
+                            scale=0,
+                            min_width=44,
+                            elem_id="kk-dice",
+                        )
                     random = gr.Checkbox(
-                        True, label=T("adv.random"), elem_id="kk-random", elem_classes="kk-check", container=False, interactive=True
+                        True,
+                        label=T("adv.random"),
+                        elem_id="kk-random",
+                        elem_classes="kk-check",
+                        container=False,
+                        interactive=True,
                     )
                 language = gr.Dropdown(  # the page hides those that the engine does not speak
-                    [(T("adv.lang.auto"), "auto"), *((T(f"lang.{code}"), code) for code in LANGUAGES)],
+                    [
+                        (T("adv.lang.auto"), "auto"),
+                        *((T(f"lang.{code}"), code) for code in LANGUAGES),
+                    ],
                     value="auto",
                     label=T("adv.lang"),
                     elem_id="kk-language",
@@ -123,7 +182,11 @@ def tab(studio) -> dict[str, gr.components.Component]:
     starters = [
         told.voice(v) for v in studio.voices.list("-")
     ]  # there from the first paint, so that nothing moves when the visitor's own arrive
-    with gr.Tab(T("tab.speak"), id="speak"), gr.Column(elem_classes="kk-page"), gr.Row(elem_classes="kk-cols"):
+    with (
+        gr.Tab(T("tab.speak"), id="speak"),
+        gr.Column(elem_classes="kk-page"),
+        gr.Row(elem_classes="kk-cols"),
+    ):
         with gr.Column():
             left = voice_card(starters)
         with gr.Column():
@@ -142,7 +205,11 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     def recorded(path: str | None, after: str, request: gr.Request):
         """after: what the page says in the place of the card's own value, the draft that the recording goes on from."""
         try:
-            return as_json(told.draft(studio.drafts.make(owner_of(request), read(path, limit), str(after or "")))), False
+            return as_json(
+                told.draft(
+                    studio.drafts.make(owner_of(request), read(path, limit), str(after or ""))
+                )
+            ), False
         except KaikouError as error:
             return as_json({"error": told.fault(error)}), False
 
@@ -151,12 +218,24 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
         try:
             if what["op"] == "change":
                 window = tuple(float(x) for x in what["window"])
-                wish = {"clean": float(what["clean"]), "gain": what["gain"] is True, "varying": what["varying"] is True}
+                wish = {
+                    "clean": float(what["clean"]),
+                    "gain": what["gain"] is True,
+                    "varying": what["varying"] is True,
+                }
                 made = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
-                return as_json(told.draft(made, str(what["clip"])) | {"n": int(what["n"])}), gr.skip()
+                return as_json(
+                    told.draft(made, str(what["clip"])) | {"n": int(what["n"])}
+                ), gr.skip()
             if what["op"] == "save":
                 consent = BY_PAGE if what.get("consent") is True else ""
-                voice = studio.drafts.save(owner, str(what["id"]), str(what["name"]), str(what.get("transcript") or ""), consent)
+                voice = studio.drafts.save(
+                    owner,
+                    str(what["id"]),
+                    str(what["name"]),
+                    str(what.get("transcript") or ""),
+                    consent,
+                )
                 return gr.skip(), as_json({"saved": voice.id, "list": every(studio, owner)})
             raise BadInput("Unknown request.", "不认识的请求。")
         except KaikouError as error:
@@ -166,7 +245,9 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
         what, owner = event._data, owner_of(request)
         try:
             if what["op"] == "rename":
-                studio.voices.change(owner, str(what["id"]), str(what["name"]), str(what["transcript"]))
+                studio.voices.change(
+                    owner, str(what["id"]), str(what["name"]), str(what["transcript"])
+                )
             elif what["op"] == "delete":
                 studio.voices.delete(owner, str(what["id"]))
         except KaikouError as error:
@@ -186,7 +267,12 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
             elif what["op"] == "restore":
                 studio.takes.restore(owner, str(what["id"]))
         except KaikouError as error:
-            return as_json({"fault": told.fault(error), "list": [told.take(t) for t in studio.takes.list(owner)]})
+            return as_json(
+                {
+                    "fault": told.fault(error),
+                    "list": [told.take(t) for t in studio.takes.list(owner)],
+                }
+            )
         return takes_of(owner)
 
     def done(event: gr.EventData, request: gr.Request):
@@ -202,24 +288,74 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
     w["ref"].upload(clip_in, inputs=[w["ref"]], js="(x) => { KK.checking(); return [x]; }", **came)
     w["ref"].start_recording(None, js="() => KK.tape.begun('#kk-ref')", api_visibility="private")
-    w["ref"].stop_recording(recorded, inputs=[w["ref"], w["health"]], js="(x) => { const after = KK.tape.after(); KK.checking(); return [x, after]; }", **came)
+    w["ref"].stop_recording(
+        recorded,
+        inputs=[w["ref"], w["health"]],
+        js="(x) => { const after = KK.tape.after(); KK.checking(); return [x, after]; }",
+        **came,
+    )
     w["ref"].clear(None, js="() => KK.cleared()", api_visibility="private")
-    w["health"].act(draft_act, outputs=[w["health"], w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
-    w["picker"].act(voice_act, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET)
+    w["health"].act(
+        draft_act,
+        outputs=[w["health"], w["picker"]],
+        trigger_mode="multiple",
+        concurrency_limit=4,
+        **QUIET,
+    )
+    w["picker"].act(
+        voice_act, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET
+    )
     # one at a time: a star's answer that overtook the delete after it would bring the take back into the list
-    w["takes"].act(take_act, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=1, **QUIET)
-    w["save"].click(None, inputs=[w["name"], w["transcript"], w["consent"]], js="(...v) => KK.save(...v)", api_visibility="private")
+    w["takes"].act(
+        take_act, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=1, **QUIET
+    )
+    w["save"].click(
+        None,
+        inputs=[w["name"], w["transcript"], w["consent"]],
+        js="(...v) => KK.save(...v)",
+        api_visibility="private",
+    )
     # No Python on the way to the first sound: the bar's own event gathers the widgets and hands them to the player.
-    names = ("transcript", "consent", "mode", "text", "instruct", "speed", "seed", "random", "language", "profile")
+    names = (
+        "transcript",
+        "consent",
+        "mode",
+        "text",
+        "instruct",
+        "speed",
+        "seed",
+        "random",
+        "language",
+        "profile",
+    )
     w["player"].generate(
-        None, inputs=[w[n] for n in names], js=f"({', '.join(names)}) => KK.speak({{{', '.join(names)}}})", api_visibility="private"
+        None,
+        inputs=[w[n] for n in names],
+        js=f"({', '.join(names)}) => KK.speak({{{', '.join(names)}}})",
+        api_visibility="private",
     )
     # After the last sample an ordinary Gradio event brings the take into the list: off the hot path, so a queue is fine.
-    w["player"].done(done, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=8, **QUIET)
-    form = [w[n] for n in ("mode", "text", "instruct", "speed", "seed", "random", "language", "profile")]
-    w["form"].restore(None, inputs=form, outputs=form, js="(...now) => KK.restored(...now)", api_visibility="private")
+    w["player"].done(
+        done, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=8, **QUIET
+    )
+    form = [
+        w[n] for n in ("mode", "text", "instruct", "speed", "seed", "random", "language", "profile")
+    ]
+    w["form"].restore(
+        None,
+        inputs=form,
+        outputs=form,
+        js="(...now) => KK.restored(...now)",
+        api_visibility="private",
+    )
     kept = [x for x in form if x is not w["text"]]
-    gr.on([x.change for x in kept], None, inputs=form, js="(...now) => KK.keep(...now)", api_visibility="private")
+    gr.on(
+        [x.change for x in kept],
+        None,
+        inputs=form,
+        js="(...now) => KK.keep(...now)",
+        api_visibility="private",
+    )
 
 
 def load(studio, request: gr.Request) -> tuple[str, str, str]:

@@ -41,7 +41,9 @@ def voice(it: Voice, given: Given | None = None) -> dict:
         "duration_s": round(it.duration_s, 1),
         "starter": it.starter,
         "consent": given and asdict(given),
-        "sample": not it.id.startswith("preset-"),  # voices an engine brings have no recording to play
+        "sample": not it.id.startswith(
+            "preset-"
+        ),  # voices an engine brings have no recording to play
     }
 
 

@@ -25,11 +25,27 @@ from . import voice_named
 from .fields import called
 
 # the speakers of the published CosyVoice-300M-SFT -> ours that come nearest, where no voice has that name
-SPEAKERS = {"中文女": "starter-zh-high", "中文男": "starter-zh-low", "英文女": "starter-en-bright", "英文男": "starter-en-low", "日语男": "starter-zh-low", "粤语女": "starter-zh-breathy", "韩语女": "starter-zh-high"}
+SPEAKERS = {
+    "中文女": "starter-zh-high",
+    "中文男": "starter-zh-low",
+    "英文女": "starter-en-bright",
+    "英文男": "starter-en-low",
+    "日语男": "starter-zh-low",
+    "粤语女": "starter-zh-breathy",
+    "韩语女": "starter-zh-high",
+}
 LANGUAGE_OF = {"粤语女": "yue"}
-THEIRS = {"input": "tts_text", "instructions": "instruct_text", "voice": "spk_id", "audio_sample": "prompt_wav", "reference": "prompt_wav",
-          "transcript": "prompt_text"}
-TAG = re.compile(r"\s*<\|(zh|en|jp|ja|yue|ko)\|>")  # the language at the head of a text, as the first model wants it
+THEIRS = {
+    "input": "tts_text",
+    "instructions": "instruct_text",
+    "voice": "spk_id",
+    "audio_sample": "prompt_wav",
+    "reference": "prompt_wav",
+    "transcript": "prompt_text",
+}
+TAG = re.compile(
+    r"\s*<\|(zh|en|jp|ja|yue|ko)\|>"
+)  # the language at the head of a text, as the first model wants it
 
 
 @dataclass(frozen=True)
@@ -40,8 +56,13 @@ class Way:
     has_clip: bool
 
 
-WAYS = (Way("sft", "auto", ("spk_id",), False), Way("zero_shot", "zero_shot", ("prompt_text",), True), Way("cross_lingual", "cross_lingual", (), True),
-        Way("instruct", "instruct", ("spk_id", "instruct_text"), False), Way("instruct2", "instruct", ("instruct_text",), True))
+WAYS = (
+    Way("sft", "auto", ("spk_id",), False),
+    Way("zero_shot", "zero_shot", ("prompt_text",), True),
+    Way("cross_lingual", "cross_lingual", (), True),
+    Way("instruct", "instruct", ("spk_id", "instruct_text"), False),
+    Way("instruct2", "instruct", ("instruct_text",), True),
+)
 
 
 def routes(studio: Studio, recent: Recent) -> APIRouter:
@@ -49,9 +70,24 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
     for way in WAYS:
         speak = _route(studio, recent, packing, way)
         path = f"/inference_{way.name}"
-        router.add_api_route(path, speak, methods=["POST"], operation_id=way.name, openapi_extra=_body(way), response_class=Response,
-                             responses={200: {"description": "16 bit, little-endian, mono, at the engine's rate; `X-Audio-Format` tells it", "content": file_of("audio/pcm")}, **refusals(400, 404, 422, 500, 503)})
-        router.add_api_route(path, speak, methods=["GET"], include_in_schema=False)  # with the same body: this is what the published client sends
+        router.add_api_route(
+            path,
+            speak,
+            methods=["POST"],
+            operation_id=way.name,
+            openapi_extra=_body(way),
+            response_class=Response,
+            responses={
+                200: {
+                    "description": "16 bit, little-endian, mono, at the engine's rate; `X-Audio-Format` tells it",
+                    "content": file_of("audio/pcm"),
+                },
+                **refusals(400, 404, 422, 500, 503),
+            },
+        )
+        router.add_api_route(
+            path, speak, methods=["GET"], include_in_schema=False
+        )  # with the same body: this is what the published client sends
     return router
 
 
@@ -61,7 +97,9 @@ def _route(studio: Studio, recent: Recent, packing: Packing, way: Way):
             asked = await _asked(way, request, form)
         job = await open_job(studio, lambda: _open(studio, request.scope["kk_owner"], way, asked))
         recent.keep(job)
-        return await reply(studio, packing, job, "pcm", language_of(dict(request.headers.raw)), is_paced=False)
+        return await reply(
+            studio, packing, job, "pcm", language_of(dict(request.headers.raw)), is_paced=False
+        )
 
     return speak
 
@@ -72,7 +110,9 @@ async def _asked(way: Way, request: Request, form: FormData) -> dict:
     for name in ("tts_text", *way.fields):
         value = form.get(name, request.query_params.get(name))
         if not isinstance(value, str):
-            raise BadInput(f"The field {name} is missing.", f"缺少字段 {name}。", param=name, code="bad_field")
+            raise BadInput(
+                f"The field {name} is missing.", f"缺少字段 {name}。", param=name, code="bad_field"
+            )
         asked[name] = value
     if str(form.get("consent", "true")).lower() in ("false", "0", "no"):
         asked["refused"] = True
@@ -83,21 +123,45 @@ async def _asked(way: Way, request: Request, form: FormData) -> dict:
 
 async def _clip(sent: UploadFile | str | None) -> bytes:
     if isinstance(sent, str) and sent:
-        raise BadInput("prompt_wav is the recording itself, sent as a multipart file; no file or address is opened here.", "prompt_wav 须是以 multipart 上传的录音文件，这里不会打开任何文件或网址。", param="prompt_wav", code="no_path")
+        raise BadInput(
+            "prompt_wav is the recording itself, sent as a multipart file; no file or address is opened here.",
+            "prompt_wav 须是以 multipart 上传的录音文件，这里不会打开任何文件或网址。",
+            param="prompt_wav",
+            code="no_path",
+        )
     data = b"" if not isinstance(sent, UploadFile) else await read(sent, "prompt_wav")
     if not data:
-        raise BadInput("The field prompt_wav is missing: the recording, as a multipart file.", "缺少字段 prompt_wav：以 multipart 上传的录音文件。", param="prompt_wav", code="bad_field")
+        raise BadInput(
+            "The field prompt_wav is missing: the recording, as a multipart file.",
+            "缺少字段 prompt_wav：以 multipart 上传的录音文件。",
+            param="prompt_wav",
+            code="bad_field",
+        )
     return data
 
 
 def _open(studio: Studio, owner: str, way: Way, asked: dict) -> Job:
     if asked.get("refused") and way.has_clip:
-        raise NotAllowed("Only a recording whose speaker agreed can be used.", "只能使用说话人已同意的录音。", code="consent", param="consent")
+        raise NotAllowed(
+            "Only a recording whose speaker agreed can be used.",
+            "只能使用说话人已同意的录音。",
+            code="consent",
+            param="consent",
+        )
     text, speaker, tag = asked["tts_text"], asked.get("spk_id", ""), TAG.match(asked["tts_text"])
     language = {"jp": "ja"}.get(tag[1], tag[1]) if tag else LANGUAGE_OF.get(speaker, "auto")
     with called(THEIRS):
-        return studio.speaker.open(owner, text_in=text[tag.end():] if tag else text, voice_id="" if way.has_clip else _voice(studio, owner, speaker), mode=way.mode, language=language,
-                                   instruction=asked.get("instruct_text", ""), transcript=asked.get("prompt_text", "")[:500], consent=way.has_clip, reference=asked.get("clip", b""))
+        return studio.speaker.open(
+            owner,
+            text_in=text[tag.end() :] if tag else text,
+            voice_id="" if way.has_clip else _voice(studio, owner, speaker),
+            mode=way.mode,
+            language=language,
+            instruction=asked.get("instruct_text", ""),
+            transcript=asked.get("prompt_text", "")[:500],
+            consent=way.has_clip,
+            reference=asked.get("clip", b""),
+        )
 
 
 def _voice(studio: Studio, owner: str, speaker: str) -> str:
@@ -108,9 +172,21 @@ def _voice(studio: Studio, owner: str, speaker: str) -> str:
 
 
 def _body(way: Way) -> dict:
-    text = {"tts_text": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}, "spk_id": {"type": "string", "description": "Name or id of a voice"}, "prompt_text": {"type": "string", "description": "What is said in prompt_wav"},
-            "instruct_text": {"type": "string", "maxLength": MAX_INSTRUCTION}}
-    fields = {name: text[name] for name in ("tts_text", *way.fields)} | ({"prompt_wav": {"type": "string", "format": "binary"}} if way.has_clip else {})
+    text = {
+        "tts_text": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT},
+        "spk_id": {"type": "string", "description": "Name or id of a voice"},
+        "prompt_text": {"type": "string", "description": "What is said in prompt_wav"},
+        "instruct_text": {"type": "string", "maxLength": MAX_INSTRUCTION},
+    }
+    fields = {name: text[name] for name in ("tts_text", *way.fields)} | (
+        {"prompt_wav": {"type": "string", "format": "binary"}} if way.has_clip else {}
+    )
     schema = {"type": "object", "required": list(fields), "properties": fields}
-    kinds = ("multipart/form-data",) if way.has_clip else ("multipart/form-data", "application/x-www-form-urlencoded")
-    return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
+    kinds = (
+        ("multipart/form-data",)
+        if way.has_clip
+        else ("multipart/form-data", "application/x-www-form-urlencoded")
+    )
+    return {
+        "requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+    }

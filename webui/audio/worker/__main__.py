@@ -16,7 +16,9 @@ def main() -> None:
     import limits
 
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints must not write into the answer
+    os.dup2(
+        sys.stderr.fileno(), sys.stdout.fileno()
+    )  # a library that prints must not write into the answer
     if sys.argv[1] == "read":
         import reading as task
     elif sys.argv[1] == "encode":

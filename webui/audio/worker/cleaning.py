@@ -20,9 +20,20 @@ def run(kind, numbers, payload):
     both = np.frombuffer(payload, "<f4")
     noise, sound = both[:n_noise], both[n_noise:]
     n_fft = 1 << int(np.ceil(np.log2(0.04 * rate)))  # 43-64 ms, four steps a frame
-    how = {"sr": rate, "prop_decrease": amount, "n_fft": n_fft, "chunk_size": None, "padding": n_fft, "time_mask_smooth_ms": 64}
+    how = {
+        "sr": rate,
+        "prop_decrease": amount,
+        "n_fft": n_fft,
+        "chunk_size": None,
+        "padding": n_fft,
+        "time_mask_smooth_ms": 64,
+    }
     if kind == "stationary":
-        how |= {"stationary": True, "y_noise": noise if n_noise >= n_fft else None, "n_std_thresh_stationary": 1.2}
+        how |= {
+            "stationary": True,
+            "y_noise": noise if n_noise >= n_fft else None,
+            "n_std_thresh_stationary": 1.2,
+        }
     else:
         # the package's own threshold (2: three times the local mean) takes vowels for background in speech without pauses
         how |= {"stationary": False, "thresh_n_mult_nonstationary": 1.0}

@@ -11,7 +11,9 @@ def read_av(kind, payload, gather):
     from reading import Unreadable
 
     try:
-        with av.open(io.BytesIO(payload), format=DEMUXERS.get(kind, kind), metadata_errors="ignore") as container:
+        with av.open(
+            io.BytesIO(payload), format=DEMUXERS.get(kind, kind), metadata_errors="ignore"
+        ) as container:
             if not container.streams.audio:
                 raise Unreadable
             _drain(container, gather, av)
@@ -26,6 +28,8 @@ def _drain(container, gather, av):
         if resampler is None:
             gather.begin(frame.sample_rate, len(frame.layout.channels))
             # float, channels in planes, at the rate and layout of the first frame whatever later frames claim
-            resampler = av.AudioResampler(format="fltp", layout=frame.layout, rate=frame.sample_rate)
+            resampler = av.AudioResampler(
+                format="fltp", layout=frame.layout, rate=frame.sample_rate
+            )
         for part in resampler.resample(frame):
             gather.add(part.to_ndarray().T)

@@ -59,9 +59,13 @@ class Stream:
     def __init__(self, kind, rate, coded_hz, label, is_whole):
         how = KINDS[kind]
         self._rate, self._is_whole, self._at, self._sink = rate, is_whole, 0, Sink(is_whole)
-        self._container = av.open(self._sink, "w", format=how.container, options={**how.muxing, "flush_packets": "1"})
+        self._container = av.open(
+            self._sink, "w", format=how.container, options={**how.muxing, "flush_packets": "1"}
+        )
         self._container.metadata.update({"comment": label} if label else {})
-        self._stream = self._container.add_stream(how.codec, rate=coded_hz, layout="mono", options=how.options)
+        self._stream = self._container.add_stream(
+            how.codec, rate=coded_hz, layout="mono", options=how.options
+        )
         if how.bit_rate:
             self._stream.bit_rate = how.bit_rate
 
@@ -81,7 +85,10 @@ class Stream:
     def close(self):
         try:
             self._container.close()
-        except (av.error.FFmpegError, ValueError):  # one that never got a sample has nothing to close
+        except (
+            av.error.FFmpegError,
+            ValueError,
+        ):  # one that never got a sample has nothing to close
             return
 
     def _mux(self, frame):

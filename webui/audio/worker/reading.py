@@ -7,7 +7,9 @@ import soundfile
 import soxr
 
 OK, BAD, TOO_LARGE, NO_READER = range(4)
-MAX_RATE_HZ = 48_000  # nothing in a voice lies above; higher rates are brought down while they are read
+MAX_RATE_HZ = (
+    48_000  # nothing in a voice lies above; higher rates are brought down while they are read
+)
 KEPT_CHANNELS, MAX_CHANNELS = 8, 64
 MIN_SOUND_S = 0.05
 CANCELLED_RATIO = 0.6  # the mean of channels this much weaker than the loudest one means that they cancel, or that one is silent
@@ -36,9 +38,23 @@ def run(kind, numbers, payload):
         return (TOO_LARGE,)
     except ImportError:
         return (NO_READER,)
-    except (Unreadable, soundfile.SoundFileError, OSError, ValueError, RuntimeError, OverflowError, ZeroDivisionError):
+    except (
+        Unreadable,
+        soundfile.SoundFileError,
+        OSError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        ZeroDivisionError,
+    ):
         return (BAD,)
-    return OK, gather.rate, gather.source_hz, gather.channels, mono.astype("<f4", copy=False).tobytes()
+    return (
+        OK,
+        gather.rate,
+        gather.source_hz,
+        gather.channels,
+        mono.astype("<f4", copy=False).tobytes(),
+    )
 
 
 def _read_soundfile(kind, payload, gather):
@@ -55,7 +71,9 @@ def _read_soundfile(kind, payload, gather):
         while True:
             try:
                 got = sound.read(block, dtype="float32", always_2d=True)
-            except soundfile.SoundFileError:  # the file breaks off: what came before may still be of use
+            except (
+                soundfile.SoundFileError
+            ):  # the file breaks off: what came before may still be of use
                 break
             if not len(got):
                 break
@@ -72,10 +90,18 @@ class Gather:
     def begin(self, rate, channels):
         if not (4000 <= rate <= 384_000 and 1 <= channels <= MAX_CHANNELS):
             raise Unreadable
-        self.source_hz, self.channels, self.rate = int(rate), int(channels), int(min(rate, MAX_RATE_HZ))
+        self.source_hz, self.channels, self.rate = (
+            int(rate),
+            int(channels),
+            int(min(rate, MAX_RATE_HZ)),
+        )
         self.max_frames = int((self.max_s + 0.5) * rate)  # coders pad a full minute a little
         kept = min(channels, KEPT_CHANNELS)
-        self._down = soxr.ResampleStream(rate, MAX_RATE_HZ, kept, dtype="float32") if rate > MAX_RATE_HZ else None
+        self._down = (
+            soxr.ResampleStream(rate, MAX_RATE_HZ, kept, dtype="float32")
+            if rate > MAX_RATE_HZ
+            else None
+        )
 
     def add(self, block):
         """block: float32 (frames, channels)."""
@@ -94,7 +120,11 @@ class Gather:
         if self.seen < MIN_SOUND_S * max(self.source_hz, 1) or self.broken > 0.01 * self.seen:
             raise Unreadable
         if self._down:
-            self.blocks.append(self._down.resample_chunk(np.zeros((0, self.blocks[0].shape[1]), np.float32), last=True))
+            self.blocks.append(
+                self._down.resample_chunk(
+                    np.zeros((0, self.blocks[0].shape[1]), np.float32), last=True
+                )
+            )
         sound = np.concatenate(self.blocks)
         self.blocks.clear()
         mixed = sound.mean(axis=1)

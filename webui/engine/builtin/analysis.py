@@ -13,7 +13,9 @@ from scipy import fft
 
 EMPHASIS = 0.7
 PITCH_STEP = 0.01  # rows of the tables, in ln Hz
-UNVOICED_HZ = 250.0  # window and smoothing width of frames without pitch: 12 ms, short enough for bursts
+UNVOICED_HZ = (
+    250.0  # window and smoothing width of frames without pitch: 12 ms, short enough for bursts
+)
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,25 @@ def pitch_search(rate: int, low_hz: float, high_hz: float, periods: float = 3.0)
     first, last = int(rate / high_hz), int(rate / low_hz) + 2
     size = 2 * fft.next_fast_len((w + last + 1) // 2, real=True)
     own = fft.irfft(np.abs(fft.rfft(window.astype(np.float64), size)) ** 2, size)
-    return PitchSearch(rate, low_hz, high_hz, window, size, (own[0] / own[: last + 1]).astype(np.float32), first, last)
+    return PitchSearch(
+        rate,
+        low_hz,
+        high_hz,
+        window,
+        size,
+        (own[0] / own[: last + 1]).astype(np.float32),
+        first,
+        last,
+    )
 
 
 def cut_frames(samples: np.ndarray, centres: np.ndarray, width: int) -> np.ndarray:
     """samples float32 (n,), centres int (m,) -> (m, width); what lies outside reads as silence."""
     half = width // 2
-    left, right = max(0, half - int(centres[0])), max(0, int(centres[-1]) + width - half - len(samples))
+    left, right = (
+        max(0, half - int(centres[0])),
+        max(0, int(centres[-1]) + width - half - len(samples)),
+    )
     if left or right:
         samples = np.concatenate((np.zeros(left, np.float32), samples, np.zeros(right, np.float32)))
     return windows(samples, width)[centres - half + left]
@@ -50,13 +64,17 @@ def cut_frames(samples: np.ndarray, centres: np.ndarray, width: int) -> np.ndarr
 
 def windows(samples: np.ndarray, width: int) -> np.ndarray:
     """Every window of `width` as a row of a view, (n - width + 1, width). numpy's own way to say so takes longer than what is read through it."""
-    return np.ndarray((len(samples) - width + 1, width), samples.dtype, samples, strides=samples.strides * 2)
+    return np.ndarray(
+        (len(samples) - width + 1, width), samples.dtype, samples, strides=samples.strides * 2
+    )
 
 
 def correlation(frames: np.ndarray, search: PitchSearch) -> tuple[np.ndarray, np.ndarray]:
     """frames (m, w) -> normalised autocorrelation (m, last + 1) and the energy of each windowed frame (m,)."""
     x = (frames - frames.mean(axis=1, keepdims=True)) * search.window
-    r = fft.dct(_power(fft.rfft(x, search.size, overwrite_x=True)), 1, overwrite_x=True)[:, : search.last + 1]
+    r = fft.dct(_power(fft.rfft(x, search.size, overwrite_x=True)), 1, overwrite_x=True)[
+        :, : search.last + 1
+    ]
     energy = r[:, 0] * np.float32(1.0 / search.size)
     r *= search.inverse
     r *= np.float32(1.0 / search.size) / (energy[:, None] + np.float32(1e-9))
@@ -67,15 +85,27 @@ def refine(r: np.ndarray, rows: np.ndarray, lags: np.ndarray) -> tuple[np.ndarra
     """Parabola through each peak: (lag as float, height)."""
     a, b, c = r[rows, lags - 1], r[rows, lags], r[rows, lags + 1]
     bend = a - 2 * b + c
-    shift = np.where(bend < -1e-9, 0.5 * (a - c) / np.where(bend < -1e-9, bend, -1.0), 0.0).clip(-0.5, 0.5)
+    shift = np.where(bend < -1e-9, 0.5 * (a - c) / np.where(bend < -1e-9, bend, -1.0), 0.0).clip(
+        -0.5, 0.5
+    )
     return lags + shift, b - 0.25 * (a - c) * shift
 
 
-def pitch(samples: np.ndarray, centres: np.ndarray, search: PitchSearch, clear: float = 0.55, floor: float = 1e-4) -> np.ndarray:
+def pitch(
+    samples: np.ndarray,
+    centres: np.ndarray,
+    search: PitchSearch,
+    clear: float = 0.55,
+    floor: float = 1e-4,
+) -> np.ndarray:
     """Pitch of clean speech, frame by frame: float32 (m,), Hz, 0 where there is none. For eSpeak's own sound only."""
     r, energy = correlation(cut_frames(samples, centres, len(search.window)), search)
     lags = np.arange(search.first, search.last)
-    here, before, after = r[:, search.first : search.last], r[:, search.first - 1 : search.last - 1], r[:, search.first + 1 : search.last + 1]
+    here, before, after = (
+        r[:, search.first : search.last],
+        r[:, search.first - 1 : search.last - 1],
+        r[:, search.first + 1 : search.last + 1],
+    )
     # a slight preference for short lags keeps the tracker off the octave below
     score = here - 0.03 * np.log2(lags / search.first).astype(np.float32)
     score = np.where((here >= before) & (here >= after), score, np.float32(-1.0))
@@ -96,11 +126,15 @@ class Smoothing:
     low_hz: float
     window: np.ndarray  # (rows, size) three-period Hann, unit energy
     total: np.ndarray  # (rows, 1) sum of the window, and what its mean removal needs
-    lifter: np.ndarray  # (rows, lines) on the lags, 1 / size included: removes what is left of the lines
+    lifter: (
+        np.ndarray
+    )  # (rows, lines) on the lags, 1 / size included: removes what is left of the lines
     bright: np.ndarray  # (lines,) ln power to add back for the pre-emphasis
 
     def rows(self, f0: np.ndarray) -> np.ndarray:
-        return np.clip(np.round(np.log(f0 / self.low_hz) / PITCH_STEP), 0, len(self.window) - 1).astype(np.int64)
+        return np.clip(
+            np.round(np.log(f0 / self.low_hz) / PITCH_STEP), 0, len(self.window) - 1
+        ).astype(np.int64)
 
 
 def smoothing(rate: int, size: int) -> Smoothing:
@@ -115,7 +149,15 @@ def smoothing(rate: int, size: int) -> Smoothing:
     lifter /= size
     turn = np.abs(1.0 - EMPHASIS * np.exp(-2j * np.pi * np.arange(lines) / size)) ** 2
     f4 = np.float32
-    return Smoothing(rate, size, low, window.astype(f4), window.sum(axis=1, keepdims=True).astype(f4), lifter.astype(f4), -np.log(turn).astype(f4))
+    return Smoothing(
+        rate,
+        size,
+        low,
+        window.astype(f4),
+        window.sum(axis=1, keepdims=True).astype(f4),
+        lifter.astype(f4),
+        -np.log(turn).astype(f4),
+    )
 
 
 def emphasised(samples: np.ndarray) -> np.ndarray:
@@ -125,7 +167,9 @@ def emphasised(samples: np.ndarray) -> np.ndarray:
     return out
 
 
-def envelope(bright: np.ndarray, centres: np.ndarray, f0: np.ndarray, tables: Smoothing) -> np.ndarray:
+def envelope(
+    bright: np.ndarray, centres: np.ndarray, f0: np.ndarray, tables: Smoothing
+) -> np.ndarray:
     """bright: emphasised samples (n,), centres int (m,), f0 (m,) Hz with 0 = unvoiced -> log power envelope float32 (m, size // 2 + 1).
 
     Three-period window, power spectrum, low-frequency fill, smoothing over 2/3 of the pitch, liftering: the pulse train's own lines vanish.
@@ -156,7 +200,9 @@ def _smooth(power: np.ndarray, half: np.ndarray) -> np.ndarray:
     share = np.float32(0.5) / half
     out = power * (np.minimum(half, np.float32(0.5)) * (2 * share))
     for k in range(1, reach + 1):
-        both = mirrored[:, reach - k : reach - k + lines] + mirrored[:, reach + k : reach + k + lines]
+        both = (
+            mirrored[:, reach - k : reach - k + lines] + mirrored[:, reach + k : reach + k + lines]
+        )
         both *= np.clip(half - np.float32(k - 0.5), 0.0, 1.0) * share
         out += both
     return out
@@ -175,9 +221,23 @@ def _fill_low(power: np.ndarray, width: np.ndarray, step: np.float32) -> None:
     mirrored = np.clip(width / step - k, 0.0, None)
     whole = np.floor(mirrored)
     fraction = mirrored - whole
-    low = whole.astype(np.int64) + np.arange(0, power.size, power.shape[1])[:, None]  # places in all of it, row after row
+    low = (
+        whole.astype(np.int64) + np.arange(0, power.size, power.shape[1])[:, None]
+    )  # places in all of it, row after row
     values = power.take(low) * (1 - fraction) + power.take(low + 1) * fraction
     power[:, :n] += np.where(k * step < width, values, 0.0)
 
 
-__all__ = ["PitchSearch", "Smoothing", "correlation", "cut_frames", "emphasised", "envelope", "pitch", "pitch_search", "refine", "smoothing", "windows"]
+__all__ = [
+    "PitchSearch",
+    "Smoothing",
+    "correlation",
+    "cut_frames",
+    "emphasised",
+    "envelope",
+    "pitch",
+    "pitch_search",
+    "refine",
+    "smoothing",
+    "windows",
+]

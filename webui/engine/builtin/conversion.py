@@ -47,7 +47,9 @@ class Converter:
         self._high = blend_high(mapping.stretch)
         self._spread = (mapping.spread[:, None] * DCT.T).astype(np.float32)
 
-    def frames(self, log_power: np.ndarray, f0: np.ndarray, tilt: np.ndarray | None = None) -> np.ndarray:
+    def frames(
+        self, log_power: np.ndarray, f0: np.ndarray, tilt: np.ndarray | None = None
+    ) -> np.ndarray:
         """log_power (m, 257) of the source with its f0 (m,) -> log power (m, 257) on the target grid, loudness kept."""
         m = self.mapping
         warped = warp(log_power, self._columns)
@@ -87,8 +89,13 @@ class Converter:
         known = np.flatnonzero(f0 > 0)
         if not len(known):
             return np.full(len(f0), np.exp(m.log_f0 + shift), np.float32)
-        log = (np.log(without_slips(f0)[known]) - m.log_f0_source) * (m.log_f0_factor * widen) + m.log_f0
-        log = np.clip(log, m.log_f0_low - 0.15 * (widen > 1), m.log_f0_high + 0.15 * (widen > 1)) + shift
+        log = (np.log(without_slips(f0)[known]) - m.log_f0_source) * (
+            m.log_f0_factor * widen
+        ) + m.log_f0
+        log = (
+            np.clip(log, m.log_f0_low - 0.15 * (widen > 1), m.log_f0_high + 0.15 * (widen > 1))
+            + shift
+        )
         return np.exp(np.interp(np.arange(len(f0)), known, log)).astype(np.float32)
 
 

@@ -26,7 +26,10 @@ RATE_HZ = 24000
 LANGUAGES = ("zh", "yue", "en", "ja", "ko", "ru")
 MAX_PROMPTS = 128
 STRETCH_S = 12.0  # of one step, when nobody listens: fewer questions to the worker, which stops earlier when it is called
-_NOT_FINITE = ("The reference holds values that are not numbers. Export it again.", "参考音频里有无效数值，请重新导出。")
+_NOT_FINITE = (
+    "The reference holds values that are not numbers. Export it again.",
+    "参考音频里有无效数值，请重新导出。",
+)
 
 
 class Speech:
@@ -49,12 +52,23 @@ class Speech:
         if self._over:
             raise StopIteration
         try:
-            header, body = self._open() if self._life is None else self._lane.ask(self._step(), life=self._life)
+            header, body = (
+                self._open()
+                if self._life is None
+                else self._lane.ask(self._step(), life=self._life)
+            )
         except BaseException:
             self._over = True
             raise
         samples = np.frombuffer(body, np.float32)
-        chunk = Chunk(self._count, samples, self._start, header["segment"], header["last"], MappingProxyType(header["timings"]))
+        chunk = Chunk(
+            self._count,
+            samples,
+            self._start,
+            header["segment"],
+            header["last"],
+            MappingProxyType(header["timings"]),
+        )
         self._count += 1
         self._start += len(samples)
         self._over = header["last"]
@@ -64,11 +78,22 @@ class Speech:
         return chunk
 
     def _step(self) -> dict:
-        return {"op": "step", "stream": self._number, "most": self._most} if self._most else {"op": "step", "stream": self._number}
+        return (
+            {"op": "step", "stream": self._number, "most": self._most}
+            if self._most
+            else {"op": "step", "stream": self._number}
+        )
 
     def _open(self) -> tuple[dict, bytearray]:
         r = self._request
-        order = {"segments": r.segments or (r.text,), "language": r.language, "speed": r.speed, "seed": r.seed, "instruction": "", "at_once": bool(self._most)}
+        order = {
+            "segments": r.segments or (r.text,),
+            "language": r.language,
+            "speed": r.speed,
+            "seed": r.seed,
+            "instruction": "",
+            "at_once": bool(self._most),
+        }
         if r.mode in ("instruct", "preset"):
             order["instruction"] = r.instruction
         question = {**self._step(), "voice": self._prompt.fingerprint, "open": order}
@@ -124,7 +149,9 @@ class BuiltinEngine:
     def start(self) -> None:
         def warm(lane: Lane) -> float:
             lane.start()
-            return lane.ask({"op": "stock" if lane is self._listener else "warm"}, limit_s=START_S)[0].get("rtf", 0.0)
+            return lane.ask({"op": "stock" if lane is self._listener else "warm"}, limit_s=START_S)[
+                0
+            ].get("rtf", 0.0)
 
         lanes = [*self._lanes, self._listener]
         try:
@@ -137,17 +164,24 @@ class BuiltinEngine:
             raise
         self._health = Health("ready")
 
-    def encode(self, samples: np.ndarray, rate: int, transcript: str = "", language: str = "") -> Prompt:
+    def encode(
+        self, samples: np.ndarray, rate: int, transcript: str = "", language: str = ""
+    ) -> Prompt:
         """samples float32 mono (n,) at `rate` Hz -> Prompt. Raises BadInput: not_finite, silent, too_short."""
         sound = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
         if not math.isfinite(float(sound.sum(dtype=np.float64))):
             raise BadInput(*_NOT_FINITE, code="not_finite", param="reference")
-        fingerprint = hashlib.sha256(f"{NAME} {VERSION} {rate} {language} {transcript} ".encode() + sound.tobytes()).hexdigest()
+        fingerprint = hashlib.sha256(
+            f"{NAME} {VERSION} {rate} {language} {transcript} ".encode() + sound.tobytes()
+        ).hexdigest()
         with self._guard:
             if fingerprint in self._prompts:
                 self._prompts.move_to_end(fingerprint)
                 return self._prompts[fingerprint]
-        header, data = self._listener.ask({"op": "encode", "rate": int(rate), "transcript": transcript, "language": language}, memoryview(sound))
+        header, data = self._listener.ask(
+            {"op": "encode", "rate": int(rate), "transcript": transcript, "language": language},
+            memoryview(sound),
+        )
         prompt = Prompt(NAME, VERSION, fingerprint, bytes(data), tuple(header["notes"]))
         with self._guard:
             self._prompts[fingerprint] = prompt
@@ -158,7 +192,9 @@ class BuiltinEngine:
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         if prompt.engine != NAME or prompt.version != VERSION:
             raise EngineFault(
-                "This voice was prepared for another engine. Choose it again.", "这个声音是给另一个引擎准备的，请重新选择。", code="wrong_prompt"
+                "This voice was prepared for another engine. Choose it again.",
+                "这个声音是给另一个引擎准备的，请重新选择。",
+                code="wrong_prompt",
             )
         speech = Speech(self._lanes[lane], next(self._numbers), request, prompt)
         with self._guard:
@@ -187,7 +223,10 @@ class BuiltinEngine:
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         told = understood(request.instruction)[1] if request.instruction.strip() else []
-        tags = [(f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。") for tag in unknown_tags(request.text, EVENTS)[:3]]
+        tags = [
+            (f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。")
+            for tag in unknown_tags(request.text, EVENTS)[:3]
+        ]
         return [*told, *tags, *cannot_read(request.text, request.language)]
 
     def health(self) -> Health:

@@ -23,7 +23,9 @@ VOICE_FILES = {
     "de": "gmw/de", "es": "roa/es", "fr": "roa/fr", "it": "roa/it",
 }  # fmt: skip
 # the southern merger of zh, ch, sh, r into z, c, s; and no curled vowel ends
-_REPLACED = {"zh-sichuan": ("zh", b"replace 0 ts.h tsh\nreplace 0 ts. ts\nreplace 0 s. s\nreplace 0 i. i[\n")}
+_REPLACED = {
+    "zh-sichuan": ("zh", b"replace 0 ts.h tsh\nreplace 0 ts. ts\nreplace 0 s. s\nreplace 0 i. i[\n")
+}
 _REMEMBERING = (b"echo", b"breath", b"breathw", b"flutter", b"roughness")
 _SYNCHRONOUS, _UTF8, _INLINE_PHONEMES, _PHONEME_EVENTS, _RATE = 2, 1, 0x100, 1, 1
 _WORD, _PHONEME = 1, 7
@@ -81,7 +83,9 @@ class Speaker:
             self._lib = ctypes.CDLL(path)
         except OSError as e:
             raise NotReady(*MISSING, code="no_espeak") from e
-        rate = self._lib.espeak_Initialize(_SYNCHRONOUS, 60, data.encode() if data else None, _PHONEME_EVENTS | 1 << 15)
+        rate = self._lib.espeak_Initialize(
+            _SYNCHRONOUS, 60, data.encode() if data else None, _PHONEME_EVENTS | 1 << 15
+        )
         if rate != 22050 or not hasattr(self._lib, "espeak_ng_SetVoiceByFile"):
             raise NotReady(*MISSING, code="no_espeak")
         folder = ctypes.c_char_p()
@@ -122,8 +126,14 @@ class Speaker:
             except OSError as e:
                 raise NotReady(*MISSING, code="no_espeak") from e
             skip = (b"language", b"name", b"gender", *_REMEMBERING)
-            kept = [line for line in variant.splitlines() if line.split()[:1] and line.split()[0] not in skip]
-            self._definitions[tag] = b"\n".join([language, replaced, *kept, b"flutter 0", b"echo 0 0", b"roughness 8", b""])
+            kept = [
+                line
+                for line in variant.splitlines()
+                if line.split()[:1] and line.split()[0] not in skip
+            ]
+            self._definitions[tag] = b"\n".join(
+                [language, replaced, *kept, b"flutter 0", b"echo 0 0", b"roughness 8", b""]
+            )
         return self._definitions[tag]
 
     def _use(self, tag: str, words_per_minute: int) -> None:
@@ -165,5 +175,9 @@ class Speaker:
         place = ctypes.c_void_p(ctypes.addressof(held))
         out = []
         while place.value:
-            out.append((self._lib.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, 0) or b"").decode("utf-8", "replace"))
+            out.append(
+                (self._lib.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, 0) or b"").decode(
+                    "utf-8", "replace"
+                )
+            )
         return "".join(out)

@@ -46,7 +46,9 @@ def _band_matrix() -> np.ndarray:
 
 def _spread_matrix() -> np.ndarray:
     """(48, 257): band values to bins, linear in mel, held at both ends."""
-    position = np.clip((mel(target_hz) - band_mel[0]) / (band_mel[1] - band_mel[0]), 0.0, BANDS - 1.0)
+    position = np.clip(
+        (mel(target_hz) - band_mel[0]) / (band_mel[1] - band_mel[0]), 0.0, BANDS - 1.0
+    )
     low = np.minimum(position.astype(int), BANDS - 2)
     out = np.zeros((BANDS, BINS))
     cols = np.arange(BINS)

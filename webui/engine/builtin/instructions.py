@@ -49,10 +49,22 @@ _WORDS = {
     "low": r"低沉|低音|音调低|浑厚|low[- ]pitch\w*|deep(?:er)? voice|lower (?:voice|pitch)",
 }  # fmt: skip
 # A Latin word begins where no letter stands before it ("enjoy" is no joy); Chinese has no such place, so \b would not do.
-_PATTERNS = {key: re.compile(re.sub(r"(^|\|)(?=[a-z])", r"\1(?<![a-z])", words), re.I) for key, words in _WORDS.items()}
-_NOT = re.compile(r"(?:不要|别|不用|不太|并不|不|not|don'?t|never|without)\s*(?:be\s+|speak\s+|too\s+|so\s+|太|那么|这么)?$", re.I)
-_WEAK = re.compile(r"(?:有点儿?|有一点儿?|稍微?|略微?|一丝|轻微|微微|a little|a bit|slightly|somewhat)\s*(?:地|的)?\s*(?:more\s+)?$", re.I)
-_STRONG = re.compile(r"(?:非常|特别|十分|极其?|很|超级?|最|very|really|extremely|so|super|quite)\s*(?:地|的)?\s*$", re.I)
+_PATTERNS = {
+    key: re.compile(re.sub(r"(^|\|)(?=[a-z])", r"\1(?<![a-z])", words), re.I)
+    for key, words in _WORDS.items()
+}
+_NOT = re.compile(
+    r"(?:不要|别|不用|不太|并不|不|not|don'?t|never|without)\s*(?:be\s+|speak\s+|too\s+|so\s+|太|那么|这么)?$",
+    re.I,
+)
+_WEAK = re.compile(
+    r"(?:有点儿?|有一点儿?|稍微?|略微?|一丝|轻微|微微|a little|a bit|slightly|somewhat)\s*(?:地|的)?\s*(?:more\s+)?$",
+    re.I,
+)
+_STRONG = re.compile(
+    r"(?:非常|特别|十分|极其?|很|超级?|最|very|really|extremely|so|super|quite)\s*(?:地|的)?\s*$",
+    re.I,
+)
 _CANNOT = (
     (r"唱|歌声|哼|\bsing|\bsong|\bhum\b", "It cannot sing.", "它不会唱歌。"),
     (r"笑声|大笑|哈哈|笑着|咳嗽|叹气|叹息|哭|laugh|giggl|cough|sigh|sob|cry", "It cannot laugh, cough, sigh or cry.", "它发不出笑声、咳嗽、叹气或哭声。"),
@@ -62,7 +74,10 @@ _CANNOT = (
     (r"机器人|佩奇|卡通|动漫|老人|老爷爷|老奶奶|小孩|孩子|童声|机械音|robot|cartoon|child|old (?:man|woman)|elderly|character|role",
      "It cannot act a character; the voice stays that of the clip.", "它不会扮演角色，音色始终跟随参考音频。"),
 )  # fmt: skip
-_COLOURING = ("A dialect is only coloured in: the tones follow it, the words do not.", "方言只是染色：声调会跟着变，用词不变。")
+_COLOURING = (
+    "A dialect is only coloured in: the tones follow it, the words do not.",
+    "方言只是染色：声调会跟着变，用词不变。",
+)
 _NOTHING = (
     "The built-in voice found nothing in this instruction that it can follow; it knows simple moods, tempo, whisper and a few dialects.",
     "内置声音没有读懂这条指令：它只会简单的情绪、快慢、耳语和几种方言。",

@@ -16,7 +16,12 @@ from .wire import Closed, receive, send
 
 ROOT = Path(__file__).resolve().parents[3]
 START_S = 60.0
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+}
 
 
 def _taken(queue: deque) -> list:
@@ -37,14 +42,18 @@ class Lane:
     def __init__(self, *flags: str, stall_s: float = 10.0):
         self._flags, self._stall_s = flags, stall_s
         self._lock = threading.Lock()
-        self._drops: deque[tuple[int, int]] = deque()  # streams that nobody reads any more, and the life they began in
+        self._drops: deque[tuple[int, int]] = (
+            deque()
+        )  # streams that nobody reads any more, and the life they began in
         self._forgets: deque[str] = deque()  # voices that nobody needs any more
         self._process: subprocess.Popen | None = None
         self._sock: socket.socket | None = None
         self._bell: socket.socket | None = None
         self._closed = False
         self.life = 0
-        self.trouble: errors.KaikouError | None = None  # why it could not be started again; None when it runs
+        self.trouble: errors.KaikouError | None = (
+            None  # why it could not be started again; None when it runs
+        )
 
     @property
     def pid(self) -> int | None:
@@ -59,9 +68,22 @@ class Lane:
         if self._closed:
             raise errors.NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
         (ours, theirs), (bell, heard) = socket.socketpair(), socket.socketpair()
-        command = [sys.executable, "-m", "webui.engine.builtin.worker", f"--bell={heard.fileno()}", *self._flags]
+        command = [
+            sys.executable,
+            "-m",
+            "webui.engine.builtin.worker",
+            f"--bell={heard.fileno()}",
+            *self._flags,
+        ]
         with theirs, heard:
-            self._process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, **ONE_THREAD}, pass_fds=(heard.fileno(),))
+            self._process = subprocess.Popen(
+                command,
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                cwd=ROOT,
+                env={**os.environ, **ONE_THREAD},
+                pass_fds=(heard.fileno(),),
+            )
         bell.setblocking(False)
         self._sock, self._bell = ours, bell
         self.life += 1
@@ -72,7 +94,11 @@ class Lane:
             header, _ = receive(ours)
         except (Closed, TimeoutError) as e:
             self._kill()
-            raise errors.NotReady("The built-in voice could not start. See the log.", "内置声音没能启动，请查看日志。", code="no_worker") from e
+            raise errors.NotReady(
+                "The built-in voice could not start. See the log.",
+                "内置声音没能启动，请查看日志。",
+                code="no_worker",
+            ) from e
         if "error" in header:
             self._kill()
             raise _named(header["error"])
@@ -95,7 +121,13 @@ class Lane:
             with suppress(OSError):  # it is gone, or nobody has listened for a while
                 bell.send(b"!")
 
-    def ask(self, question: dict, body: bytes = b"", life: int | None = None, limit_s: float | None = None) -> tuple[dict, bytearray]:
+    def ask(
+        self,
+        question: dict,
+        body: bytes = b"",
+        life: int | None = None,
+        limit_s: float | None = None,
+    ) -> tuple[dict, bytearray]:
         """One question, one answer, within `limit_s` if that is not the usual time. Raises the worker's named error; EngineFault when it
         died or the stream's life is over, EngineStalled when it fell silent. After either it has been started again."""
         with self._lock:
@@ -130,7 +162,13 @@ class Lane:
     def _exchange(self, question: dict, body: bytes) -> tuple[dict, bytearray]:
         drops = [number for number, life in _taken(self._drops) if life == self.life]
         forgets = _taken(self._forgets)
-        send(self._sock, question | ({"drop": drops} if drops else {}) | ({"forget": forgets} if forgets else {}), body)
+        send(
+            self._sock,
+            question
+            | ({"drop": drops} if drops else {})
+            | ({"forget": forgets} if forgets else {}),
+            body,
+        )
         return receive(self._sock)
 
     def drop(self, number: int, life: int) -> None:

@@ -15,10 +15,16 @@ _IONG = {
     "tS;hj'ong55": "芎", "tS;hj'ong35": "儝卭宆惸桏橩焪焭煢琼瓊睘瞏穷穹窮竆笻筇茕藑藭蛩赹跫邛銎",
 }  # fmt: skip
 _ALIKE = dict(zip("兒匔輁幜棾赨皛", "儿工巩景情同晓", strict=True))
-_SPELLED = {ord(c): f" [[{phonemes}]] " for phonemes, letters in _IONG.items() for c in letters} | {ord(a): b for a, b in _ALIKE.items()}
+_SPELLED = {ord(c): f" [[{phonemes}]] " for phonemes, letters in _IONG.items() for c in letters} | {
+    ord(a): b for a, b in _ALIKE.items()
+}
 # for listing tones, where phonemes cannot be given: a letter with the same final and tone
 _SAME_TONE = {"55": "庸", "35": "颙", "214": "永", "51": "用"}
-_STANDING_IN = {ord(c): _SAME_TONE[re.sub(r"\D", "", phonemes)] for phonemes, letters in _IONG.items() for c in letters}
+_STANDING_IN = {
+    ord(c): _SAME_TONE[re.sub(r"\D", "", phonemes)]
+    for phonemes, letters in _IONG.items()
+    for c in letters
+}
 _STANDING_IN |= {ord(a): b for a, b in _ALIKE.items()}
 
 # tone contours in five levels (5 = top) for the four tones of Mandarin, then the light tone
@@ -40,7 +46,9 @@ def stand_in(text: str) -> str:
     return text.translate(_STANDING_IN)
 
 
-def contours(spelled: str, phonemes: tuple[tuple[str, int], ...], dialect: str) -> list[tuple[int, int, np.ndarray]]:
+def contours(
+    spelled: str, phonemes: tuple[tuple[str, int], ...], dialect: str
+) -> list[tuple[int, int, np.ndarray]]:
     """spelled: eSpeak's own phoneme text; phonemes: (name, sample) as they were spoken -> [(first sample, end sample, levels)] per syllable."""
     out = []
     at = 0
@@ -61,14 +69,22 @@ def contours(spelled: str, phonemes: tuple[tuple[str, int], ...], dialect: str) 
     return out
 
 
-def recolour(f0: np.ndarray, times: np.ndarray, syllables: list[tuple[int, int, np.ndarray]], log_middle: float, log_sd: float) -> np.ndarray:
+def recolour(
+    f0: np.ndarray,
+    times: np.ndarray,
+    syllables: list[tuple[int, int, np.ndarray]],
+    log_middle: float,
+    log_sd: float,
+) -> np.ndarray:
     """f0 (m,) Hz, 0 = unvoiced, at `times` (source samples) -> the same with each syllable's tone replaced."""
     log = np.where(f0 > 0, np.log(np.maximum(f0, 1.0)), np.nan)
     for start, end, levels in syllables:
         inside = (times >= start) & (times < end)
         if inside.any():
             place = (times[inside] - start) / max(end - start, 1) * (len(levels) - 1)
-            log[inside] = log_middle + 0.8 * log_sd * (np.interp(place, np.arange(len(levels)), levels) - 3.0)
+            log[inside] = log_middle + 0.8 * log_sd * (
+                np.interp(place, np.arange(len(levels)), levels) - 3.0
+            )
     known = np.flatnonzero(f0 > 0)
     if not len(known):
         return f0

@@ -6,7 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .grid import BANDS, BINS, DB, DCT, RATE_HZ, SOURCE_HZ, band_blur, band_hz, bands_of, energy_of, warp, warp_columns
+from .grid import (
+    BANDS,
+    BINS,
+    DB,
+    DCT,
+    RATE_HZ,
+    SOURCE_HZ,
+    band_blur,
+    band_hz,
+    bands_of,
+    energy_of,
+    warp,
+    warp_columns,
+)
 
 BASE_WPM = 166
 EXEMPLAR_TERMS = 17
@@ -125,7 +138,11 @@ def _level(bands: np.ndarray) -> np.ndarray:
 def _rate(profile: Profile, base: Base, tempo: float | None) -> float:
     """Counting syllables is a weak measure across languages, hence the power; the tempo of a known transcript needs none."""
     if tempo is None:
-        tempo = (profile.syllables_per_s / base.syllables_per_s) ** 0.7 if profile.syllables_per_s > 0 else 1.0
+        tempo = (
+            (profile.syllables_per_s / base.syllables_per_s) ** 0.7
+            if profile.syllables_per_s > 0
+            else 1.0
+        )
     return float(np.clip(tempo, 0.82, 1.15))
 
 
@@ -147,7 +164,9 @@ def map_voice(profile: Profile, base: Base, tempo: float | None = None) -> Mappi
     def held(mean: np.ndarray, own: np.ndarray) -> np.ndarray:
         out = mean.copy()
         if trusted < BANDS - 1:
-            out[trusted + 1 :] = own[trusted + 1 :] + np.clip(mean[trusted] - own[trusted], -5.0, 5.0)
+            out[trusted + 1 :] = own[trusted + 1 :] + np.clip(
+                mean[trusted] - own[trusted], -5.0, 5.0
+            )
         return out.astype(np.float32)
 
     shift_v = shift(profile.mean_voiced, voiced.mean(axis=0), MOST_SHIFT)
@@ -171,7 +190,9 @@ def map_voice(profile: Profile, base: Base, tempo: float | None = None) -> Mappi
 
 def neutral(base: Base) -> tuple[Profile, Mapping]:
     """The base voice as it is: for warm-up and for measuring what the conversion adds."""
-    voiced, unvoiced = (_level(bands_of(warp(x, warp_columns(1.0)))) for x in (base.voiced, base.unvoiced))
+    voiced, unvoiced = (
+        _level(bands_of(warp(x, warp_columns(1.0)))) for x in (base.voiced, base.unvoiced)
+    )
     profile = Profile(
         base.log_f0, base.log_f0_sd, base.log_f0 - 0.5, base.log_f0 + 0.5, _thin(voiced, 200), voiced.mean(axis=0), unvoiced.mean(axis=0),
         np.linspace(0.0, 0.5, BINS).astype(np.float32), base.unvoiced_gap, base.syllables_per_s, 10.0, 0.1, SOURCE_HZ / 2,
@@ -179,4 +200,15 @@ def neutral(base: Base) -> tuple[Profile, Mapping]:
     return profile, map_voice(profile, base)
 
 
-__all__ = ["BASE_WPM", "RATE_HZ", "Base", "Mapping", "Profile", "blend_high", "exemplar_terms", "map_voice", "neutral", "normalised_exemplars"]
+__all__ = [
+    "BASE_WPM",
+    "RATE_HZ",
+    "Base",
+    "Mapping",
+    "Profile",
+    "blend_high",
+    "exemplar_terms",
+    "map_voice",
+    "neutral",
+    "normalised_exemplars",
+]

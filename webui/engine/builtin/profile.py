@@ -8,7 +8,16 @@ import numpy as np
 from scipy import fft
 
 from ...errors import BadInput
-from .analysis import PitchSearch, correlation, cut_frames, emphasised, envelope, pitch_search, refine, smoothing
+from .analysis import (
+    PitchSearch,
+    correlation,
+    cut_frames,
+    emphasised,
+    envelope,
+    pitch_search,
+    refine,
+    smoothing,
+)
 from .grid import BINS, DCT, RATE_HZ, bands_of, energy_of, target_hz
 from .mapping import Profile
 
@@ -23,9 +32,18 @@ DEFAULT_HZ, DEFAULT_SD = 170.0, 2.5 * math.log(2) / 12
 
 def refuse(code: str) -> BadInput:
     en, zh = {
-        "not_finite": ("The reference holds values that are not numbers. Export it again.", "参考音频里有无效数值，请重新导出。"),
-        "silent": ("The reference is silent. Record or choose another clip.", "参考音频没有声音，请重新录制或换一段。"),
-        "too_short": ("The reference has less than 0.8 seconds of speech. Three to ten seconds work best.", "参考音频里的人声不足 0.8 秒，3 到 10 秒效果最好。"),
+        "not_finite": (
+            "The reference holds values that are not numbers. Export it again.",
+            "参考音频里有无效数值，请重新导出。",
+        ),
+        "silent": (
+            "The reference is silent. Record or choose another clip.",
+            "参考音频没有声音，请重新录制或换一段。",
+        ),
+        "too_short": (
+            "The reference has less than 0.8 seconds of speech. Three to ten seconds work best.",
+            "参考音频里的人声不足 0.8 秒，3 到 10 秒效果最好。",
+        ),
     }[code]
     return BadInput(en, zh, code=code, param="reference")
 
@@ -65,7 +83,11 @@ def track_pitch(samples: np.ndarray, times_s: np.ndarray) -> tuple[np.ndarray, n
 
 def _candidates(r: np.ndarray, search: PitchSearch) -> tuple[np.ndarray, np.ndarray]:
     """The CANDIDATES highest peaks of every frame: Hz (m, c) and strength (m, c); strength -1 where there are fewer."""
-    a, b, c = r[:, search.first - 1 : search.last - 1], r[:, search.first : search.last], r[:, search.first + 1 : search.last + 1]
+    a, b, c = (
+        r[:, search.first - 1 : search.last - 1],
+        r[:, search.first : search.last],
+        r[:, search.first + 1 : search.last + 1],
+    )
     peak = np.where((b > a) & (b >= c), b, -1.0)
     order = np.argsort(-peak, axis=1)[:, :CANDIDATES]
     rows = np.repeat(np.arange(len(r)), CANDIDATES)
@@ -86,7 +108,9 @@ def _best_path(hz: np.ndarray, strength: np.ndarray, unvoiced: np.ndarray) -> np
     step = np.zeros((CANDIDATES + 1, CANDIDATES + 1))
     step[:CANDIDATES, CANDIDATES] = step[CANDIDATES, :CANDIDATES] = 0.07
     for i in range(1, len(score)):
-        step[:CANDIDATES, :CANDIDATES] = 0.35 * np.minimum(np.abs(log[i - 1][:, None] - log[i][None, :]), 3.0)
+        step[:CANDIDATES, :CANDIDATES] = 0.35 * np.minimum(
+            np.abs(log[i - 1][:, None] - log[i][None, :]), 3.0
+        )
         ways = total[:, None] - step
         back[i] = ways.argmax(axis=0)
         total = ways.max(axis=0) + score[i]
@@ -109,7 +133,13 @@ def syllable_rate(samples: np.ndarray, active_s: float) -> float:
     nuclei, last, valley = 0, -99, level[0]
     for i in range(1, len(level) - 1):
         valley = min(valley, level[i])
-        if level[i] >= level[i - 1] and level[i] > level[i + 1] and level[i] > top - 25 and level[i] - valley > 2 and i - last >= 8:
+        if (
+            level[i] >= level[i - 1]
+            and level[i] > level[i + 1]
+            and level[i] > top - 25
+            and level[i] - valley > 2
+            and i - last >= 8
+        ):
             nuclei, last, valley = nuclei + 1, i, level[i]
     return nuclei / max(active_s, 0.1)
 
@@ -154,7 +184,12 @@ def _summarise(wide, narrow, times, f0, active, rms, nyquist_hz) -> Profile:
         voiced = active
         middle, spread = math.log(DEFAULT_HZ), DEFAULT_SD
         low, high = middle - 2 * spread, middle + 2 * spread
-    log_power = envelope(emphasised(wide), np.round(times * RATE_HZ).astype(np.int64), f0.astype(np.float32), smoothing(RATE_HZ, 1024))[:, ::2]
+    log_power = envelope(
+        emphasised(wide),
+        np.round(times * RATE_HZ).astype(np.int64),
+        f0.astype(np.float32),
+        smoothing(RATE_HZ, 1024),
+    )[:, ::2]
     bands = bands_of(log_power)
     energy = energy_of(bands)
     level = bands - energy
@@ -171,12 +206,20 @@ def _summarise(wide, narrow, times, f0, active, rms, nyquist_hz) -> Profile:
     )  # fmt: skip
 
 
-def breathiness(samples: np.ndarray, times_s: np.ndarray, f0: np.ndarray, most: int = 160) -> np.ndarray:
+def breathiness(
+    samples: np.ndarray, times_s: np.ndarray, f0: np.ndarray, most: int = 160
+) -> np.ndarray:
     """Geometric mean aperiodicity of voiced frames, (257,) on the target grid, 0..1."""
     import pyworld
 
     pick = np.linspace(0, len(f0) - 1, min(most, len(f0))).astype(int)
-    ap = pyworld.d4c(samples.astype(np.float64), np.ascontiguousarray(f0[pick], dtype=np.float64), np.ascontiguousarray(times_s[pick]), RATE_HZ, fft_size=1024)
+    ap = pyworld.d4c(
+        samples.astype(np.float64),
+        np.ascontiguousarray(f0[pick], dtype=np.float64),
+        np.ascontiguousarray(times_s[pick]),
+        RATE_HZ,
+        fft_size=1024,
+    )
     return np.exp(np.log(np.clip(ap, 1e-4, 1.0)).mean(axis=0))[::2].astype(np.float32)
 
 

@@ -20,7 +20,9 @@ def pack(profile: Profile, mappings: dict[str, Mapping]) -> bytes:
         plain[prefix] = {}
         for name, value in asdict(thing).items():
             if isinstance(value, np.ndarray):
-                arrays[f"{prefix}.{name}"] = np.ascontiguousarray(value, dtype=np.float16 if name in _HALF else np.float32)
+                arrays[f"{prefix}.{name}"] = np.ascontiguousarray(
+                    value, dtype=np.float16 if name in _HALF else np.float32
+                )
             else:
                 plain[prefix][name] = value
     arrays["plain"] = np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8)

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 PAUSE_SENTENCE_S, PAUSE_COMMA_S, PAUSE_SWITCH_S = 0.24, 0.12, 0.03
 MAX_WIDE, MAX_NARROW = 36, 110  # letters in one utterance: bounds the work before the next block
 LATIN_VOICES = ("en", "de", "es", "fr", "it")
-_END = re.compile(r"(?<=[。！？!?；;…\n])(?=[^。！？!?；;…”’」』）)])|(?<=[。！？!?…][”’」』）)])(?=.)|(?<=[.])\s+(?=[^a-zа-я])")
+_END = re.compile(
+    r"(?<=[。！？!?；;…\n])(?=[^。！？!?；;…”’」』）)])|(?<=[。！？!?…][”’」』）)])(?=.)|(?<=[.])\s+(?=[^a-zа-я])"
+)
 _COMMA = re.compile(r"(?<=[，、：:])(?=.)|(?<=,)\s+")
 _SPOKEN_SYMBOLS = "°℃℉№™®©"
 
@@ -36,7 +38,11 @@ def clean(text: str) -> str:
         category = unicodedata.category(c)
         if c in "\n\t\r\u3000" or category == "Zs":
             kept.append("\n" if c == "\n" else " ")
-        elif c in _SPOKEN_SYMBOLS or (category[0] in "LNMPS" and category not in ("So", "Sk") and c not in "\ufe0f\ufe0e\u20e3"):
+        elif c in _SPOKEN_SYMBOLS or (
+            category[0] in "LNMPS"
+            and category not in ("So", "Sk")
+            and c not in "\ufe0f\ufe0e\u20e3"
+        ):
             kept.append(c)
         elif category == "So":
             kept.append(" ")
@@ -48,7 +54,7 @@ def speakable(text: str) -> bool:
 
 
 def script_of(c: str) -> str:
-    """"han", "kana", "hangul", "cyrillic", "latin", or "" for what belongs to its neighbours."""
+    """ "han", "kana", "hangul", "cyrillic", "latin", or "" for what belongs to its neighbours."""
     n = ord(c)
     if 0x3040 <= n <= 0x30FF or 0x31F0 <= n <= 0x31FF or 0xFF66 <= n <= 0xFF9D:
         return "kana"
@@ -106,17 +112,26 @@ def _shorter(piece: str, limit: int) -> list[tuple[str, float]]:
 
 
 def is_japanese(text: str, language: str) -> bool:
-    return language == "ja" or (language not in ("zh", "yue") and any(script_of(c) == "kana" for c in text))
+    return language == "ja" or (
+        language not in ("zh", "yue") and any(script_of(c) == "kana" for c in text)
+    )
 
 
 def cannot_read(text: str, language: str = "auto", to_kana: bool = False) -> list[tuple[str, str]]:
     """Sentences (en, zh) about what will not be read as it should be."""
     if not to_kana and is_japanese(text, language) and any(script_of(c) == "han" for c in text):
-        return [("The built-in voice reads kanji as Chinese; write them in kana.", "内置声音会把日文汉字读成中文，请改写成假名。")]
+        return [
+            (
+                "The built-in voice reads kanji as Chinese; write them in kana.",
+                "内置声音会把日文汉字读成中文，请改写成假名。",
+            )
+        ]
     return []
 
 
-def plan(segment: str, language: str = "auto", to_kana: Callable[[str], str] | None = None) -> list[Utterance]:
+def plan(
+    segment: str, language: str = "auto", to_kana: Callable[[str], str] | None = None
+) -> list[Utterance]:
     """What to say, in order; empty when the segment holds nothing that can be said. to_kana: Japanese text -> kana, where installed."""
     out: list[Utterance] = []
     for sentence in _END.split(clean(segment)):
@@ -126,7 +141,9 @@ def plan(segment: str, language: str = "auto", to_kana: Callable[[str], str] | N
             sentence = to_kana(sentence)
         voiced = [(tag, text) for tag, text in runs(sentence, language) if speakable(text)]
         for i, (tag, text) in enumerate(voiced):
-            for piece, pause in _shorter(text.strip(), MAX_NARROW if tag in (*LATIN_VOICES, "ru") else MAX_WIDE):
+            for piece, pause in _shorter(
+                text.strip(), MAX_NARROW if tag in (*LATIN_VOICES, "ru") else MAX_WIDE
+            ):
                 if not speakable(piece):
                     continue
                 switching = pause == PAUSE_SENTENCE_S and i + 1 < len(voiced)

@@ -21,11 +21,16 @@ from .stock import BASE_OF, SEARCH, TABLES, as_float, halved
 from .synthesis import HOP, LEAD, Synthesizer
 
 BLOCKS_S = (0.24, 0.4, 0.8)  # the first is short: it is what the listener waits for
-SAY_S = (0.5,)  # eSpeak stops early for the first block, and says it again in full when more is needed: a millisecond per second of sound
+SAY_S = (
+    0.5,
+)  # eSpeak stops early for the first block, and says it again in full when more is needed: a millisecond per second of sound
 STEP = HOP_S * SOURCE_HZ
 REACH = 340  # source samples after a frame's centre that its analysis reads
 MIN_WPM, MAX_WPM = 80, 400
-HASTE = {"zh": 0.87, "zh-sichuan": 0.87}  # above its normal tempo eSpeak hurries Mandarin more than it is asked to
+HASTE = {
+    "zh": 0.87,
+    "zh-sichuan": 0.87,
+}  # above its normal tempo eSpeak hurries Mandarin more than it is asked to
 LIMIT = 0.85
 
 
@@ -68,9 +73,24 @@ class Tones:
 class Saying:
     """One utterance of the base voice, said and analysed only as far as needed. Frames count from where speech begins."""
 
-    def __init__(self, speaker: Speaker, utterance: Utterance, words_per_minute: int, clock: dict[str, float], tones: Tones | None = None, at_once: bool = False):
-        self._speaker, self._what, self._wpm, self._clock = speaker, utterance, words_per_minute, clock
-        self._said = -1 if tones is None and not at_once else len(SAY_S)  # tones need the whole utterance
+    def __init__(
+        self,
+        speaker: Speaker,
+        utterance: Utterance,
+        words_per_minute: int,
+        clock: dict[str, float],
+        tones: Tones | None = None,
+        at_once: bool = False,
+    ):
+        self._speaker, self._what, self._wpm, self._clock = (
+            speaker,
+            utterance,
+            words_per_minute,
+            clock,
+        )
+        self._said = (
+            -1 if tones is None and not at_once else len(SAY_S)
+        )  # tones need the whole utterance
         self._tones, self._syllables = tones, []
         self._whole = False
         self._half = self._bright = np.zeros(0, np.float32)
@@ -103,7 +123,10 @@ class Saying:
         """f0 and log power (source grid) of frames [first, end), fewer at the end of the utterance. `first` never goes back."""
         while not self._whole and self._reachable < end:
             self._say_more()
-        self._f0, self._log_power = self._f0[first - self._from :], self._log_power[first - self._from :]
+        self._f0, self._log_power = (
+            self._f0[first - self._from :],
+            self._log_power[first - self._from :],
+        )
         self._from = first
         done = first + len(self._f0)
         end = min(end, self._reachable)
@@ -111,18 +134,26 @@ class Saying:
             started = time.perf_counter()
             centres = np.round(self._begin + (np.arange(done, end) + 0.5) * STEP).astype(np.int64)
             f0 = pitch(self._half, centres // 2, SEARCH)
-            self._log_power = np.concatenate((self._log_power, envelope(self._bright, centres, f0, TABLES)))
+            self._log_power = np.concatenate(
+                (self._log_power, envelope(self._bright, centres, f0, TABLES))
+            )
             if self._tones is not None:
-                f0 = recolour(f0, centres, self._syllables, self._tones.log_middle, self._tones.log_sd)
+                f0 = recolour(
+                    f0, centres, self._syllables, self._tones.log_middle, self._tones.log_sd
+                )
             self._f0 = np.concatenate((self._f0, f0))
-            self._clock["analysis"] = self._clock.get("analysis", 0.0) + time.perf_counter() - started
+            self._clock["analysis"] = (
+                self._clock.get("analysis", 0.0) + time.perf_counter() - started
+            )
         return self._f0, self._log_power
 
 
 class Stream:
     """Blocks of one request. `step()` gives (samples float32 (n,), segment index, last, stage seconds)."""
 
-    def __init__(self, speaker: Speaker, voice: Voice, order: Order, blocks_s: tuple[float, ...] = BLOCKS_S):
+    def __init__(
+        self, speaker: Speaker, voice: Voice, order: Order, blocks_s: tuple[float, ...] = BLOCKS_S
+    ):
         self._speaker, self._voice, self._order, self._blocks_s = speaker, voice, order, blocks_s
         style = read(order.instruction)
         self._style = style
@@ -131,13 +162,19 @@ class Stream:
         seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
         breath = profile.breathiness + style.breath * np.sqrt(target_hz / 12000.0)
         self._synthesizer = Synthesizer(np.clip(breath, 0.0, 1.0), seed, style.jitter)
-        self._tilt = tilt_bands(style.tilt_db, 9.0 if style.whisper else 0.0) if style.tilt_db or style.whisper else None
+        self._tilt = (
+            tilt_bands(style.tilt_db, 9.0 if style.whisper else 0.0)
+            if style.tilt_db or style.whisper
+            else None
+        )
         self._drift = _drift(np.random.Generator(np.random.SFC64(seed.spawn(1)[0])))
         self._blocks = 0
         self._pieces = self._speak_all()
         self._held: tuple[np.ndarray, int, bool] | None = None  # made, and not yet given away
 
-    def step(self, most: int = 0, is_called: Callable[[], bool] = bool) -> tuple[np.ndarray, int, bool, dict[str, float]]:
+    def step(
+        self, most: int = 0, is_called: Callable[[], bool] = bool
+    ) -> tuple[np.ndarray, int, bool, dict[str, float]]:
         """One block, or all blocks up to about `most` samples of one segment as one, cut off after whichever it is when somebody calls."""
         self._clock.clear()
         block, segment, last = self._next()
@@ -149,7 +186,12 @@ class Stream:
                 break
             blocks.append(block)
             n, last = n + len(block), is_last
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks), segment, last, dict(self._clock)
+        return (
+            blocks[0] if len(blocks) == 1 else np.concatenate(blocks),
+            segment,
+            last,
+            dict(self._clock),
+        )
 
     def _next(self) -> tuple[np.ndarray, int, bool]:
         held, self._held = self._held, None
@@ -192,7 +234,14 @@ class Stream:
         tempo = self._order.speed * self._style.rate
         tempo = tempo if tempo <= 1.0 else tempo ** HASTE.get(utterance.tag, 1.0)
         wpm = int(np.clip(round(converter.mapping.wpm * tempo), MIN_WPM, MAX_WPM))
-        saying = Saying(self._speaker, utterance, wpm, self._clock, self._tones(utterance, converter.mapping), self._order.at_once)
+        saying = Saying(
+            self._speaker,
+            utterance,
+            wpm,
+            self._clock,
+            self._tones(utterance, converter.mapping),
+            self._order.at_once,
+        )
         self._synthesizer.restart()
         done = 0
         while True:
@@ -216,11 +265,22 @@ class Stream:
             if ended:
                 return
 
-    def _block(self, converter: Converter, f0: np.ndarray, log_power: np.ndarray, first: int, done: int, want: int) -> np.ndarray:
+    def _block(
+        self,
+        converter: Converter,
+        f0: np.ndarray,
+        log_power: np.ndarray,
+        first: int,
+        done: int,
+        want: int,
+    ) -> np.ndarray:
         started = time.perf_counter()
         style = self._style
         target = converter.frames(log_power, f0, self._tilt)
-        hz = converter.pitch(f0, style.pitch_st * np.log(2) / 12, style.widen) * self._drift[(first + np.arange(len(f0))) % len(self._drift)]
+        hz = (
+            converter.pitch(f0, style.pitch_st * np.log(2) / 12, style.widen)
+            * self._drift[(first + np.arange(len(f0))) % len(self._drift)]
+        )
         voiced = np.zeros(len(f0), bool) if style.whisper else f0 > 0
         middle = time.perf_counter()
         out = self._synthesizer.render(target, hz, voiced, first, done * HOP, want * HOP)
@@ -231,7 +291,10 @@ class Stream:
     def _ending(self, utterance: Utterance) -> np.ndarray:
         """What still rings, then the pause."""
         ringing = self._synthesizer.ringing()
-        pause = np.zeros(max(int(utterance.pause_s / self._order.speed * RATE_HZ) - 700, len(ringing), LEAD), np.float32)
+        pause = np.zeros(
+            max(int(utterance.pause_s / self._order.speed * RATE_HZ) - 700, len(ringing), LEAD),
+            np.float32,
+        )
         pause[: len(ringing)] = ringing
         return pause
 
@@ -246,7 +309,9 @@ def soft_limit(x: np.ndarray) -> np.ndarray:
     if not len(over):
         return x
     out, loud = x.copy(), x[over]
-    out[over] = np.sign(loud) * (LIMIT + (1 - LIMIT) * np.tanh((np.abs(loud) - LIMIT) / (1 - LIMIT)))
+    out[over] = np.sign(loud) * (
+        LIMIT + (1 - LIMIT) * np.tanh((np.abs(loud) - LIMIT) / (1 - LIMIT))
+    )
     return out
 
 
@@ -255,7 +320,11 @@ def _drift(rng: np.random.Generator, depth: float = 0.012, frames: int = 1024) -
     reach = np.arange(-24, 25) * HOP_S / 0.06
     kernel = np.exp(-0.5 * reach**2)
     noise = rng.standard_normal(frames)
-    smooth = np.convolve(np.concatenate((noise[-24:], noise, noise[:24])), kernel / np.sqrt((kernel**2).sum()), "valid")
+    smooth = np.convolve(
+        np.concatenate((noise[-24:], noise, noise[:24])),
+        kernel / np.sqrt((kernel**2).sum()),
+        "valid",
+    )
     return np.exp(depth * smooth).astype(np.float32)
 
 

@@ -44,11 +44,17 @@ def halved(pcm: np.ndarray) -> np.ndarray:
 
 def analyse(pcm: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """float32 (n,) at 22050 Hz -> f0 (m,), log power (m, 257) every HOP_S."""
-    centres = np.round((np.arange(int(len(pcm) / SOURCE_HZ / HOP_S)) + 0.5) * HOP_S * SOURCE_HZ).astype(np.int64)
+    centres = np.round(
+        (np.arange(int(len(pcm) / SOURCE_HZ / HOP_S)) + 0.5) * HOP_S * SOURCE_HZ
+    ).astype(np.int64)
     half, bright = halved(pcm), emphasised(pcm)
-    parts = [centres[i : i + 128] for i in range(0, len(centres), 128)]  # all at once would need a hundred megabytes
+    parts = [
+        centres[i : i + 128] for i in range(0, len(centres), 128)
+    ]  # all at once would need a hundred megabytes
     f0 = [pitch(half, part // 2, SEARCH) for part in parts]
-    return np.concatenate(f0), np.concatenate([envelope(bright, part, f, TABLES) for part, f in zip(parts, f0, strict=True)])
+    return np.concatenate(f0), np.concatenate(
+        [envelope(bright, part, f, TABLES) for part, f in zip(parts, f0, strict=True)]
+    )
 
 
 def base_voice(speaker: Speaker, language: str) -> tuple[Base, np.ndarray, np.ndarray]:

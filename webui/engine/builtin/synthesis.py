@@ -26,7 +26,9 @@ SHIMMER = 0.03
 def minimum_phase(log_power: np.ndarray) -> np.ndarray:
     """(m, 257) log power -> (m, 257) the phase that goes with it, radians. It is linear, so it may be interpolated in time."""
     phase = np.zeros_like(log_power)
-    lags = fft.dct(log_power, 1)  # even, so that a cosine transform leads to the cepstrum and a sine transform back to the phase
+    lags = fft.dct(
+        log_power, 1
+    )  # even, so that a cosine transform leads to the cepstrum and a sine transform back to the phase
     phase[:, 1:-1] = fft.dst(lags[:, 1:-1], 1)
     phase *= np.float32(-0.5 / FFT)
     return phase
@@ -47,8 +49,12 @@ class Synthesizer:
     Each kind of chance has a generator of its own and is drawn in order, so the sound does not depend on how it is cut into blocks.
     """
 
-    def __init__(self, breathiness: np.ndarray, seed: np.random.SeedSequence, jitter: float = 0.006):
-        self._hissing, self._wobbling, self._scattering = (np.random.Generator(np.random.SFC64(s)) for s in seed.spawn(3))
+    def __init__(
+        self, breathiness: np.ndarray, seed: np.random.SeedSequence, jitter: float = 0.006
+    ):
+        self._hissing, self._wobbling, self._scattering = (
+            np.random.Generator(np.random.SFC64(s)) for s in seed.spawn(3)
+        )
         self._jitter = np.float32(jitter)
         noisy = np.clip(breathiness, 0.0, 1.0).astype(np.float32)
         self._noisy, self._tonal = noisy, np.sqrt(1.0 - noisy * noisy)
@@ -66,7 +72,15 @@ class Synthesizer:
         hiss *= np.float32(np.sqrt(12.0))
         return hiss
 
-    def render(self, log_power: np.ndarray, f0: np.ndarray, voiced: np.ndarray, first: int, start: int, n: int) -> np.ndarray:
+    def render(
+        self,
+        log_power: np.ndarray,
+        f0: np.ndarray,
+        voiced: np.ndarray,
+        first: int,
+        start: int,
+        n: int,
+    ) -> np.ndarray:
         """Samples [start, start + n) of the utterance, LEAD samples late; float32 (n,).
 
         log_power (m, 257), f0 (m,) Hz filled in where unvoiced, voiced (m,) bool: frames first .. first + m - 1, covering the block.
@@ -77,7 +91,14 @@ class Synthesizer:
         self._hiss = np.concatenate((self._hiss, self._draw_hiss(n)))
         if len(at):
             whole = np.floor(at).astype(np.int64)
-            waves = self._responses(log_power, row, (at - whole).astype(np.float32), period, voice, self._noise(period, whole))
+            waves = self._responses(
+                log_power,
+                row,
+                (at - whole).astype(np.float32),
+                period,
+                voice,
+                self._noise(period, whole),
+            )
             for k, wave in zip(whole.tolist(), waves, strict=True):
                 place = out[k : k + FFT]
                 place += wave
@@ -92,11 +113,17 @@ class Synthesizer:
     def _pulses(self, f0: np.ndarray, voiced: np.ndarray, first: int, start: int, n: int):
         """Positions (relative to start), periods in samples, voiced or not, and fractional frame row of every pulse in the block."""
         middles = np.arange(GRID // 2, n, GRID, dtype=np.float32)
-        frame = np.clip((middles + np.float32(start - (first + 0.5) * HOP)) * np.float32(1.0 / HOP), 0.0, len(f0) - 1.0)
+        frame = np.clip(
+            (middles + np.float32(start - (first + 0.5) * HOP)) * np.float32(1.0 / HOP),
+            0.0,
+            len(f0) - 1.0,
+        )
         is_voiced = voiced[np.round(frame).astype(np.int64)]
         hz = np.where(is_voiced, np.interp(frame, np.arange(len(f0)), f0), NOISE_HZ)
         phase = np.concatenate(([self._phase], self._phase + np.cumsum(hz * (GRID / RATE_HZ))))
-        at = np.interp(np.arange(1.0, np.floor(phase[-1]) + 1.0), phase, np.arange(len(phase)) * float(GRID))
+        at = np.interp(
+            np.arange(1.0, np.floor(phase[-1]) + 1.0), phase, np.arange(len(phase)) * float(GRID)
+        )
         self._phase = float(phase[-1] % 1.0)
         cell = np.minimum((at / GRID).astype(np.int64), len(hz) - 1)
         period = (RATE_HZ / hz[cell]).astype(np.float32)
@@ -109,7 +136,10 @@ class Synthesizer:
         high = np.minimum(low + 1, len(log_power) - 1)
         share = (row - low).astype(np.float32)[:, None]
         scatter = self._scattering.standard_normal((len(row), 2), dtype=np.float32)
-        delays = np.stack((-(fraction + np.float32(LEAD)), scatter[:, 0] * voice * np.float32(SPREAD_SAMPLES)), axis=1)
+        delays = np.stack(
+            (-(fraction + np.float32(LEAD)), scatter[:, 0] * voice * np.float32(SPREAD_SAMPLES)),
+            axis=1,
+        )
         angle = delays @ _PHASES
         angle += _between(minimum_phase(log_power), low, high, share)
         level = _between(log_power, low, high, share)

@@ -57,7 +57,12 @@ class Worker:
     def _on_count(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
         peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         spoken = self._speaker.spoken_samples
-        return {"streams": len(self._streams), "voices": len(self._voices), "spoken_samples": spoken, "peak_kib": peak_kib}, b""
+        return {
+            "streams": len(self._streams),
+            "voices": len(self._voices),
+            "spoken_samples": spoken,
+            "peak_kib": peak_kib,
+        }, b""
 
     def _on_voice(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
         self._voices[question["voice"]] = Voice(*unpack(bytes(body)))
@@ -66,24 +71,36 @@ class Worker:
         return {}, b""
 
     def _on_step(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
-        number, order, until = question["stream"], question.get("open"), time.monotonic() + LONGEST_STEP_S
+        number, order, until = (
+            question["stream"],
+            question.get("open"),
+            time.monotonic() + LONGEST_STEP_S,
+        )
         if order is not None:
             name = question["voice"]
             if name not in self._voices:
                 return {"need": name}, b""
             self._voices.move_to_end(name)
-            self._streams[number] = Stream(self._speaker, self._voices[name], Order(**{**order, "segments": tuple(order["segments"])}))
+            self._streams[number] = Stream(
+                self._speaker,
+                self._voices[name],
+                Order(**{**order, "segments": tuple(order["segments"])}),
+            )
         stream = self._streams.get(number)
         if stream is None:
             raise EngineFault()
         try:
-            samples, segment, last, timings = stream.step(question.get("most", 0), lambda: time.monotonic() > until or self._is_called())
+            samples, segment, last, timings = stream.step(
+                question.get("most", 0), lambda: time.monotonic() > until or self._is_called()
+            )
         except BaseException:
             self._end(number)
             raise
         if last:
             self._end(number)
-        return {"segment": segment, "last": last, "timings": timings}, np.ascontiguousarray(samples, dtype=np.float32).data
+        return {"segment": segment, "last": last, "timings": timings}, np.ascontiguousarray(
+            samples, dtype=np.float32
+        ).data
 
     def _is_called(self) -> bool:
         """A bell that rang before anything was done costs one block cut short, no more."""
@@ -100,13 +117,19 @@ class Worker:
     def _on_warm(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
         """Load the languages, speak once in each, and tell the seconds of work per second of sound."""
         for language, text in STOCK.items():
-            self._speaker.say(language, BASE_WPM, text, 1)  # the first use of a language reads its dictionary
+            self._speaker.say(
+                language, BASE_WPM, text, 1
+            )  # the first use of a language reads its dictionary
         work = heard = 0.0
         for language, text in WARM_TEXT.items():
             base = self._base(language)
             profile, mapping = neutral(base[0])
             for measured in (False, True):
-                stream = Stream(self._speaker, Voice(profile, {language: mapping}), Order((text,), language, 1.0, 0, ""))
+                stream = Stream(
+                    self._speaker,
+                    Voice(profile, {language: mapping}),
+                    Order((text,), language, 1.0, 0, ""),
+                )
                 started, last = time.process_time(), False
                 while not last:
                     samples, _, last, _ = stream.step()
@@ -134,7 +157,9 @@ class Worker:
         for language in STOCK:
             base, f0, log_power = self._base(language)
             mapping = map_voice(profile, base, tempo)
-            mappings[language] = dataclasses.replace(mapping, gain=gain_of(profile, mapping, f0, log_power))
+            mappings[language] = dataclasses.replace(
+                mapping, gain=gain_of(profile, mapping, f0, log_power)
+            )
         return {"notes": list(profile.notes)}, pack(profile, mappings)
 
     def _tempo(self, profile: Profile, transcript: str, language: str) -> float | None:
@@ -142,7 +167,10 @@ class Worker:
         utterances = plan(transcript, language or "auto")
         if not utterances or len(transcript) > MAX_TRANSCRIPT:
             return None
-        own_s = sum(active_s(as_float(self._speaker.say(u.tag, BASE_WPM, u.text).samples)) for u in utterances)
+        own_s = sum(
+            active_s(as_float(self._speaker.say(u.tag, BASE_WPM, u.text).samples))
+            for u in utterances
+        )
         tempo = own_s / profile.active_s
         return tempo if 0.6 < tempo < 1.6 else None
 
@@ -150,14 +178,20 @@ class Worker:
 def active_s(pcm: np.ndarray) -> float:
     """Seconds of sound within 30 dB of the loud part, 5 ms frames; float32 at 22050 Hz."""
     power = np.mean(pcm[: len(pcm) // 110 * 110].reshape(-1, 110) ** 2, axis=1)
-    return float(np.count_nonzero(power > np.percentile(power, 95) * 1e-3)) * 110 / SOURCE_HZ if len(power) else 0.0
+    return (
+        float(np.count_nonzero(power > np.percentile(power, 95) * 1e-3)) * 110 / SOURCE_HZ
+        if len(power)
+        else 0.0
+    )
 
 
 def gain_of(profile: Profile, mapping: Mapping, f0: np.ndarray, log_power: np.ndarray) -> float:
     """Factor that brings the mapped stock text to the loudness of the reference, both over active frames."""
     converter = Voice(profile, {"en": mapping}).converter("en")
     n = len(f0) * HOP
-    out = Synthesizer(profile.breathiness, np.random.SeedSequence(1)).render(converter.frames(log_power, f0), converter.pitch(f0), f0 > 0, 0, 0, n)
+    out = Synthesizer(profile.breathiness, np.random.SeedSequence(1)).render(
+        converter.frames(log_power, f0), converter.pitch(f0), f0 > 0, 0, 0, n
+    )
     power = np.mean(out[: n // 480 * 480].reshape(-1, 480) ** 2, axis=1)
     active = power > np.percentile(power, 95) * 1e-3
     return profile.rms / math.sqrt(float(power[active].mean()) + 1e-12)
@@ -172,9 +206,22 @@ def serve(sock: socket.socket, worker: Worker) -> None:
         try:
             header, answer = worker.answer(question, body)
         except KaikouError as e:
-            header, answer = {"error": {"kind": type(e).__name__, "en": e.en, "zh": e.zh, "code": e.code, "param": e.param}}, b""
+            header, answer = (
+                {
+                    "error": {
+                        "kind": type(e).__name__,
+                        "en": e.en,
+                        "zh": e.zh,
+                        "code": e.code,
+                        "param": e.param,
+                    }
+                },
+                b"",
+            )
         except Exception as e:
-            print(f"built-in voice: {question.get('op')} failed: {e!r}", file=sys.stderr, flush=True)
+            print(
+                f"built-in voice: {question.get('op')} failed: {e!r}", file=sys.stderr, flush=True
+            )
             header, answer = {"error": {"kind": "EngineFault"}}, b""
         try:
             send(sock, header, answer)
@@ -184,7 +231,9 @@ def serve(sock: socket.socket, worker: Worker) -> None:
 
 def main() -> None:
     sock = socket.socket(fileno=os.dup(0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches the whole group; the parent decides, and its end is seen as the end of the socket
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl+C reaches the whole group; the parent decides, and its end is seen as the end of the socket
     if "--encode" in sys.argv:
         os.nice(NICE)
     told = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)

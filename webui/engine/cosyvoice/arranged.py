@@ -9,9 +9,15 @@ from torch import nn
 
 def fits(weight: torch.Tensor) -> bool:
     """Whether this build of torch and this processor have it."""
-    if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16) or not torch.backends.mkldnn.is_available():
+    if (
+        weight.device.type != "cpu"
+        or weight.dtype not in (torch.float32, torch.bfloat16)
+        or not torch.backends.mkldnn.is_available()
+    ):
         return False
-    if not all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise")):
+    if not all(
+        hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise")
+    ):
         return False
     return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -21,10 +27,15 @@ class Arranged(nn.Module):
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None):
         super().__init__()
-        self._matrix, self._bias = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None), bias
+        self._matrix, self._bias = (
+            torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None),
+            bias,
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x.contiguous(), self._matrix, self._bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise(
+            x.contiguous(), self._matrix, self._bias, "none", [], ""
+        )
 
 
 def arrange(layers: nn.Module) -> None:
@@ -32,7 +43,13 @@ def arrange(layers: nn.Module) -> None:
     for parent in list(layers.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Linear) and fits(child.weight):
-                setattr(parent, name, Arranged(child.weight.detach(), None if child.bias is None else child.bias.detach()))
+                setattr(
+                    parent,
+                    name,
+                    Arranged(
+                        child.weight.detach(), None if child.bias is None else child.bias.detach()
+                    ),
+                )
 
 
 def columns_first(layer: nn.Linear) -> None:

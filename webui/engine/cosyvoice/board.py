@@ -23,7 +23,11 @@ def named(error: Exception) -> KaikouError:
     if isinstance(error, KaikouError):
         return error
     if isinstance(error, torch.OutOfMemoryError):
-        return EngineFault("The device ran out of memory on this request. Try a shorter text.", "设备内存不足，这一条没有完成，请缩短文本。", code="out_of_memory")
+        return EngineFault(
+            "The device ran out of memory on this request. Try a shorter text.",
+            "设备内存不足，这一条没有完成，请缩短文本。",
+            code="out_of_memory",
+        )
     log.error("a request failed", exc_info=error)
     return EngineFault()
 
@@ -52,7 +56,9 @@ class Board:
         with self.lock:
             if self.fault is not None:
                 raise self.fault
-            if who.has_ended:  # cancelled before it was begun: nobody would take it off the list again
+            if (
+                who.has_ended
+            ):  # cancelled before it was begun: nobody would take it off the list again
                 return
             self.speaking.append(who)
             self.wake()

@@ -59,7 +59,11 @@ class SeamVocoder:
         """joined (1, 80, n) from `joined` -> samples (m,)"""
         vocoder, samples = self.vocoder, self.samples
         seed = None if self.seed is None else self.seed + self.calls
-        noise = None if seed is None else noise_at(seed, 0, joined.shape[2] * vocoder.dims.frame_samples)
+        noise = (
+            None
+            if seed is None
+            else noise_at(seed, 0, joined.shape[2] * vocoder.dims.frame_samples)
+        )
         self.calls += 1
         source = vocoder.m_source(vocoder.f0(joined), noise, vocoder.m_source.start(seed))
         if self.held is not None:
@@ -77,13 +81,22 @@ class SeamVocoder:
 
 def stretch(mel: torch.Tensor, speed: float) -> torch.Tensor:
     """mel (1, 80, n) -> (1, 80, int(n / speed)), linear with half-pixel centres; the pitch stays."""
-    return mel if speed == 1.0 else F.interpolate(mel, size=int(mel.shape[2] / speed), mode="linear")
+    return (
+        mel if speed == 1.0 else F.interpolate(mel, size=int(mel.shape[2] / speed), mode="linear")
+    )
 
 
 class Token2Wav:
     """Flow and vocoder for one voice. ids and prompt_ids (n,), prompt_mel (t, 80), embedding (192,)."""
 
-    def __init__(self, flow: FlowModel, vocoder: Vocoder, prompt_ids: torch.Tensor, prompt_mel: torch.Tensor, embedding: torch.Tensor):
+    def __init__(
+        self,
+        flow: FlowModel,
+        vocoder: Vocoder,
+        prompt_ids: torch.Tensor,
+        prompt_mel: torch.Tensor,
+        embedding: torch.Tensor,
+    ):
         self.flow, self.vocoder = flow, vocoder
         self.voice = prompt_ids, prompt_mel, embedding
 
@@ -93,14 +106,18 @@ class Token2Wav:
         mel = self.flow.whole(ids[: call.given], *self.voice, blocks, call.final)
         return mel[FRAMES_PER_ID * call.offset :].mT[None]
 
-    def stream(self, ids: torch.Tensor, seed: int | None = None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def stream(
+        self, ids: torch.Tensor, seed: int | None = None
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Per call: the mel given to the vocoder (1, 80, n) and the samples emitted (m,)."""
         vocoder = SeamVocoder(self.vocoder, seed)
         for call in schedule(len(ids), len(self.voice[0])):
             joined = vocoder.joined(self.mel(ids, call))
             yield joined, vocoder.push(joined, call.final)
 
-    def offline(self, ids: torch.Tensor, speed: float = 1.0, seed: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def offline(
+        self, ids: torch.Tensor, speed: float = 1.0, seed: int | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """In one call: mel given to the vocoder, samples."""
         mel = stretch(self.mel(ids, Call(len(ids), 0, True)), speed)
         return mel, SeamVocoder(self.vocoder, seed).push(mel, True)

@@ -27,7 +27,9 @@ def deaf(family: Family, root: Path) -> str:
     return next((name for name in family.listening if not (root / name).exists()), "")
 
 
-def prompt_maker(family: Family, root: Path, tokenizer: Typed, hearing: Hearing, ready: Mapping[str, VoicePrompt]) -> PromptMaker | NoMaker:
+def prompt_maker(
+    family: Family, root: Path, tokenizer: Typed, hearing: Hearing, ready: Mapping[str, VoicePrompt]
+) -> PromptMaker | NoMaker:
     """ready: the ready speakers. Raises NotReady."""
     missing = deaf(family, root)
     if missing and not ready:
@@ -41,10 +43,22 @@ def with_reinforced(family: Family, root: Path) -> Family:
     part = family.reinforced
     if part is None:
         return family
-    if not (root / part.file).exists() and not any((root / part.converted(dtype)).is_file() for dtype in DTYPES):
-        found = "none, though the setting engine.reinforced asks for it", "没有，但设置 engine.reinforced 要用它"
-        way_out = (f"Put {part.file} of {family.title} beside llm.pt, or set engine.reinforced to false.",
-                   f"请把 {family.title} 的 {part.file} 放到 llm.pt 旁边，或把 engine.reinforced 设为 false。")
-        raise model_fault(part.file, ("the language model after reinforcement learning", "强化学习后的语言模型"), found, way_out)
+    if not (root / part.file).exists() and not any(
+        (root / part.converted(dtype)).is_file() for dtype in DTYPES
+    ):
+        found = (
+            "none, though the setting engine.reinforced asks for it",
+            "没有，但设置 engine.reinforced 要用它",
+        )
+        way_out = (
+            f"Put {part.file} of {family.title} beside llm.pt, or set engine.reinforced to false.",
+            f"请把 {family.title} 的 {part.file} 放到 llm.pt 旁边，或把 engine.reinforced 设为 false。",
+        )
+        raise model_fault(
+            part.file,
+            ("the language model after reinforcement learning", "强化学习后的语言模型"),
+            found,
+            way_out,
+        )
     parts = {**family.components, "llm": part}
     return replace(family, components=parts, load=partial(family.load, parts=parts))

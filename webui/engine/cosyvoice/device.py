@@ -65,14 +65,26 @@ def choose(device: str = "auto", precision: str = "auto", threads: int = 0) -> P
     threads: per stage on a CPU, 0 = chosen. Raises NotReady when that is not there."""
     has = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device not in ("auto", *has) or precision not in ("auto", INT8, *DTYPES):
-        raise NotReady(f"There is no device “{device}” with precision “{precision}”.", f"没有设备「{device}」或精度「{precision}」。", code="no_device")
+        raise NotReady(
+            f"There is no device “{device}” with precision “{precision}”.",
+            f"没有设备「{device}」或精度「{precision}」。",
+            code="no_device",
+        )
     picked = next(d for d in has if has[d]) if device == "auto" else device
     if not has[picked]:
-        raise NotReady(f"This machine has no {picked}. Use device cpu or auto.", f"本机没有 {picked}，请用 cpu 或 auto。", code="no_device")
+        raise NotReady(
+            f"This machine has no {picked}. Use device cpu or auto.",
+            f"本机没有 {picked}，请用 cpu 或 auto。",
+            code="no_device",
+        )
     if picked == "cpu":
         return processor(precision, threads, torch.cpu.get_capabilities(), cores())
     if precision == INT8:
-        raise NotReady(f"int8 is for the CPU; {picked} has fp32, bf16 and fp16.", f"int8 只用于 CPU；{picked} 可用 fp32、bf16、fp16。", code="no_device")
+        raise NotReady(
+            f"int8 is for the CPU; {picked} has fp32, bf16 and fp16.",
+            f"int8 只用于 CPU；{picked} 可用 fp32、bf16、fp16。",
+            code="no_device",
+        )
     if precision != "auto":
         return Place(picked, precision, "as asked")
     if picked == "cuda" and torch.cuda.is_bf16_supported():
@@ -96,13 +108,19 @@ def processor(precision: str, threads: int, can: Mapping[str, object], count: in
         why = "as asked"
     # The stages run side by side. A step of the language model waits for memory, which one core saturates; the others are for the sound.
     chosen = max(1, count - 1 if lm == INT8 else count // 2)
-    return Place("cpu", rest, f"{why}; {count} core(s)", lm, max(threads, 0) or min(chosen, MOST_THREADS), 1)
+    return Place(
+        "cpu", rest, f"{why}; {count} core(s)", lm, max(threads, 0) or min(chosen, MOST_THREADS), 1
+    )
 
 
 def cores() -> int:
     """Cores that this process may use, counted without hyper-threads."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(allowed, int(torch.cpu.get_capabilities().get("num_physical_cores") or allowed)))
+    allowed = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return max(
+        1, min(allowed, int(torch.cpu.get_capabilities().get("num_physical_cores") or allowed))
+    )
 
 
 @dataclass(frozen=True)
@@ -132,24 +150,44 @@ class MemoryPlan:
         return self.host // HOST_SHARE
 
     def words(self) -> str:
-        mb = {k: f"{getattr(self, k) / 2**20:.0f} MiB" for k in ("weights", "voice", "stream", "needed", "available")}
+        mb = {
+            k: f"{getattr(self, k) / 2**20:.0f} MiB"
+            for k in ("weights", "voice", "stream", "needed", "available")
+        }
         return f"weights {mb['weights']}, a 10 s voice {mb['voice']}, a 20 s stream {mb['stream']}; needed {mb['needed']}, available {mb['available']}"
 
     def check(self, title: str = "CosyVoice") -> None:
         """Raises NotReady: a clear refusal now instead of an out-of-memory kill later."""
         if self.available and self.available < self.needed:
             gb = self.needed / 2**30, self.available / 2**30
-            raise NotReady(f"{title} needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close other programs, or use the built-in voice.",
-                           f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。请关闭其他程序，或使用内置音色。", code="no_memory")
+            raise NotReady(
+                f"{title} needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close other programs, or use the built-in voice.",
+                f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。请关闭其他程序，或使用内置音色。",
+                code="no_memory",
+            )
 
 
 def plan(family: Family, spec: Spec, root: Path, place: Place) -> MemoryPlan:
     size, costs = DTYPES[place.precision].itemsize, family.costs(spec, place)
-    of_torch = [part for name, part in family.components.items() if name != "llm" or place.lm != INT8]
-    there = [(path.stat().st_size, part) for part in of_torch if (path := root / part.published(root)).is_file()]
-    weights = sum(count * (4 if part.exact else size) // 4 for count, part in there) + (costs.int8_lm if place.lm == INT8 else 0)
+    of_torch = [
+        part for name, part in family.components.items() if name != "llm" or place.lm != INT8
+    ]
+    there = [
+        (path.stat().st_size, part)
+        for part in of_torch
+        if (path := root / part.published(root)).is_file()
+    ]
+    weights = sum(count * (4 if part.exact else size) // 4 for count, part in there) + (
+        costs.int8_lm if place.lm == INT8 else 0
+    )
     past = spec.lm.cache_bytes(STREAM_TOKENS, 4 if place.lm == INT8 else size)
-    return MemoryPlan(weights, costs.voice, costs.stream + past, available(place.device), available("cpu") if place.device == "cuda" else 0)
+    return MemoryPlan(
+        weights,
+        costs.voice,
+        costs.stream + past,
+        available(place.device),
+        available("cpu") if place.device == "cuda" else 0,
+    )
 
 
 def available(device: str) -> int:
@@ -159,4 +197,6 @@ def available(device: str) -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), 0)
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), 0
+    )

@@ -38,7 +38,9 @@ class LmDims:
         if min(self.intermediate, self.layers, self.text_rows, self.speech_codes, *self.mix) < 1:
             raise ValueError("every size must be 1 or more")
         if not 0 <= min(self.end_at, self.fill_at) <= max(self.end_at, self.fill_at) < self.marks:
-            raise ValueError(f"end {self.end_at} and fill {self.fill_at} are not among {self.marks} marks")
+            raise ValueError(
+                f"end {self.end_at} and fill {self.fill_at} are not among {self.marks} marks"
+            )
 
     @classmethod
     def of(cls, config: Mapping) -> LmDims:

@@ -27,7 +27,10 @@ from .voices import LiveVoice, LiveVoices
 
 log = logging.getLogger(__name__)
 USUAL = "balanced"
-LANES = (8, 32)  # streams that may be open at once, on a CPU and on a GPU; how many of them are let in is measured
+LANES = (
+    8,
+    32,
+)  # streams that may be open at once, on a CPU and on a GPU; how many of them are let in is measured
 WARM_TEXT = ("你好，我已经准备好了。", "Hello, I am ready to speak to you now.")
 WARM_MODES = ("cross_lingual", "instruct")  # each kind of prompt
 
@@ -39,17 +42,35 @@ class CosyVoiceEngine:
     generation has one. threads: of torch in each stage, 0 = chosen from the machine. Raises nothing
     until `start`."""
 
-    def __init__(self, root: Path, device: str = "auto", precision: str = "auto", lock_memory: bool = False, *, profile: str = USUAL, steps: int = 0,
-                 first_hop: int = 0, threads: int = 0, reinforced: bool = False):
+    def __init__(
+        self,
+        root: Path,
+        device: str = "auto",
+        precision: str = "auto",
+        lock_memory: bool = False,
+        *,
+        profile: str = USUAL,
+        steps: int = 0,
+        first_hop: int = 0,
+        threads: int = 0,
+        reinforced: bool = False,
+    ):
         self._root, self._asked, self._locks = root, (device, precision, threads), lock_memory
-        self._profile, self._steps, self._first_hop, self._is_reinforced = profile, steps, first_hop, reinforced
+        self._profile, self._steps, self._first_hop, self._is_reinforced = (
+            profile,
+            steps,
+            first_hop,
+            reinforced,
+        )
         self.lock = MemoryLock()
         self._family: Family | None = None
         self._model: Model | None = None
         self._voices: LiveVoices | None = None
         self._stages: Stages | None = None
         self._running: dict[str, Utterance] = {}
-        self._health = Health("starting", f"{self._title} is about to load.", f"即将载入 {self._title}。")
+        self._health = Health(
+            "starting", f"{self._title} is about to load.", f"即将载入 {self._title}。"
+        )
         self._rtf = 1.0
         self.first_chunk_s = 0.0
         self.plan: MemoryPlan | None = None
@@ -60,10 +81,21 @@ class CosyVoiceEngine:
 
     def start(self) -> None:
         pace, family = profile(self._profile), family_of(self._root)
-        self._family = family = with_reinforced(family, self._root) if self._is_reinforced else family
-        self._steps, self._first_hop = self._one_of("steps", self._steps, family.steps), self._one_of("first_hop", self._first_hop, family.first_hops)
+        self._family = family = (
+            with_reinforced(family, self._root) if self._is_reinforced else family
+        )
+        self._steps, self._first_hop = (
+            self._one_of("steps", self._steps, family.steps),
+            self._one_of("first_hop", self._first_hop, family.first_hops),
+        )
         place = choose(*self._asked)
-        log.info("%s; profile %s, %d steps, first hop %d", place.words(family.title), pace.name, self._steps, self._first_hop)
+        log.info(
+            "%s; profile %s, %d steps, first hop %d",
+            place.words(family.title),
+            pace.name,
+            self._steps,
+            self._first_hop,
+        )
         if place.device == "cpu":
             torch.set_num_threads(place.threads)
         check_files(family, self._root, place.precision)
@@ -74,7 +106,10 @@ class CosyVoiceEngine:
             self._lock_memory(place)
         model = family.load(self._root, place, self._tell, self._steps)
         self._hops = model.hops(self._first_hop, pace)
-        self._voices, self._model = LiveVoices(model, *model.voices_budget(self.plan), first_hop=self._first_hop), model
+        self._voices, self._model = (
+            LiveVoices(model, *model.voices_budget(self.plan), first_hop=self._first_hop),
+            model,
+        )
         self._stages = Stages(model, self._voices, pace, self._break)
         self._warm_up(model)
         self._health = Health("ready")
@@ -83,8 +118,11 @@ class CosyVoiceEngine:
         """A setting that generations have different values for. Raises NotReady naming it and them."""
         if asked and asked not in known:
             values, zh = " or ".join(map(str, known)), " 或 ".join(map(str, known))
-            raise NotReady(f"The setting engine.{name} = {asked} is not for {self._title}: set it to {values}, or take it out.",
-                           f"设置 engine.{name} = {asked} 不适用于 {self._title}：请改为 {zh}，或删去它。", code="bad_setting")
+            raise NotReady(
+                f"The setting engine.{name} = {asked} is not for {self._title}: set it to {values}, or take it out.",
+                f"设置 engine.{name} = {asked} 不适用于 {self._title}：请改为 {zh}，或删去它。",
+                code="bad_setting",
+            )
         return asked or known[0]
 
     def _break(self, fault: KaikouError) -> None:
@@ -106,14 +144,34 @@ class CosyVoiceEngine:
         self._tell(0.9, "Speaking a warm-up sentence", "正在试读一句")
         prompt = Prompt(model.family.engine, self.version, "warm-up", model.warm_prompt().pack())
         self.prepare(prompt)
-        for mode in [mode for mode in WARM_MODES if mode in model.facts.modes] or model.facts.modes[:1]:
+        for mode in [mode for mode in WARM_MODES if mode in model.facts.modes] or model.facts.modes[
+            :1
+        ]:
             began, made = time.perf_counter(), 0
-            for chunk in self.stream(SpeechRequest("warm-up", WARM_TEXT[0], "warm-up", mode, instruction="开心", segments=WARM_TEXT, seed=1), prompt):
-                self.first_chunk_s = time.perf_counter() - began if not chunk.number else self.first_chunk_s
+            for chunk in self.stream(
+                SpeechRequest(
+                    "warm-up",
+                    WARM_TEXT[0],
+                    "warm-up",
+                    mode,
+                    instruction="开心",
+                    segments=WARM_TEXT,
+                    seed=1,
+                ),
+                prompt,
+            ):
+                self.first_chunk_s = (
+                    time.perf_counter() - began if not chunk.number else self.first_chunk_s
+                )
                 made += len(chunk.samples)
             self._rtf = (time.perf_counter() - began) / (made / model.spec.sample_rate)
         self._voices.clear()
-        log.info("warm: first chunk %.0f ms, real-time factor %.2f, %.1f s of sound a second for all streams", 1000 * self.first_chunk_s, self._rtf, self._stages.speed)
+        log.info(
+            "warm: first chunk %.0f ms, real-time factor %.2f, %.1f s of sound a second for all streams",
+            1000 * self.first_chunk_s,
+            self._rtf,
+            self._stages.speed,
+        )
 
     @property
     def version(self) -> str:
@@ -125,14 +183,31 @@ class CosyVoiceEngine:
 
     def _loaded(self) -> Model:
         if self._model is None:
-            raise NotReady(f"{self._title} is not ready yet. You can use the built-in voice.", f"{self._title} 还没准备好。可以先用内置音色。")
+            raise NotReady(
+                f"{self._title} is not ready yet. You can use the built-in voice.",
+                f"{self._title} 还没准备好。可以先用内置音色。",
+            )
         return self._model
 
     def describe(self) -> Abilities:
         model, facts = self._loaded(), self._loaded().facts
-        return Abilities(model.family.engine, self.version, model.spec.sample_rate, facts.modes, facts.languages, lanes=LANES[model.place.device != "cpu"],
-                         rtf=self._rtf, speed=self._stages.speed, tags=facts.tags, styles=facts.styles, presets=tuple(model.presets), text_in=facts.text_in,
-                         preset_modes=facts.preset_modes, told_clones=facts.told_clones, hears_only=True)
+        return Abilities(
+            model.family.engine,
+            self.version,
+            model.spec.sample_rate,
+            facts.modes,
+            facts.languages,
+            lanes=LANES[model.place.device != "cpu"],
+            rtf=self._rtf,
+            speed=self._stages.speed,
+            tags=facts.tags,
+            styles=facts.styles,
+            presets=tuple(model.presets),
+            text_in=facts.text_in,
+            preset_modes=facts.preset_modes,
+            told_clones=facts.told_clones,
+            hears_only=True,
+        )
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """The transcript is not part of a voice here: it travels with each request."""
@@ -147,28 +222,65 @@ class CosyVoiceEngine:
         """A ready speaker of the model directory. Raises EngineFault when there is none of that name."""
         voice = self._loaded().presets.get(name)
         if voice is None:
-            raise EngineFault(f"The model has no preset voice “{name[:60]}”.", f"模型里没有预训练音色「{name[:60]}」。", param="voice")
+            raise EngineFault(
+                f"The model has no preset voice “{name[:60]}”.",
+                f"模型里没有预训练音色「{name[:60]}」。",
+                param="voice",
+            )
         data = voice.pack()
-        return Prompt(self._family.engine, self.version, hashlib.sha256(data).hexdigest()[:32], data)
+        return Prompt(
+            self._family.engine, self.version, hashlib.sha256(data).hexdigest()[:32], data
+        )
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
-        return self._run(request, prompt, lambda voice: self._loaded().script(voice, request).drawn())
+        return self._run(
+            request, prompt, lambda voice: self._loaded().script(voice, request).drawn()
+        )
 
-    def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
+    def convert(
+        self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0
+    ) -> Iterator[Chunk]:
         """The words of a source clip in the prompt's voice. samples: float32 mono (n,), at most 30 s."""
-        return self._run(request, prompt, lambda voice: [Given(self._loaded().maker.speech_ids(samples, rate))])
+        return self._run(
+            request, prompt, lambda voice: [Given(self._loaded().maker.speech_ids(samples, rate))]
+        )
 
-    def stream_text(self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]) -> Iterator[Chunk]:
+    def stream_text(
+        self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]
+    ) -> Iterator[Chunk]:
         """As `stream`, for a text that is still arriving; `pieces` may block, and sound comes out before it ends."""
-        return self._run(request, prompt, lambda voice: [self._loaded().script(voice, request).arriving(pieces, self._stages.board)])
+        return self._run(
+            request,
+            prompt,
+            lambda voice: [
+                self._loaded().script(voice, request).arriving(pieces, self._stages.board)
+            ],
+        )
 
-    def _run(self, request: SpeechRequest, prompt: Prompt, sources: Callable[[LiveVoice], Sequence[Source]]) -> Iterator[Chunk]:
+    def _run(
+        self,
+        request: SpeechRequest,
+        prompt: Prompt,
+        sources: Callable[[LiveVoice], Sequence[Source]],
+    ) -> Iterator[Chunk]:
         model, voices, stages = self._loaded(), self._voices, self._stages
         if prompt.engine != model.family.engine:
-            raise EngineFault(f"This voice was made for {prompt.engine[:40]}. Choose it again, and it is made anew.",
-                              f"这个声音是为 {prompt.engine[:40]} 生成的，请重新选择它，会自动重新生成。", param="voice", code="voice_other_engine")
+            raise EngineFault(
+                f"This voice was made for {prompt.engine[:40]}. Choose it again, and it is made anew.",
+                f"这个声音是为 {prompt.engine[:40]} 生成的，请重新选择它，会自动重新生成。",
+                param="voice",
+                code="voice_other_engine",
+            )
         voice = voices.get(prompt)
-        utterance = Utterance(stages.board, voice, request, sources(voice), self._hops, stages.profile, model.spec.sample_rate)
+        utterance = Utterance(
+            stages.board,
+            voice,
+            request,
+            sources(voice),
+            self._hops,
+            stages.profile,
+            model.spec.sample_rate,
+        )
         self._running[request.id] = utterance
         try:
             yield from utterance.chunks()
@@ -178,7 +290,10 @@ class CosyVoiceEngine:
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         odd = self._loaded().tokenizer.unknown(request.text)
-        tags = [(f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。") for tag in odd[:3]]
+        tags = [
+            (f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。")
+            for tag in odd[:3]
+        ]
         return tags + self._loaded().family.cautions(request)
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> None:

@@ -31,6 +31,20 @@ if TYPE_CHECKING:
     from .voices import LiveVoice
 
 Progress = Callable[[float, str, str], None]  # share done, words in English, words in Chinese
+EXPRESSIONS = (
+    "happy",
+    "sad",
+    "angry",
+    "calm",
+    "surprise",
+    "fear",
+    "gentle",
+    "whisper",
+    "fast",
+    "slow",
+    "news",
+    "story",
+)  # emotions, manners and paces that more than one generation follows as an instruction
 
 
 @dataclass(frozen=True)
@@ -50,8 +64,16 @@ class Facts:
         """Of a directory: without networks that hear a clip, what its ready speakers can do; without ready speakers, the rest."""
         brought = ("preset", *self.preset_modes)
         if not can_hear:
-            return replace(self, modes=tuple(mode for mode in self.modes if mode in brought), told_clones=False)
-        return self if has_presets else replace(self, modes=tuple(mode for mode in self.modes if mode != "preset"), preset_modes=())
+            return replace(
+                self, modes=tuple(mode for mode in self.modes if mode in brought), told_clones=False
+            )
+        return (
+            self
+            if has_presets
+            else replace(
+                self, modes=tuple(mode for mode in self.modes if mode != "preset"), preset_modes=()
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -94,7 +116,9 @@ class Family:
     load: Callable[[Path, Place, Progress, int], Model]
     listening: tuple[str, ...] = ()
     reinforced: Component | None = None
-    cautions: Callable[[SpeechRequest], list[tuple[str, str]]] = lambda request: []  # what it cannot do of a request, in English and Chinese
+    cautions: Callable[[SpeechRequest], list[tuple[str, str]]] = (
+        lambda request: []
+    )  # what it cannot do of a request, in English and Chinese
 
 
 class FlowRequest(Protocol):
@@ -203,7 +227,11 @@ class Model(Protocol):
         """Of random values, with every part that a prompt can have: what the warm-up speaks with."""
 
 
-FOLDERS = {"cosyvoice2": "..cosyvoice.model", "cosyvoice3": "..cosyvoice3.model", "cosyvoice1": "..cosyvoice1.model"}  # where FAMILY is
+FOLDERS = {
+    "cosyvoice2": "..cosyvoice.model",
+    "cosyvoice3": "..cosyvoice3.model",
+    "cosyvoice1": "..cosyvoice1.model",
+}  # where FAMILY is
 
 
 def families() -> list[Family]:
@@ -219,8 +247,15 @@ def family_of(root: Path) -> Family:
     """The generation of a model directory, whatever its name, by its yaml. Raises NotReady when there is none."""
     found = yamls(root)
     if not found:
-        expected = ("a CosyVoice model directory with one of " + ", ".join(GENERATIONS), "CosyVoice 模型目录，其中有 " + "、".join(GENERATIONS) + " 之一")
-        what = ("no such file", "没有这样的文件") if root.is_dir() else ("no directory of that name", "没有这个目录")
+        expected = (
+            "a CosyVoice model directory with one of " + ", ".join(GENERATIONS),
+            "CosyVoice 模型目录，其中有 " + "、".join(GENERATIONS) + " 之一",
+        )
+        what = (
+            ("no such file", "没有这样的文件")
+            if root.is_dir()
+            else ("no directory of that name", "没有这个目录")
+        )
         raise model_fault(root.name, expected, what)
     if len(found) == 1:
         return family_at(found[0])
@@ -232,11 +267,18 @@ def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
     """Look at every needed file's first bytes, and the containers' ends, so that a fault is told before gigabytes are read. Raises NotReady."""
     expected = (f"a {family.title} model directory", f"{family.title} 模型目录")
     if not root.is_dir():
-        raise model_fault(root.name, expected, ("no directory of that name", "没有这个目录"), remedy(family.title))
+        raise model_fault(
+            root.name, expected, ("no directory of that name", "没有这个目录"), remedy(family.title)
+        )
     if not (root / family.yaml).exists():
         other = next(iter(yamls(root)), None)
         if other:
-            raise model_fault(family.yaml, expected, (f"{other}, another generation of the model", f"{other}，另一代模型"), remedy(family.title))
+            raise model_fault(
+                family.yaml,
+                expected,
+                (f"{other}, another generation of the model", f"{other}，另一代模型"),
+                remedy(family.title),
+            )
     check_generation(family, root)
     absent = family.listening if deaf(family, root) else ()
     for name in family.required:
@@ -245,7 +287,10 @@ def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
     for part in family.components.values():
         published = part.published(root)
         if part.name == "llm" and (root / "vllm").is_dir() and not (root / published).exists():
-            found = "only the folder vllm, which has no speech embedding", "只有 vllm 文件夹，其中没有语音编号的嵌入"
+            found = (
+                "only the folder vllm, which has no speech embedding",
+                "只有 vllm 文件夹，其中没有语音编号的嵌入",
+            )
             raise model_fault(published, ("the whole language model", "完整的语言模型"), found)
         if (root / published).exists() or not converted_form(root, part, dtype).exists():
             files.zipped(root, published).close()
@@ -254,11 +299,20 @@ def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
 def check_generation(family: Family, root: Path) -> None:
     """Raises NotReady when flow.pt, where the generations differ most, is another one's: that is quicker to mend than its first odd tensor."""
     keys = tensor_names(root, "flow")
-    other = next((f for f in families() if f.telling in keys), None) if keys and family.telling not in keys else None
+    other = (
+        next((f for f in families() if f.telling in keys), None)
+        if keys and family.telling not in keys
+        else None
+    )
     if other is None:
         return
-    expected = f"the tensor {family.telling} of {family.title}", f"{family.title} 的张量 {family.telling}"
+    expected = (
+        f"the tensor {family.telling} of {family.title}",
+        f"{family.title} 的张量 {family.telling}",
+    )
     found = f"{other.telling}, which is {other.title}'s", f"{other.telling}，属于 {other.title}"
-    way_out = (f"Use files of one model; if all of them are {other.title}'s, name its yaml {other.yaml}.",
-               f"请使用同一个模型的文件；如果全部都是 {other.title} 的，请把 yaml 改名为 {other.yaml}。")
+    way_out = (
+        f"Use files of one model; if all of them are {other.title}'s, name its yaml {other.yaml}.",
+        f"请使用同一个模型的文件；如果全部都是 {other.title} 的，请把 yaml 改名为 {other.yaml}。",
+    )
     raise model_fault(family.components["flow"].file, expected, found, way_out)

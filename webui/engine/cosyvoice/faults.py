@@ -16,7 +16,12 @@ def remedy(title: str) -> tuple[str, str]:
     )
 
 
-def model_fault(file: str, expected: tuple[str, str], found: tuple[str, str], way_out: tuple[str, str] | None = None) -> NotReady:
+def model_fault(
+    file: str,
+    expected: tuple[str, str],
+    found: tuple[str, str],
+    way_out: tuple[str, str] | None = None,
+) -> NotReady:
     """NotReady about `file` (a name inside the model directory). expected, found, way_out: (English, Chinese) phrases."""
     remedy_en, remedy_zh = way_out or (_REMEDY_EN, _REMEDY_ZH)
     en = f"The model file {file} cannot be used: expected {expected[0]}, found {found[0]}. {remedy_en}"

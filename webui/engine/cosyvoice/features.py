@@ -38,7 +38,18 @@ def _resampler(a: int, b: int) -> tuple[Tensor, int]:
 
 def whisper_log_mel(x: Tensor) -> Tensor:
     """(n,) at 16 kHz -> (1, 128, n // 160). Input of the speech tokenizer, not padded to 30 s."""
-    power = torch.stft(x, 400, 160, window=torch.hann_window(400), center=True, pad_mode="reflect", return_complex=True)[:, :-1].abs() ** 2
+    power = (
+        torch.stft(
+            x,
+            400,
+            160,
+            window=torch.hann_window(400),
+            center=True,
+            pad_mode="reflect",
+            return_complex=True,
+        )[:, :-1].abs()
+        ** 2
+    )
     log = torch.log10((_slaney(TOKENIZER_HZ, 400, 128) @ power).clamp(min=1e-10))
     return ((torch.maximum(log, log.max() - 8) + 4) / 4)[None]
 
@@ -63,7 +74,9 @@ def log_mel(x: Tensor, rate_hz: int, window: int, hop: int, top_hz: float = 8000
     """(n,) at `rate_hz` -> (n // hop, 80) natural-log mel up to top_hz. window, hop: samples."""
     side = (window - hop) // 2
     padded = F.pad(x[None, None], (side, side), mode="reflect")[0, 0]
-    spectrum = torch.stft(padded, window, hop, window=torch.hann_window(window), center=False, return_complex=True)
+    spectrum = torch.stft(
+        padded, window, hop, window=torch.hann_window(window), center=False, return_complex=True
+    )
     magnitude = torch.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)
     return torch.log((_slaney(rate_hz, window, 80, top_hz) @ magnitude).clamp(min=1e-5)).T
 
@@ -76,7 +89,9 @@ def _slaney(rate_hz: int, n_fft: int, bands: int, top_hz: float = 8000.0) -> Ten
         return hz * 3 / 200 if hz < 1000 else 15 + 27 * math.log(hz / 1000) / math.log(6.4)
 
     mels = torch.linspace(0, to_mel(top_hz), bands + 2, dtype=torch.float64)
-    edges = torch.where(mels < 15, mels * 200 / 3, 1000 * torch.exp((mels - 15) * math.log(6.4) / 27))
+    edges = torch.where(
+        mels < 15, mels * 200 / 3, 1000 * torch.exp((mels - 15) * math.log(6.4) / 27)
+    )
     hz = torch.arange(n_fft // 2 + 1, dtype=torch.float64) * rate_hz / n_fft
     return (_triangles(edges, hz) * (2 / (edges[2:] - edges[:-2]))[:, None]).float()
 

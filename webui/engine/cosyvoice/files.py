@@ -20,18 +20,34 @@ def head(root: Path, name: str, expected: tuple[str, str], count: int = 64) -> b
         with path.open("rb") as f:
             start = f.read(count)
     except FileNotFoundError as e:
-        half = next((path.name + p for p in _PARTS if (path.parent / (path.name + p)).exists()), None)
-        found = (f"only the unfinished download {half}", f"只有没下载完的 {half}") if half else ("no such file", "没有这个文件")
+        half = next(
+            (path.name + p for p in _PARTS if (path.parent / (path.name + p)).exists()), None
+        )
+        found = (
+            (f"only the unfinished download {half}", f"只有没下载完的 {half}")
+            if half
+            else ("no such file", "没有这个文件")
+        )
         raise model_fault(name, expected, found) from e
     except PermissionError as e:
-        raise model_fault(name, expected, ("a file that may not be read", "没有读取权限的文件"), _REMEDY_RIGHTS) from e
+        raise model_fault(
+            name, expected, ("a file that may not be read", "没有读取权限的文件"), _REMEDY_RIGHTS
+        ) from e
     except OSError as e:
         reason = e.strerror or type(e).__name__
-        raise model_fault(name, expected, (f"something that cannot be read ({reason})", f"无法读取的内容（{reason}）")) from e
+        raise model_fault(
+            name,
+            expected,
+            (f"something that cannot be read ({reason})", f"无法读取的内容（{reason}）"),
+        ) from e
     if not start:
         raise model_fault(name, expected, ("an empty file", "空文件"))
     if start.startswith(_LFS):
-        raise model_fault(name, expected, ("a Git-LFS pointer instead of the file", "Git-LFS 指针，而不是文件本身"))
+        raise model_fault(
+            name,
+            expected,
+            ("a Git-LFS pointer instead of the file", "Git-LFS 指针，而不是文件本身"),
+        )
     return start
 
 
@@ -43,7 +59,14 @@ def text(root: Path, name: str, expected: tuple[str, str], limit: int = 64 << 20
     try:
         return (root / name).read_bytes().decode("utf-8")
     except UnicodeDecodeError as e:
-        raise model_fault(name, expected, (f"bytes that are no UTF-8 text (at {e.start})", f"不是 UTF-8 文本的字节（位置 {e.start}）")) from e
+        raise model_fault(
+            name,
+            expected,
+            (
+                f"bytes that are no UTF-8 text (at {e.start})",
+                f"不是 UTF-8 文本的字节（位置 {e.start}）",
+            ),
+        ) from e
 
 
 def zipped(root: Path, name: str) -> zipfile.ZipFile:
@@ -55,9 +78,15 @@ def zipped(root: Path, name: str) -> zipfile.ZipFile:
     except (zipfile.BadZipFile, OSError, ValueError, EOFError) as e:
         size = (root / name).stat().st_size
         if start.startswith(b"PK"):
-            found = (f"a container whose end is missing ({size} bytes)", f"结尾缺失的容器（{size} 字节）")
+            found = (
+                f"a container whose end is missing ({size} bytes)",
+                f"结尾缺失的容器（{size} 字节）",
+            )
         elif start[:1] == b"\x80":
-            found = ("a bare pickle, which could run code and is not opened", "裸 pickle 文件，可能执行代码，不予打开")
+            found = (
+                "a bare pickle, which could run code and is not opened",
+                "裸 pickle 文件，可能执行代码，不予打开",
+            )
         else:
             found = (f"another kind of file ({size} bytes)", f"别的类型的文件（{size} 字节）")
         raise model_fault(name, expected, found) from e
@@ -69,14 +98,26 @@ def check_records(root: Path, name: str) -> None:
     with zipped(root, name) as container:
         try:
             bad = container.testzip()
-        except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError) as e:
+        except (
+            zipfile.BadZipFile,
+            OSError,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+            ValueError,
+            OverflowError,
+        ) as e:
             raise model_fault(name, expected, ("a damaged container", "损坏的容器")) from e
         if bad is not None:
-            raise model_fault(name, expected, (f"damaged bytes in record {bad}", f"记录 {bad} 的字节已损坏"))
+            raise model_fault(
+                name, expected, (f"damaged bytes in record {bad}", f"记录 {bad} 的字节已损坏")
+            )
 
 
 def fingerprint(root: Path, name: str) -> str:
     """Names the content of a `torch.save` file by its records' sizes and checksums, without reading them. Raises NotReady."""
     with zipped(root, name) as container:
-        rows = sorted((i.filename.partition("/")[2], i.file_size, i.CRC) for i in container.infolist())
+        rows = sorted(
+            (i.filename.partition("/")[2], i.file_size, i.CRC) for i in container.infolist()
+        )
     return hashlib.sha256(repr(rows).encode()).hexdigest()[:32]

@@ -12,7 +12,9 @@ from .device import INT8, MemoryPlan, Place, available
 from .weights import COMPONENTS, Parts
 
 
-def mapped_files(root: Path, precision: str, lm: str = "torch", parts: Parts = COMPONENTS) -> list[Path]:
+def mapped_files(
+    root: Path, precision: str, lm: str = "torch", parts: Parts = COMPONENTS
+) -> list[Path]:
     """The files whose pages the networks use as they are: converted ones, or published ones where nothing is converted on loading.
     The int8 language model is no such file: it is packed for the processor when it loads."""
     out = []
@@ -27,7 +29,9 @@ def mapped_files(root: Path, precision: str, lm: str = "torch", parts: Parts = C
     return out
 
 
-def keep(lock: MemoryLock, plan: MemoryPlan, place: Place, root: Path, parts: Parts = COMPONENTS) -> None:
+def keep(
+    lock: MemoryLock, plan: MemoryPlan, place: Place, root: Path, parts: Parts = COMPONENTS
+) -> None:
     """For the process that loads the model. Raises NotReady with the reason and the remedy."""
     if place.device == "cuda":
         lock.pool_gpu(torch, plan.needed)
@@ -38,6 +42,9 @@ def keep(lock: MemoryLock, plan: MemoryPlan, place: Place, root: Path, parts: Pa
 def pin_weights(lock: MemoryLock, place: Place, root: Path, parts: Parts = COMPONENTS) -> None:
     files = mapped_files(root, place.precision, place.lm, parts)
     if not files:
-        raise NotReady(f"There are no weights to pin in {place.precision}: run scripts/convert_weights.py first.",
-                       f"没有可锁定的 {place.precision} 权重：请先运行 scripts/convert_weights.py。", code="no_converted")
+        raise NotReady(
+            f"There are no weights to pin in {place.precision}: run scripts/convert_weights.py first.",
+            f"没有可锁定的 {place.precision} 权重：请先运行 scripts/convert_weights.py。",
+            code="no_converted",
+        )
     lock.pin(files, available(place.device))

@@ -13,9 +13,25 @@ GROWTH_TOKENS = 256
 class KvCache:
     """Keys and values, (layers, 2, batch, kv_heads, capacity, head_size), the first `length` positions filled. One per request."""
 
-    def __init__(self, dims: LmDims, capacity: int = GROWTH_TOKENS, batch: int = 1, dtype=torch.float32, device="cpu"):
+    def __init__(
+        self,
+        dims: LmDims,
+        capacity: int = GROWTH_TOKENS,
+        batch: int = 1,
+        dtype=torch.float32,
+        device="cpu",
+    ):
         self.length = 0
-        self._store = torch.zeros(dims.layers, 2, batch, dims.kv_heads, max(capacity, 1), dims.head_size, dtype=dtype, device=device)
+        self._store = torch.zeros(
+            dims.layers,
+            2,
+            batch,
+            dims.kv_heads,
+            max(capacity, 1),
+            dims.head_size,
+            dtype=dtype,
+            device=device,
+        )
 
     @property
     def capacity(self) -> int:

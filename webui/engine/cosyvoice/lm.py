@@ -15,7 +15,10 @@ from .kv_cache import GROWTH_TOKENS, KvCache
 from .lm_seam import LanguageModel, Past
 from .weights import assign, bare
 
-MIN_IDS_PER_TEXT_ID, MAX_IDS_PER_TEXT_ID = 2, 20  # the model's training limits, in speech ids per text id
+MIN_IDS_PER_TEXT_ID, MAX_IDS_PER_TEXT_ID = (
+    2,
+    20,
+)  # the model's training limits, in speech ids per text id
 SOS, TASK = 0, 1  # rows of llm_embedding
 
 Sample = Callable[[Tensor, Sequence[int]], int]  # (scores (V,), ids so far) -> id
@@ -27,7 +30,9 @@ class RmsNorm(nn.Module):
         self.weight, self.eps = nn.Parameter(torch.ones(size)), eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)  # one kernel; sums in fp32 whatever the dtype
+        return F.rms_norm(
+            x, self.weight.shape, self.weight, self.eps
+        )  # one kernel; sums in fp32 whatever the dtype
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -46,7 +51,14 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(dims.hidden, kv)
         self.o_proj = nn.Linear(dims.hidden, dims.hidden, bias=False)
 
-    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], visible: Tensor | None, caches: Sequence[KvCache], layer: int) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        turn: tuple[Tensor, Tensor],
+        visible: Tensor | None,
+        caches: Sequence[KvCache],
+        layer: int,
+    ) -> Tensor:
         """x: (batch, n, hidden), the batch divided evenly among the caches, each part behind its own past.
         The query heads of one key head stand in the row axis, so keys are never copied."""
         d = self.dims
@@ -58,9 +70,14 @@ class Attention(nn.Module):
         q = q.reshape(batch, d.kv_heads, group * n, d.head_size)
         mask = None if visible is None else visible.repeat(group, 1)
         parts = zip(caches, *(x.chunk(len(caches)) for x in (q, k, v)), strict=True)
-        outs = [F.scaled_dot_product_attention(own, *cache.put(layer, new_k, new_v), attn_mask=mask) for cache, own, new_k, new_v in parts]
+        outs = [
+            F.scaled_dot_product_attention(own, *cache.put(layer, new_k, new_v), attn_mask=mask)
+            for cache, own, new_k, new_v in parts
+        ]
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
-        return self.o_proj(out.reshape(batch, d.heads, n, d.head_size).transpose(1, 2).reshape(batch, n, d.hidden))
+        return self.o_proj(
+            out.reshape(batch, d.heads, n, d.head_size).transpose(1, 2).reshape(batch, n, d.hidden)
+        )
 
 
 class Mlp(nn.Module):
@@ -81,7 +98,14 @@ class Layer(nn.Module):
         self.input_layernorm = RmsNorm(dims.hidden, dims.rms_eps)
         self.post_attention_layernorm = RmsNorm(dims.hidden, dims.rms_eps)
 
-    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], visible: Tensor | None, caches: Sequence[KvCache], layer: int) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        turn: tuple[Tensor, Tensor],
+        visible: Tensor | None,
+        caches: Sequence[KvCache],
+        layer: int,
+    ) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), turn, visible, caches, layer)
         return x + self.mlp(self.post_attention_layernorm(x))
 
@@ -108,7 +132,13 @@ class SpeechLm(nn.Module):
         self.llm = nn.ModuleDict({"model": nn.ModuleDict({"model": Body(dims)})})
 
     @classmethod
-    def of(cls, dims: LmDims, state: Mapping[str, Tensor], dtype: torch.dtype | None = None, device: str = "cpu") -> SpeechLm:
+    def of(
+        cls,
+        dims: LmDims,
+        state: Mapping[str, Tensor],
+        dtype: torch.dtype | None = None,
+        device: str = "cpu",
+    ) -> SpeechLm:
         """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
         with bare():
             model = cls(dims)
@@ -118,7 +148,10 @@ class SpeechLm(nn.Module):
         """Once, after the weights are in place, with their final dtype and device: matrices in the order in which a CPU reads them."""
         if self.llm_decoder.weight.dtype == torch.bfloat16:
             arrange(self.body.layers)
-        for wide in (*(m for layer in self.body.layers for m in (layer.mlp.gate_proj, layer.mlp.up_proj)), self.llm_decoder):
+        for wide in (
+            *(m for layer in self.body.layers for m in (layer.mlp.gate_proj, layer.mlp.up_proj)),
+            self.llm_decoder,
+        ):
             if isinstance(wide, nn.Linear):
                 columns_first(wide)
         return self
@@ -132,7 +165,9 @@ class SpeechLm(nn.Module):
         return KvCache(self.dims, capacity, batch, weight.dtype, weight.device)
 
     def _ids(self, ids: Sequence[int]) -> Tensor:
-        return torch.as_tensor(ids, dtype=torch.long, device=self.llm_decoder.weight.device).reshape(1, -1)
+        return torch.as_tensor(
+            ids, dtype=torch.long, device=self.llm_decoder.weight.device
+        ).reshape(1, -1)
 
     def mark(self, which: int) -> Tensor:
         """The embedding of SOS or TASK, (1, 1, hidden)."""
@@ -148,7 +183,11 @@ class SpeechLm(nn.Module):
     def forward(self, x: Tensor, cache: KvCache) -> Tensor:
         """Run (batch, n, hidden) embeddings behind the cache's past, add them to it, return all hidden states after the last norm."""
         n, past = x.shape[1], cache.length
-        visible = None if n == 1 else torch.ones(n, past + n, dtype=torch.bool, device=x.device).tril(past)
+        visible = (
+            None
+            if n == 1
+            else torch.ones(n, past + n, dtype=torch.bool, device=x.device).tril(past)
+        )
         return self._through(x, visible, (cache,))
 
     def _through(self, x: Tensor, visible: Tensor | None, caches: Sequence[KvCache]) -> Tensor:
@@ -191,8 +230,12 @@ class SpeechLm(nn.Module):
     def _turn(self, pasts: Sequence[int], n: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines, (len(pasts), 1, n, head_size), of the n positions behind each past."""
         size = self.dims.head_size
-        rates = self.dims.rope_theta ** (-torch.arange(0, size, 2, dtype=torch.float32, device=like.device) / size)
-        at = torch.tensor(pasts, dtype=torch.float32, device=like.device)[:, None] + torch.arange(n, dtype=torch.float32, device=like.device)
+        rates = self.dims.rope_theta ** (
+            -torch.arange(0, size, 2, dtype=torch.float32, device=like.device) / size
+        )
+        at = torch.tensor(pasts, dtype=torch.float32, device=like.device)[:, None] + torch.arange(
+            n, dtype=torch.float32, device=like.device
+        )
         angles = at[:, None, :, None] * rates
         angles = torch.cat((angles, angles), -1)
         return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
@@ -204,7 +247,10 @@ class Drawing:
 
     def __init__(self, dims: LmDims, n_text: int, sample: Sample, most: int | None = None):
         self._end, self._codes, self._sample = dims.end, dims.speech_codes, sample
-        self.least, self.most = MIN_IDS_PER_TEXT_ID * n_text, MAX_IDS_PER_TEXT_ID * n_text if most is None else most
+        self.least, self.most = (
+            MIN_IDS_PER_TEXT_ID * n_text,
+            MAX_IDS_PER_TEXT_ID * n_text if most is None else most,
+        )
         self.ids: list[int] = []
         self.is_over = self.most < 1
 
@@ -221,7 +267,13 @@ class Drawing:
         return chosen
 
 
-def generate(lm: LanguageModel, cache: Past, text: Sequence[int], prompt_speech: Sequence[int], sample: Sample | Drawing) -> Iterator[int]:
+def generate(
+    lm: LanguageModel,
+    cache: Past,
+    text: Sequence[int],
+    prompt_speech: Sequence[int],
+    sample: Sample | Drawing,
+) -> Iterator[int]:
     """Speech ids 0..S-1 for `text`, one model call each, behind `cache` (a fork of a prefix, used up by this call).
     sample: of each id, under the usual rules of length, or rules of its own. Closing the iterator stops the work."""
     drawing = sample if isinstance(sample, Drawing) else Drawing(lm.dims, len(text), sample)

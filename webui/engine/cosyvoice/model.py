@@ -14,7 +14,7 @@ from ...types import CONVERT, MODES, SpeechRequest
 from .contents import prompt_maker
 from .device import INT8, STREAM_S, VOICE_S, MemoryPlan, Place, cores
 from .dims import LmDims
-from .family import Costs, Facts, Family, Progress, check_files
+from .family import EXPRESSIONS, Costs, Facts, Family, Progress, check_files
 from .flow import Blocks, CausalFlow, FlowDims, FlowModel, FlowState, VoiceState, step_many
 from .flow.dims import EULER_STEPS, FRAMES_PER_ID, LOOKAHEAD_IDS
 from .flow.solver import Decoder
@@ -36,8 +36,19 @@ log = logging.getLogger(__name__)
 ROWS = 4
 FRAMES_PER_S = 50
 LANGUAGES = ("zh", "yue", "en", "ja", "ko")
-STYLES = ("sichuan", "yue", "dongbei", "shanghai", "tianjin", "henan", "shaanxi", "shandong", "minnan", "hunan", "happy", "sad", "angry", "calm", "surprise", "fear",
-          "gentle", "whisper", "fast", "slow", "news", "story")
+STYLES = (
+    "sichuan",
+    "yue",
+    "dongbei",
+    "shanghai",
+    "tianjin",
+    "henan",
+    "shaanxi",
+    "shandong",
+    "minnan",
+    "hunan",
+    *EXPRESSIONS,
+)
 FACTS = Facts((*MODES, CONVERT), LANGUAGES, STYLES, EVENT_TAGS, text_in=True)
 
 
@@ -62,7 +73,14 @@ class CosyVoice2:
         return FAMILY
 
     @classmethod
-    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None, steps: int = EULER_STEPS, parts: Parts | None = None) -> Self:
+    def load(
+        cls,
+        root: Path,
+        place: Place,
+        told: Progress = lambda share, en, zh: None,
+        steps: int = EULER_STEPS,
+        parts: Parts | None = None,
+    ) -> Self:
         """steps: of the flow's solver. parts: its family's when None. Raises NotReady naming the first file or field that does not fit."""
         told(0.02, "Checking model files", "正在校验模型文件")
         family = replace(cls.its_family(), components=parts or cls.its_family().components)
@@ -72,14 +90,28 @@ class CosyVoice2:
         mark = marked(root, place.precision, parts)
         told(0.1, "Loading the voice networks", "正在载入声音网络")
         ready = presets(root)
-        maker = prompt_maker(family, root, tokenizer, replace(cls.hearing, codes=spec.lm.speech_codes), ready)
+        maker = prompt_maker(
+            family, root, tokenizer, replace(cls.hearing, codes=spec.lm.speech_codes), ready
+        )
         told(0.25, "Loading the language model", "正在载入语言模型")
         lm = language_model(root, spec.lm, place, told, parts)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
-        flow = cls.flow_kind.of(cls.flow_dims.of(spec.flow), component_state(root, "flow", place.precision, parts), place.dtype, place.device)
+        flow = cls.flow_kind.of(
+            cls.flow_dims.of(spec.flow),
+            component_state(root, "flow", place.precision, parts),
+            place.dtype,
+            place.device,
+        )
         told(0.8, "Loading the vocoder", "正在载入声码器")
-        vocoder = cls.vocoder_kind.of(VocoderDims.of(spec.hift), component_state(root, "hift", "fp32", parts), torch.float32, place.device)
-        return cls(spec, place, tokenizer, lm, flow, vocoder.narrow(place.convolutions), maker, ready, mark).placed(told)
+        vocoder = cls.vocoder_kind.of(
+            VocoderDims.of(spec.hift),
+            component_state(root, "hift", "fp32", parts),
+            torch.float32,
+            place.device,
+        )
+        return cls(
+            spec, place, tokenizer, lm, flow, vocoder.narrow(place.convolutions), maker, ready, mark
+        ).placed(told)
 
     def placed(self, told: Progress) -> CosyVoice2:
         """As it computes where it is."""
@@ -103,7 +135,9 @@ class CosyVoice2:
         return self.flow.decoder
 
     def hops(self, first: int, pace: Profile) -> Hops:
-        return Hops(first, self.flow.dims.chunk_size, pace.blocks, self.place.device != "cpu" or cores() > 1)
+        return Hops(
+            first, self.flow.dims.chunk_size, pace.blocks, self.place.device != "cpu" or cores() > 1
+        )
 
     def unpack(self, data: bytes) -> VoicePrompt:
         return VoicePrompt.unpack(data)
@@ -115,7 +149,14 @@ class CosyVoice2:
         base = max(0, n - LOOKAHEAD_IDS)
         blocks = Blocks.behind(base, first_hop, self.flow.dims.chunk_size)
         ahead = prompt.speech_ids[base:n] if base else ()
-        return self.begun(prompt.speech_ids[:base], prompt.mel[:, : FRAMES_PER_ID * base], prompt.vector, blocks, store=self.place.store, ahead=ahead)
+        return self.begun(
+            prompt.speech_ids[:base],
+            prompt.mel[:, : FRAMES_PER_ID * base],
+            prompt.vector,
+            blocks,
+            store=self.place.store,
+            ahead=ahead,
+        )
 
     def begun(self, *given, **named) -> VoiceState:
         """Arguments of VoiceState.begun behind the model."""
@@ -136,11 +177,15 @@ class CosyVoice2:
         """Requests whose sound is made in one call, at most; on a CPU fewer, by profile."""
         return ROWS
 
-    def flow_many(self, asked: Sequence[tuple[FlowState, Sequence[int], bool]]) -> list[torch.Tensor]:
+    def flow_many(
+        self, asked: Sequence[tuple[FlowState, Sequence[int], bool]]
+    ) -> list[torch.Tensor]:
         """`step` of requests of one shape. When it raises no step has been made."""
         return step_many(asked)
 
-    def wave_many(self, asked: Sequence[tuple[VocoderState, torch.Tensor, bool]]) -> list[torch.Tensor]:
+    def wave_many(
+        self, asked: Sequence[tuple[VocoderState, torch.Tensor, bool]]
+    ) -> list[torch.Tensor]:
         """`push` of different streams."""
         return [wave.push(mel, final) for wave, mel, final in asked]
 
@@ -149,27 +194,44 @@ class CosyVoice2:
         return plan.voices_budget, 0
 
 
-def language_model(root: Path, dims: LmDims, place: Place, told: Progress, parts: Parts = COMPONENTS) -> LanguageModel:
+def language_model(
+    root: Path, dims: LmDims, place: Place, told: Progress, parts: Parts = COMPONENTS
+) -> LanguageModel:
     """Raises NotReady."""
     if place.lm == INT8 and not converted.fits(dims):
-        log.warning("heads of %d values are not for int8: torch computes the language model", dims.head_size)
+        log.warning(
+            "heads of %d values are not for int8: torch computes the language model", dims.head_size
+        )
     if place.lm != INT8 or not converted.fits(dims):
-        return SpeechLm.of(dims, component_state(root, "llm", place.precision, parts), place.dtype, place.device)
+        return SpeechLm.of(
+            dims, component_state(root, "llm", place.precision, parts), place.dtype, place.device
+        )
     from .onnx_lm.runtime import Int8Lm  # only where it computes
 
-    return Int8Lm(dims, converted.load(root, dims, converting(told), parts), place.lm_threads, min(2, cores()))
+    return Int8Lm(
+        dims, converted.load(root, dims, converting(told), parts), place.lm_threads, min(2, cores())
+    )
 
 
 def converting(told: Progress) -> Callable[[float], None]:
     """How far the language model's conversion is, as a part of the whole start."""
-    return lambda done: told(0.25 + 0.35 * done, "Converting the language model to int8, once for this model", "正在把语言模型转换为 int8，每个模型只需一次")
+    return lambda done: told(
+        0.25 + 0.35 * done,
+        "Converting the language model to int8, once for this model",
+        "正在把语言模型转换为 int8，每个模型只需一次",
+    )
 
 
 def warm_prompt(codes: int, ids: int = 80, frames_per_id: int = FRAMES_PER_ID) -> VoicePrompt:
     """Random speech of so many ids, mel at the level of a voice, and a vector."""
     noise = torch.Generator().manual_seed(1)
     speech = tuple(torch.randint(0, codes, (ids,), generator=noise).tolist())
-    return VoicePrompt((), speech, torch.randn(1, frames_per_id * ids, 80, generator=noise) - 4, torch.randn(1, 192, generator=noise))
+    return VoicePrompt(
+        (),
+        speech,
+        torch.randn(1, frames_per_id * ids, 80, generator=noise) - 4,
+        torch.randn(1, 192, generator=noise),
+    )
 
 
 def with_steps(spec: ModelSpec, steps: int) -> ModelSpec:
@@ -180,7 +242,10 @@ def presets(root: Path, frames_per_id: int | None = FRAMES_PER_ID) -> dict[str, 
     """The ready speakers of a directory that has any. Raises NotReady."""
     if not (root / SPEAKERS).is_file():
         return {}
-    return {name: VoicePrompt.of_speaker(entry, frames_per_id) for name, entry in read_speakers(root).items()}
+    return {
+        name: VoicePrompt.of_speaker(entry, frames_per_id)
+        for name, entry in read_speakers(root).items()
+    }
 
 
 def costs(spec: ModelSpec, place: Place) -> Costs:
@@ -194,7 +259,14 @@ FAMILY = Family(
     code="2",
     yaml=YAML,
     components=COMPONENTS,
-    required=(YAML, CONFIG, "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt", SPEAKER_ONNX, TOKENIZER_ONNX),
+    required=(
+        YAML,
+        CONFIG,
+        "CosyVoice-BlankEN/vocab.json",
+        "CosyVoice-BlankEN/merges.txt",
+        SPEAKER_ONNX,
+        TOKENIZER_ONNX,
+    ),
     listening=(SPEAKER_ONNX, TOKENIZER_ONNX),
     telling="encoder.up_embed.out.0.weight",
     steps=(EULER_STEPS, 5),

@@ -43,7 +43,11 @@ PROFILES = {
 def profile(name: str) -> Profile:
     """Raises NotReady for a name that is none."""
     if name not in PROFILES:
-        raise NotReady(f"There is no profile “{name}”. Use one of: {', '.join(PROFILES)}.", f"没有「{name}」这种模式，可用：{'、'.join(PROFILES)}。", code="no_profile")
+        raise NotReady(
+            f"There is no profile “{name}”. Use one of: {', '.join(PROFILES)}.",
+            f"没有「{name}」这种模式，可用：{'、'.join(PROFILES)}。",
+            code="no_profile",
+        )
     return PROFILES[name]
 
 
@@ -61,7 +65,9 @@ class Hops:
 
     def end(self, hop: int) -> int:
         """Ids that are sound when hop number `hop` is over, counted from the first generated one."""
-        count = hop + (self.first == self.grid)  # a shorter first hop is filled up to the grid by the next
+        count = hop + (
+            self.first == self.grid
+        )  # a shorter first hop is filled up to the grid by the next
         if not count:
             return self.first
         more = max(0, count - len(self.blocks))
@@ -73,4 +79,8 @@ class Hops:
 
     def piece_end(self, hop: int, done: int) -> int:
         """Where the next piece of the flow ends that begins behind `done` ids."""
-        return self.end(hop) if self.is_whole else min(self.end(hop), (done // self.grid + 1) * self.grid)
+        return (
+            self.end(hop)
+            if self.is_whole
+            else min(self.end(hop), (done // self.grid + 1) * self.grid)
+        )

@@ -23,15 +23,24 @@ from .faults import model_fault
 from .features import OUTPUT_HZ, TOKENIZER_HZ, kaldi_fbank, prompt_mel, resample, whisper_log_mel
 
 SPEAKER_ONNX, TOKENIZER_ONNX = "campplus.onnx", "speech_tokenizer_v2.onnx"
-LISTENERS = {"speech_tokenizer_v1.onnx": 523e6, "speech_tokenizer_v2.onnx": 496e6, "speech_tokenizer_v3.onnx": 969e6}  # bytes, as published
+LISTENERS = {
+    "speech_tokenizer_v1.onnx": 523e6,
+    "speech_tokenizer_v2.onnx": 496e6,
+    "speech_tokenizer_v3.onnx": 969e6,
+}  # bytes, as published
 SIZE_RANGE = 0.97, 1.06  # of that; sizes were told in MB, of whichever kind
 MIN_HZ = 8_000
-MIN_S, MAX_S = 0.96, 30.0  # below, nothing of a voice is left; above, the speech tokenizer was not trained
+MIN_S, MAX_S = (
+    0.96,
+    30.0,
+)  # below, nothing of a voice is left; above, the speech tokenizer was not trained
 RATE_MARGIN = 0.3  # short clips are rounded to whole ids
 SILENCE_RMS = 0.002  # loudest 20 ms, full scale 1
 FRAMES_PER_ID = 2
 Ids = TypeVar("Ids", bound=Sequence)
-_ORT_FAULTS = tuple(v for v in vars(ort_faults).values() if isinstance(v, type) and issubclass(v, Exception))
+_ORT_FAULTS = tuple(
+    v for v in vars(ort_faults).values() if isinstance(v, type) and issubclass(v, Exception)
+)
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,16 @@ class VoicePrompt:
     vector: Tensor
 
     def pack(self) -> bytes:
-        ids = {"text_ids": torch.tensor(self.text_ids, dtype=torch.int32), "speech_ids": torch.tensor(self.speech_ids, dtype=torch.int32)}
+        ids = {
+            "text_ids": torch.tensor(self.text_ids, dtype=torch.int32),
+            "speech_ids": torch.tensor(self.speech_ids, dtype=torch.int32),
+        }
         return save({**ids, "mel": self.mel.contiguous(), "vector": self.vector.contiguous()})
 
     @classmethod
-    def of_speaker(cls, entry: Mapping[str, Tensor], frames_per_id: int | None = FRAMES_PER_ID) -> VoicePrompt:
+    def of_speaker(
+        cls, entry: Mapping[str, Tensor], frames_per_id: int | None = FRAMES_PER_ID
+    ) -> VoicePrompt:
         """A ready speaker (speakers.read_speakers): a preset has its vector only, a saved clone everything."""
         ids = entry.get("flow_prompt_speech_token", torch.zeros(1, 0)).reshape(-1).int()
         mel = entry.get("prompt_speech_feat", torch.zeros(1, 0, 80)).float().reshape(1, -1, 80)
@@ -76,10 +90,19 @@ class VoicePrompt:
         """Raises EngineFault when the bytes are no voice of this engine."""
         try:
             table = load(data)
-            made = cls(tuple(table["text_ids"].tolist()), tuple(table["speech_ids"].tolist()), table["mel"], table["vector"])
+            made = cls(
+                tuple(table["text_ids"].tolist()),
+                tuple(table["speech_ids"].tolist()),
+                table["mel"],
+                table["vector"],
+            )
         except (SafetensorError, KeyError, ValueError) as e:
             raise _spoiled() from e
-        frames = made.mel.shape[1] if frames_per_id is None and made.mel.dim() == 3 else (frames_per_id or 0) * len(made.speech_ids)
+        frames = (
+            made.mel.shape[1]
+            if frames_per_id is None and made.mel.dim() == 3
+            else (frames_per_id or 0) * len(made.speech_ids)
+        )
         if made.mel.shape != (1, frames, 80) or made.vector.shape != (1, 192):
             raise _spoiled()
         return made
@@ -100,8 +123,12 @@ class NoMaker:
     def make(self, *given, **named) -> Prompt:
         """Raises BadInput."""
         name = self._missing
-        raise BadInput(f"This model has ready speakers only: without {name} it can hear no clip. Choose a preset voice, or put that file beside its others.",
-                       f"这个模型只有预训练音色：缺少 {name}，无法听参考音频。请选择预训练音色，或补上这个文件。", param="voice", code="no_cloning")
+        raise BadInput(
+            f"This model has ready speakers only: without {name} it can hear no clip. Choose a preset voice, or put that file beside its others.",
+            f"这个模型只有预训练音色：缺少 {name}，无法听参考音频。请选择预训练音色，或补上这个文件。",
+            param="voice",
+            code="no_cloning",
+        )
 
     voice = speech_ids = make
 
@@ -118,12 +145,16 @@ class PromptMaker:
         self._listen = _session(root, self.hearing.network, inputs=2, axis=1, size=128)
         self._recognise = _session(root, SPEAKER_ONNX, inputs=1, axis=2, size=80)
 
-    def make(self, samples: np.ndarray, rate: int, transcript: str = "", version: str = "") -> Prompt:
+    def make(
+        self, samples: np.ndarray, rate: int, transcript: str = "", version: str = ""
+    ) -> Prompt:
         """samples: float32 mono (n,) at `rate` Hz. Raises BadInput naming what is wrong with the clip or its transcript."""
         voice = self.voice(samples, rate, transcript)
         notes = ("narrow_band",) if rate < TOKENIZER_HZ else ()
         data = voice.pack()
-        return Prompt(self.hearing.engine, version, hashlib.sha256(data).hexdigest()[:32], data, notes)
+        return Prompt(
+            self.hearing.engine, version, hashlib.sha256(data).hexdigest()[:32], data, notes
+        )
 
     def voice(self, samples: np.ndarray, rate: int, transcript: str = "") -> VoicePrompt:
         """As `make`, unpacked."""
@@ -143,18 +174,34 @@ class PromptMaker:
         feats = whisper_log_mel(low).numpy()
         name, most = self.hearing.network, self.hearing.codes - 1
         ids = _run(self._listen, name, feats, np.array([feats.shape[2]], np.int32)).reshape(-1)
-        if not len(ids) or not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 or ids.max() > most:
-            raise model_fault(name, (f"ids from 0 to {most}", f"0 到 {most} 的编号"), ("other values", "别的值"))
+        if (
+            not len(ids)
+            or not np.issubdtype(ids.dtype, np.integer)
+            or ids.min() < 0
+            or ids.max() > most
+        ):
+            raise model_fault(
+                name, (f"ids from 0 to {most}", f"0 到 {most} 的编号"), ("other values", "别的值")
+            )
         rate = len(ids) * TOKENIZER_HZ / len(low)
-        if abs(rate / self.hearing.ids_per_s - 1) > RATE_MARGIN:  # the network of another generation
-            expected = f"{self.hearing.ids_per_s} speech ids a second", f"每秒 {self.hearing.ids_per_s} 个语音编号"
+        if (
+            abs(rate / self.hearing.ids_per_s - 1) > RATE_MARGIN
+        ):  # the network of another generation
+            expected = (
+                f"{self.hearing.ids_per_s} speech ids a second",
+                f"每秒 {self.hearing.ids_per_s} 个语音编号",
+            )
             raise model_fault(name, expected, (f"{rate:.0f}", f"{rate:.0f} 个"))
         return ids.tolist()
 
     def _vector(self, low: Tensor) -> Tensor:
         out = _run(self._recognise, SPEAKER_ONNX, kaldi_fbank(low)[None].numpy())
         if out.shape != (1, 192) or not np.isfinite(out).all():
-            raise model_fault(SPEAKER_ONNX, ("192 finite values", "192 个有限值"), (f"shape {out.shape}", f"形状 {out.shape}"))
+            raise model_fault(
+                SPEAKER_ONNX,
+                ("192 finite values", "192 个有限值"),
+                (f"shape {out.shape}", f"形状 {out.shape}"),
+            )
         return torch.from_numpy(out.astype(np.float32))
 
 
@@ -186,11 +233,23 @@ def checked(samples: np.ndarray, rate: int) -> Tensor:
             f"参考音频只有 {seconds:.1f} 秒，至少要 1 秒，3 到 15 秒最好，请录长一点。", param="reference", code="too_short",
         )  # fmt: skip
     if not np.isfinite(x).all():
-        raise BadInput("The clip holds values that are no sound. Export it again.", "参考音频含有无效数值，请重新导出。", param="reference", code="not_finite")
+        raise BadInput(
+            "The clip holds values that are no sound. Export it again.",
+            "参考音频含有无效数值，请重新导出。",
+            param="reference",
+            code="not_finite",
+        )
     window = rate // 50
-    loudest = float(np.sqrt((x[: len(x) // window * window].reshape(-1, window) ** 2).mean(1).max()))
+    loudest = float(
+        np.sqrt((x[: len(x) // window * window].reshape(-1, window) ** 2).mean(1).max())
+    )
     if loudest < SILENCE_RMS:
-        raise BadInput("The clip is silent. Record it again, closer.", "参考音频没有声音，请靠近一些重新录音。", param="reference", code="silent")
+        raise BadInput(
+            "The clip is silent. Record it again, closer.",
+            "参考音频没有声音，请靠近一些重新录音。",
+            param="reference",
+            code="silent",
+        )
     return torch.from_numpy(x)
 
 
@@ -211,13 +270,26 @@ def check_fit(text_ids: int, speech_ids: int, seconds: float) -> None:
 def check_listener(root: Path, name: str) -> None:
     """Two generations' speech tokenizers take and give the same shapes and differ by twice their size only: raises NotReady for the wrong one."""
     size = (root / name).stat().st_size if (root / name).is_file() else 0
-    of_size = [other for other, published in LISTENERS.items() if SIZE_RANGE[0] < size / published < SIZE_RANGE[1]]
+    of_size = [
+        other
+        for other, published in LISTENERS.items()
+        if SIZE_RANGE[0] < size / published < SIZE_RANGE[1]
+    ]
     if of_size and name in LISTENERS and name not in of_size:
         published = f"{LISTENERS[name] / 1e6:.0f} MB"
-        raise model_fault(name, (f"a file of {published}", f"{published} 的文件"), (f"{size / 1e6:.0f} MB, the size of {of_size[0]}", f"{size / 1e6:.0f} MB，与 {of_size[0]} 一样大"))
+        raise model_fault(
+            name,
+            (f"a file of {published}", f"{published} 的文件"),
+            (
+                f"{size / 1e6:.0f} MB, the size of {of_size[0]}",
+                f"{size / 1e6:.0f} MB，与 {of_size[0]} 一样大",
+            ),
+        )
 
 
-def _session(root: Path, name: str, inputs: int, axis: int, size: int) -> onnxruntime.InferenceSession:
+def _session(
+    root: Path, name: str, inputs: int, axis: int, size: int
+) -> onnxruntime.InferenceSession:
     expected = ("an ONNX network", "ONNX 网络文件")
     files.head(root, name, expected)
     options = onnxruntime.SessionOptions()
@@ -225,12 +297,20 @@ def _session(root: Path, name: str, inputs: int, axis: int, size: int) -> onnxru
     options.log_severity_level = 4  # its faults become our sentence
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     try:
-        session = onnxruntime.InferenceSession(str(root / name), options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        session = onnxruntime.InferenceSession(
+            str(root / name), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except (*_ORT_FAULTS, RuntimeError, ValueError) as e:
-        raise model_fault(name, expected, ("a damaged, cut-off or other file", "损坏、不完整或别的文件")) from e
+        raise model_fault(
+            name, expected, ("a damaged, cut-off or other file", "损坏、不完整或别的文件")
+        ) from e
     shapes = [i.shape for i in session.get_inputs()]
     first = shapes[0] if shapes else []
-    if len(shapes) != inputs or len(first) != 3 or (isinstance(first[axis], int) and first[axis] != size):
+    if (
+        len(shapes) != inputs
+        or len(first) != 3
+        or (isinstance(first[axis], int) and first[axis] != size)
+    ):
         wanted = f"{inputs} inputs, {size} bands", f"{inputs} 个输入、{size} 个频带"
         raise model_fault(name, wanted, (f"inputs of shape {shapes}", f"输入形状 {shapes}"))
     return session
@@ -242,9 +322,16 @@ def _run(session: onnxruntime.InferenceSession, name: str, *values: np.ndarray) 
         return session.run(None, dict(zip(names, values, strict=True)))[0]
     except _ORT_FAULTS as e:
         raise EngineFault(
-            f"{name} could not hear this clip. Try another part of it.", f"{name} 没能处理这段音频，请换一段试试。", param="reference"
+            f"{name} could not hear this clip. Try another part of it.",
+            f"{name} 没能处理这段音频，请换一段试试。",
+            param="reference",
         ) from e
 
 
 def _spoiled() -> EngineFault:
-    return EngineFault("The saved voice is damaged. Save it again from its clip.", "保存的声音已损坏，请用原音频重新保存。", param="voice", code="voice_damaged")
+    return EngineFault(
+        "The saved voice is damaged. Save it again from its clip.",
+        "保存的声音已损坏，请用原音频重新保存。",
+        param="voice",
+        code="voice_damaged",
+    )

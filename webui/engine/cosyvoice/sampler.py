@@ -23,7 +23,9 @@ def nucleus(scores: Tensor, rule: RasRule) -> tuple[Tensor, Tensor]:
     """ids (k,) by falling probability (ties: lower id first) and their unscaled probabilities (k,), of scores (V,) log-probabilities."""
     every = scores.softmax(-1)
     probs, ids = every.topk(min(rule.top_k + 1, len(every)))
-    if (probs[1:] == probs[:-1]).any():  # equals come in no order from topk; a sort of all ids costs eight times as much
+    if (
+        probs[1:] == probs[:-1]
+    ).any():  # equals come in no order from topk; a sort of all ids costs eight times as much
         probs, ids = every.sort(descending=True, stable=True)
     probs, ids = probs[: rule.top_k], ids[: rule.top_k]
     before = probs.cumsum(0) - probs

@@ -74,17 +74,43 @@ class Script:
             seed = (request.seed + index) % 2**63
             if isinstance(model.lm, DrawingModel):
                 draw = Draw(seed, MIN_IDS_PER_TEXT_ID * len(text), MAX_IDS_PER_TEXT_ID * len(text))
-                out.append(DrawnThere(model.lm, self.prefix, text, self.prompt_speech, draw, self.hears()))
+                out.append(
+                    DrawnThere(model.lm, self.prefix, text, self.prompt_speech, draw, self.hears())
+                )
                 continue
             sampler = Sampler(seed, model.spec.rule, never=dims.barred(dims.end))
-            out.append(Drawn(model.lm, self.prefix, text, self.prompt_speech, Drawing(dims, len(text), sampler), self.hears()))
+            out.append(
+                Drawn(
+                    model.lm,
+                    self.prefix,
+                    text,
+                    self.prompt_speech,
+                    Drawing(dims, len(text), sampler),
+                    self.hears(),
+                )
+            )
         return out
 
     def arriving(self, pieces: Iterable[str], board: Board) -> Arriving:
         """15 speech ids for every 5 text ids that come (specification, 5.5)."""
         model, dims, head = self.model, self.model.lm.dims, self.head()
-        sampler = Sampler(self.request.seed, model.spec.rule, never=dims.barred(dims.end, dims.fill))
+        sampler = Sampler(
+            self.request.seed, model.spec.rule, never=dims.barred(dims.end, dims.fill)
+        )
 
         def stream() -> TextStream:
-            return TextStream(model.lm, model.lm.new_cache(FIRST_ROOM), self.prompt_text[len(head) :], self.prompt_speech, sampler, head)
-        return Arriving(stream, (i for piece in pieces for i in model.tokenizer.arriving(piece)), board, self.hears())
+            return TextStream(
+                model.lm,
+                model.lm.new_cache(FIRST_ROOM),
+                self.prompt_text[len(head) :],
+                self.prompt_speech,
+                sampler,
+                head,
+            )
+
+        return Arriving(
+            stream,
+            (i for piece in pieces for i in model.tokenizer.arriving(piece)),
+            board,
+            self.hears(),
+        )

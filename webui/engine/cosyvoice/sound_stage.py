@@ -43,9 +43,17 @@ class SoundStage:
 
     name = "sound"
 
-    def __init__(self, board: Board, model: Model, voices: LiveVoices, profile: Profile, fail: Callable):
+    def __init__(
+        self, board: Board, model: Model, voices: LiveVoices, profile: Profile, fail: Callable
+    ):
         """fail(utterance, error): an error of one request only; raises when it was more than that."""
-        self._board, self._model, self._voices, self._profile, self._fail = board, model, voices, profile, fail
+        self._board, self._model, self._voices, self._profile, self._fail = (
+            board,
+            model,
+            voices,
+            profile,
+            fail,
+        )
         self.is_first_alone = model.place.device == "cpu"  # where company costs it time
         self.most = min(model.together, profile.cpu_rows) if self.is_first_alone else model.together
         self.pieces = self.calls = 0
@@ -53,7 +61,9 @@ class SoundStage:
 
     def turn(self) -> None:
         with self._board.lock:
-            self._board.sound_wanted.wait_for(lambda: self._board.fault is not None or self._most_pressing() is not None)
+            self._board.sound_wanted.wait_for(
+                lambda: self._board.fault is not None or self._most_pressing() is not None
+            )
             job = self._most_pressing()
             jobs = self._with_company(job) if isinstance(job, Utterance) else []
         if isinstance(job, Order):
@@ -80,7 +90,12 @@ class SoundStage:
         """Those whose piece is made now; in a moment's time maybe more of them, where `lead` can wait and others of its shape are nearly there."""
         jobs = self._together(lead)
         window = self._profile.company_s
-        if window and self._can_wait(lead, window) and len(jobs) < self.most and any(self._is_near(who, lead) for who in self._board.speaking):
+        if (
+            window
+            and self._can_wait(lead, window)
+            and len(jobs) < self.most
+            and any(self._is_near(who, lead) for who in self._board.speaking)
+        ):
             self._board.sound_wanted.wait(window)
             jobs = self._together(lead) if lead.wants_sound() else []
         return jobs
@@ -89,7 +104,11 @@ class SoundStage:
         if not self._may_share(lead):
             return [lead]
         shape = self._shape(lead)
-        others = [who for who in self._board.speaking if who is not lead and who.wants_sound() and self._may_share(who)]
+        others = [
+            who
+            for who in self._board.speaking
+            if who is not lead and who.wants_sound() and self._may_share(who)
+        ]
         fitting = [who for who in others if shape is not None and self._shape(who) == shape]
         return [lead, *sorted(fitting, key=Utterance.rank)][: self.most]
 
@@ -97,14 +116,24 @@ class SoundStage:
         return self.most > 1 and who.voice.is_ready and not (who.is_first and self.is_first_alone)
 
     def _can_wait(self, lead: Utterance, window: float) -> bool:
-        return self._may_share(lead) and not lead.is_first and lead.due_s() > time.monotonic() + window
+        return (
+            self._may_share(lead) and not lead.is_first and lead.due_s() > time.monotonic() + window
+        )
 
     def _is_near(self, who: Utterance, lead: Utterance) -> bool:
         """Its next piece has the shape of `lead`'s and waits for a few ids only."""
-        if who is lead or who.wants_sound() or not who.is_waited_for or who.sounding >= len(who.segments) or not self._may_share(who):
+        if (
+            who is lead
+            or who.wants_sound()
+            or not who.is_waited_for
+            or who.sounding >= len(who.segments)
+            or not self._may_share(who)
+        ):
             return False
         segment = who.segments[who.sounding]
-        return who.needed(segment) - len(segment.source.ids) <= NEAR_IDS and self._shape(who) == self._shape(lead)
+        return who.needed(segment) - len(segment.source.ids) <= NEAR_IDS and self._shape(
+            who
+        ) == self._shape(lead)
 
     def _shape(self, who: Utterance) -> Hashable:
         segment = who.segments[who.sounding]
@@ -120,7 +149,9 @@ class SoundStage:
     # ---- work ---------------------------------------------------------------------------------------------------------
     def _used(self) -> set[LiveVoice]:
         with self._board.lock:
-            return {who.voice for who in self._board.speaking} | {order.voice for order in self._board.orders}
+            return {who.voice for who in self._board.speaking} | {
+                order.voice for order in self._board.orders
+            }
 
     def _prepare(self, order: Order) -> None:
         try:
@@ -140,7 +171,9 @@ class SoundStage:
         self._voices.settle(self._used)
         with self._board.lock:
             pieces = [self._piece(who) for who in jobs if not who.has_ended]
-            self._board.first_made = next((piece.who for piece in pieces if piece.who.is_first), None)
+            self._board.first_made = next(
+                (piece.who for piece in pieces if piece.who.is_first), None
+            )
         began = time.perf_counter()
         pieces = self._flowed([piece for piece in pieces if self._is_begun(piece)])
         flowed = time.perf_counter()
@@ -176,7 +209,10 @@ class SoundStage:
         try:
             if segment.flow is None:
                 seed = (who.request.seed + segment.index) % 2**63
-                segment.flow, segment.vocoder = who.voice.flow.begin(seed=seed), self._model.wave(seed)
+                segment.flow, segment.vocoder = (
+                    who.voice.flow.begin(seed=seed),
+                    self._model.wave(seed),
+                )
         except Exception as error:
             self._fail(who, error)
             return False
@@ -187,18 +223,28 @@ class SoundStage:
         asked = [piece for piece in pieces if piece.known]
         if not asked:
             return pieces
-        before = [(piece.segment.flow.computed_frames, piece.segment.flow.emitted_frames) for piece in asked]
+        before = [
+            (piece.segment.flow.computed_frames, piece.segment.flow.emitted_frames)
+            for piece in asked
+        ]
         try:
             self.calls += 1
-            mels = self._model.flow_many([(piece.segment.flow, piece.known, piece.is_over) for piece in asked])
+            mels = self._model.flow_many(
+                [(piece.segment.flow, piece.known, piece.is_over) for piece in asked]
+            )
         except Exception as error:
             if len(pieces) > 1:
-                log.warning("the flow failed for %d requests at once (%s): one by one", len(pieces), error)
+                log.warning(
+                    "the flow failed for %d requests at once (%s): one by one", len(pieces), error
+                )
                 return [made for piece in pieces for made in self._flowed([piece])]
             self._fail(asked[0].who, error)  # whatever it was, it is this request's
             return []
         for piece, mel, (computed, emitted) in zip(asked, mels, before, strict=True):
-            segment, done = piece.segment, len(piece.known) - (0 if piece.is_over else piece.who.hops.ahead)
+            segment, done = (
+                piece.segment,
+                len(piece.known) - (0 if piece.is_over else piece.who.hops.ahead),
+            )
             segment.mels.append(mel)
             piece.ids, segment.done = done - segment.done, done
             piece.who.computed_frames += segment.flow.computed_frames - computed
@@ -207,9 +253,22 @@ class SoundStage:
 
     def _sounded(self, pieces: list[Piece]) -> list[Piece]:
         """Those with the sound of their hop, where it is over."""
-        asked = [piece for piece in pieces if piece.is_hop and piece.segment.mels and not piece.who.has_ended]
+        asked = [
+            piece
+            for piece in pieces
+            if piece.is_hop and piece.segment.mels and not piece.who.has_ended
+        ]
         try:
-            waves = self._model.wave_many([(piece.segment.vocoder, torch.cat(piece.segment.mels), piece.is_over) for piece in asked]) if asked else []
+            waves = (
+                self._model.wave_many(
+                    [
+                        (piece.segment.vocoder, torch.cat(piece.segment.mels), piece.is_over)
+                        for piece in asked
+                    ]
+                )
+                if asked
+                else []
+            )
         except Exception as error:
             for piece in asked:
                 self._fail(piece.who, error)
@@ -222,10 +281,16 @@ class SoundStage:
         """With the lock held."""
         if piece.is_hop and not piece.who.has_ended:
             piece.segment.hop += 1
-            piece.who.put(np.zeros(0, np.float32) if piece.wave is None else piece.wave, piece.segment, piece.is_over)
+            piece.who.put(
+                np.zeros(0, np.float32) if piece.wave is None else piece.wave,
+                piece.segment,
+                piece.is_over,
+            )
             self._board.wake()
 
     def _count(self, seconds: float, pieces: int, ids: int) -> None:
         self.pieces += pieces
         if ids > MIN_IDS:
-            self.s_per_id += 0.1 * (seconds / ids - self.s_per_id) if self.s_per_id else seconds / ids
+            self.s_per_id += (
+                0.1 * (seconds / ids - self.s_per_id) if self.s_per_id else seconds / ids
+            )

@@ -18,7 +18,9 @@ from .text_stream import TextStream
 
 MAX_PENDING = 16  # text ids read ahead of the language model
 END = object()
-Hears = Callable[[int], bool]  # whether the flow hears an id; asked once for each as it is drawn, one of these per segment, and it may remember
+Hears = Callable[
+    [int], bool
+]  # whether the flow hears an id; asked once for each as it is drawn, one of these per segment, and it may remember
 
 
 class Source:
@@ -56,8 +58,23 @@ class Drawn(Source):
 
     is_joining = is_row = True
 
-    def __init__(self, lm: LanguageModel, prefix: Callable[[], Past], text: Sequence[int], prompt_speech: Sequence[int], drawing: Drawing, hears: Hears | None = None):
-        self._lm, self._prefix, self._text, self._prompt_speech, self._drawing, self._hears = lm, prefix, text, prompt_speech, drawing, hears
+    def __init__(
+        self,
+        lm: LanguageModel,
+        prefix: Callable[[], Past],
+        text: Sequence[int],
+        prompt_speech: Sequence[int],
+        drawing: Drawing,
+        hears: Hears | None = None,
+    ):
+        self._lm, self._prefix, self._text, self._prompt_speech, self._drawing, self._hears = (
+            lm,
+            prefix,
+            text,
+            prompt_speech,
+            drawing,
+            hears,
+        )
         self.ids, self.is_over = drawing.ids if hears is None else [], drawing.is_over
         self.past: Past | None = None
 
@@ -96,8 +113,22 @@ class DrawnThere(Source):
 
     is_joining = is_row = True
 
-    def __init__(self, lm: DrawingModel, prefix: Callable[[], Past], text: Sequence[int], prompt_speech: Sequence[int], draw: Draw, hears: Hears | None = None):
-        self._lm, self._prefix, self._text, self._prompt_speech, self._asked = lm, prefix, text, prompt_speech, draw
+    def __init__(
+        self,
+        lm: DrawingModel,
+        prefix: Callable[[], Past],
+        text: Sequence[int],
+        prompt_speech: Sequence[int],
+        draw: Draw,
+        hears: Hears | None = None,
+    ):
+        self._lm, self._prefix, self._text, self._prompt_speech, self._asked = (
+            lm,
+            prefix,
+            text,
+            prompt_speech,
+            draw,
+        )
         self._hears = hears
         self.ids: list[int] = []
         self.is_over = draw.most < 1
@@ -117,7 +148,11 @@ class DrawnThere(Source):
     def draw(self, spoken: Spoken) -> None:
         if self.is_over:
             return
-        self.ids += spoken.ids if self._hears is None else [chosen for chosen in spoken.ids if self._hears(chosen)]
+        self.ids += (
+            spoken.ids
+            if self._hears is None
+            else [chosen for chosen in spoken.ids if self._hears(chosen)]
+        )
         if spoken.over:
             self.free()
 
@@ -128,7 +163,13 @@ class DrawnThere(Source):
 class Arriving(Source):
     """Text that comes piece by piece. Its calls have lengths of their own, so it steps alone, and it never waits for its text."""
 
-    def __init__(self, stream: Callable[[], TextStream], text: Iterable[int], board: Board, hears: Hears | None = None):
+    def __init__(
+        self,
+        stream: Callable[[], TextStream],
+        text: Iterable[int],
+        board: Board,
+        hears: Hears | None = None,
+    ):
         """stream: called once, in the token stage. text: its ids; may block, and is read in a thread of its own."""
         self.ids: list[int] = []
         self._hears = hears
@@ -143,6 +184,7 @@ class Arriving(Source):
                 self._feed()
             except Exception as error:  # of whoever writes the text
                 fail(error)
+
         threading.Thread(target=feed, name="cosyvoice-text", daemon=True).start()
 
     def _feed(self) -> None:
@@ -162,7 +204,10 @@ class Arriving(Source):
         """None while the rest is still to come."""
         while True:
             with self._board.lock:
-                text_id, is_end = (self._pending.popleft() if self._pending else None), self._has_all
+                text_id, is_end = (
+                    (self._pending.popleft() if self._pending else None),
+                    self._has_all,
+                )
                 self._is_starved = text_id is None and not is_end
                 self._room.notify()
             if text_id is None and is_end:

@@ -21,10 +21,21 @@ def read_speakers(root: Path, name: str = SPEAKERS) -> dict[str, dict[str, Tenso
     out = {}
     for speaker, entry in table.items():
         if not isinstance(entry, Mapping) or not all(isinstance(v, Tensor) for v in entry.values()):
-            raise model_fault(name, (f"tensors under {speaker[:60]}", f"{speaker[:60]} 之下是张量"), (type(entry).__name__, type(entry).__name__))
+            raise model_fault(
+                name,
+                (f"tensors under {speaker[:60]}", f"{speaker[:60]} 之下是张量"),
+                (type(entry).__name__, type(entry).__name__),
+            )
         vector = entry.get("embedding", entry.get("flow_embedding"))
         if vector is None or vector.numel() != VECTOR:
             found = "none" if vector is None else str(list(vector.shape))
-            raise model_fault(name, (f"a voice vector [1, {VECTOR}] under {speaker[:60]}", f"{speaker[:60]} 之下有声纹 [1, {VECTOR}]"), (found, found))
+            raise model_fault(
+                name,
+                (
+                    f"a voice vector [1, {VECTOR}] under {speaker[:60]}",
+                    f"{speaker[:60]} 之下有声纹 [1, {VECTOR}]",
+                ),
+                (found, found),
+            )
         out[speaker] = {**entry, "embedding": vector.float().reshape(1, VECTOR)}
     return out

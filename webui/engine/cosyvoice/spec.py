@@ -49,7 +49,10 @@ _ZH = {
     "a value": "一个值", "none": "没有", "a number": "数字", "a whole number": "整数", "a list of whole numbers": "整数列表",
     "one value": "单个值", "a list or table": "列表或表", "something else": "别的内容", "an exact division": "整除",
 }  # fmt: skip
-MAX_SIZE, MAX_BLOCKS = 1 << 20, 256  # far above any published model: a damaged number must not start a day of work
+MAX_SIZE, MAX_BLOCKS = (
+    1 << 20,
+    256,
+)  # far above any published model: a damaged number must not start a day of work
 ISTFT_HOP = 4  # samples: of every generation's vocoder
 _REF = re.compile(r"<(\w+)>")
 
@@ -72,19 +75,32 @@ def read_spec(root: Path, steps: int = EULER_STEPS) -> ModelSpec:
     table = Scalars(root)
     table.check(FIXED)
     rate, ids_per_s = table.whole("sample_rate"), table.whole("token_frame_rate")
-    hop = table.exactly(rate, ids_per_s * table.whole("token_mel_ratio"), "sample_rate / token_frame_rate / token_mel_ratio")
+    hop = table.exactly(
+        rate,
+        ids_per_s * table.whole("token_mel_ratio"),
+        "sample_rate / token_frame_rate / token_mel_ratio",
+    )
     table.check_rates(hop)
     codes = table.whole("llm.speech_token_size")
     flow = table.sizes(_FLOW)
-    flow["estimator_channels"] = table.within("flow.decoder.estimator.channels", table.wholes("flow.decoder.estimator.channels")[0])
+    flow["estimator_channels"] = table.within(
+        "flow.decoder.estimator.channels", table.wholes("flow.decoder.estimator.channels")[0]
+    )
     if flow["speech_token_size"] != codes:
-        raise table.wrong("flow.vocab_size", f"{codes} (llm.speech_token_size)", str(flow["speech_token_size"]))
-    table.exactly(flow["encoder_dim"], flow["encoder_heads"], "flow.encoder.output_size / attention_heads")
+        raise table.wrong(
+            "flow.vocab_size", f"{codes} (llm.speech_token_size)", str(flow["speech_token_size"])
+        )
+    table.exactly(
+        flow["encoder_dim"], flow["encoder_heads"], "flow.encoder.output_size / attention_heads"
+    )
     return ModelSpec(
         lm=qwen2_dims(root, codes, table),
         rule=table.rule(),
         flow={**flow, "euler_steps": steps},
-        hift={"base_channels": table.whole("hift.base_channels"), "f0_cond_channels": table.whole("hift.f0_predictor.cond_channels")},
+        hift={
+            "base_channels": table.whole("hift.base_channels"),
+            "f0_cond_channels": table.whole("hift.f0_predictor.cond_channels"),
+        },
         sample_rate=rate,
         ids_per_s=ids_per_s,
         samples_per_id=table.exactly(rate, ids_per_s, "sample_rate / token_frame_rate"),
@@ -108,7 +124,12 @@ class Scalars:
 
     def wrong(self, field: str, expected: str, found: str, file: str = "") -> NotReady:
         """The fault about a field of this file, or of another one of the directory."""
-        return model_fault(file or self.name, (f"{field} = {expected}", f"{field} = {_ZH.get(expected, expected)}"), (found, _ZH.get(found, found)), self._remedy)
+        return model_fault(
+            file or self.name,
+            (f"{field} = {expected}", f"{field} = {_ZH.get(expected, expected)}"),
+            (found, _ZH.get(found, found)),
+            self._remedy,
+        )
 
     def check(self, fixed: Mapping[str, int]) -> None:
         """What our code is written for: another value is another model."""
@@ -120,11 +141,18 @@ class Scalars:
         """The vocoder's upsampling gives `hop` samples per frame."""
         made = math.prod(self.wholes("hift.upsample_rates"))
         if made * ISTFT_HOP != hop:
-            raise self.wrong("hift.upsample_rates", f"{hop // ISTFT_HOP} × {ISTFT_HOP}", f"{made} × {ISTFT_HOP}")
+            raise self.wrong(
+                "hift.upsample_rates", f"{hop // ISTFT_HOP} × {ISTFT_HOP}", f"{made} × {ISTFT_HOP}"
+            )
 
     def sizes(self, fields: Mapping[str, str]) -> dict[str, int]:
         """name -> value of the field that `fields` has under it; no size beyond reason."""
-        return {name: self.within(field, self.whole(field), MAX_BLOCKS if name.endswith("blocks") else MAX_SIZE) for name, field in fields.items()}
+        return {
+            name: self.within(
+                field, self.whole(field), MAX_BLOCKS if name.endswith("blocks") else MAX_SIZE
+            )
+            for name, field in fields.items()
+        }
 
     def within(self, field: str, value: int, most: int = MAX_SIZE) -> int:
         if not 1 <= value <= most:
@@ -133,7 +161,9 @@ class Scalars:
 
     def rule(self) -> RasRule:
         top_p, tau = self.real("llm.sampling.top_p"), self.real("llm.sampling.tau_r")
-        return RasRule(top_p, self.whole("llm.sampling.top_k"), self.whole("llm.sampling.win_size"), tau)
+        return RasRule(
+            top_p, self.whole("llm.sampling.top_k"), self.whole("llm.sampling.win_size"), tau
+        )
 
     def exactly(self, value: int, by: int, field: str) -> int:
         if by < 1 or value % by:
@@ -195,17 +225,39 @@ def qwen2_dims(root: Path, codes: int, table: Scalars, **more: int) -> LmDims:
     try:
         config = json.loads(files.text(root, CONFIG, expected, limit=1 << 18))
     except (ValueError, RecursionError) as e:
-        raise model_fault(CONFIG, expected, ("broken JSON, perhaps cut off", "损坏或不完整的 JSON")) from e
+        raise model_fault(
+            CONFIG, expected, ("broken JSON, perhaps cut off", "损坏或不完整的 JSON")
+        ) from e
     if not isinstance(config, dict):
         raise model_fault(CONFIG, expected, ("no table", "不是参数表"))
     try:
-        dims = replace(LmDims.of({**config, "speech_token_size": codes, "mix_ratio": table.wholes("llm.mix_ratio")}), **more)
+        dims = replace(
+            LmDims.of(
+                {**config, "speech_token_size": codes, "mix_ratio": table.wholes("llm.mix_ratio")}
+            ),
+            **more,
+        )
     except KeyError as e:
         raise table.wrong(str(e.args[0]), "a value", "none", CONFIG) from e
     except (ValueError, TypeError, OverflowError) as e:
-        raise model_fault(CONFIG, ("sizes that fit each other", "相互吻合的尺寸"), (str(e)[:120], str(e)[:120])) from e
-    if dims.layers > MAX_BLOCKS or max(dims.hidden, dims.intermediate, dims.text_rows, dims.speech_codes) > MAX_SIZE:
-        raise table.wrong("num_hidden_layers, hidden_size, intermediate_size, vocab_size", f"≤ {MAX_BLOCKS}, ≤ {MAX_SIZE}", str(dims), CONFIG)
+        raise model_fault(
+            CONFIG, ("sizes that fit each other", "相互吻合的尺寸"), (str(e)[:120], str(e)[:120])
+        ) from e
+    if (
+        dims.layers > MAX_BLOCKS
+        or max(dims.hidden, dims.intermediate, dims.text_rows, dims.speech_codes) > MAX_SIZE
+    ):
+        raise table.wrong(
+            "num_hidden_layers, hidden_size, intermediate_size, vocab_size",
+            f"≤ {MAX_BLOCKS}, ≤ {MAX_SIZE}",
+            str(dims),
+            CONFIG,
+        )
     if dims.hidden != table.whole("llm_input_size"):
-        raise table.wrong("hidden_size", f"{table.whole('llm_input_size')} ({table.name}: llm_input_size)", str(dims.hidden), CONFIG)
+        raise table.wrong(
+            "hidden_size",
+            f"{table.whole('llm_input_size')} ({table.name}: llm_input_size)",
+            str(dims.hidden),
+            CONFIG,
+        )
     return dims

@@ -28,17 +28,35 @@ CLOSING_S = 30.0  # for the piece that is being made
 class Stages:
     """on_break(reason): called once when a stage itself has failed; then nobody can speak any more."""
 
-    def __init__(self, model: Model, voices: LiveVoices, profile: Profile, on_break: Callable[[KaikouError], None] = lambda error: None):
-        self.board, self.profile, self._device, self._on_break = Board(), profile, model.place.device, on_break
+    def __init__(
+        self,
+        model: Model,
+        voices: LiveVoices,
+        profile: Profile,
+        on_break: Callable[[KaikouError], None] = lambda error: None,
+    ):
+        self.board, self.profile, self._device, self._on_break = (
+            Board(),
+            profile,
+            model.place.device,
+            on_break,
+        )
         self._ids_per_s, self._title = model.spec.ids_per_s, model.family.title
         self.tokens = TokenStage(self.board, model.lm, profile, self._failed)
         self.sound = SoundStage(self.board, model, voices, profile, self._failed)
-        self._halved: Sequence[TwoHalves] = (model.guidance, model.vocoder) if self._device == "cpu" else ()
+        self._halved: Sequence[TwoHalves] = (
+            (model.guidance, model.vocoder) if self._device == "cpu" else ()
+        )
         self._beside = self._second_core(model)
         self.tokens.gives_way = self._beside is not None
         if self._device == "cuda":
             torch.cuda.synchronize()  # the weights are there before other streams read them
-        self._threads = [threading.Thread(target=self._run, args=(stage,), name=f"cosyvoice-{stage.name}", daemon=True) for stage in (self.tokens, self.sound)]
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(stage,), name=f"cosyvoice-{stage.name}", daemon=True
+            )
+            for stage in (self.tokens, self.sound)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -46,7 +64,9 @@ class Stages:
         """The language model leaves most of its core idle: half of the flow and of the vocoder is computed there."""
         if not self._halved or cores() < 2:
             return None
-        pool = ThreadPoolExecutor(1, "cosyvoice-half", lambda: torch.set_num_threads(model.place.threads))
+        pool = ThreadPoolExecutor(
+            1, "cosyvoice-half", lambda: torch.set_num_threads(model.place.threads)
+        )
         for part in self._halved:
             part.beside = pool
         return pool
@@ -90,7 +110,11 @@ class Stages:
                     stage.turn()
         except BaseException as error:
             log.critical("the stage %s has failed", stage.name, exc_info=error)
-            fault = EngineFault(f"{self._title} stopped working. It must be started again.", f"{self._title} 已停止工作，需要重新启动。", code="engine_broken")
+            fault = EngineFault(
+                f"{self._title} stopped working. It must be started again.",
+                f"{self._title} 已停止工作，需要重新启动。",
+                code="engine_broken",
+            )
             self.board.stop(fault)
             self._on_break(fault)
 

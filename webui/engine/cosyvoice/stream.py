@@ -39,12 +39,30 @@ class Segment:
 class Utterance:
     """One request. `chunks()` is its iterator, for one thread; `cancel` may be called from any, `end` with the lock held."""
 
-    def __init__(self, board: Board, voice: LiveVoice, request: SpeechRequest, sources: Sequence[Source], hops: Hops, profile: Profile, rate: int):
-        self.board, self.voice, self.request, self.hops, self.rate = board, voice, request, hops, rate
+    def __init__(
+        self,
+        board: Board,
+        voice: LiveVoice,
+        request: SpeechRequest,
+        sources: Sequence[Source],
+        hops: Hops,
+        profile: Profile,
+        rate: int,
+    ):
+        self.board, self.voice, self.request, self.hops, self.rate = (
+            board,
+            voice,
+            request,
+            hops,
+            rate,
+        )
         self._profile = profile
         self.segments = [Segment(index, source) for index, source in enumerate(sources)]
         self.sounding = 0  # index of the segment whose sound is made
-        self.born_s, self.dry_s = time.monotonic(), 0.0  # dry: when its listener has heard everything taken so far
+        self.born_s, self.dry_s = (
+            time.monotonic(),
+            0.0,
+        )  # dry: when its listener has heard everything taken so far
         self.has_ended = False
         self.error: KaikouError | None = None
         self.computed_frames = self.emitted_frames = 0
@@ -74,7 +92,10 @@ class Utterance:
         with self.board.lock:
             self._ready.wait_for(lambda: self._made is not None or self.error is not None)
             if self.error is not None:
-                error, self.error = self.error, None  # an error that knows its request by its traceback would keep it alive
+                error, self.error = (
+                    self.error,
+                    None,
+                )  # an error that knows its request by its traceback would keep it alive
                 raise error
             chunk, self._made = self._made, None
             self.dry_s = max(self.dry_s, time.monotonic()) + len(chunk.samples) / self.rate
@@ -133,7 +154,11 @@ class Utterance:
         if self.has_ended or not self.is_waited_for or self.sounding == len(self.segments):
             return False
         segment = self.segments[self.sounding]
-        return not self.voice.is_ready or segment.source.is_over or len(segment.source.ids) >= self.needed(segment)
+        return (
+            not self.voice.is_ready
+            or segment.source.is_over
+            or len(segment.source.ids) >= self.needed(segment)
+        )
 
     def needed(self, segment: Segment) -> int:
         """Ids that must be known for the segment's next piece."""
@@ -163,6 +188,13 @@ class Utterance:
         if len(wave):
             segment.has_sounded = True
             cost, self._cost = MappingProxyType(self._cost), {}
-            self._made = Chunk(self._number, np.ascontiguousarray(wave, np.float32), self._start, segment.index, is_last, cost)
+            self._made = Chunk(
+                self._number,
+                np.ascontiguousarray(wave, np.float32),
+                self._start,
+                segment.index,
+                is_last,
+                cost,
+            )
             self._number, self._start = self._number + 1, self._start + len(wave)
             self._ready.notify_all()

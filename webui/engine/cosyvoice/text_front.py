@@ -15,10 +15,18 @@ _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_GROUPS = ("", *(" " + w for w in "thousand million billion trillion quadrillion quintillion sextillion septillion octillion nonillion decillion".split()))
+_GROUPS = (
+    "",
+    *(
+        " " + w
+        for w in "thousand million billion trillion quadrillion quintillion sextillion septillion octillion nonillion decillion".split()
+    ),
+)
 
 
-def normalise(text: str, split: bool, count: Callable[[str], int], enabled: bool = True) -> list[str] | str:
+def normalise(
+    text: str, split: bool, count: Callable[[str], int], enabled: bool = True
+) -> list[str] | str:
     """Segments to speak (`split`) or the text rewritten in one piece. count: length of an English piece in tokens.
 
     Texts with <|marks|> and empty texts stay untouched. Blank-only text is the empty list (the public code raises).
@@ -106,18 +114,28 @@ def _below_thousand(n: int) -> str:
     parts = [f"{_ONES[hundreds]} hundred"] if hundreds else []
     if rest:
         tens, ones = divmod(rest, 10)
-        parts.append(_ONES[rest] if rest < 20 else _TENS[tens - 2] + (f"-{_ONES[ones]}" if ones else ""))
+        parts.append(
+            _ONES[rest] if rest < 20 else _TENS[tens - 2] + (f"-{_ONES[ones]}" if ones else "")
+        )
     return " and ".join(parts)
 
 
 def split_paragraph(
-    text: str, length: Callable[[str], int], language: str, max_tokens: int, min_tokens: int, merge_tokens: int, at_commas: bool
+    text: str,
+    length: Callable[[str], int],
+    language: str,
+    max_tokens: int,
+    min_tokens: int,
+    merge_tokens: int,
+    at_commas: bool,
 ) -> list[str]:
     """Sentences packed greedily: a new segment starts where the next sentence would pass `max_tokens` and there are over `min_tokens`.
     A remainder shorter than `merge_tokens` joins the segment before it. There is no hard upper bound."""
     stops = _ZH_STOPS if language == "zh" else _EN_STOPS
     packed, buffer = [], ""
-    for piece in _sentences(text, stops + (_COMMAS if at_commas else ""), "。" if language == "zh" else "."):
+    for piece in _sentences(
+        text, stops + (_COMMAS if at_commas else ""), "。" if language == "zh" else "."
+    ):
         if length(buffer + piece) > max_tokens and length(buffer) > min_tokens:
             packed.append(buffer)
             buffer = ""

@@ -18,7 +18,15 @@ class TextStream:
     and never yielded. `forward_lengths` counts the positions of every model call, in order.
     """
 
-    def __init__(self, lm: LanguageModel, cache: Past, prompt_text: Sequence[int], prompt_speech: Sequence[int], sample: Sample, head: Sequence[int] = ()):
+    def __init__(
+        self,
+        lm: LanguageModel,
+        cache: Past,
+        prompt_text: Sequence[int],
+        prompt_speech: Sequence[int],
+        sample: Sample,
+        head: Sequence[int] = (),
+    ):
         """cache: empty (the start mark is fed here, since prompt text and prompt speech interleave). head: text ids that stand before both."""
         self._lm, self._cache, self._sample = lm, cache, sample
         self._pending_text: list[Tensor] = [lm.text([i]) for i in prompt_text]
@@ -86,7 +94,9 @@ class TextStream:
     def _to_the_end(self) -> Iterator[int]:
         dims = self._lm.dims
         self._input += self._pending_text + [self._lm.mark(TASK)] + self._left_over()
-        limit = len(self.out) + MAX_IDS_PER_TEXT_ID * max(self._text_ids, 1)  # upstream has none: an unlucky draw never ended
+        limit = len(self.out) + MAX_IDS_PER_TEXT_ID * max(
+            self._text_ids, 1
+        )  # upstream has none: an unlucky draw never ended
         while len(self.out) < limit:
             chosen = self._choose(self._forward(), never=dims.barred(dims.end))
             self.out.append(chosen)

@@ -35,11 +35,17 @@ class TokenStage:
     def turn(self) -> None:
         """Waits for work, then reads some openings, lets text that arrived go on, and steps all rows at once."""
         with self._board.lock:
-            self._board.ids_wanted.wait_for(lambda: self._board.fault is not None or self._workable())
+            self._board.ids_wanted.wait_for(
+                lambda: self._board.fault is not None or self._workable()
+            )
             work = self._with_company()
         for who, segment in self._alone(work):
             self._go_on(who, segment)
-        rows = [(who, segment) for who, segment in work if segment.source.is_row and not segment.source.is_joining]
+        rows = [
+            (who, segment)
+            for who, segment in work
+            if segment.source.is_row and not segment.source.is_joining
+        ]
         if rows:
             self._step(self._pressing(rows))
 
@@ -48,13 +54,19 @@ class TokenStage:
         if first is not None:  # its next ids are wanted a hop later, its listener waits now
             speaking = [who for who in speaking if who.is_first and who is not first]
         found = ((who, *who.writing()) for who in speaking)
-        return [(who, segment) for who, segment, has_room in found if has_room and segment.source.can_step]
+        return [
+            (who, segment)
+            for who, segment, has_room in found
+            if has_room and segment.source.can_step
+        ]
 
     def _with_company(self) -> Turn:
         """The work, or in a moment's time more of it: only where no first sound waits and other rows will soon have room again."""
         work = self._workable()
         if self._profile.company_s and work and not any(who.is_first for who, _ in work):
-            others = sum(who.is_waited_for and who.writing()[0] is not None for who in self._board.speaking)
+            others = sum(
+                who.is_waited_for and who.writing()[0] is not None for who in self._board.speaking
+            )
             if others > len(work):
                 self._board.ids_wanted.wait(self._profile.company_s)
                 work = self._workable()
@@ -84,7 +96,10 @@ class TokenStage:
     def _step(self, rows: Turn) -> None:
         began = time.perf_counter()
         pasts = [segment.source.past for _, segment in rows]
-        rows, pasts = [r for r, past in zip(rows, pasts, strict=True) if past is not None], [past for past in pasts if past is not None]
+        rows, pasts = (
+            [r for r, past in zip(rows, pasts, strict=True) if past is not None],
+            [past for past in pasts if past is not None],
+        )
         if not rows:
             return
         try:
@@ -98,7 +113,11 @@ class TokenStage:
             except Exception as error:
                 self._fail(who, error)
         took = time.perf_counter() - began
-        self.steps, self.rows, each = self.steps + count, self.rows + count * len(rows), took / (count * len(rows))
+        self.steps, self.rows, each = (
+            self.steps + count,
+            self.rows + count * len(rows),
+            took / (count * len(rows)),
+        )
         self.s_per_id += 0.05 * (each - self.s_per_id) if self.s_per_id else each
         self._tell(rows, "tokens", took)
 

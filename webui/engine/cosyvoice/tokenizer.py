@@ -18,10 +18,14 @@ EVENT_TAGS = (
     "[breath]", "<strong>", "</strong>", "[noise]", "[laughter]", "[cough]", "[clucking]", "[accent]", "[quick_breath]",
     "<laughter>", "</laughter>", "[hissing]", "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
 )  # fmt: skip
-SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT, *EVENT_TAGS)  # in this order, from training
-_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)  # how Qwen2 cuts a text before merging
+SPECIALS = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    END_OF_PROMPT,
+    *EVENT_TAGS,
+)  # in this order, from training
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"  # how Qwen2 cuts a text before merging
 CONTROL = SPECIALS[:4]  # orders to the model, never part of what a person types
 _MARK = re.compile(r"<\|[^|<>]{1,32}\|>")
 
@@ -30,24 +34,41 @@ class TextTokenizer:
     """Reads `vocab.json` and `merges.txt` of a model directory. Thread-safe. The special ids start where the base vocabulary ends.
     specials: in this order, from training; tags: those of them that a person may type and that act as one."""
 
-    def __init__(self, root: Path, folder: str = "CosyVoice-BlankEN", specials: Sequence[str] = SPECIALS, tags: Sequence[str] = EVENT_TAGS):
+    def __init__(
+        self,
+        root: Path,
+        folder: str = "CosyVoice-BlankEN",
+        specials: Sequence[str] = SPECIALS,
+        tags: Sequence[str] = EVENT_TAGS,
+    ):
         """Raises NotReady naming the file that is missing or broken."""
         vocab = _vocabulary(root, f"{folder}/vocab.json")
         merges = _merges(root, f"{folder}/merges.txt", vocab)
         self._bpe = Tokenizer(models.BPE(vocab=vocab, merges=merges))
         self._bpe.normalizer = normalizers.NFC()
         cut = pre_tokenizers.Split(Regex(_WORDS), "isolated")
-        self._bpe.pre_tokenizer = pre_tokenizers.Sequence([cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        self._bpe.pre_tokenizer = pre_tokenizers.Sequence(
+            [cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
         self._bpe.decoder = decoders.ByteLevel()
         self.base, self._tags = len(vocab), tuple(tags)
         self._control = [name for name in specials if _MARK.fullmatch(name)]
-        self._bpe.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in specials])
+        self._bpe.add_special_tokens(
+            [AddedToken(name, normalized=False, special=True) for name in specials]
+        )
         self.specials = {name: self._bpe.token_to_id(name) for name in specials}
-        wrong = next((name for i, name in enumerate(specials) if self.specials[name] != self.base + i), None)
+        wrong = next(
+            (name for i, name in enumerate(specials) if self.specials[name] != self.base + i), None
+        )
         if wrong is not None:
             where = f"{folder}/vocab.json"
-            found = f"it inside the vocabulary ({self.specials[wrong]})", f"它已在词表内（{self.specials[wrong]}）"
-            raise model_fault(where, (f"{wrong} behind the base vocabulary", f"{wrong} 排在基础词表之后"), found)
+            found = (
+                f"it inside the vocabulary ({self.specials[wrong]})",
+                f"它已在词表内（{self.specials[wrong]}）",
+            )
+            raise model_fault(
+                where, (f"{wrong} behind the base vocabulary", f"{wrong} 排在基础词表之后"), found
+            )
 
     @property
     def size(self) -> int:
@@ -71,7 +92,9 @@ class TextTokenizer:
 
     def unknown(self, text: str) -> list[str]:
         """What looks like an event tag or a mark and does not work as one, each once: it would be read aloud or dropped."""
-        return list(dict.fromkeys(unknown_tags(_MARK.sub(" ", text), self._tags) + _MARK.findall(text)))
+        return list(
+            dict.fromkeys(unknown_tags(_MARK.sub(" ", text), self._tags) + _MARK.findall(text))
+        )
 
 
 def without_control(text: str, control: Container[str] = CONTROL) -> str:
@@ -89,8 +112,14 @@ def _vocabulary(root: Path, name: str) -> dict[str, int]:
     try:
         table = json.loads(source)
     except (ValueError, RecursionError) as e:
-        raise model_fault(name, expected, ("broken JSON, perhaps cut off", "损坏或不完整的 JSON")) from e
-    if not isinstance(table, dict) or not table or sorted(v for v in table.values() if type(v) is int) != list(range(len(table))):
+        raise model_fault(
+            name, expected, ("broken JSON, perhaps cut off", "损坏或不完整的 JSON")
+        ) from e
+    if (
+        not isinstance(table, dict)
+        or not table
+        or sorted(v for v in table.values() if type(v) is int) != list(range(len(table)))
+    ):
         raise model_fault(name, expected, ("another table", "别的内容"))
     return table
 
@@ -103,6 +132,10 @@ def _merges(root: Path, name: str, vocab: dict[str, int]) -> list[tuple[str, str
             continue
         parts = tuple(line.rstrip("\r").split(" "))
         if len(parts) != 2 or not {*parts, "".join(parts)} <= vocab.keys():
-            raise model_fault(name, expected, (f"“{line[:40]}” in line {number}", f"第 {number} 行的「{line[:40]}」"))
+            raise model_fault(
+                name,
+                expected,
+                (f"“{line[:40]}” in line {number}", f"第 {number} 行的「{line[:40]}」"),
+            )
         out.append(parts)
     return out

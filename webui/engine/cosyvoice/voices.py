@@ -74,15 +74,24 @@ class LiveVoice:
 
     @property
     def bytes(self) -> int:
-        return (self.flow.bytes if self.flow is not None else 0) + sum(p.nbytes for p in list(self._prefixes.values()))
+        return (self.flow.bytes if self.flow is not None else 0) + sum(
+            p.nbytes for p in list(self._prefixes.values())
+        )
 
 
 class LiveVoices:
     """Thread-safe. The least used voice makes room: it waits in the host's memory, where that is another than the device's, and is gone when
     that is full too. A voice that is let go lives on in the requests that hold it; one that a request uses is never moved."""
 
-    def __init__(self, model: Model, max_bytes: int, host_bytes: int = 0, first_hop: int | None = None):
-        self._model, self._max_bytes, self._host_bytes, self._first_hop = model, max_bytes, host_bytes, first_hop
+    def __init__(
+        self, model: Model, max_bytes: int, host_bytes: int = 0, first_hop: int | None = None
+    ):
+        self._model, self._max_bytes, self._host_bytes, self._first_hop = (
+            model,
+            max_bytes,
+            host_bytes,
+            first_hop,
+        )
         self._lock = threading.Lock()
         self._live: OrderedDict[str, LiveVoice] = OrderedDict()
         self._is_over = False
@@ -92,7 +101,9 @@ class LiveVoices:
         """Quick. Raises EngineFault when the prompt's bytes are no voice."""
         with self._lock:
             if prompt.fingerprint not in self._live:
-                self._live[prompt.fingerprint] = LiveVoice(self._model, self._model.unpack(prompt.data), self._first_hop)
+                self._live[prompt.fingerprint] = LiveVoice(
+                    self._model, self._model.unpack(prompt.data), self._first_hop
+                )
                 self.made += 1
             self._live.move_to_end(prompt.fingerprint)
             return self._live[prompt.fingerprint]
@@ -114,16 +125,25 @@ class LiveVoices:
     def _make_room(self, keep: Collection[LiveVoice], more: int = 0) -> None:
         with self._lock:
             self._is_over = False
-            while len(self._live) > 1 and more + sum(v.bytes for v in self._live.values()) > self._max_bytes:
+            while (
+                len(self._live) > 1
+                and more + sum(v.bytes for v in self._live.values()) > self._max_bytes
+            ):
                 if not self._host_bytes:
                     self._live.popitem(last=False)
-                elif (least := next((v for v in self._live.values() if v not in keep and v.can_move_out), None)) is not None:
+                elif (
+                    least := next(
+                        (v for v in self._live.values() if v not in keep and v.can_move_out), None
+                    )
+                ) is not None:
                     least.move_out()
                     self.moved_out += 1
                 else:
                     self._is_over = True
                     break
-            waiting = [] if more else [key for key, v in self._live.items() if v.is_out and v not in keep]  # who comes back leaves room first
+            waiting = (
+                [] if more else [key for key, v in self._live.items() if v.is_out and v not in keep]
+            )  # who comes back leaves room first
             while waiting and sum(v.host_bytes for v in self._live.values()) > self._host_bytes:
                 del self._live[waiting.pop(0)]
 

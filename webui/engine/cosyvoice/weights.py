@@ -24,9 +24,16 @@ from .faults import model_fault
 
 log = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-WRAPPERS = ("state_dict", "model", "module")  # under which training codes keep the tensors, beside their own notes
+WRAPPERS = (
+    "state_dict",
+    "model",
+    "module",
+)  # under which training codes keep the tensors, beside their own notes
 PARALLEL = "module."  # before every key, from training on several devices
-OLD_WEIGHT_NORM = {".weight_g": ".parametrizations.weight.original0", ".weight_v": ".parametrizations.weight.original1"}
+OLD_WEIGHT_NORM = {
+    ".weight_g": ".parametrizations.weight.original0",
+    ".weight_v": ".parametrizations.weight.original1",
+}
 FORMAT = "kaikou-1"
 
 
@@ -39,7 +46,9 @@ class Component:
     unused: tuple[str, ...] = ()  # keys, or with a point at the end what keys begin with
     exact: bool = False
     also: tuple[str, ...] = ()  # files that serve where `file` is missing
-    reform: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict  # from the published tensors to those of our module
+    reform: Callable[[dict[str, Tensor]], dict[str, Tensor]] = (
+        dict  # from the published tensors to those of our module
+    )
 
     @property
     def file(self) -> str:
@@ -54,9 +63,13 @@ class Component:
 
 
 COMPONENTS = {
-    "llm": Component("llm", unused=("llm.model.lm_head.weight",)),  # a copy of the embedding that inference never reads
+    "llm": Component(
+        "llm", unused=("llm.model.lm_head.weight",)
+    ),  # a copy of the embedding that inference never reads
     "flow": Component("flow"),
-    "hift": Component("hift", delete=("generator.",), unused=("discriminator.",), exact=True),  # its phase needs fp32, and it is small
+    "hift": Component(
+        "hift", delete=("generator.",), unused=("discriminator.",), exact=True
+    ),  # its phase needs fp32, and it is small
 }
 
 
@@ -90,7 +103,11 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
             continue
         if not isinstance(value, Tensor):
             kind = type(value).__name__
-            raise model_fault(path.name, ("tensors only", "只有张量"), (f"{kind} under {str(key)[:80]}", f"{str(key)[:80]} 是 {kind}"))
+            raise model_fault(
+                path.name,
+                ("tensors only", "只有张量"),
+                (f"{kind} under {str(key)[:80]}", f"{str(key)[:80]} 是 {kind}"),
+            )
         for cut in prefix_fixups:
             key = key.replace(cut, "")
         out[key] = value
@@ -102,7 +119,11 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
 def _unwrapped(state: dict) -> dict:
     """The table of tensors, where it is kept under a name beside other things."""
     inner = next((state[name] for name in WRAPPERS if isinstance(state.get(name), dict)), None)
-    is_wrapped = inner is not None and all(isinstance(k, str) for k in inner) and not any(isinstance(v, Tensor) for v in state.values())
+    is_wrapped = (
+        inner is not None
+        and all(isinstance(k, str) for k in inner)
+        and not any(isinstance(v, Tensor) for v in state.values())
+    )
     return inner if is_wrapped else state
 
 
@@ -112,11 +133,31 @@ def read_pt(path: Path) -> dict:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as e:
-        raise model_fault(path.name, expected, ("objects that would run code", "会执行代码的对象")) from e
-    except (RuntimeError, ValueError, KeyError, EOFError, OSError, AttributeError, TypeError, IndexError, AssertionError) as e:
-        raise model_fault(path.name, expected, (f"something else ({type(e).__name__})", f"别的内容（{type(e).__name__}）")) from e
+        raise model_fault(
+            path.name, expected, ("objects that would run code", "会执行代码的对象")
+        ) from e
+    except (
+        RuntimeError,
+        ValueError,
+        KeyError,
+        EOFError,
+        OSError,
+        AttributeError,
+        TypeError,
+        IndexError,
+        AssertionError,
+    ) as e:
+        raise model_fault(
+            path.name,
+            expected,
+            (f"something else ({type(e).__name__})", f"别的内容（{type(e).__name__}）"),
+        ) from e
     if not isinstance(state, dict) or not all(isinstance(k, str) for k in state):
-        raise model_fault(path.name, ("a dict of names and tensors", "名称到张量的字典"), (type(state).__name__, type(state).__name__))
+        raise model_fault(
+            path.name,
+            ("a dict of names and tensors", "名称到张量的字典"),
+            (type(state).__name__, type(state).__name__),
+        )
     return state
 
 
@@ -128,10 +169,18 @@ def _read_safetensors(path: Path) -> dict:
             meta, state = f.metadata() or {}, {key: f.get_tensor(key) for key in f.keys()}
         sums = dict(json.loads(meta.get("sums", "{}")))
     except (safetensors.SafetensorError, OSError, ValueError) as e:
-        raise model_fault(path.name, expected, ("a damaged or cut-off file", "损坏或不完整的文件")) from e
-    bad = next((key for key, total in sums.items() if key not in state or _sum(state[key]) != total), None)
+        raise model_fault(
+            path.name, expected, ("a damaged or cut-off file", "损坏或不完整的文件")
+        ) from e
+    bad = next(
+        (key for key, total in sums.items() if key not in state or _sum(state[key]) != total), None
+    )
     if bad is not None:
-        raise model_fault(path.name, ("tensors that fit their checksums", "与校验和一致的张量"), (f"damaged bytes in {bad}", f"{bad} 的字节已损坏"))
+        raise model_fault(
+            path.name,
+            ("tensors that fit their checksums", "与校验和一致的张量"),
+            (f"damaged bytes in {bad}", f"{bad} 的字节已损坏"),
+        )
     return state
 
 
@@ -142,7 +191,10 @@ def _sum(tensor: Tensor) -> int:
 def fold_weight_norm(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Gain and direction pairs become plain `.weight` keys: w = g v / |v|, norm over all dimensions but the first."""
     for old, new in OLD_WEIGHT_NORM.items():
-        state = {key.removesuffix(old) + new if key.endswith(old) else key: value for key, value in state.items()}
+        state = {
+            key.removesuffix(old) + new if key.endswith(old) else key: value
+            for key, value in state.items()
+        }
     out = {}
     for key, value in state.items():
         stem, _, part = key.rpartition(".parametrizations.weight.original")
@@ -151,33 +203,56 @@ def fold_weight_norm(state: dict[str, Tensor]) -> dict[str, Tensor]:
         elif part == "1":
             gain = state.get(f"{stem}.parametrizations.weight.original0")
             if gain is None:
-                raise model_fault("hift.pt", (f"the gain of {stem}", f"{stem} 的增益"), ("only its direction", "只有方向"))
+                raise model_fault(
+                    "hift.pt",
+                    (f"the gain of {stem}", f"{stem} 的增益"),
+                    ("only its direction", "只有方向"),
+                )
             wide = value.float()
             norm = wide.flatten(1).norm(dim=1).reshape(-1, *[1] * (value.dim() - 1))
             out[f"{stem}.weight"] = (gain.float() * wide / norm).to(value.dtype)
     return out
 
 
-def assign(module: nn.Module, state: dict[str, Tensor], file: str = "", dtype: torch.dtype | None = None) -> nn.Module:
+def assign(
+    module: nn.Module, state: dict[str, Tensor], file: str = "", dtype: torch.dtype | None = None
+) -> nn.Module:
     """Put `state` into `module`: keys and shapes must fit exactly, the first that does not is named (NotReady). Returns the module,
     without gradients, in eval mode. Tensors are used as they are (memory-mapped ones stay so) unless `dtype` differs."""
     wanted = module.state_dict()
     name = file or type(module).__name__
     for key, mine in wanted.items():
         if key not in state:
-            raise model_fault(name, (f"the tensor {key} {list(mine.shape)}", f"张量 {key} {list(mine.shape)}"), ("none of that name", "没有这个名称"))
+            raise model_fault(
+                name,
+                (f"the tensor {key} {list(mine.shape)}", f"张量 {key} {list(mine.shape)}"),
+                ("none of that name", "没有这个名称"),
+            )
         if state[key].shape != mine.shape:
             shapes = list(mine.shape), list(state[key].shape)
-            raise model_fault(name, (f"{key} with shape {shapes[0]}", f"{key} 的形状为 {shapes[0]}"), (f"{shapes[1]}", f"{shapes[1]}"))
+            raise model_fault(
+                name,
+                (f"{key} with shape {shapes[0]}", f"{key} 的形状为 {shapes[0]}"),
+                (f"{shapes[1]}", f"{shapes[1]}"),
+            )
     extra = next((key for key in state if key not in wanted), None)
     if extra is not None:
-        raise model_fault(name, (f"{len(wanted)} known tensors", f"{len(wanted)} 个已知张量"), (f"the unknown {extra}", f"未知的 {extra}"))
-    ready = {k: v if dtype is None or not v.is_floating_point() else v.to(dtype) for k, v in state.items()}
+        raise model_fault(
+            name,
+            (f"{len(wanted)} known tensors", f"{len(wanted)} 个已知张量"),
+            (f"the unknown {extra}", f"未知的 {extra}"),
+        )
+    ready = {
+        k: v if dtype is None or not v.is_floating_point() else v.to(dtype)
+        for k, v in state.items()
+    }
     module.load_state_dict(ready, strict=True, assign=True)
     return module.requires_grad_(False).eval()
 
 
-def component_state(root: Path, name: str, dtype: str = "fp32", parts: Parts = COMPONENTS) -> dict[str, Tensor]:
+def component_state(
+    root: Path, name: str, dtype: str = "fp32", parts: Parts = COMPONENTS
+) -> dict[str, Tensor]:
     """The tensors of "llm", "flow" or "hift" as the modules want them, from the converted file when it was made from this very
     source (or when the source is gone), else from the published file. Raises NotReady."""
     part = parts[name]
@@ -186,7 +261,10 @@ def component_state(root: Path, name: str, dtype: str = "fp32", parts: Parts = C
     if converted.is_file():
         if not (root / source).exists() or source_of(converted) == files.fingerprint(root, source):
             try:
-                return {k: v.to(wanted) if v.is_floating_point() else v for k, v in load_state(converted).items()}
+                return {
+                    k: v.to(wanted) if v.is_floating_point() else v
+                    for k, v in load_state(converted).items()
+                }
             except NotReady as fault:
                 if not (root / source).exists():
                     raise
@@ -208,27 +286,42 @@ def published_state(root: Path, part: Component, dtype: str) -> dict[str, Tensor
     """The tensors of the published file as the module wants them: unused ones dropped, weight norm folded, reformed, floats in `dtype`."""
     state = load_state(root / part.published(root), part.delete)
     unused = tuple(start for start in part.unused if start.endswith("."))
-    state = fold_weight_norm({k: v for k, v in state.items() if k not in part.unused and not k.startswith(unused)})
-    return {k: v.to(DTYPES[dtype]) if v.is_floating_point() else v for k, v in part.reform(state).items()}
+    state = fold_weight_norm(
+        {k: v for k, v in state.items() if k not in part.unused and not k.startswith(unused)}
+    )
+    return {
+        k: v.to(DTYPES[dtype]) if v.is_floating_point() else v
+        for k, v in part.reform(state).items()
+    }
 
 
 def convert(root: Path, name: str, dtype: str, parts: Parts = COMPONENTS) -> Path:
     """Write the converted, memory-mappable form of one component beside its source; returns its path. Raises NotReady, StorageFull."""
     part = parts[name]
-    state = {k: v.contiguous() for k, v in published_state(root, part, "fp32" if part.exact else dtype).items()}
+    state = {
+        k: v.contiguous()
+        for k, v in published_state(root, part, "fp32" if part.exact else dtype).items()
+    }
     target = root / part.converted(dtype)
     try:
         write_checked(target, state, FORMAT, files.fingerprint(root, part.published(root)))
     except (OSError, safetensors.SafetensorError) as e:
         why = str(getattr(e, "strerror", "") or e)[:120]
-        raise StorageFull(f"{target.name} cannot be written ({why}). Make room, or check the rights of the model folder.",
-                          f"写不出 {target.name}（{why}）。请清理空间，或检查模型目录的权限。", code="storage_denied") from e
+        raise StorageFull(
+            f"{target.name} cannot be written ({why}). Make room, or check the rights of the model folder.",
+            f"写不出 {target.name}（{why}）。请清理空间，或检查模型目录的权限。",
+            code="storage_denied",
+        ) from e
     return target
 
 
 def write_checked(target: Path, state: dict[str, Tensor], form: str, source: str) -> None:
     """A memory-mappable file with a checksum per tensor, whole or not there. Raises OSError or SafetensorError when it cannot be written."""
-    meta = {"format": form, "source": source, "sums": json.dumps({k: _sum(v) for k, v in state.items()})}
+    meta = {
+        "format": form,
+        "source": source,
+        "sums": json.dumps({k: _sum(v) for k, v in state.items()}),
+    }
     unfinished = target.with_name(target.name + ".part")
     try:
         save_file(state, unfinished, meta)
@@ -241,19 +334,38 @@ def source_mark(root: Path, name: str, dtype: str = "fp32", parts: Parts = COMPO
     """Names the published weights that `component_state` would give: the same before and after conversion, with and without the source."""
     part = parts[name]
     source = part.published(root)
-    return files.fingerprint(root, source) if (root / source).exists() else source_of(converted_form(root, part, dtype))
+    return (
+        files.fingerprint(root, source)
+        if (root / source).exists()
+        else source_of(converted_form(root, part, dtype))
+    )
 
 
 def marked(root: Path, precision: str, parts: Parts = COMPONENTS) -> str:
     """Names what is heard of a directory: voices made with other weights do not fit."""
-    return hashlib.sha256("".join(source_mark(root, name, precision, parts) for name in ("flow", "llm")).encode()).hexdigest()[:12]
+    return hashlib.sha256(
+        "".join(source_mark(root, name, precision, parts) for name in ("flow", "llm")).encode()
+    ).hexdigest()[:12]
 
 
 def tensor_names(root: Path, name: str) -> set[str]:
     """The keys of a published file, or none where it cannot be read: to tell generations apart, before anything is checked."""
     try:
-        return set(torch.load(root / f"{name}.pt", map_location="cpu", weights_only=True, mmap=True))
-    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, EOFError, OSError, AttributeError, TypeError, IndexError, AssertionError):
+        return set(
+            torch.load(root / f"{name}.pt", map_location="cpu", weights_only=True, mmap=True)
+        )
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        ValueError,
+        KeyError,
+        EOFError,
+        OSError,
+        AttributeError,
+        TypeError,
+        IndexError,
+        AssertionError,
+    ):
         return set()
 
 

@@ -43,32 +43,53 @@ def schedule(n_ids: int) -> list[Call]:
 class Token2Wav:
     """Flow and vocoder for one voice. ids and prompt_ids (n,), prompt_mel (t, 80), embedding (192,). noise: the flow's draw of each call."""
 
-    def __init__(self, flow: HopFlow, vocoder: FirstVocoder, prompt_ids: torch.Tensor, prompt_mel: torch.Tensor, embedding: torch.Tensor, noise: Noise):
+    def __init__(
+        self,
+        flow: HopFlow,
+        vocoder: FirstVocoder,
+        prompt_ids: torch.Tensor,
+        prompt_mel: torch.Tensor,
+        embedding: torch.Tensor,
+        noise: Noise,
+    ):
         self.flow, self.vocoder, self._noise = flow, vocoder, noise
         self.voice = HopVoice.of(flow, prompt_ids, prompt_mel, embedding)
 
     def hop(self, ids: torch.Tensor, number: int, kept: Kept | None) -> tuple[torch.Tensor, Kept]:
         """ids (n,) of this call -> mel (frames, 80), what the next call begins with"""
         voice = self.voice
-        work = Work(ids.reshape(-1).long(), voice.prompt_ids, voice.prompt_mel, voice.speaker, torch.empty(0), kept)
+        work = Work(
+            ids.reshape(-1).long(),
+            voice.prompt_ids,
+            voice.prompt_mel,
+            voice.speaker,
+            torch.empty(0),
+            kept,
+        )
         work.noise = self._noise(number, work.frames)
         return self.flow.hops([work])[0]
 
     @torch.inference_mode()
-    def stream(self, ids: torch.Tensor, seed: int | None = None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def stream(
+        self, ids: torch.Tensor, seed: int | None = None
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Per call: the mel given to the vocoder (1, 80, n) and the samples emitted (m,)."""
         vocoder, kept, tail = SeamVocoder(self.vocoder, seed, HELD_FRAMES), None, None
         fade = torch.from_numpy(np.hamming(2 * OVERLAP_FRAMES))[:, None]
         for number, call in enumerate(schedule(len(ids))):
             mel, kept = self.hop(ids[call.offset : call.offset + call.given], number, kept)
             if tail is not None:
-                mel[:OVERLAP_FRAMES] = mel[:OVERLAP_FRAMES] * fade[:OVERLAP_FRAMES] + tail * fade[OVERLAP_FRAMES:]
+                mel[:OVERLAP_FRAMES] = (
+                    mel[:OVERLAP_FRAMES] * fade[:OVERLAP_FRAMES] + tail * fade[OVERLAP_FRAMES:]
+                )
             if not call.final:
                 mel, tail = mel[:-OVERLAP_FRAMES], mel[-OVERLAP_FRAMES:].clone()
             joined = vocoder.joined(mel.mT[None])
             yield joined, vocoder.push(joined, call.final)
 
-    def offline(self, ids: torch.Tensor, speed: float = 1.0, seed: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def offline(
+        self, ids: torch.Tensor, speed: float = 1.0, seed: int | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """In one call: mel given to the vocoder, samples."""
         mel = stretch(self.hop(ids, 0, None)[0].mT[None], speed)
         return mel, SeamVocoder(self.vocoder, seed, HELD_FRAMES).push(mel, True)

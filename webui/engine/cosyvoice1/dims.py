@@ -28,8 +28,15 @@ class StackDims:
     layers: int
 
     def __post_init__(self):
-        if min(self.hidden, self.heads, self.inner) < 1 or self.layers < 0 or self.hidden % self.heads or self.head_size % 2:
-            raise ValueError(f"{self.hidden} values do not make {self.heads} heads of whole pairs, or {self.layers} layers of {self.inner} are none")
+        if (
+            min(self.hidden, self.heads, self.inner) < 1
+            or self.layers < 0
+            or self.hidden % self.heads
+            or self.head_size % 2
+        ):
+            raise ValueError(
+                f"{self.hidden} values do not make {self.heads} heads of whole pairs, or {self.layers} layers of {self.inner} are none"
+            )
 
     @property
     def kv_heads(self) -> int:
@@ -57,9 +64,14 @@ class LmDims:
     @classmethod
     def of(cls, config: Mapping[str, int]) -> LmDims:
         def stack(name: str) -> StackDims:
-            return StackDims(*(int(config[f"{name}_{part}"]) for part in ("dim", "heads", "ffn_dim", "blocks")))
+            return StackDims(
+                *(int(config[f"{name}_{part}"]) for part in ("dim", "heads", "ffn_dim", "blocks"))
+            )
 
-        rest = (int(config[name]) for name in ("text_embed_dim", "text_vocab_size", "speech_token_size", "spk_embed_dim"))
+        rest = (
+            int(config[name])
+            for name in ("text_embed_dim", "text_vocab_size", "speech_token_size", "spk_embed_dim")
+        )
         return cls(stack("text_encoder"), stack("llm"), *rest)
 
     @property

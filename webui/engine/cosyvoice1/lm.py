@@ -42,7 +42,13 @@ class TextLm(nn.Module):
         self.llm_decoder = nn.Linear(dims.body.hidden, dims.rows)
 
     @classmethod
-    def of(cls, dims: LmDims, state: Mapping[str, Tensor], dtype: torch.dtype | None = None, device: str = "cpu") -> Self:
+    def of(
+        cls,
+        dims: LmDims,
+        state: Mapping[str, Tensor],
+        dtype: torch.dtype | None = None,
+        device: str = "cpu",
+    ) -> Self:
         """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
         with bare():
             model = cls(dims)
@@ -82,12 +88,19 @@ class TextLm(nn.Module):
     # ---- embeddings ---------------------------------------------------------------------------------------------------
     def new_cache(self, capacity: int = GROWTH_TOKENS) -> TextPast:
         like = self._like
-        return TextPast(*(KvCache(dims, capacity, 1, like.dtype, like.device) for dims in (self.dims.body, self.dims.encoder)))
+        return TextPast(
+            *(
+                KvCache(dims, capacity, 1, like.dtype, like.device)
+                for dims in (self.dims.body, self.dims.encoder)
+            )
+        )
 
     def encoded(self, ids: Tensor, past: KvCache) -> Tensor:
         """Text ids (n,) behind those of `past` -> (1, n, hidden of the body)"""
         x = self.text_encoder.embedded(self.text_embedding(ids.to(self._like.device))[None])
-        return self.text_encoder_affine_layer(self.text_encoder.after_norm(self.text_encoder(x, [past])))
+        return self.text_encoder_affine_layer(
+            self.text_encoder.after_norm(self.text_encoder(x, [past]))
+        )
 
     def embedded(self, x: Tensor, past: TextPast) -> Tensor:
         """Row numbers (1, n, 1) -> (1, n, hidden). The task's mark ends the text."""
@@ -95,7 +108,9 @@ class TextLm(nn.Module):
         is_text = rows < texts
         out = self.table[(rows - texts).clamp(min=0).to(self.table.device)]
         if is_text.any():
-            out[is_text.to(out.device)] = self.llm.embedded(self.encoded(rows[is_text], past.text))[0]
+            out[is_text.to(out.device)] = self.llm.embedded(self.encoded(rows[is_text], past.text))[
+                0
+            ]
         if bool((x == self.mark(TASK)).any()):
             past.text = None  # all text is read
         return out[None]
@@ -106,7 +121,9 @@ class TextLm(nn.Module):
             past = self.new_cache(2 + len(prompt_text))
             return self._behind(self.beginning(prompt_text, speaker, past), past)
 
-    def beginning(self, prompt_text: Sequence[int], speaker: Tensor | None, past: TextPast) -> Tensor:
+    def beginning(
+        self, prompt_text: Sequence[int], speaker: Tensor | None, past: TextPast
+    ) -> Tensor:
         """As `prefix`, what the layers of the body read: (1, n, hidden)"""
         parts = [self.embedded(self.mark(SOS), past)]
         if speaker is not None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...types import CONVERT, SpeechRequest
 from ..cosyvoice.contents import prompt_maker
 from ..cosyvoice.device import INT8, VOICE_S, MemoryPlan, Place
-from ..cosyvoice.family import Costs, Facts, Family, Progress, check_files
+from ..cosyvoice.family import EXPRESSIONS, Costs, Facts, Family, Progress, check_files
 from ..cosyvoice.faults import model_fault, remedy
 from ..cosyvoice.features import log_mel
 from ..cosyvoice.flow.dims import EULER_STEPS, MEL_BANDS
@@ -40,14 +40,29 @@ ENGINE = "cosyvoice1"
 ROWS = 4
 MOST_BLOCKS = 2  # of a hop; longer ones were never published
 PROMPT_TEXT_IDS = 60
-STYLES = ("happy", "sad", "angry", "calm", "surprise", "fear", "gentle", "whisper", "fast", "slow", "news", "story")
-HEARING = Hearing(ENGINE, LISTENER_ONNX, ids_per_s=50, mel_hz=RATE_HZ, mel=partial(log_mel, rate_hz=RATE_HZ, window=1024, hop=FRAME_SAMPLES), frames_per_id=None)
-CLONING = ("zero_shot", "cross_lingual")  # all releases can, though -SFT and -Instruct were not made for it
+HEARING = Hearing(
+    ENGINE,
+    LISTENER_ONNX,
+    ids_per_s=50,
+    mel_hz=RATE_HZ,
+    mel=partial(log_mel, rate_hz=RATE_HZ, window=1024, hop=FRAME_SAMPLES),
+    frames_per_id=None,
+)
+CLONING = (
+    "zero_shot",
+    "cross_lingual",
+)  # all releases can, though -SFT and -Instruct were not made for it
 BASE = Facts((*CLONING, "preset", CONVERT), LANGUAGES)
 FACTS = {
     "base": BASE,
     "sft": Facts(("preset", *CLONING, CONVERT), LANGUAGES),
-    "instruct": Facts(("preset", "instruct", *CLONING, CONVERT), LANGUAGES, STYLES, EVENT_TAGS, preset_modes=("instruct",)),  # the others would read a description aloud
+    "instruct": Facts(
+        ("preset", "instruct", *CLONING, CONVERT),
+        LANGUAGES,
+        EXPRESSIONS,
+        EVENT_TAGS,
+        preset_modes=("instruct",),
+    ),  # the others would read a description aloud
 }
 
 
@@ -64,7 +79,13 @@ class CosyVoice1:
     mark: str
 
     @classmethod
-    def load(cls, root: Path, place: Place, told: Progress = lambda share, en, zh: None, steps: int = EULER_STEPS) -> CosyVoice1:
+    def load(
+        cls,
+        root: Path,
+        place: Place,
+        told: Progress = lambda share, en, zh: None,
+        steps: int = EULER_STEPS,
+    ) -> CosyVoice1:
         """steps: of the flow's solver. Raises NotReady naming the first file or field that does not fit."""
         told(0.02, "Checking model files", "正在校验模型文件")
         check_files(FAMILY, root, place.precision)
@@ -77,11 +98,19 @@ class CosyVoice1:
         told(0.25, "Loading the language model", "正在载入语言模型")
         lm = language_model(root, spec.lm, place, told)
         told(0.6, "Loading the acoustic model", "正在载入声学模型")
-        exact = "fp32" if place.precision == "fp16" else place.precision  # in fp16 the flow was heard to give silence
-        flow = HopFlow.of(HopDims.of(spec.flow), component_state(root, "flow", exact), DTYPES[exact], place.device)
+        exact = (
+            "fp32" if place.precision == "fp16" else place.precision
+        )  # in fp16 the flow was heard to give silence
+        flow = HopFlow.of(
+            HopDims.of(spec.flow), component_state(root, "flow", exact), DTYPES[exact], place.device
+        )
         told(0.8, "Loading the vocoder", "正在载入声码器")
-        vocoder = FirstVocoder.of(dims_of(spec.hift), component_state(root, "hift"), torch.float32, place.device).narrow(place.convolutions)
-        return cls(spec, place, tokenizer, lm, flow, vocoder, maker, ready, marked(root, place.precision)).placed(told)
+        vocoder = FirstVocoder.of(
+            dims_of(spec.hift), component_state(root, "hift"), torch.float32, place.device
+        ).narrow(place.convolutions)
+        return cls(
+            spec, place, tokenizer, lm, flow, vocoder, maker, ready, marked(root, place.precision)
+        ).placed(told)
 
     def placed(self, told: Progress) -> CosyVoice1:
         """As it computes where it is."""
@@ -110,7 +139,13 @@ class CosyVoice1:
 
     def hops(self, first: int, pace: Profile) -> Hops:
         """A hop is one call of the flow, behind the prompt again: two blocks in one cost less than one after the other, and have no seam."""
-        return Hops(first, HOP_IDS, tuple(min(count, MOST_BLOCKS) for count in pace.blocks), True, OVERLAP_IDS)
+        return Hops(
+            first,
+            HOP_IDS,
+            tuple(min(count, MOST_BLOCKS) for count in pace.blocks),
+            True,
+            OVERLAP_IDS,
+        )
 
     def unpack(self, data: bytes) -> VoicePrompt:
         return VoicePrompt.unpack(data, None)
@@ -145,8 +180,13 @@ def language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> La
     if place.lm == INT8 and runtime.fits(dims):
         return runtime.Int8TextLm.load(root, dims, place, converting(told))
     if place.lm == INT8:
-        log.warning("heads of %d values are not for int8: torch computes the language model", dims.body.head_size)
-    return StackLm.of(dims, component_state(root, "llm", place.precision), place.dtype, place.device)
+        log.warning(
+            "heads of %d values are not for int8: torch computes the language model",
+            dims.body.head_size,
+        )
+    return StackLm.of(
+        dims, component_state(root, "llm", place.precision), place.dtype, place.device
+    )
 
 
 def check_rows(spec: FirstSpec, tokenizer: WhisperTokenizer) -> None:
@@ -161,7 +201,11 @@ def costs(spec: FirstSpec, place: Place) -> Costs:
     size = DTYPES[place.precision].itemsize
     words = spec.lm.encoder.cache_bytes(PROMPT_TEXT_IDS, size)
     mel = int(VOICE_S * RATE_HZ / FRAME_SAMPLES) * MEL_BANDS * size
-    return Costs(mel + words + spec.lm.cache_bytes(PROMPT_TEXT_IDS, size), 2 * words + mel, runtime.memory(spec.lm, size))
+    return Costs(
+        mel + words + spec.lm.cache_bytes(PROMPT_TEXT_IDS, size),
+        2 * words + mel,
+        runtime.memory(spec.lm, size),
+    )
 
 
 FAMILY = Family(

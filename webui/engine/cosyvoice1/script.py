@@ -22,7 +22,11 @@ class FirstScript(Script):
         return self.request.mode == "instruct" and bool(self.request.instruction.strip())
 
     def prompt(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (tuple(self.model.tokenizer.instruction(self.request.instruction)), ()) if self._is_described else super().prompt()
+        return (
+            (tuple(self.model.tokenizer.instruction(self.request.instruction)), ())
+            if self._is_described
+            else super().prompt()
+        )
 
     def text(self, segment: str) -> list[int]:
         """In cross_lingual the language's mark is in front of every segment; one that the text itself begins with counts."""
@@ -34,8 +38,16 @@ class FirstScript(Script):
 
     def prefix(self) -> Past:
         speaker = None if self._is_described else self.voice.prompt.vector
-        return self.voice.past((self.prompt_text, speaker is None), lambda: self.model.lm.prefix(self.prompt_text, speaker))
+        return self.voice.past(
+            (self.prompt_text, speaker is None),
+            lambda: self.model.lm.prefix(self.prompt_text, speaker),
+        )
 
     def arriving(self, pieces: Iterable[str], board: Board) -> Arriving:
         title = self.model.family.title
-        raise BadInput(f"{title} needs the whole text before it speaks.", f"{title} 要先有完整的文本才能朗读。", param="input", code="no_text_in")
+        raise BadInput(
+            f"{title} needs the whole text before it speaks.",
+            f"{title} 要先有完整的文本才能朗读。",
+            param="input",
+            code="no_text_in",
+        )

@@ -79,13 +79,26 @@ def read_spec(root: Path, steps: int = EULER_STEPS) -> FirstSpec:
     flow = table.sizes(_FLOW)
     channels = table.wholes("flow.decoder.estimator.channels")
     if len(channels) != 2 or channels[0] != channels[1] or channels[0] % 8:
-        raise table.wrong("flow.decoder.estimator.channels", "two equal multiples of 8", str(list(channels)))
+        raise table.wrong(
+            "flow.decoder.estimator.channels", "two equal multiples of 8", str(list(channels))
+        )
     flow["estimator_channels"] = table.within("flow.decoder.estimator.channels", channels[0])
-    table.exactly(flow["encoder_dim"], 2 * flow["encoder_heads"], "flow.encoder.output_size / attention_heads / 2")
+    table.exactly(
+        flow["encoder_dim"],
+        2 * flow["encoder_heads"],
+        "flow.encoder.output_size / attention_heads / 2",
+    )
     lm = _language_model(table)
     if flow["speech_token_size"] != lm.speech_codes:
-        raise table.wrong("flow.vocab_size", f"{lm.speech_codes} (llm.speech_token_size)", str(flow["speech_token_size"]))
-    hift = {"base_channels": table.whole("hift.base_channels"), "f0_cond_channels": table.whole("hift.f0_predictor.cond_channels")}
+        raise table.wrong(
+            "flow.vocab_size",
+            f"{lm.speech_codes} (llm.speech_token_size)",
+            str(flow["speech_token_size"]),
+        )
+    hift = {
+        "base_channels": table.whole("hift.base_channels"),
+        "f0_cond_channels": table.whole("hift.f0_predictor.cond_channels"),
+    }
     return FirstSpec(lm, table.rule(), {**flow, "euler_steps": steps}, hift, release_of(root))
 
 
@@ -99,7 +112,11 @@ def _check_rate(table: Scalars) -> None:
 def _language_model(table: Scalars) -> LmDims:
     sizes = table.sizes(_LM)
     if sizes["llm_dim"] != table.whole("llm.llm_input_size"):
-        raise table.wrong("llm.llm.output_size", f"{table.whole('llm.llm_input_size')} (llm.llm_input_size)", str(sizes["llm_dim"]))
+        raise table.wrong(
+            "llm.llm.output_size",
+            f"{table.whole('llm.llm_input_size')} (llm.llm_input_size)",
+            str(sizes["llm_dim"]),
+        )
     try:
         return LmDims.of(sizes)
     except ValueError as e:
@@ -111,8 +128,12 @@ def release_of(root: Path) -> str:
     if (root / MARKER).is_file():
         told = (root / MARKER).read_text(encoding="utf-8", errors="replace").strip().lower()[:20]
         if told not in RELEASES:
-            raise NotReady(f"The file {MARKER} of the model says “{told}”. Use one of: {', '.join(RELEASES)}.",
-                           f"模型目录中的 {MARKER} 写着「{told}」，可用：{'、'.join(RELEASES)}。", code="model_file", param=MARKER)
+            raise NotReady(
+                f"The file {MARKER} of the model says “{told}”. Use one of: {', '.join(RELEASES)}.",
+                f"模型目录中的 {MARKER} 写着「{told}」，可用：{'、'.join(RELEASES)}。",
+                code="model_file",
+                param=MARKER,
+            )
         return told
     name = root.resolve().name.lower()
     return next((release for release in ("instruct", "sft") if release in name), "base")

@@ -32,20 +32,37 @@ class CausalAttention(RelativeAttention):
         rows = self.table[:, self.table.shape[1] - total :]
         return rows if new == 1 else F.pad(rows, (0, 0, 0, new - 1))
 
-    def forward(self, x: Tensor, past: Sequence[KvCache], layer: int, mask: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, past: Sequence[KvCache], layer: int, mask: Tensor | None
+    ) -> Tensor:
         """x (batch, n, dim), the batch divided evenly among the pasts."""
         q, k, v = self.parts(x)
         each = zip(past, *(part.chunk(len(past)) for part in (q, k, v)), strict=True)
-        seen = [self.seen(own, *cache.put(layer, keys, values), mask) for cache, own, keys, values in each]
-        return self.linear_out((seen[0] if len(seen) == 1 else torch.cat(seen)).transpose(1, 2).reshape(x.shape))
+        seen = [
+            self.seen(own, *cache.put(layer, keys, values), mask)
+            for cache, own, keys, values in each
+        ]
+        return self.linear_out(
+            (seen[0] if len(seen) == 1 else torch.cat(seen)).transpose(1, 2).reshape(x.shape)
+        )
 
 
 class Stack(nn.Module):
-    def __init__(self, d_in: int, dims: StackDims, norms: Sequence[str], squash: Callable[[Tensor], Tensor], after_embed: Callable[[Tensor], Tensor] | None = None):
+    def __init__(
+        self,
+        d_in: int,
+        dims: StackDims,
+        norms: Sequence[str],
+        squash: Callable[[Tensor], Tensor],
+        after_embed: Callable[[Tensor], Tensor] | None = None,
+    ):
         super().__init__()
         self.dims, self._after_embed = dims, after_embed
         self.embed = Embed(d_in, dims.hidden)
-        self.encoders = nn.ModuleList(Layer(dims.hidden, dims.heads, dims.inner, CausalAttention, norms, squash) for _ in range(dims.layers))
+        self.encoders = nn.ModuleList(
+            Layer(dims.hidden, dims.heads, dims.inner, CausalAttention, norms, squash)
+            for _ in range(dims.layers)
+        )
         self.after_norm = nn.LayerNorm(dims.hidden)
 
     def embedded(self, x: Tensor) -> Tensor:
@@ -56,7 +73,11 @@ class Stack(nn.Module):
     def forward(self, x: Tensor, pasts: Sequence[KvCache]) -> Tensor:
         """x (batch, n, hidden), embedded, behind the pasts, which hold it afterwards -> the same before the last norm."""
         n = x.shape[1]
-        mask = None if n == 1 else torch.full((n, n), float("-inf"), dtype=x.dtype, device=x.device).triu(1)
+        mask = (
+            None
+            if n == 1
+            else torch.full((n, n), float("-inf"), dtype=x.dtype, device=x.device).triu(1)
+        )
         for past in pasts:
             past.reserve(n)
         for index, layer in enumerate(self.encoders):

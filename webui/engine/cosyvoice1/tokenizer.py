@@ -14,16 +14,31 @@ from ..cosyvoice.faults import model_fault
 from ..cosyvoice.tokenizer import END_OF_PROMPT
 
 VOCABULARY = "multilingual.tiktoken"
-EVENT_TAGS = ("[laughter]", "[breath]", "<laughter>", "</laughter>", "<strong>", "</strong>")  # plain text that -Instruct has learnt
+EVENT_TAGS = (
+    "[laughter]",
+    "[breath]",
+    "<laughter>",
+    "</laughter>",
+    "<strong>",
+    "</strong>",
+)  # plain text that -Instruct has learnt
 SPOKEN = (
     "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi ml cy sk te fa lv bn sr az sl kn "
     "et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha "
     "ba jw su yue"
 ).split()  # in this order, from training
-LANGUAGES = ("zh", "en", "ja", "yue", "ko")  # of which a mark in front of a text makes the model speak it
+LANGUAGES = (
+    "zh",
+    "en",
+    "ja",
+    "yue",
+    "ko",
+)  # of which a mark in front of a text makes the model speak it
 _ORDERS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
 _TIMES = [f"{step * 0.02:.2f}" for step in range(1501)]
-SPECIALS = [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *SPOKEN, *_ORDERS, *_TIMES)]
+SPECIALS = [
+    f"<|{name}|>" for name in ("endoftext", "startoftranscript", *SPOKEN, *_ORDERS, *_TIMES)
+]
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # how a text is cut before merging
 _MARK = re.compile(r"<\|[^|<>]{1,32}\|>")
 _HABITS = {"<|jp|>": "<|ja|>"}  # seen in published examples; no mark of the vocabulary
@@ -40,11 +55,20 @@ class WhisperTokenizer:
     def __init__(self, root: Path, tags: tuple[str, ...] = ()):
         """root: a model directory, which may bring a vocabulary of its own. Raises NotReady when that is none."""
         ranks = _ranks(root if (root / VOCABULARY).exists() else Path(__file__).parent)
-        self._bpe = Tokenizer(models.BPE(vocab={_letters(token) or "\0": rank for token, rank in ranks.items()}, merges=_merges(ranks)))
+        self._bpe = Tokenizer(
+            models.BPE(
+                vocab={_letters(token) or "\0": rank for token, rank in ranks.items()},
+                merges=_merges(ranks),
+            )
+        )
         cut = pre_tokenizers.Split(Regex(_WORDS), "isolated")
-        self._bpe.pre_tokenizer = pre_tokenizers.Sequence([cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        self._bpe.pre_tokenizer = pre_tokenizers.Sequence(
+            [cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
         self._bpe.decoder = decoders.ByteLevel()
-        self._bpe.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in SPECIALS])
+        self._bpe.add_special_tokens(
+            [AddedToken(name, normalized=False, special=True) for name in SPECIALS]
+        )
         self._tags, self._heard = tags, {mark_of(language) for language in LANGUAGES}
 
     @property
@@ -66,7 +90,9 @@ class WhisperTokenizer:
 
     def _allowed(self, mark: str) -> str:
         mark = _HABITS.get(mark, mark)
-        return "" if (mark in SPECIALS and mark not in self._heard) or mark == END_OF_PROMPT else mark
+        return (
+            "" if (mark in SPECIALS and mark not in self._heard) or mark == END_OF_PROMPT else mark
+        )
 
     def instruction(self, text: str) -> list[int]:
         """Ids of a description: ended by the words without which it would be spoken, no special token but theirs in it."""
@@ -82,13 +108,25 @@ class WhisperTokenizer:
 
 
 def _ranks(root: Path) -> dict[bytes, int]:
-    expected = ("lines of a token in base64 and its rank, from 0 on", "每行一个 base64 片段及其序号，从 0 开始")
+    expected = (
+        "lines of a token in base64 and its rank, from 0 on",
+        "每行一个 base64 片段及其序号，从 0 开始",
+    )
     try:
-        rows = (line.split() for line in files.text(root, VOCABULARY, expected).splitlines() if line)
-        ranks = {b"" if token == "=" else base64.b64decode(token, validate=True): int(rank) for token, rank in rows}  # one is empty
+        rows = (
+            line.split() for line in files.text(root, VOCABULARY, expected).splitlines() if line
+        )
+        ranks = {
+            b"" if token == "=" else base64.b64decode(token, validate=True): int(rank)
+            for token, rank in rows
+        }  # one is empty
     except ValueError as e:
-        raise model_fault(VOCABULARY, expected, ("other lines, perhaps cut off", "别的内容，可能不完整")) from e
-    if sorted(ranks.values()) != list(range(len(ranks))) or not all(bytes([byte]) in ranks for byte in range(256)):
+        raise model_fault(
+            VOCABULARY, expected, ("other lines, perhaps cut off", "别的内容，可能不完整")
+        ) from e
+    if sorted(ranks.values()) != list(range(len(ranks))) or not all(
+        bytes([byte]) in ranks for byte in range(256)
+    ):
         raise model_fault(VOCABULARY, expected, ("another table", "别的内容"))
     return ranks
 
@@ -98,15 +136,25 @@ def _merges(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
     out = []
     for token in sorted(ranks, key=ranks.__getitem__):
         pairs = ((token[:at], token[at:]) for at in range(1, len(token)))
-        out += [(_letters(left), _letters(right)) for left, right in pairs if left in ranks and right in ranks]
+        out += [
+            (_letters(left), _letters(right))
+            for left, right in pairs
+            if left in ranks and right in ranks
+        ]
     return out
 
 
 def _alphabet() -> dict[int, str]:
     """Bytes as the letters in which byte-level vocabularies are written: printable ones stand for themselves."""
-    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    plain = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     others = [byte for byte in range(256) if byte not in plain]
-    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + at) for at, byte in enumerate(others)}
+    return {byte: chr(byte) for byte in plain} | {
+        byte: chr(256 + at) for at, byte in enumerate(others)
+    }
 
 
 _LETTERS = _alphabet()

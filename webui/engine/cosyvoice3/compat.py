@@ -28,7 +28,15 @@ def published(dims: LmDims) -> LmDims:
 
 
 class PublishedStream(TextStream):
-    def __init__(self, lm: LanguageModel, cache: Past, prompt_text: Sequence[int], prompt_speech: Sequence[int], sample: Sample, head: Sequence[int]):
+    def __init__(
+        self,
+        lm: LanguageModel,
+        cache: Past,
+        prompt_text: Sequence[int],
+        prompt_speech: Sequence[int],
+        sample: Sample,
+        head: Sequence[int],
+    ):
         super().__init__(lm, cache, prompt_text, prompt_speech, sample, head)
         self._opening = 0  # never alone: the head is there already, so nobody waits for text
 
@@ -60,13 +68,19 @@ class Token2Wav(compat.Token2Wav):
             emitted += len(wave)
             yield mel, wave
 
-    def offline(self, ids: Tensor, speed: float = 1.0, noise: NoiseAt | None = None) -> tuple[Tensor, Tensor]:
+    def offline(
+        self, ids: Tensor, speed: float = 1.0, noise: NoiseAt | None = None
+    ) -> tuple[Tensor, Tensor]:
         """In one call: mel given to the vocoder, samples."""
         mel = compat.stretch(self.mel(ids, compat.Call(len(ids), 0, True)), speed)
         return mel, spoken(self.vocoder, mel, True, noise)
 
 
-def spoken(vocoder: CausalVocoder, mel: Tensor, final: bool, noise: NoiseAt | None = None) -> Tensor:
+def spoken(
+    vocoder: CausalVocoder, mel: Tensor, final: bool, noise: NoiseAt | None = None
+) -> Tensor:
     """mel (1, 80, n) -> (480 * n,), not final (480 * (n - 8),)"""
     wave = WaveStream(vocoder, noise).push(mel[0].mT, final)
-    return wave if final else wave[: vocoder.dims.frame_samples * max(0, mel.shape[2] - HELD_FRAMES)]
+    return (
+        wave if final else wave[: vocoder.dims.frame_samples * max(0, mel.shape[2] - HELD_FRAMES)]
+    )

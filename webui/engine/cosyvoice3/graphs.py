@@ -35,7 +35,9 @@ class LookaheadWork:
 
     def __init__(self, flow: DitFlow, slots: int, units: int):
         self.flow = flow
-        self.tails = TailStore([flow.dims.lookahead_channels], LOOKS_BACK, slots, 1, 1, flow.dtype, flow.device)
+        self.tails = TailStore(
+            [flow.dims.lookahead_channels], LOOKS_BACK, slots, 1, 1, flow.dtype, flow.device
+        )
         self.by_slot = (self.tails.data,)
 
     def __call__(self, ids: Ids) -> Tensor:
@@ -51,7 +53,9 @@ class CausalWork(VocoderWork):
     than a past of every layer, by 30 frames a window, and no memory."""
 
     before = 8  # four layers look back on two frames each
-    reach = Reach(left=30, held=6, first_held=6)  # the excitation is heard for 28.3 frames; of the wave half a window needs a frame more ahead
+    reach = Reach(
+        left=30, held=6, first_held=6
+    )  # the excitation is heard for 28.3 frames; of the wave half a window needs a frame more ahead
     lengths = (*range(1, 38), 39, 43, 51, 67, 86, 136, 236)
 
     def noise(self, seed: int | None, start: int, count: int) -> Tensor | None:
@@ -68,7 +72,13 @@ class CausalWork(VocoderWork):
 
     def shaped(self, mel: Tensor, source: Tensor) -> Tensor:
         vocoder = self.vocoder
-        spectrum = torch.stft(source[:, 0].to(vocoder.window), FFT, FFT_HOP, window=vocoder.window, return_complex=True)
+        spectrum = torch.stft(
+            source[:, 0].to(vocoder.window),
+            FFT,
+            FFT_HOP,
+            window=vocoder.window,
+            return_complex=True,
+        )
         columns = torch.cat([spectrum.real, spectrum.imag], 1).to(mel.dtype)
         return vocoder.shaped(F.pad(mel, (0, MEL_AHEAD)), columns, Tails())
 
@@ -87,6 +97,11 @@ class CapturedCosyVoice3(Replaying, CosyVoice3):
 WORKS = Works(CapturedCosyVoice3, LookaheadWork, CausalWork)
 
 
-def replaying(model: CosyVoice3, told: Progress = lambda share, en, zh: None, sizes: Sizes | None = None, capture=CudaCapture) -> CapturedCosyVoice3:
+def replaying(
+    model: CosyVoice3,
+    told: Progress = lambda share, en, zh: None,
+    sizes: Sizes | None = None,
+    capture=CudaCapture,
+) -> CapturedCosyVoice3:
     """As `captured`, of this generation."""
     return captured(model, told, sizes, capture, WORKS)

@@ -26,7 +26,18 @@ from .vocoder.noise import fixed_noise
 from .weights import PARTS, REINFORCED
 
 ENGINE, TOKENIZER_ONNX = "cosyvoice3", "speech_tokenizer_v3.onnx"
-LANGUAGES = ("zh", "yue", "en", "ja", "ko", "de", "es", "fr", "it", "ru")  # nine of its published card, and one of the dialects it was told
+LANGUAGES = (
+    "zh",
+    "yue",
+    "en",
+    "ja",
+    "ko",
+    "de",
+    "es",
+    "fr",
+    "it",
+    "ru",
+)  # nine of its published card, and one of the dialects it was told
 FACTS = Facts((*MODES, CONVERT), LANGUAGES, STYLES, TAGS, text_in=True, told_clones=True)
 
 
@@ -76,7 +87,14 @@ FAMILY = Family(
     code="1",
     yaml=YAML,
     components=PARTS,
-    required=(YAML, CONFIG, "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt", SPEAKER_ONNX, TOKENIZER_ONNX),
+    required=(
+        YAML,
+        CONFIG,
+        "CosyVoice-BlankEN/vocab.json",
+        "CosyVoice-BlankEN/merges.txt",
+        SPEAKER_ONNX,
+        TOKENIZER_ONNX,
+    ),
     listening=(SPEAKER_ONNX, TOKENIZER_ONNX),
     reinforced=REINFORCED,
     telling="decoder.estimator.time_embed.time_mlp.0.weight",

@@ -57,7 +57,10 @@ MANNERS = {
 RECIPES = DIALECTS | MANNERS
 STYLES = tuple(RECIPES)
 _CHIPS = {words: recipe.trained for recipe in RECIPES.values() for words in (recipe.zh, recipe.en)}
-_SAID = (re.compile(r"(.+?)说这句话[。.]?"), "、"), (re.compile(r"Speak (.+?)\.?"), ", ")  # how the page puts the chips' words together
+_SAID = (
+    (re.compile(r"(.+?)说这句话[。.]?"), "、"),
+    (re.compile(r"Speak (.+?)\.?"), ", "),
+)  # how the page puts the chips' words together
 
 
 def trained(instruction: str) -> str:
@@ -72,7 +75,14 @@ def trained(instruction: str) -> str:
 
 def cautions(request: SpeechRequest) -> list[tuple[str, str]]:
     """It was taught Japanese in katakana: Han it reads as Chinese."""
-    is_japanese = request.language == "ja" or (request.language in ("", "auto") and detect(request.text) == "ja")
+    is_japanese = request.language == "ja" or (
+        request.language in ("", "auto") and detect(request.text) == "ja"
+    )
     if is_japanese and re.search(r"[\u3400-\u9fff]", request.text):
-        return [("This model reads kanji as Chinese: write Japanese in katakana, with blanks between the words.", "此模型会把日文汉字读成中文：日语请用片假名书写，词与词之间加空格。")]
+        return [
+            (
+                "This model reads kanji as Chinese: write Japanese in katakana, with blanks between the words.",
+                "此模型会把日文汉字读成中文：日语请用片假名书写，词与词之间加空格。",
+            )
+        ]
     return []

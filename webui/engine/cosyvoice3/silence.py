@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-SILENT = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))  # silence and breath, from training
+SILENT = frozenset(
+    (1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323)
+)  # silence and breath, from training
 MAX_RUN = 5  # ids
 
 

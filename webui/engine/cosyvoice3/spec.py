@@ -42,14 +42,21 @@ def read_spec(root: Path, steps: int = EULER_STEPS) -> ModelSpec:
     table.check_rates(rate // ids_per_s // table.whole("token_mel_ratio"))
     codes, flow = table.whole("llm.speech_token_size"), table.sizes(_FLOW)
     if flow["speech_token_size"] != codes:
-        raise table.wrong("flow.vocab_size", f"{codes} (llm.speech_token_size)", str(flow["speech_token_size"]))
-    table.exactly(flow["dit_dim"], POSITION_GROUPS, f"flow.decoder.estimator.dim / {POSITION_GROUPS}")
+        raise table.wrong(
+            "flow.vocab_size", f"{codes} (llm.speech_token_size)", str(flow["speech_token_size"])
+        )
+    table.exactly(
+        flow["dit_dim"], POSITION_GROUPS, f"flow.decoder.estimator.dim / {POSITION_GROUPS}"
+    )
     table.exactly(flow["dit_head_dim"], 2, "flow.decoder.estimator.dim_head / 2")
     return ModelSpec(
         lm=qwen2_dims(root, codes, table, marks=MARKS, end_at=END, fill_at=FILL),
         rule=table.rule(),
         flow={**flow, "euler_steps": steps},
-        hift={"base_channels": table.whole("hift.base_channels"), "f0_cond_channels": table.whole("hift.f0_predictor.cond_channels")},
+        hift={
+            "base_channels": table.whole("hift.base_channels"),
+            "f0_cond_channels": table.whole("hift.f0_predictor.cond_channels"),
+        },
         sample_rate=rate,
         ids_per_s=ids_per_s,
         samples_per_id=rate // ids_per_s,

@@ -6,9 +6,17 @@ import re
 import unicodedata
 from pathlib import Path
 
-from ..cosyvoice.tokenizer import END_OF_PROMPT, EVENT_TAGS, SPECIALS, TextTokenizer, without_control
+from ..cosyvoice.tokenizer import (
+    END_OF_PROMPT,
+    EVENT_TAGS,
+    SPECIALS,
+    TextTokenizer,
+    without_control,
+)
 
-PREFIX = "You are a helpful assistant."  # before the mark in every prompt the model was trained with
+PREFIX = (
+    "You are a helpful assistant."  # before the mark in every prompt the model was trained with
+)
 _VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW".split()
 _CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split()
 _PINYIN = (
@@ -24,7 +32,9 @@ def _in_brackets(names: list[str]) -> tuple[str, ...]:
     return tuple(f"[{name}]" for name in names)
 
 
-PHONES = _in_brackets(sorted([vowel + stress for vowel in _VOWELS for stress in ("", "0", "1", "2")] + _CONSONANTS))
+PHONES = _in_brackets(
+    sorted([vowel + stress for vowel in _VOWELS for stress in ("", "0", "1", "2")] + _CONSONANTS)
+)
 READINGS = (*PHONES, *_in_brackets(_PINYIN))
 TOKENS = (*SPECIALS, "<|endofsystem|>", *READINGS)
 TAGS = (*EVENT_TAGS, *READINGS)
@@ -47,7 +57,14 @@ class Tokenizer(TextTokenizer):
     def unknown(self, text: str) -> list[str]:
         """Readings too that are none: a tone on the wrong letter, a phone that English has not."""
         text = unicodedata.normalize("NFC", text)
-        return list(dict.fromkeys([*super().unknown(text), *(mark for mark in _LIKE_A_READING.findall(text) if mark not in TAGS)]))
+        return list(
+            dict.fromkeys(
+                [
+                    *super().unknown(text),
+                    *(mark for mark in _LIKE_A_READING.findall(text) if mark not in TAGS),
+                ]
+            )
+        )
 
 
 def bare(text: str) -> str:

@@ -18,12 +18,20 @@ def as_speech_lm(state: dict[str, Tensor]) -> dict[str, Tensor]:
     if speech is None or head is None or len(speech) <= MARKS:
         return state  # `assign` names what is missing
     codes = len(speech) - MARKS
-    return {**state, "llm_embedding.weight": speech[[codes + START, codes + TASK]], "llm_decoder.bias": head.new_zeros(len(head))}
+    return {
+        **state,
+        "llm_embedding.weight": speech[[codes + START, codes + TASK]],
+        "llm_decoder.bias": head.new_zeros(len(head)),
+    }
 
 
-REINFORCED = Component("llm.rl", unused=COMPONENTS["llm"].unused, reform=as_speech_lm)  # the same network after reinforcement learning
+REINFORCED = Component(
+    "llm.rl", unused=COMPONENTS["llm"].unused, reform=as_speech_lm
+)  # the same network after reinforcement learning
 PARTS = {
     "llm": replace(REINFORCED, name="llm", also=(REINFORCED.file,)),
-    "flow": Component("flow", unused=("decoder.estimator.rotary_embed.inv_freq",)),  # a constant of the network
+    "flow": Component(
+        "flow", unused=("decoder.estimator.rotary_embed.inv_freq",)
+    ),  # a constant of the network
     "hift": COMPONENTS["hift"],
 }

@@ -21,7 +21,9 @@ from ..generations import GENERATIONS
 from .desk import Desk
 
 PR_SET_PDEATHSIG = 1
-SWITCH_S = 0.0005  # threads that talk must not wait the usual 5 ms behind one that computes in Python
+SWITCH_S = (
+    0.0005  # threads that talk must not wait the usual 5 ms behind one that computes in Python
+)
 # Compiled kernels that torch and oneDNN keep, one per shape; their own limits of 1024 fill with half a gigabyte as texts of new lengths come.
 # A piece of sound needs some forty shapes. Read when torch is imported.
 KEPT_KERNELS = {"LRU_CACHE_CAPACITY": "128", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
@@ -63,7 +65,12 @@ def end_with_the_studio() -> None:
     ended by a shell of a megabyte that waits for our own end: its standard input closes whatever we die of."""
     if os.getpgrp() == os.getpid():
         read, _ = os.pipe()  # the other end stays open as long as we live
-        subprocess.Popen(["/bin/sh", "-c", "read _; kill -KILL 0"], stdin=read, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            ["/bin/sh", "-c", "read _; kill -KILL 0"],
+            stdin=read,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(read)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

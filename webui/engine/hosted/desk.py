@@ -21,7 +21,15 @@ from .frames import Damaged, Ended, receive, send
 from .lane import Lane, Stream
 from .stir import Stir
 from .troubles import is_sticky, named
-from .words import error_of, prompt_of, record_of, words_of, words_of_chunk, words_of_error, words_of_prompt
+from .words import (
+    error_of,
+    prompt_of,
+    record_of,
+    words_of,
+    words_of_chunk,
+    words_of_error,
+    words_of_prompt,
+)
 
 log = logging.getLogger(__name__)
 TEXT = "text"  # name of the lanes that belong to one stream
@@ -29,7 +37,9 @@ Work = Callable[[], tuple[dict, bytes | memoryview]]
 
 
 class Desk:
-    def __init__(self, sock: socket.socket, kinds: Mapping[str, Callable[..., Engine]], beat_s: float):
+    def __init__(
+        self, sock: socket.socket, kinds: Mapping[str, Callable[..., Engine]], beat_s: float
+    ):
         self._sock, self._kinds, self._beat_s = sock, kinds, beat_s
         self._engine: Engine | None = None
         self._sending = threading.Lock()
@@ -38,7 +48,9 @@ class Desk:
         self._lanes: dict[int, Lane] = {}
         self._slow = ThreadPoolExecutor(2, thread_name_prefix="slow")
         self._stir = Stir()
-        self._quick = ThreadPoolExecutor(2, thread_name_prefix="quick", initializer=self._stir.leave_out)
+        self._quick = ThreadPoolExecutor(
+            2, thread_name_prefix="quick", initializer=self._stir.leave_out
+        )
 
     def serve(self) -> int:
         """Until the studio says goodbye or is gone; the exit code."""
@@ -84,7 +96,9 @@ class Desk:
             words, body = work()
             self._send({"re": call, **words}, body)
         except Exception as error:
-            if not isinstance(error, KaikouError):  # an engine's own bug fails its request, not the process
+            if not isinstance(
+                error, KaikouError
+            ):  # an engine's own bug fails its request, not the process
                 log.exception("a request failed in the engine")
             told = words_of_error(error if isinstance(error, KaikouError) else named(error))
             self._send({"re": call, "error": told})
@@ -116,26 +130,46 @@ class Desk:
         elif op == "erase":
             self._erase(words["fingerprint"])
         elif op == "start":
-            threading.Thread(target=self._start, args=(words["kind"], words["arguments"]), name="start", daemon=True).start()
+            threading.Thread(
+                target=self._start,
+                args=(words["kind"], words["arguments"]),
+                name="start",
+                daemon=True,
+            ).start()
         elif op == "encode":
             self._slow.submit(self._work, call, lambda: self._encode(words, body))
         elif op == "prepare":
             prompt = self._voices[words["voice"]]
             self._slow.submit(self._work, call, lambda: (self._engine.prepare(prompt) or {}, b""))
         elif op == "preset":
-            self._quick.submit(self._answer, call, lambda: _told(self._engine.preset(words["name"])))
+            self._quick.submit(
+                self._answer, call, lambda: _told(self._engine.preset(words["name"]))
+            )
         elif op == "check":
             asked, prompt = record_of(SpeechRequest, words["request"]), self._voices[words["voice"]]
-            self._quick.submit(self._answer, call, lambda: (self._engine.check(asked, prompt) or {}, b""))
+            self._quick.submit(
+                self._answer, call, lambda: (self._engine.check(asked, prompt) or {}, b"")
+            )
         elif op == "notes":
-            self._quick.submit(self._answer, call, lambda: ({"notes": self._engine.notes(record_of(SpeechRequest, words["request"]))}, b""))
+            self._quick.submit(
+                self._answer,
+                call,
+                lambda: (
+                    {"notes": self._engine.notes(record_of(SpeechRequest, words["request"]))},
+                    b"",
+                ),
+            )
         else:
             raise ValueError(op)
 
     def _start(self, kind: str, arguments: dict) -> None:
         try:
             if kind not in self._kinds:
-                raise NotReady(f"There is no engine “{kind[:40]}”.", f"没有引擎「{kind[:40]}」。", code="no_engine")
+                raise NotReady(
+                    f"There is no engine “{kind[:40]}”.",
+                    f"没有引擎「{kind[:40]}」。",
+                    code="no_engine",
+                )
             with self._stir.working():
                 self._engine = self._kinds[kind](**arguments)
                 self._engine.start()
@@ -145,10 +179,28 @@ class Desk:
             self._send({"op": "failed", "error": words_of_error(error)})
         except Exception as error:  # an engine's own bug must not leave the page waiting for ever
             log.exception("the engine failed to start")
-            self._send({"op": "failed", "error": words_of_error(NotReady(f"The engine could not start: {error}.", f"引擎无法启动：{error}。", code="broken"))})
+            self._send(
+                {
+                    "op": "failed",
+                    "error": words_of_error(
+                        NotReady(
+                            f"The engine could not start: {error}.",
+                            f"引擎无法启动：{error}。",
+                            code="broken",
+                        )
+                    ),
+                }
+            )
 
     def _encode(self, words: dict, body: bytearray) -> tuple[dict, bytes]:
-        return _told(self._engine.encode(np.frombuffer(body, np.float32), words["rate"], words["transcript"], words["language"]))
+        return _told(
+            self._engine.encode(
+                np.frombuffer(body, np.float32),
+                words["rate"],
+                words["transcript"],
+                words["language"],
+            )
+        )
 
     def _erase(self, fingerprint: str) -> None:
         """Behind every step that was asked for before: one that is just beginning would bring the voice back."""
@@ -163,14 +215,20 @@ class Desk:
         """The engine itself is asked in the stream's lane, at its first step."""
         how, prompt = words["open"], self._voices[words["voice"]]
         request = record_of(SpeechRequest, how["request"])
-        if how["how"] == "text":  # may wait for its writer: in a thread of its own, or it would hold a lane up
+        if (
+            how["how"] == "text"
+        ):  # may wait for its writer: in a thread of its own, or it would hold a lane up
             stream = Stream(words["stream"], request.id, Lane(TEXT))
-            pieces = stream.arriving(self._stir, lambda number: self._send({"op": "want", "stream": number}))
+            pieces = stream.arriving(
+                self._stir, lambda number: self._send({"op": "want", "stream": number})
+            )
             stream.begin = lambda: self._engine.stream_text(request, prompt, pieces)
         else:
             stream = Stream(words["stream"], request.id, self._lane(how["lane"]))
             if how["how"] == "convert":
-                stream.begin = lambda: self._engine.convert(request, prompt, np.frombuffer(body, np.float32), how["rate"], how["lane"])
+                stream.begin = lambda: self._engine.convert(
+                    request, prompt, np.frombuffer(body, np.float32), how["rate"], how["lane"]
+                )
             else:
                 stream.begin = lambda: self._engine.stream(request, prompt, how["lane"])
         self._streams[stream.number] = stream

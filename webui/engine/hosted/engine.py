@@ -34,12 +34,20 @@ def closing() -> NotReady:
 class HostedEngine:
     """kind, arguments: which engine the child builds, a name of its table and what JSON can say (child.py). program: the module that is the child."""
 
-    def __init__(self, kind: str, arguments: dict, patience: Patience = USUAL, program: str = PROGRAM):
-        self._recipe, self._patience, self._program = {"op": "start", "kind": kind, "arguments": arguments}, patience, program
+    def __init__(
+        self, kind: str, arguments: dict, patience: Patience = USUAL, program: str = PROGRAM
+    ):
+        self._recipe, self._patience, self._program = (
+            {"op": "start", "kind": kind, "arguments": arguments},
+            patience,
+            program,
+        )
         self._lock = threading.Lock()
         self._life: Life | None = None
         self._about: Abilities | None = None
-        self._health = Health("starting", "The voice engine's process is starting.", "语音引擎进程正在启动。")
+        self._health = Health(
+            "starting", "The voice engine's process is starting.", "语音引擎进程正在启动。"
+        )
         self._refusal: Callable[[], KaikouError] | None = None  # why it is over for good
         self._is_ready = False
         self._restarts: deque[float] = deque()
@@ -49,7 +57,9 @@ class HostedEngine:
         self._numbers = itertools.count(1)
         self._thread = threading.Thread(target=self._supervise, name="engine-host", daemon=True)
         self.restarts = 0  # since it was made
-        self.on_broken: Callable[[KaikouError], None] = lambda error: None  # called once, when it had served and is not started again
+        self.on_broken: Callable[[KaikouError], None] = lambda error: (
+            None
+        )  # called once, when it had served and is not started again
 
     @property
     def kind(self) -> str:
@@ -76,8 +86,15 @@ class HostedEngine:
         return self._health
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
-        question = {"op": "encode", "rate": int(rate), "transcript": transcript, "language": language}
-        words, body = self._serving().ask(question, memoryview(np.ascontiguousarray(samples, np.float32).reshape(-1)))
+        question = {
+            "op": "encode",
+            "rate": int(rate),
+            "transcript": transcript,
+            "language": language,
+        }
+        words, body = self._serving().ask(
+            question, memoryview(np.ascontiguousarray(samples, np.float32).reshape(-1))
+        )
         return prompt_of(words["prompt"], body)
 
     def prepare(self, prompt: Prompt) -> None:
@@ -88,7 +105,12 @@ class HostedEngine:
         return prompt_of(words["prompt"], body)
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
-        return [(en, zh) for en, zh in self._serving().ask({"op": "notes", "request": words_of(request)})[0]["notes"]]
+        return [
+            (en, zh)
+            for en, zh in self._serving().ask({"op": "notes", "request": words_of(request)})[0][
+                "notes"
+            ]
+        ]
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> None:
         self._serving().ask({"op": "check", "request": words_of(request)}, prompt=prompt)
@@ -96,15 +118,25 @@ class HostedEngine:
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         return self._speech({"how": "stream", "request": words_of(request), "lane": lane}, prompt)
 
-    def convert(self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0) -> Iterator[Chunk]:
+    def convert(
+        self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0
+    ) -> Iterator[Chunk]:
         opening = {"how": "convert", "request": words_of(request), "lane": lane, "rate": int(rate)}
-        return self._speech(opening, prompt, memoryview(np.ascontiguousarray(samples, np.float32).reshape(-1)))
+        return self._speech(
+            opening, prompt, memoryview(np.ascontiguousarray(samples, np.float32).reshape(-1))
+        )
 
-    def stream_text(self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]) -> Iterator[Chunk]:
+    def stream_text(
+        self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]
+    ) -> Iterator[Chunk]:
         """As `stream`, for a text that is still arriving; only where the engine has it. `pieces` is taken from inside `next()`."""
-        return self._speech({"how": "text", "request": words_of(request)}, prompt, pieces=iter(pieces))
+        return self._speech(
+            {"how": "text", "request": words_of(request)}, prompt, pieces=iter(pieces)
+        )
 
-    def _speech(self, opening: dict, prompt: Prompt, body=b"", pieces: Iterator[str] | None = None) -> Speech:
+    def _speech(
+        self, opening: dict, prompt: Prompt, body=b"", pieces: Iterator[str] | None = None
+    ) -> Speech:
         return Speech(self._serving(), next(self._numbers), opening, prompt, body, pieces)
 
     def forget(self, fingerprint: str) -> None:
@@ -121,7 +153,10 @@ class HostedEngine:
         with self._lock:
             self._closing.set()
             self._is_ready, life = False, self._life
-            self._health, self._refusal = Health("draining", "The voice engine is closed.", "语音引擎已关闭。"), closing
+            self._health, self._refusal = (
+                Health("draining", "The voice engine is closed.", "语音引擎已关闭。"),
+                closing,
+            )
         if life is not None:
             life.leave(closing)
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
@@ -137,8 +172,14 @@ class HostedEngine:
     def _not_ready(self) -> KaikouError:
         if self._refusal is not None:
             return self._refusal()
-        wait_s = max(1, math.ceil(self._start_s - (time.monotonic() - self._born_s if self._born_s else 0.0)))
-        return NotReady(f"The voice engine is starting. Try again in {wait_s} s.", f"语音引擎正在启动，请 {wait_s} 秒后再试。", retry_after_s=wait_s)
+        wait_s = max(
+            1, math.ceil(self._start_s - (time.monotonic() - self._born_s if self._born_s else 0.0))
+        )
+        return NotReady(
+            f"The voice engine is starting. Try again in {wait_s} s.",
+            f"语音引擎正在启动，请 {wait_s} 秒后再试。",
+            retry_after_s=wait_s,
+        )
 
     # ---- the supervisor's thread --------------------------------------------------------------------------------
     def _supervise(self) -> None:
@@ -158,7 +199,11 @@ class HostedEngine:
             life = Life(self._program, self._patience.beat_s, lambda words: self._told(life, words))
         except OSError as error:
             why = error.strerror or str(error)
-            return EngineFault(f"The voice engine's process could not be made: {why}.", f"无法建立语音引擎进程：{why}。", code="engine_lost"), 0
+            return EngineFault(
+                f"The voice engine's process could not be made: {why}.",
+                f"无法建立语音引擎进程：{why}。",
+                code="engine_lost",
+            ), 0
         with self._lock:
             self._life = life
         life.post(self._recipe)
@@ -173,13 +218,25 @@ class HostedEngine:
         """Look once per beat until it is over. Beats are counted, so a time in which nobody ran counts little."""
         patience, heard, silent = self._patience, 0, 0
         while not life.over.wait(patience.beat_s):
-            frozen_s, still_s = (patience.frozen_s, patience.still_s) if self._is_ready else (patience.start_frozen_s, patience.start_still_s)
+            frozen_s, still_s = (
+                (patience.frozen_s, patience.still_s)
+                if self._is_ready
+                else (patience.start_frozen_s, patience.start_still_s)
+            )
             heard, silent = life.beats, 0 if life.beats != heard else silent + 1
             if silent >= patience.beats(frozen_s):
-                log.error("the engine's process has said nothing for %d beats of %.1f s", silent, patience.beat_s)
+                log.error(
+                    "the engine's process has said nothing for %d beats of %.1f s",
+                    silent,
+                    patience.beat_s,
+                )
                 life.end(EngineStalled)
             elif self._still >= patience.beats(still_s):
-                log.error("the engine has not moved for %d beats of %.1f s while asked to work", self._still, patience.beat_s)
+                log.error(
+                    "the engine has not moved for %d beats of %.1f s while asked to work",
+                    self._still,
+                    patience.beat_s,
+                )
                 life.end(EngineStalled)
             elif life.has_ended():
                 life.end(lost)
@@ -202,17 +259,27 @@ class HostedEngine:
                 self._first.set_result(None)
         elif op == "failed":
             if not self._first.done():
-                self._refuse(lambda: error_of(words["error"]))  # what cannot start the first time is told, not tried again
+                self._refuse(
+                    lambda: error_of(words["error"])
+                )  # what cannot start the first time is told, not tried again
             life.end(lambda: error_of(words["error"]))
         elif op == "ill":
             life.end(lambda: error_of(words["error"]))
 
     def _heard_health(self, life: Life, told: Health) -> None:
         if self._is_ready and told.state == "broken":
-            life.end(lambda: EngineFault(told.reason or lost().en, told.reason_zh or lost().zh, code="engine_lost"))
+            life.end(
+                lambda: EngineFault(
+                    told.reason or lost().en, told.reason_zh or lost().zh, code="engine_lost"
+                )
+            )
             return
         if told.state == "starting" and self.restarts:
-            told = replace(told, reason=f"Restarting after a failure. {told.reason}", reason_zh=f"故障后正在重启。{told.reason_zh}")
+            told = replace(
+                told,
+                reason=f"Restarting after a failure. {told.reason}",
+                reason_zh=f"故障后正在重启。{told.reason_zh}",
+            )
         if self._is_ready or (told.state == "starting" and told.reason):
             with self._lock:
                 if not self._closing.is_set() and self._refusal is None and not life.over.is_set():
@@ -237,10 +304,19 @@ class HostedEngine:
             if self._first.done() and not self._closing.is_set():
                 self.on_broken(NotReady(en, zh, code="broken"))
             return False
-        log.error("the engine's process is lost (%s); restart %d of %d", ended, n + 1, patience.max_restarts)
+        log.error(
+            "the engine's process is lost (%s); restart %d of %d",
+            ended,
+            n + 1,
+            patience.max_restarts,
+        )
         with self._lock:
             if not self._closing.is_set():
-                self._health = Health("starting", f"The voice engine is being restarted. {fault.en}", f"语音引擎正在重启。{fault.zh}")
+                self._health = Health(
+                    "starting",
+                    f"The voice engine is being restarted. {fault.en}",
+                    f"语音引擎正在重启。{fault.zh}",
+                )
         self._restarts.append(now)
         self.restarts += 1
         self._born_s = 0.0

@@ -11,7 +11,9 @@ from ...errors import EngineFault, TooLarge
 _HEADER = struct.Struct("<4sII")  # magic, bytes of JSON, bytes of body
 MAGIC = b"KKh1"
 MAX_WORDS, MAX_BODY = 1 << 20, 64 << 20
-ONE_CALL = 1 << 16  # a body up to this size is copied behind its header: one system call, one wake-up of the reader
+ONE_CALL = (
+    1 << 16
+)  # a body up to this size is copied behind its header: one system call, one wake-up of the reader
 
 
 class Ended(Exception):
@@ -22,8 +24,11 @@ class Damaged(EngineFault):
     """What came is not a frame: nothing after it can be understood."""
 
     def __init__(self, what: str):
-        super().__init__(f"The voice engine sent something that cannot be read ({what}) and is being restarted. Please try again.",
-                         f"语音引擎发来了无法识别的数据（{what}），正在重启，请再试一次。", code="bad_frame")
+        super().__init__(
+            f"The voice engine sent something that cannot be read ({what}) and is being restarted. Please try again.",
+            f"语音引擎发来了无法识别的数据（{what}），正在重启，请再试一次。",
+            code="bad_frame",
+        )
         self.what = what
 
 
@@ -32,7 +37,11 @@ def pack(words: dict, body: bytes | bytearray | memoryview = b"") -> list[memory
     text = json.dumps(words, allow_nan=False).encode("ascii")
     view = memoryview(body).cast("B") if len(body) else memoryview(b"")
     if len(text) > MAX_WORDS or len(view) > MAX_BODY:
-        raise TooLarge(f"This is more than the voice engine takes at once ({MAX_BODY >> 20} MB).", f"一次交给语音引擎的数据不能超过 {MAX_BODY >> 20} MB。", code="too_large_frame")
+        raise TooLarge(
+            f"This is more than the voice engine takes at once ({MAX_BODY >> 20} MB).",
+            f"一次交给语音引擎的数据不能超过 {MAX_BODY >> 20} MB。",
+            code="too_large_frame",
+        )
     head = _HEADER.pack(MAGIC, len(text), len(view)) + text
     return [memoryview(head + view)] if len(view) <= ONE_CALL else [memoryview(head), view]
 

@@ -29,7 +29,11 @@ Answer = tuple[dict, bytearray]
 
 
 def lost() -> EngineFault:
-    return EngineFault("The voice engine ended unexpectedly and is being restarted. Please try again in a moment.", "语音引擎意外退出，正在重启，请稍后再试。", code="engine_lost")
+    return EngineFault(
+        "The voice engine ended unexpectedly and is being restarted. Please try again in a moment.",
+        "语音引擎意外退出，正在重启，请稍后再试。",
+        code="engine_lost",
+    )
 
 
 class Call:
@@ -56,11 +60,23 @@ class Life:
     text is still arriving, by number; called when the engine wants more of it.
     """
 
-    def __init__(self, program: str, beat_s: float, told: Callable[[dict], None], max_voices_bytes: int = MAX_VOICES_BYTES):
+    def __init__(
+        self,
+        program: str,
+        beat_s: float,
+        told: Callable[[dict], None],
+        max_voices_bytes: int = MAX_VOICES_BYTES,
+    ):
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", program, str(theirs.fileno()), str(beat_s)]
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=ROOT, pass_fds=(theirs.fileno(),), process_group=0)
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                cwd=ROOT,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,
+            )
         self._sock, self._told = ours, told
         self._outbox: SimpleQueue[list[memoryview] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -73,7 +89,10 @@ class Life:
         self.wanted: dict[int, Callable[[bool], object]] = {}
         self.over = threading.Event()
         self.beats = 0
-        self._threads = [threading.Thread(target=work, name=f"engine-{name}", daemon=True) for name, work in (("reader", self._read), ("writer", self._write))]
+        self._threads = [
+            threading.Thread(target=work, name=f"engine-{name}", daemon=True)
+            for name, work in (("reader", self._read), ("writer", self._write))
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -88,8 +107,17 @@ class Life:
     def call(self, words: dict, body=b"", prompt: Prompt | None = None) -> Call:
         """prompt: one the process must know first; it is sent when it is not there, in order before the question. Raises why the process ended, TooLarge."""
         call = Call(self, next(self._numbers))
-        parts = pack({**words, "call": call.number, **({"voice": key_of(prompt)} if prompt else {})}, body)
-        voice = pack({"op": "voice", "key": key_of(prompt), "prompt": words_of_prompt(prompt)}, prompt.data) if prompt and key_of(prompt) not in self._voices else None
+        parts = pack(
+            {**words, "call": call.number, **({"voice": key_of(prompt)} if prompt else {})}, body
+        )
+        voice = (
+            pack(
+                {"op": "voice", "key": key_of(prompt), "prompt": words_of_prompt(prompt)},
+                prompt.data,
+            )
+            if prompt and key_of(prompt) not in self._voices
+            else None
+        )
         with self._lock:
             if self._why is not None:
                 raise self._why()
@@ -103,7 +131,10 @@ class Life:
         """What is sent here is what the child keeps: it forgets only when told, so both always agree."""
         key = key_of(prompt)
         if key not in self._voices:
-            self._outbox.put(voice or pack({"op": "voice", "key": key, "prompt": words_of_prompt(prompt)}, prompt.data))
+            self._outbox.put(
+                voice
+                or pack({"op": "voice", "key": key, "prompt": words_of_prompt(prompt)}, prompt.data)
+            )
             self._voices[key] = len(prompt.data)
         self._voices.move_to_end(key)
         while len(self._voices) > 1 and sum(self._voices.values()) > self._max_voices_bytes:
@@ -186,7 +217,10 @@ class Life:
             pass  # it is not going by itself
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # nobody is left; macOS says the latter of a group of zombies
+        except (
+            ProcessLookupError,
+            PermissionError,
+        ):  # nobody is left; macOS says the latter of a group of zombies
             self._process.kill()
         code = self._process.wait()
         self.end(lost)

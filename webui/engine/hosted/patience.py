@@ -17,7 +17,11 @@ class Patience:
     start_still_s: float = 300.0  # converting a model is one long call of a library
     max_restarts: int = 3  # within window_s; the next failure is the last
     window_s: float = 600.0
-    back_off_s: tuple[float, ...] = (0.0, 1.0, 4.0)  # before the first, second, third restart of a window
+    back_off_s: tuple[float, ...] = (
+        0.0,
+        1.0,
+        4.0,
+    )  # before the first, second, third restart of a window
     bye_s: float = 2.0  # to end in order when the studio closes
 
     def beats(self, seconds: float) -> int:

@@ -13,8 +13,22 @@ from .words import chunk_of
 class Speech:
     """opening: what the first question carries besides, so that beginning costs no journey of its own. pieces: text that is still arriving."""
 
-    def __init__(self, life: Life, number: int, opening: dict, prompt: Prompt, body=b"", pieces: Iterator[str] | None = None):
-        self._life, self._number, self._opening, self._prompt, self._body = life, number, opening, prompt, body
+    def __init__(
+        self,
+        life: Life,
+        number: int,
+        opening: dict,
+        prompt: Prompt,
+        body=b"",
+        pieces: Iterator[str] | None = None,
+    ):
+        self._life, self._number, self._opening, self._prompt, self._body = (
+            life,
+            number,
+            opening,
+            prompt,
+            body,
+        )
         self._feeder = Feeder(life, number, pieces) if pieces is not None else None
         self._is_open = self._is_over = False
 

@@ -75,13 +75,21 @@ class Stir:
         """How many looks in a row have found it still. Called by one thread, once per beat."""
         before, self._clocks = self._clocks, (time.monotonic(), time.process_time())
         is_computing = self._clocks[1] - before[1] > COMPUTING * (self._clocks[0] - before[0])
-        places = {thread: where(frame) for thread, frame in sys._current_frames().items() if thread not in self._left_out}
+        places = {
+            thread: where(frame)
+            for thread, frame in sys._current_frames().items()
+            if thread not in self._left_out
+        }
         with self._lock:
             active = [task for task in self._tasks if task.stream not in self._resting]
             now = hash((self._ended, frozenset(places.items())))
             for task in active:
                 task.overdue += task.must_end
-            self._still = self._still + (QUARTER if is_computing else 1) if active and now == self._before else 0
+            self._still = (
+                self._still + (QUARTER if is_computing else 1)
+                if active and now == self._before
+                else 0
+            )
             self._before = now
             return max([int(self._still), *(task.overdue for task in active)])
 

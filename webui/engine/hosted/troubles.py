@@ -10,10 +10,30 @@ from collections.abc import Iterator
 from ...errors import EngineFault
 
 DEVICE_CLASSES = ("AcceleratorError", "CudaError", "DeferredCudaCallError")
-DEVICE_WORDS = ("CUDA error", "CUDA driver error", "cuDNN error", "CUDNN_STATUS", "CUBLAS_STATUS", "NCCL error", "MPS backend error", "device-side assert",
-                "illegal memory access", "unspecified launch failure", "uncorrectable ECC", "CUDA failure", "misaligned address")
+DEVICE_WORDS = (
+    "CUDA error",
+    "CUDA driver error",
+    "cuDNN error",
+    "CUDNN_STATUS",
+    "CUBLAS_STATUS",
+    "NCCL error",
+    "MPS backend error",
+    "device-side assert",
+    "illegal memory access",
+    "unspecified launch failure",
+    "uncorrectable ECC",
+    "CUDA failure",
+    "misaligned address",
+)
 MEMORY_CLASSES = ("OutOfMemoryError", "MemoryError")
-MEMORY_WORDS = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "Failed to allocate memory", "bad_alloc")
+MEMORY_WORDS = (
+    "out of memory",
+    "can't allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "Failed to allocate memory",
+    "bad_alloc",
+)
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -25,17 +45,31 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def is_memory(error: BaseException) -> bool:
-    return any(type(e).__name__ in MEMORY_CLASSES or any(w in str(e) for w in MEMORY_WORDS) for e in chain(error))
+    return any(
+        type(e).__name__ in MEMORY_CLASSES or any(w in str(e) for w in MEMORY_WORDS)
+        for e in chain(error)
+    )
 
 
 def is_sticky(error: BaseException) -> bool:
     """After such a fault every further call of this process fails: only a new process helps. Running out of memory is not one."""
-    return not is_memory(error) and any(type(e).__name__ in DEVICE_CLASSES or any(w in str(e) for w in DEVICE_WORDS) for e in chain(error))
+    return not is_memory(error) and any(
+        type(e).__name__ in DEVICE_CLASSES or any(w in str(e) for w in DEVICE_WORDS)
+        for e in chain(error)
+    )
 
 
 def named(error: BaseException) -> EngineFault:
     if is_memory(error):
-        return EngineFault("The memory ran out on this request. Try a shorter text, or wait until others have ended.", "内存不足，这一条没有完成。请缩短文本，或等其他任务结束。", code="out_of_memory")
+        return EngineFault(
+            "The memory ran out on this request. Try a shorter text, or wait until others have ended.",
+            "内存不足，这一条没有完成。请缩短文本，或等其他任务结束。",
+            code="out_of_memory",
+        )
     if is_sticky(error):
-        return EngineFault("The computing device failed; the voice engine is being restarted. Please try again in a moment.", "计算设备出错，语音引擎正在重启，请稍后再试。", code="device_fault")
+        return EngineFault(
+            "The computing device failed; the voice engine is being restarted. Please try again in a moment.",
+            "计算设备出错，语音引擎正在重启，请稍后再试。",
+            code="device_fault",
+        )
     return EngineFault()

@@ -12,19 +12,32 @@ from ... import errors
 from ...errors import EngineFault, KaikouError
 from ...types import Chunk, Prompt
 
-KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, KaikouError)}
+KINDS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, KaikouError)
+}
 Record = TypeVar("Record")
 
 
 def words_of_error(error: KaikouError) -> dict:
     kind = next(k.__name__ for k in type(error).__mro__ if KINDS.get(k.__name__) is k)
-    return {"kind": kind, "en": error.en, "zh": error.zh, "code": error.code, "param": error.param, "retry_after_s": error.retry_after_s}
+    return {
+        "kind": kind,
+        "en": error.en,
+        "zh": error.zh,
+        "code": error.code,
+        "param": error.param,
+        "retry_after_s": error.retry_after_s,
+    }
 
 
 def error_of(words: dict) -> KaikouError:
     """The same class, sentences and code on this side; a class that is not in the list becomes EngineFault."""
     more = {k: words.get(k) for k in ("code", "param", "retry_after_s")}
-    return KINDS.get(words.get("kind", ""), EngineFault)(str(words.get("en", "")), str(words.get("zh", "")), **more)
+    return KINDS.get(words.get("kind", ""), EngineFault)(
+        str(words.get("en", "")), str(words.get("zh", "")), **more
+    )
 
 
 def words_of(record) -> dict:
@@ -47,7 +60,12 @@ def _frozen(value):
 def words_of_chunk(chunk: Chunk) -> tuple[dict, memoryview]:
     samples = np.ascontiguousarray(chunk.samples, np.float32)
     words = {f.name: getattr(chunk, f.name) for f in fields(chunk) if f.name != "samples"}
-    words |= {"segment": int(chunk.segment), "start": int(chunk.start), "last": bool(chunk.last), "timings": {k: float(v) for k, v in chunk.timings.items()}}
+    words |= {
+        "segment": int(chunk.segment),
+        "start": int(chunk.start),
+        "last": bool(chunk.last),
+        "timings": {k: float(v) for k, v in chunk.timings.items()},
+    }
     return words, memoryview(samples)
 
 

@@ -20,7 +20,9 @@ class Blocks:
 
     def __post_init__(self):
         if self.size < 1 or any(b <= a for a, b in zip((0, *self.ends), self.ends)):
-            raise ValueError(f"block ends must ascend from above 0, got {self.ends} and size {self.size}")
+            raise ValueError(
+                f"block ends must ascend from above 0, got {self.ends} and size {self.size}"
+            )
 
     @classmethod
     def behind(cls, prompt_ids: int, first: int = 25, size: int = 25) -> Blocks:

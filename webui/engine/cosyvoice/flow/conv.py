@@ -61,7 +61,9 @@ class TimeConv(nn.Module):
         self.slot = -1  # its place in Past; given by the model that owns it
 
     def pack(self) -> None:
-        matrix = self.weight.detach().permute(0, 2, 1).reshape(self.weight.shape[0], -1).contiguous()
+        matrix = (
+            self.weight.detach().permute(0, 2, 1).reshape(self.weight.shape[0], -1).contiguous()
+        )
         del self.weight
         self.register_buffer("matrix", matrix, persistent=False)
         if fits(matrix):
@@ -76,9 +78,15 @@ class TimeConv(nn.Module):
         x = x.contiguous()
         batch, rows, channels = x.shape
         # rows are contiguous, so `kernel` neighbours are one longer row: a view, not a copy
-        windows = x.as_strided((batch, rows - self.kernel + 1, self.kernel * channels), (rows * channels, channels, 1))
-        if batch > 1:  # overlapping rows of several requests are no one matrix: copied they are, and one product takes half the time of `batch`
-            return self._product(windows.reshape(-1, windows.shape[2])).view(batch, -1, len(self.bias))
+        windows = x.as_strided(
+            (batch, rows - self.kernel + 1, self.kernel * channels), (rows * channels, channels, 1)
+        )
+        if (
+            batch > 1
+        ):  # overlapping rows of several requests are no one matrix: copied they are, and one product takes half the time of `batch`
+            return self._product(windows.reshape(-1, windows.shape[2])).view(
+                batch, -1, len(self.bias)
+            )
         return self._product(windows)
 
     def causal(self, x: torch.Tensor, past: Past) -> torch.Tensor:

@@ -12,7 +12,9 @@ LOOKAHEAD_IDS = 3
 EULER_STEPS = 10  # as published; FlowDims.euler_steps is what a model uses
 GUIDANCE = 0.7
 MAX_FRAMES = 15000  # length of the fixed noise, prompt included
-TIME_WIDTH = 4 * MEL_BANDS  # x, mu, speaker and cond side by side; also the width of the time sinusoid
+TIME_WIDTH = (
+    4 * MEL_BANDS
+)  # x, mu, speaker and cond side by side; also the width of the time sinusoid
 
 
 class EstimatorSizes:
@@ -21,11 +23,21 @@ class EstimatorSizes:
     @classmethod
     def of(cls, config: Mapping[str, object]) -> Self:
         """From a mapping of scalars; names it does not know are left alone."""
-        return cls(**{field.name: int(config[field.name]) for field in fields(cls) if field.name in config})
+        return cls(
+            **{field.name: int(config[field.name]) for field in fields(cls) if field.name in config}
+        )
 
     def bytes_per_frame(self, element_bytes: int = 4) -> int:
         """Estimator K/V kept per mel frame: every Euler step, both guidance rows. For memory plans."""
-        return self.euler_steps * 2 * self.estimator_layers * 2 * self.estimator_heads * self.estimator_head_dim * element_bytes
+        return (
+            self.euler_steps
+            * 2
+            * self.estimator_layers
+            * 2
+            * self.estimator_heads
+            * self.estimator_head_dim
+            * element_bytes
+        )
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,9 @@ class Encoder(nn.Module):
         self.up_encoders = nn.ModuleList(Layer(*sizes) for _ in range(dims.up_encoder_blocks))
         self.after_norm = nn.LayerNorm(dims.encoder_dim)
 
-    def forward(self, x: torch.Tensor, final: bool, past: EncoderPast, blocks: Blocks | None) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, final: bool, past: EncoderPast, blocks: Blocks | None
+    ) -> torch.Tensor:
         """x (1, rows, input_size): embedded new ids, not final: 3 more that are context only. -> (1, 2n, encoder_dim).
         blocks None: all positions see each other."""
         x = self.embed(x)
@@ -88,7 +90,14 @@ class Encoder(nn.Module):
         x = self.up_embed(self.up_layer(x, past.tails))
         return self.after_norm(self._stack(self.up_encoders, x, past.high, blocks, FRAMES_PER_ID))
 
-    def _stack(self, layers: nn.ModuleList, x: torch.Tensor, store: KvStore, blocks: Blocks | None, per_id: int) -> torch.Tensor:
+    def _stack(
+        self,
+        layers: nn.ModuleList,
+        x: torch.Tensor,
+        store: KvStore,
+        blocks: Blocks | None,
+        per_id: int,
+    ) -> torch.Tensor:
         new = x.shape[1]
         mask = blocks.mask(len(store) // per_id, new // per_id, per_id, x) if blocks else None
         store.room_for(new)

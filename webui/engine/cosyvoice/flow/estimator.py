@@ -20,8 +20,22 @@ from .kv import JointStore, KvStore, Rooms, attend
 class EstimatorPast:
     """What one Euler step remembers: K/V of all transformer blocks and the tails of all convolutions, both guidance rows."""
 
-    def __init__(self, dims: FlowDims, dtype: torch.dtype, device: torch.device | str, rooms: Rooms | None = None):
-        self.store = KvStore(dims.estimator_layers, 2, dims.estimator_heads, dims.estimator_head_dim, dtype, device, rooms)
+    def __init__(
+        self,
+        dims: FlowDims,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        rooms: Rooms | None = None,
+    ):
+        self.store = KvStore(
+            dims.estimator_layers,
+            2,
+            dims.estimator_heads,
+            dims.estimator_head_dim,
+            dtype,
+            device,
+            rooms,
+        )
         self.tails = Past()
 
     def fork(self) -> EstimatorPast:
@@ -53,7 +67,11 @@ class JointPast:
     """Pasts of several requests as one to a call of the estimator: their rows one after the other. `part` them afterwards."""
 
     def __init__(self, pasts: Sequence[EstimatorPast]):
-        self._pasts, self.store, self.tails = pasts, JointStore([past.store for past in pasts]), Past()
+        self._pasts, self.store, self.tails = (
+            pasts,
+            JointStore([past.store for past in pasts]),
+            Past(),
+        )
         if pasts[0].tails.rows:
             self.tails.join([past.tails for past in pasts])
 
@@ -62,13 +80,19 @@ class JointPast:
             past.tails = tails
 
 
-Turn = Callable[[torch.Tensor], torch.Tensor]  # (3, batch, heads, n, width), queries, keys and values -> the same with positions in them
+Turn = Callable[
+    [torch.Tensor], torch.Tensor
+]  # (3, batch, heads, n, width), queries, keys and values -> the same with positions in them
 
 
 def time_waves(times: torch.Tensor, width: int) -> torch.Tensor:
     """times (n,) in 0..1 -> (n, width): sines, then cosines."""
     half = width // 2
-    angle = 1000.0 * times[:, None] * torch.exp(torch.arange(half, device=times.device) * -(math.log(10000.0) / (half - 1)))
+    angle = (
+        1000.0
+        * times[:, None]
+        * torch.exp(torch.arange(half, device=times.device) * -(math.log(10000.0) / (half - 1)))
+    )
     return torch.cat([angle.sin(), angle.cos()], -1)
 
 
@@ -82,7 +106,9 @@ class Attention(nn.Module):
     def __init__(self, channels: int, heads: int, width: int, bias: bool = False):
         super().__init__()
         self.heads, self.width = heads, width
-        self.to_q, self.to_k, self.to_v = (nn.Linear(channels, heads * width, bias=bias) for _ in range(3))
+        self.to_q, self.to_k, self.to_v = (
+            nn.Linear(channels, heads * width, bias=bias) for _ in range(3)
+        )
         self.to_out = nn.ModuleList([nn.Linear(heads * width, channels)])
 
     def pack(self) -> None:
@@ -91,16 +117,27 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(*stacked.shape[::-1], bias=self.to_q.bias is not None, device="meta")
         self.qkv.weight = nn.Parameter(stacked, requires_grad=False)
         if self.to_q.bias is not None:
-            self.qkv.bias = nn.Parameter(torch.cat([part.bias.detach() for part in parts]), requires_grad=False)
+            self.qkv.bias = nn.Parameter(
+                torch.cat([part.bias.detach() for part in parts]), requires_grad=False
+            )
         del self.to_q, self.to_k, self.to_v
 
     def forward(
-        self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None, turn: Turn | None = None
+        self,
+        x: torch.Tensor,
+        store: KvStore | JointStore | None,
+        layer: int,
+        mask: torch.Tensor | None,
+        turn: Turn | None = None,
     ) -> torch.Tensor:
         batch, new, _ = x.shape
         qkv = self.qkv(x).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
         qkv = qkv if turn is None else turn(qkv)
-        seen = attend(qkv[0], [(qkv[1], qkv[2])], mask) if store is None else store.attend(layer, qkv[0], qkv[1:], mask)
+        seen = (
+            attend(qkv[0], [(qkv[1], qkv[2])], mask)
+            if store is None
+            else store.attend(layer, qkv[0], qkv[1:], mask)
+        )
         return self.to_out[0](seen.transpose(1, 2).reshape(batch, new, -1))
 
 
@@ -116,7 +153,9 @@ class Gelu(nn.Module):
 class Widen(nn.Module):
     def __init__(self, channels: int):
         super().__init__()
-        self.net = nn.ModuleList([Gelu(channels, 4 * channels), nn.Identity(), nn.Linear(4 * channels, channels)])
+        self.net = nn.ModuleList(
+            [Gelu(channels, 4 * channels), nn.Identity(), nn.Linear(4 * channels, channels)]
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.net[2](self.net[0](x))
@@ -130,7 +169,13 @@ class Transformer(nn.Module):
         self.norm1, self.norm3 = nn.LayerNorm(channels), nn.LayerNorm(channels)
         self.ff = Widen(channels)
 
-    def forward(self, x: torch.Tensor, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(
+        self,
+        x: torch.Tensor,
+        store: KvStore | JointStore | None,
+        layer: int,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
         x = x + self.attn1(self.norm1(x), store, layer, mask)
         return x + self.ff(self.norm3(x))
 
@@ -165,8 +210,12 @@ class TimeMlp(nn.Module):
 
     def rows(self, times: torch.Tensor, resnets: Sequence[Resnet]) -> torch.Tensor:
         """times (n,) in 0..1 -> (n, resnets, channels): all that the network makes of the time. Constant for the fixed steps."""
-        hidden = F.mish(widely(self.linear_2, F.silu(widely(self.linear_1, time_waves(times, TIME_WIDTH)))))
-        return torch.stack([widely(resnet.mlp[1], hidden) for resnet in resnets], 1).to(self.linear_1.weight.dtype)
+        hidden = F.mish(
+            widely(self.linear_2, F.silu(widely(self.linear_1, time_waves(times, TIME_WIDTH))))
+        )
+        return torch.stack([widely(resnet.mlp[1], hidden) for resnet in resnets], 1).to(
+            self.linear_1.weight.dtype
+        )
 
 
 class Estimator(nn.Module):
@@ -175,7 +224,13 @@ class Estimator(nn.Module):
         c = dims.estimator_channels
 
         def stage(c_in: int, *more: nn.Module) -> nn.ModuleList:
-            return nn.ModuleList([Resnet(c_in, c), nn.ModuleList(Transformer(dims) for _ in range(dims.estimator_n_blocks)), *more])
+            return nn.ModuleList(
+                [
+                    Resnet(c_in, c),
+                    nn.ModuleList(Transformer(dims) for _ in range(dims.estimator_n_blocks)),
+                    *more,
+                ]
+            )
 
         self.time_mlp = TimeMlp(TIME_WIDTH, 4 * c)
         self.down_blocks = nn.ModuleList([stage(TIME_WIDTH, TimeConv(c, c, 3))])
@@ -198,7 +253,13 @@ class Estimator(nn.Module):
     def time_rows(self, times: torch.Tensor) -> torch.Tensor:
         return self.time_mlp.rows(times, [stage[0] for stage in self.stages])
 
-    def forward(self, x: torch.Tensor, time: torch.Tensor, past: EstimatorPast | JointPast | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(
+        self,
+        x: torch.Tensor,
+        time: torch.Tensor,
+        past: EstimatorPast | JointPast | None,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
         """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (resnets, channels); mask (n, n) additive. -> velocity (2, n, 80).
         past None: a run of its own that leaves nothing behind."""
         store, tails = (past.store, past.tails) if past else (None, Past())

@@ -41,7 +41,16 @@ class KvStore:
 
     Per call: `room_for(n)`, then `put` once per layer, then `advance(n)`."""
 
-    def __init__(self, layers: int, batch: int, heads: int, width: int, dtype: torch.dtype, device: torch.device | str, rooms: Rooms | None = None):
+    def __init__(
+        self,
+        layers: int,
+        batch: int,
+        heads: int,
+        width: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        rooms: Rooms | None = None,
+    ):
         self.rooms = rooms or Rooms(0)
         self.data = torch.empty(layers, 2, batch, heads, 0, width, dtype=dtype, device=device)
         self.prefix: torch.Tensor | None = None
@@ -80,7 +89,9 @@ class KvStore:
             pieces.insert(0, (shared[0], shared[1]))
         return pieces
 
-    def attend(self, layer: int, q: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    def attend(
+        self, layer: int, q: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
         """`put`, and what q (batch, heads, n, width) sees then."""
         return attend(q, self.put(layer, kv), mask)
 
@@ -142,7 +153,9 @@ class JointStore:
         for store in self._stores:
             store.room_for(new)
 
-    def attend(self, layer: int, q: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    def attend(
+        self, layer: int, q: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
         each = zip(self._stores, q.split(self._rows), kv.split(self._rows, 1), strict=True)
         return torch.cat([store.attend(layer, mine, its, mask) for store, mine, its in each])
 
@@ -151,7 +164,9 @@ class JointStore:
             store.advance(new)
 
 
-def attend(q: torch.Tensor, pieces: list[tuple[torch.Tensor, torch.Tensor]], mask: torch.Tensor | None) -> torch.Tensor:
+def attend(
+    q: torch.Tensor, pieces: list[tuple[torch.Tensor, torch.Tensor]], mask: torch.Tensor | None
+) -> torch.Tensor:
     """q (batch, heads, n, width) over all pieces as if they were one. `mask` (n, m) is additive and meant for the last m keys."""
     if len(pieces) == 2 and q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64):
         return _merged(q, *pieces, mask)
@@ -161,7 +176,9 @@ def attend(q: torch.Tensor, pieces: list[tuple[torch.Tensor, torch.Tensor]], mas
     return F.scaled_dot_product_attention(q, k, v, attn_mask=_wide(mask, k))
 
 
-def _multiplied(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+def _multiplied(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
     """Two plain products: in bf16 on a CPU they take 0.55 of the fused kernel's time, whose blocks are too small for the matrix units.
     Scores are rounded to bf16 on the way (36-41 dB below the result, where the fused kernel has 42-46)."""
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
@@ -169,7 +186,11 @@ def _multiplied(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.T
 
 
 def _wide(mask: torch.Tensor | None, k: torch.Tensor) -> torch.Tensor | None:
-    return F.pad(mask, (k.shape[2] - mask.shape[-1], 0)) if mask is not None and k.shape[2] > mask.shape[-1] else mask
+    return (
+        F.pad(mask, (k.shape[2] - mask.shape[-1], 0))
+        if mask is not None and k.shape[2] > mask.shape[-1]
+        else mask
+    )
 
 
 def _merged(q: torch.Tensor, shared: tuple, own: tuple, mask: torch.Tensor | None) -> torch.Tensor:

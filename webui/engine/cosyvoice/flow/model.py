@@ -69,7 +69,9 @@ class CausalFlow(FlowNetwork, ABC):
         """What `encode` remembers, empty."""
 
     @abstractmethod
-    def encode(self, ids: torch.Tensor, final: bool, past: EncoderPast | Past, blocks: Blocks | None) -> torch.Tensor:
+    def encode(
+        self, ids: torch.Tensor, final: bool, past: EncoderPast | Past, blocks: Blocks | None
+    ) -> torch.Tensor:
         """New ids (rows,), not final with 3 more as context -> mu (1, 2n, 80)"""
 
     def advance(
@@ -85,14 +87,19 @@ class CausalFlow(FlowNetwork, ABC):
     ) -> torch.Tensor:
         """ids (rows,) from position `start` on -> mel (2n, 80) of these positions, prompt frames included.
         The pasts must end at `start` and end at start + n afterwards."""
-        return self.advance_many([Work(ids, start, final, prompt_mel, speaker, encoder_past, pasts, blocks)])[0]
+        return self.advance_many(
+            [Work(ids, start, final, prompt_mel, speaker, encoder_past, pasts, blocks)]
+        )[0]
 
     def advance_many(self, works: Sequence[Work]) -> list[torch.Tensor]:
         """`advance` for works of one `shape`, the estimator's calls shared. When it raises, nothing of any of them is done."""
         marks = [work.mark() for work in works]
         for work in works:
             if FRAMES_PER_ID * (work.start + work.count) > MAX_FRAMES:
-                raise BadInput("This is more than 300 seconds in one piece. Split it.", "这一段超过 300 秒，请拆成几段。")
+                raise BadInput(
+                    "This is more than 300 seconds in one piece. Split it.",
+                    "这一段超过 300 秒，请拆成几段。",
+                )
         try:
             return list(self._advanced(works))
         except Exception:
@@ -102,7 +109,9 @@ class CausalFlow(FlowNetwork, ABC):
 
     def _advanced(self, works: Sequence[Work]) -> torch.Tensor:
         one, frames = works[0], FRAMES_PER_ID * works[0].count
-        mu = torch.cat([self.encode(work.ids, work.final, work.encoder_past, work.blocks) for work in works])
+        mu = torch.cat(
+            [self.encode(work.ids, work.final, work.encoder_past, work.blocks) for work in works]
+        )
         cond = mu.new_zeros(len(works), frames, MEL_BANDS)
         for row, work in zip(cond, works, strict=True):
             known = work.prompt_mel[FRAMES_PER_ID * work.start :][:frames]
@@ -110,7 +119,9 @@ class CausalFlow(FlowNetwork, ABC):
         mask = one.blocks.mask(one.start, one.count, FRAMES_PER_ID, mu) if one.blocks else None
         speakers = torch.cat([work.speaker for work in works])
         pasts = None if one.pasts is None else [work.pasts for work in works]
-        return self.decoder.solve_many([FRAMES_PER_ID * work.start for work in works], mu, speakers, cond, pasts, mask)
+        return self.decoder.solve_many(
+            [FRAMES_PER_ID * work.start for work in works], mu, speakers, cond, pasts, mask
+        )
 
     @torch.inference_mode()
     def whole(
@@ -126,7 +137,9 @@ class CausalFlow(FlowNetwork, ABC):
         the prompt's. blocks None: full attention; not final: the last 3 ids are look-ahead only."""
         joined = torch.cat([prompt_ids.reshape(-1).long(), ids.reshape(-1).long()])
         prompt_mel = prompt_mel.reshape(-1, MEL_BANDS).to(device=self.device, dtype=self.dtype)
-        mel = self.advance(joined, 0, final, prompt_mel, self.speaker(embedding), self.new_past(), None, blocks)
+        mel = self.advance(
+            joined, 0, final, prompt_mel, self.speaker(embedding), self.new_past(), None, blocks
+        )
         return mel[len(prompt_mel) :]
 
 
@@ -141,5 +154,7 @@ class FlowModel(CausalFlow):
     def new_past(self) -> EncoderPast:
         return EncoderPast(self.dims, self.dtype, self.device)
 
-    def encode(self, ids: torch.Tensor, final: bool, past: EncoderPast, blocks: Blocks | None) -> torch.Tensor:
+    def encode(
+        self, ids: torch.Tensor, final: bool, past: EncoderPast, blocks: Blocks | None
+    ) -> torch.Tensor:
         return self.encoder_proj(self.encoder(self.embedded(ids), final, past, blocks))

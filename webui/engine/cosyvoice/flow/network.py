@@ -27,7 +27,13 @@ class FlowNetwork(nn.Module):
         self.decoder = self.solver(estimator, dims.euler_steps)
 
     @classmethod
-    def of(cls, dims: EstimatorSizes, state: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32, device: str = "cpu") -> Self:
+    def of(
+        cls,
+        dims: EstimatorSizes,
+        state: Mapping[str, torch.Tensor],
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+    ) -> Self:
         """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
         with torch.device("meta"):
             model = cls(dims)
@@ -53,10 +59,14 @@ class FlowNetwork(nn.Module):
 
     def speaker(self, embedding: torch.Tensor) -> torch.Tensor:
         """(192,) or (1, 192) -> (1, 80)"""
-        return self.spk_embed_affine_layer(F.normalize(embedding.reshape(1, -1).to(self.spk_embed_affine_layer.weight), dim=1))
+        return self.spk_embed_affine_layer(
+            F.normalize(embedding.reshape(1, -1).to(self.spk_embed_affine_layer.weight), dim=1)
+        )
 
     def embedded(self, ids: torch.Tensor) -> torch.Tensor:
         """(rows,) -> (1, rows, width)"""
         if int(ids.max()) >= self.dims.speech_token_size:
-            raise ValueError(f"speech id {int(ids.max())} is outside 0..{self.dims.speech_token_size - 1}")
+            raise ValueError(
+                f"speech id {int(ids.max())} is outside 0..{self.dims.speech_token_size - 1}"
+            )
         return self.input_embedding(ids.to(self.device).clamp(min=0))[None]

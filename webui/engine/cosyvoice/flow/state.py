@@ -37,10 +37,14 @@ class VoiceState:
     speaker: torch.Tensor  # (1, 80)
     store: torch.dtype
     encoder_past: EncoderPast | Past
-    pasts: list[EstimatorPast] = field(default_factory=list)  # one per Euler step, frozen when ready
+    pasts: list[EstimatorPast] = field(
+        default_factory=list
+    )  # one per Euler step, frozen when ready
     done: int = 0  # ids whose activations are kept
     computed_frames: int = 0
-    head: torch.Tensor | None = None  # frames past the prompt mel that these ids already gave (mel shorter than the ids)
+    head: torch.Tensor | None = (
+        None  # frames past the prompt mel that these ids already gave (mel shorter than the ids)
+    )
     is_ready: bool = False
 
     @classmethod
@@ -58,9 +62,21 @@ class VoiceState:
         """Nothing computed yet: call `grow` until it is ready. Arguments as in `of`."""
         mel = prompt_mel.reshape(-1, MEL_BANDS).to(device=flow.device, dtype=flow.dtype)
         store = store or flow.dtype
-        pasts = [EstimatorPast(flow.dims, store, flow.device, flow.rooms) for _ in range(flow.dims.euler_steps)]
-        return cls(flow, blocks or Blocks(flow.dims.chunk_size), _ids(prompt_ids), mel, _ids(ahead), flow.speaker(embedding), store,
-                   flow.new_past(), pasts)
+        pasts = [
+            EstimatorPast(flow.dims, store, flow.device, flow.rooms)
+            for _ in range(flow.dims.euler_steps)
+        ]
+        return cls(
+            flow,
+            blocks or Blocks(flow.dims.chunk_size),
+            _ids(prompt_ids),
+            mel,
+            _ids(ahead),
+            flow.speaker(embedding),
+            store,
+            flow.new_past(),
+            pasts,
+        )
 
     @classmethod
     def of(cls, *given, keep: bool = True, **named) -> VoiceState:
@@ -76,12 +92,26 @@ class VoiceState:
     def grow(self, keep: bool = True) -> None:
         """The next two seconds of the prompt, so that other work can go between; ready when all complete blocks are kept."""
         known = torch.cat([self.prompt_ids, self.ahead])
-        end, last = self.done, self.blocks.last_end(min(len(self.prompt_ids), len(known) - LOOKAHEAD_IDS)) if keep else 0
+        end, last = (
+            self.done,
+            self.blocks.last_end(min(len(self.prompt_ids), len(known) - LOOKAHEAD_IDS))
+            if keep
+            else 0,
+        )
         while end < last and end - self.done < GROWTH_IDS:
             end = self.blocks.end_after(end)
         if end > self.done:
             feed = known[self.done : end + LOOKAHEAD_IDS]
-            out = self.flow.advance(feed, self.done, False, self.prompt_mel, self.speaker, self.encoder_past, self.pasts, self.blocks)
+            out = self.flow.advance(
+                feed,
+                self.done,
+                False,
+                self.prompt_mel,
+                self.speaker,
+                self.encoder_past,
+                self.pasts,
+                self.blocks,
+            )
             past_mel = out[max(0, len(self.prompt_mel) - FRAMES_PER_ID * self.done) :]
             self.head = past_mel if self.head is None else torch.cat([self.head, past_mel])
             self.done, self.computed_frames = end, self.computed_frames + len(out)
@@ -105,7 +135,9 @@ class VoiceState:
         """A new request behind this voice. `blocks` may differ from the voice's where nothing is kept yet. The noise is the model's: seed says nothing."""
         blocks = blocks or self.blocks
         if not blocks.agrees(self.blocks, self.done):
-            raise ValueError(f"these block ends do not cut the voice's first {self.done} ids as the voice did")
+            raise ValueError(
+                f"these block ends do not cut the voice's first {self.done} ids as the voice did"
+            )
         return FlowState(self, blocks)
 
 
@@ -148,7 +180,16 @@ class FlowState:
         if end <= self.done:
             return None
         feed = known[self.done :] if final else known[self.done : end + LOOKAHEAD_IDS]
-        return Work(feed, self.done, final, voice.prompt_mel, voice.speaker, self.encoder_past, self.pasts, self.blocks)
+        return Work(
+            feed,
+            self.done,
+            final,
+            voice.prompt_mel,
+            voice.speaker,
+            self.encoder_past,
+            self.pasts,
+            self.blocks,
+        )
 
     def took(self, work: Work | None, out: torch.Tensor | None, final: bool) -> torch.Tensor:
         """The step's frames: those of its work behind the prompt's."""
@@ -192,9 +233,14 @@ def _shape(blocks: Blocks, known: int, done: int, final: bool) -> Hashable:
 
 
 @torch.inference_mode()
-def step_many(asked: Sequence[tuple[FlowState, Sequence[int] | torch.Tensor, bool]]) -> list[torch.Tensor]:
+def step_many(
+    asked: Sequence[tuple[FlowState, Sequence[int] | torch.Tensor, bool]],
+) -> list[torch.Tensor]:
     """`step` of different requests of one `shape`, their calls shared. When it raises no step has been made, and each may be asked for alone."""
     works = [state.work(ids, final) for state, ids, final in asked]
     busy = [work for work in works if work is not None]
     made = iter(asked[0][0].voice.flow.advance_many(busy) if busy else ())
-    return [state.took(work, next(made) if work else None, final) for (state, _, final), work in zip(asked, works, strict=True)]
+    return [
+        state.took(work, next(made) if work else None, final)
+        for (state, _, final), work in zip(asked, works, strict=True)
+    ]

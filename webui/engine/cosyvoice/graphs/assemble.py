@@ -21,11 +21,22 @@ from .lm import LmSizes, StaticLm
 from .vocoder import StaticVocoder, StaticWave, VocoderSizes
 from .vocoder_work import VocoderWork
 
-SHARE = 0.75  # of the free memory, for what is kept; the rest is for the graphs' intermediate values
+SHARE = (
+    0.75  # of the free memory, for what is kept; the rest is for the graphs' intermediate values
+)
 MOST_UNITS = 40000  # ids of all voices and streams: 26 minutes of sound
 LEAST_UNITS = 1000  # a voice of 15 s, a stream of 25 s
-MOST_SLOTS, LEAST_SLOTS, SLOT_SHARE = 512, 64, 0.03  # voices and streams, as far as what their convolutions remember fits this share
-TOGETHER = (1, 2, 4, 8)  # streams in one call of flow or vocoder, where there is room to work on so many
+MOST_SLOTS, LEAST_SLOTS, SLOT_SHARE = (
+    512,
+    64,
+    0.03,
+)  # voices and streams, as far as what their convolutions remember fits this share
+TOGETHER = (
+    1,
+    2,
+    4,
+    8,
+)  # streams in one call of flow or vocoder, where there is room to work on so many
 ROW_BYTES = 80 << 20  # what a call needs for each, counted for the largest
 
 
@@ -39,7 +50,9 @@ class Sizes:
     def for_memory(cls, model: CosyVoice2, free: int) -> Sizes:
         """As many units of the flow as fit beside the language model's slots. Raises NotReady when that is too little to speak."""
         lm, d = LmSizes(), model.flow.dims
-        of_lm = model.spec.lm.cache_bytes(lm.positions, model.place.dtype.itemsize) * (lm.slots[-1] + 1)
+        of_lm = model.spec.lm.cache_bytes(lm.positions, model.place.dtype.itemsize) * (
+            lm.slots[-1] + 1
+        )
         channels, rows = looking_back(model.flow.decoder.estimator)
         of_slot = d.euler_steps * GUIDANCE_ROWS * rows * sum(channels) * model.place.dtype.itemsize
         slots = int(min(MOST_SLOTS, max(LEAST_SLOTS, free * SLOT_SHARE // of_slot)))
@@ -49,7 +62,11 @@ class Sizes:
             raise no_memory(f"{free / 2**30:.1f} GB free")
         rows = free * (1 - SHARE) / 2 // ROW_BYTES
         together = tuple(b for b in TOGETHER if b <= max(1, rows))
-        return cls(lm, FlowSizes(batches=together, units=units, slots=slots), VocoderSizes(batches=together))
+        return cls(
+            lm,
+            FlowSizes(batches=together, units=units, slots=slots),
+            VocoderSizes(batches=together),
+        )
 
 
 class Recorded(Protocol):
@@ -86,7 +103,10 @@ class Replaying(Waves):
 
     def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
         """Half of the pool, the other half is for streams; and what the plan has of the host's memory."""
-        return self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2, plan.host_budget
+        return (
+            self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2,
+            plan.host_budget,
+        )
 
 
 @dataclass(frozen=True)
@@ -113,10 +133,18 @@ RECORDING = ("Recording the networks for the GPU", "正在为显卡录制网络"
 def record(told: Progress, lm: StaticLm, flow: Recorded, vocoder: StaticVocoder) -> None:
     """Raises NotReady `no_memory`."""
     for part, first, last in ((lm, 0.82, 0.84), (flow, 0.84, 0.88), (vocoder, 0.88, 0.9)):
-        part.prewarm(lambda share, first=first, last=last: told(first + share * (last - first), *RECORDING))
+        part.prewarm(
+            lambda share, first=first, last=last: told(first + share * (last - first), *RECORDING)
+        )
 
 
-def captured(model: CosyVoice2, told: Progress = lambda share, en, zh: None, sizes: Sizes | None = None, capture=CudaCapture, works: Works = COSYVOICE2) -> CosyVoice2:
+def captured(
+    model: CosyVoice2,
+    told: Progress = lambda share, en, zh: None,
+    sizes: Sizes | None = None,
+    capture=CudaCapture,
+    works: Works = COSYVOICE2,
+) -> CosyVoice2:
     """A `works.model`. model: of torch networks on the device, not used afterwards. capture: makes one Capture for each of the two stages, since they replay at
     the same time. Raises NotReady `no_memory`."""
     if not isinstance(model.lm, SpeechLm):

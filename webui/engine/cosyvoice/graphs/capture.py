@@ -59,7 +59,9 @@ class Table:
         self.played: Counter[Hashable] = Counter()
         self.refused = 0
 
-    def fill(self, works: Mapping[Hashable, Work], told: Callable[[float], None] = lambda share: None) -> None:
+    def fill(
+        self, works: Mapping[Hashable, Work], told: Callable[[float], None] = lambda share: None
+    ) -> None:
         """In the order given: largest first, so that the smaller ones find room in the pool. Raises NotReady when memory ends."""
         for done, (key, work) in enumerate(works.items()):
             try:
@@ -74,7 +76,9 @@ class Table:
         replay = self._replays.get(key)
         if replay is None:
             self.refused += 1
-            raise EngineFault(f"No graph was captured for {key}.", f"没有为 {key} 录制计算图。", code="no_graph")
+            raise EngineFault(
+                f"No graph was captured for {key}.", f"没有为 {key} 录制计算图。", code="no_graph"
+            )
         self.played[key] += 1
         replay()
 
@@ -87,12 +91,17 @@ class Table:
 
 def ran_out(error: BaseException | None) -> bool:
     """Whether memory was the reason. Ending a capture that broke off raises an error of its own on top."""
-    return error is not None and (isinstance(error, torch.OutOfMemoryError) or ran_out(error.__context__))
+    return error is not None and (
+        isinstance(error, torch.OutOfMemoryError) or ran_out(error.__context__)
+    )
 
 
 def no_memory(what: object) -> NotReady:
-    return NotReady(f"The GPU has too little memory for its prepared graphs (at {what}). Allow fewer streams, or close other programs.",
-                    f"显存不足，无法准备计算图（{what}）。请减少并发路数，或关闭其他程序。", code="no_memory")
+    return NotReady(
+        f"The GPU has too little memory for its prepared graphs (at {what}). Allow fewer streams, or close other programs.",
+        f"显存不足，无法准备计算图（{what}）。请减少并发路数，或关闭其他程序。",
+        code="no_memory",
+    )
 
 
 def fit(buckets: tuple[int, ...], size: int) -> int:

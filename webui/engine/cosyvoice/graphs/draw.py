@@ -26,7 +26,9 @@ def _invert(weights: Tensor, at: Tensor) -> Tensor:
     steps = weights.double().cumsum(-1)
     column = torch.searchsorted(steps, at * steps[:, -1:], right=True)
     numbers = torch.arange(weights.shape[-1], device=weights.device)
-    last = (numbers * (weights > 0)).amax(-1, keepdim=True)  # the product above may round up to the whole sum
+    last = (numbers * (weights > 0)).amax(
+        -1, keepdim=True
+    )  # the product above may round up to the whole sum
     return torch.minimum(column, last)
 
 
@@ -41,7 +43,9 @@ def best(probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return ids, probs.gather(-1, ids)
 
 
-def choose(scores: Tensor, recent: Tensor, first: Tensor, second: Tensor, rule: RasRule) -> tuple[Tensor, Tensor]:
+def choose(
+    scores: Tensor, recent: Tensor, first: Tensor, second: Tensor, rule: RasRule
+) -> tuple[Tensor, Tensor]:
     """scores (b, V) fp32, -inf for what is masked; recent (b, window) ids, NONE for none; first, second (b, 1) fp64 random numbers.
     -> ids (b, 1), and whether `second` was used (b, 1)."""
     ids, probs = best(scores.softmax(-1), min(rule.top_k, scores.shape[-1]))
@@ -56,7 +60,9 @@ def choose(scores: Tensor, recent: Tensor, first: Tensor, second: Tensor, rule: 
 class Draws:
     """What the draws of `slots` requests remember, on the device. Row i belongs to slot i."""
 
-    def __init__(self, slots: int, max_ids: int, rule: RasRule, dims: SpeechDims, device: torch.device | str):
+    def __init__(
+        self, slots: int, max_ids: int, rule: RasRule, dims: SpeechDims, device: torch.device | str
+    ):
         self.rule, self.codes, self.end = rule, dims.speech_codes, dims.end
         self.chances = torch.zeros(slots, 2 * max_ids, dtype=torch.float64, device=device)
         self._incoming = torch.zeros(2 * max_ids, dtype=torch.float64, device=device)
@@ -94,7 +100,9 @@ class Draws:
         numbers = torch.arange(scores.shape[-1], device=scores.device)
         early = (drawn < self.least[:b])[:, None]
         is_end = numbers == self.end
-        masked = scores.masked_fill(((numbers >= self.codes) & ~is_end) | (early & is_end), -torch.inf)
+        masked = scores.masked_fill(
+            ((numbers >= self.codes) & ~is_end) | (early & is_end), -torch.inf
+        )
         at = spent.clamp(max=self.chances.shape[1] - 2)[:, None]
         first, second = self.chances[:b].gather(1, at), self.chances[:b].gather(1, at + 1)
         chosen, again = choose(masked, self.recent[:b], first, second, self.rule)

@@ -63,7 +63,15 @@ def _leave(flow: StaticFlow, slot: int, own: list[int]) -> None:
 class StaticVoice:
     """A voice's complete prompt blocks, as rows of the pool. Arguments as those of VoiceState.begun; `grow` until it is ready."""
 
-    def __init__(self, flow: StaticFlow, prompt_ids, prompt_mel: Tensor, embedding: Tensor, blocks: Blocks | None = None, ahead=()):
+    def __init__(
+        self,
+        flow: StaticFlow,
+        prompt_ids,
+        prompt_mel: Tensor,
+        embedding: Tensor,
+        blocks: Blocks | None = None,
+        ahead=(),
+    ):
         like = flow.buffers.speakers
         self.flow, self.blocks = flow, blocks or Blocks(flow.dims.chunk_size)
         self.prompt_ids, self.ahead = _ids(prompt_ids), _ids(ahead)
@@ -121,11 +129,15 @@ class StaticVoice:
         last = self.blocks.last_end(min(len(self.prompt_ids), len(known) - LOOKAHEAD_IDS))
         if last > self.done:
             begun = self.done
-            (mel,) = self.flow.advance([Call(self.line, known, self.prompt_mel, self.line.next_end(last), False)])
+            (mel,) = self.flow.advance(
+                [Call(self.line, known, self.prompt_mel, self.line.next_end(last), False)]
+            )
             self.computed_frames += len(mel)
             past_mel = mel[max(0, len(self.prompt_mel) - FRAMES_PER_ID * begun) :]
             if len(past_mel):
-                self.head = past_mel.clone() if self.head is None else torch.cat([self.head, past_mel])
+                self.head = (
+                    past_mel.clone() if self.head is None else torch.cat([self.head, past_mel])
+                )
         self.is_ready = self.done >= last
 
     def shape(self, known: int, final: bool = False) -> Hashable:
@@ -135,7 +147,9 @@ class StaticVoice:
     def begin(self, blocks: Blocks | None = None, seed: int = 0) -> StaticStream:
         blocks = blocks or self.blocks
         if not blocks.agrees(self.blocks, self.done):
-            raise ValueError(f"these block ends do not cut the voice's first {self.done} ids as the voice did")
+            raise ValueError(
+                f"these block ends do not cut the voice's first {self.done} ids as the voice did"
+            )
         return StaticStream(self, blocks)
 
 
@@ -203,7 +217,10 @@ class Call:
         head[:] = line.slot, self.start, count, len(fed)
         ids[: len(fed)], ids[len(fed) :] = fed, 0
         units[:count], units[count:] = fresh, SCRATCH
-        ends[:count] = [min(line.blocks.end_after(i), self.end) - self.start for i in range(self.start, self.end)]
+        ends[:count] = [
+            min(line.blocks.end_after(i), self.end) - self.start
+            for i in range(self.start, self.end)
+        ]
         ends[count:] = count
         past[: len(past) - len(earlier)], past[len(past) - len(earlier) :] = SCRATCH, earlier
 
@@ -211,8 +228,14 @@ class Call:
 class StaticFlow:
     """Used from one thread, on one stream. Call `prewarm` before the first voice."""
 
-    def __init__(self, flow: CausalFlow, sizes: FlowSizes | None = None, store: torch.dtype | None = None, capture: Capture | None = None,
-                 encoding: type[Encoding] = EncoderWork):
+    def __init__(
+        self,
+        flow: CausalFlow,
+        sizes: FlowSizes | None = None,
+        store: torch.dtype | None = None,
+        capture: Capture | None = None,
+        encoding: type[Encoding] = EncoderWork,
+    ):
         """store: dtype of the kept K/V (None: the model's). encoding: of the generation."""
         self.dims, self.sizes = flow.dims, sizes or FlowSizes()
         self.buffers = FlowBuffers(flow, self.sizes, store or flow.dtype, encoding)
@@ -224,14 +247,21 @@ class StaticFlow:
 
     def works(self) -> dict[Hashable, Work]:
         s = self.sizes
-        keys = [(new, batch, reach) for new in reversed(s.ids) for batch in reversed(s.batches) for reach in reversed(s.reaches)]
+        keys = [
+            (new, batch, reach)
+            for new in reversed(s.ids)
+            for batch in reversed(s.batches)
+            for reach in reversed(s.reaches)
+        ]
         return {key: partial(self._work, *key) for key in keys}
 
     @torch.inference_mode()
     def prewarm(self, told: Callable[[float], None] = lambda share: None) -> None:
         self._write([], [])
         self.table.fill(self.works(), told)
-        self._tables = list(self.buffers.encoding.tables)  # graphs read them where they are, even if longer ones replace them
+        self._tables = list(
+            self.buffers.encoding.tables
+        )  # graphs read them where they are, even if longer ones replace them
 
     @torch.inference_mode()
     def clear_slot(self, slot: int, speaker: Tensor) -> None:
@@ -245,7 +275,9 @@ class StaticFlow:
             rows[target].copy_(rows[source])
 
     @torch.inference_mode()
-    def step_many(self, asked: Sequence[tuple[StaticStream, Sequence[int] | Tensor, bool]]) -> list[Tensor]:
+    def step_many(
+        self, asked: Sequence[tuple[StaticStream, Sequence[int] | Tensor, bool]]
+    ) -> list[Tensor]:
         """`step` for several streams at once: one replay where their new ids fit one. Different streams only. When one is refused
         (too_long, out_of_memory) nothing of that replay was done: the caller may ask for each alone and lose only the one at fault.
         A mel may be a view of the stream's own buffer, good until its next step or `close`."""
@@ -262,10 +294,21 @@ class StaticFlow:
         """One replay. -> mel (2 * count, 80) of each, prompt frames included."""
         furthest = max(call.start for call in calls)
         if FRAMES_PER_ID * max(call.end for call in calls) > MAX_FRAMES:
-            raise BadInput("This is more than 300 seconds in one piece. Split it.", "这一段超过 300 秒，请拆成几段。")
+            raise BadInput(
+                "This is more than 300 seconds in one piece. Split it.",
+                "这一段超过 300 秒，请拆成几段。",
+            )
         if furthest > self.sizes.reaches[-1]:
-            raise EngineFault("This is too long for the acoustic model in one piece. Split it.", "这一段超出声学模型的长度，请拆成几段。", code="too_long")
-        key = fit(self.sizes.ids, max(call.count for call in calls)), fit(self.sizes.batches, len(calls)), fit(self.sizes.reaches, furthest)
+            raise EngineFault(
+                "This is too long for the acoustic model in one piece. Split it.",
+                "这一段超出声学模型的长度，请拆成几段。",
+                code="too_long",
+            )
+        key = (
+            fit(self.sizes.ids, max(call.count for call in calls)),
+            fit(self.sizes.batches, len(calls)),
+            fit(self.sizes.reaches, furthest),
+        )
         self._write(calls, self.units.take(sum(call.count for call in calls)))
         self.table.play(key)
         for call in calls:
@@ -282,7 +325,9 @@ class StaticFlow:
                 self._know(row, call)
             else:
                 jobs[row] = 0
-                fields[3][:] = 1  # a padding row sees itself: nothing visible at all would make it NaN
+                fields[3][:] = (
+                    1  # a padding row sees itself: nothing visible at all would make it NaN
+                )
         self._jobs.send()
 
     def _know(self, row: int, call: Call) -> None:
@@ -305,7 +350,9 @@ class _Plan:
         self._stream, self._final = stream, final
         self._known = np.concatenate([stream.voice.prompt_ids, _ids(ids)])
         if len(self._known) and self._known.max() >= stream.voice.flow.dims.speech_token_size:
-            raise ValueError(f"speech id {self._known.max()} is outside 0..{stream.voice.flow.dims.speech_token_size - 1}")
+            raise ValueError(
+                f"speech id {self._known.max()} is outside 0..{stream.voice.flow.dims.speech_token_size - 1}"
+            )
         self._end = stream.line.last_end(len(self._known), final)
         self._parts: list[Tensor] = []
         if not stream.emitted_frames and stream.voice.head is not None:
@@ -317,16 +364,24 @@ class _Plan:
             return None
         end = line.next_end(self._end)
         self._parts = [part.clone() for part in self._parts]  # the next call writes over them
-        return Call(line, self._known, self._stream.voice.prompt_mel, end, self._final and end == self._end)
+        return Call(
+            line, self._known, self._stream.voice.prompt_mel, end, self._final and end == self._end
+        )
 
     def took(self, call: Call, mel: Tensor) -> None:
         self._stream.computed_frames += len(mel)
-        self._parts.append(mel[max(0, len(self._stream.voice.prompt_mel) - FRAMES_PER_ID * call.start) :])
+        self._parts.append(
+            mel[max(0, len(self._stream.voice.prompt_mel) - FRAMES_PER_ID * call.start) :]
+        )
 
     def result(self) -> Tensor:
         stream = self._stream
         stream.closed = stream.closed or self._final
-        mel = self._parts[0] if len(self._parts) == 1 else torch.cat([stream.voice.flow.buffers.mels[0, :0], *self._parts])
+        mel = (
+            self._parts[0]
+            if len(self._parts) == 1
+            else torch.cat([stream.voice.flow.buffers.mels[0, :0], *self._parts])
+        )
         stream.emitted_frames += len(mel)
         return mel
 

@@ -50,19 +50,32 @@ class EncoderWork:
         d, like = flow.dims, {"dtype": flow.dtype, "device": flow.device}
         self.flow = flow
         self.low = torch.zeros(d.encoder_blocks, units, 2 * d.encoder_dim, **like)
-        self.high = torch.zeros(d.up_encoder_blocks, units * FRAMES_PER_ID, 2 * d.encoder_dim, **like)
+        self.high = torch.zeros(
+            d.up_encoder_blocks, units * FRAMES_PER_ID, 2 * d.encoder_dim, **like
+        )
         self.tails = TailStore([d.encoder_dim] * 2, LOOKS_BACK, slots, 1, 1, **like)
-        self.by_unit, self.by_slot = (self.low, self.high.unflatten(1, (-1, FRAMES_PER_ID))), (self.tails.data,)
+        self.by_unit, self.by_slot = (
+            (self.low, self.high.unflatten(1, (-1, FRAMES_PER_ID))),
+            (self.tails.data,),
+        )
 
     @property
     def tables(self) -> list[Tensor]:
-        return [layer.self_attn.table for layer in (*self.flow.encoder.encoders, *self.flow.encoder.up_encoders)]
+        return [
+            layer.self_attn.table
+            for layer in (*self.flow.encoder.encoders, *self.flow.encoder.up_encoders)
+        ]
 
     def __call__(self, ids: Ids) -> Tensor:
         encoder, reach = self.flow.encoder, ids.past.shape[1]
         tails = GatheredTails(self.tails.split(self.tails.of(ids.slots), 0), ids.count)
-        x = encoder.pre_lookahead_layer(encoder.embed(self.flow.input_embedding(ids.ids)) * ids.is_given, tails)
-        store, mask = PooledKv(self.low, ids.past, ids.units), visible(reach, ids.start, ids.ends, x)
+        x = encoder.pre_lookahead_layer(
+            encoder.embed(self.flow.input_embedding(ids.ids)) * ids.is_given, tails
+        )
+        store, mask = (
+            PooledKv(self.low, ids.past, ids.units),
+            visible(reach, ids.start, ids.ends, x),
+        )
         for i, layer in enumerate(encoder.encoders):
             x = layer(x, store, i, mask)
         x = encoder.up_embed(encoder.up_layer(x, tails))

@@ -33,8 +33,12 @@ class Numbers:
                 taken.append(self._free.popleft())
         except IndexError as error:
             self.give_back(taken)
-            raise EngineFault(f"The GPU's memory for {self._what[0]} is used up. Try again in a moment.",
-                              f"显存中{self._what[1]}的空间已用完，请稍后再试。", code="out_of_memory", retry_after_s=2.0) from error
+            raise EngineFault(
+                f"The GPU's memory for {self._what[0]} is used up. Try again in a moment.",
+                f"显存中{self._what[1]}的空间已用完，请稍后再试。",
+                code="out_of_memory",
+                retry_after_s=2.0,
+            ) from error
         return taken
 
     def give_back(self, numbers: Iterable[int]) -> None:
@@ -71,8 +75,14 @@ class PooledKv:
         """kv (2, batch, heads, n, width) -> keys and values (batch, heads, reach + n, width)"""
         _, batch, heads, new, width = kv.shape
         rows = self._pool[layer]
-        rows.index_copy_(0, self._new, kv.permute(1, 3, 0, 2, 4).reshape(batch * new, -1).to(rows.dtype))
-        seen = rows.index_select(0, self._all).to(kv.dtype).view(batch, self._reach + new, 2, heads, width)
+        rows.index_copy_(
+            0, self._new, kv.permute(1, 3, 0, 2, 4).reshape(batch * new, -1).to(rows.dtype)
+        )
+        seen = (
+            rows.index_select(0, self._all)
+            .to(kv.dtype)
+            .view(batch, self._reach + new, 2, heads, width)
+        )
         keys, values = seen.permute(2, 0, 3, 1, 4)
         return [(keys, values)]
 
@@ -96,9 +106,20 @@ class GatheredTails:
 class TailStore:
     """Tails of all convolutions, each of `width` rows, (slots, steps, guidance rows, width, all channels): one gather and one write per call."""
 
-    def __init__(self, channels: list[int], width: int, slots: int, steps: int, rows: int, dtype: torch.dtype, device: torch.device | str):
+    def __init__(
+        self,
+        channels: list[int],
+        width: int,
+        slots: int,
+        steps: int,
+        rows: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+    ):
         self._channels = channels
-        self.data = torch.zeros(slots, steps, rows, width, sum(channels), dtype=dtype, device=device)
+        self.data = torch.zeros(
+            slots, steps, rows, width, sum(channels), dtype=dtype, device=device
+        )
 
     def of(self, slots: Tensor) -> Tensor:
         return self.data.index_select(0, slots)
@@ -111,7 +132,9 @@ class TailStore:
         """after: by step, by convolution"""
         joined = torch.stack([torch.cat(step, -1) for step in after], 0)
         steps, _, width, channels = joined.shape
-        self.data.index_copy_(0, slots, joined.view(steps, len(slots), -1, width, channels).transpose(0, 1))
+        self.data.index_copy_(
+            0, slots, joined.view(steps, len(slots), -1, width, channels).transpose(0, 1)
+        )
 
 
 def visible(reach: int, past: Tensor, ends: Tensor, like: Tensor) -> Tensor:
@@ -120,12 +143,16 @@ def visible(reach: int, past: Tensor, ends: Tensor, like: Tensor) -> Tensor:
     old = torch.arange(reach, device=past.device) >= reach - past[:, None]
     fresh = torch.arange(new, device=past.device) < ends[..., None]
     seen = torch.cat([old[:, None].expand(batch, new, reach), fresh], -1)[:, None]
-    return torch.zeros(seen.shape, dtype=like.dtype, device=like.device).masked_fill_(~seen, -torch.inf)
+    return torch.zeros(seen.shape, dtype=like.dtype, device=like.device).masked_fill_(
+        ~seen, -torch.inf
+    )
 
 
 def frames_of(units: Tensor) -> Tensor:
     """Unit numbers (batch, n) -> frame numbers (batch, 2n)"""
-    return (units[..., None] * FRAMES_PER_ID + torch.arange(FRAMES_PER_ID, device=units.device)).flatten(1)
+    return (
+        units[..., None] * FRAMES_PER_ID + torch.arange(FRAMES_PER_ID, device=units.device)
+    ).flatten(1)
 
 
 def pairs_of(frames: Tensor) -> Tensor:

@@ -34,17 +34,40 @@ class FlowSizes:
 class FlowBuffers:
     """All static memory. Row SCRATCH of everything belongs to padding."""
 
-    def __init__(self, flow: CausalFlow, sizes: FlowSizes, store: torch.dtype, encoding: type[Encoding]):
+    def __init__(
+        self, flow: CausalFlow, sizes: FlowSizes, store: torch.dtype, encoding: type[Encoding]
+    ):
         d, device, dtype = flow.dims, flow.device, flow.dtype
-        slots, units, batch, most = sizes.slots + 1, sizes.units + 1, sizes.batches[-1], sizes.ids[-1]
+        slots, units, batch, most = (
+            sizes.slots + 1,
+            sizes.units + 1,
+            sizes.batches[-1],
+            sizes.ids[-1],
+        )
         heads = 2 * d.estimator_heads * d.estimator_head_dim
         self.encoding = encoding(flow, slots, units)
-        self.rows = torch.zeros(d.euler_steps, d.estimator_layers, units * FRAMES_PER_ID * 2, heads, dtype=store, device=device)
-        self.tails = TailStore(*looking_back(flow.decoder.estimator), slots, d.euler_steps, 2, dtype, device)
+        self.rows = torch.zeros(
+            d.euler_steps,
+            d.estimator_layers,
+            units * FRAMES_PER_ID * 2,
+            heads,
+            dtype=store,
+            device=device,
+        )
+        self.tails = TailStore(
+            *looking_back(flow.decoder.estimator), slots, d.euler_steps, 2, dtype, device
+        )
         self.speakers = torch.zeros(slots, d.spk_embed_dim, dtype=dtype, device=device)
         self.cond = torch.zeros(batch, FRAMES_PER_ID * most, MEL_BANDS, dtype=dtype, device=device)
-        self.mels = torch.zeros(slots, FRAMES_PER_ID * most, MEL_BANDS, dtype=flow.decoder.noise.dtype, device=device)
-        self.jobs = torch.zeros(batch, HEAD + most + LOOKAHEAD_IDS + 2 * most + sizes.reaches[-1], dtype=torch.long, device=device)
+        self.mels = torch.zeros(
+            slots, FRAMES_PER_ID * most, MEL_BANDS, dtype=flow.decoder.noise.dtype, device=device
+        )
+        self.jobs = torch.zeros(
+            batch,
+            HEAD + most + LOOKAHEAD_IDS + 2 * most + sizes.reaches[-1],
+            dtype=torch.long,
+            device=device,
+        )
         self._most, self._furthest = most, sizes.reaches[-1]
 
     @property
@@ -76,9 +99,16 @@ class FlowBuffers:
 
 def looking_back(estimator: nn.Module) -> tuple[list[int], int]:
     """Channels of its convolutions, by slot, and on how many rows they look back."""
-    convs = sorted((m for m in estimator.modules() if hasattr(m, "slot")), key=lambda conv: conv.slot)
-    widths = [conv.matrix.shape[1] // conv.kernel if isinstance(conv, TimeConv) else conv.in_channels for conv in convs]
-    return widths, max(conv.kernel if isinstance(conv, TimeConv) else conv.kernel_size[0] for conv in convs) - 1
+    convs = sorted(
+        (m for m in estimator.modules() if hasattr(m, "slot")), key=lambda conv: conv.slot
+    )
+    widths = [
+        conv.matrix.shape[1] // conv.kernel if isinstance(conv, TimeConv) else conv.in_channels
+        for conv in convs
+    ]
+    return widths, max(
+        conv.kernel if isinstance(conv, TimeConv) else conv.kernel_size[0] for conv in convs
+    ) - 1
 
 
 class FlowWork:
@@ -90,31 +120,61 @@ class FlowWork:
         """Reads the first `batch` jobs; writes pools, tails and mels of their slots."""
         buffers = self.buffers
         head, ids, units, ends, past = buffers.parts(buffers.jobs[:batch])
-        ids, units, ends, past = ids[:, : new + LOOKAHEAD_IDS], units[:, :new], ends[:, :new], past[:, past.shape[1] - reach :]
+        ids, units, ends, past = (
+            ids[:, : new + LOOKAHEAD_IDS],
+            units[:, :new],
+            ends[:, :new],
+            past[:, past.shape[1] - reach :],
+        )
         slots, start, count, given = head.unbind(1)
         is_given = (torch.arange(ids.shape[1], device=ids.device) < given[:, None])[..., None]
         mu = buffers.encoding(Ids(ids, is_given, units, ends, past, slots, start, count))
         frame_ends = (ends * FRAMES_PER_ID).repeat_interleave(FRAMES_PER_ID, 1)
-        mask = visible(reach * FRAMES_PER_ID, start * FRAMES_PER_ID, frame_ends, mu).repeat_interleave(2, 0)
+        mask = visible(
+            reach * FRAMES_PER_ID, start * FRAMES_PER_ID, frame_ends, mu
+        ).repeat_interleave(2, 0)
         rows = pairs_of(frames_of(past)), pairs_of(frames_of(units))
         mel = self._solve(mu, slots, start, count * FRAMES_PER_ID, rows, mask)
         buffers.mels[:, : FRAMES_PER_ID * new].index_copy_(0, slots, mel)
 
-    def _solve(self, mu: Tensor, slots: Tensor, start: Tensor, count: Tensor, rows: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    def _solve(
+        self,
+        mu: Tensor,
+        slots: Tensor,
+        start: Tensor,
+        count: Tensor,
+        rows: tuple[Tensor, Tensor],
+        mask: Tensor,
+    ) -> Tensor:
         """-> mel (batch, 2n, 80)"""
         decoder, buffers = self.flow.decoder, self.buffers
         batch, frames, _ = mu.shape
-        speaker = self.flow.spk_embed_affine_layer(F.normalize(buffers.speakers.index_select(0, slots), dim=1))
-        at = (start[:, None] * FRAMES_PER_ID + torch.arange(frames, device=mu.device)).clamp(max=MAX_FRAMES - 1)
+        speaker = self.flow.spk_embed_affine_layer(
+            F.normalize(buffers.speakers.index_select(0, slots), dim=1)
+        )
+        at = (start[:, None] * FRAMES_PER_ID + torch.arange(frames, device=mu.device)).clamp(
+            max=MAX_FRAMES - 1
+        )
         x = decoder.noise[0].index_select(0, at.flatten()).view(batch, frames, MEL_BANDS)
-        given = mu.new_zeros(batch, 2, frames, 4 * MEL_BANDS)  # the second row is the unconditioned one
-        given[:, 0, :, MEL_BANDS:] = torch.cat([mu, speaker[:, None].expand(batch, frames, -1), buffers.cond[:batch, :frames]], -1)
+        given = mu.new_zeros(
+            batch, 2, frames, 4 * MEL_BANDS
+        )  # the second row is the unconditioned one
+        given[:, 0, :, MEL_BANDS:] = torch.cat(
+            [mu, speaker[:, None].expand(batch, frames, -1), buffers.cond[:batch, :frames]], -1
+        )
         gathered, pairs, after = buffers.tails.of(slots), count.repeat_interleave(2), []
         starts = (start * FRAMES_PER_ID).repeat_interleave(2)
         for k, step in enumerate(decoder.steps):
             given[..., :MEL_BANDS] = x[:, None]
-            past = _Past(PooledKv(buffers.rows[k], *rows, starts), GatheredTails(buffers.tails.split(gathered, k), pairs))
-            v = decoder.estimator(given.flatten(0, 1), decoder.time_table[k], past, mask).to(x.dtype).view(batch, 2, frames, MEL_BANDS)
+            past = _Past(
+                PooledKv(buffers.rows[k], *rows, starts),
+                GatheredTails(buffers.tails.split(gathered, k), pairs),
+            )
+            v = (
+                decoder.estimator(given.flatten(0, 1), decoder.time_table[k], past, mask)
+                .to(x.dtype)
+                .view(batch, 2, frames, MEL_BANDS)
+            )
             x = x + step * ((1 + GUIDANCE) * v[:, 0] - GUIDANCE * v[:, 1])
             after.append(past.tails.after)
         buffers.tails.keep(slots, after)

@@ -42,13 +42,18 @@ class LmSizes:
 class Drawn:
     """The ids of a run, on their way from the device."""
 
-    def __init__(self, arriving: Arriving, columns: list[tuple[SlotPast, int]], steps: int, end: int):
+    def __init__(
+        self, arriving: Arriving, columns: list[tuple[SlotPast, int]], steps: int, end: int
+    ):
         self._arriving, self._columns, self._steps, self._end = arriving, columns, steps, end
 
     def take(self) -> list[Spoken]:
         """Waits for the run. In the order of its pasts."""
         log = self._arriving.take()
-        return [self._spoken(past, log[: self._steps, column].tolist()) for past, column in self._columns]
+        return [
+            self._spoken(past, log[: self._steps, column].tolist())
+            for past, column in self._columns
+        ]
 
     def _spoken(self, past: SlotPast, row: list[int]) -> Spoken:
         ids = [i for i in row if i not in (NONE, self._end)]
@@ -63,7 +68,13 @@ class StaticLm:
 
     packed = PackedLm  # how a generation's layers compute over rows
 
-    def __init__(self, lm: SpeechLm, rule: RasRule | None = None, sizes: LmSizes | None = None, capture: Capture | None = None):
+    def __init__(
+        self,
+        lm: SpeechLm,
+        rule: RasRule | None = None,
+        sizes: LmSizes | None = None,
+        capture: Capture | None = None,
+    ):
         """Takes copies of what it needs: `lm` may be dropped afterwards. Call `prewarm` before the first request."""
         self.dims, self.sizes = lm.dims, sizes or LmSizes()
         s = self.sizes
@@ -72,17 +83,34 @@ class StaticLm:
         self._workshop = s.slots[-1]  # the slot where prefixes are made
         count, device = s.slots[-1] + 1, self._weights.device
         d = self._weights.dims
-        self.store = torch.zeros(d.layers, 2, count, d.kv_heads, s.positions + SPARE, d.head_size, dtype=self._weights.dtype, device=device)
+        self.store = torch.zeros(
+            d.layers,
+            2,
+            count,
+            d.kv_heads,
+            s.positions + SPARE,
+            d.head_size,
+            dtype=self._weights.dtype,
+            device=device,
+        )
         self.bytes_per_position = self.store[:, :, 0, :, 0].nbytes
         self.lengths = torch.zeros(count, dtype=torch.long, device=device)
         self.scores = torch.zeros(count, lm.dims.rows, device=device)
         self.draws = Draws(count, s.positions, rule or RasRule(), lm.dims, device)
         self._wanted = torch.zeros(count, dtype=torch.bool, device=device)  # rows that a run steps
-        self._fed = torch.zeros(count, 2, dtype=torch.long, device=device)  # id to feed, and whether to feed it
-        self._job = torch.zeros(2 + s.inputs[-1], dtype=torch.long, device=device)  # slot, count, row numbers
+        self._fed = torch.zeros(
+            count, 2, dtype=torch.long, device=device
+        )  # id to feed, and whether to feed it
+        self._job = torch.zeros(
+            2 + s.inputs[-1], dtype=torch.long, device=device
+        )  # slot, count, row numbers
         self._log = torch.full((s.run, count), NONE, dtype=torch.long, device=device)
         self._at = torch.zeros(1, dtype=torch.long, device=device)
-        self._send_wanted, self._send_fed, self._send_job = Upload(self._wanted), Upload(self._fed), Upload(self._job)
+        self._send_wanted, self._send_fed, self._send_job = (
+            Upload(self._wanted),
+            Upload(self._fed),
+            Upload(self._job),
+        )
         self._download = Download(self._log)
         self._selected: frozenset[int] | None = None
 
@@ -92,7 +120,9 @@ class StaticLm:
         """Every work by its key, largest first. With nothing wanted and an empty job they leave all requests as they are."""
         s = self.sizes
         pairs = [(count, reach) for count in reversed(s.slots) for reach in reversed(s.reaches)]
-        out: dict[Hashable, Work] = {("prefill", n): self._bound(self._prefill, n) for n in reversed(s.inputs)}
+        out: dict[Hashable, Work] = {
+            ("prefill", n): self._bound(self._prefill, n) for n in reversed(s.inputs)
+        }
         out |= {("tick", *pair): self._bound(self._tick, *pair) for pair in pairs}
         out |= {("feed", *pair): self._bound(self._feed, *pair) for pair in pairs}
         return out
@@ -116,7 +146,13 @@ class StaticLm:
         lengths = self.lengths[:count]
         slots = torch.arange(count, device=lengths.device)
         x = self._weights.table[ids + self._weights.speech_at]
-        hidden = self._weights.run(x, slots, lengths.clamp(max=self.sizes.positions), self.store, self._weights.each_its_own(count, reach, lengths))
+        hidden = self._weights.run(
+            x,
+            slots,
+            lengths.clamp(max=self.sizes.positions),
+            self.store,
+            self._weights.each_its_own(count, reach, lengths),
+        )
         scores = self.scores[:count]
         scores.copy_(torch.where(wanted[:, None], self._weights.scores(hidden), scores))
         lengths += wanted
@@ -126,7 +162,9 @@ class StaticLm:
         ids = self.draws.next(self.scores[:count], self._wanted[:count])
         self._log[:, :count].index_copy_(0, self._at, ids[None])
         self._at.copy_((self._at + 1) % self.sizes.run)
-        self._fed[:count].copy_(torch.stack((ids.clamp(min=0), ((ids >= 0) & (ids != self.dims.end)).long()), 1))
+        self._fed[:count].copy_(
+            torch.stack((ids.clamp(min=0), ((ids >= 0) & (ids != self.dims.end)).long()), 1)
+        )
         self._feed(count, reach)
 
     def _prefill(self, size: int) -> None:
@@ -135,9 +173,17 @@ class StaticLm:
         number = torch.arange(size, device=rows.device)
         start = self.lengths.index_select(0, slot)
         positions = (start + number).masked_fill(number >= count, self.sizes.positions)
-        hidden = self._weights.run(self._entering(rows), slot.expand(size), positions, self.store, self._weights.all_one_slot(size, slot, start))
+        hidden = self._weights.run(
+            self._entering(rows),
+            slot.expand(size),
+            positions,
+            self.store,
+            self._weights.all_one_slot(size, slot, start),
+        )
         scores = self._weights.scores(hidden.index_select(0, (count - 1).clamp(min=0)))
-        self.scores.index_copy_(0, slot, torch.where(count > 0, scores, self.scores.index_select(0, slot)))
+        self.scores.index_copy_(
+            0, slot, torch.where(count > 0, scores, self.scores.index_select(0, slot))
+        )
         self.lengths.index_add_(0, slot, count)
 
     def _entering(self, rows: Tensor) -> Tensor:
@@ -220,7 +266,9 @@ class StaticLm:
         self._at.zero_()
         for _ in range(steps):
             self.table.play(("tick", *bucket))
-        return Drawn(self._download.start(), [(past, past.slot) for past in pasts], steps, self.dims.end)
+        return Drawn(
+            self._download.start(), [(past, past.slot) for past in pasts], steps, self.dims.end
+        )
 
     # -- slots -------------------------------------------------------------------------------------------------------------------
 
@@ -240,7 +288,11 @@ class StaticLm:
     def _feed_rows(self, x: Tensor, slot: int) -> None:
         for piece in x[0, :, 0].split(self.sizes.inputs[-1]):
             job, size = self._send_job.array(), fit(self.sizes.inputs, len(piece))
-            job[:2], job[2 : 2 + len(piece)], job[2 + len(piece) :] = (slot, len(piece)), piece.numpy(), 0
+            job[:2], job[2 : 2 + len(piece)], job[2 + len(piece) :] = (
+                (slot, len(piece)),
+                piece.numpy(),
+                0,
+            )
             self._send_job.send()
             self.table.play(("prefill", size))
 
@@ -254,7 +306,9 @@ class StaticLm:
         self._selected = slots
 
     def _bucket(self, pasts: Sequence[SlotPast]) -> tuple[int, int]:
-        return fit(self.sizes.slots, 1 + max(past.slot for past in pasts)), fit(self.sizes.reaches, max(past.reach for past in pasts))
+        return fit(self.sizes.slots, 1 + max(past.slot for past in pasts)), fit(
+            self.sizes.reaches, max(past.reach for past in pasts)
+        )
 
     def _gather(self) -> None:
         """After others left: requests move down when that makes a smaller bucket do."""

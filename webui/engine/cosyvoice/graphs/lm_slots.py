@@ -21,13 +21,19 @@ class Slots:
     def __init__(self, count: int):
         self.count = count
         self._free = list(range(count))
-        self._returned: deque[int] = deque()  # a past may be collected in any thread, even inside `take`
+        self._returned: deque[int] = (
+            deque()
+        )  # a past may be collected in any thread, even inside `take`
         self.users: weakref.WeakValueDictionary[int, SlotPast] = weakref.WeakValueDictionary()
 
     def take(self) -> int:
         self._tidy()
         if not self._free:
-            raise Busy(f"All {self.count} places of the language model are taken.", f"语言模型的 {self.count} 个位置都被占用。", retry_after_s=2.0)
+            raise Busy(
+                f"All {self.count} places of the language model are taken.",
+                f"语言模型的 {self.count} 个位置都被占用。",
+                retry_after_s=2.0,
+            )
         return heapq.heappop(self._free)
 
     def give_back(self, slot: int) -> None:
@@ -99,7 +105,11 @@ class SlotPast:
     def claim(self, new: int) -> None:
         """Raises EngineFault when the slot does not hold `new` positions more."""
         if self.length + new > self._lm.sizes.positions:
-            raise EngineFault("This is too long for the language model in one piece. Split it.", "这一段超出语言模型的长度，请拆成几段。", code="too_long")
+            raise EngineFault(
+                "This is too long for the language model in one piece. Split it.",
+                "这一段超出语言模型的长度，请拆成几段。",
+                code="too_long",
+            )
 
     def fork(self, room: int) -> SlotPast:
         twin = self._lm.new_cache(self.length + room)

@@ -39,7 +39,9 @@ class StaticWave:
         self.vocoder, self.seed = vocoder, seed
         (self.slot,) = vocoder.slots.take(1)
         self.close = weakref.finalize(self, vocoder.slots.give_back, [self.slot])
-        self.frames = self.emitted = self.decoded_frames = 0  # given; played; sent through the decoder
+        self.frames = self.emitted = self.decoded_frames = (
+            0  # given; played; sent through the decoder
+        )
         self.closed = False
 
     def push(self, mel: Tensor, final: bool = False) -> Tensor:
@@ -50,23 +52,47 @@ class StaticWave:
 class StaticVocoder:
     """Used from one thread, on one stream. Call `prewarm` before the first stream."""
 
-    def __init__(self, vocoder: HiftLayers, sizes: VocoderSizes | None = None, reach: Reach | None = None, capture: Capture | None = None,
-                 work: type[VocoderWork] = VocoderWork):
+    def __init__(
+        self,
+        vocoder: HiftLayers,
+        sizes: VocoderSizes | None = None,
+        reach: Reach | None = None,
+        capture: Capture | None = None,
+        work: type[VocoderWork] = VocoderWork,
+    ):
         """reach: that of `work`, of the generation, when None."""
         sizes = sizes or VocoderSizes()
-        self.sizes, self.reach = sizes if sizes.lengths else replace(sizes, lengths=work.lengths), reach or work.reach
+        self.sizes, self.reach = (
+            sizes if sizes.lengths else replace(sizes, lengths=work.lengths),
+            reach or work.reach,
+        )
         check(self.sizes.lengths, self.reach)
         longest = self.sizes.lengths[-1]
         self._piece = longest - self.reach.left - self.reach.held  # frames taken in at once
-        self.buffers = VocoderBuffers(vocoder, self.sizes.slots, self.sizes.batches[-1], longest, 2 * longest + work.before + 1)
+        self.buffers = VocoderBuffers(
+            vocoder,
+            self.sizes.slots,
+            self.sizes.batches[-1],
+            longest,
+            2 * longest + work.before + 1,
+        )
         self.slots = Numbers(self.sizes.slots, ("sound under way", "进行中声音"))
         self.table = Table(capture or Direct())
         self._work, self._each = work(vocoder, self.buffers), vocoder.dims.frame_samples
-        self._jobs, self._noise, self._waves = Upload(self.buffers.jobs), Upload(self.buffers.noise), Download(self.buffers.waves)
+        self._jobs, self._noise, self._waves = (
+            Upload(self.buffers.jobs),
+            Upload(self.buffers.noise),
+            Download(self.buffers.waves),
+        )
 
     def works(self) -> dict[Hashable, Work]:
         s = self.sizes
-        keys = [(n, b) for n in reversed(s.lengths) for b in reversed(s.batches) if b == s.batches[0] or n >= s.alone]
+        keys = [
+            (n, b)
+            for n in reversed(s.lengths)
+            for b in reversed(s.batches)
+            if b == s.batches[0] or n >= s.alone
+        ]
         return {key: partial(self._work, *key) for key in keys}
 
     @torch.inference_mode()
@@ -96,13 +122,27 @@ class StaticVocoder:
                 raise ValueError("this stream has had its last call")
             wave.closed = final
             pieces = mel.reshape(-1, MEL_BANDS).split(self._piece)
-            waiting.append([(number, wave, piece, final and i == len(pieces) - 1) for i, piece in enumerate(pieces)])
+            waiting.append(
+                [
+                    (number, wave, piece, final and i == len(pieces) - 1)
+                    for i, piece in enumerate(pieces)
+                ]
+            )
         while round_ := [queue.pop(0) for queue in waiting if queue]:
-            todo = [(number, wave, self._taken_in(wave, piece, last)) for number, wave, piece, last in round_]
-            while windows := [(number, wave, window) for number, wave, left in todo if (window := next(left, None)) is not None]:
+            todo = [
+                (number, wave, self._taken_in(wave, piece, last))
+                for number, wave, piece, last in round_
+            ]
+            while windows := [
+                (number, wave, window)
+                for number, wave, left in todo
+                if (window := next(left, None)) is not None
+            ]:
                 for number, samples in self._decode(windows):
                     out[number].append(samples)
-        return [parts[0] if len(parts) == 1 else torch.cat([torch.zeros(0), *parts]) for parts in out]
+        return [
+            parts[0] if len(parts) == 1 else torch.cat([torch.zeros(0), *parts]) for parts in out
+        ]
 
     def _taken_in(self, wave: StaticWave, mel: Tensor, final: bool):
         ring = self.buffers.mels[wave.slot]
@@ -121,14 +161,21 @@ class StaticVocoder:
             by_length[one[2].length].append(one)
         out = []
         for length, group in by_length.items():
-            at_once = self.sizes.batches[-1] if length >= self.sizes.alone else self.sizes.batches[0]
+            at_once = (
+                self.sizes.batches[-1] if length >= self.sizes.alone else self.sizes.batches[0]
+            )
             for at in range(0, len(group), at_once):
                 out += self._replayed(length, group[at : at + at_once])
         return out
 
-    def _replayed(self, length: int, group: list[tuple[int, StaticWave, Window]]) -> list[tuple[int, Tensor]]:
+    def _replayed(
+        self, length: int, group: list[tuple[int, StaticWave, Window]]
+    ) -> list[tuple[int, Tensor]]:
         batch, samples = fit(self.sizes.batches, len(group)), length * self._each
-        jobs, noise = self._jobs.array(), self._noise.array()[: batch * samples * HARMONICS].reshape(batch, samples, HARMONICS)
+        jobs, noise = (
+            self._jobs.array(),
+            self._noise.array()[: batch * samples * HARMONICS].reshape(batch, samples, HARMONICS),
+        )
         jobs[:] = 0
         for row, (_, wave, window) in enumerate(group):
             jobs[row, [SLOT, START]] = wave.slot, window.start
@@ -139,10 +186,15 @@ class StaticVocoder:
         self._noise.send(noise.size)
         self.table.play((length, batch))
         waves = torch.from_numpy(self._waves.start(batch * samples).take()).view(batch, samples)
-        return [(number, self._given(wave, window, waves[row])) for row, (number, wave, window) in enumerate(group)]
+        return [
+            (number, self._given(wave, window, waves[row]))
+            for row, (number, wave, window) in enumerate(group)
+        ]
 
     def _given(self, wave: StaticWave, window: Window, samples: Tensor) -> Tensor:
         wave.emitted = window.end
         wave.decoded_frames += window.length
-        given = samples[(window.begin - window.start) * self._each : (window.end - window.start) * self._each]
+        given = samples[
+            (window.begin - window.start) * self._each : (window.end - window.start) * self._each
+        ]
         return self._work.risen(given, window.begin * self._each)

@@ -10,7 +10,17 @@ from torch import Tensor, nn
 
 from ..vocoder import STEADY, Vocoder
 from ..vocoder.decoder import HiftLayers
-from ..vocoder.dims import FFT, FFT_HOP, HARMONICS, LIMIT, MEL_BANDS, SINE_LEVEL, UNVOICED_NOISE, VOICED_HZ, VOICED_NOISE
+from ..vocoder.dims import (
+    FFT,
+    FFT_HOP,
+    HARMONICS,
+    LIMIT,
+    MEL_BANDS,
+    SINE_LEVEL,
+    UNVOICED_NOISE,
+    VOICED_HZ,
+    VOICED_NOISE,
+)
 from ..vocoder.f0 import REACH_FRAMES, full_precision
 from ..vocoder.source import noise_at
 
@@ -25,7 +35,9 @@ class VocoderBuffers:
         device, samples = weight.device, batch * longest * vocoder.dims.frame_samples
         self.ring = ring
         self.mels = torch.zeros(slots + 1, ring, MEL_BANDS, dtype=weight.dtype, device=device)
-        self.cycles = torch.zeros(slots + 1, ring, HARMONICS, dtype=torch.float64, device=device)  # moved before each frame, modulo 1
+        self.cycles = torch.zeros(
+            slots + 1, ring, HARMONICS, dtype=torch.float64, device=device
+        )  # moved before each frame, modulo 1
         self.jobs = torch.zeros(batch, 2, dtype=torch.long, device=device)
         self.noise = torch.zeros(samples * HARMONICS, device=device)
         self.waves = torch.zeros(samples, device=device)
@@ -41,22 +53,42 @@ class VocoderWork:
     def __init__(self, vocoder: Vocoder, buffers: VocoderBuffers):
         self.vocoder, self.buffers = vocoder, buffers
         self.each = vocoder.dims.frame_samples
-        self.samples = torch.arange(self.each, dtype=torch.float64, device=buffers.waves.device)[:, None]
-        self.harmonics = torch.arange(1, HARMONICS + 1, dtype=buffers.waves.dtype, device=buffers.waves.device)
+        self.samples = torch.arange(self.each, dtype=torch.float64, device=buffers.waves.device)[
+            :, None
+        ]
+        self.harmonics = torch.arange(
+            1, HARMONICS + 1, dtype=buffers.waves.dtype, device=buffers.waves.device
+        )
 
     @torch.inference_mode()
     def __call__(self, length: int, batch: int) -> None:
         """Windows of `length` frames of the first `batch` jobs -> the first batch * 480 * length of `waves`; phases into their ring."""
         buffers = self.buffers
         jobs = buffers.jobs[:batch]
-        frames = jobs[:, START, None] - self.before + torch.arange(length + self.before, device=jobs.device)
+        frames = (
+            jobs[:, START, None]
+            - self.before
+            + torch.arange(length + self.before, device=jobs.device)
+        )
         places = self._places(jobs, frames)
-        mel = buffers.mels.flatten(0, 1).index_select(0, places.flatten()).view(batch, -1, MEL_BANDS).mT
+        mel = (
+            buffers.mels.flatten(0, 1)
+            .index_select(0, places.flatten())
+            .view(batch, -1, MEL_BANDS)
+            .mT
+        )
         is_there = (frames >= 0)[:, None]
         with full_precision():
             f0 = self.pitch(mel * is_there, is_there)[:, self.before :].to(buffers.waves.dtype)
-        source = self._source(f0, jobs, buffers.noise[: batch * length * self.each * HARMONICS].view(batch, -1, HARMONICS))
-        wave = overlapped(self.shaped(mel[..., self.before :].contiguous(), source.to(mel.dtype)), self.vocoder.window)
+        source = self._source(
+            f0,
+            jobs,
+            buffers.noise[: batch * length * self.each * HARMONICS].view(batch, -1, HARMONICS),
+        )
+        wave = overlapped(
+            self.shaped(mel[..., self.before :].contiguous(), source.to(mel.dtype)),
+            self.vocoder.window,
+        )
         buffers.waves[: wave.numel()].copy_(wave.clamp(-LIMIT, LIMIT).flatten())
 
     def _places(self, jobs: Tensor, frames: Tensor) -> Tensor:
@@ -75,7 +107,9 @@ class VocoderWork:
         """mel (batch, 80, n), is_there (batch, 1, n): not before the utterance -> f0 (batch, n) as of a net that has seen it from its start"""
         predictor, x = self.vocoder.f0_predictor, mel
         for conv in predictor.condnet[::2]:
-            x = F.elu(self.convolved(conv, x)) * is_there  # before the utterance each layer has zeros, not what it makes of zeros
+            x = (
+                F.elu(self.convolved(conv, x)) * is_there
+            )  # before the utterance each layer has zeros, not what it makes of zeros
         return predictor.classifier(x.mT)[..., 0].abs()
 
     def convolved(self, conv: nn.Conv1d, x: Tensor) -> Tensor:
@@ -89,9 +123,15 @@ class VocoderWork:
     def cycles(self, at: Tensor, moves: Tensor, is_start: Tensor) -> Tensor:
         """at (batch, n + 1, 9): before each frame and behind the last; is_start (batch, 1, 1) -> of each sample, (batch, n * each, 9)"""
         ahead = torch.cat([moves, moves.new_zeros(len(moves), 1, HARMONICS)], 1)
-        within, half, length = (self.samples + 0.5) / self.each, self.each // 2, moves.shape[1] * self.each
+        within, half, length = (
+            (self.samples + 0.5) / self.each,
+            self.each // 2,
+            moves.shape[1] * self.each,
+        )
         phase = (at[:, :, None] + within * ahead[:, :, None]).flatten(1, 2)[:, half : half + length]
-        return torch.cat([torch.where(is_start, at[:, 1:2], phase[:, :half]), phase[:, half:]], 1)  # half a frame there stands still
+        return torch.cat(
+            [torch.where(is_start, at[:, 1:2], phase[:, :half]), phase[:, half:]], 1
+        )  # half a frame there stands still
 
     def shaped(self, mel: Tensor, source: Tensor) -> Tensor:
         """mel (batch, 80, n), source (batch, 1, n * each) -> complex spectrum (batch, 9, n * each / 4 + 1)"""
@@ -113,7 +153,9 @@ class VocoderWork:
         phase = self.cycles(at, moves, (jobs[:, START] == 0)[:, None, None])
         waves = ((2 * math.pi * (phase % 1.0)).sin() * SINE_LEVEL).to(f0.dtype)
         voiced = (f0 > VOICED_HZ).to(f0.dtype).repeat_interleave(self.each, 1)[..., None]
-        mixed = waves * voiced + noise.to(f0.dtype) * (UNVOICED_NOISE + (VOICED_NOISE - UNVOICED_NOISE) * voiced)
+        mixed = waves * voiced + noise.to(f0.dtype) * (
+            UNVOICED_NOISE + (VOICED_NOISE - UNVOICED_NOISE) * voiced
+        )
         linear = self.vocoder.m_source.l_linear
         return linear(mixed.to(linear.weight)).tanh().mT
 
@@ -126,6 +168,8 @@ def overlapped(spectrum: Tensor, window: Tensor) -> Tensor:
     weights = window.square()[None, :, None].expand(1, FFT, frames)
 
     def added(x: Tensor) -> Tensor:
-        return F.fold(x, (1, length), (1, FFT), stride=(1, FFT_HOP))[:, 0, 0, FFT // 2 : length - FFT // 2]
+        return F.fold(x, (1, length), (1, FFT), stride=(1, FFT_HOP))[
+            :, 0, 0, FFT // 2 : length - FFT // 2
+        ]
 
     return added(pieces) / added(weights)

@@ -31,10 +31,14 @@ def check(lengths: tuple[int, ...], reach: Reach) -> None:
         raise ValueError("window lengths must ascend from 1")
     for short, long in pairwise(lengths):
         if long > short + 1 and 2 * short < long - 1 + margin:
-            raise ValueError(f"no window fits an utterance of {long - 1} frames: put a length between {short} and {long}")
+            raise ValueError(
+                f"no window fits an utterance of {long - 1} frames: put a length between {short} and {long}"
+            )
 
 
-def cover(emitted: int, end: int, final: bool, reach: Reach, lengths: tuple[int, ...]) -> Iterator[Window]:
+def cover(
+    emitted: int, end: int, final: bool, reach: Reach, lengths: tuple[int, ...]
+) -> Iterator[Window]:
     """The windows that give all frames from `emitted` on which are final when the frames up to `end` are known."""
     while True:
         held = reach.held if emitted else reach.first_held

@@ -15,7 +15,16 @@ import torch
 
 from ....errors import NotReady
 from ..dims import LmDims
-from ..weights import COMPONENTS, DTYPES, Parts, component_state, load_state, source_mark, source_of, write_checked
+from ..weights import (
+    COMPONENTS,
+    DTYPES,
+    Parts,
+    component_state,
+    load_state,
+    source_mark,
+    source_of,
+    write_checked,
+)
 from .int8 import BLOCK
 from .slots import SlotDims
 
@@ -51,7 +60,13 @@ def fits(dims: SlotDims) -> bool:
     return dims.head_size % 16 == 0
 
 
-def load(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS, form: Form = QWEN2) -> Mapping[str, np.ndarray]:
+def load(
+    root: Path,
+    dims: LmDims,
+    told: Told = lambda share: None,
+    parts: Parts = COMPONENTS,
+    form: Form = QWEN2,
+) -> Mapping[str, np.ndarray]:
     """What Int8Lm needs, mapped from the file when it fits the published weights, else made from them and written beside them.
 
     Making takes about 10 s and 1.2 GB at the real size. Where nothing can be written it stays in memory. Raises NotReady.
@@ -61,14 +76,29 @@ def load(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts
     return kept if kept is not None else make(root, dims, told, parts, form)
 
 
-def make(root: Path, dims: LmDims, told: Told = lambda share: None, parts: Parts = COMPONENTS, form: Form = QWEN2) -> Mapping[str, np.ndarray]:
+def make(
+    root: Path,
+    dims: LmDims,
+    told: Told = lambda share: None,
+    parts: Parts = COMPONENTS,
+    form: Form = QWEN2,
+) -> Mapping[str, np.ndarray]:
     """Convert and write, whatever is there. Raises NotReady."""
     source, file = _source(root, parts) or "fp32", file_in(root, parts)
     made = form.values(dims, component_state(root, "llm", source, parts), told)
     try:
-        write_checked(file, {name: torch.from_numpy(array) for name, array in made.items()}, form.name, _mark(root, dims, source, parts, form))
+        write_checked(
+            file,
+            {name: torch.from_numpy(array) for name, array in made.items()},
+            form.name,
+            _mark(root, dims, source, parts, form),
+        )
     except (OSError, safetensors.SafetensorError) as fault:
-        log.warning("%s cannot be written (%s): the language model is converted in memory, at every start.", file.name, fault)
+        log.warning(
+            "%s cannot be written (%s): the language model is converted in memory, at every start.",
+            file.name,
+            fault,
+        )
         return made
     return _read(file, "") or made  # mapped: the copy in memory can go
 
@@ -84,7 +114,9 @@ def memory(dims: LmDims) -> int:
 def is_there(root: Path, dims: LmDims, parts: Parts = COMPONENTS, form: Form = QWEN2) -> bool:
     """True when the next start need not convert. Looks at names only, not at every byte."""
     source, file = _source(root, parts), file_in(root, parts)
-    return file.is_file() and (not source or source_of(file) == _mark(root, dims, source, parts, form))
+    return file.is_file() and (
+        not source or source_of(file) == _mark(root, dims, source, parts, form)
+    )
 
 
 def _source(root: Path, parts: Parts) -> str:
@@ -96,7 +128,9 @@ def _source(root: Path, parts: Parts) -> str:
 
 
 def _mark(root: Path, dims: LmDims, source: str, parts: Parts, form: Form) -> str:
-    return hashlib.sha256(f"{form.name} {dims} {source_mark(root, 'llm', source, parts)}".encode()).hexdigest()[:32]
+    return hashlib.sha256(
+        f"{form.name} {dims} {source_mark(root, 'llm', source, parts)}".encode()
+    ).hexdigest()[:32]
 
 
 def _read(file: Path, mark: str) -> Mapping[str, np.ndarray] | None:
@@ -104,7 +138,9 @@ def _read(file: Path, mark: str) -> Mapping[str, np.ndarray] | None:
     if not file.is_file():
         return None
     if mark and source_of(file) != mark:
-        log.warning("%s was made from other weights or by another version and is made again.", file.name)
+        log.warning(
+            "%s was made from other weights or by another version and is made again.", file.name
+        )
         return None
     try:
         return {name: tensor.numpy() for name, tensor in load_state(file).items()}

@@ -27,7 +27,9 @@ class Graph(ABC):
     def __init__(self, dims: LmDims):
         self.dims, self.nodes, self.values = dims, [], []
 
-    def add(self, kind: str, inputs: list[str], outputs: list[str], domain: str = CONTRIB, **given) -> str:
+    def add(
+        self, kind: str, inputs: list[str], outputs: list[str], domain: str = CONTRIB, **given
+    ) -> str:
         self.nodes.append(helper.make_node(kind, inputs, outputs, domain=domain, **given))
         return outputs[0]
 
@@ -49,24 +51,43 @@ class Graph(ABC):
     def entry(self, x: str) -> str:
         """The norm before the first layer."""
         self.value("layers.0.in.weight", T.FLOAT, (self.dims.hidden,))
-        return self.add("SimplifiedLayerNormalization", [x, "layers.0.in.weight"], ["layers.0.in.out"], "", axis=-1, epsilon=self.dims.rms_eps, stash_type=1)
+        return self.add(
+            "SimplifiedLayerNormalization",
+            [x, "layers.0.in.weight"],
+            ["layers.0.in.out"],
+            "",
+            axis=-1,
+            epsilon=self.dims.rms_eps,
+            stash_type=1,
+        )
 
     def norm(self, x: str, more: str, name: str) -> tuple[str, str]:
         """The norm of x + more, and the sum itself."""
         weight = self.value(f"{name}.weight", T.FLOAT, (self.dims.hidden,))
-        out = self.add("SkipSimplifiedLayerNormalization", [x, more, weight], [f"{name}.out", "", "", f"{name}.sum"], epsilon=self.dims.rms_eps)
+        out = self.add(
+            "SkipSimplifiedLayerNormalization",
+            [x, more, weight],
+            [f"{name}.out", "", "", f"{name}.sum"],
+            epsilon=self.dims.rms_eps,
+        )
         return out, f"{name}.sum"
 
     def attention(self, x: str, layer: int) -> str:
         """`spread` names the row of each slot, `rows` the slot of each row: slots between those of a batch are computed for nothing,
         at their next free position, and linears only for rows."""
         d, at = self.dims, f"layers.{layer}"
-        qkv = self.linear(x, f"{at}.qkv", d.hidden, d.hidden + 2 * d.kv_heads * d.head_size, bias=True)
+        qkv = self.linear(
+            x, f"{at}.qkv", d.hidden, d.hidden + 2 * d.kv_heads * d.head_size, bias=True
+        )
         qkv = self.add("Gather", [qkv, "spread"], [f"{at}.qkv.slots"], "", axis=0)
-        out = self.add("GroupQueryAttention",
-                       [qkv, "", "", f"keys.{layer}", f"values.{layer}", "last", "longest", "cos", "sin"],
-                       [f"{at}.attention", f"keys.{layer}.new", f"values.{layer}.new"],
-                       num_heads=d.heads, kv_num_heads=d.kv_heads, do_rotary=1)
+        out = self.add(
+            "GroupQueryAttention",
+            [qkv, "", "", f"keys.{layer}", f"values.{layer}", "last", "longest", "cos", "sin"],
+            [f"{at}.attention", f"keys.{layer}.new", f"values.{layer}.new"],
+            num_heads=d.heads,
+            kv_num_heads=d.kv_heads,
+            do_rotary=1,
+        )
         return self.add("Gather", [out, "rows"], [f"{at}.attention.rows"], "", axis=0)
 
     def out(self, x: str, layer: int) -> str:
@@ -75,7 +96,10 @@ class Graph(ABC):
 
     def positions(self) -> list:
         """Inputs that tell where a position is."""
-        return [helper.make_tensor_value_info(name, T.FLOAT, ["positions", self.dims.head_size // 2]) for name in ("cos", "sin")]
+        return [
+            helper.make_tensor_value_info(name, T.FLOAT, ["positions", self.dims.head_size // 2])
+            for name in ("cos", "sin")
+        ]
 
     def mlp(self, x: str, layer: int) -> str:
         d, at = self.dims, f"layers.{layer}"
@@ -92,9 +116,22 @@ class Graph(ABC):
 class Steps(Graph):
     def linear(self, x: str, name: str, inputs: int, outputs: int, bias: bool = False) -> str:
         blocks = -(-inputs // BLOCK)
-        given = [x, self.value(f"{name}.codes", T.UINT8, (outputs, blocks, BLOCK)), self.value(f"{name}.scales", T.FLOAT, (outputs, blocks))]
+        given = [
+            x,
+            self.value(f"{name}.codes", T.UINT8, (outputs, blocks, BLOCK)),
+            self.value(f"{name}.scales", T.FLOAT, (outputs, blocks)),
+        ]
         given += ["", "", self.value(f"{name}.bias", T.FLOAT, (outputs,))] if bias else []
-        return self.add("MatMulNBits", given, [f"{name}.out"], K=inputs, N=outputs, bits=8, block_size=BLOCK, accuracy_level=INT8_PRODUCTS)
+        return self.add(
+            "MatMulNBits",
+            given,
+            [f"{name}.out"],
+            K=inputs,
+            N=outputs,
+            bits=8,
+            block_size=BLOCK,
+            accuracy_level=INT8_PRODUCTS,
+        )
 
 
 class Passage(Graph):
@@ -109,15 +146,42 @@ class Passage(Graph):
         """Each position's largest value becomes 127."""
         size = self.add("Abs", [x], [f"{name}.size"], "")
         largest = self.add("ReduceMax", [size, "last_axis"], [f"{name}.largest"], "", keepdims=1)
-        scale = self.add("Max", [self.add("Mul", [largest, "step"], [f"{name}.in.step"], ""), "least"], [f"{name}.in.scale"], "")
+        scale = self.add(
+            "Max",
+            [self.add("Mul", [largest, "step"], [f"{name}.in.step"], ""), "least"],
+            [f"{name}.in.scale"],
+            "",
+        )
         flat = self.add("Reshape", [scale, "minus_one"], [f"{name}.in.flat"], "")
         shape = self.add("Shape", [flat], [f"{name}.in.count"], "")
-        middle = self.add("ConstantOfShape", [shape], [f"{name}.in.middle"], "", value=helper.make_tensor("", T.UINT8, [1], [ZERO]))
+        middle = self.add(
+            "ConstantOfShape",
+            [shape],
+            [f"{name}.in.middle"],
+            "",
+            value=helper.make_tensor("", T.UINT8, [1], [ZERO]),
+        )
         codes = self.add("QuantizeLinear", [x, flat, middle], [f"{name}.in.codes"], "", axis=1)
-        weight = self.value(f"{name}.bytes", T.INT8, (inputs, outputs)), self.value(f"{name}.gains", T.FLOAT, (outputs,))
-        made = self.add("MatMulIntegerToFloat", [codes, weight[0], "one", weight[1], "middle"], [f"{name}.plain"])
+        weight = (
+            self.value(f"{name}.bytes", T.INT8, (inputs, outputs)),
+            self.value(f"{name}.gains", T.FLOAT, (outputs,)),
+        )
+        made = self.add(
+            "MatMulIntegerToFloat",
+            [codes, weight[0], "one", weight[1], "middle"],
+            [f"{name}.plain"],
+        )
         made = self.add("Mul", [made, scale], [f"{name}.out"], "")
-        return self.add("Add", [made, self.value(f"{name}.bias", T.FLOAT, (outputs,))], [f"{name}.shifted"], "") if bias else made
+        return (
+            self.add(
+                "Add",
+                [made, self.value(f"{name}.bias", T.FLOAT, (outputs,))],
+                [f"{name}.shifted"],
+                "",
+            )
+            if bias
+            else made
+        )
 
 
 def steps(dims: LmDims) -> bytes:
@@ -150,7 +214,13 @@ def build(g: Graph) -> bytes:
         normed, h = g.norm(h, g.out(mixed, layer), f"layers.{layer}.post")
         normed, h = g.norm(h, g.mlp(normed, layer), "norm" if is_last else f"layers.{layer + 1}.in")
     flat = g.add("Squeeze", [normed, "second"], ["hidden"], "")
-    g.add("LogSoftmax", [g.linear(flat, "head", dims.hidden, dims.rows, bias=True)], ["scores"], "", axis=-1)
+    g.add(
+        "LogSoftmax",
+        [g.linear(flat, "head", dims.hidden, dims.rows, bias=True)],
+        ["scores"],
+        "",
+        axis=-1,
+    )
     return _model(g).SerializeToString()
 
 
@@ -158,8 +228,23 @@ def _model(g: Graph):
     d, of = g.dims, helper.make_tensor_value_info
     kept = [f"{kind}.{i}{{}}" for i in range(d.layers) for kind in ("keys", "values")]
     shape = ["slots", d.kv_heads, "capacity", d.head_size]
-    inputs = [of("x", T.FLOAT, ["rows", "n", d.hidden]), of("spread", T.INT64, ["slots"]), of("rows", T.INT64, ["rows"]),
-              of("last", T.INT32, ["slots"]), of("longest", T.INT32, []), *g.positions(), *(of(name.format(""), T.FLOAT, shape) for name in kept)]
-    outputs = [of("scores", T.FLOAT, ["rows", d.rows]), *(of(name.format(".new"), T.FLOAT, shape) for name in kept)]
+    inputs = [
+        of("x", T.FLOAT, ["rows", "n", d.hidden]),
+        of("spread", T.INT64, ["slots"]),
+        of("rows", T.INT64, ["rows"]),
+        of("last", T.INT32, ["slots"]),
+        of("longest", T.INT32, []),
+        *g.positions(),
+        *(of(name.format(""), T.FLOAT, shape) for name in kept),
+    ]
+    outputs = [
+        of("scores", T.FLOAT, ["rows", d.rows]),
+        *(of(name.format(".new"), T.FLOAT, shape) for name in kept),
+    ]
     graph = helper.make_graph(g.nodes, "language model", inputs, outputs, g.values)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)], ir_version=IR_VERSION, producer_name="kaikou")
+    return helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)],
+        ir_version=IR_VERSION,
+        producer_name="kaikou",
+    )

@@ -40,4 +40,6 @@ def quantise_rows(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(out, in) floats -> bytes (in, out) int8 and one scale per output, (out,) fp32: the form for many positions at once."""
     scales = np.abs(weight).max(1) / 127
     scales[scales == 0] = 1
-    return np.ascontiguousarray(np.rint(weight / scales[:, None]).astype(np.int8).T), scales.astype(np.float32)
+    return np.ascontiguousarray(np.rint(weight / scales[:, None]).astype(np.int8).T), scales.astype(
+        np.float32
+    )

@@ -12,7 +12,10 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 MAPS = Path("/proc/self/maps")
 PAGE = 2 << 20
-WISH, NOW = 14, 25  # MADV_HUGEPAGE, MADV_COLLAPSE (Linux 6.1; older kernels do the first alone, in their own time)
+WISH, NOW = (
+    14,
+    25,
+)  # MADV_HUGEPAGE, MADV_COLLAPSE (Linux 6.1; older kernels do the first alone, in their own time)
 
 
 @contextmanager
@@ -31,7 +34,11 @@ def _anonymous() -> list[tuple[int, int]]:
         rows = [line.split() for line in MAPS.read_text().splitlines()]
     except OSError:
         return []
-    spans = [[int(end, 16) for end in row[0].split("-")] for row in rows if row[1] == "rw-p" and len(row) == 5]
+    spans = [
+        [int(end, 16) for end in row[0].split("-")]
+        for row in rows
+        if row[1] == "rw-p" and len(row) == 5
+    ]
     whole = [(-(-start // PAGE) * PAGE, stop // PAGE * PAGE) for start, stop in spans]
     return [(start, stop) for start, stop in whole if stop > start]
 

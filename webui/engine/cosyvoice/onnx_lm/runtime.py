@@ -24,9 +24,18 @@ class Int8Body(ABC):
     """Layers and head at work. values: what `values.of` makes of the published weights. threads: of a step, which waits for memory.
     passage_threads: of an opening, which computes, and for which a first sound waits."""
 
-    def __init__(self, dims: SlotDims, values: Mapping[str, np.ndarray], threads: int = 1, passage_threads: int = 1):
+    def __init__(
+        self,
+        dims: SlotDims,
+        values: Mapping[str, np.ndarray],
+        threads: int = 1,
+        passage_threads: int = 1,
+    ):
         self.dims = dims
-        self._steps, self._passage = (_session(values, graph, count) for graph, count in zip(GRAPHS, (threads, passage_threads), strict=True))
+        self._steps, self._passage = (
+            _session(values, graph, count)
+            for graph, count in zip(GRAPHS, (threads, passage_threads), strict=True)
+        )
         self._slots = Slots(dims)
         self._positions = self.positions(self._slots.capacity)
         self._bindings: dict[tuple[int, int, bool], _Binding] = {}
@@ -61,12 +70,24 @@ class Int8Body(ABC):
             self._positions, self._grown = self.positions(self._slots.capacity), self._slots.grown
         key = first, stop, is_passage
         if key not in self._bindings:
-            self._bindings[key] = _Binding(self._passage if is_passage else self._steps, self._slots, self._positions, first, stop)
+            self._bindings[key] = _Binding(
+                self._passage if is_passage else self._steps,
+                self._slots,
+                self._positions,
+                first,
+                stop,
+            )
         return self._bindings[key]
 
 
 class Int8Lm(Int8Body):
-    def __init__(self, dims: LmDims, values: Mapping[str, np.ndarray], threads: int = 1, passage_threads: int = 1):
+    def __init__(
+        self,
+        dims: LmDims,
+        values: Mapping[str, np.ndarray],
+        threads: int = 1,
+        passage_threads: int = 1,
+    ):
         self._tables = {kind: torch.from_numpy(values[name]) for kind, name in TABLES.items()}
         super().__init__(dims, values, threads, passage_threads)
 
@@ -105,11 +126,27 @@ class Int8Lm(Int8Body):
 class _Binding:
     """The session's inputs and outputs for the slots first..stop. Small inputs have arrays of their own that are written, not bound anew."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, slots: Slots, positions: Mapping[str, np.ndarray], first: int, stop: int):
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        slots: Slots,
+        positions: Mapping[str, np.ndarray],
+        first: int,
+        stop: int,
+    ):
         self._session, self._slots, self._first, self._stop = session, slots, first, stop
         self._io = session.io_binding()
-        self._last, self._spread, self._longest = np.zeros(stop - first, np.int32), np.zeros(stop - first, np.int64), np.zeros((), np.int32)
-        for name, array in (("last", self._last), ("spread", self._spread), ("longest", self._longest), *positions.items()):
+        self._last, self._spread, self._longest = (
+            np.zeros(stop - first, np.int32),
+            np.zeros(stop - first, np.int64),
+            np.zeros((), np.int32),
+        )
+        for name, array in (
+            ("last", self._last),
+            ("spread", self._spread),
+            ("longest", self._longest),
+            *positions.items(),
+        ):
             self._io.bind_ortvalue_input(name, _value(array))
         for layer, pair in enumerate(slots.layers):
             for kind, array in zip(("keys", "values"), pair, strict=True):
@@ -146,12 +183,20 @@ def _turns(dims: LmDims, positions: int) -> tuple[np.ndarray, np.ndarray]:
     return np.cos(angles), np.sin(angles)
 
 
-def _session(values: Mapping[str, np.ndarray], graph: str, threads: int) -> onnxruntime.InferenceSession:
+def _session(
+    values: Mapping[str, np.ndarray], graph: str, threads: int
+) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
-    own = {name: array for name, array in values.items() if not name.startswith(("graph.", "table.")) and not name.endswith(GRAPHS[graph])}
+    own = {
+        name: array
+        for name, array in values.items()
+        if not name.startswith(("graph.", "table.")) and not name.endswith(GRAPHS[graph])
+    }
     options.add_external_initializers(list(own), [_value(array) for array in own.values()])
     with large_pages():
-        return onnxruntime.InferenceSession(values[graph].tobytes(), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            values[graph].tobytes(), options, providers=["CPUExecutionProvider"]
+        )

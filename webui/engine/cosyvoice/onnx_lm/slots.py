@@ -36,7 +36,9 @@ class Slots:
         self.dims, self.lock = dims, RLock()
         self.capacity, self.count, self.grown = FIRST_POSITIONS, FIRST_SLOTS, 0
         self._free = list(range(self.count))
-        self._given_back: deque[int] = deque()  # appended by the garbage collector, in any thread, whatever is locked
+        self._given_back: deque[int] = (
+            deque()
+        )  # appended by the garbage collector, in any thread, whatever is locked
         self.lengths = [0] * self.count
         self.layers = self._arrays()
 
@@ -79,7 +81,9 @@ class Slots:
     def read(self, slot: int) -> np.ndarray:
         """A copy of what a slot holds: (layers, 2, kv_heads, length, head_size)."""
         stop = self.lengths[slot]
-        return np.stack([np.stack([values[slot, :, :stop] for values in pair]) for pair in self.layers])
+        return np.stack(
+            [np.stack([values[slot, :, :stop] for values in pair]) for pair in self.layers]
+        )
 
     def write(self, slot: int, content: np.ndarray) -> None:
         stop = content.shape[3]
@@ -97,7 +101,11 @@ class SlotPast:
     def __init__(self, slots: Slots, content: np.ndarray | None = None):
         d = slots.dims
         self._slots, self._slot = slots, None
-        self._content = np.zeros((d.layers, 2, d.kv_heads, 0, d.head_size), np.float32) if content is None else content
+        self._content = (
+            np.zeros((d.layers, 2, d.kv_heads, 0, d.head_size), np.float32)
+            if content is None
+            else content
+        )
 
     @property
     def length(self) -> int:
@@ -125,7 +133,9 @@ class SlotPast:
         """The prefix's fork shares its content until its first step."""
         with self._slots.lock:
             self._slots.make_room(self.length + room)
-            return SlotPast(self._slots, self._content if self._slot is None else self._slots.read(self._slot))
+            return SlotPast(
+                self._slots, self._content if self._slot is None else self._slots.read(self._slot)
+            )
 
     def rest(self) -> SlotPast:
         """The same past out of its slot."""

@@ -36,7 +36,9 @@ class VocoderDims:
 
     def __post_init__(self):
         if self.base_channels % 2 ** len(self.up_rates):
-            raise ValueError(f"base_channels {self.base_channels} must halve {len(self.up_rates)} times")
+            raise ValueError(
+                f"base_channels {self.base_channels} must halve {len(self.up_rates)} times"
+            )
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> VocoderDims:
@@ -50,4 +52,6 @@ class VocoderDims:
 
 def sizes(config: Mapping[str, object]) -> dict[str, int]:
     """What differs within a generation."""
-    return {name: int(config[name]) for name in ("base_channels", "f0_cond_channels") if name in config}
+    return {
+        name: int(config[name]) for name in ("base_channels", "f0_cond_channels") if name in config
+    }

@@ -30,7 +30,10 @@ class F0Predictor(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for i in range(REACH_FRAMES):
-            layers += [nn.Conv1d(channels if i else MEL_BANDS, channels, 3, padding=1), nn.Identity()]
+            layers += [
+                nn.Conv1d(channels if i else MEL_BANDS, channels, 3, padding=1),
+                nn.Identity(),
+            ]
         self.condnet = nn.ModuleList(layers)
         self.classifier = nn.Linear(channels, 1)
 

@@ -29,4 +29,6 @@ class Vocoder(WaveDecoder):
         """One shot: mel (frames, 80) -> (dims.frame_samples * frames,). seed None: no noise."""
         mel = mel.to(self.conv_pre.weight).mT[None]
         noise = None if seed is None else noise_at(seed, 0, self.dims.frame_samples * mel.shape[2])
-        return self.decode(mel, self.m_source(self.f0(mel), noise, self.m_source.start(seed)).to(mel))
+        return self.decode(
+            mel, self.m_source(self.f0(mel), noise, self.m_source.start(seed)).to(mel)
+        )

@@ -12,23 +12,47 @@ import numpy as np
 import torch
 from torch import nn
 
-from .dims import FRAME_SAMPLES, HARMONICS, RATE_HZ, SINE_LEVEL, UNVOICED_NOISE, VOICED_HZ, VOICED_NOISE, VocoderDims
+from .dims import (
+    FRAME_SAMPLES,
+    HARMONICS,
+    RATE_HZ,
+    SINE_LEVEL,
+    UNVOICED_NOISE,
+    VOICED_HZ,
+    VOICED_NOISE,
+    VocoderDims,
+)
 
 NOISE_BLOCK = 10 * FRAME_SAMPLES
 
 
 def numbers(seed: int, place: int) -> np.random.Generator:
     """Random numbers that depend on (seed, place) alone. Places below 2**48 are the excitation's noise."""
-    return np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), place], np.uint64)))
+    return np.random.Generator(
+        np.random.Philox(key=np.array([seed & (2**64 - 1), place], np.uint64))
+    )
 
 
-def noise_at(seed: int, start: int, count: int, width: int = HARMONICS, size: int = NOISE_BLOCK, first: int = 0) -> torch.Tensor:
+def noise_at(
+    seed: int,
+    start: int,
+    count: int,
+    width: int = HARMONICS,
+    size: int = NOISE_BLOCK,
+    first: int = 0,
+) -> torch.Tensor:
     """Standard normal noise of the samples start..start+count of the utterance, (count, width) float32. Same seed, same sample: same
     value, however the utterance is cut. Drawn in blocks of `size` from a counter-based generator keyed by (seed, first + block)."""
     blocks = range(start // size, -(-(start + count) // size))
-    drawn = [numbers(seed, first + block).standard_normal((size, width), np.float32) for block in blocks]
+    drawn = [
+        numbers(seed, first + block).standard_normal((size, width), np.float32) for block in blocks
+    ]
     offset = start - (blocks.start * size)
-    return torch.from_numpy(np.concatenate(drawn)[offset : offset + count]) if drawn else torch.zeros(0, width)
+    return (
+        torch.from_numpy(np.concatenate(drawn)[offset : offset + count])
+        if drawn
+        else torch.zeros(0, width)
+    )
 
 
 def cycles_per_frame(f0: torch.Tensor) -> torch.Tensor:
@@ -43,7 +67,9 @@ def sines(moves: torch.Tensor, before: torch.Tensor, is_start: bool) -> torch.Te
     The phase runs straight from frame centre to frame centre. Half a frame at the start of the utterance, and half a frame at the
     end of every call, stands still, as the model was trained; a later call replaces the latter."""
     frames = moves.shape[0]
-    at = torch.cat([before[None], before + moves.cumsum(0)]) % 1.0  # at[k]: just before frame k, at[k+1]: at the centre of frame k
+    at = (
+        torch.cat([before[None], before + moves.cumsum(0)]) % 1.0
+    )  # at[k]: just before frame k, at[k+1]: at the centre of frame k
     within = (torch.arange(FRAME_SAMPLES, dtype=torch.float64) + 0.5) / FRAME_SAMPLES
     half = FRAME_SAMPLES // 2
     ahead = torch.cat([moves, moves.new_zeros(1, HARMONICS)])
@@ -70,19 +96,27 @@ class Source(nn.Module):
     def waves(self, f0: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
         """f0 (frames,) of neighbouring frames, before (9,): see `sines`, None at the start of the utterance -> (samples, 9) fp64"""
         is_start = before is None
-        return sines(cycles_per_frame(f0), torch.zeros(HARMONICS, dtype=torch.float64) if is_start else before, is_start)
+        return sines(
+            cycles_per_frame(f0),
+            torch.zeros(HARMONICS, dtype=torch.float64) if is_start else before,
+            is_start,
+        )
 
     def after(self, f0: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
         """`before` of the frame behind these."""
         before = torch.zeros(HARMONICS, dtype=torch.float64) if before is None else before
         return (before + cycles_per_frame(f0).sum(0)) % 1.0
 
-    def forward(self, f0: torch.Tensor, noise: torch.Tensor | None, before: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(
+        self, f0: torch.Tensor, noise: torch.Tensor | None, before: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """f0 (frames,) of neighbouring frames; noise (samples, 9) standard normal or None for none; before (9,): see `waves`. -> (1, 1, samples)"""
         f0 = f0.cpu()
         waves = self.waves(f0, before).to(f0.dtype)
         voiced = (f0 > VOICED_HZ).to(f0.dtype).repeat_interleave(self.dims.frame_samples)[:, None]
         mixed = waves * voiced
         if noise is not None:
-            mixed += noise.to(f0.dtype) * (UNVOICED_NOISE + (VOICED_NOISE - UNVOICED_NOISE) * voiced)
+            mixed += noise.to(f0.dtype) * (
+                UNVOICED_NOISE + (VOICED_NOISE - UNVOICED_NOISE) * voiced
+            )
         return self.l_linear(mixed.to(self.l_linear.weight)).tanh().mT[None]

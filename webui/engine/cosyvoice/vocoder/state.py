@@ -26,7 +26,9 @@ class Reach:
 
     def __post_init__(self):
         if self.left < 0 or min(self.held, self.first_held) <= REACH_FRAMES:
-            raise ValueError(f"held must be above {REACH_FRAMES}, or the phase is not final yet; got {self}")
+            raise ValueError(
+                f"held must be above {REACH_FRAMES}, or the phase is not final yet; got {self}"
+            )
 
 
 # rms of the difference from one shot, measured on the golden mels with hops of 20 to 50 frames: STEADY 0.06-0.11 % (nearly all of it
@@ -62,7 +64,11 @@ class VocoderState:
             return torch.zeros(0)
         f0 = self.vocoder.f0(self.mel)[self.window - self.first :]
         each = self.vocoder.dims.frame_samples
-        noise = None if self.seed is None else noise_at(self.seed, self.window * each, (end - self.window) * each)
+        noise = (
+            None
+            if self.seed is None
+            else noise_at(self.seed, self.window * each, (end - self.window) * each)
+        )
         source = self.vocoder.m_source(f0, noise, self.cycles).to(self.mel)
         wave = self.vocoder.decode(self.mel[..., self.window - self.first :], source).float().cpu()
         self.decoded_frames += end - self.window

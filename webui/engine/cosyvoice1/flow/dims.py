@@ -28,7 +28,14 @@ class HopDims(EstimatorSizes):
     def of(cls, config: Mapping[str, object]) -> HopDims:
         """From a mapping of scalars; a list of equal channels counts as one."""
         channels = config.get("estimator_channels", cls.estimator_channels)
-        return super().of({**config, "estimator_channels": channels[0] if isinstance(channels, list | tuple) else channels})
+        return super().of(
+            {
+                **config,
+                "estimator_channels": channels[0]
+                if isinstance(channels, list | tuple)
+                else channels,
+            }
+        )
 
     @property
     def estimator_layers(self) -> int:

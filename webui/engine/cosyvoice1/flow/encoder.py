@@ -17,7 +17,10 @@ class Encoder(nn.Module):
     def __init__(self, dims: HopDims):
         super().__init__()
         self.embed = Embed(dims.input_size, dims.encoder_dim)
-        self.encoders = nn.ModuleList(Layer(dims.encoder_dim, dims.encoder_heads, dims.encoder_ffn_dim) for _ in range(dims.encoder_blocks))
+        self.encoders = nn.ModuleList(
+            Layer(dims.encoder_dim, dims.encoder_heads, dims.encoder_ffn_dim)
+            for _ in range(dims.encoder_blocks)
+        )
         self.after_norm = nn.LayerNorm(dims.encoder_dim)
 
     def forward(self, x: torch.Tensor, real: All = ALL) -> torch.Tensor:
@@ -36,18 +39,35 @@ class LengthRegulator(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for _ in range(4):
-            layers += [nn.Conv1d(MEL_BANDS, MEL_BANDS, 3, padding=1), nn.GroupNorm(1, MEL_BANDS), nn.Mish()]
+            layers += [
+                nn.Conv1d(MEL_BANDS, MEL_BANDS, 3, padding=1),
+                nn.GroupNorm(1, MEL_BANDS),
+                nn.Mish(),
+            ]
         self.model = nn.Sequential(*layers, nn.Conv1d(MEL_BANDS, MEL_BANDS, 1))
 
-    def forward(self, prompt: torch.Tensor, new: torch.Tensor, prompt_frames: int, frames: int) -> torch.Tensor:
+    def forward(
+        self, prompt: torch.Tensor, new: torch.Tensor, prompt_frames: int, frames: int
+    ) -> torch.Tensor:
         """prompt (1, p, 80), new (1, n, 80) -> (1, prompt_frames + frames, 80)"""
-        parts = [(prompt, prompt_frames), *((new[:, start:end], count) for start, end, count in pieces(new.shape[1], frames))]
-        return self.smoothed(torch.cat([_stretched(part, count) for part, count in parts if count], 2).mT)
+        parts = [
+            (prompt, prompt_frames),
+            *((new[:, start:end], count) for start, end, count in pieces(new.shape[1], frames)),
+        ]
+        return self.smoothed(
+            torch.cat([_stretched(part, count) for part, count in parts if count], 2).mT
+        )
 
     def smoothed(self, x: torch.Tensor, real: All = ALL) -> torch.Tensor:
         """(rows, frames, 80) -> the same"""
         for layer in self.model:
-            x = real.norm(layer, x) if isinstance(layer, nn.GroupNorm) else layer(real.only(x).mT).mT if isinstance(layer, nn.Conv1d) else layer(x)
+            x = (
+                real.norm(layer, x)
+                if isinstance(layer, nn.GroupNorm)
+                else layer(real.only(x).mT).mT
+                if isinstance(layer, nn.Conv1d)
+                else layer(x)
+            )
         return x
 
 
@@ -57,7 +77,11 @@ def pieces(ids: int, frames: int) -> list[tuple[int, int, int]]:
     if ids <= 2 * OVERLAP_IDS:
         return [(0, ids, frames)]
     inner = ids - OVERLAP_IDS
-    return [(0, OVERLAP_IDS, OVERLAP_FRAMES), (OVERLAP_IDS, inner, frames - 2 * OVERLAP_FRAMES), (inner, ids, OVERLAP_FRAMES)]
+    return [
+        (0, OVERLAP_IDS, OVERLAP_FRAMES),
+        (OVERLAP_IDS, inner, frames - 2 * OVERLAP_FRAMES),
+        (inner, ids, OVERLAP_FRAMES),
+    ]
 
 
 def _stretched(x: torch.Tensor, frames: int) -> torch.Tensor:

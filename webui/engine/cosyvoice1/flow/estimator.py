@@ -65,10 +65,18 @@ class UNet(nn.Module):
         c = dims.estimator_channels
 
         def stage(c_in: int, *more: nn.Module) -> nn.ModuleList:
-            return nn.ModuleList([Resnet(c_in, c, GroupBlock), nn.ModuleList(Transformer(dims) for _ in range(dims.estimator_n_blocks)), *more])
+            return nn.ModuleList(
+                [
+                    Resnet(c_in, c, GroupBlock),
+                    nn.ModuleList(Transformer(dims) for _ in range(dims.estimator_n_blocks)),
+                    *more,
+                ]
+            )
 
         self.time_mlp = TimeMlp(TIME_WIDTH, 4 * c)
-        self.down_blocks = nn.ModuleList([stage(TIME_WIDTH, Halving(c)), stage(c, SameConv(c, c, 3))])
+        self.down_blocks = nn.ModuleList(
+            [stage(TIME_WIDTH, Halving(c)), stage(c, SameConv(c, c, 3))]
+        )
         self.mid_blocks = nn.ModuleList(stage(c) for _ in range(dims.estimator_mid_blocks))
         self.up_blocks = nn.ModuleList([stage(2 * c, Doubling(c)), stage(2 * c, SameConv(c, c, 3))])
         self.final_block = GroupBlock(c, c)
@@ -86,7 +94,9 @@ class UNet(nn.Module):
     def time_rows(self, times: torch.Tensor) -> torch.Tensor:
         return self.time_mlp.rows(times, [stage[0] for stage in self.stages])
 
-    def forward(self, x: torch.Tensor, time: torch.Tensor, past: None = None, real: All | None = None) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, time: torch.Tensor, past: None = None, real: All | None = None
+    ) -> torch.Tensor:
         """x (rows, n, 320) = x, mu, speaker, cond; time (resnets, channels); real: of the frames, all when None -> velocity (rows, n, 80)."""
         skips, stages, real = [], self.stages, real or ALL
         for i, stage in enumerate(stages):

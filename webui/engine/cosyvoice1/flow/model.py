@@ -65,14 +65,20 @@ class HopFlow(FlowNetwork):
     def hops(self, works: Sequence[Work]) -> list[tuple[torch.Tensor, Kept]]:
         """Of works of equally many frames: the hop's mel (frames, 80), and what its next call begins with."""
         if works[0].frames > MAX_FRAMES:
-            raise BadInput("This is more than 170 seconds in one piece. Split it.", "这一段超过 170 秒，请拆成几段。")
+            raise BadInput(
+                "This is more than 170 seconds in one piece. Split it.",
+                "这一段超过 170 秒，请拆成几段。",
+            )
         begun = [self._begun(work) for work in works]
         cond = begun[0].mu.new_zeros(len(works), works[0].frames, MEL_BANDS)
         for row, work in zip(cond, works, strict=True):
             row[: len(work.prompt_mel)] = work.prompt_mel
         x, mu = (torch.cat([getattr(one, name) for one in begun]) for name in ("noise", "mu"))
         made = self.decoder.guided(x, mu, torch.cat([work.speaker for work in works]), cond)
-        return [(mel[len(work.prompt_mel) :], ends(one, len(work.prompt_mel))) for mel, work, one in zip(made, works, begun, strict=True)]
+        return [
+            (mel[len(work.prompt_mel) :], ends(one, len(work.prompt_mel)))
+            for mel, work, one in zip(made, works, begun, strict=True)
+        ]
 
     def _begun(self, work: Work) -> Kept:
         """Noise and mu of the whole call, what is kept of the one before in its place."""
@@ -81,7 +87,10 @@ class HopFlow(FlowNetwork):
         if work.kept is None:
             return Kept(noise, mu)
         count = work.kept.mu.shape[1]
-        return Kept(torch.cat([work.kept.noise, noise[:, count:]], 1), torch.cat([work.kept.mu, mu[:, count:]], 1))
+        return Kept(
+            torch.cat([work.kept.noise, noise[:, count:]], 1),
+            torch.cat([work.kept.mu, mu[:, count:]], 1),
+        )
 
 
 def ends(begun: Kept, prompt_frames: int) -> Kept:

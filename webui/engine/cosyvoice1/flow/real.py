@@ -36,13 +36,19 @@ class First(All):
         return x * self._is_real[x.shape[1]]
 
     def norm(self, layer: nn.GroupNorm, x: Tensor) -> Tensor:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(2, (layer.num_groups, -1))
+        wide = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(
+            2, (layer.num_groups, -1)
+        )
         is_real = self._is_real[x.shape[1]][..., None]
         count = is_real.sum(1, keepdim=True) * wide.shape[3]
         centred = wide - (wide * is_real).sum((1, 3), keepdim=True) / count
         spread = (centred.square() * is_real).sum((1, 3), keepdim=True) / count
-        return ((centred * (spread + layer.eps).rsqrt()).flatten(2) * layer.weight + layer.bias).to(x.dtype)
+        return ((centred * (spread + layer.eps).rsqrt()).flatten(2) * layer.weight + layer.bias).to(
+            x.dtype
+        )
 
     def hidden(self, x: Tensor) -> Tensor:
         is_real = self._is_real[x.shape[1]][:, None, None, :, 0]
-        return torch.zeros(is_real.shape, dtype=x.dtype, device=x.device).masked_fill_(~is_real, -torch.inf)
+        return torch.zeros(is_real.shape, dtype=x.dtype, device=x.device).masked_fill_(
+            ~is_real, -torch.inf
+        )

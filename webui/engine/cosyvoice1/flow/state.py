@@ -40,9 +40,18 @@ class HopVoice:
 
     @classmethod
     @torch.inference_mode()
-    def of(cls, flow: HopFlow, prompt_ids: Sequence[int] | torch.Tensor, prompt_mel: torch.Tensor, embedding: torch.Tensor) -> HopVoice:
+    def of(
+        cls,
+        flow: HopFlow,
+        prompt_ids: Sequence[int] | torch.Tensor,
+        prompt_mel: torch.Tensor,
+        embedding: torch.Tensor,
+    ) -> HopVoice:
         """embedding (192,). A prompt of ids without mel, or of mel without ids, is none."""
-        ids, mel = torch.as_tensor(prompt_ids, dtype=torch.long).reshape(-1).cpu(), prompt_mel.reshape(-1, MEL_BANDS)
+        ids, mel = (
+            torch.as_tensor(prompt_ids, dtype=torch.long).reshape(-1).cpu(),
+            prompt_mel.reshape(-1, MEL_BANDS),
+        )
         if not len(ids) or not len(mel):
             ids, mel = ids[:0], mel[:0]
         return cls(flow, ids, mel.to(device=flow.device, dtype=flow.dtype), flow.speaker(embedding))
@@ -92,10 +101,22 @@ class HopState:
         voice = self.voice
         hop = torch.as_tensor(ids, dtype=torch.long).reshape(-1).cpu()[self.done :]
         before, count = len(voice.prompt_mel), frames_of(len(hop))
-        parts = noise_at(self.seed, 0, before, MEL_BANDS, NOISE_FRAMES, PROMPT_NOISE), noise_at(self.seed, self.emitted_frames, count, MEL_BANDS, NOISE_FRAMES, SPEECH_NOISE)
-        return Work(hop, voice.prompt_ids, voice.prompt_mel, voice.speaker, torch.cat(parts)[None], self.kept)
+        parts = (
+            noise_at(self.seed, 0, before, MEL_BANDS, NOISE_FRAMES, PROMPT_NOISE),
+            noise_at(self.seed, self.emitted_frames, count, MEL_BANDS, NOISE_FRAMES, SPEECH_NOISE),
+        )
+        return Work(
+            hop,
+            voice.prompt_ids,
+            voice.prompt_mel,
+            voice.speaker,
+            torch.cat(parts)[None],
+            self.kept,
+        )
 
-    def took(self, work: Work | None, made: tuple[torch.Tensor, Kept] | None, final: bool) -> torch.Tensor:
+    def took(
+        self, work: Work | None, made: tuple[torch.Tensor, Kept] | None, final: bool
+    ) -> torch.Tensor:
         """The step's frames, blended with what was held back."""
         mel = self.voice.prompt_mel.new_zeros(0, MEL_BANDS)
         if work is not None:
@@ -104,7 +125,9 @@ class HopState:
             self.done += len(work.ids) - (0 if final else OVERLAP_IDS)
             if self.tail is not None:
                 weight = rising(OVERLAP_FRAMES).to(mel)
-                mel = torch.cat([torch.lerp(self.tail, mel[:OVERLAP_FRAMES], weight), mel[OVERLAP_FRAMES:]])
+                mel = torch.cat(
+                    [torch.lerp(self.tail, mel[:OVERLAP_FRAMES], weight), mel[OVERLAP_FRAMES:]]
+                )
             if not final:
                 mel, self.tail = mel[:-OVERLAP_FRAMES], mel[-OVERLAP_FRAMES:].clone()
         if final:
@@ -114,7 +137,9 @@ class HopState:
 
     @property
     def bytes(self) -> int:
-        return (self.kept.nbytes if self.kept is not None else 0) + (self.tail.nbytes if self.tail is not None else 0)
+        return (self.kept.nbytes if self.kept is not None else 0) + (
+            self.tail.nbytes if self.tail is not None else 0
+        )
 
     def close(self) -> None:
         """Free the memory. Idempotent."""
@@ -127,9 +152,14 @@ def _shape(prompt_frames: int, new: int, final: bool) -> Hashable:
 
 
 @torch.inference_mode()
-def step_many(asked: Sequence[tuple[HopState, Sequence[int] | torch.Tensor, bool]]) -> list[torch.Tensor]:
+def step_many(
+    asked: Sequence[tuple[HopState, Sequence[int] | torch.Tensor, bool]],
+) -> list[torch.Tensor]:
     """`step` of different requests of one `shape`, their calls shared. When it raises no step has been made, and each may be asked for alone."""
     works = [state.work(ids, final) for state, ids, final in asked]
     busy = [work for work in works if work is not None]
     made = iter(asked[0][0].voice.flow.hops(busy) if busy else ())
-    return [state.took(work, next(made) if work else None, final) for (state, _, final), work in zip(asked, works, strict=True)]
+    return [
+        state.took(work, next(made) if work else None, final)
+        for (state, _, final), work in zip(asked, works, strict=True)
+    ]

@@ -21,7 +21,13 @@ from .lm import StaticStackLm
 LM_SHARE = 0.4  # of the free memory, for the language model's slots
 SLOTS = (1, 2, 4, 8, 16, 32)
 LEAST_SLOTS = 2
-REACHES = (256, 512, 1024, 2048, 4096)  # 30 s of prompt are 1500 positions, and a segment of 46 s as many more
+REACHES = (
+    256,
+    512,
+    1024,
+    2048,
+    4096,
+)  # 30 s of prompt are 1500 positions, and a segment of 46 s as many more
 ROW_SHARE = 0.1
 TOGETHER = (1, 2, 4)
 
@@ -39,14 +45,31 @@ class Sizes:
         slots = tuple(count for count in SLOTS if (count + 1) * of_slot <= free * LM_SHARE)
         if not slots or slots[-1] < LEAST_SLOTS:
             raise no_memory(f"{free / 2**30:.1f} GB free")
-        together = tuple(count for count in TOGETHER if count == 1 or count * ROW_BYTES <= free * ROW_SHARE)
-        return cls(LmSizes(slots=slots, reaches=REACHES), HopSizes(batches=together), VocoderSizes(batches=together))
+        together = tuple(
+            count for count in TOGETHER if count == 1 or count * ROW_BYTES <= free * ROW_SHARE
+        )
+        return cls(
+            LmSizes(slots=slots, reaches=REACHES),
+            HopSizes(batches=together),
+            VocoderSizes(batches=together),
+        )
 
 
 class SteppedWork(VocoderWork):
     """Each sample moves the phase by its own frame's frequency, from where chance put it."""
 
-    lengths = (*range(1, 23), 24, 28, 36, 50, 70, 120, 172, 192, 364)  # those of hops of 100 and 200 ids among them
+    lengths = (
+        *range(1, 23),
+        24,
+        28,
+        36,
+        50,
+        70,
+        120,
+        172,
+        192,
+        364,
+    )  # those of hops of 100 and 200 ids among them
 
     def moves(self, f0: Tensor) -> Tensor:
         return (f0[..., None] * self.harmonics / self.vocoder.dims.rate_hz).double() * self.each
@@ -67,7 +90,12 @@ class CapturedCosyVoice1(Waves, CosyVoice1):
         return self.flow.sizes.batches[-1]
 
 
-def captured(model: CosyVoice1, told: Progress = lambda share, en, zh: None, sizes: Sizes | None = None, capture=CudaCapture) -> CapturedCosyVoice1:
+def captured(
+    model: CosyVoice1,
+    told: Progress = lambda share, en, zh: None,
+    sizes: Sizes | None = None,
+    capture=CudaCapture,
+) -> CapturedCosyVoice1:
     """model: of torch networks on the device, not used afterwards. capture: makes one Capture for each of the two stages. Raises NotReady `no_memory`."""
     if not isinstance(model.lm, StackLm):
         raise ValueError("only the torch language model can be captured")

@@ -41,18 +41,28 @@ class HopSizes:
 
     def bucket(self, ids: int, frames: int) -> int | None:
         """The smallest that holds both."""
-        return next((size for size in self.frames if frames <= size and ids <= self.ids(size)), None)
+        return next(
+            (size for size in self.frames if frames <= size and ids <= self.ids(size)), None
+        )
 
 
 class HopBuffers:
     def __init__(self, flow: HopFlow, sizes: HopSizes):
-        batch, frames, like = sizes.batches[-1], sizes.frames[-1], {"dtype": flow.dtype, "device": flow.device}
+        batch, frames, like = (
+            sizes.batches[-1],
+            sizes.frames[-1],
+            {"dtype": flow.dtype, "device": flow.device},
+        )
         self.most_ids, self.most_frames = sizes.ids(frames), frames
         exact = {"dtype": torch.promote_types(flow.dtype, torch.float32), "device": flow.device}
-        self.jobs = torch.zeros(batch, COUNTS + self.most_ids + 2 * frames, dtype=torch.long, device=flow.device)
+        self.jobs = torch.zeros(
+            batch, COUNTS + self.most_ids + 2 * frames, dtype=torch.long, device=flow.device
+        )
         self.weights = torch.zeros(batch, frames, dtype=torch.float32, device=flow.device)
         self.noise, self.mels = (torch.zeros(batch, frames, MEL_BANDS, **exact) for _ in range(2))
-        self.earlier_mu, self.mu, self.cond = (torch.zeros(batch, frames, MEL_BANDS, **like) for _ in range(3))
+        self.earlier_mu, self.mu, self.cond = (
+            torch.zeros(batch, frames, MEL_BANDS, **like) for _ in range(3)
+        )
         self.speakers = torch.zeros(batch, MEL_BANDS, **like)
 
     def parts(self, jobs):
@@ -65,24 +75,40 @@ class StaticHops:
     """In the place of a HopFlow for voices and requests. Used from one thread, on one stream. Call `prewarm` before the first hop.
     passed_by: calls longer than any size."""
 
-    def __init__(self, flow: HopFlow, sizes: HopSizes | None = None, capture: Capture | None = None):
+    def __init__(
+        self, flow: HopFlow, sizes: HopSizes | None = None, capture: Capture | None = None
+    ):
         self.flow, self.sizes = flow, sizes or HopSizes()
-        self.dims, self.dtype, self.device, self.decoder, self.speaker = flow.dims, flow.dtype, flow.device, flow.decoder, flow.speaker
+        self.dims, self.dtype, self.device, self.decoder, self.speaker = (
+            flow.dims,
+            flow.dtype,
+            flow.device,
+            flow.decoder,
+            flow.speaker,
+        )
         self.buffers, self.table = HopBuffers(flow, self.sizes), Table(capture or Direct())
         self._jobs, self._weights = Upload(self.buffers.jobs), Upload(self.buffers.weights)
-        self._solver = copy(flow.decoder)  # the same weights, but both rows in one call whatever the other is told
+        self._solver = copy(
+            flow.decoder
+        )  # the same weights, but both rows in one call whatever the other is told
         self._solver.beside = None
         self.passed_by = 0
 
     def works(self) -> dict[Hashable, Work]:
         s = self.sizes
-        return {(frames, batch): partial(self._work, frames, batch) for frames in reversed(s.frames) for batch in reversed(s.batches)}
+        return {
+            (frames, batch): partial(self._work, frames, batch)
+            for frames in reversed(s.frames)
+            for batch in reversed(s.batches)
+        }
 
     @torch.inference_mode()
     def prewarm(self, told: Callable[[float], None] = lambda share: None) -> None:
         self._write([])
         for layer in self.flow.encoder.encoders:
-            layer.self_attn.positions(self.buffers.most_ids, self.buffers.most_ids)  # grown now: graphs read the table where it is
+            layer.self_attn.positions(
+                self.buffers.most_ids, self.buffers.most_ids
+            )  # grown now: graphs read the table where it is
         self.table.fill(self.works(), told)
         self._tables = [layer.self_attn.table for layer in self.flow.encoder.encoders]
 
@@ -92,7 +118,10 @@ class StaticHops:
         out, most = [], self.sizes.batches[-1]
         for at in range(0, len(works), most):
             some = works[at : at + most]
-            frames = self.sizes.bucket(max(len(work.prompt_ids) + len(work.ids) for work in some), max(work.frames for work in some))
+            frames = self.sizes.bucket(
+                max(len(work.prompt_ids) + len(work.ids) for work in some),
+                max(work.frames for work in some),
+            )
             out += self._passed_by(some) if frames is None else self._replayed(some, frames)
         return out
 
@@ -101,7 +130,10 @@ class StaticHops:
         return [self.flow.hops([work])[0] for work in works]
 
     def _replayed(self, works: Sequence[Hop], frames: int) -> list[tuple[Tensor, Kept]]:
-        buffers, batch = self.buffers, next(size for size in self.sizes.batches if len(works) <= size)
+        buffers, batch = (
+            self.buffers,
+            next(size for size in self.sizes.batches if len(works) <= size),
+        )
         self._write(works)
         for row, work in enumerate(works):
             known, again = len(work.prompt_mel), 0 if work.kept is None else work.kept.mu.shape[1]
@@ -118,7 +150,9 @@ class StaticHops:
     def _taken(self, row: int, work: Hop) -> tuple[Tensor, Kept]:
         whole = slice(row, row + 1), slice(work.frames)
         begun = Kept(self.buffers.noise[whole], self.buffers.mu[whole])
-        return self.buffers.mels[row, len(work.prompt_mel) : work.frames].clone(), ends(begun, len(work.prompt_mel))
+        return self.buffers.mels[row, len(work.prompt_mel) : work.frames].clone(), ends(
+            begun, len(work.prompt_mel)
+        )
 
     def _write(self, works: Sequence[Hop]) -> None:
         """The job table. A row without work has one id and one frame: a norm of nothing would be no number."""
@@ -128,10 +162,18 @@ class StaticHops:
         for row, work in enumerate(works):
             joined = torch.cat([work.prompt_ids, work.ids]).clamp(min=0).numpy()
             if joined.max() >= self.dims.speech_token_size:
-                raise ValueError(f"speech id {joined.max()} is outside 0..{self.dims.speech_token_size - 1}")
-            counts[row] = len(joined), work.frames, 0 if work.kept is None else work.kept.mu.shape[1]
+                raise ValueError(
+                    f"speech id {joined.max()} is outside 0..{self.dims.speech_token_size - 1}"
+                )
+            counts[row] = (
+                len(joined),
+                work.frames,
+                0 if work.kept is None else work.kept.mu.shape[1],
+            )
             ids[row, : len(joined)] = joined
-            below[row, : work.frames], above[row, : work.frames], weights[row, : work.frames] = between(len(work.prompt_ids), len(work.prompt_mel), len(work.ids))
+            below[row, : work.frames], above[row, : work.frames], weights[row, : work.frames] = (
+                between(len(work.prompt_ids), len(work.prompt_mel), len(work.ids))
+            )
         self._jobs.send()
         self._weights.send()
 
@@ -140,25 +182,53 @@ class StaticHops:
         """The first `batch` jobs to `mels` and `mu`."""
         flow, buffers = self.flow, self.buffers
         counts, ids, below, above = buffers.parts(buffers.jobs[:batch])
-        ids, below, above = ids[:, : self.sizes.ids(frames)], below[:, :frames, None], above[:, :frames, None]
-        heard = flow.encoder_proj(flow.encoder(flow.input_embedding(ids), First(counts[:, 0], ids.shape[1])))
+        ids, below, above = (
+            ids[:, : self.sizes.ids(frames)],
+            below[:, :frames, None],
+            above[:, :frames, None],
+        )
+        heard = flow.encoder_proj(
+            flow.encoder(flow.input_embedding(ids), First(counts[:, 0], ids.shape[1]))
+        )
         wide, weight = heard.to(buffers.weights.dtype), buffers.weights[:batch, :frames, None]
         low, high = (wide.gather(1, at.expand(-1, -1, MEL_BANDS)) for at in (below, above))
-        mu = flow.length_regulator.smoothed((low * (1 - weight) + high * weight).to(heard.dtype), First(counts[:, 1], frames))
+        mu = flow.length_regulator.smoothed(
+            (low * (1 - weight) + high * weight).to(heard.dtype), First(counts[:, 1], frames)
+        )
         is_again = (torch.arange(frames, device=counts.device) < counts[:, 2:])[..., None]
         mu = torch.where(is_again, buffers.earlier_mu[:batch, :frames], mu)
         buffers.mu[:batch, :frames].copy_(mu)
         both = First(counts[:, 1].repeat_interleave(2), frames)
-        mel = self._solver.guided(buffers.noise[:batch, :frames], mu, buffers.speakers[:batch], buffers.cond[:batch, :frames], None, both)
+        mel = self._solver.guided(
+            buffers.noise[:batch, :frames],
+            mu,
+            buffers.speakers[:batch],
+            buffers.cond[:batch, :frames],
+            None,
+            both,
+        )
         buffers.mels[:batch, :frames].copy_(mel)
 
 
-def between(prompt_ids: int, prompt_frames: int, ids: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def between(
+    prompt_ids: int, prompt_frames: int, ids: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of every frame the ids below and above it, and how far it is on the way: what F.interpolate does of each piece by itself."""
-    parts = [(0, prompt_ids, prompt_frames), *((prompt_ids + start, prompt_ids + end, count) for start, end, count in pieces(ids, frames_of(ids)))]
+    parts = [
+        (0, prompt_ids, prompt_frames),
+        *(
+            (prompt_ids + start, prompt_ids + end, count)
+            for start, end, count in pieces(ids, frames_of(ids))
+        ),
+    ]
     below, above, weights = [], [], []
     for start, end, count in (part for part in parts if part[2]):
-        at = np.maximum((np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32((end - start) / count) - np.float32(0.5), 0)
+        at = np.maximum(
+            (np.arange(count, dtype=np.float32) + np.float32(0.5))
+            * np.float32((end - start) / count)
+            - np.float32(0.5),
+            0,
+        )
         low = at.astype(np.int64)
         below.append(start + low)
         above.append(start + np.minimum(low + 1, end - start - 1))

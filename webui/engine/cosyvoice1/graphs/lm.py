@@ -20,7 +20,9 @@ from ...cosyvoice.sampler import RasRule
 from ..lm import StackLm
 from ..past import TextPast
 
-Attend = Callable[[Tensor, Tensor, int], Tensor]  # queries (rows, heads, head), one layer's store, its number -> (rows, hidden)
+Attend = Callable[
+    [Tensor, Tensor, int], Tensor
+]  # queries (rows, heads, head), one layer's store, its number -> (rows, hidden)
 
 
 class PackedStack:
@@ -30,10 +32,17 @@ class PackedStack:
 
     @torch.no_grad()
     def __init__(self, lm: StackLm, positions: int):
-        self.dims, self.table, self.scores, self.positions = lm.dims.body, lm.table, lm.scores, positions
+        self.dims, self.table, self.scores, self.positions = (
+            lm.dims.body,
+            lm.table,
+            lm.scores,
+            positions,
+        )
         self._layers = list(lm.llm.encoders)
         lm.llm.reach(positions + 1)
-        self._distances = [layer.self_attn.table.flip(1)[:, : positions + 1].contiguous() for layer in self._layers]  # from 0 on
+        self._distances = [
+            layer.self_attn.table.flip(1)[:, : positions + 1].contiguous() for layer in self._layers
+        ]  # from 0 on
 
     @property
     def device(self) -> torch.device:
@@ -43,13 +52,17 @@ class PackedStack:
     def dtype(self) -> torch.dtype:
         return self.table.dtype
 
-    def run(self, x: Tensor, slots: Tensor, positions: Tensor, store: Tensor, attend: Attend) -> Tensor:
+    def run(
+        self, x: Tensor, slots: Tensor, positions: Tensor, store: Tensor, attend: Attend
+    ) -> Tensor:
         """x (rows, hidden) at `positions` (rows,) of `slots` (rows,); store (layers, 2, slots, heads, positions, head) is written.
         -> hidden states before the last norm (rows, hidden)"""
         for number, (layer, kept) in enumerate(zip(self._layers, store, strict=True)):
             first, second = (getattr(layer, name) for name in layer.norms)
             own = layer.self_attn
-            qkv = F.linear(first(x), own.qkv_weight, own.qkv_bias).view(len(x), 3, own.heads, own.width)
+            qkv = F.linear(first(x), own.qkv_weight, own.qkv_bias).view(
+                len(x), 3, own.heads, own.width
+            )
             kept[:, slots, :, positions] = qkv[:, 1:]
             x = x + own.linear_out(attend(qkv[:, 0], kept, number))
             x = x + layer.feed_forward(second(x))
@@ -58,7 +71,9 @@ class PackedStack:
     def _by_distance(self, q: Tensor, number: int, at: Tensor) -> Tensor:
         """q (rows, heads, head), at (rows, n): query minus key, below 0 what is not seen -> (heads, rows, n) additive"""
         own = self._layers[number].self_attn
-        heard = ((q + own.pos_bias_v) * own.width**-0.5).transpose(0, 1) @ self._distances[number].mT
+        heard = ((q + own.pos_bias_v) * own.width**-0.5).transpose(0, 1) @ self._distances[
+            number
+        ].mT
         bias = heard.gather(2, at.clamp(0, self.positions).expand(own.heads, -1, -1))
         return bias.masked_fill(at < 0, -torch.inf)
 
@@ -70,18 +85,24 @@ class PackedStack:
             keys, values = kept[:, :count, :, :reach]
             bias = self._by_distance(q, number, at).transpose(0, 1)[:, :, None]
             asked = (q + self._layers[number].self_attn.pos_bias_u)[:, :, None]
-            return F.scaled_dot_product_attention(asked, keys, values, attn_mask=bias).reshape(count, -1)
+            return F.scaled_dot_product_attention(asked, keys, values, attn_mask=bias).reshape(
+                count, -1
+            )
 
         return attend
 
     def all_one_slot(self, count: int, slot: Tensor, start: Tensor) -> Attend:
         """Rows are neighbours from position `start` (1,) on of `slot` (1,)."""
-        at = (start + torch.arange(count, device=self.device))[:, None] - torch.arange(self.positions, device=self.device)
+        at = (start + torch.arange(count, device=self.device))[:, None] - torch.arange(
+            self.positions, device=self.device
+        )
 
         def attend(q: Tensor, kept: Tensor, number: int) -> Tensor:
             keys, values = kept.index_select(1, slot)
             asked = (q + self._layers[number].self_attn.pos_bias_u).transpose(0, 1)[None]
-            seen = F.scaled_dot_product_attention(asked, keys, values, attn_mask=self._by_distance(q, number, at)[None])
+            seen = F.scaled_dot_product_attention(
+                asked, keys, values, attn_mask=self._by_distance(q, number, at)[None]
+            )
             return seen[0].transpose(0, 1).reshape(count, -1)
 
         return attend
@@ -107,11 +128,22 @@ class KeptText(KeptPast):
 class StaticStackLm(StaticLm):
     packed = PackedStack
 
-    def __init__(self, lm: StackLm, rule: RasRule | None = None, sizes: LmSizes | None = None, capture: Capture | None = None):
+    def __init__(
+        self,
+        lm: StackLm,
+        rule: RasRule | None = None,
+        sizes: LmSizes | None = None,
+        capture: Capture | None = None,
+    ):
         super().__init__(lm, rule, sizes, capture)
         self._reader = lm
         self.mark, self.text, self.speech = lm.mark, lm.text, lm.speech
-        self._given = torch.zeros(self.sizes.inputs[-1], lm.dims.body.hidden, dtype=self._weights.dtype, device=self._weights.device)
+        self._given = torch.zeros(
+            self.sizes.inputs[-1],
+            lm.dims.body.hidden,
+            dtype=self._weights.dtype,
+            device=self._weights.device,
+        )
 
     def _entering(self, rows: Tensor) -> Tensor:
         return self._given[: len(rows)]
@@ -119,7 +151,12 @@ class StaticStackLm(StaticLm):
     @torch.no_grad()
     def prefix(self, prompt_text: Sequence[int], speaker: Tensor | None = None) -> KeptText:
         reader = self._reader
-        read = TextPast(None, KvCache(reader.dims.encoder, len(prompt_text), 1, self._weights.dtype, self._weights.device))
+        read = TextPast(
+            None,
+            KvCache(
+                reader.dims.encoder, len(prompt_text), 1, self._weights.dtype, self._weights.device
+            ),
+        )
         x = reader.beginning(prompt_text, speaker, read)
         self.lengths[self._workshop].zero_()
         self._feed_rows(x, self._workshop)

@@ -27,9 +27,17 @@ TEXT = "table.text."  # the rest of the published tensors, for torch
 class RelativeBody(Int8Body):
     """Rows of its tables are made as far as requests reach, and once for as many as most need."""
 
-    def __init__(self, dims: BodyDims, values: Mapping[str, np.ndarray], threads: int = 1, passage_threads: int = 1):
+    def __init__(
+        self,
+        dims: BodyDims,
+        values: Mapping[str, np.ndarray],
+        threads: int = 1,
+        passage_threads: int = 1,
+    ):
         self._made = [torch.zeros(dims.heads, 0, dims.head_size) for _ in range(dims.layers)]
-        self._weights = [torch.from_numpy(values[f"{POSITIONS}.{layer}"]) for layer in range(dims.layers)]
+        self._weights = [
+            torch.from_numpy(values[f"{POSITIONS}.{layer}"]) for layer in range(dims.layers)
+        ]
         super().__init__(dims, values, threads, passage_threads)
         self._slots.make_room(READY - 1)
 
@@ -37,7 +45,9 @@ class RelativeBody(Int8Body):
         """distances.L (heads, count, head_size): what the heads hear of a distance, scaled as their scores are."""
         d, out = self.dims, {}
         for layer, (made, weight) in enumerate(zip(self._made, self._weights, strict=True)):
-            waves = sinusoid(torch.arange(made.shape[1], count, dtype=torch.float64), d.hidden).float()
+            waves = sinusoid(
+                torch.arange(made.shape[1], count, dtype=torch.float64), d.hidden
+            ).float()
             rows = (waves @ weight.T * d.head_size**-0.5).view(-1, d.heads, d.head_size)
             self._made[layer] = torch.cat([made, rows.transpose(0, 1)], 1)
             out[f"distances.{layer}"] = self._made[layer].numpy()
@@ -52,19 +62,44 @@ class Int8TextLm(TextLm):
         self.body: RelativeBody | None = None
 
     @classmethod
-    def load(cls, root: Path, dims: LmDims, place: Place, told: converted.Told = lambda share: None) -> Int8TextLm:
+    def load(
+        cls, root: Path, dims: LmDims, place: Place, told: converted.Told = lambda share: None
+    ) -> Int8TextLm:
         """Converts once, and keeps that beside the published file. Raises NotReady."""
-        return cls.made(dims, converted.load(root, dims, told, form=FORM), place.dtype, place.lm_threads, min(2, cores()))
+        return cls.made(
+            dims,
+            converted.load(root, dims, told, form=FORM),
+            place.dtype,
+            place.lm_threads,
+            min(2, cores()),
+        )
 
     @classmethod
-    def made(cls, dims: LmDims, values: Mapping[str, np.ndarray], dtype: torch.dtype = torch.float32, threads: int = 1, passage_threads: int = 1) -> Int8TextLm:
+    def made(
+        cls,
+        dims: LmDims,
+        values: Mapping[str, np.ndarray],
+        dtype: torch.dtype = torch.float32,
+        threads: int = 1,
+        passage_threads: int = 1,
+    ) -> Int8TextLm:
         """values: of values.py. dtype: of what torch computes."""
-        lm = cls.of(dims, {name.removeprefix(TEXT): torch.from_numpy(array).to(dtype) for name, array in values.items() if name.startswith(TEXT)})
+        lm = cls.of(
+            dims,
+            {
+                name.removeprefix(TEXT): torch.from_numpy(array).to(dtype)
+                for name, array in values.items()
+                if name.startswith(TEXT)
+            },
+        )
         lm.body = RelativeBody(BodyDims.of(dims), values, threads, passage_threads)
         return lm
 
     def new_cache(self, capacity: int = 0) -> TextPast:
-        return TextPast(self.body.new_cache(capacity), KvCache(self.dims.encoder, 1, 1, self._like.dtype, self._like.device))
+        return TextPast(
+            self.body.new_cache(capacity),
+            KvCache(self.dims.encoder, 1, 1, self._like.dtype, self._like.device),
+        )
 
     def _behind(self, x: Tensor, past: TextPast) -> TextPast:
         self.body.run(x.float().numpy(), [past.body])
@@ -79,10 +114,14 @@ class Int8TextLm(TextLm):
     @torch.no_grad()
     def step_many(self, ids: Sequence[int], pasts: Sequence[TextPast]) -> Tensor:
         """The pasts must be different ones."""
-        return self.body.run(self.table[torch.as_tensor(ids)][:, None].float().numpy(), [past.body for past in pasts])
+        return self.body.run(
+            self.table[torch.as_tensor(ids)][:, None].float().numpy(), [past.body for past in pasts]
+        )
 
 
-def _values(dims: LmDims, state: Mapping[str, Tensor], told: converted.Told) -> dict[str, np.ndarray]:
+def _values(
+    dims: LmDims, state: Mapping[str, Tensor], told: converted.Told
+) -> dict[str, np.ndarray]:
     from .values import of  # brings in the onnx package, which no later start needs
 
     return of(dims, state, told)
@@ -100,5 +139,9 @@ def memory(dims: LmDims, size: int) -> int:
     d, e = dims.body, dims.encoder
     linears = d.layers * (4 * d.hidden**2 + 2 * d.hidden * d.inner) + dims.rows * d.hidden
     tables = 4 * d.layers * d.hidden * (d.hidden + READY)
-    encoder = e.layers * (5 * e.hidden**2 + 2 * e.hidden * e.inner) + dims.text_rows * dims.text_width + 2 * dims.rows * d.hidden
+    encoder = (
+        e.layers * (5 * e.hidden**2 + 2 * e.hidden * e.inner)
+        + dims.text_rows * dims.text_width
+        + 2 * dims.rows * d.hidden
+    )
     return int(linears * (2 + 4 / 64)) + tables + encoder * size

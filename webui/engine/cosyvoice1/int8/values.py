@@ -18,7 +18,9 @@ from .runtime import LAYERS, POSITIONS, TEXT
 Told = Callable[[float], None]  # share done
 
 
-def of(dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: None) -> dict[str, np.ndarray]:
+def of(
+    dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: None
+) -> dict[str, np.ndarray]:
     """Everything that RelativeBody needs. Raises NotReady naming the first tensor that is missing or does not fit."""
     source, out, body = Source(state), {}, BodyDims.of(dims)
     for layer in range(body.layers):
@@ -37,15 +39,33 @@ def of(dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: Non
 
 def _layer(source: Source, layer: int, d: BodyDims) -> dict[str, np.ndarray]:
     at, to, square = f"{LAYERS}{layer}", f"layers.{layer}", (d.hidden, d.hidden)
-    out = linear(f"{to}.qkv", source.stack([(f"{at}.self_attn.linear_{part}.weight", square) for part in "qkv"]))
-    near, far = (source.one(f"{at}.self_attn.pos_bias_{letter}", (d.heads, d.head_size)).reshape(-1) for letter in "uv")
+    out = linear(
+        f"{to}.qkv",
+        source.stack([(f"{at}.self_attn.linear_{part}.weight", square) for part in "qkv"]),
+    )
+    near, far = (
+        source.one(f"{at}.self_attn.pos_bias_{letter}", (d.heads, d.head_size)).reshape(-1)
+        for letter in "uv"
+    )
     bias = source.stack([(f"{at}.self_attn.linear_{part}.bias", (d.hidden,)) for part in "qkv"])
     bias[: d.hidden] += near
-    out |= {f"{to}.qkv.bias": bias, f"{to}.beside": far - near, f"{POSITIONS}.{layer}": source.one(f"{at}.self_attn.linear_pos.weight", square)}
-    for name, key, shape in (("o", "self_attn.linear_out", square), ("up", "feed_forward.w_1", (d.inner, d.hidden)), ("down", "feed_forward.w_2", (d.hidden, d.inner))):
+    out |= {
+        f"{to}.qkv.bias": bias,
+        f"{to}.beside": far - near,
+        f"{POSITIONS}.{layer}": source.one(f"{at}.self_attn.linear_pos.weight", square),
+    }
+    for name, key, shape in (
+        ("o", "self_attn.linear_out", square),
+        ("up", "feed_forward.w_1", (d.inner, d.hidden)),
+        ("down", "feed_forward.w_2", (d.hidden, d.inner)),
+    ):
         out |= linear(f"{to}.{name}", source.one(f"{at}.{key}.weight", shape))
         out[f"{to}.{name}.bias"] = source.one(f"{at}.{key}.bias", shape[:1])
-    return out | _norm(source, f"{to}.in", f"{at}.norm1", d.hidden) | _norm(source, f"{to}.post", f"{at}.norm2", d.hidden)
+    return (
+        out
+        | _norm(source, f"{to}.in", f"{at}.norm1", d.hidden)
+        | _norm(source, f"{to}.post", f"{at}.norm2", d.hidden)
+    )
 
 
 def _norm(source: Source, name: str, key: str, size: int) -> dict[str, np.ndarray]:

@@ -17,7 +17,13 @@ PHASES = 1 << 48  # place of a request's random numbers for them
 
 
 def dims_of(config: Mapping[str, object]) -> VocoderDims:
-    dims = VocoderDims(rate_hz=RATE_HZ, up_rates=(8, 8), up_kernels=(16, 16), source_kernels=(7, 11), **sizes(config))
+    dims = VocoderDims(
+        rate_hz=RATE_HZ,
+        up_rates=(8, 8),
+        up_kernels=(16, 16),
+        source_kernels=(7, 11),
+        **sizes(config),
+    )
     if dims.frame_samples != FRAME_SAMPLES:
         raise ValueError(f"a frame must have {FRAME_SAMPLES} samples")
     return dims
@@ -29,13 +35,19 @@ class SteppedSource(Source):
 
     def start(self, seed: int | None) -> torch.Tensor:
         """(9,) cycles; the fundamental's is 0."""
-        drawn = np.zeros(HARMONICS) if seed is None else numbers(seed, PHASES).uniform(-0.5, 0.5, HARMONICS)
+        drawn = (
+            np.zeros(HARMONICS)
+            if seed is None
+            else numbers(seed, PHASES).uniform(-0.5, 0.5, HARMONICS)
+        )
         drawn[0] = 0.0
         return torch.from_numpy(drawn)
 
     def _steps(self, f0: torch.Tensor) -> torch.Tensor:
         """(frames, 9) fp64: cycles from one sample to the next."""
-        return (f0[:, None] * torch.arange(1, HARMONICS + 1, dtype=f0.dtype) / self.dims.rate_hz).double()
+        return (
+            f0[:, None] * torch.arange(1, HARMONICS + 1, dtype=f0.dtype) / self.dims.rate_hz
+        ).double()
 
     def waves(self, f0: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
         steps, each = self._steps(f0), self.dims.frame_samples

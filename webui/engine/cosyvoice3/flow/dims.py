@@ -27,7 +27,9 @@ class DitDims(EstimatorSizes):
 
     def __post_init__(self):
         if self.dit_dim % POSITION_GROUPS or self.dit_head_dim % 2:
-            raise ValueError(f"dit_dim {self.dit_dim} must divide by {POSITION_GROUPS}, dit_head_dim {self.dit_head_dim} by 2")
+            raise ValueError(
+                f"dit_dim {self.dit_dim} must divide by {POSITION_GROUPS}, dit_head_dim {self.dit_head_dim} by 2"
+            )
 
     @property
     def estimator_layers(self) -> int:

@@ -12,11 +12,20 @@ from torch import nn
 
 from ...cosyvoice.flow.conv import Past
 from ...cosyvoice.flow.dims import MEL_BANDS
-from ...cosyvoice.flow.estimator import Attention, EstimatorPast, JointPast, Turn, time_waves, widely
+from ...cosyvoice.flow.estimator import (
+    Attention,
+    EstimatorPast,
+    JointPast,
+    Turn,
+    time_waves,
+    widely,
+)
 from ...cosyvoice.flow.kv import JointStore, KvStore
 from .dims import NORM_EPSILON, POSITION_GROUPS, POSITION_KERNEL, ROTARY_BASE, TIME_WIDTH, DitDims
 
-ROWS_PER_BLOCK = 6  # of the time table: shift, 1 + scale, gate of the attention, then of the feed-forward
+ROWS_PER_BLOCK = (
+    6  # of the time table: shift, 1 + scale, gate of the attention, then of the feed-forward
+)
 SCALES = (1, 4)
 
 
@@ -61,17 +70,23 @@ class InputEmbed(nn.Module):
 class TimeEmbed(nn.Module):
     def __init__(self, dim: int):
         super().__init__()
-        self.time_mlp = nn.ModuleList([nn.Linear(TIME_WIDTH, dim), nn.Identity(), nn.Linear(dim, dim)])
+        self.time_mlp = nn.ModuleList(
+            [nn.Linear(TIME_WIDTH, dim), nn.Identity(), nn.Linear(dim, dim)]
+        )
 
     def forward(self, times: torch.Tensor) -> torch.Tensor:
         """times (n,) in 0..1 -> (n, dim) float32 at least"""
-        return widely(self.time_mlp[2], F.silu(widely(self.time_mlp[0], time_waves(times, TIME_WIDTH))))
+        return widely(
+            self.time_mlp[2], F.silu(widely(self.time_mlp[0], time_waves(times, TIME_WIDTH)))
+        )
 
 
 class FeedForward(nn.Module):
     def __init__(self, dim: int, inner: int):
         super().__init__()
-        self.ff = nn.ModuleList([nn.ModuleList([nn.Linear(dim, inner)]), nn.Identity(), nn.Linear(inner, dim)])
+        self.ff = nn.ModuleList(
+            [nn.ModuleList([nn.Linear(dim, inner)]), nn.Identity(), nn.Linear(inner, dim)]
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.ff[2](F.gelu(self.ff[0][0](x), approximate="tanh"))
@@ -80,12 +95,20 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     def __init__(self, dims: DitDims):
         super().__init__()
-        self.attn_norm = nn.ModuleDict({"linear": nn.Linear(dims.dit_dim, ROWS_PER_BLOCK * dims.dit_dim)})
+        self.attn_norm = nn.ModuleDict(
+            {"linear": nn.Linear(dims.dit_dim, ROWS_PER_BLOCK * dims.dit_dim)}
+        )
         self.attn = Attention(dims.dit_dim, dims.dit_heads, dims.dit_head_dim, bias=True)
         self.ff = FeedForward(dims.dit_dim, dims.dit_ff_mult * dims.dit_dim)
 
     def forward(
-        self, x: torch.Tensor, time: torch.Tensor, turn: Turn, store: KvStore | JointStore | None, layer: int, mask: torch.Tensor | None
+        self,
+        x: torch.Tensor,
+        time: torch.Tensor,
+        turn: Turn,
+        store: KvStore | JointStore | None,
+        layer: int,
+        mask: torch.Tensor | None,
     ) -> torch.Tensor:
         """time (6, dim)"""
         shift, scale, gate, shift_ff, scale_ff, gate_ff = time.unbind()
@@ -115,7 +138,10 @@ class Dit(nn.Module):
         """times (n,) in 0..1 -> (n, 6 * depth + 2, dim): of each block shift, 1 + scale, gate, twice, and the last norm's 1 + scale, shift.
         Only before `pack`."""
         hidden = F.silu(self.time_embed(times))
-        rows = [widely(block.attn_norm["linear"], hidden).unflatten(1, (ROWS_PER_BLOCK, -1)) for block in self.transformer_blocks]
+        rows = [
+            widely(block.attn_norm["linear"], hidden).unflatten(1, (ROWS_PER_BLOCK, -1))
+            for block in self.transformer_blocks
+        ]
         for row in rows:
             row[:, SCALES] += 1
         last = widely(self.norm_out["linear"], hidden).unflatten(1, (2, -1))
@@ -128,7 +154,13 @@ class Dit(nn.Module):
             del block.attn_norm
         del self.norm_out
 
-    def forward(self, x: torch.Tensor, time: torch.Tensor, past: EstimatorPast | JointPast | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def forward(
+        self,
+        x: torch.Tensor,
+        time: torch.Tensor,
+        past: EstimatorPast | JointPast | None,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
         """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (6 * depth + 2, dim); mask (n, n) additive.
         -> velocity (2, n, 80). past None: a run of its own that leaves nothing behind."""
         store, tails = (past.store, past.tails) if past else (None, Past())
@@ -147,14 +179,20 @@ class Dit(nn.Module):
         """The first head's queries and keys by their position, neighbouring channels as pairs; as the model was trained, the other heads know
         none. starts: of each row."""
         width = self.dims.dit_head_dim
-        rates = ROTARY_BASE ** (-torch.arange(0, width, 2, dtype=torch.float32, device=like.device) / width)
-        at = torch.as_tensor(starts, dtype=torch.float32, device=like.device)[:, None] + torch.arange(count, dtype=torch.float32, device=like.device)
+        rates = ROTARY_BASE ** (
+            -torch.arange(0, width, 2, dtype=torch.float32, device=like.device) / width
+        )
+        at = torch.as_tensor(starts, dtype=torch.float32, device=like.device)[
+            :, None
+        ] + torch.arange(count, dtype=torch.float32, device=like.device)
         angles = at[..., None] * rates
         cos, sin = angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
         def turn(qkv: torch.Tensor) -> torch.Tensor:
             even, odd = qkv[:2, :, 0].unflatten(-1, (-1, 2)).unbind(-1)
-            qkv[:2, :, 0] = torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
+            qkv[:2, :, 0] = torch.stack(
+                (even * cos - odd * sin, odd * cos + even * sin), -1
+            ).flatten(-2)
             return qkv
 
         return turn

@@ -21,7 +21,9 @@ class DitFlow(CausalFlow):
     def new_past(self) -> Past:
         return Past()
 
-    def encode(self, ids: torch.Tensor, final: bool, past: Past, blocks: Blocks | None) -> torch.Tensor:
+    def encode(
+        self, ids: torch.Tensor, final: bool, past: Past, blocks: Blocks | None
+    ) -> torch.Tensor:
         """An id's mu depends on the 2 before it and the 3 behind it: there are no blocks in it."""
         x = self.embedded(ids)
         if final:

@@ -30,7 +30,10 @@ class CausalF0(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for i in range(F0_LAYERS):
-            layers += [nn.Conv1d(channels if i else MEL_BANDS, channels, 3 if i else F0_AHEAD + 1), nn.Identity()]
+            layers += [
+                nn.Conv1d(channels if i else MEL_BANDS, channels, 3 if i else F0_AHEAD + 1),
+                nn.Identity(),
+            ]
         self.condnet = nn.ModuleList(layers)
         self.classifier = nn.Linear(channels, 1)
 
@@ -51,10 +54,16 @@ class CausalVocoder(HiftLayers):
         base, stages, rates = dims.base_channels, range(len(dims.up_rates)), dims.up_rates
         widths = [base >> (i + 1) for i in stages]
         self.conv_pre = nn.Conv1d(MEL_BANDS, base, MEL_AHEAD + 1)
-        self.ups = nn.ModuleList(nn.Conv1d(base >> i, widths[i], dims.up_kernels[i]) for i in stages)
+        self.ups = nn.ModuleList(
+            nn.Conv1d(base >> i, widths[i], dims.up_kernels[i]) for i in stages
+        )
         self.source_downs = nn.ModuleList(_down(widths[i], prod(rates[i + 1 :])) for i in stages)
-        self.source_resblocks = nn.ModuleList(ResBlock(widths[i], dims.source_kernels[i], nothing) for i in stages)
-        self.resblocks = nn.ModuleList(ResBlock(widths[i], kernel, nothing) for i in stages for kernel in BLOCK_KERNELS)
+        self.source_resblocks = nn.ModuleList(
+            ResBlock(widths[i], dims.source_kernels[i], nothing) for i in stages
+        )
+        self.resblocks = nn.ModuleList(
+            ResBlock(widths[i], kernel, nothing) for i in stages for kernel in BLOCK_KERNELS
+        )
         self.conv_post = nn.Conv1d(widths[-1], FFT + 2, 7)
         self.f0_predictor = CausalF0(dims.f0_cond_channels)
         self.m_source = StairSource(dims)

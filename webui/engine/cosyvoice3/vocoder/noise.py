@@ -13,7 +13,16 @@ import torch
 from ...cosyvoice.vocoder.dims import HARMONICS, RATE_HZ
 
 BLOCK = RATE_HZ  # samples
-_MODEL = (6561, 80), (80, 192), (80,), (512, 80, 4), (512,), *(((512, 512, 3), (512,)) * 4), (1, 512), (1,)  # sizes of the published model, whatever ours
+_MODEL = (
+    (6561, 80),
+    (80, 192),
+    (80,),
+    (512, 80, 4),
+    (512,),
+    *(((512, 512, 3), (512,)) * 4),
+    (1, 512),
+    (1,),
+)  # sizes of the published model, whatever ours
 
 
 class FixedNoise:
@@ -26,7 +35,9 @@ class FixedNoise:
         torch.empty(first).normal_(generator=random)
         for shape in others:
             torch.empty(shape).uniform_(generator=random)
-        self.phases = torch.rand(1, HARMONICS, generator=random)  # the fundamental's is not used, and the others are heard nowhere
+        self.phases = torch.rand(
+            1, HARMONICS, generator=random
+        )  # the fundamental's is not used, and the others are heard nowhere
         self.phases[:, 0] = 0
         self._random, self._states, self._lock = random, [random.get_state()], threading.Lock()
         self._drawn: tuple[int, torch.Tensor] | None = None

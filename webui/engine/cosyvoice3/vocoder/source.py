@@ -15,4 +15,6 @@ class StairSource(Source):
 
     def waves(self, f0: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
         cycles = cycles_per_frame(f0).cumsum(0) + (0.0 if before is None else before)
-        return ((2 * math.pi * (cycles % 1.0)).sin() * SINE_LEVEL).repeat_interleave(self.dims.frame_samples, 0)
+        return ((2 * math.pi * (cycles % 1.0)).sin() * SINE_LEVEL).repeat_interleave(
+            self.dims.frame_samples, 0
+        )

@@ -16,7 +16,9 @@ HALF = FFT // 2  # samples
 FADE_SAMPLES = 480  # 20 ms
 OPEN_COLUMNS = FFT // FFT_HOP  # of the wave's spectrum, whose sum with later ones is still to come
 
-NoiseAt = Callable[[int, int], torch.Tensor]  # (start, count) in samples of the utterance -> (count, 9)
+NoiseAt = Callable[
+    [int, int], torch.Tensor
+]  # (start, count) in samples of the utterance -> (count, 9)
 
 
 class WaveStream:
@@ -24,9 +26,15 @@ class WaveStream:
 
     def __init__(self, vocoder: CausalVocoder, noise: NoiseAt | None, fade: int = 0):
         self.vocoder, self.noise, self.fade, self.tails = vocoder, noise, fade, Tails()
-        self.mel = vocoder.conv_pre.weight.new_zeros(1, MEL_BANDS, 0)  # from frame `decoded_frames` on
-        self.cycles: torch.Tensor | None = None  # (9,) phase moved before the next frame of excitation
-        self.source = vocoder.window.new_zeros(1, 0)  # excitation from where the next column of its spectrum begins
+        self.mel = vocoder.conv_pre.weight.new_zeros(
+            1, MEL_BANDS, 0
+        )  # from frame `decoded_frames` on
+        self.cycles: torch.Tensor | None = (
+            None  # (9,) phase moved before the next frame of excitation
+        )
+        self.source = vocoder.window.new_zeros(
+            1, 0
+        )  # excitation from where the next column of its spectrum begins
         self.sourced_frames = self.decoded_frames = self.given_samples = 0
         self.spectrum: torch.Tensor | None = None  # the wave's, its open columns
         self.closed = False
@@ -37,13 +45,17 @@ class WaveStream:
         if self.closed:
             raise ValueError("this stream has had its last call")
         self.closed = final
-        self.mel = torch.cat([self.mel, mel.reshape(-1, MEL_BANDS).to(self.vocoder.conv_pre.weight).mT[None]], 2)
+        self.mel = torch.cat(
+            [self.mel, mel.reshape(-1, MEL_BANDS).to(self.vocoder.conv_pre.weight).mT[None]], 2
+        )
         count = self.mel.shape[2] - (0 if final else HELD_FRAMES)
         if count < 1:
             return torch.zeros(0)
         self._excite(final)
         columns = self._columns(count, final).to(self.mel)
-        shaped = self.vocoder.shaped(F.pad(self.mel, (0, MEL_AHEAD)) if final else self.mel, columns, self.tails)
+        shaped = self.vocoder.shaped(
+            F.pad(self.mel, (0, MEL_AHEAD)) if final else self.mel, columns, self.tails
+        )
         self.mel, self.decoded_frames = self.mel[..., count:].clone(), self.decoded_frames + count
         return self._sound(shaped, final)
 
@@ -52,19 +64,28 @@ class WaveStream:
         mel = self.mel[..., self.sourced_frames - self.decoded_frames :]
         f0 = self.vocoder.f0(F.pad(mel, (0, F0_AHEAD)) if final else mel, self.tails)
         each = self.vocoder.dims.frame_samples
-        noise = None if self.noise is None else self.noise(self.sourced_frames * each, len(f0) * each)
+        noise = (
+            None if self.noise is None else self.noise(self.sourced_frames * each, len(f0) * each)
+        )
         made = self.vocoder.m_source(f0, noise, self.cycles)[:, 0]
         self.source = torch.cat([self.source, made.to(self.source)], 1)
-        self.cycles, self.sourced_frames = self.vocoder.m_source.after(f0, self.cycles), self.sourced_frames + len(f0)
+        self.cycles, self.sourced_frames = (
+            self.vocoder.m_source.after(f0, self.cycles),
+            self.sourced_frames + len(f0),
+        )
 
     def _columns(self, count: int, final: bool) -> torch.Tensor:
         """The spectrum of the next `count` frames of excitation, real parts then imaginary: (1, 18, 120 * count), at the start one more.
         A column looks half a window either way, where the utterance begins and ends into its mirror image."""
         is_start, samples = not self.decoded_frames, count * self.vocoder.dims.frame_samples
         end = samples + HALF + (0 if is_start else HALF - FFT_HOP)
-        source = F.pad(self.source, (HALF * is_start, HALF * final), "reflect")[:, : end + HALF * is_start]
+        source = F.pad(self.source, (HALF * is_start, HALF * final), "reflect")[
+            :, : end + HALF * is_start
+        ]
         self.source = self.source[:, samples - (HALF - FFT_HOP) * is_start :]
-        spectrum = torch.stft(source, FFT, FFT_HOP, window=self.vocoder.window, center=False, return_complex=True)
+        spectrum = torch.stft(
+            source, FFT, FFT_HOP, window=self.vocoder.window, center=False, return_complex=True
+        )
         return torch.cat([spectrum.real, spectrum.imag], 1)
 
     def _sound(self, shaped: torch.Tensor, final: bool) -> torch.Tensor:
