@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
+from starlette.routing import Mount
 
 from . import api
 from .engine.base import Engine
@@ -166,11 +169,17 @@ def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
     studio.start(*(makers or engine_makers(settings, studio.shelf)))
     app, static = api.build(studio, settings)
 
+    # Where Gradio believes uploads to lie; it reads this when it is imported and when a page is
+    # built. Uploads never reach the disk, so the folder is never made.
+    folder = Path(tempfile.gettempdir()).resolve() / f"kaikou-{secrets.token_hex(8)}"
+    os.environ["GRADIO_TEMP_DIR"] = str(folder)
+
     import gradio as gr  # after the engine has begun to start: this import takes seconds
 
     from . import ui
 
-    blocks, page = ui.build(studio, settings, static.version)
+    uploads = ui.Uploads(folder)
+    blocks, page = ui.build(studio, settings, static.version, uploads)
     blocks._queue.sleep_when_free = QUEUE_LOOK_S
     gr.mount_gradio_app(
         app,
@@ -183,4 +192,8 @@ def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
         show_error=True,
         **page,
     )
+    # Gradio checks paths only after launch(), which a mounted page never calls.
+    blocks.has_launched = True
+    mounted = next(route for route in app.routes if isinstance(route, Mount))
+    mounted.app = ui.PageMiddleware(mounted.app, blocks, uploads, settings.server.root_path)
     return app, studio

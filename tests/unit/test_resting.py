@@ -12,8 +12,13 @@ from webui.settings import Paths, Settings
 def test_a_resting_page_does_not_look_for_events_a_thousand_times_a_second(tmp_path, monkeypatch):
     import gradio
 
-    mounted = []
-    monkeypatch.setattr(gradio, "mount_gradio_app", lambda app, blocks, **_: mounted.append(blocks))
+    mounted, mount = [], gradio.mount_gradio_app
+
+    def noted(app, blocks, **page):
+        mounted.append(blocks)
+        return mount(app, blocks, **page)
+
+    monkeypatch.setattr(gradio, "mount_gradio_app", noted)
     _, studio = app.build(
         replace(Settings(), paths=replace(Paths(), data_dir=tmp_path)), FakeEngine
     )

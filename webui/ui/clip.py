@@ -1,13 +1,13 @@
-"""A sound that comes into the page: the upload and recorder widget, and the bytes of what it took. Blind to what it is for."""
+"""A sound that comes into the page: the upload and recorder widget, and the draft of what it took. Blind to what it is for."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 
-from ..errors import BadInput, TooLarge
+from ..errors import TooLarge
+from ..studio.drafts import Draft
 from .strings import T
+from .uploads import Uploads
 
 
 def recorder(label: str, elem_id: str) -> gr.Audio:
@@ -27,19 +27,20 @@ def recorder(label: str, elem_id: str) -> gr.Audio:
     )
 
 
-def read(path: str | None, limit: int) -> bytes:
-    """The uploaded file, of at most `limit` bytes. Raises TooLarge, BadInput."""
-    try:
-        if path and Path(path).stat().st_size > limit:
-            raise TooLarge(
-                "The file is over 10 MB or 60 s. Trim it and try again.",
-                "文件超过 10 MB 或 60 秒。请裁短后再传。",
-                code="too_large",
-            )
-        return Path(path or "").read_bytes()
-    except OSError as error:
-        raise BadInput(
-            "This audio file cannot be read. Use wav, mp3, m4a or flac.",
-            "读不懂这个音频文件。请换 wav、mp3、m4a 或 flac。",
-            code="bad_audio",
-        ) from error
+def draft_of(studio, uploads: Uploads, owner: str, path: str | None, after: str = "") -> Draft:
+    """Return the draft of the upload that `path` names; asked again, the same one.
+
+    after: id of a draft that this recording goes on from. Raises NotAllowed, TooLarge, BadInput, NotFound.
+    """
+    upload = uploads.get(owner, path or "")
+    if upload.draft_id:
+        return studio.drafts.get(owner, upload.draft_id)
+    if len(upload.data) > studio.limits()["max_clip_mb"] << 20:
+        raise TooLarge(
+            "The file is over 10 MB or 60 s. Trim it and try again.",
+            "文件超过 10 MB 或 60 秒。请裁短后再传。",
+            code="too_large",
+        )
+    draft = studio.drafts.make(owner, upload.data, after)
+    uploads.replace(path, draft.id)
+    return draft

@@ -8,10 +8,11 @@ import gradio as gr
 
 from ..errors import KaikouError
 from . import told
-from .clip import read, recorder
+from .clip import draft_of, recorder
 from .owner import owner_of
 from .parts import as_json, part
 from .strings import T
+from .uploads import Uploads
 
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
@@ -34,12 +35,10 @@ def tab() -> dict[str, gr.components.Component]:
     return {"recording": recording, "source": source}
 
 
-def wire(studio, w: dict[str, gr.components.Component]) -> None:
-    limit = studio.limits()["max_clip_mb"] << 20
-
+def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> None:
     def source_in(path: str | None, request: gr.Request) -> str:
         try:
-            draft = studio.drafts.make(owner_of(request), read(path, limit))
+            draft = draft_of(studio, uploads, owner_of(request), path)
             return as_json(told.draft(draft) | {"name": Path(path).stem[:40]})
         except KaikouError as error:
             return as_json({"error": told.fault(error)})

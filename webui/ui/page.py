@@ -12,6 +12,7 @@ from . import settings as settings_tab
 from .parts import as_json, part
 from .strings import LANGUAGES, i18n, table
 from .theme import theme
+from .uploads import Uploads
 
 SCRIPTS = (  # in this order: each reads what the ones before it put on KK
     *(
@@ -41,11 +42,9 @@ PLAYER = (
 )  # worker.js, take.js and ring.js are loaded by these from /tts/static/{version}/
 
 
-def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
+def build(studio, settings, version: str, uploads: Uploads) -> tuple[gr.Blocks, dict]:
     """Returns the page and the keywords for gr.mount_gradio_app. `version`: what stands in /tts/static/{version}/."""
-    with gr.Blocks(
-        title="开口 Kaikou", analytics_enabled=False, delete_cache=(3600, 3600)
-    ) as blocks:
+    with gr.Blocks(title="开口 Kaikou", analytics_enabled=False) as blocks:
         with gr.Column(elem_id="kk-app"):
             w: dict[str, gr.components.Component] = {
                 "header": part("header", studio.status(), elem_id="kk-head"),
@@ -58,8 +57,8 @@ def build(studio, settings, version: str) -> tuple[gr.Blocks, dict]:
                 batch.tab()
                 w |= settings_tab.tab(settings.privacy.keep_takes_days)
             w["player"] = part("player", events=("generate", "done"), elem_id="kk-player")
-        speak.wire(studio, w)
-        convert.wire(studio, w)
+        speak.wire(studio, uploads, w)
+        convert.wire(studio, uploads, w)
         settings_tab.wire(studio, w)
 
         def load(request: gr.Request):

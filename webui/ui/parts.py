@@ -4,12 +4,25 @@ can wipe a canvas, the focus or a scroll position. Blind to what is drawn."""
 from __future__ import annotations
 
 import json
+import math
 
 import gradio as gr
+
+from ..errors import BadInput
 
 
 def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def number(value: object) -> float:
+    """A number from the page's scripts. Raises BadInput for anything that is none, or not finite."""
+    try:
+        if not isinstance(value, bool) and math.isfinite(made := float(value)):
+            return made
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise BadInput("This is not a number.", "这不是一个数。", code="bad_number")
 
 
 def part(name: str, value: object = None, events: tuple[str, ...] = (), **kw) -> gr.HTML:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gradio as gr
 
 from .owner import owner_of
-from .parts import part
+from .parts import number, part
 from .strings import T
 
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
@@ -96,7 +96,7 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
 
     def privacy(event: gr.EventData, request: gr.Request) -> None:
         wish, owner = event._data, owner_of(request)
-        studio.takes.keep(owner, int(wish["days"]))
+        studio.takes.keep(owner, int(number(wish["days"])))
         studio.takes.label(owner, wish["label"] is True)
         studio.takes.notice(owner, wish["notice"] is True)
 

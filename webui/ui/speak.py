@@ -8,10 +8,11 @@ from ..errors import BadInput, KaikouError
 from ..studio import BY_PAGE
 from ..types import LANGUAGES, MODES
 from . import told
-from .clip import read, recorder
+from .clip import draft_of, recorder
 from .owner import owner_of
-from .parts import as_json, part
+from .parts import as_json, number, part
 from .strings import T
+from .uploads import Uploads
 from .voices import every
 
 PROFILES = ("fast", "even", "smooth")
@@ -195,9 +196,8 @@ def tab(studio) -> dict[str, gr.components.Component]:
     return {**left, **right, "takes": takes}
 
 
-def wire(studio, w: dict[str, gr.components.Component]) -> None:
+def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> None:
     """Events of the tab. Handlers answer with JSON of the part they redraw; a failure is a sentence in it, never a stack trace."""
-    limit = studio.limits()["max_clip_mb"] << 20
 
     def clip_in(path: str | None, request: gr.Request):
         return recorded(path, "", request)
@@ -205,11 +205,8 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
     def recorded(path: str | None, after: str, request: gr.Request):
         """after: what the page says in the place of the card's own value, the draft that the recording goes on from."""
         try:
-            return as_json(
-                told.draft(
-                    studio.drafts.make(owner_of(request), read(path, limit), str(after or ""))
-                )
-            ), False
+            made = draft_of(studio, uploads, owner_of(request), path, str(after or ""))
+            return as_json(told.draft(made)), False
         except KaikouError as error:
             return as_json({"error": told.fault(error)}), False
 
@@ -217,15 +214,15 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
         what, owner = event._data, owner_of(request)
         try:
             if what["op"] == "change":
-                window = tuple(float(x) for x in what["window"])
+                window = tuple(number(x) for x in what["window"])
                 wish = {
-                    "clean": float(what["clean"]),
+                    "clean": number(what["clean"]),
                     "gain": what["gain"] is True,
                     "varying": what["varying"] is True,
                 }
                 made = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
                 return as_json(
-                    told.draft(made, str(what["clip"])) | {"n": int(what["n"])}
+                    told.draft(made, str(what["clip"])) | {"n": int(number(what["n"]))}
                 ), gr.skip()
             if what["op"] == "save":
                 consent = BY_PAGE if what.get("consent") is True else ""
@@ -277,12 +274,11 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
 
     def done(event: gr.EventData, request: gr.Request):
         what, owner = event._data or {}, owner_of(request)
-        first_ms = what.get("first")
-        if isinstance(first_ms, (int, float)) and what.get("job"):
+        if what.get("first") is not None and what.get("job"):
             try:
-                studio.takes.told(owner, str(what["job"]), float(first_ms))
+                studio.takes.told(owner, str(what["job"]), number(what["first"]))
             except KaikouError:
-                pass  # stopped before there was a take: nothing to tell
+                pass  # stopped before there was a take, or no number: nothing to note
         return takes_of(owner)
 
     came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}

@@ -1,0 +1,220 @@
+"""What Gradio's own routes may be asked: only what the page needs, and only of the visitor's own uploads.
+
+Gradio is mounted into the studio's app. Left alone it opens every path an event names, fetches addresses, serves
+what lies in its temporary folder and queues whatever comes. Pure ASGI, so that streams pass untouched.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from ..errors import BadInput, Busy, NotAllowed, NotFound
+from .uploads import Uploads
+
+API = "/gradio_api"
+ROUTES = re.compile(
+    r"(GET|HEAD) (/|/config/?|/theme\.css|/robots\.txt|/favicon\.ico|/manifest\.json"
+    r"|/pwa_icon(/\d+)?|/(static|assets|svelte)/.+)"
+    rf"|(GET|HEAD) {API}/(queue/data|heartbeat/[^/]+|startup-events|app_id|info/?|theme\.css)"
+    rf"|POST {API}/queue/join"
+)
+MAX_EVENTS_EACH = 16  # events of one visitor that wait, run, or whose result was not fetched
+MAX_UNFETCHED_S = 600.0  # a page that was closed before it fetched a result never comes back for it
+SOUND_TYPES = {
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "m4a": "audio/mp4",
+    "mp4": "audio/mp4",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "oga": "audio/ogg",
+    "opus": "audio/ogg",
+    "webm": "audio/webm",
+    "aac": "audio/aac",
+    "aif": "audio/aiff",
+    "aiff": "audio/aiff",
+}
+
+
+def parse_event(body: bytes) -> dict:
+    """Return the JSON object of a request to Gradio's queue. Raises BadInput."""
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise BadInput("The request is not valid JSON.", "请求不是有效的 JSON。", code="bad_json")
+    return event
+
+
+def named_files(event: dict) -> set[str]:
+    """Return every path that the event names as a file, in whichever field and however deep.
+
+    Raises BadInput for a number that is not finite: Python's parser accepts NaN and Infinity.
+    """
+    paths, pending = set(), [event]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            if value.get("path") is not None:
+                paths.add(str(value["path"]))
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(
+                "A number in this request is not finite.",
+                "请求里有一个数不是有限数。",
+                code="bad_number",
+            )
+    return paths
+
+
+@dataclass(frozen=True)
+class Event:
+    session: str
+    created_s: float
+
+
+class EventLimit:
+    """Counts each visitor's events in Gradio's queue. Used on the event loop only."""
+
+    def __init__(self, queue):
+        self._queue = queue
+        self._events: dict[str, OrderedDict[str, Event]] = {}  # owner -> event id -> event
+        self._joining: dict[str, int] = {}  # owner -> requests to join that are being answered
+
+    def join(self, owner: str) -> None:
+        """Count one more. Raises Busy when the visitor has enough; each call is followed by `joined`."""
+        self._forget_finished(owner)
+        n = len(self._events.get(owner, ())) + self._joining.get(owner, 0)
+        if n >= MAX_EVENTS_EACH:
+            raise Busy(
+                "This page has asked for many things at once. Try again in a moment.",
+                "这个页面同时请求得太多，请稍后再试。",
+                retry_after_s=2,
+            )
+        self._joining[owner] = self._joining.get(owner, 0) + 1
+
+    def joined(self, owner: str, session: str, event_id: str) -> None:
+        """The queue took the event, or did not: then `event_id` is empty."""
+        self._joining[owner] -= 1
+        if not self._joining[owner]:
+            del self._joining[owner]
+        if event_id:
+            self._events.setdefault(owner, OrderedDict())[event_id] = Event(
+                session, time.monotonic()
+            )
+
+    def _forget_finished(self, owner: str) -> None:
+        events = self._events.get(owner, OrderedDict())
+        for event_id, event in list(events.items()):
+            is_running = event_id in self._queue.event_ids_to_events
+            unfetched = self._queue.pending_event_ids_session.get(event.session, set())
+            if is_running:
+                continue
+            if time.monotonic() - event.created_s > MAX_UNFETCHED_S:
+                unfetched.discard(event_id)
+                if not unfetched:
+                    self._queue.pending_event_ids_session.pop(event.session, None)
+                    self._queue.pending_messages_per_session.pop(event.session, None)
+            if event_id not in unfetched:
+                del events[event_id]
+        if not events:
+            self._events.pop(owner, None)
+
+
+class PageMiddleware:
+    """Stands before the mounted Gradio app of the page `blocks`. `root_path`: as in the settings.
+
+    Raises named errors; the app that Gradio is mounted into answers them.
+    """
+
+    def __init__(self, app, blocks, uploads: Uploads, root_path: str):
+        self._app, self._blocks, self._uploads, self._root_path = app, blocks, uploads, root_path
+        self._events = EventLimit(blocks._queue)
+        self.routes = app.routes  # so that a list of all routes still finds Gradio's
+
+    async def __call__(self, scope, receive, send) -> None:
+        method, path = scope.get("method", "WEBSOCKET"), scope["path"]
+        if method == "POST" and path == f"{API}/upload":
+            answer = await self._upload(Request(scope, receive))
+        elif method == "GET" and path == f"{API}/upload_progress":
+            # Gradio's page waits for this; the answer to the upload itself says all there is to say.
+            answer = PlainTextResponse('data: {"msg": "done"}\n\n', media_type="text/event-stream")
+        elif method in ("GET", "HEAD") and path.startswith(f"{API}/file="):
+            answer = self._file(scope["kk_owner"], unquote(path.removeprefix(f"{API}/file=")))
+        elif method == "POST" and path == f"{API}/queue/join":
+            return await self._join(scope, receive, send)
+        elif ROUTES.fullmatch(f"{method} {path}"):
+            return await self._app(scope, receive, send)
+        else:
+            raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+        await answer(scope, receive, send)
+
+    async def _upload(self, request: Request) -> Response:
+        """Answer as Gradio does: a list of paths, one for each file."""
+        paths = []
+        async with request.form(max_files=1, max_fields=4) as form:
+            for file in form.getlist("files"):
+                if isinstance(file, str):
+                    raise BadInput("A file was expected.", "这里应当是一个文件。", param="files")
+                data = await file.read()
+                paths.append(
+                    self._uploads.add(request.scope["kk_owner"], file.filename or "", data)
+                )
+        return JSONResponse(paths)
+
+    def _file(self, owner: str, path: str) -> Response:
+        """The sound of an upload, for the page's own waveform: the draft's once there is one."""
+        try:
+            upload = self._uploads.get(owner, path)
+        except NotAllowed:
+            raise NotFound("There is nothing at this address.", "这个地址没有内容。") from None
+        if upload.draft_id:
+            return RedirectResponse(f"{self._root_path}/tts/draft/{upload.draft_id}/audio?clean=0")
+        kind = SOUND_TYPES.get(path.rpartition(".")[2].lower(), "application/octet-stream")
+        return Response(upload.data, 200, {"Cache-Control": "no-store"}, kind)
+
+    async def _join(self, scope, receive, send) -> None:
+        owner, body = scope["kk_owner"], await Request(scope, receive).body()
+        event = parse_event(body)
+        for path in named_files(event):
+            self._uploads.get(owner, path)
+        if str(event.get("fn_index")) not in map(str, self._blocks.fns):
+            raise NotFound("The page has no such event.", "页面上没有这个事件。", param="fn_index")
+        # Written anew, so that Gradio's parser cannot read it as anything else than was checked.
+        body = json.dumps(event).encode()
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+        answer = bytearray()
+
+        async def replay():
+            return next(messages, None) or await receive()
+
+        async def watch(message) -> None:
+            if message["type"] == "http.response.body":
+                answer.extend(message.get("body", b""))
+            await send(message)
+
+        self._events.join(owner)
+        try:
+            await self._app(scope, replay, watch)
+        finally:
+            self._events.joined(owner, str(event.get("session_hash")), event_id_of(bytes(answer)))
+
+
+def event_id_of(answer: bytes) -> str:
+    """The id in Gradio's answer to a request to join; "" when it refused."""
+    try:
+        return str(json.loads(answer).get("event_id", ""))
+    except (ValueError, AttributeError):
+        return ""
