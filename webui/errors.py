@@ -5,6 +5,8 @@ A sentence says what happened and what to do. Code that raises gives the values;
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class KaikouError(Exception):
     """Base of all named failures. `zh` and `en` are whole sentences; `param` names the field at fault, `code` is stable."""
@@ -28,6 +30,13 @@ class KaikouError(Exception):
 
     def sentence(self, language: str = "en") -> str:
         return self.zh if language.lower().startswith("zh") else self.en
+
+    def copy(self) -> Self:
+        """A new error with the same words, without traceback and cause. Whoever stores an error stores a copy, and whoever raises a stored
+        one raises a copy: every raise lengthens the traceback of the raised object, and a traceback keeps all its frames' values alive."""
+        twin = type(self).__new__(type(self), *self.args)
+        twin.__dict__.update(self.__dict__)
+        return twin
 
 
 class BadInput(KaikouError):

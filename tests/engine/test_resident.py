@@ -153,7 +153,7 @@ def test_when_the_engine_breaks_for_good_the_one_before_it_steps_in_and_it_may_b
         and told == [small, big, stand_in]
     )
     assert resident.failure().code == "broken" and resident.can_try_again()
-    assert resident.absent("big") is resident.failure() and resident.absent("bigger") is None
+    assert resident.absent("big").en == resident.failure().en and resident.absent("bigger") is None
     lease.release()
     assert big.state == "broken" and stand_in.state == "ready"
     assert resident.again() and settled(

@@ -48,7 +48,7 @@ class Missing:
     """An engine that failed, at its start or for good while it served: the name it goes by, how it is made, and why it failed."""
 
     def __init__(self, engine: Engine | None, make: Maker, error: KaikouError):
-        self.name, self.make, self.error = name_of(engine), make, error
+        self.name, self.make, self.error = name_of(engine), make, error.copy()
 
 
 class Resident:
@@ -227,9 +227,9 @@ class Resident:
             return self._coming.health() if self._coming is not None and not steps_in else None
 
     def failure(self) -> KaikouError | None:
-        """Why the engine that failed last is not there."""
+        """Why the engine that failed last is not there; a new object each time, so it may be raised."""
         missing = self._missing
-        return missing.error if missing is not None else None
+        return missing.error.copy() if missing is not None else None
 
     def can_try_again(self) -> bool:
         return self._missing is not None and self._coming is None
@@ -239,7 +239,7 @@ class Resident:
         with self._lock:
             missing, coming = self._missing, self._coming
         if missing is not None and missing.name == name:
-            return missing.error
+            return missing.error.copy()
         if coming is not None and name_of(coming) == name:
             return NotReady(
                 f"{name} is being loaded. Try again in a moment.",

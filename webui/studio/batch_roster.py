@@ -67,7 +67,7 @@ class Roster:
         with self._change:
             if self._went_on.get(job_id, 0) > turn:
                 return False
-            self._stopped[job_id] = error
+            self._stopped[job_id] = error.copy()
             self._open.pop(job_id, None)
             return True
 

@@ -98,7 +98,7 @@ class Job:
                 self._position,
                 n,
                 tuple(self._marks),
-                self._error,
+                self._error.copy() if self._error is not None else None,  # a reader may raise it
                 self._saved,
                 self._save_error,
                 rtf,
@@ -198,7 +198,7 @@ class Job:
             if self.is_over:
                 return
             self._error, self._state = (
-                error,
+                error.copy(),
                 "cancelled" if isinstance(error, Cancelled) else "failed",
             )
         self._wake()
@@ -214,7 +214,8 @@ class Job:
     def saved(self, error: KaikouError | None, is_kept: bool = True) -> None:
         """is_kept: there is a take of it, when nothing went wrong."""
         with self._lock:
-            self._state, self._saved, self._save_error = "done", is_kept and error is None, error
+            self._state, self._saved = "done", is_kept and error is None
+            self._save_error = error.copy() if error is not None else None
         self._wake()
 
     def _wake(self) -> None:

@@ -72,7 +72,7 @@ class ModelDownload:
         except KaikouError as error:
             log.warning("model download: %s", error)
             with self._lock:
-                self._state, self._error = "failed", error
+                self._state, self._error = "failed", error.copy()
             return
         with self._lock:
             self._state = "present"

@@ -157,7 +157,7 @@ class Lane:
         try:
             self._spawn()
         except errors.KaikouError as e:
-            self.trouble = e  # the next question tries again
+            self.trouble = e.copy()  # the next question tries again
 
     def _exchange(self, question: dict, body: bytes) -> tuple[dict, bytearray]:
         drops = [number for number, life in _taken(self._drops) if life == self.life]

@@ -55,7 +55,7 @@ class Board:
     def enter(self, who: Utterance) -> None:
         with self.lock:
             if self.fault is not None:
-                raise self.fault
+                raise self.fault.copy()
             if (
                 who.has_ended
             ):  # cancelled before it was begun: nobody would take it off the list again
@@ -72,11 +72,11 @@ class Board:
         """Everybody's request ends with `fault`, and so does every later one. Idempotent: the first reason stays."""
         with self.lock:
             if self.fault is None:
-                self.fault = fault
+                self.fault = fault.copy()
             for order in self.orders:
-                order.error = self.fault
+                order.error = self.fault.copy()
                 order.done.set()
             self.orders.clear()
             for who in list(self.speaking):
-                who.end(self.fault)
+                who.end(self.fault.copy())
             self.wake()

@@ -84,7 +84,7 @@ class Stages:
         order = Order(voice, time.monotonic() + PREPARED_WITHIN_S)
         with self.board.lock:
             if self.board.fault is not None:
-                raise self.board.fault
+                raise self.board.fault.copy()
             self.board.orders.append(order)
             self.board.wake()
         order.done.wait()
