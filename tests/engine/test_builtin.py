@@ -422,3 +422,61 @@ def test_a_prompt_of_another_engine_is_refused():
     other = type(prompt())("other", "9", "f", b"")
     with pytest.raises(EngineFault):
         engine().stream(ask("Hello."), other)
+
+
+@pytest.mark.parametrize("how", ["lost", "closed", "cancelled", "forgotten"])
+def test_whoever_lets_go_of_a_stream_or_a_voice_never_waits_for_the_worker(own, monkeypatch, how):
+    """A worker that hangs answers nothing for seconds: what it need not be asked at once is told it by another thread."""
+    told, exchange = [], lane_module.Lane._exchange
+
+    def noted(self, question, body):
+        if question["op"] == "drop":
+            told.append(threading.current_thread())
+        return exchange(self, question, body)
+
+    monkeypatch.setattr(lane_module.Lane, "_exchange", noted)
+    stream = own.stream(ask("Please wait.", id="w"), prompt())
+    next(stream)
+    if how == "lost":
+        del stream
+        gc.collect()
+    elif how == "closed":
+        stream.close()
+    elif how == "cancelled":
+        own.cancel("w")
+    else:
+        own.forget(prompt().fingerprint)
+    assert threading.current_thread() not in told
+    own.close()
+    assert len(told) <= 1, "it ends without a rest"
+
+
+def test_what_was_let_go_of_leaves_an_idle_worker_without_any_question(own, monkeypatch):
+    told, exchange = threading.Event(), lane_module.Lane._exchange
+
+    def noted(self, question, body):
+        out = exchange(self, question, body)
+        if question["op"] == "drop":
+            told.set()
+        return out
+
+    monkeypatch.setattr(lane_module.Lane, "_exchange", noted)
+    stream = own.stream(ask("Please wait."), prompt())
+    next(stream)
+    del stream
+    gc.collect()
+    assert told.wait(20) and own.counts()[0]["streams"] == 0
+
+
+def test_closed_while_it_starts_it_never_says_that_it_is_ready(monkeypatch):
+    made = BuiltinEngine(1)
+
+    def closed_meanwhile(self, question, **more):
+        if self is made._listener:
+            made.close()
+        return {"rtf": 0.02}, b""
+
+    monkeypatch.setattr(lane_module.Lane, "start", lambda self: None)
+    monkeypatch.setattr(lane_module.Lane, "ask", closed_meanwhile)
+    made.start()
+    assert made.health().state == "draining"

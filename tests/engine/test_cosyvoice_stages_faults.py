@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from tests.engine import stage_floor
-from tests.engine.stage_floor import hear, say, texts, utterance
+from tests.engine.stage_floor import hear, say, texts, until, utterance
+from webui.engine.cosyvoice import board as board_module
+from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.lm import Drawing
 from webui.engine.cosyvoice.sampler import Sampler
 from webui.engine.cosyvoice.sources import Arriving, Drawn
 from webui.engine.cosyvoice.stream import Utterance
 from webui.engine.cosyvoice.voices import LiveVoice
-from webui.errors import BadInput, EngineFault
+from webui.errors import BadInput, EngineFault, NotReady
 
 floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
 
@@ -181,3 +184,70 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
     )
     with pytest.raises(BadInput):
         list(utterance(told, voice, [source], 51).chunks())
+
+
+class OwnedLock:
+    """A lock that says so instead of waiting for ever when the thread that holds it wants it again."""
+
+    def __init__(self):
+        self._lock, self._owner = threading.Lock(), None
+
+    def acquire(self, blocking=True, timeout=-1):
+        if blocking and self._owner == threading.get_ident():
+            raise RuntimeError("this thread waits for itself")
+        if not self._lock.acquire(blocking, timeout):
+            return False
+        self._owner = threading.get_ident()
+        return True
+
+    def release(self):
+        self._owner = None
+        self._lock.release()
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+
+def test_a_reader_may_be_lost_in_a_thread_that_holds_the_lock(floor, prompt, monkeypatch):
+    """The garbage collector runs wherever memory is taken, and with it the end of a generator that nobody holds any more."""
+    own = SimpleNamespace(**{**vars(threading), "Lock": OwnedLock})
+    monkeypatch.setattr(board_module, "threading", own)
+    told = floor()
+    voice = LiveVoice(told.model, prompt)
+    stream = say(told, voice, 1, most=900).chunks()
+    next(stream)
+    with told.stages.board.lock:
+        stream.close()
+    assert until(lambda: not told.stages.board.speaking)
+    assert len(hear(say(told, voice, 2, most=40))[1]) == 40 * 960 and not told.broken
+
+
+def test_what_broke_at_the_end_of_the_warm_up_is_not_ready(small_model, monkeypatch):
+    def breaks(engine, model):
+        def fail():
+            raise MemoryError
+
+        engine._stages.sound._most_pressing = fail
+        with engine._stages.board.lock:
+            engine._stages.board.wake()
+        assert until(lambda: engine.health().state == "broken")
+
+    monkeypatch.setattr(CosyVoiceEngine, "_warm_up", breaks)
+    engine = CosyVoiceEngine(small_model, threads=1)
+    try:
+        with pytest.raises(EngineFault) as error:
+            engine.start()
+        assert error.value.code == "engine_broken" and engine.health().state == "broken"
+    finally:
+        engine.close()
+
+
+def test_closed_while_it_loads_it_never_says_that_it_is_ready(small_model, monkeypatch):
+    monkeypatch.setattr(CosyVoiceEngine, "_warm_up", lambda engine, model: engine.close())
+    engine = CosyVoiceEngine(small_model, threads=1)
+    with pytest.raises(NotReady) as error:
+        engine.start()
+    assert error.value.code == "closed" and engine.health().state == "broken"

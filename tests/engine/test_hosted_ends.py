@@ -14,8 +14,9 @@ import pytest
 from tests.conftest import ROOT
 from tests.engine.contract import ask
 from tests.engine.fake import RATE
+from tests.engine.hosted_child import OPEN
 from tests.engine.wild import CLIP, LONG, fault_of, group, hosted, is_alive, ready_again, until
-from webui.errors import NotReady
+from webui.errors import Cancelled, NotReady
 
 STUDIO = """
 import sys, threading
@@ -109,3 +110,37 @@ def test_the_studio_never_loads_what_the_engine_needs():
         .stdout.strip()
         .endswith("[]")
     )
+
+
+class Overtaken:
+    """A life whose next question is overtaken by the end of its stream, as when another thread closes it."""
+
+    def __init__(self, life, stream):
+        self._life, self._stream = life, stream
+
+    def __getattr__(self, name):
+        return getattr(self._life, name)
+
+    def ask(self, *question):
+        self._stream.close()
+        return self._life.ask(*question)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_question_that_comes_after_the_end_of_its_stream_harms_nobody(is_first):
+    with hosted() as engine:
+        prompt, pid = engine.encode(CLIP, RATE, "", "en"), engine.pid
+        beside = engine.stream(ask(id="beside", instruction=LONG), prompt, 1)
+        next(beside)
+        stream = engine.stream(ask(instruction=LONG), prompt)
+        if not is_first:
+            next(stream)
+        stream._life = Overtaken(stream._life, stream)
+        if is_first:
+            next(stream)
+        else:
+            with pytest.raises(Cancelled):
+                next(stream)
+        assert next(stream, None) is None
+        assert next(beside) and engine.pid == pid and engine.restarts == 0
+        until(lambda: engine.notes(ask(instruction=OPEN)) == [("1", "")])

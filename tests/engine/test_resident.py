@@ -263,3 +263,53 @@ def test_an_engine_that_could_not_start_may_be_tried_again():
     )
     assert resident.failure() is None
     resident.close()
+
+
+def test_an_engine_that_nobody_could_take_over_is_closed_and_another_may_come():
+    def take(engine):
+        if engine.version == "bad":
+            raise ZeroDivisionError("by nothing")
+
+    resident, old = Resident(take), FakeEngine()
+    started(resident, old)
+    bad, good = FakeEngine(version="bad"), FakeEngine(version="good")
+    assert resident.replace(lambda: bad)
+    assert settled(resident, lambda: resident.failure() is not None and bad.state == "broken")
+    assert resident.lease().engine is old and resident.coming() is None
+    assert settled(resident, lambda: resident.replace(lambda: good)), "nothing is on its way"
+    assert settled(resident, lambda: resident.lease().engine is good)
+    resident.close()
+
+
+def test_a_stand_in_that_nobody_could_take_over_does_not_close_the_door_for_ever():
+    resident, (_, big) = both()
+    resident._on_ready = lambda engine: 1 / 0
+    big.break_down()
+    assert settled(resident, resident.can_try_again)
+    assert settled(resident, lambda: resident.lease().engine is big)
+    assert resident.failure().en == "It failed four times."
+    resident.close()
+
+
+@pytest.mark.parametrize("who", ["old", "newcomer"])
+def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
+    resident, made = Resident(), []
+
+    class Clinging(FakeEngine):
+        def start(self):
+            super().start()
+            if self.version == "newcomer":
+                raise NotReady("No weights.", "没有权重。")
+
+        def close(self):
+            super().close()
+            made.append(self.version)
+            if self.version == who:
+                raise OSError("it does not let go")
+
+    started(resident, Clinging(version="old"))
+    resident.start(lambda: Clinging(version="newcomer"), lambda: Clinging(version="third")).join(10)
+    assert resident.lease().engine.version == "third" and made == ["newcomer", "old"]
+    assert resident.replace(lambda: FakeEngine(version="fourth"))
+    assert settled(resident, lambda: resident.lease().engine.version == "fourth")
+    resident.close()

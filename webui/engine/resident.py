@@ -32,7 +32,7 @@ class Lease:
             seat.leases -= is_mine
             is_last = is_mine and seat.retired and not seat.leases
         if is_last:
-            seat.engine.close()
+            _close(seat.engine)
 
 
 class _Seat:
@@ -52,7 +52,7 @@ class Missing:
 
 
 class Resident:
-    """`on_ready(engine)` is called in the starting thread each time an engine takes over. An engine may have `on_broken`, to be set: it calls
+    """`on_ready(engine)` is called in the starting thread each time an engine takes over; when it raises, the engine has failed. An engine may have `on_broken`, to be set: it calls
     that with its error, in a thread of its own, when it has served and will not again."""
 
     def __init__(self, on_ready: Callable[[Engine], None] = lambda engine: None):
@@ -88,9 +88,11 @@ class Resident:
 
     def _bring_all(self, makers: Iterable[Maker]) -> None:
         for make in makers:
-            self._bring_up(make)
-            with self._lock:
-                self._due.remove(make)
+            try:
+                self._bring_up(make)
+            finally:  # else nothing could ever be replaced again
+                with self._lock:
+                    self._due.remove(make)
 
     def made_by(self) -> Maker | None:
         """What the engine in charge came of."""
@@ -127,9 +129,15 @@ class Resident:
             if hasattr(engine, "on_broken"):
                 engine.on_broken = lambda error: self._broke(engine, error)
             engine.start()
+            if not self._closed:
+                self._on_ready(
+                    engine
+                )  # whoever is told knows the engine before anybody can lease it
         except KaikouError as error:
             self._fail(engine, make, error, steps_in)
-        except Exception as error:  # an engine's own bug must not leave the page waiting for ever
+        except (
+            Exception
+        ) as error:  # a bug, the engine's or ours, must not leave the page waiting for ever
             log.exception("engine failed to start")
             self._fail(
                 engine,
@@ -155,12 +163,9 @@ class Resident:
             if steps_in and self._seat is not None:
                 self._seat.is_lost = False
         if engine is not None:
-            engine.close()
+            _close(engine)
 
     def _take_over(self, engine: Engine, make: Maker, steps_in: bool) -> None:
-        """Whoever is told knows the engine before anybody can lease it."""
-        if not self._closed:
-            self._on_ready(engine)
         with self._lock:
             old = self._seat
             before = (
@@ -172,9 +177,9 @@ class Resident:
                 old.retired = True
             is_idle = old is not None and not old.leases
         if is_idle:
-            old.engine.close()
+            _close(old.engine)
         if is_late:
-            engine.close()
+            _close(engine)
         elif (
             hasattr(engine, "on_broken") and (told := engine.health()).state == "broken"
         ):  # between its start and now
@@ -253,7 +258,15 @@ class Resident:
             self._closed = True
             engines = [e for e in (self._seat and self._seat.engine, self._coming) if e is not None]
         for engine in engines:
-            engine.close()
+            _close(engine)
+
+
+def _close(engine: Engine) -> None:
+    """Whatever goes wrong in it: the work of whoever closes it goes on."""
+    try:
+        engine.close()
+    except Exception:
+        log.exception("an engine could not be closed")
 
 
 def name_of(engine: Engine | None) -> str:

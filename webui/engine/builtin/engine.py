@@ -158,11 +158,17 @@ class BuiltinEngine:
             with ThreadPoolExecutor(len(lanes)) as pool:
                 self._rtf = max(list(pool.map(warm, lanes))[:-1])
         except KaikouError as e:
-            self._health = Health("broken", e.en, e.zh)
+            self._move(Health("broken", e.en, e.zh))
             for lane in lanes:
                 lane.close()
             raise
-        self._health = Health("ready")
+        self._move(Health("ready"))
+
+    def _move(self, health: Health) -> None:
+        """On from starting, unless it was closed meanwhile."""
+        with self._guard:
+            if self._health.state == "starting":
+                self._health = health
 
     def encode(
         self, samples: np.ndarray, rate: int, transcript: str = "", language: str = ""
@@ -242,4 +248,5 @@ class BuiltinEngine:
     def close(self) -> None:
         for lane in (*self._lanes, self._listener):
             lane.close()
-        self._health = Health("draining", "The built-in voice is closed.", "内置声音已关闭。")
+        with self._guard:
+            self._health = Health("draining", "The built-in voice is closed.", "内置声音已关闭。")

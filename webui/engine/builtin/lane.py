@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 
 from ... import errors
 from .wire import Closed, receive, send
@@ -46,6 +47,9 @@ class Lane:
             deque()
         )  # streams that nobody reads any more, and the life they began in
         self._forgets: deque[str] = deque()  # voices that nobody needs any more
+        self._news: SimpleQueue[bool] = SimpleQueue()  # of either; False: there will be no more
+        self._sweeper = threading.Thread(target=self._sweep, name="builtin-sweep", daemon=True)
+        self._sweeper.start()
         self._process: subprocess.Popen | None = None
         self._sock: socket.socket | None = None
         self._bell: socket.socket | None = None
@@ -147,7 +151,6 @@ class Lane:
             except TimeoutError as e:
                 self._again()
                 raise errors.EngineStalled() from e
-        self._flush()
         if "error" in header:
             raise _named(header["error"])
         return header, answer
@@ -172,29 +175,29 @@ class Lane:
         return receive(self._sock)
 
     def drop(self, number: int, life: int) -> None:
-        """Forget a stream, now if the worker is free, else with the next question. Never waits: safe in a finalizer."""
+        """Forget a stream, as soon as the worker is free. Never waits and takes no lock: safe in a finalizer, in any thread."""
         self._drops.append((number, life))
-        self._flush()
+        self._news.put(True)
 
     def forget(self, fingerprint: str) -> None:
-        """What the worker keeps of a voice goes, now if it is free, else with the next question. Streams of it go on."""
+        """What the worker keeps of a voice goes, as soon as it is free. Streams of it go on. Never waits."""
         self._forgets.append(fingerprint)
-        self._flush()
+        self._news.put(True)
 
-    def _flush(self) -> None:
-        while (self._drops or self._forgets) and self._lock.acquire(blocking=False):
-            try:
-                if self._process is None:
-                    self._drops.clear()
-                    self._forgets.clear()
-                else:
+    def _sweep(self) -> None:
+        """What no question has taken along yet is told in this thread: a worker that hangs may hold it up for `stall_s`, and nobody else."""
+        while self._news.get():
+            with self._lock:
+                if self._process is None or not (self._drops or self._forgets):
+                    continue
+                try:
                     self._exchange({"op": "drop"}, b"")
-            except (Closed, TimeoutError):
-                self._kill()
-            finally:
-                self._lock.release()
+                except (Closed, TimeoutError):
+                    self._kill()
 
     def close(self) -> None:
         self._closed = True
         with self._lock:
             self._kill()
+        self._news.put(False)
+        self._sweeper.join()

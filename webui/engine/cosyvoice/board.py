@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import torch
@@ -51,6 +52,7 @@ class Board:
         self.orders: list[Order] = []
         self.first_made: Utterance | None = None  # whose first sound is being made now
         self.fault: KaikouError | None = None  # why nobody speaks any more
+        self._left: SimpleQueue[Utterance | None] = SimpleQueue()
 
     def enter(self, who: Utterance) -> None:
         with self.lock:
@@ -62,6 +64,16 @@ class Board:
                 return
             self.speaking.append(who)
             self.wake()
+
+    def leave(self, who: Utterance) -> None:
+        """Its reader has gone. Takes no lock: `end_left` ends it, in a thread of its own."""
+        self._left.put(who)
+
+    def end_left(self) -> None:
+        """Until nobody can speak any more."""
+        while (who := self._left.get()) is not None:
+            with self.lock:
+                who.end(None)
 
     def wake(self) -> None:
         """The lock is held."""
@@ -80,3 +92,4 @@ class Board:
             for who in list(self.speaking):
                 who.end(self.fault.copy())
             self.wake()
+        self._left.put(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -63,6 +64,8 @@ class CosyVoiceEngine:
             reinforced,
         )
         self.lock = MemoryLock()
+        self._moving = threading.Lock()  # of `_health` and `_fault`
+        self._fault: KaikouError | None = None  # why it speaks no more
         self._family: Family | None = None
         self._model: Model | None = None
         self._voices: LiveVoices | None = None
@@ -112,7 +115,9 @@ class CosyVoiceEngine:
         )
         self._stages = Stages(model, self._voices, pace, self._break)
         self._warm_up(model)
-        self._health = Health("ready")
+        self._move(Health("ready"))
+        if self._fault is not None:
+            raise self._fault.copy()
 
     def _one_of(self, name: str, asked: int, known: Sequence[int]) -> int:
         """A setting that generations have different values for. Raises NotReady naming it and them."""
@@ -126,8 +131,16 @@ class CosyVoiceEngine:
         return asked or known[0]
 
     def _break(self, fault: KaikouError) -> None:
-        """A stage has failed: nobody can speak any more, and everybody is told why."""
-        self._health = Health("broken", fault.en, fault.zh)
+        """A stage has failed, or it is closed: nobody can speak any more, and everybody is told why."""
+        with self._moving:
+            self._fault = fault.copy()
+            self._health = Health("broken", fault.en, fault.zh)
+
+    def _move(self, health: Health) -> None:
+        """On in its start. What is broken stays so."""
+        with self._moving:
+            if self._fault is None:
+                self._health = health
 
     def _lock_memory(self, place: Place) -> None:
         try:
@@ -136,7 +149,7 @@ class CosyVoiceEngine:
             log.warning("memory is not locked: %s", fault.en)
 
     def _tell(self, share: float, en: str, zh: str) -> None:
-        self._health = Health("starting", en, zh, share)
+        self._move(Health("starting", en, zh, share))
         log.info("%.0f %%: %s", 100 * share, en)
 
     def _warm_up(self, model: Model) -> None:

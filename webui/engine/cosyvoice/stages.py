@@ -57,6 +57,9 @@ class Stages:
             )
             for stage in (self.tokens, self.sound)
         ]
+        self._threads.append(
+            threading.Thread(target=self.board.end_left, name="cosyvoice-leaving", daemon=True)
+        )
         for thread in self._threads:
             thread.start()
 

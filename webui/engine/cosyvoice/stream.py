@@ -84,9 +84,8 @@ class Utterance:
                 yield chunk
                 if chunk.last:
                     return
-        finally:
-            with self.board.lock:
-                self.end(None)
+        finally:  # the garbage collector may run this in any thread, even in one that holds the lock
+            self.board.leave(self)
 
     def _take(self) -> Chunk:
         with self.board.lock:
@@ -99,6 +98,8 @@ class Utterance:
                 raise error
             chunk, self._made = self._made, None
             self.dry_s = max(self.dry_s, time.monotonic()) + len(chunk.samples) / self.rate
+            if chunk.last:
+                self.end(None)
             self.board.wake()
             return chunk
 
@@ -106,8 +107,9 @@ class Utterance:
         self.fail(Cancelled())
 
     def fail(self, error: Exception) -> None:
+        fault = named(error)  # may write to the log, which has a lock of its own
         with self.board.lock:
-            self.end(named(error))
+            self.end(fault)
 
     def end(self, error: KaikouError | None) -> None:
         """Idempotent; the lock is held. The reader, if there is one, hears of `error`. A stage at work on it drops what it made."""

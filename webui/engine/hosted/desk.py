@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ...errors import KaikouError, NotReady
+from ...errors import Cancelled, KaikouError, NotReady
 from ...types import Health, Prompt, SpeechRequest
 from ..base import Engine
 from .frames import Damaged, Ended, receive, send
@@ -113,7 +113,10 @@ class Desk:
     def _take(self, words: dict, body: bytearray) -> None:
         op, call = words["op"], words.get("call", 0)
         if op == "next":
-            stream = self._streams.get(words["stream"]) or self._open(words, body)
+            stream = self._streams.get(words["stream"])
+            if stream is None and "open" not in words:  # closed by another thread of its reader
+                return self._send({"re": call, "error": words_of_error(Cancelled())})
+            stream = stream or self._open(words, body)
             stream.lane.put(lambda: self._work(call, lambda: self._next(stream), stream.number))
         elif op == "cancel":
             self._cancel(words["request"])

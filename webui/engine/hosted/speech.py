@@ -44,6 +44,8 @@ class Speech:
         except BaseException:
             self.close()
             raise
+        if self._is_over:  # by another thread, which may have been quicker than the question
+            self._tell_closed()
         if chunk is None or chunk.last:
             self.close()
         if chunk is None:
@@ -62,11 +64,14 @@ class Speech:
 
     def close(self) -> None:
         """Idempotent, never waits: the other process frees the request's state after the step it is in."""
-        if self._is_open and not self._is_over:
-            self._life.post({"op": "close", "stream": self._number})
-            if self._feeder is not None:
-                self._feeder.stop()
-        self._is_over = True
+        was_over, self._is_over = self._is_over, True
+        if self._is_open and not was_over:
+            self._tell_closed()
+
+    def _tell_closed(self) -> None:
+        self._life.post({"op": "close", "stream": self._number})
+        if self._feeder is not None:
+            self._feeder.stop()
 
     def __del__(self):
         self.close()
