@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import unicodedata
 from collections.abc import Mapping
@@ -28,6 +29,13 @@ LANGUAGES = (
 )  # primary BCP 47 tags that may be asked for; an engine may speak fewer
 MAX_TEXT = 4096
 MAX_INSTRUCTION = 1000
+
+
+def part_seed(seed: int, index: int) -> int:
+    """The seed of part `index` (a segment, a run of text that arrives) of what has `seed`. A hash, because sums meet: part 1 of seed 7 and
+    part 0 of seed 8 would have the same random numbers."""
+    digest = hashlib.blake2b(f"{seed} {index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
 
 
 @dataclass(frozen=True)
@@ -161,7 +169,7 @@ class Abilities:
     """What an engine can do. `lanes`: how many streams it can step at the same moment (its processes or devices)."""
 
     name: str
-    version: str
+    version: str  # what has the same name and version makes the same samples
     sample_rate: int
     modes: tuple[str, ...]
     languages: tuple[str, ...]
@@ -186,6 +194,10 @@ class Abilities:
     text_in: bool = (
         False  # it reads a text that is still arriving while it speaks: Engine.stream_text
     )
+    prompt_version: str = ""  # of its prompts, where that is another: much that changes the samples is no part of a prompt
+
+    def __post_init__(self):
+        object.__setattr__(self, "prompt_version", self.prompt_version or self.version)
 
 
 @dataclass(frozen=True)

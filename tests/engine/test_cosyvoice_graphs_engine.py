@@ -28,7 +28,7 @@ from webui.engine.cosyvoice.sources import Drawn, DrawnThere
 from webui.engine.cosyvoice.stages import Stages
 from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
 from webui.errors import NotReady
-from webui.types import SpeechRequest
+from webui.types import SpeechRequest, part_seed
 
 PLACE = Place("cpu", "fp32", "test")
 SIZES = Sizes(
@@ -162,7 +162,10 @@ def test_the_script_lets_a_drawing_model_draw(both):
     assert [type(s) for s in kinds[0]] == [Drawn] * 2 and [type(s) for s in kinds[1]] == [
         DrawnThere
     ] * 2
-    assert [s._asked for s in kinds[1]] == [Draw(7, 6, 60), Draw(8, 18, 180)]
+    assert [s._asked for s in kinds[1]] == [
+        Draw(part_seed(7, 0), 6, 60),
+        Draw(part_seed(7, 1), 18, 180),
+    ]
 
 
 def test_recording_is_told_in_order(both):

@@ -15,7 +15,7 @@ import numpy as np
 from ..engine.base import Engine
 from ..errors import BadInput, EngineFault
 from ..text import Clause, Clauses, detect, weight
-from ..types import MAX_TEXT, Chunk, Prompt, SpeechRequest
+from ..types import MAX_TEXT, Chunk, Prompt, SpeechRequest, part_seed
 
 RUN_WEIGHT = 60.0  # a run of clauses that one call of the engine speaks ends with the sentence in which it gets so long, or at twice that
 WIDE = "\u2e80"  # scripts from here on are written without blanks between words
@@ -208,7 +208,7 @@ class Arriving:
         if index == len(written.pieces):
             return False
         self._segment, written.is_running = index, True
-        request = replace(self._request, seed=(self._request.seed + index) % 2**63)
+        request = replace(self._request, seed=part_seed(self._request.seed, index))
         if self._lane is None:
             self._stream = self._engine.stream_text(request, self._prompt, written.run())
         else:

@@ -35,7 +35,7 @@ def made_from(about: Abilities, voice: Voice) -> Made:
         if any(told) and not about.hears_only
         else ""
     )
-    return Made(about.name, about.version, voice.fingerprint, words)
+    return Made(about.name, about.prompt_version, voice.fingerprint, words)
 
 
 class Prompts:

@@ -21,7 +21,9 @@ from .instructions import STYLES, understood
 from .lane import START_S, Lane
 from .script import cannot_read
 
-NAME, VERSION = "builtin", "7"
+NAME = "builtin"
+PROMPT_VERSION = "7"  # raised when prompts are other ones, or are read otherwise
+VERSION = "7+fp32.cpu"  # raised when the same seed gives other samples; what computes them is always the same
 RATE_HZ = 24000
 LANGUAGES = ("zh", "yue", "en", "ja", "ko", "ru")
 MAX_PROMPTS = 128
@@ -143,7 +145,7 @@ class BuiltinEngine:
     def describe(self) -> Abilities:
         return Abilities(
             NAME, VERSION, RATE_HZ, MODES, LANGUAGES, lanes=len(self._lanes), min_speed=0.6, max_speed=1.85, rtf=self._rtf,
-            styles=STYLES, basic=True,
+            styles=STYLES, basic=True, prompt_version=PROMPT_VERSION,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -178,7 +180,7 @@ class BuiltinEngine:
         if not math.isfinite(float(sound.sum(dtype=np.float64))):
             raise BadInput(*_NOT_FINITE, code="not_finite", param="reference")
         fingerprint = hashlib.sha256(
-            f"{NAME} {VERSION} {rate} {language} {transcript} ".encode() + sound.tobytes()
+            f"{NAME} {PROMPT_VERSION} {rate} {language} {transcript} ".encode() + sound.tobytes()
         ).hexdigest()
         with self._guard:
             if fingerprint in self._prompts:
@@ -188,7 +190,7 @@ class BuiltinEngine:
             {"op": "encode", "rate": int(rate), "transcript": transcript, "language": language},
             memoryview(sound),
         )
-        prompt = Prompt(NAME, VERSION, fingerprint, bytes(data), tuple(header["notes"]))
+        prompt = Prompt(NAME, PROMPT_VERSION, fingerprint, bytes(data), tuple(header["notes"]))
         with self._guard:
             self._prompts[fingerprint] = prompt
             while len(self._prompts) > MAX_PROMPTS:
@@ -196,7 +198,7 @@ class BuiltinEngine:
         return prompt
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
-        if prompt.engine != NAME or prompt.version != VERSION:
+        if prompt.engine != NAME or prompt.version != PROMPT_VERSION:
             raise EngineFault(
                 "This voice was prepared for another engine. Choose it again.",
                 "这个声音是给另一个引擎准备的，请重新选择。",

@@ -74,6 +74,7 @@ class Board:
         while (who := self._left.get()) is not None:
             with self.lock:
                 who.end(None)
+            del who  # else it would be kept until the next one leaves
 
     def wake(self) -> None:
         """The lock is held."""

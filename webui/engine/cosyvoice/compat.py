@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ...types import part_seed
 from .flow import Blocks, FlowModel
 from .flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
 from .vocoder import Vocoder
@@ -58,7 +59,7 @@ class SeamVocoder:
     def push(self, joined: torch.Tensor, final: bool) -> torch.Tensor:
         """joined (1, 80, n) from `joined` -> samples (m,)"""
         vocoder, samples = self.vocoder, self.samples
-        seed = None if self.seed is None else self.seed + self.calls
+        seed = None if self.seed is None else part_seed(self.seed, self.calls)
         noise = (
             None
             if seed is None

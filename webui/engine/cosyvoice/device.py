@@ -54,6 +54,13 @@ class Place:
         """Of the vocoder: bf16 where that is worth 40 % of its time, which is on a CPU; a GPU's are short of launches, not of arithmetic."""
         return torch.bfloat16 if (self.device, self.precision) == ("cpu", "bf16") else torch.float32
 
+    @property
+    def mark(self) -> str:
+        """Names what makes the samples other ones: who computes the language model, the precision of the rest, the kind of device. The
+        number of threads changes the order of sums only."""
+        lm = f"{INT8}-" if self.lm == INT8 else ""
+        return f"{lm}{self.precision}.{self.device}"
+
     def words(self, title: str = "CosyVoice") -> str:
         lm = "language model in int8, the rest in " if self.lm == INT8 else ""
         threads = f"; {self.threads} thread(s) per stage" if self.device == "cpu" else ""

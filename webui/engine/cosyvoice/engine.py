@@ -155,7 +155,9 @@ class CosyVoiceEngine:
     def _warm_up(self, model: Model) -> None:
         """A sentence in two languages and with each kind of prompt, long enough for every hop; measures first chunk and RTF."""
         self._tell(0.9, "Speaking a warm-up sentence", "正在试读一句")
-        prompt = Prompt(model.family.engine, self.version, "warm-up", model.warm_prompt().pack())
+        prompt = Prompt(
+            model.family.engine, self.prompt_version, "warm-up", model.warm_prompt().pack()
+        )
         self.prepare(prompt)
         for mode in [mode for mode in WARM_MODES if mode in model.facts.modes] or model.facts.modes[
             :1
@@ -188,11 +190,18 @@ class CosyVoiceEngine:
 
     @property
     def version(self) -> str:
-        """Settings that change what is heard are part of it."""
+        """Settings that change what is heard are part of it, and so is what computes it."""
         model, settings = self._loaded(), (self._steps, self._first_hop, self._profile)
         family = model.family
         usual = (family.steps[0], family.first_hops[0], USUAL)
-        return f"{family.code}-{model.mark}{''.join(f'-{s}' for s in settings) if settings != usual else ''}"
+        told = "".join(f"-{s}" for s in settings) if settings != usual else ""
+        return f"{family.code}-{model.mark}{told}+{model.place.mark}"
+
+    @property
+    def prompt_version(self) -> str:
+        """A prompt is what the listening networks hear, on the host and in fp32 always: no setting and no device changes it."""
+        model = self._loaded()
+        return f"{model.family.prompt_code}-{model.mark}"
 
     def _loaded(self) -> Model:
         if self._model is None:
@@ -220,11 +229,12 @@ class CosyVoiceEngine:
             preset_modes=facts.preset_modes,
             told_clones=facts.told_clones,
             hears_only=True,
+            prompt_version=self.prompt_version,
         )
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """The transcript is not part of a voice here: it travels with each request."""
-        return self._loaded().maker.make(samples, rate, "", self.version)
+        return self._loaded().maker.make(samples, rate, "", self.prompt_version)
 
     def prepare(self, prompt: Prompt) -> None:
         """Runs the prompt through the flow once: seconds on a CPU, and the first click need not wait for them."""
@@ -242,7 +252,7 @@ class CosyVoiceEngine:
             )
         data = voice.pack()
         return Prompt(
-            self._family.engine, self.version, hashlib.sha256(data).hexdigest()[:32], data
+            self._family.engine, self.prompt_version, hashlib.sha256(data).hexdigest()[:32], data
         )
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:

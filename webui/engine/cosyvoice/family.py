@@ -97,7 +97,7 @@ class Spec(Protocol):
 @dataclass(frozen=True)
 class Family:
     """One generation. engine: its name in prompts and in describe(). title: in sentences. code: raised when the same weights and seed give
-    other samples. yaml: the file that tells it. required: files needed beside the components; listening: those of them that
+    other samples. prompt_code: raised when prompts are other ones, or are read otherwise. yaml: the file that tells it. required: files needed beside the components; listening: those of them that
     hear a clip. reinforced: a language model that may be chosen instead. telling: a tensor of flow.pt that no other generation has. steps, first_hops: what may be asked for, the first is what it was trained for.
 
     read_spec(root) and load(root, place, told, steps) raise NotReady naming file and field; costs(spec, place) is for the memory plan."""
@@ -105,6 +105,7 @@ class Family:
     engine: str
     title: str
     code: str
+    prompt_code: str
     yaml: str
     components: Mapping[str, Component]
     required: tuple[str, ...]

@@ -256,7 +256,8 @@ def costs(spec: ModelSpec, place: Place) -> Costs:
 FAMILY = Family(
     engine="cosyvoice2",
     title="CosyVoice2",
-    code="2",
+    code="3",
+    prompt_code="2",
     yaml=YAML,
     components=COMPONENTS,
     required=(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ...types import SpeechRequest
+from ...types import SpeechRequest, part_seed
 from .board import Board
 from .lm import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, Drawing
 from .lm_seam import Draw, DrawingModel, Past
@@ -71,7 +71,7 @@ class Script:
         out = []
         for index, segment in enumerate(request.segments or (request.text,)):
             text = self.text(segment)
-            seed = (request.seed + index) % 2**63
+            seed = part_seed(request.seed, index)
             if isinstance(model.lm, DrawingModel):
                 draw = Draw(seed, MIN_IDS_PER_TEXT_ID * len(text), MAX_IDS_PER_TEXT_ID * len(text))
                 out.append(
@@ -95,7 +95,7 @@ class Script:
         """15 speech ids for every 5 text ids that come (specification, 5.5)."""
         model, dims, head = self.model, self.model.lm.dims, self.head()
         sampler = Sampler(
-            self.request.seed, model.spec.rule, never=dims.barred(dims.end, dims.fill)
+            part_seed(self.request.seed, 0), model.spec.rule, never=dims.barred(dims.end, dims.fill)
         )
 
         def stream() -> TextStream:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ...types import part_seed
 from .board import Board, Order
 from .family import Model
 from .pace import Profile
@@ -208,7 +209,7 @@ class SoundStage:
         segment, who = piece.segment, piece.who
         try:
             if segment.flow is None:
-                seed = (who.request.seed + segment.index) % 2**63
+                seed = part_seed(who.request.seed, segment.index)
                 segment.flow, segment.vocoder = (
                     who.voice.flow.begin(seed=seed),
                     self._model.wave(seed),
