@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
 from tests.engine.stage_floor import hear, say, texts, until, utterance
 from webui.engine.cosyvoice.device import MemoryPlan, Place
+from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.graphs.assemble import Sizes, captured
 from webui.engine.cosyvoice.graphs.capture import Direct
 from webui.engine.cosyvoice.graphs.flow import FlowSizes
@@ -27,7 +29,7 @@ from webui.engine.cosyvoice.script import Script
 from webui.engine.cosyvoice.sources import Drawn, DrawnThere
 from webui.engine.cosyvoice.stages import Stages
 from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
-from webui.errors import NotReady
+from webui.errors import BadInput, NotReady
 from webui.types import SpeechRequest, part_seed
 
 PLACE = Place("cpu", "fp32", "test")
@@ -199,6 +201,56 @@ def test_sizes_follow_the_memory_that_is_free():
     with pytest.raises(NotReady) as caught:
         Sizes.for_memory(model, 100 << 20)
     assert caught.value.code == "no_memory"
+
+
+@pytest.mark.parametrize(
+    ("slots", "units", "flow_slots", "waves", "streams"),
+    [(2, 40000, 512, 128, 2), (64, 40000, 512, 128, 64), (64, 40000, 512, 9, 9), (64, 40000, 20, 128, 10), (64, 1000, 64, 128, 4), (64, 100, 64, 128, 1)],
+)  # fmt: skip
+def test_as_many_streams_as_there_are_places_for(both, slots, units, flow_slots, waves, streams):
+    model = both[1].model
+    made = replace(
+        model,
+        place=Place("cuda", "bf16", "test"),
+        maker=SimpleNamespace(can_hear=False),
+        presets={},
+        lm=SimpleNamespace(sizes=LmSizes(slots=(1, slots))),
+        static_flow=SimpleNamespace(sizes=FlowSizes(units=units, slots=flow_slots)),
+        static_vocoder=SimpleNamespace(sizes=VocoderSizes(slots=waves)),
+    )
+    assert made.streams == streams and both[0].model.streams == 0
+    engine = CosyVoiceEngine(Path("nowhere"))
+    engine._model, engine._steps, engine._first_hop = made, 10, 25
+    engine._stages = SimpleNamespace(speed=9.0)
+    about = engine.describe()
+    assert (about.streams, about.lanes) == (streams, min(32, streams))
+
+
+def test_a_sentence_without_room_behind_its_clip_is_refused_before_anything_is_computed(both):
+    """Slots have 512 positions here."""
+    model = replace(both[1].model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
+    voice = LiveVoice(model, random_voice(8.0, SMALL.codes))
+    assert len(voice.prompt.speech_ids) == 200
+
+    def drawn(letters: int):
+        request = SpeechRequest(
+            "r", "x", "v", "zero_shot", transcript="t" * 50, segments=("ok", "a" * letters), seed=7
+        )
+        return Script(model, voice, request).drawn()
+
+    most = (512 - 200 - 50 - 3) // 3
+    assert len(drawn(most)) == 2
+    with pytest.raises(BadInput) as caught:
+        drawn(most + 1)
+    assert caught.value.code == "too_long_sentence" and caught.value.param == "input"
+    past = voice.prefix((1,) * 50).fork(0)
+    both[1].lm.start(
+        both[1].lm.opening([1] * most, voice.prompt.speech_ids), past, Draw(7, 2 * most, 20 * most)
+    )
+    assert past.left >= 2 * most, "what is let in has room for the least that is said of it"
+    plain = replace(both[0].model, tokenizer=model.tokenizer)
+    request = SpeechRequest("r", "x", "v", "zero_shot", segments=("a" * 900,), transcript="t" * 50)
+    assert Script(plain, LiveVoice(plain, voice.prompt), request).drawn(), "no slots, no bounds"
 
 
 def test_an_int8_model_is_not_captured():

@@ -154,7 +154,7 @@ def test_memory_that_ends_fails_its_own_request_only(flow):
 
 
 def test_a_stream_that_is_too_long_is_refused_by_name(flow):
-    static = StaticFlow(flow, SMALL)
+    static = StaticFlow(flow, replace(SMALL, furthest=64))
     static.prewarm()
     stream = grown(static, *voice_of(0)).begin()
     stream.step(ids_of(78))
@@ -210,3 +210,32 @@ def test_serving_is_replays_and_copies(flow):
         )
     ]
     assert static.table.refused == 0
+
+
+@pytest.mark.parametrize("prompt", [0, 110])
+def test_a_stream_longer_than_any_graph_is_that_of_the_dynamic_flow(flow, prompt):
+    """A clip of 30 s and a sentence behind it: it goes alone and without a graph, and is heard to its end."""
+    sizes = FlowSizes(ids=(28, 52), batches=(1, 2), reaches=(32, 64), units=700, slots=10)
+    static = StaticFlow(flow, sizes)
+    static.prewarm()
+    ids, given = ids_of(187), voice_of(prompt)
+    want, voice = VoiceState.of(flow, *given).begin(), grown(static, *given)
+    long, short = voice.begin(), grown(static, *voice_of(0)).begin()
+    for known, final in steps(187, [28, 50]):
+        frames = static.step_many([(long, ids[:known], final), (short, ids[:28], False)])[0].clone()
+        assert (frames - want.step(ids[:known], final)).abs().max() < 1e-5
+    assert long.emitted_frames == 2 * 187 and static.passed_by and not static.table.refused
+    assert long.line.shape(prompt + 400, False) is None, "it is asked for alone"
+    voice.line.close(), long.close(), short.close(), short.voice.line.close()
+    assert static.units.in_use == static.slots.in_use == 0
+
+
+def test_long_calls_that_find_no_room_have_done_nothing(flow):
+    sizes = FlowSizes(ids=(28,), batches=(1,), reaches=(32,), units=90, slots=4)
+    static = StaticFlow(flow, sizes)
+    static.prewarm()
+    stream = grown(static, *voice_of(0)).begin()
+    stream.step(ids_of(78))
+    with pytest.raises(EngineFault) as caught:
+        stream.step(ids_of(137))
+    assert caught.value.code == "out_of_memory" and (stream.done, static.units.in_use) == (75, 75)

@@ -11,6 +11,7 @@ import pytest
 
 from webui.errors import Busy, Cancelled
 from webui.studio.admission import Admission, Bucket, Buckets
+from webui.studio.hall import Hall
 from webui.studio.job import UNLIMITED, Job
 from webui.studio.lanes import Lanes
 from webui.types import Chunk, SpeechRequest, Voice
@@ -26,7 +27,7 @@ class Cranked:
         self.gate.set()
 
     def describe(self):
-        return SimpleNamespace(lanes=1, rtf=0.01, speed=0.0)
+        return SimpleNamespace(lanes=1, rtf=0.01, speed=0.0, streams=0)
 
     def stream(self, request, prompt, lane):
         for n in range(self.chunks):
@@ -224,7 +225,7 @@ class Together:
         self.gate, self.lanes = threading.Barrier(streams, timeout=10), []
 
     def describe(self):
-        return SimpleNamespace(lanes=4, rtf=0.9, speed=1.1)
+        return SimpleNamespace(lanes=4, rtf=0.9, speed=1.1, streams=0)
 
     def stream(self, request, prompt, lane):
         self.lanes.append(lane)
@@ -272,7 +273,7 @@ def test_token_bucket_counts_time_not_tries():
 
 def test_on_a_shared_device_background_work_stands_still_while_somebody_listens():
     engine = Cranked(chunks=4)
-    engine.describe = lambda: SimpleNamespace(lanes=2, rtf=0.1, speed=20.0)
+    engine.describe = lambda: SimpleNamespace(lanes=2, rtf=0.1, speed=20.0, streams=0)
     engine.gate.clear()
     lanes, _, done = run(engine, [job("now"), job("batch", priority=5)])
     assert lanes.n_hungry == 1
@@ -304,3 +305,93 @@ def test_the_watch_wakes_for_streams_and_not_for_steps():
     lanes.add(j, None, lambda job: done.set())
     assert done.wait(10) and len(engine.steps) == 40 and len(waits) <= 2
     lanes.close()
+
+
+class Placed:
+    """Four lanes on one device with places for two streams; `most` were open at once."""
+
+    def __init__(self):
+        self.open, self.most, self.began, self.change = 0, 0, [], threading.Condition()
+
+    def describe(self):
+        return SimpleNamespace(lanes=4, rtf=0.1, speed=20.0, streams=2)
+
+    def stream(self, request, prompt, lane):
+        with self.change:
+            self.open, self.began = self.open + 1, [*self.began, request.id]
+            self.most = max(self.most, self.open)
+            self.change.notify_all()
+        try:
+            for n in range(3):
+                yield Chunk(n, np.full(24000, 0.1, np.float32), 0, 0, n == 2)
+        finally:
+            with self.change:
+                self.open -= 1
+                self.change.notify_all()
+
+    def until_begun(self, *names):
+        with self.change:
+            assert self.change.wait_for(lambda: set(names) <= set(self.began), 10)
+
+    def cancel(self, request_id):
+        pass
+
+
+def test_no_stream_is_begun_that_the_engine_has_no_place_for():
+    """Whoever has paused keeps its place: the engine remembers it."""
+    engine = Placed()
+    paused = [job(n, credit=1) for n in "ab"]
+    lanes, _, _ = run(engine, paused)
+    engine.until_begun("a", "b")
+    third = job("c")
+    lanes.add(third, None, lambda j: None)
+    assert lanes.capacity == lanes.n_hungry and lanes.n_free == 0, "nobody is let in at the door"
+    for j in paused:
+        j.grant(48000)
+    lanes.poke()
+    with engine.change:
+        assert engine.change.wait_for(lambda: all(j.produced >= 48000 for j in paused), 10)
+    assert engine.began == ["a", "b"] and third.snapshot().n_samples == 0
+    paused[0].is_cancelled = True
+    lanes.poke()
+    engine.until_begun("c")
+    assert engine.most == 2
+    lanes.close()
+
+
+def test_one_place_is_never_for_work_in_the_background():
+    engine = Placed()
+    quiet = [job(n, credit=1, priority=5) for n in "abc"]
+    lanes, _, _ = run(engine, quiet)
+    with engine.change:
+        assert engine.change.wait_for(lambda: engine.began, 10)
+    assert lanes.n_free == 1
+    lanes.add(job("now", credit=1), None, lambda j: None)
+    engine.until_begun("now")
+    assert len(engine.began) == 2 and engine.most == 2
+    lanes.close()
+
+
+def test_the_line_moves_when_a_place_is_given_back_and_no_faster():
+    """Admission asks the hall, which asks the lanes of the engine in charge; a bound that was set is no way around it."""
+    for bound in (0, 50):
+        engine, hall = Placed(), Hall(20, bound)
+        hall.seat(engine)
+        gate = Admission(hall.capacity, hall.n_hungry, max_waiting=8, max_each=9)
+        jobs = [job(n, credit=1) for n in "abc"]
+
+        def begin(j, hall=hall, engine=engine):
+            j.move("running")
+            hall.of(engine).add(j, None, gate.done)  # noqa: B023
+
+        for j in jobs:
+            gate.enter(j, begin)
+        engine.until_begun("a", "b")
+        assert gate.n_waiting == 1 and jobs[2].snapshot().state == "waiting"
+        gate.next()
+        assert gate.n_waiting == 1
+        jobs[0].is_cancelled = True
+        hall.poke()
+        engine.until_begun("c")
+        assert gate.n_waiting == 0 and engine.most == 2
+        hall.close()

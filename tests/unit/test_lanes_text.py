@@ -28,7 +28,7 @@ class Reading(Cranked):
         )
 
     def describe(self):
-        return SimpleNamespace(lanes=1, rtf=0.01, speed=0.0, text_in=self.reads)
+        return SimpleNamespace(lanes=1, rtf=0.01, speed=0.0, streams=0, text_in=self.reads)
 
     def stream_text(self, request, prompt, pieces):
         n = -1

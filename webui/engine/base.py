@@ -55,8 +55,8 @@ class Engine(Protocol):
         """What this engine cannot do of the request, as (English, Chinese) sentences; empty when all of it. Quick: told before the first sound."""
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> None:
-        """Raises BadInput for a transcript that cannot be what the clip says, before a stream is begun that would end with it. Quick. Only of
-        engines that read it."""
+        """Raises BadInput for a transcript that cannot be what the clip says, and for a text that has no room behind the clip, before a stream
+        is begun that would end with it. Quick. Only of engines that read it."""
 
     def forget(self, fingerprint: str) -> None:
         """Of a prompt that nobody needs any more: what is kept of it goes, in every process and on every device. A stream under way with it goes

@@ -35,9 +35,10 @@ class Hall:
         return list(self._lanes.values())[-1:]
 
     def capacity(self) -> int:
-        if self._max_streams:
-            return self._max_streams
-        return sum(x.capacity for x in self._in_charge) or 2
+        own = [x.capacity for x in self._in_charge] or [2]
+        if not self._max_streams:
+            return own[0]
+        return min([self._max_streams, *(x.n_hungry + x.n_free for x in self._in_charge)])
 
     def expected_rtf(self) -> float:
         """What a stream that begins now may expect, shared with those already open."""

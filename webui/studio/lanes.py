@@ -6,6 +6,7 @@ A step is one `next()` of a stream. A step that takes longer than `stall_s` fail
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,11 @@ class Seat:
         self.step_since_s: float | None = None
 
     @property
+    def has_begun(self) -> bool:
+        """The engine has a stream of it, or makes one just now."""
+        return self.stream is not None or self.step_since_s is not None
+
+    @property
     def can_step(self) -> bool:
         """Of a stream with a thread of its own: an engine that reads while it speaks may have sound ready while it waits for text."""
         job = self.job
@@ -55,6 +61,7 @@ class Lanes:
         self.engine, self._stall_s = engine, stall_s
         about = engine.describe()
         self.n_lanes = about.lanes
+        self.max_open = about.streams or math.inf
         self.speed = (
             about.speed
         )  # of lanes that share one device, together; 0 where each lane has its own
@@ -108,10 +115,31 @@ class Lanes:
 
     @property
     def capacity(self) -> int:
-        """How many streams may be hungry at once: one at least, or two where they have lanes of their own."""
+        """How many streams may be hungry at once: one at least, or two where they have lanes of their own; and none beside those that are,
+        where all places are taken."""
         if self.speed:
-            return max(1, int(HEADROOM * self.ease * self.speed))
-        return max(2, int(HEADROOM * self.ease * self.n_lanes / max(self.rtf, 1e-4)))
+            count = max(1, int(HEADROOM * self.ease * self.speed))
+        else:
+            count = max(2, int(HEADROOM * self.ease * self.n_lanes / max(self.rtf, 1e-4)))
+        return min(count, self.n_hungry + self.n_free)
+
+    @property
+    def n_free(self) -> float:
+        """Places for streams that a listener's may still take."""
+        return max(
+            0, self.max_open - sum(s.has_begun or not s.job.is_background for s in self._seats)
+        )
+
+    @property
+    def _n_begun(self) -> int:
+        return sum(s.has_begun for s in self._seats)
+
+    def _has_place(self, seat: Seat, n_begun: int) -> bool:
+        """An engine may have places for so many streams only. One of them is never for work in the background, where there are several."""
+        if seat.has_begun or seat.job.is_cancelled:
+            return True
+        is_spared = seat.job.is_background and self.max_open > 1
+        return n_begun + is_spared < self.max_open
 
     @property
     def expected_rtf(self) -> float:
@@ -149,11 +177,13 @@ class Lanes:
         waits = bool(
             self.speed and self.n_hungry
         )  # on a device that all lanes share, background work would slow whoever is listened to
+        n_begun = self._n_begun
         ready = [
             s
             for s in self._seats
             if s.step_since_s is None
             and s.lane in mine
+            and self._has_place(s, n_begun)
             and (s.job.is_cancelled or (s.job.is_hungry and not (waits and s.job.is_background)))
         ]
         return min(
@@ -187,7 +217,13 @@ class Lanes:
             with self._change:
                 self._change.wait_for(
                     lambda: (
-                        self._closed or seat.job.is_over or (seat in self._seats and seat.can_step)
+                        self._closed
+                        or seat.job.is_over
+                        or (
+                            seat in self._seats
+                            and seat.can_step
+                            and self._has_place(seat, self._n_begun)
+                        )
                     )
                 )
                 if self._closed or seat.job.is_over:

@@ -103,7 +103,9 @@ class Turns:
         """Called by a lane when a job has made its last step, whatever the reason."""
         job.settle()
         job.lease.release()
-        if not job.is_background:
+        if job.is_background:
+            self.admission.next()  # it may have had a place that somebody waits for
+        else:
             self.admission.done(job)
         self._metrics.ended(job)
         if job.snapshot().state == "saving" and is_guest(job.owner):

@@ -31,7 +31,7 @@ USUAL = "balanced"
 LANES = (
     8,
     32,
-)  # streams that may be open at once, on a CPU and on a GPU; how many of them are let in is measured
+)  # streams that may be stepped at once, on a CPU and on a GPU, where a model has places for so many
 WARM_TEXT = ("你好，我已经准备好了。", "Hello, I am ready to speak to you now.")
 WARM_MODES = ("cross_lingual", "instruct")  # each kind of prompt
 
@@ -213,13 +213,14 @@ class CosyVoiceEngine:
 
     def describe(self) -> Abilities:
         model, facts = self._loaded(), self._loaded().facts
+        lanes = LANES[model.place.device != "cpu"]
         return Abilities(
             model.family.engine,
             self.version,
             model.spec.sample_rate,
             facts.modes,
             facts.languages,
-            lanes=LANES[model.place.device != "cpu"],
+            lanes=min(lanes, model.streams or lanes),
             rtf=self._rtf,
             speed=self._stages.speed,
             tags=facts.tags,
@@ -229,6 +230,7 @@ class CosyVoiceEngine:
             preset_modes=facts.preset_modes,
             told_clones=facts.told_clones,
             hears_only=True,
+            streams=model.streams,
             prompt_version=self.prompt_version,
         )
 
@@ -320,7 +322,7 @@ class CosyVoiceEngine:
         return tags + self._loaded().family.cautions(request)
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> None:
-        self._loaded().script(self._voices.get(prompt), request)
+        self._loaded().script(self._voices.get(prompt), request).drawn()
 
     def forget(self, fingerprint: str) -> None:
         voices = self._voices

@@ -202,6 +202,10 @@ class Model(Protocol):
     def together(self) -> int:
         """Requests whose sound is made in one call, at most."""
 
+    @property
+    def streams(self) -> int:
+        """Requests that may be open at once; 0: any number, as memory allows."""
+
     def hops(self, first: int, pace: Profile) -> Hops:
         """How a request's ids are cut. first: ids of the first hop."""
 

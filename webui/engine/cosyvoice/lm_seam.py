@@ -97,7 +97,10 @@ class OnItsWay(Protocol):
 
 @runtime_checkable
 class DrawingModel(Protocol):
-    """A LanguageModel that also draws, where it computes: ids come to the host, several steps at once, scores do not."""
+    """A LanguageModel that also draws, where it computes: ids come to the host, several steps at once, scores do not. positions: that one
+    request may have."""
+
+    positions: int
 
     def start(self, x: Tensor, past: Past, draw: Draw) -> None:
         """Feed an opening, and get ready to draw behind it."""

@@ -177,6 +177,8 @@ class CosyVoice2:
         """Requests whose sound is made in one call, at most; on a CPU fewer, by profile."""
         return ROWS
 
+    streams = 0  # each takes the memory it needs
+
     def flow_many(
         self, asked: Sequence[tuple[FlowState, Sequence[int], bool]]
     ) -> list[torch.Tensor]:

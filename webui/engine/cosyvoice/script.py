@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...errors import BadInput
 from ...types import SpeechRequest, part_seed
 from .board import Board
 from .lm import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, Drawing
@@ -22,6 +23,7 @@ from .voices import LiveVoice
 if TYPE_CHECKING:
     from .family import Model
 
+MARKS = 3  # start, speaker, task: not every generation has all of them
 FIRST_ROOM = 256  # positions of a past whose text is still to come
 
 
@@ -73,6 +75,7 @@ class Script:
             text = self.text(segment)
             seed = part_seed(request.seed, index)
             if isinstance(model.lm, DrawingModel):
+                self._check_room(len(text), model.lm.positions)
                 draw = Draw(seed, MIN_IDS_PER_TEXT_ID * len(text), MAX_IDS_PER_TEXT_ID * len(text))
                 out.append(
                     DrawnThere(model.lm, self.prefix, text, self.prompt_speech, draw, self.hears())
@@ -90,6 +93,17 @@ class Script:
                 )
             )
         return out
+
+    def _check_room(self, n_text: int, positions: int) -> None:
+        """Raises BadInput where the least that is said of a segment has no room behind its prompt."""
+        before = MARKS + len(self.prompt_text) + len(self.prompt_speech)
+        if before + (1 + MIN_IDS_PER_TEXT_ID) * n_text > positions:
+            raise BadInput(
+                "A sentence is too long to be spoken in one piece behind this clip. Split it with full stops, or use a shorter clip.",
+                "有一句太长，无法接在这段参考音频后一次读完。请用句号拆开，或改用更短的参考音频。",
+                param="input",
+                code="too_long_sentence",
+            )
 
     def arriving(self, pieces: Iterable[str], board: Board) -> Arriving:
         """15 speech ids for every 5 text ids that come (specification, 5.5)."""

@@ -137,6 +137,8 @@ class CosyVoice1:
         """On a CPU nobody shares a call: with a prompt in each it is long enough as it is."""
         return 1 if self.place.device == "cpu" else ROWS
 
+    streams = 0  # each takes the memory it needs
+
     def hops(self, first: int, pace: Profile) -> Hops:
         """A hop is one call of the flow, behind the prompt again: two blocks in one cost less than one after the other, and have no seam."""
         return Hops(

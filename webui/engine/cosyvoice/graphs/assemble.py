@@ -31,6 +31,7 @@ MOST_SLOTS, LEAST_SLOTS, SLOT_SHARE = (
     64,
     0.03,
 )  # voices and streams, as far as what their convolutions remember fits this share
+HELD_S = 5.0  # of speech that a stream holds in the flow's pool: its segment as far as it has come, on average
 TOGETHER = (
     1,
     2,
@@ -74,9 +75,15 @@ class Recorded(Protocol):
 
 
 class Waves:
-    """In front of a generation's own class: waves come from the static vocoder."""
+    """In front of a generation's own class: waves come from the static vocoder, ids from the static language model."""
 
+    lm: StaticLm
     static_vocoder: StaticVocoder
+
+    @property
+    def streams(self) -> int:
+        """A request takes a slot of each."""
+        return min(self.lm.sizes.slots[-1], self.static_vocoder.sizes.slots)
 
     def wave(self, seed: int) -> StaticWave:
         return self.static_vocoder.begin(seed)
@@ -93,6 +100,13 @@ class Replaying(Waves):
     def begun(self, *given, store: torch.dtype | None = None, **named) -> StaticVoice:
         """store: that of the pool, whatever is asked."""
         return StaticVoice(self.static_flow, *given, **named)
+
+    @property
+    def streams(self) -> int:
+        """Half of the flow's pool, the other half is for voices."""
+        sizes = self.static_flow.sizes
+        of_units = int(sizes.units // 2 / (HELD_S * self.spec.ids_per_s))
+        return max(1, min(super().streams, sizes.slots // 2, of_units))
 
     @property
     def together(self) -> int:

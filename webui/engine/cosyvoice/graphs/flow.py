@@ -40,9 +40,10 @@ class Line:
         return known if final else self.blocks.last_end(known - LOOKAHEAD_IDS)
 
     def shape(self, known: int, final: bool) -> Hashable:
-        """The bucket of what one replay can compute of it; None where there is nothing, or more than that."""
-        count = self.last_end(known, final) - self.done
-        return fit(self.flow.sizes.ids, count) if 0 < count <= self.flow.sizes.ids[-1] else None
+        """The bucket of what one replay can compute of it; None where there is nothing, or more than that, or it looks back too far."""
+        count, sizes = self.last_end(known, final) - self.done, self.flow.sizes
+        fits = 0 < count <= sizes.ids[-1] and self.done <= sizes.reaches[-1]
+        return fit(sizes.ids, count) if fits else None
 
     def next_end(self, end: int) -> int:
         """Where the next call stops on the way to `end`: at `end`, or at the last block end that a call can reach."""
@@ -244,6 +245,7 @@ class StaticFlow:
         self.table = Table(capture or Direct())
         self._work, self._jobs = FlowWork(flow, self.buffers), Upload(self.buffers.jobs)
         self._with_cond: set[int] = set()
+        self.passed_by = 0  # calls that looked back further than any graph
 
     def works(self) -> dict[Hashable, Work]:
         s = self.sizes
@@ -298,12 +300,14 @@ class StaticFlow:
                 "This is more than 300 seconds in one piece. Split it.",
                 "这一段超过 300 秒，请拆成几段。",
             )
-        if furthest > self.sizes.reaches[-1]:
+        if furthest > self.sizes.furthest:
             raise EngineFault(
                 "This is too long for the acoustic model in one piece. Split it.",
                 "这一段超出声学模型的长度，请拆成几段。",
                 code="too_long",
             )
+        if furthest > self.sizes.reaches[-1]:
+            return self._passed_by(calls)
         key = (
             fit(self.sizes.ids, max(call.count for call in calls)),
             fit(self.sizes.batches, len(calls)),
@@ -311,9 +315,23 @@ class StaticFlow:
         )
         self._write(calls, self.units.take(sum(call.count for call in calls)))
         self.table.play(key)
+        return [self._taken(call) for call in calls]
+
+    def _passed_by(self, calls: Sequence[Call]) -> list[Tensor]:
+        """A long clip and a long sentence behind it: the same work without a graph, one call at a time, since it takes memory of its own."""
+        fresh, mels, s = self.units.take(sum(call.count for call in calls)), [], self.sizes
         for call in calls:
-            call.line.done = call.end
-        return [self.buffers.mels[call.line.slot, : FRAMES_PER_ID * call.count] for call in calls]
+            self.passed_by += 1
+            mine, fresh = fresh[: call.count], fresh[call.count :]
+            self._write([call], mine)
+            reach = -(-call.start // s.reaches[-1]) * s.reaches[-1]
+            self._work(fit(s.ids, call.count), 1, min(reach, s.furthest))
+            mels.append(self._taken(call))
+        return mels
+
+    def _taken(self, call: Call) -> Tensor:
+        call.line.done = call.end
+        return self.buffers.mels[call.line.slot, : FRAMES_PER_ID * call.count]
 
     def _write(self, calls: Sequence[Call], fresh: list[int]) -> None:
         jobs = self._jobs.array()

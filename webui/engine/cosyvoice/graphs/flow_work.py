@@ -21,14 +21,15 @@ GUIDANCE_ROWS = 2
 
 @dataclass(frozen=True)
 class FlowSizes:
-    """ids: how many new ids a call takes per stream; batches: how many streams; reaches: how many earlier ids a call looks back on, the
-    last being the longest stream with its prompt. units: ids of all streams and voices together. slots: streams and voices together."""
+    """ids: how many new ids a call takes per stream; batches: how many streams; reaches: how many earlier ids a call looks back on; one that looks back further goes alone and
+    without a graph, up to `furthest`: a clip of 30 s and all that the language model can say behind it. units: ids of all streams and voices together. slots: streams and voices together."""
 
     ids: tuple[int, ...] = (12, 28, 52, 100)
     batches: tuple[int, ...] = (1, 2, 4, 8)
     reaches: tuple[int, ...] = (128, 256, 512, 1024)
     units: int = 16000
     slots: int = 192
+    furthest: int = 3072
 
 
 class FlowBuffers:
@@ -64,11 +65,11 @@ class FlowBuffers:
         )
         self.jobs = torch.zeros(
             batch,
-            HEAD + most + LOOKAHEAD_IDS + 2 * most + sizes.reaches[-1],
+            HEAD + most + LOOKAHEAD_IDS + 2 * most + sizes.furthest,
             dtype=torch.long,
             device=device,
         )
-        self._most, self._furthest = most, sizes.reaches[-1]
+        self._most, self._furthest = most, sizes.furthest
 
     @property
     def nbytes(self) -> int:

@@ -78,6 +78,7 @@ class StaticLm:
         """Takes copies of what it needs: `lm` may be dropped afterwards. Call `prewarm` before the first request."""
         self.dims, self.sizes = lm.dims, sizes or LmSizes()
         s = self.sizes
+        self.positions = s.positions
         self._weights = self.packed(lm, s.positions + SPARE)
         self.slots, self.table = Slots(s.slots[-1]), Table(capture or Direct())
         self._workshop = s.slots[-1]  # the slot where prefixes are made
