@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from webui.errors import KaikouError, NotFound
 from webui.settings import load
-from webui.store import AccessStore
+from webui.store import AccessStore, tighten
 from webui.studio import PER_MINUTE, SCOPES, Keys, Used
 
 
@@ -53,9 +53,9 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("revoke", help="from now on this key opens nothing").add_argument("id")
     given = p.parse_args(argv)
     try:
-        store = AccessStore(
-            load(["--data-dir", given.data_dir] if given.data_dir else []).paths.data_dir
-        )
+        data = load(["--data-dir", given.data_dir] if given.data_dir else []).paths.data_dir
+        tighten(data)
+        store = AccessStore(data)
         keys = Keys(store)
         if given.command == "create":
             scopes = [s.strip() for s in given.scopes.split(",")]

@@ -152,7 +152,7 @@ def _cookie(name: str, value: str, path: str, secure: bool, age_s: int) -> str:
 def _secret(path: Path) -> bytes:
     """32 random bytes, made once. A data folder that cannot be written gives a secret for this run only."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
             f.write(secrets.token_bytes(32))
     except FileExistsError:

@@ -4,6 +4,7 @@ from .access import AccessStore
 from .consents import ConsentStore
 from .files import Folder
 from .jobs import BatchJob, JobStore, Line
+from .private import tighten
 from .pronunciations import PronunciationStore
 from .sounds import SoundStore
 from .takes import TakeStore
@@ -20,4 +21,5 @@ __all__ = [
     "SoundStore",
     "TakeStore",
     "VoiceStore",
+    "tighten",
 ]

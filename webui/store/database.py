@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import Busy, KaikouError, StorageDamaged, StorageFull
+from .private import make_file, make_folder
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -115,7 +116,8 @@ class Database:
                 is_writer
             )  # somebody took the file away: what is written now must not go where nobody finds it
         if is_writer not in self._links:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
+            make_file(self.path)  # its log and index get the same mode from SQLite
             self._links[is_writer] = sqlite3.connect(
                 self.path, timeout=WAIT_S, isolation_level=None, check_same_thread=False
             )

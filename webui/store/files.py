@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import NotFound, StorageFull
+from .private import make_folder, write_file
 
 ID = re.compile(r"[a-z]+-[a-z0-9-]{1,60}")
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -40,9 +41,9 @@ class Folder:
         """All files of a new entry appear at once, by renaming its folder. Raises StorageFull."""
         final, draft = self.path(entry), self.root / f".new-{secrets.token_hex(8)}"
         try:
-            draft.mkdir(parents=True)
+            make_folder(draft)
             for name, data in files.items():
-                (draft / name).write_bytes(data)
+                write_file(draft / name, data)
             os.replace(draft, final)
         except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
@@ -53,7 +54,7 @@ class Folder:
         final = self.path(entry, name)
         draft = final.with_name(f".{name}-{secrets.token_hex(8)}")
         try:
-            draft.write_bytes(data)
+            write_file(draft, data)
             os.replace(draft, final)
         except OSError as error:
             draft.unlink(missing_ok=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .private import make_folder, write_file
+
 log = logging.getLogger(__name__)
 CHOSEN = "model"  # file in the data folder: the name of the model that somebody chose last
 NETWORKS = ("llm", "flow", "hift")
@@ -70,8 +72,8 @@ def first(
 def remember(data_dir: Path, name: str) -> None:
     """For the next start. Where that cannot be written, it is forgotten."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        (data_dir / CHOSEN).write_text(name + "\n", "utf-8")
+        make_folder(data_dir)
+        write_file(data_dir / CHOSEN, f"{name}\n".encode())
     except OSError as error:
         log.warning("the chosen model is not remembered: %s", error)
 

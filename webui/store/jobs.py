@@ -17,6 +17,7 @@ from typing import IO
 from ..errors import KaikouError, NotFound
 from .database import Database, denied
 from .files import new_id
+from .private import make_file, make_folder
 
 OVER = ("done", "failed", "cancelled")
 TABLES = (
@@ -94,7 +95,8 @@ class JobStore:
         if self._held is not None:
             return True
         try:
-            self._lock_file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._lock_file.parent)
+            make_file(self._lock_file)
             lock = self._lock_file.open("w")
         except OSError as error:
             raise denied() from error

@@ -16,6 +16,7 @@ from pathlib import Path
 from ..errors import NotFound, StorageFull
 from .database import denied
 from .files import FULL
+from .private import FOLDER, write_file
 
 KEY = re.compile(r"[0-9a-f]{64}")
 DRAFT = ".new-"
@@ -70,7 +71,7 @@ class Disk:
             return
         self.folder(path.parent)
         with suppress(FileExistsError):
-            path.mkdir()
+            path.mkdir(FOLDER)
         self.sync_folder(path.parent)
 
     def write(self, path: Path, data: bytes) -> None:
@@ -82,8 +83,7 @@ class Disk:
         self.sync_folder(final.parent)
 
     def put(self, path: Path, data: bytes) -> None:
-        with path.open("xb") as out:
-            out.write(data)
+        write_file(path, data)
 
     def sync(self, path: Path) -> None:
         with path.open("rb+") as written:

@@ -21,6 +21,7 @@ from ..store import (
     SoundStore,
     TakeStore,
     VoiceStore,
+    tighten,
 )
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
 from .background import Background
@@ -52,6 +53,7 @@ class Studio:
         paths, limits = settings.paths, settings.limits
         self.settings, self.version = settings, __version__
         self.metrics = Metrics()
+        tighten(paths.data_dir)
         store = VoiceStore(paths.data_dir, paths.assets / "voices")
         self.resident = Resident(self._took_over)
         self.prompts = Prompts(store)
