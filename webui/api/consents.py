@@ -92,7 +92,7 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.delete(
         PATH + "/{consent_id}",
-        responses={**answers(200, of=ConsentDeleted), **refusals(404, 409, 422)},
+        responses={**answers(200, of=ConsentDeleted), **refusals(404, 409, 422, 507)},
     )
     def delete(consent_id: str, request: Request):
         consents.delete(owner(request), consent_id)

@@ -173,7 +173,7 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.delete(
         "/v1/audio/voices/{voice_id}",
-        responses={**answers(200, of=VoiceDeleted), **refusals(404, 422)},
+        responses={**answers(200, of=VoiceDeleted), **refusals(404, 422, 507)},
     )
     def delete(voice_id: str, request: Request):
         studio.voices.delete(owner(request), voice_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class ConsentStore:
     def __init__(self, root: Path):
         self.folder = Folder(root / "consents")
         self.folder.sweep()
+        self._changing = threading.Lock()
         self._kept: dict[str, Consent] = {}
         for entry in self.folder.ids():
             try:
@@ -33,7 +35,7 @@ class ConsentStore:
     def list(self, account: str) -> list[Consent]:
         """Newest first."""
         return sorted(
-            (c for c in self._kept.values() if c.owner == account),
+            (c for c in list(self._kept.values()) if c.owner == account),
             key=lambda c: (-c.created_at, c.id),
         )
 
@@ -52,14 +54,23 @@ class ConsentStore:
         self._kept[consent.id] = consent
 
     def rename(self, consent: Consent, name: str) -> Consent:
-        changed = replace(consent, name=name)
-        self.folder.put(consent.id, "consent.json", _record(changed))
-        self._kept[consent.id] = changed
+        """Raises StorageFull, NotFound."""
+        with self._changing:
+            if consent.id not in self._kept:
+                raise gone()
+            changed = replace(consent, name=name)
+            self.folder.put(consent.id, "consent.json", _record(changed))
+            self._kept[consent.id] = changed
         return changed
 
     def delete(self, consent: Consent) -> None:
-        self._kept.pop(consent.id, None)
-        self.folder.remove(consent.id)
+        """Raises StorageFull when it cannot be removed: then it is still listed."""
+        with self._changing:
+            self.folder.remove(consent.id)
+            self._kept.pop(consent.id, None)
+
+    def purge(self) -> None:
+        self.folder.purge()
 
 
 def _record(consent: Consent) -> bytes:

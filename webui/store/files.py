@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import secrets
@@ -13,7 +14,9 @@ from pathlib import Path
 from ..errors import NotFound, StorageFull
 from .private import make_folder, write_file
 
+log = logging.getLogger(__name__)
 ID = re.compile(r"[a-z]+-[a-z0-9-]{1,60}")
+GONE = ".gone-"  # what the name of a deleted entry begins with
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -70,19 +73,29 @@ class Folder:
         return self.path(entry, name).is_file()
 
     def remove(self, entry: str) -> None:
-        """The entry is out of sight at once, then its files go. Missing is fine."""
-        gone = self.root / f".gone-{secrets.token_hex(8)}"
+        """The entry gets a name that is never indexed, then its files go; those that cannot go now go with a later `purge`. Missing is fine.
+        Raises StorageFull when it cannot even be renamed: then all of it is there as before."""
+        gone = self.root / f"{GONE}{secrets.token_hex(8)}"
         try:
             os.replace(self.path(entry), gone)
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise _named(error) from error
         shutil.rmtree(gone, ignore_errors=True)
+        if gone.exists():
+            log.warning("files of a deleted entry could not be removed yet: %s", gone.name)
+
+    def purge(self) -> None:
+        """Take away what is left of deleted entries."""
+        for left in self.root.glob(f"{GONE}*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Take away what a killed process left half-written."""
-        if self.root.is_dir():
-            for left in [*self.root.glob(".new-*"), *self.root.glob(".gone-*")]:
-                shutil.rmtree(left, ignore_errors=True)
+        """And what a killed process left half-written. Only while nobody writes."""
+        self.purge()
+        for left in self.root.glob(".new-*"):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _named(error: OSError) -> Exception:

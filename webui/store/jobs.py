@@ -299,19 +299,18 @@ class JobStore:
 
         return self._db.write(work)
 
-    def delete(self, job_id: str) -> list[str]:
-        """Returns the keys of sounds that no line has any more."""
+    def own_keys(self, job_id: str) -> list[str]:
+        """Of the sounds that lines of this job have and no line of another."""
+        ask = """SELECT DISTINCT key FROM lines WHERE job = ? AND key != ''
+ AND NOT EXISTS (SELECT 1 FROM lines AS other WHERE other.key = lines.key AND other.key != '' AND other.job != lines.job)"""
+        return self._db.read(lambda db: [r["key"] for r in db.execute(ask, (job_id,))])
 
-        def work(db: Connection) -> list[str]:
-            keys = {
-                r["key"]
-                for r in db.execute("SELECT key FROM lines WHERE job = ? AND key != ''", (job_id,))
-            }
+    def delete(self, job_id: str) -> None:
+        def work(db: Connection) -> None:
             db.execute("DELETE FROM lines WHERE job = ?", (job_id,))
             db.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
-            return [k for k in keys if not _is_used(db, k)]
 
-        return self._db.write(work)
+        self._db.write(work)
 
     def is_used(self, key: str) -> bool:
         return self._db.is_there and self._db.read(lambda db: _is_used(db, key))

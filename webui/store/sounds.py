@@ -6,18 +6,20 @@ A file is written beside its place, synced, renamed, and its directory synced, b
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import NotFound, StorageFull
 from .database import denied
-from .files import FULL
+from .files import FULL, GONE
 from .private import FOLDER, write_file
 
+log = logging.getLogger(__name__)
 KEY = re.compile(r"[0-9a-f]{64}")
 DRAFT = ".new-"
 
@@ -51,16 +53,49 @@ class SoundStore:
                 draft.unlink(missing_ok=True)
             raise (StorageFull() if error.errno in FULL else denied()) from error
 
-    def drop(self, key: str) -> None:
-        self.path(key).unlink(missing_ok=True)
+    @contextmanager
+    def dropping(self, keys: Iterable[str]) -> Iterator[None]:
+        """The files have names that nobody looks for while the body runs, are gone after it, and are back when it fails. Raises StorageFull when
+        one cannot be renamed: then all are there as before. What cannot be removed afterwards goes with a later `purge`."""
+        moved: list[tuple[Path, Path]] = []
+        try:
+            for key in keys:
+                final = self.path(key)
+                dropped = final.with_name(f"{GONE}{secrets.token_hex(8)}")
+                with suppress(FileNotFoundError):
+                    os.replace(final, dropped)
+                    moved.append((dropped, final))
+            yield
+        except BaseException as error:
+            for dropped, final in moved:
+                with suppress(OSError):
+                    os.replace(dropped, final)
+            if isinstance(error, OSError):
+                raise denied() from error
+            raise
+        self._remove(dropped for dropped, _ in moved)
 
     def keys(self) -> Iterator[str]:
         yield from (p.stem for p in self.root.glob("??/*.wav") if KEY.fullmatch(p.stem))
 
     def sweep(self) -> None:
-        """Take away what a killed process left half-written. Only while nobody writes."""
-        for left in self.root.glob(f"??/{DRAFT}*"):
-            left.unlink(missing_ok=True)
+        """And what a killed process left half-written. Only while nobody writes."""
+        self.purge()
+        self._remove(self.root.glob(f"??/{DRAFT}*"))
+
+    def purge(self) -> None:
+        """Take away what is left of dropped sounds."""
+        self._remove(self.root.glob(f"??/{GONE}*"))
+
+    def _remove(self, paths: Iterable[Path]) -> None:
+        failures = 0
+        for path in paths:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                failures += 1
+        if failures:
+            log.warning("%d files of dropped sounds could not be removed yet", failures)
 
 
 class Disk:

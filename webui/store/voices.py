@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,7 +28,9 @@ class VoiceStore:
     def __init__(self, root: Path, starters: Path):
         self.folder = Folder(root / "voices")
         self.starter_prompts = Folder(root / "starters")
-        self.folder.sweep()
+        self._changing = threading.Lock()
+        for folder in (self.folder, self.starter_prompts):
+            folder.sweep()
         self.starters: dict[str, tuple[Voice, Path]] = {}
         index = starters / "voices.json"
         for item in json.loads(index.read_text("utf-8")) if index.is_file() else []:
@@ -56,7 +59,7 @@ class VoiceStore:
                 continue  # a folder that is not ours is left alone, and not shown
 
     def list(self, account: str) -> list[Voice]:
-        mine = [v for v in self._saved.values() if v.owner == account]
+        mine = [v for v in list(self._saved.values()) if v.owner == account]
         return sorted(mine, key=lambda v: -v.created_at) + [v for v, _ in self.starters.values()]
 
     def get(self, voice_id: str, account: str) -> Voice:
@@ -78,14 +81,23 @@ class VoiceStore:
         self._saved[voice.id] = voice
 
     def change(self, voice: Voice, **what) -> Voice:
-        changed = replace(voice, **what)
-        self.folder.put(voice.id, "voice.json", _record(changed))
-        self._saved[voice.id] = changed
+        """Only what is given changes: another change since `voice` was read is kept. Raises StorageFull, NotFound."""
+        with self._changing:
+            if voice.id not in self._saved:
+                raise gone()
+            changed = replace(self._saved[voice.id], **what)
+            self.folder.put(voice.id, "voice.json", _record(changed))
+            self._saved[voice.id] = changed
         return changed
 
     def delete(self, voice: Voice) -> None:
-        self._saved.pop(voice.id, None)
-        self.folder.remove(voice.id)
+        """Raises StorageFull when it cannot be removed: then it is still listed."""
+        with self._changing:
+            self.folder.remove(voice.id)
+            self._saved.pop(voice.id, None)
+
+    def purge(self) -> None:
+        self.folder.purge()
 
     def load_prompt(
         self, voice: Voice, engine: str, version: str, words: str = ""

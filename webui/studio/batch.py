@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import secrets
 from collections import Counter
@@ -26,6 +27,7 @@ from .drafts import account_of
 from .hall import Hall
 from .turns import Turns
 
+log = logging.getLogger(__name__)
 MAX_LINES = 10_000
 MAX_OPEN_JOBS, MAX_OPEN_LINES = 50, 50_000  # of an account, not over
 MAX_NAME = 80
@@ -270,18 +272,22 @@ class Batch:
         return self.get(owner, job_id)
 
     def delete(self, owner: str, job_id: str) -> None:
-        """The job, its lines, and every sound that no other line has."""
+        """The job, its lines, and every sound that no other line has. Raises StorageFull, Busy: then it is cancelled and still listed."""
         self._delete(self.get(owner, job_id).id)
 
     def _delete(self, job_id: str) -> None:
         self._jobs.cancel(job_id)
         self.work.halt(job_id)
-        self.work.maker.drop(lambda: self._jobs.delete(job_id))
+        self.work.maker.drop(job_id)
 
     def sweep(self, seconds: float) -> None:
         """Jobs that have been over for as long as takes are kept go, counted in the studio's own running time. `seconds`: since the last sweep."""
+        self.work.maker.purge()
         for job_id in self._jobs.aged(seconds, self._keep_s):
-            self._delete(job_id)
+            try:
+                self._delete(job_id)
+            except KaikouError as error:
+                log.warning("job %s could not be removed yet: %s", job_id, error)
 
     # ---- with the studio ----------------------------------------------------------------------------------------
     def start(self) -> None:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import threading
 import wave
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .. import audio
@@ -92,11 +91,15 @@ class LineMaker:
         with self._change:
             self._change.notify_all()
 
-    def drop(self, forget: Callable[[], list[str]]) -> None:
-        """`forget()` gives the keys that no line has any more. Nothing is saved meanwhile."""
+    def drop(self, job_id: str) -> None:
+        """The job and the sounds that only it has, or nothing of it. Nothing is saved meanwhile. Raises StorageFull, Busy."""
+        with self._saving, self._sounds.dropping(self._jobs.own_keys(job_id)):
+            self._jobs.delete(job_id)
+
+    def purge(self) -> None:
+        """Take away what is left of dropped sounds."""
         with self._saving:
-            for key in forget():
-                self._sounds.drop(key)
+            self._sounds.purge()
 
     def close(self) -> None:
         """Lines in the air need not wait for the engine any more once they are grounded."""
@@ -126,7 +129,8 @@ class LineMaker:
             if not self._jobs.done(
                 line, key, len(pcm) // 2, job.rate, engine
             ) and not self._jobs.is_used(key):
-                self._sounds.drop(key)  # the job was deleted meanwhile
+                with self._sounds.dropping([key]):  # the job was deleted meanwhile
+                    pass
             self.n_made += 1
         return True
 

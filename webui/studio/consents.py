@@ -65,7 +65,8 @@ class Consents:
         return self._store.rename(self.get(owner, consent_id), _name(name))
 
     def delete(self, owner: str, consent_id: str) -> None:
-        """Raises Conflict while there are voices that were made under it: what allows them stays as long as they do."""
+        """Raises Conflict while there are voices that were made under it: what allows them stays as long as they do. Raises StorageFull when it
+        cannot be removed."""
         consent = self.get(owner, consent_id)
         with self._lock:
             using = [
@@ -79,6 +80,10 @@ class Consents:
                     param="consent_id",
                 )
             self._store.delete(consent)
+
+    def sweep(self) -> None:
+        """Take away what is left of deleted consents."""
+        self._store.purge()
 
     def words(self, owner: str, told: str) -> str:
         """What is written down with a voice: the id of a recorded consent with its name, or the given words. Raises NotFound for an unknown id."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from functools import partial
 
 from .. import __version__, audio, text
 from ..engine.base import Engine
@@ -314,11 +314,23 @@ class Studio:
 
     # ---- housekeeping ---------------------------------------------------------------------------------------
     def _sweep(self) -> None:
-        self.takes.sweep()
+        """For as long as the studio runs: whatever one part of it meets, the others and the next round go on."""
+        self._tidy(self.takes.sweep)
         while not self._closing.wait(SWEEP_S):
-            self.takes.sweep()
-            with contextlib.suppress(KaikouError):
-                self.batch.sweep(SWEEP_S)
+            for sweep in (
+                self.takes.sweep,
+                partial(self.batch.sweep, SWEEP_S),
+                self.voices.sweep,
+                self.consents.sweep,
+            ):
+                self._tidy(sweep)
+
+    @staticmethod
+    def _tidy(sweep: Callable[[], object]) -> None:
+        try:
+            sweep()
+        except Exception:
+            log.exception("housekeeping failed and is tried again later")
 
     def close(self) -> None:
         """End streams, engines and child processes. Idempotent."""

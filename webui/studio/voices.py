@@ -107,11 +107,16 @@ class Voices:
         return self._store.change(voice, **what) if what else voice
 
     def delete(self, owner: str, voice_id: str) -> None:
-        """Samples, prompts and record go, here and in the engine's own memory; a running stream finishes, a new one gets NotFound."""
+        """Samples, prompts and record go, here and in the engine's own memory; a running stream finishes, a new one gets NotFound.
+        Raises StorageFull when the files cannot be removed: then the voice is still listed."""
         voice = self._mine(owner, voice_id)
         self._store.delete(voice)
         self._drafts.drop_like(voice)
         self._prompts.forget(voice.id)
+
+    def sweep(self) -> None:
+        """Take away what is left of deleted voices."""
+        self._store.purge()
 
     def sample(self, owner: str, voice_id: str) -> bytes:
         """WAV bytes of the reference, for its owner (and of starters for everyone). Presets of an engine have none."""
