@@ -179,7 +179,7 @@ def _main(argv: list[str]) -> int:
                 "torch": "torch" in sys.modules,
                 "coders": coders_open(),
                 "encoded": studio.prompts.n_encoded,
-                "notices": len(studio.takes._notice_on),
+                "notices": sum(c.notice for c in list(studio.takes.choices._all.values())),
             }
             await send(
                 {

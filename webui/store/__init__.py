@@ -1,6 +1,7 @@
 """Disk: the only room that turns ids into paths. Ids are ours; nothing a user sends becomes a path."""
 
 from .access import AccessStore
+from .choices import ChoiceStore
 from .consents import ConsentStore
 from .files import Folder
 from .jobs import BatchJob, JobStore, Line
@@ -13,6 +14,7 @@ from .voices import VoiceStore
 __all__ = [
     "AccessStore",
     "BatchJob",
+    "ChoiceStore",
     "ConsentStore",
     "Folder",
     "JobStore",

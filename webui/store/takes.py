@@ -61,6 +61,9 @@ class TakeStore:
         with self._lock:
             return sorted(self._of.get(owner, ()), key=lambda i: (-self._entries[i].created_at, i))
 
+    def has_any(self, owner: str) -> bool:
+        return owner in self._of
+
     def list(self, owner: str) -> list[Take]:
         return self.some(self.ids(owner))
 

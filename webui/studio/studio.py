@@ -15,6 +15,7 @@ from ..errors import KaikouError, NotReady
 from ..settings import Settings
 from ..store import (
     AccessStore,
+    ChoiceStore,
     ConsentStore,
     JobStore,
     PronunciationStore,
@@ -27,6 +28,7 @@ from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
 from .background import Background
 from .batch import Batch
 from .cast import Cast
+from .choices import Choices
 from .consents import Consents
 from .demos import Demos, is_guest
 from .drafts import Drafts
@@ -59,8 +61,10 @@ class Studio:
         self.prompts = Prompts(store)
         self.drafts = Drafts(store, self._prepare, limits.max_draft_mb << 20, self.prompts.forget)
         label = f"AI-generated speech, Kaikou {__version__}" if settings.privacy.label_files else ""
+        takes = TakeStore(paths.data_dir)
         self.takes = Takes(
-            TakeStore(paths.data_dir),
+            takes,
+            Choices(ChoiceStore(paths.data_dir), takes.has_any),
             settings.privacy.keep_takes_days,
             limits.takes_per_visitor,
             label,

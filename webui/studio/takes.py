@@ -17,6 +17,7 @@ from ..errors import KaikouError
 from ..store import TakeStore
 from ..store.takes import gone
 from ..types import SpeechRequest, Take
+from .choices import Choices
 from .job import Job
 
 log = logging.getLogger(__name__)
@@ -26,18 +27,13 @@ NOTICE = {"zh": "以上语音由人工智能合成。", "en": "This speech was g
 
 
 class Takes:
-    def __init__(self, store: TakeStore, keep_days: int, max_each: int, label: str):
-        self._store, self._keep_days, self._max_each, self._label = (
-            store,
-            keep_days,
-            max_each,
-            label,
-        )
+    def __init__(
+        self, store: TakeStore, choices: Choices, keep_days: int, max_each: int, label: str
+    ):
+        self._store, self.choices = store, choices
+        self._keep_days, self._max_each, self._label = keep_days, max_each, label
         self._lock = threading.Lock()
         self._hidden: dict[str, threading.Timer] = {}  # deleted, may still be undone
-        self._keep_for: dict[str, int] = {}
-        self._label_off: set[str] = set()
-        self._notice_on: set[str] = set()
 
     def record(self, job: Job) -> Take:
         """Write a finished job's take. Raises StorageFull."""
@@ -68,7 +64,7 @@ class Takes:
 
     def label_for(self, owner: str) -> str:
         """What a file of theirs says of its origin; "" when they wish for none."""
-        return "" if owner in self._label_off else self._label
+        return self._label if self.choices.of(owner).label else ""
 
     def list(self, owner: str) -> list[Take]:
         return [t for t in self._store.list(owner) if t.id not in self._hidden]
@@ -140,20 +136,21 @@ class Takes:
                 del self._hidden[take_id]
 
     def days(self, owner: str) -> int:
-        return self._keep_for.get(owner, self._keep_days)
+        chosen = self.choices.peek(owner).days
+        return self._keep_days if chosen is None else min(chosen, self._keep_days)
 
     def keep(self, owner: str, days: int) -> None:
-        self._keep_for[owner] = min(max(int(days), 0), self._keep_days)
+        self.choices.change(owner, days=min(max(int(days), 0), self._keep_days))
 
     def label(self, owner: str, on: bool) -> None:
-        (self._label_off.discard if on else self._label_off.add)(owner)
+        self.choices.change(owner, label=bool(on))
 
     def notice(self, owner: str, on: bool) -> None:
-        (self._notice_on.add if on else self._notice_on.discard)(owner)
+        self.choices.change(owner, notice=bool(on))
 
     def with_notice(self, owner: str, request: SpeechRequest) -> SpeechRequest:
         """With a sentence after its own, in Chinese or English, that a machine spoke; as it is where they do not wish for it."""
-        if owner not in self._notice_on:
+        if not self.choices.of(owner).notice:
             return request
         language = text.detect(request.text) if request.language == "auto" else request.language
         return replace(
@@ -163,6 +160,7 @@ class Takes:
 
     def sweep(self) -> int:
         """Do not keep (0 days) still serves the page that is open: ten minutes."""
+        self.choices.write()
         return self._store.sweep(lambda owner: self.days(owner) * DAY_S or 600.0, self._max_each)
 
     def zip(self, owner: str) -> bytes:
@@ -193,6 +191,7 @@ class Takes:
         for take_id, timer in timers:
             timer.cancel()
             self._forget(take_id)
+        self.choices.close()
 
 
 def file_name(take: Take) -> str:
