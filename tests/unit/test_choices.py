@@ -10,8 +10,8 @@ from tests.unit.test_deletion import fault  # noqa: F401
 from tests.unit.test_store import REQUEST, take
 from webui.errors import StorageFull
 from webui.settings import Paths, Settings
-from webui.store import ChoiceStore, TakeStore
-from webui.studio import Studio, choices, studio
+from webui.store import AccessStore, ChoiceStore, TakeStore
+from webui.studio import Studio, choices, studio, usage
 from webui.studio.choices import Choice, Choices
 from webui.studio.takes import DAY_S, Takes
 
@@ -147,3 +147,23 @@ def test_retention_goes_on_after_a_disk_fault(tmp_path, fault):  # noqa: F811
     assert takes.sweep() == 1
     fault.end()
     assert takes.sweep() == 1 and takes.list(ME) == []
+
+
+def test_counting_use_outlives_whatever_the_disk_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(usage, "WRITE_S", 0.01)
+    counts, failed, written = usage.Usage(AccessStore(tmp_path)), [], threading.Event()
+    add = counts._store.add_usage
+
+    def once_in_vain(used):
+        if not failed:
+            failed.append(1)
+            raise OSError(5, "Input/output error")
+        add(used)
+        written.set()
+
+    monkeypatch.setattr(counts._store, "add_usage", once_in_vain)
+    counts.asked("key-1")
+    counts.start()
+    assert written.wait(20)
+    counts.close()
+    assert counts.of("key-1").requests == 1

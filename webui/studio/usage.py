@@ -65,8 +65,9 @@ class Usage:
                 return
             try:
                 self._store.add_usage(fresh.items())
-            except KaikouError as error:
-                log.warning("the use of keys could not be written down: %s", error.code)
+            except Exception as error:  # whatever it is, the counts stay and the thread goes on
+                code = error.code if isinstance(error, KaikouError) else type(error).__name__
+                log.warning("the use of keys could not be written down: %s", code)
                 with self._lock:
                     self._fresh = {
                         who: _sum(fresh.get(who, Used()), self._fresh.get(who, Used()))
