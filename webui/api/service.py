@@ -8,7 +8,13 @@ import html
 from pathlib import Path
 
 from fastapi import APIRouter, Form, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    StreamingResponse,
+)
 
 from ..errors import LoginNeeded, NotFound, NotReady
 from ..settings import Settings
@@ -95,13 +101,12 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     @router.get(
         "/tts/takes.zip",
-        response_class=Response,
+        response_class=StreamingResponse,
         responses={**answers(200, content=file_of("application/zip")), **refusals()},
     )
     def takes(request: Request):
-        data = studio.takes.zip(request.scope["kk_owner"])
-        return Response(
-            data,
+        return StreamingResponse(
+            studio.takes.zip(request.scope["kk_owner"]),
             200,
             {
                 "Content-Disposition": 'attachment; filename="kaikou-takes.zip"',

@@ -146,7 +146,7 @@ def routes(studio: Studio) -> APIRouter:
                 transcript,
                 language,
                 denoise,
-                studio.consents.words(owner(request), consent),
+                consent,
             )
             return {**told(voice, engines()), "report": draft.report.to_json()}
 

@@ -98,7 +98,8 @@ class AccessStore:
             lambda row: Key(**{**dict(row), "scopes": tuple(row["scopes"].split())}),
         )
 
-    def add_key(self, key: Key) -> None:
+    def add_key(self, key: Key, max_live: int) -> bool:
+        """False when its account has `max_live` keys that are not revoked; asked and added in one step, also between processes."""
         row = (
             key.id,
             key.mark,
@@ -108,11 +109,10 @@ class AccessStore:
             key.per_minute,
             key.created_at,
         )
-        self._db.write(
-            lambda db: db.execute(
-                "INSERT INTO keys (id, mark, name, account, scopes, per_minute, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
+        ask = """INSERT INTO keys (id, mark, name, account, scopes, per_minute, created_at) SELECT ?, ?, ?, ?, ?, ?, ?
+ WHERE (SELECT count(*) FROM keys WHERE account = ? AND revoked_at IS NULL) < ?"""
+        return self._db.write(
+            lambda db: db.execute(ask, (*row, key.account, max_live)).rowcount > 0
         )
 
     def revoke_key(self, key_id: str, now: float) -> None:
@@ -131,17 +131,17 @@ class AccessStore:
         found = self._all("SELECT * FROM demos WHERE id = ?", _demo, (demo_id,))
         return found[0] if found else None
 
-    def add_demo(self, demo: Demo) -> None:
+    def add_demo(self, demo: Demo, max_live: int) -> bool:
+        """False when its account has `max_live` links that have not ended; asked and added in one step."""
         names = [f.name for f in fields(Demo)]
         row = [
             json.dumps(v, ensure_ascii=False) if n == "fixed" else v
             for n, v in ((n, getattr(demo, n)) for n in names)
         ]
-        self._db.write(
-            lambda db: db.execute(
-                f"INSERT INTO demos ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
-                row,
-            )
+        ask = f"""INSERT INTO demos ({", ".join(names)}) SELECT {", ".join("?" * len(names))}
+ WHERE (SELECT count(*) FROM demos WHERE account = ? AND ended = '') < ?"""
+        return self._db.write(
+            lambda db: db.execute(ask, (*row, demo.account, max_live)).rowcount > 0
         )
 
     def end_demo(self, demo_id: str, why: str) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 from typing import IO
 
-from ..errors import KaikouError, NotFound
+from ..errors import Busy, KaikouError, NotFound
 from .database import Database, denied
 from .files import new_id
 from .private import make_file, make_folder
 
+MAX_OPEN_JOBS, MAX_OPEN_LINES = 50, 50_000  # of an account, not over
 OVER = ("done", "failed", "cancelled")
 TABLES = (
     """CREATE TABLE jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, total INTEGER NOT NULL,
@@ -130,7 +131,7 @@ class JobStore:
     def add(
         self, account: str, name: str, model: str, seed: int, lines: Iterable[Line]
     ) -> BatchJob:
-        """The job and all its lines, or nothing. Raises StorageFull."""
+        """The job and all its lines, or nothing. Raises StorageFull, Busy (the account has too much that is not over)."""
         rows = [
             (
                 line.n,
@@ -162,6 +163,7 @@ class JobStore:
         )
 
         def work(db: Connection) -> None:
+            _check_open(db, account, job.total)
             serial = db.execute("SELECT coalesce(max(serial), 0) + 1 FROM jobs").fetchone()[0]
             db.execute(
                 "INSERT INTO jobs (id, account, name, model, seed, total, state, created_at, serial) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)",
@@ -216,13 +218,6 @@ class JobStore:
             ]
         )
 
-    def unfinished(self, account: str) -> tuple[int, int]:
-        """(jobs, lines) of an account that are not over."""
-        if not self._db.is_there:
-            return 0, 0
-        ask = "SELECT count(*), coalesce(sum(total), 0) FROM jobs WHERE account = ? AND state IN ('running', 'paused')"
-        return self._db.read(lambda db: tuple(db.execute(ask, (account,)).fetchone()))
-
     def pause(self, job_id: str, error: KaikouError) -> None:
         ask = "UPDATE jobs SET state = 'paused', code = ?, error = ?, error_zh = ? WHERE id = ? AND state = 'running'"
         self._db.write(lambda db: db.execute(ask, (error.code, error.en, error.zh, job_id)))
@@ -243,10 +238,12 @@ class JobStore:
         self._db.write(work)
 
     def resume(self, job_id: str, still: Iterable[int] = ()) -> None:
-        """A paused or cancelled job goes on, and what waited for another try need not any more. `still`: lines that are being made at this moment."""
+        """A paused or cancelled job goes on, and what waited for another try need not any more. `still`: lines that are being made at this moment.
+        Raises Busy as `add` does."""
         kept = set(still)
 
         def work(db: Connection) -> None:
+            _check_open_again(db, job_id, "cancelled")
             if not db.execute(
                 "UPDATE jobs SET state = 'running', code = '', error = '', error_zh = '', idle_s = 0 WHERE id = ? AND state != 'done'",
                 (job_id,),
@@ -267,7 +264,7 @@ class JobStore:
         self._db.write(work)
 
     def retry(self, job_id: str, n: int | None = None) -> int:
-        """Failed lines, or the one, are tried again from the start. Returns how many."""
+        """Failed lines, or the one, are tried again from the start. Returns how many. Raises Busy as `add` does."""
 
         def work(db: Connection) -> int:
             ask = "UPDATE lines SET state = 'waiting', attempts = 0, code = '', error = '', error_zh = '' WHERE job = ? AND state = 'failed'"
@@ -276,6 +273,7 @@ class JobStore:
                 (job_id, n) if n is not None else (job_id,),
             ).rowcount
             if changed:
+                _check_open_again(db, job_id, "done")
                 db.execute(
                     "UPDATE jobs SET state = 'running', idle_s = 0 WHERE id = ? AND state = 'done'",
                     (job_id,),
@@ -443,6 +441,28 @@ def _settle(db: Connection, job_id: str) -> None:
     """With its last line a job is done, in one transaction."""
     ask = "UPDATE jobs SET state = 'done', idle_s = 0 WHERE id = ? AND state = 'running' AND NOT EXISTS (SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting'))"
     db.execute(ask, (job_id, job_id))
+
+
+def _check_open(db: Connection, account: str, n_lines: int) -> None:
+    """Within the transaction that opens one more job, so that of many at once no more get in than may. Raises Busy."""
+    ask = "SELECT count(*), coalesce(sum(total), 0) FROM jobs WHERE account = ? AND state IN ('running', 'paused')"
+    open_jobs, open_lines = db.execute(ask, (account,)).fetchone()
+    if open_jobs >= MAX_OPEN_JOBS or open_lines + n_lines > MAX_OPEN_LINES:
+        raise Busy(
+            f"{open_jobs} batches with {open_lines:,} lines are still to be made. Wait for them, or cancel some.",
+            f"还有 {open_jobs} 批共 {open_lines:,} 行没有做完。请等它们完成，或取消几批。",
+            code="too_many_jobs",
+            retry_after_s=60,
+        )
+
+
+def _check_open_again(db: Connection, job_id: str, state: str) -> None:
+    """The same for a job that is over, in `state`, and shall go on."""
+    found = db.execute(
+        "SELECT account, total FROM jobs WHERE id = ? AND state = ?", (job_id, state)
+    ).fetchone()
+    if found is not None:
+        _check_open(db, *found)
 
 
 def _is_used(db: Connection, key: str) -> bool:

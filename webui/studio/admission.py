@@ -11,6 +11,8 @@ from collections.abc import Callable
 from ..errors import Busy
 from .job import Job
 
+CLAIM_S = 3.0  # how long a job whose turn has come keeps its place before its reader has asked for any sound
+
 
 class Bucket:
     """Token bucket: `per_minute` on average, a third of that in one burst."""
@@ -80,6 +82,10 @@ class Admission:
         self._turns: dict[
             str, int
         ] = {}  # owner -> turns had; who comes begins one behind the least served
+        self._claims: dict[
+            str, tuple[Job, float]
+        ] = {}  # jobs whose turn has come and that nobody sees hungry yet, and until when they count
+        self._timer: threading.Timer | None = None  # while claims are what the line waits for
         self.refused = 0
         self._pace_s = 1.0  # running mean of seconds between two turns
 
@@ -102,7 +108,7 @@ class Admission:
                     retry_after_s=2,
                     code="too_many_streams",
                 )
-            must_wait = bool(self._line) or self._n_hungry() >= self._capacity()
+            must_wait = bool(self._line) or self._n_taken() >= self._capacity()
             if must_wait and len(self._line) >= self._max_waiting:
                 self.refused += 1
                 s = math.ceil(max(1.0, self._pace_s * len(self._line)))
@@ -116,9 +122,50 @@ class Admission:
             if must_wait:
                 self._line.append((job, begin))
                 self._order()
+                self._watch_claims()
                 return
-            self._turns[job.owner] += 1
-        begin(job)
+            self._claim(job)
+        self._begin(job, begin)
+        self.next()
+
+    def _n_taken(self) -> int:
+        """Places: of jobs that are hungry, and of those that were let in just now. Without the latter a burst would pass together: a job is
+        hungry only once its reader has asked for sound."""
+        now = time.monotonic()
+        for job, until in list(self._claims.values()):
+            if now >= until or (job.credit and until < math.inf):
+                del self._claims[job.id]
+        return self._n_hungry() + len(self._claims)
+
+    def _claim(self, job: Job) -> None:
+        self._turns[job.owner] += 1
+        self._claims[job.id] = job, math.inf
+
+    def _begin(self, job: Job, begin: Callable[[Job], None]) -> None:
+        try:
+            begin(job)
+        finally:
+            with self._lock:
+                if job.id in self._claims:  # else it is over already
+                    self._claims[job.id] = job, time.monotonic() + CLAIM_S
+
+    def _watch_claims(self) -> None:
+        """A claim that runs out makes room as quietly as it was made: somebody must look then."""
+        ends = [until for _, until in self._claims.values() if until < math.inf]
+        if self._line and ends and self._timer is None:
+            self._timer = threading.Timer(
+                max(0.0, min(ends) - time.monotonic()), self._claims_ran_out
+            )
+            self._timer.daemon = True
+            self._timer.start()
+        elif not self._line and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _claims_ran_out(self) -> None:
+        with self._lock:
+            self._timer = None
+        self.next()
 
     def _order(self) -> None:
         """Visitors take turns, however many streams each has waiting; each one's own go in the order of arrival."""
@@ -141,19 +188,24 @@ class Admission:
 
     def next(self) -> None:
         """Room may have come free: let the head of the line in."""
+        while self._line and (turns := self._next_turns()):
+            for job, begin in turns:
+                self._begin(job, begin)
+
+    def _next_turns(self) -> list[tuple[Job, Callable[[Job], None]]]:
         turns = []
         with self._lock:
-            room = self._capacity() - self._n_hungry()
+            room = self._capacity() - self._n_taken()
             while self._line and room > 0:
                 job, begin = self._line.pop(0)
-                self._turns[job.owner] += 1
+                self._claim(job)
                 room -= 1
                 waited_s = time.monotonic() - job.born_s
                 self._pace_s += 0.1 * (waited_s / max(1, job.snapshot().position) - self._pace_s)
                 turns.append((job, begin))
                 self._order()
-        for job, begin in turns:
-            begin(job)
+            self._watch_claims()
+        return turns
 
     def leave(self, job: Job) -> bool:
         """Take a waiting job out of the line. True when it was in it."""
@@ -165,10 +217,12 @@ class Admission:
             else:
                 return False
             self._order()
+            self._watch_claims()
         return True
 
     def done(self, job: Job) -> None:
         with self._lock:
+            self._claims.pop(job.id, None)
             left = self._open.get(job.owner, 0) - 1
             if left > 0:
                 self._open[job.owner] = left

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import time
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+PIECE_BYTES = 1 << 20
 
 
 class _Sent(io.RawIOBase):
@@ -40,7 +48,7 @@ class _Sent(io.RawIOBase):
 
 
 class Zip:
-    """`add` returns the bytes that can leave, `end` the last of them."""
+    """`add` returns the bytes that can leave, `stream` gives them piece by piece, `end` the last of them."""
 
     def __init__(self):
         self._out = _Sent()
@@ -52,9 +60,34 @@ class Zip:
         )  # no clock in it: the same lines make the same zip
         return self._out.take()
 
+    def stream(self, name: str, path: Path) -> Iterator[bytes]:
+        """A file of any size, in pieces: it is read twice, for its size and checksum stand in front of it. Raises FileNotFoundError, before anything."""
+        with path.open("rb") as file:
+            facts = os.stat(file.fileno())
+            info = zipfile.ZipInfo(name, time.localtime(facts.st_mtime)[:6])
+            info.external_attr = 0o600 << 16
+            info.file_size = info.compress_size = facts.st_size
+            info.CRC = 0
+            for piece in _pieces(file):
+                info.CRC = zlib.crc32(piece, info.CRC)
+            file.seek(0)
+            info.header_offset = self._out.tell()
+            self._out.write(info.FileHeader())
+            for piece in _pieces(file):
+                self._out.write(piece)
+                self._zip.start_dir = self._out.tell()  # one that is given up here closes here
+                yield self._out.take()
+        self._zip.start_dir = self._out.tell()
+        self._zip.filelist.append(info)
+        self._zip.NameToInfo[name] = info
+
     def end(self) -> bytes:
         self._zip.close()
         return self._out.take()
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    return iter(partial(file.read, PIECE_BYTES), b"")
 
 
 def zipped(entries: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..errors import BadInput, Busy, KaikouError, NotAllowed, NotFound, NotReady
+from ..errors import BadInput, KaikouError, NotAllowed, NotFound, NotReady
 from ..store import BatchJob, JobStore, Line, SoundStore
-from ..store.jobs import OVER
+from ..store.jobs import MAX_OPEN_JOBS, OVER
 from ..types import CONVERT, MAX_TEXT, MODES, SpeechRequest
 from .archive import zipped
 from .asked import known_language
@@ -29,7 +29,6 @@ from .turns import Turns
 
 log = logging.getLogger(__name__)
 MAX_LINES = 10_000
-MAX_OPEN_JOBS, MAX_OPEN_LINES = 50, 50_000  # of an account, not over
 MAX_NAME = 80
 DAY_S = 86400.0
 BATCH_LIMITS = {"lines": MAX_LINES, "text": MAX_TEXT, "jobs": MAX_OPEN_JOBS}
@@ -107,14 +106,6 @@ class Batch:
             secrets.randbelow(2**31) if seed is None or seed < 0 else seed,
         )
         lines = self._lines(owner, asks, seed)
-        n_jobs, n_lines = self._jobs.unfinished(account)
-        if n_jobs >= MAX_OPEN_JOBS or n_lines + len(lines) > MAX_OPEN_LINES:
-            raise Busy(
-                f"{n_jobs} batches with {n_lines:,} lines are still to be made. Wait for them, or cancel some.",
-                f"还有 {n_jobs} 批共 {n_lines:,} 行没有做完。请等它们完成，或取消几批。",
-                code="too_many_jobs",
-                retry_after_s=60,
-            )
         job = self._jobs.add(
             account, " ".join(name.split())[:MAX_NAME], model or "auto", seed, lines
         )
@@ -257,7 +248,7 @@ class Batch:
         return self.get(owner, job_id)
 
     def resume(self, owner: str, job_id: str) -> BatchJob:
-        """A cancelled or paused job goes on where it was. Raises StorageFull when there is still no room."""
+        """A cancelled or paused job goes on where it was. Raises StorageFull when there is still no room, Busy as `submit` does."""
         job = self.get(owner, job_id)
         with self.work.fate:
             self._jobs.resume(job.id, self.work.roster.in_the_air(job.id))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .. import audio
@@ -92,6 +94,12 @@ class Consents:
             return told
         consent = self.get(owner, told)
         return f"{consent.id} {consent.name}"
+
+    @contextmanager
+    def binding(self, owner: str, told: str) -> Iterator[str]:
+        """The words, while the voice is saved that they are written down with: the consent is not deleted meanwhile. Raises NotFound."""
+        with self._lock:
+            yield self.words(owner, told)
 
     def of(self, voice: Voice) -> Given:
         told = voice.consent.strip()

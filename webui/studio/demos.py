@@ -159,12 +159,6 @@ class Demos:
                 code="draft_voice",
                 param="voice",
             )
-        if sum(d.account == account and not d.ended for d in self._store.demos()) >= MAX_LIVE:
-            raise BadInput(
-                f"There are {MAX_LIVE} links already. Take some back first.",
-                f"已有 {MAX_LIVE} 个链接，请先收回一些。",
-                code="too_many_demos",
-            )
         now = self._clock()
         demo = Demo(
             GUEST + secrets.token_hex(12),
@@ -179,7 +173,12 @@ class Demos:
             per_minute,
             now,
         )
-        self._store.add_demo(demo)
+        if not self._store.add_demo(demo, MAX_LIVE):
+            raise BadInput(
+                f"There are {MAX_LIVE} links already. Take some back first.",
+                f"已有 {MAX_LIVE} 个链接，请先收回一些。",
+                code="too_many_demos",
+            )
         return demo
 
     def list(self, owner: str) -> list[Demo]:

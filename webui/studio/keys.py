@@ -124,19 +124,15 @@ class Keys:
                 param="per_minute",
             )
         account = account_of(owner)
-        if (
-            sum(k.account == account for k in self._store.keys() if k.revoked_at is None)
-            >= MAX_LIVE
-        ):
+        secret = "kk_" + secrets.token_urlsafe(32)
+        mark = mark_of(secret)
+        key = Key(f"key-{mark[:12]}", mark, name, account, scopes, per_minute, self._clock())
+        if not self._store.add_key(key, MAX_LIVE):
             raise BadInput(
                 f"There are {MAX_LIVE} keys already. Revoke some first.",
                 f"已有 {MAX_LIVE} 个密钥，请先撤销一些。",
                 code="too_many_keys",
             )
-        secret = "kk_" + secrets.token_urlsafe(32)
-        mark = mark_of(secret)
-        key = Key(f"key-{mark[:12]}", mark, name, account, scopes, per_minute, self._clock())
-        self._store.add_key(key)
         return key, secret
 
     def list(self, owner: str) -> list[Key]:

@@ -48,7 +48,7 @@ class Shelf:
         )
         self._makers: dict[str, Maker] = {}
         self._downloads: dict[str, ModelDownload] = {}
-        self._lock = threading.Lock()
+        self._lock, self._choosing = threading.Lock(), threading.Lock()
         self._shown = (
             offered  # the download that is told beside the engine: the one somebody asked for last
         )
@@ -150,11 +150,12 @@ class Shelf:
     def fetch(self, source: str = "", name: str = "") -> dict:
         """Begin to fetch a model or go on; one at a time, others pause. name: "" = the one that is shown. Returns how far it is, as `fetching`.
         Raises NotFound, BadInput (source)."""
-        name = name or self._shown
-        self._download(name).fetch(source)
-        self._shown = name
-        for other in [d for n, d in list(self._downloads.items()) if n != name]:
-            other.pause()
+        with self._choosing:  # of two at once the later one goes on, and the other pauses
+            name = name or self._shown
+            self._download(name).fetch(source)
+            self._shown = name
+            for other in [d for n, d in list(self._downloads.items()) if n != name]:
+                other.pause()
         return self.fetching()
 
     def pause(self) -> dict:

@@ -69,8 +69,8 @@ class Studio:
             limits.takes_per_visitor,
             label,
         )
-        self.voices = Voices(store, self.drafts, self.prompts)
         self.consents = Consents(ConsentStore(paths.data_dir), store)
+        self.voices = Voices(store, self.drafts, self.prompts, self.consents)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
         access = AccessStore(paths.data_dir)
         self.keys, self.demos, self.usage = (

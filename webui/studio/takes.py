@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import re
 import threading
 import time
-import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from .. import audio, text
-from ..errors import KaikouError
+from ..errors import KaikouError, NotFound
 from ..store import TakeStore
 from ..store.takes import gone
 from ..types import SpeechRequest, Take
+from .archive import Zip
 from .choices import Choices
 from .job import Job
 
@@ -163,27 +164,19 @@ class Takes:
         self.choices.write()
         return self._store.sweep(lambda owner: self.days(owner) * DAY_S or 600.0, self._max_each)
 
-    def zip(self, owner: str) -> bytes:
-        """All takes of this visit as WAV, with a manifest that tells how each can be made again."""
-        out, told = io.BytesIO(), []
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as z:
-            for n, take in enumerate(reversed(self.list(owner)), 1):
+    def zip(self, owner: str) -> Iterator[bytes]:
+        """All takes of this visit as WAV, with a manifest that tells how each can be made again; in pieces, while they are read. One that is
+        deleted meanwhile is left out."""
+        made, rows = Zip(), []
+        ids = [i for i in reversed(self._store.ids(owner)) if i not in self._hidden]
+        for n, take_id in enumerate(ids, 1):
+            for take in self._store.some([take_id]):
                 name = f"{n:03d}_{file_name(take)}"
-                z.write(self._store.wav_path(take), name)
-                told.append(
-                    {
-                        "file": name,
-                        "text": take.request.text,
-                        "voice": take.voice_name,
-                        "seed": take.request.seed,
-                        "speed": take.request.speed,
-                        "mode": take.request.mode,
-                        "instruction": take.request.instruction,
-                        "engine": f"{take.engine} {take.engine_version}",
-                    }
-                )
-            z.writestr("manifest.json", json.dumps(told, ensure_ascii=False, indent=1))
-        return out.getvalue()
+                with suppress(NotFound, FileNotFoundError):
+                    yield from made.stream(name, self._store.wav_path(take))
+                    rows.append(_row(name, take))
+        yield made.add("manifest.json", json.dumps(rows, ensure_ascii=False, indent=1).encode())
+        yield made.end()
 
     def close(self) -> None:
         with self._lock:
@@ -192,6 +185,20 @@ class Takes:
             timer.cancel()
             self._forget(take_id)
         self.choices.close()
+
+
+def _row(name: str, take: Take) -> dict:
+    """Of the manifest."""
+    return {
+        "file": name,
+        "text": take.request.text,
+        "voice": take.voice_name,
+        "seed": take.request.seed,
+        "speed": take.request.speed,
+        "mode": take.request.mode,
+        "instruction": take.request.instruction,
+        "engine": f"{take.engine} {take.engine_version}",
+    }
 
 
 def file_name(take: Take) -> str:

@@ -9,13 +9,15 @@ from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..types import Voice
 from .asked import PRESET
+from .consents import Consents
 from .drafts import Draft, Drafts, account_of, told_language
 from .prompts import Prompts
 
 
 class Voices:
-    def __init__(self, store: VoiceStore, drafts: Drafts, prompts: Prompts):
+    def __init__(self, store: VoiceStore, drafts: Drafts, prompts: Prompts, consents: Consents):
         self._store, self._drafts, self._prompts = store, drafts, prompts
+        self._consents = consents
         self._presets: dict[str, Voice] = {}
 
     def list(self, owner: str) -> list[Voice]:
@@ -57,7 +59,8 @@ class Voices:
         denoise: bool = False,
         consent: str = "",
     ) -> tuple[Voice, Draft]:
-        """Decode, take the best window, save. Raises BadInput, TooLarge, NotAllowed (no consent), StorageFull."""
+        """Decode, take the best window, save. consent: words, or the id of a recorded one. Raises BadInput, TooLarge, NotAllowed (no consent),
+        NotFound (no such consent), Busy, StorageFull."""
         if not consent.strip():
             raise NotAllowed(
                 "Say who agreed to this voice being used, in the field consent.",
@@ -66,11 +69,13 @@ class Voices:
                 param="consent",
             )
         language = _tag(language) if language else ""  # before anything is saved
+        self._consents.words(owner, consent)
         made = [self._drafts.make(owner, data)]
         try:
             if denoise:
                 made.append(self._drafts.change(owner, made[0].id, clean=0.6))
-            voice = self._drafts.save(owner, made[-1].id, name, transcript, consent)
+            with self._consents.binding(owner, consent) as words:
+                voice = self._drafts.save(owner, made[-1].id, name, transcript, words)
         finally:
             for one in made:  # their ids are known to nobody else
                 self._drafts.drop(one.id)
