@@ -33,6 +33,7 @@ LONG = ("--phases", "coverage,fuzzing,stateful", "--max-examples", "60", "--work
 OTHER = "other methods"  # than those a path is there for
 SETTINGS = {
     "KAIKOU_STARTS_PER_MINUTE": "100000",
+    "KAIKOU_UPLOADS_PER_MINUTE": "100000",
     "KAIKOU_MAX_STREAMS_PER_VISITOR": "1000",
     "KAIKOU_API_KEY": KEY,
 }

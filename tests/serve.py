@@ -87,7 +87,12 @@ def running(
             str(data),
             *flags,
         ]
-        process = lay(argv, log, {**os.environ, **(env or {})}, max_file_kb)
+        process = lay(
+            argv,
+            log,
+            {**os.environ, "KAIKOU_UPLOADS_PER_MINUTE": "100000", **(env or {})},
+            max_file_kb,
+        )
         try:
             wait_for_line(process, log)
             told = Running(f"http://127.0.0.1:{port}", process, data, log)

@@ -42,6 +42,8 @@ class Limits:
     starts_per_minute: int = 240  # per visitor
     max_body_mb: int = 11
     max_draft_mb: int = 96  # decoded clips kept in memory, all visitors
+    max_draft_mb_per_visitor: int = 32  # of these; a minute at 48 kHz takes 11.5
+    uploads_per_minute: int = 60  # recordings of a visitor that are decoded
     takes_per_visitor: int = 200
     stall_s: float = 20.0
     idle_s: float = 60.0  # a socket on which a text is written, and nothing comes or goes

@@ -118,7 +118,9 @@ def routes(studio: Studio) -> APIRouter:
     @router.post("/v1/audio/voices/inspect", responses={**answers(200, of=Report), **refusals(422)})
     async def inspect(request: Request, audio_sample: UploadFile = File()):
         data = await read(audio_sample)
-        return await run_in_threadpool(lambda: studio.drafts.inspect(data).to_json())
+        return await run_in_threadpool(
+            lambda: studio.drafts.inspect(owner(request), data).to_json()
+        )
 
     @router.post(
         "/v1/audio/voices",

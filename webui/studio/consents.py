@@ -16,6 +16,7 @@ from ..store.consents import gone
 from ..store.files import new_id
 from ..types import Consent, Voice
 from .drafts import account_of, wav
+from .intake import Intake
 
 ID = "consent-"
 MAX_NAME = 60
@@ -34,11 +35,12 @@ class Given:
 
 
 class Consents:
-    def __init__(self, store: ConsentStore, voices: VoiceStore):
+    def __init__(self, store: ConsentStore, voices: VoiceStore, intake: Intake | None = None):
         self._store, self._voices, self._lock = store, voices, threading.Lock()
+        self._intake = intake or Intake()
 
     def add(self, owner: str, data: bytes, name: str, language: str) -> Consent:
-        """Kept as it is heard: decoded, so that nothing else in the file stays. Raises BadInput, TooLarge, StorageFull."""
+        """Kept as it is heard: decoded, so that nothing else in the file stays. Raises BadInput, TooLarge, Busy, StorageFull."""
         name = _name(name)
         if len(language) > 35 or not re.fullmatch(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", language):
             raise BadInput(
@@ -48,7 +50,8 @@ class Consents:
                 param="language",
             )
         consent = Consent(new_id("consent"), name, language, time.time(), account_of(owner))
-        self._store.add(consent, wav(audio.decode(data)))
+        with self._intake.admit(owner, len(data)):
+            self._store.add(consent, wav(audio.decode(data)))
         return consent
 
     def list(self, owner: str, after: str = "", limit: int = 20) -> tuple[list[Consent], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import audio
-from ..errors import BadInput, KaikouError, NotAllowed, TooLarge
+from ..errors import BadInput, NotAllowed, TooLarge
 from .drafts import Drafts
 
 MIN_SOURCE_S, MAX_SOURCE_S = 1.0, 30.0
@@ -12,7 +12,7 @@ MIN_SOURCE_S, MAX_SOURCE_S = 1.0, 30.0
 def source_of(
     drafts: Drafts, owner: str, source: str, recording: bytes, consent: bool
 ) -> audio.Clip:
-    """A recording that came along, or else the visitor's clip `source`. Raises BadInput, TooLarge, NotFound, NotAllowed (consent)."""
+    """A recording that came along, or else the visitor's clip `source`. Raises BadInput, TooLarge, NotFound, NotAllowed (consent), Busy."""
     param = "source_audio" if recording else "source"
     if not (recording or source):
         raise BadInput(
@@ -28,7 +28,11 @@ def source_of(
             code="consent",
             param="consent",
         )
-    clip = _heard(recording) if recording else drafts.sound(drafts.get(owner, source), whole=True)
+    clip = (
+        _heard(drafts, owner, recording)
+        if recording
+        else drafts.sound(drafts.get(owner, source), whole=True)
+    )
     seconds = clip.duration_s
     if seconds > MAX_SOURCE_S:
         raise TooLarge(
@@ -46,12 +50,11 @@ def source_of(
     return clip
 
 
-def _heard(recording: bytes) -> audio.Clip:
+def _heard(drafts: Drafts, owner: str, recording: bytes) -> audio.Clip:
     """With a voice in it."""
     try:
-        clip = audio.decode(recording)
-        audio.inspect(clip)
-    except KaikouError as error:
+        with drafts.hearing(owner, recording) as draft:
+            return draft.clip
+    except (BadInput, TooLarge) as error:
         error.param = "source_audio"
         raise
-    return clip

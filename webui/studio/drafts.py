@@ -6,9 +6,9 @@ import hashlib
 import secrets
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from .. import audio, text
@@ -17,8 +17,14 @@ from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..store.files import new_id
 from ..types import Voice
+from .intake import Intake
 
-ONCE_BYTES = 16 << 20  # of clips that came along with a request
+ONCE_BYTES = 32 << 20  # of clips that came along with a request
+ONCE_SHARE_BYTES = (
+    24 << 20
+)  # of these, of one owner: as many of 10 s at 48 kHz as a visitor may have streams
+MAX_CLEANED = 4  # copies
+MAX_DRAFTS = 64  # of one owner; windows and cleanings of one clip share its sound
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,10 @@ class Draft:
 
 
 class Drafts:
-    """`prepare(voice, clip)` is told of each draft so that its prompt can be made in the background, `forget(id)` of each that is gone."""
+    """`prepare(voice, clip)` is told of each draft so that its prompt can be made in the background, `forget(id)` of each that is gone.
+
+    max_bytes: of all decoded sound that is kept; max_each_bytes: of one owner's. Who has more than that loses their own oldest clip; where
+    all together have too much it is one of who has most, and nobody's only clip while somebody has several."""
 
     def __init__(
         self,
@@ -50,51 +59,57 @@ class Drafts:
         prepare: Callable[[Voice, Callable[[], Clip]], None],
         max_bytes: int,
         forget: Callable[[str], None] = lambda draft_id: None,
+        max_each_bytes: int = 32 << 20,
+        intake: Intake | None = None,
     ):
-        self._voices, self._prepare, self._max_bytes, self._forget = (
-            voices,
-            prepare,
-            max_bytes,
-            forget,
-        )
+        self._voices, self._prepare, self._forget = voices, prepare, forget
+        self._max_bytes, self._max_each_bytes = max_bytes, max_each_bytes
+        self._intake = intake or Intake()
         self._lock = threading.Lock()
         self._drafts: OrderedDict[str, Draft] = OrderedDict()
         self._cleaned: OrderedDict[tuple, tuple[Clip, Clip]] = (
             OrderedDict()
         )  # by id of a clip and amount: that clip, so that its id stays its own; cleaned
 
-    def inspect(self, data: bytes) -> Report:
-        return audio.inspect(audio.decode(data))
+    @contextmanager
+    def hearing(self, owner: str, data: bytes, after: str = "") -> Iterator[Draft]:
+        """Decode and look; nothing of it is kept, and others wait meanwhile. after: id of a draft of theirs that this recording goes on from;
+        when that is gone, what was said now is all there is. Raises BadInput, TooLarge, Busy."""
+        with self._intake.admit(owner, len(data)):
+            clip = audio.decode(data)
+            with suppress(NotFound):
+                clip = audio.joined(self.get(owner, after).clip, clip) if after else clip
+            report = audio.inspect(clip)
+            best = report.windows[0]
+            try:
+                yield Draft(_new_id(), owner, clip, report, best.start_s, best.end_s)
+            finally:
+                with self._lock:
+                    self._remove([])
+
+    def inspect(self, owner: str, data: bytes) -> Report:
+        with self.hearing(owner, data) as draft:
+            return draft.report
 
     def make(self, owner: str, data: bytes, after: str = "") -> Draft:
-        """Decode and look. after: id of a draft of theirs that this recording goes on from; when that is gone, what was said now is all there is.
-        Raises BadInput, TooLarge."""
-        clip = audio.decode(data)
-        with suppress(NotFound):
-            clip = audio.joined(self.get(owner, after).clip, clip) if after else clip
-        report = audio.inspect(clip)
-        best = report.windows[0]
-        draft = Draft(
-            "draft-" + secrets.token_hex(16), owner, clip, report, best.start_s, best.end_s
-        )
-        self._keep(draft)
+        """As `hearing`, and kept."""
+        with self.hearing(owner, data, after) as draft:
+            self._keep(draft)
         self._begin(draft)
         return draft
 
     def once(self, owner: str, data: bytes) -> Draft:
         """The clip of a request that brings its own reference: only its best part, kept in little room, so that the next request with the same
-        bytes need not make its prompt again. Raises BadInput, TooLarge."""
+        bytes need not make its prompt again. Raises BadInput, TooLarge, Busy."""
         key = "draft-" + hashlib.sha256(owner.encode() + b"\0" + data).hexdigest()[:32]
         try:
             return self.get(owner, key)
         except NotFound:
             pass
-        clip = audio.decode(data)
-        best = audio.inspect(clip)
-        window = best.windows[0]
-        cut = audio.cut(clip, window.start_s, window.end_s)
-        draft = Draft(key, owner, cut, best, 0.0, cut.duration_s, is_once=True)
-        self._keep(draft)
+        with self.hearing(owner, data) as heard:
+            cut = audio.cut(heard.clip, heard.start_s, heard.end_s)
+            draft = Draft(key, owner, cut, heard.report, 0.0, cut.duration_s, is_once=True)
+            self._keep(draft)
         return draft
 
     def change(
@@ -107,7 +122,20 @@ class Drafts:
         varying: bool | None = None,
     ) -> Draft:
         """A new draft (new id) with another window, cleaning or level; the old one stays for undo."""
-        old = self.get(owner, draft_id)
+        new = self.changed(self.get(owner, draft_id), window, clean, gain, varying)
+        self._keep(new)
+        self._begin(new)
+        return new
+
+    def changed(
+        self,
+        old: Draft,
+        window: tuple[float, float] | None = None,
+        clean: float | None = None,
+        gain: bool | None = None,
+        varying: bool | None = None,
+    ) -> Draft:
+        """The same, and nothing of it is kept. Raises BadInput."""
         start_s, end_s = window or (old.start_s, old.end_s)
         start_s, end_s = max(0.0, float(start_s)), min(old.clip.duration_s, float(end_s))
         if not end_s - start_s >= 0.5:
@@ -117,7 +145,7 @@ class Drafts:
         clean = old.clean if clean is None else min(1.0, max(0.0, float(clean)))
         new = replace(
             old,
-            id="draft-" + secrets.token_hex(16),
+            id=_new_id(),
             start_s=start_s,
             end_s=end_s,
             clean=clean,
@@ -134,8 +162,6 @@ class Drafts:
             )
         else:
             new = replace(new, worse=False)
-        self._keep(new)
-        self._begin(new)
         return new
 
     def get(self, owner: str, draft_id: str) -> Draft:
@@ -171,7 +197,10 @@ class Drafts:
         return wav(self._clean(draft, min(1.0, max(0.0, clean)), varying))
 
     def save(self, owner: str, draft_id: str, name: str, transcript: str, consent: str) -> Voice:
-        draft = self.get(owner, draft_id)
+        return self.store(self.get(owner, draft_id), name, transcript, consent)
+
+    def store(self, draft: Draft, name: str, transcript: str, consent: str) -> Voice:
+        """As a voice of its owner's account. Raises BadInput, NotAllowed, StorageFull."""
         name = " ".join(name.split())
         if not name or len(name) > 60:
             raise BadInput(
@@ -196,13 +225,12 @@ class Drafts:
             consent=consent[:500],
             draft=False,
             created_at=time.time(),
-            owner=account_of(owner),
+            owner=account_of(draft.owner),
             language=told_language(transcript),
         )
-        kept = wav(sound)
-        self._voices.add(voice, kept)
+        self._voices.add(voice, wav(sound))
         self._prepare(
-            voice, lambda: audio.decode(kept)
+            voice, lambda: audio.decode(self._voices.reference(voice))
         )  # of what is on the disk: the same prompt whenever it is made
         return voice
 
@@ -269,32 +297,85 @@ class Drafts:
         cleaned = audio.denoise(draft.clip, amount, stationary=not varying)
         with self._lock:
             self._cleaned[key] = draft.clip, cleaned
-            while len(self._cleaned) > 4:
+            while len(self._cleaned) > MAX_CLEANED:
                 self._cleaned.popitem(last=False)
+            gone = self._make_room(draft)
+        self._tell(gone)
         return cleaned
 
     def _keep(self, draft: Draft) -> None:
-        gone: list[Draft] = []
         with self._lock:
             self._drafts[draft.id] = draft
-            for is_once, most in ((True, ONCE_BYTES), (False, self._max_bytes)):
-                while self._bytes(is_once) > most and (
-                    others := [
-                        d for d in self._drafts.values() if d.is_once == is_once and d is not draft
-                    ]
-                ):
-                    gone.append(others[0])
-                    self._remove(others[:1])
+            gone = self._make_room(draft)
         self._tell(gone)
 
-    def _bytes(self, is_once: bool) -> int:
-        return sum(
-            {
-                id(d.clip): d.clip.samples.nbytes
-                for d in self._drafts.values()
-                if d.is_once == is_once
-            }.values()
+    def _make_room(self, new: Draft) -> list[Draft]:
+        """With the lock held: until each and all have no more than they may. Returns the drafts that went; never one of `new`'s own clip, but
+        for those that are too many."""
+        share, total = (
+            (ONCE_SHARE_BYTES, ONCE_BYTES)
+            if new.is_once
+            else (self._max_each_bytes, self._max_bytes)
         )
+        kind = [d for d in self._drafts.values() if d.is_once == new.is_once]
+        gone = [d for d in kind if d.owner == new.owner][:-MAX_DRAFTS]
+        self._remove(gone)
+        while True:
+            sizes = self._sizes(new.is_once)
+            if sizes[new.owner] > share:
+                owners = {new.owner}
+            elif sizes.total() > total:
+                owners = set(sizes)
+            else:
+                return gone
+            if self._drop_cleaned(owners):
+                continue
+            oldest = self._oldest_clip(owners, sizes, new)
+            if not oldest:
+                return gone
+            self._remove(oldest)
+            gone += oldest
+
+    def _sizes(self, is_once: bool) -> Counter[str]:
+        """Bytes of decoded sound by owner, what was cleaned of it included."""
+        sizes, owners = Counter(), {id(d.clip): d for d in self._drafts.values()}
+        for draft in owners.values():
+            if draft.is_once == is_once:
+                sizes[draft.owner] += draft.clip.samples.nbytes
+        for clip, cleaned in self._cleaned.values():
+            draft = owners.get(id(clip))
+            if draft is not None and draft.is_once == is_once:
+                sizes[draft.owner] += cleaned.samples.nbytes
+        return sizes
+
+    def _drop_cleaned(self, owners: set[str]) -> bool:
+        """The oldest cleaned copy of theirs goes first, for it can be made again; not the one that was made last."""
+        mine = {id(d.clip) for d in self._drafts.values() if d.owner in owners}
+        for key, (clip, _) in list(self._cleaned.items())[:-1]:
+            if id(clip) in mine:
+                del self._cleaned[key]
+                return True
+        return False
+
+    def _oldest_clip(self, owners: set[str], sizes: Counter[str], new: Draft) -> list[Draft]:
+        """All drafts of the clip that goes: of who has most among those with several, else the longest unused of all."""
+        clips: dict[int, list[Draft]] = {}  # the longest unused first
+        for draft in self._drafts.values():
+            if draft.is_once == new.is_once:
+                clips[id(draft.clip)] = [*clips.pop(id(draft.clip), []), draft]
+        counts = Counter(drafts[0].owner for drafts in clips.values())
+        others = [
+            drafts
+            for drafts in clips.values()
+            if drafts[0].owner in owners and drafts[0].clip is not new.clip
+        ]
+        several = [drafts for drafts in others if counts[drafts[0].owner] > 1]
+        most = max((sizes[drafts[0].owner] for drafts in several), default=0)
+        return next((d for d in several if sizes[d[0].owner] == most), (others or [[]])[0])
+
+
+def _new_id() -> str:
+    return "draft-" + secrets.token_hex(16)
 
 
 def account_of(owner: str) -> str:

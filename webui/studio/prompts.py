@@ -15,6 +15,7 @@ from ..engine.base import Engine
 from ..engine.resident import Lease
 from ..errors import NotFound, NotReady, StorageFull
 from ..store import VoiceStore
+from ..store.voices import gone
 from ..types import Abilities, Prompt, Voice
 from .held import Held, Hold
 
@@ -44,8 +45,8 @@ class Prompts:
         self._lock, self._held = threading.Lock(), Held()
         self._kept: OrderedDict[Made, Prompt] = OrderedDict()
         self._users: dict[
-            Made, dict[str, Voice]
-        ] = {}  # voices and drafts that asked for it and are not gone
+            Made, dict[str, tuple[Voice, Callable[[], Clip]]]
+        ] = {}  # voices and drafts that asked for it and are not gone, each with its sound
         self._coming: dict[
             tuple[Made, Engine], Future
         ] = {}  # by the engine itself: one that is closed fails what it owes, not what its successor makes
@@ -66,11 +67,11 @@ class Prompts:
                 raise NotReady("The studio is shutting down.", "工作室正在关闭。")
             users = self._users.setdefault(made, {})
             is_new = voice.id not in users
-            users[voice.id] = voice
+            users[voice.id] = voice, clip
             if prompt is None:
                 if (made, engine) not in self._coming:
                     self._coming[made, engine] = self._pool.submit(
-                        self._make, made, voice, engine, clip, prepare
+                        self._make, made, voice, engine, prepare
                     )
                 return self._coming[made, engine]
             self._kept.move_to_end(made)
@@ -91,9 +92,7 @@ class Prompts:
         self._held.add(engine, prompt.fingerprint, name)
         return prompt
 
-    def _make(
-        self, made: Made, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool
-    ) -> Prompt:
+    def _make(self, made: Made, voice: Voice, engine: Engine, prepare: bool) -> Prompt:
         work = object()
         prompt = None
         try:
@@ -104,7 +103,7 @@ class Prompts:
             )
             is_old = prompt is not None
             if prompt is None:
-                sound = clip()
+                sound = self._sound(made)
                 prompt = engine.encode(sound.samples, sound.rate, voice.transcript, voice.language)
                 self.n_encoded += 1
             self._held.add(engine, prompt.fingerprint, work)
@@ -122,6 +121,15 @@ class Prompts:
             with self._lock:
                 self._coming.pop((made, engine), None)
 
+    def _sound(self, made: Made) -> Clip:
+        """Of somebody who has it still: a clip that was pushed out while it waited here takes no memory and no work. Raises NotFound."""
+        with self._lock:
+            clips = [clip for _, clip in self._users.get(made, {}).values()]
+        for clip in clips:
+            with suppress(NotFound):
+                return clip()
+        raise gone()
+
     def _write(self, voice: Voice, made: Made, prompt: Prompt) -> None:
         """Called with the lock held. Whoever waits to speak does not wait for the disk; `close` does."""
         if not self._is_closed:
@@ -136,7 +144,7 @@ class Prompts:
     def _keep(self, made: Made, engine: Engine, prompt: Prompt) -> list[Voice]:
         """Those who have that sound still; where there are none, nothing is kept."""
         with self._lock:
-            users = list(self._users.get(made, {}).values())
+            users = [voice for voice, _ in self._users.get(made, {}).values()]
             if users:
                 self._kept[made] = prompt
             for user in users:

@@ -33,6 +33,7 @@ from .consents import Consents
 from .demos import Demos, is_guest
 from .drafts import Drafts
 from .hall import Hall
+from .intake import Intake
 from .job import Job
 from .keys import Keys
 from .metrics import Metrics
@@ -59,7 +60,15 @@ class Studio:
         store = VoiceStore(paths.data_dir, paths.assets / "voices")
         self.resident = Resident(self._took_over)
         self.prompts = Prompts(store)
-        self.drafts = Drafts(store, self._prepare, limits.max_draft_mb << 20, self.prompts.forget)
+        intake = Intake(limits.uploads_per_minute)
+        self.drafts = Drafts(
+            store,
+            self._prepare,
+            limits.max_draft_mb << 20,
+            self.prompts.forget,
+            limits.max_draft_mb_per_visitor << 20,
+            intake,
+        )
         label = f"AI-generated speech, Kaikou {__version__}" if settings.privacy.label_files else ""
         takes = TakeStore(paths.data_dir)
         self.takes = Takes(
@@ -69,7 +78,7 @@ class Studio:
             limits.takes_per_visitor,
             label,
         )
-        self.consents = Consents(ConsentStore(paths.data_dir), store)
+        self.consents = Consents(ConsentStore(paths.data_dir), store, intake)
         self.voices = Voices(store, self.drafts, self.prompts, self.consents)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
         access = AccessStore(paths.data_dir)

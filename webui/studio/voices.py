@@ -70,18 +70,14 @@ class Voices:
             )
         language = _tag(language) if language else ""  # before anything is saved
         self._consents.words(owner, consent)
-        made = [self._drafts.make(owner, data)]
-        try:
+        with self._drafts.hearing(owner, data) as draft:
             if denoise:
-                made.append(self._drafts.change(owner, made[0].id, clean=0.6))
+                draft = self._drafts.changed(draft, clean=0.6)
             with self._consents.binding(owner, consent) as words:
-                voice = self._drafts.save(owner, made[-1].id, name, transcript, words)
-        finally:
-            for one in made:  # their ids are known to nobody else
-                self._drafts.drop(one.id)
+                voice = self._drafts.store(draft, name, transcript, words)
         if language:
             voice = self.change(owner, voice.id, language=language)
-        return voice, made[-1]
+        return voice, draft
 
     def change(
         self,
