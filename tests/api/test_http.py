@@ -271,6 +271,14 @@ def test_refusals_come_before_the_first_byte_in_one_shape(http, body, status, co
     assert any("\u4e00" <= c <= "\u9fff" for c in error(zh)["message"])
 
 
+@pytest.mark.parametrize(
+    "text", ["Meet me at 2.30 a.m. tomorrow.", "1.\u200d²1.1:30:", "12.5", "²\u200d٢.٣٠"]
+)
+def test_decimals_that_look_like_years_are_spoken(http, text):
+    ask = {"input": text, "voice": "starter-en-mid", "response_format": "pcm"}
+    assert http.post("/v1/audio/speech", json=ask).status_code == 200
+
+
 def test_what_is_not_json_is_told_so(http):
     for raw in (b"", b"{", b"\xff\xfe", b"[]", b"null"):
         answer = http.post(

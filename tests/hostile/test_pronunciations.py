@@ -80,6 +80,10 @@ def test_what_cannot_be_a_term_gets_a_sentence(lone, http, language):
         ).status_code
         == 422
     )
+    broken = b'{"term": "x", "reading": "y", "was": {"term": "a\\ud800"}}'
+    answer = http.put(PATH, content=broken, headers={"Content-Type": "application/json"})
+    assert answer.status_code < 500, "half a character in the name of the old term"
+    http.delete(PATH, params={"all": True})
     assert http.get(PATH).json()["data"] == [] and speaks(lone, http) == ["Still here."]
 
 

@@ -171,6 +171,11 @@ C++ and C# | C plus plus and C sharp
 #1 | number one
 1:30-2:00 | one thirty to two o'clock
 8 a.m.-5 p.m. today | eight A M to five P M today
+Meet me at 2.30 a.m. tomorrow. | Meet me at two thirty A M tomorrow.
+9.05am-5.30 p.m. | nine oh five A M to five thirty P M
+2.30 | two point three zero
+12.5 | twelve point five
+It was 19.8 or 20.5. | It was nineteen point eight or twenty point five.
 $100-$200 | one hundred to two hundred dollars
 between 2010 and 2020. | between twenty ten and twenty twenty.
 26.2 mi | twenty six point two miles

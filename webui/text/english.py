@@ -223,12 +223,17 @@ def _power(m: re.Match[str]) -> str:
 
 def _plain(m: re.Match[str]) -> str:
     digits = m[0]
-    is_year = len(digits) == 4 and ("1100" < digits < "2000" or "2010" <= digits < "2100")
+    is_year = (
+        len(digits) == 4
+        and digits.isdecimal()  # 12.5 and 2.30 have four characters too
+        and ("1100" < digits < "2000" or "2010" <= digits < "2100")
+    )
     return en_year(digits) if is_year else en_number(digits)
 
 
 _RULES: tuple[Rule, ...] = (
     *((address, _web) for address in ADDRESSES),
+    (re.compile(r"(?<![\d:.])([01]?\d|2[0-4])\.([0-5]\d)(?=\s?[ap]\.?m\b)", re.I | re.A), lambda m: f"{m[1]}:{m[2]}"),
     (re.compile(r"(?<=:\d\d)\s?[-~–—]\s?(?=\d{1,2}:\d\d(?!\d))|(?<=[ap]\.m\.)\s?[-~–—]\s?(?=\d)|(?<=\d[ap]m)\s?[-~–—]\s?(?=\d)", re.I), lambda m: " to "),
     (re.compile(rf"([$€£¥])({_N})\s?[-~–—]\s?[$€£¥]?(?={_N})"), lambda m: f"{en_number(m[2])} to {m[1]}"),
     (re.compile(r"(?<![\w.])24/7(?![\d/])", re.A), lambda m: "twenty four seven"),

@@ -161,8 +161,9 @@ def check_language(language: str) -> str:
 
 
 def find_key(term: str) -> str:
-    """The key under which a term as somebody typed it is kept."""
-    return fold(_tidy(term[: 8 * MAX_TERM]))
+    """The key under which a term as somebody typed it is kept. Half characters, which no kept term holds, are replaced: no store takes them."""
+    whole = term[: 8 * MAX_TERM].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return fold(_tidy(whole))
 
 
 # ---- putting them in ----------------------------------------------------------------------------------------
