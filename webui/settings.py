@@ -6,6 +6,7 @@ import argparse
 import difflib
 import hashlib
 import ipaddress
+import math
 import os
 import re
 import tomllib
@@ -259,8 +260,10 @@ def _convert(name: str, kind: type, value: object) -> object:
             )
         if issubclass(kind, Path):
             return Path(str(value)).expanduser().absolute()
+        if kind is float and not math.isfinite(float(value)):
+            raise ValueError("not a finite number")
         return kind(value)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise refuse(
             f"The setting {name} cannot be “{value}”.", f"设置 {name} 不能是「{value}」。", name
         ) from error

@@ -38,6 +38,18 @@ def part_seed(seed: int, index: int) -> int:
     return int.from_bytes(digest) >> 1
 
 
+def finite(value: float, param: str) -> float:
+    """`value` as it came from outside. Raises BadInput for NaN and the infinities: they slip through comparisons, and JSON cannot hold them."""
+    if not -math.inf < value < math.inf:
+        raise BadInput(
+            f"{param} must be a finite number.",
+            f"{param} 须是有限的数值。",
+            param=param,
+            code="bad_field",
+        )
+    return value
+
+
 @dataclass(frozen=True)
 class Voice:
     """A saved, starter or draft voice. `id` is always ours; `fingerprint` is the content hash of its reference samples."""

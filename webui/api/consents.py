@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from ..studio import Studio
 from ..types import Consent
 from .document import answers, refusals
+from .fields import JsonBody
 from .inline import named
 from .voices import read
 
@@ -39,8 +40,7 @@ class ConsentDeleted(BaseModel):
     deleted: Literal[True] = True
 
 
-class Rename(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class Rename(JsonBody):
     name: str
 
 

@@ -13,20 +13,21 @@ from typing import Annotated, Literal
 import segno
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, FiniteFloat
 
 from ..errors import KaikouError
 from ..settings import Settings
 from ..studio import DEMO_LIMITS, Demo, Studio, Used
 from . import shapes
 from .document import answers, file_of, refusals
+from .fields import JsonBody
 from .guard import language_of, name_of_host
 from .keys import used_told
 from .service import Static
 from .session import Sessions
 
 Whole = Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
-Number = Annotated[float, Field(allow_inf_nan=False)] | Whole
+Number = FiniteFloat | Whole
 LANGUAGES = ("zh", "en")
 WORDS = (
     "demo.",
@@ -44,8 +45,7 @@ POLICY = (
 )
 
 
-class NewDemo(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class NewDemo(JsonBody):
     voice: str = Field(max_length=200)
     title: str = Field("", max_length=1000)
     sample: str = Field("", max_length=1000)  # a text to begin with

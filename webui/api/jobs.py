@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput, NotFound
@@ -17,19 +17,18 @@ from ..studio import BATCH_LIMITS, Ask, Studio, Zip
 from . import shapes
 from .document import answers, file_of, refusals
 from .faults import wrong_field
+from .fields import JsonBody, Number
 from .guard import language_of
 from .parts import File
 from .speech import BrokenStream
 
-Number = Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)]
 PAGE = 100
 PIECE_BYTES = 1 << 20  # of a zip held in memory, and one line more
 
 
-class Wanted(BaseModel):
+class Wanted(JsonBody):
     """One line; what it leaves out is taken from the batch."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
     input: str | None = None
     text: str | None = None  # the same under its shorter name
     voice: str | dict[str, Any] | None = None
@@ -40,10 +39,9 @@ class Wanted(BaseModel):
     seed: int | None = None
 
 
-class BatchBody(BaseModel):
+class BatchBody(JsonBody):
     """`texts` or `requests`, 1 to 10,000 of them."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
     texts: list[str] | None = Field(None, max_length=BATCH_LIMITS["lines"])
     requests: list[Wanted] | None = Field(None, max_length=BATCH_LIMITS["lines"])
     voice: str | dict[str, Any] = ""

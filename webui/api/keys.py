@@ -6,17 +6,17 @@ from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..settings import Settings
 from ..studio import SCOPES, Key, Studio, Used
 from . import shapes
 from .document import answers, refusals
+from .fields import JsonBody
 from .session import FIRST, Sessions
 
 
-class NewKey(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class NewKey(JsonBody):
     name: str = Field(max_length=1000)
     scopes: list[Literal["speak", "voices", "jobs", "admin"]] = Field(["speak"], max_length=20)
     per_minute: int = Field(600, ge=-(1 << 31), le=1 << 31)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput
 from ..studio import TERM_FILES, TERM_LIMITS, Studio
 from . import shapes
 from .document import answers, file_of, refusals
+from .fields import JsonBody
 
 FILE = {"requestBody": {"required": True, "content": file_of(*TERM_FILES.values())}}
 
 
-class Was(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class Was(JsonBody):
     term: str
     language: str = ""
 
 
-class Entry(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class Entry(JsonBody):
     term: str
     reading: str
     language: str = ""

@@ -7,12 +7,12 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import EngineFault, NotFound
@@ -31,6 +31,7 @@ from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT
 from . import shapes
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
+from .fields import JsonBody, Number
 from .formats import (
     CODED,
     EVENT,
@@ -67,8 +68,7 @@ NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
 SMALL_BODY = 1 << 16  # a larger one is read off the event loop
 
 
-class Speech(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class Speech(JsonBody):
     model: str = Field(
         "auto",
         json_schema_extra={"anyOf": MODEL},
@@ -97,11 +97,7 @@ class Speech(BaseModel):
         + USAGE,
         json_schema_extra={"enum": ["audio", "sse"]},
     )
-    speed: (
-        Annotated[float, Field(allow_inf_nan=False)] | Annotated[int, Field(ge=-1000, le=1000)]
-    ) = Field(
-        1.0, json_schema_extra={"minimum": 0.25, "maximum": 4}
-    )  # an int without end is no float
+    speed: Number = Field(1.0, json_schema_extra={"minimum": 0.25, "maximum": 4})
     stream: bool = Field(True, description="false: the whole file at once, with its true sizes")
     mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset", "convert"] = "auto"
     language: str = Field(

@@ -16,6 +16,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from ..errors import BadInput, KaikouError
 from ..studio import Job, Snapshot, Studio
 from .faults import wrong_field
+from .fields import read_json
 from .holder import Holder
 from .reader import JobReader, open_job
 from .recent import Recent
@@ -81,8 +82,8 @@ class Connection:
         if text is None or len(text) > MAX_MESSAGE:
             raise BadMessage("text frames of at most 1 MiB only", 1009 if text else 1008)
         try:
-            told = json.loads(text)
-        except (ValueError, RecursionError):
+            told = read_json(text)
+        except ValueError:
             raise BadMessage("not JSON") from None
         if not isinstance(told, dict):
             raise BadMessage("not an object")

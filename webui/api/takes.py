@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ..studio import Studio
 from ..types import Take
 from .document import answers, refusals
+from .fields import JsonBody
 
 PATH = "/v1/audio/takes"
 ABOUT = (
@@ -49,8 +50,7 @@ class TakeList(BaseModel):
     has_more: bool
 
 
-class Star(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class Star(JsonBody):
     starred: bool
 
 

@@ -12,6 +12,7 @@ from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from ..errors import BadInput, KaikouError, TooLarge
+from .fields import read_json
 from .guard import language_of
 from .stream import MAX_MESSAGE
 
@@ -62,8 +63,8 @@ class Wire:
                 ),
             )
         try:
-            told = json.loads(text)
-        except (ValueError, RecursionError):
+            told = read_json(text)
+        except ValueError:
             raise Close(
                 PROTOCOL,
                 BadInput(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fastapi import APIRouter, File, Form, Request, Response, UploadFile
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput, TooLarge
 from ..studio import Studio
 from ..types import Voice
 from .document import answers, file_of, refusals
+from .fields import JsonBody
 
 MAX_SAMPLE = 10 << 20
 
@@ -67,8 +68,7 @@ class VoiceDeleted(BaseModel):
     deleted: Literal[True] = True
 
 
-class Change(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class Change(JsonBody):
     name: str | None = None
     transcript: str | None = None
     language: str | None = None
@@ -195,7 +195,9 @@ def routes(studio: Studio) -> APIRouter:
         )
 
     @router.get("/tts/draft/{draft_id}/audio", include_in_schema=False)  # of the page
-    def draft_audio(draft_id: str, request: Request, clean: float = 0.0, varying: bool = False):
+    def draft_audio(
+        draft_id: str, request: Request, clean: FiniteFloat = 0.0, varying: bool = False
+    ):
         if not 0 <= clean <= 1:
             raise BadInput(
                 "clean must be between 0 and 1.",

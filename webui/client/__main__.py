@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import math
 import os
 import sys
 from pathlib import Path
@@ -158,7 +159,7 @@ def batch(told: argparse.Namespace, key: str | None) -> int:
     if (
         told.in_flight < 1
         or told.batch < 1
-        or (told.per_second is not None and told.per_second <= 0)
+        or (told.per_second is not None and not 0 < told.per_second < math.inf)
     ):
         raise BadInput(
             "--in-flight, --batch and --per-second are greater than 0.",

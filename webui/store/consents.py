@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import NotFound
 from ..types import Consent
-from .files import Folder
+from .files import Folder, record
 
 
 def gone() -> NotFound:
@@ -28,7 +28,7 @@ class ConsentStore:
         self._kept: dict[str, Consent] = {}
         for entry in self.folder.ids():
             try:
-                self._kept[entry] = Consent(**json.loads(self.folder.read(entry, "consent.json")))
+                self._kept[entry] = Consent(**record(self.folder.read(entry, "consent.json"), 0.0))
             except (NotFound, ValueError, TypeError):
                 continue  # a folder that is not ours is left alone, and not shown
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import logging
+import json
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ..errors import NotFound, StorageFull
 from .private import make_folder, write_file
@@ -23,6 +25,11 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def new_id(kind: str) -> str:
     """128 random bits: an id cannot be guessed."""
     return f"{kind}-{secrets.token_hex(16)}"
+
+
+def record(data: bytes, instead: float | None) -> Any:
+    """A record as it was written. `instead` stands for NaN and the infinities, which no JSON that goes out may hold. Raises ValueError."""
+    return json.loads(data, parse_constant=lambda name: instead)
 
 
 class Folder:

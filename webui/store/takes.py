@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from ..errors import NotFound, StorageFull
 from ..types import SpeechRequest, Take
-from .files import Folder
+from .files import Folder, record
 
 log = logging.getLogger(__name__)
 LEVELS = tuple(
@@ -161,16 +162,18 @@ class TakeStore:
 
     def _read(self, take_id: str) -> Take | None:
         try:
-            told = json.loads(self.folder.read(take_id, "take.json"))
+            told = record(self.folder.read(take_id, "take.json"), None)
             told["request"]["segments"] = tuple(told["request"]["segments"])
-            return Take(
+            take = Take(
                 **{
                     **told,
                     "request": SpeechRequest(**told["request"]),
                     "peaks": shared(told["peaks"]),
                 }
             )
-        except (NotFound, ValueError, TypeError, KeyError):
+            is_whole = math.isfinite(take.created_at + take.n_samples / take.sample_rate)
+            return take if is_whole else None
+        except (NotFound, ValueError, TypeError, KeyError, ZeroDivisionError):
             return None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import NotFound
 from ..types import Prompt, Voice
-from .files import Folder
+from .files import Folder, record
 
 
 def gone() -> NotFound:
@@ -54,7 +54,7 @@ class VoiceStore:
         self._saved: dict[str, Voice] = {}
         for entry in self.folder.ids():
             try:
-                self._saved[entry] = Voice(**json.loads(self.folder.read(entry, "voice.json")))
+                self._saved[entry] = Voice(**record(self.folder.read(entry, "voice.json"), 0.0))
             except (NotFound, ValueError, TypeError):
                 continue  # a folder that is not ours is left alone, and not shown
 

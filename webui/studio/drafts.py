@@ -16,7 +16,7 @@ from ..audio import Clip, Report
 from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..store.files import new_id
-from ..types import Voice
+from ..types import Voice, finite
 from .intake import Intake
 
 ONCE_BYTES = 32 << 20  # of clips that came along with a request
@@ -136,13 +136,13 @@ class Drafts:
         varying: bool | None = None,
     ) -> Draft:
         """The same, and nothing of it is kept. Raises BadInput."""
-        start_s, end_s = window or (old.start_s, old.end_s)
+        start_s, end_s = (finite(s, "window") for s in window or (old.start_s, old.end_s))
         start_s, end_s = max(0.0, float(start_s)), min(old.clip.duration_s, float(end_s))
         if not end_s - start_s >= 0.5:
             raise BadInput(
                 "This part is too short.", "这一段太短了。", code="too_short", param="window"
             )
-        clean = old.clean if clean is None else min(1.0, max(0.0, float(clean)))
+        clean = old.clean if clean is None else min(1.0, max(0.0, finite(clean, "clean")))
         new = replace(
             old,
             id=_new_id(),
@@ -194,7 +194,7 @@ class Drafts:
     def audio(self, owner: str, draft_id: str, clean: float, varying: bool = False) -> bytes:
         """WAV of the whole clip, cleaned by that amount: both sides of the A/B have the same length."""
         draft = self.get(owner, draft_id)
-        return wav(self._clean(draft, min(1.0, max(0.0, clean)), varying))
+        return wav(self._clean(draft, min(1.0, max(0.0, finite(clean, "clean"))), varying))
 
     def save(self, owner: str, draft_id: str, name: str, transcript: str, consent: str) -> Voice:
         return self.store(self.get(owner, draft_id), name, transcript, consent)

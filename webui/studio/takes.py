@@ -16,7 +16,7 @@ from .. import audio, text
 from ..errors import KaikouError, NotFound
 from ..store import TakeStore
 from ..store.takes import gone
-from ..types import SpeechRequest, Take
+from ..types import SpeechRequest, Take, finite
 from .archive import Zip
 from .choices import Choices
 from .job import Job
@@ -96,10 +96,9 @@ class Takes:
         return self._store.change(self.shown(owner, take_id), starred=bool(on))
 
     def told(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
-        """The player's own measurement, click to first rendered sample, replaces the server's."""
-        return self._store.change(
-            self.get(owner, take_id), first_sound_ms=round(min(max(first_sound_ms, 0.0), 1e6), 1)
-        )
+        """The player's own measurement, click to first rendered sample, replaces the server's. Raises BadInput when it is not finite."""
+        measured_ms = min(max(finite(first_sound_ms, "first_sound_ms"), 0.0), 1e6)
+        return self._store.change(self.get(owner, take_id), first_sound_ms=round(measured_ms, 1))
 
     def traced(self, job: Job) -> None:
         """The last of it was sent after the take was written. Raises NotFound when there is no take of this job, or none any more."""
@@ -141,7 +140,8 @@ class Takes:
         return self._keep_days if chosen is None else min(chosen, self._keep_days)
 
     def keep(self, owner: str, days: int) -> None:
-        self.choices.change(owner, days=min(max(int(days), 0), self._keep_days))
+        """Raises BadInput when it is not finite."""
+        self.choices.change(owner, days=min(max(int(finite(days, "days")), 0), self._keep_days))
 
     def label(self, owner: str, on: bool) -> None:
         self.choices.change(owner, label=bool(on))
