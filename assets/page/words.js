@@ -181,13 +181,13 @@
     focus("[data-do=wordall]");
   };
   acts.wordclear = async () => {
-    const gone = ui.list;
+    const n = ui.list.length, file = await fetch(url(".tsv")).then(r => (r.ok ? r.blob() : null), () => null);
     ui.ask = false;
-    if (!await ask("DELETE", "?all=true")) return list();
+    if (!file) say(t("err.net"), "bad");
+    if (!file || !await ask("DELETE", "?all=true")) return list();
     await load();
-    KK.toast(t("pr.cleared", { n: gone.length }), t("sys.undo"), async () => {
-      const rows = gone.map(e => [e.term, e.reading, e.language].join("\t")).join("\n");
-      if (await ask("POST", ".tsv", rows, "text/tab-separated-values")) load();
+    KK.toast(t("pr.cleared", { n }), t("sys.undo"), async () => { // the studio takes back exactly what it gave
+      if (await ask("POST", ".tsv", file, "text/tab-separated-values")) load();
     }, 8000);
     field("term")?.focus();
   };

@@ -159,11 +159,13 @@ def test_in_and_out_as_a_file(chrome, lone):
             {
                 "name": "words.csv",
                 "mimeType": "text/csv",
-                "buffer": "term,reading\nGPU,G P U\n重庆,崇庆,zh\n".encode("gb18030"),
+                "buffer": "term,reading\nGPU,G P U\n重庆,崇庆,zh\n''=x,=y\n".encode("gb18030"),
             }
         )
-        p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 2")
-        assert p.page.inner_text(".kk-wordsay") == "Imported: 2 new, 0 changed"
+        p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 3")
+        assert p.page.inner_text(".kk-wordsay") == "Imported: 3 new, 0 changed"
+        kept = "async () => (await (await fetch('/v1/pronunciations')).json()).data"
+        before = p.page.evaluate(kept)
         for kind in ("tsv", "csv"):
             with p.page.expect_download() as download:
                 p.page.click(f".kk-wordfoot a[href$='.{kind}']")
@@ -187,14 +189,17 @@ def test_in_and_out_as_a_file(chrome, lone):
         p.page.wait_for_function(
             "document.querySelector('.kk-wordsay').textContent.includes('1 MB')"
         )
-        assert len(rows(p)) == 2
+        assert len(rows(p)) == 3
         p.page.click("[data-do=wordall]")
         p.page.click("[data-do=wordkeep]")
         p.page.click("[data-do=wordall]")
         p.page.click("[data-do=wordclear]")
         p.page.wait_for_selector(".kk-wordlist .kk-empty")
         p.page.click("#kk-toast .kk-link")
-        p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 2")
+        p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 3")
+        assert p.page.evaluate(kept) == before and ["'=x", "=y"] in [
+            [e["term"], e["reading"]] for e in before
+        ]
         assert not p.errors
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import random
 import signal
@@ -316,6 +317,49 @@ def test_out_and_in_again_is_the_same(words, kind):
     words.clear("local/a")
     assert words.take_in("local/a", data, kind) == (3, 0) and words.list("local/a") == before
     assert words.take_in("local/a", data, kind) == (0, 0)
+
+
+FORMULAS = [
+    "=cmd|'/C calc'!A0", "=1+1", "+1", "-1", "@SUM(A1)", '"=1+1"', "'=1", "''=1", "'-", "＝1", "＋7", "－8", "＠x",
+    "'tis", "''", "a=b", "rock 'n' roll", "a;=1+1", "a,=1+1", '"', "'", "'\"x",
+]  # fmt: skip
+RUN = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "＝",
+    "＋",
+    "－",
+    "＠",
+    "\t",
+    "\r",
+)  # what a spreadsheet takes for a formula
+
+
+def cells_as_a_spreadsheet_reads_them(data: bytes, kind: str) -> list[str]:
+    """With " as the mark around a cell in both kinds."""
+    rows = csv.reader(
+        data.decode("utf-8-sig").splitlines(), delimiter="\t" if kind == "tsv" else ","
+    )
+    return [c for row in rows for c in row]
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv"])
+def test_no_cell_of_a_file_is_a_formula_and_each_comes_back_as_it_was(words, kind):
+    for n, formula in enumerate(FORMULAS):
+        words.put("local/a", formula, f"{formula} x{n}", "en" if n % 2 else "")
+    data, before = words.file("local/a", kind), words.list("local/a")
+    assert len(before) == len(FORMULAS)
+    assert not [c for c in cells_as_a_spreadsheet_reads_them(data, kind) if c.startswith(RUN)]
+    words.clear("local/a")
+    assert words.take_in("local/a", data, kind) == (len(before), 0)
+    assert words.list("local/a") == before and words.file("local/a", kind) == data
+
+
+def test_a_file_that_no_spreadsheet_was_feared_for_is_read_as_it_is(words):
+    words.take_in("local/a", b"=1\tone\n-x\tminus x\n'tis\tit is\n", "tsv")
+    assert terms(words) == {"=1": "one", "-x": "minus x", "'tis": "it is"}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "gb18030"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 
 from .. import text
 from ..errors import BadInput, TooLarge
@@ -13,6 +14,10 @@ MAX_FILE = 1 << 20
 MAX_LINES = 4000
 COLUMNS = ("term", "reading", "language")
 KINDS = {"tsv": "text/tab-separated-values", "csv": "text/csv"}
+# A spreadsheet takes a cell that begins with one of these for a formula and runs it (OWASP, "CSV injection"); in a TSV it takes " off first.
+# An apostrophe in front makes it text. A cell that has apostrophes of its own in front of such a sign gets one more, so that reading takes away
+# exactly what writing put there.
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\"＝＋－＠]")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -29,7 +34,7 @@ def read(data: bytes, kind: str) -> list[text.Pronunciation]:
     found: list[text.Pronunciation] = []
     try:
         for number, line in enumerate(_lines(_decoded(data), kind), 1):
-            cells = [*map(str.strip, line), "", ""]
+            cells = [*map(_unescaped, map(str.strip, line)), "", ""]
             if not any(cells) or (
                 number == 1 and cells[0].lower() == COLUMNS[0] and cells[1].lower() == COLUMNS[1]
             ):
@@ -53,9 +58,9 @@ def read(data: bytes, kind: str) -> list[text.Pronunciation]:
 
 
 def write(entries: list[text.Pronunciation], kind: str) -> bytes:
-    """UTF-8 with its mark, which spreadsheets ask for."""
+    """UTF-8 with its mark, which spreadsheets ask for; no cell is a formula."""
     out = io.StringIO(newline="")
-    rows = [COLUMNS, *((e.term, e.reading, e.language) for e in entries)]
+    rows = [COLUMNS, *((*map(_escaped, (e.term, e.reading)), e.language) for e in entries)]
     if kind == "csv":
         csv.writer(out).writerows(rows)
     else:
@@ -63,6 +68,14 @@ def write(entries: list[text.Pronunciation], kind: str) -> bytes:
             "".join("\t".join(row) + "\n" for row in rows)
         )  # neither a term nor a reading can hold a tab or an end of line
     return out.getvalue().encode("utf-8-sig")
+
+
+def _escaped(cell: str) -> str:
+    return "'" + cell if _FORMULA.match(cell) else cell
+
+
+def _unescaped(cell: str) -> str:
+    return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
 
 
 def _decoded(data: bytes) -> str:
