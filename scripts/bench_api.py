@@ -74,7 +74,7 @@ class Http:
 
     def first_s(self, text: str, seed: int) -> float:
         body = json.dumps(
-            {"input": text, "voice": "starter-en-mid", "seed": seed, **self._fields}
+            {"input": text, "voice": "starter-en-mid", "seed": seed, "stream": True, **self._fields}
         ).encode()
         self._wire.socket.sendall(
             f"POST /v1/audio/speech HTTP/1.1\r\nHost: {self._wire.host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()

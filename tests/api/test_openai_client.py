@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 import openai
 import pytest
+import soundfile
 
 from tests.api.test_http import clip
 from tests.api.test_stream import idle, settle
@@ -81,7 +82,8 @@ def test_create_gives_the_same_sound_in_every_format(client, pcm, kind):
     answer = client.audio.speech.with_raw_response.create(
         **ASK, response_format=kind, extra_body=SEED
     )
-    assert answer.headers["content-type"] == KINDS[kind] and "content-length" not in answer.headers
+    assert answer.headers["content-type"] == KINDS[kind]
+    assert ("content-length" in answer.headers) == (kind == "flac")
     check(kind, answer.content, pcm)
 
 
@@ -109,9 +111,83 @@ def test_a_streamed_answer_comes_while_it_is_made(studio, kind):
     }
     with (
         openai.OpenAI(base_url=studio.url + "/v1", api_key="none", max_retries=0) as paced,
-        paced.audio.speech.with_streaming_response.create(**ask, response_format=kind) as answer,
+        paced.audio.speech.with_streaming_response.create(
+            **ask, response_format=kind, extra_body={"stream": True} if kind == "flac" else {}
+        ) as answer,
     ):
+        assert "content-length" not in answer.headers
         assert len([p for p in answer.iter_bytes() if p]) > 3
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("is_events", [False, True])
+def test_what_comes_when_nobody_speaks_of_streaming_opens_in_an_ordinary_reader(
+    server, pcm, kind, is_events
+):
+    """soundfile.read() of the bytes as they came; a FLAC whose header said 0 samples could not be read at all."""
+    ask = {**ASK, **SEED, "response_format": kind}
+    answer = httpx.post(
+        server.url + "/v1/audio/speech",
+        json=ask | ({"stream_format": "sse"} if is_events else {}),
+        timeout=60,
+    )
+    data = answer.content
+    if is_events:
+        told = events_of(answer.text.splitlines())
+        assert told[-1]["type"] == "speech.audio.done" and told[-1]["usage"]["output_tokens"]
+        data = b"".join(base64.b64decode(e["audio"]) for e in told[:-1])
+    if kind not in ("pcm", "aac"):
+        sound, rate = soundfile.read(io.BytesIO(data), dtype="int16")
+        room = {"mp3": 3 * 1152, "opus": 960}.get(kind, 0)  # what these pad their ends with
+        assert rate == 24000 and 0 <= len(sound) - len(pcm) // 2 <= room
+        if kind in ("flac", "wav"):
+            assert soundfile.info(io.BytesIO(data)).frames == len(pcm) // 2
+            assert sound.tobytes() == pcm
+    check(kind, data, pcm, is_whole=kind == "flac")
+
+
+def test_flac_is_streamed_for_who_says_so(client, pcm):
+    answer = client.audio.speech.with_raw_response.create(
+        **ASK, response_format="flac", extra_body={**SEED, "stream": True}
+    )
+    assert "content-length" not in answer.headers
+    check("flac", answer.content, pcm)
+
+
+@pytest.mark.parametrize("kind", ["wav", "mp3", "flac"])
+def test_events_of_a_file_that_is_wanted_whole_hold_its_true_sizes(client, pcm, kind):
+    with client.audio.speech.with_streaming_response.create(
+        **ASK, response_format=kind, stream_format="sse", extra_body={**SEED, "stream": False}
+    ) as answer:
+        told = events_of(answer.iter_lines())
+    data = b"".join(base64.b64decode(e["audio"]) for e in told[:-1])
+    assert soundfile.info(io.BytesIO(data)).frames == len(pcm) // 2
+    if kind == "wav":
+        with wave.open(io.BytesIO(data)) as file:
+            assert file.getnframes() == len(pcm) // 2
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/audio/speech", {"response_format": "flac"}),
+        ("/v1/audio/speech", {"response_format": "wav", "stream": False}),
+        ("/v1/audio/speech", {"response_format": "mp3", "stream": False, "stream_format": "sse"}),
+    ],
+)
+def test_a_whole_file_is_made_for_nobody_who_has_left(studio, path, asked):
+    """A minute of sound in half a minute: it ends when its listener hangs up, not when it is made."""
+    host, port = studio.url.removeprefix("http://").split(":")
+    body = json.dumps({**ASK, "instructions": "seconds=60 rtf=0.5", **asked}).encode()
+    before = settle(studio, idle)["opened"]
+    with socket.create_connection((host, int(port))) as caller:
+        caller.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        assert settle(studio, lambda now: now["opened"] > before)["opened"] == before + 1
+    after = settle(studio, lambda now: idle(now) and now["opened"] == now["finalised"], 15)
+    assert idle(after) and after["opened"] == after["finalised"]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -430,6 +506,7 @@ def test_listeners_who_leave_in_the_middle_leave_nothing(studio):
             json={
                 **ask,
                 "response_format": kind,
+                "stream": True,
                 "stream_format": "sse" if kind == "aac" else "audio",
             },
         ) as answer:

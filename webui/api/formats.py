@@ -19,6 +19,10 @@ RULE = (
     "Without `response_format` the answer is mp3 for an OpenAI client library (its `User-Agent` begins with `OpenAI/` or `AsyncOpenAI/`, or it sends `X-Stainless-*` headers), "
     "as such clients expect, and wav for everyone else."
 )
+WHOLE = (
+    "true: while it is made; false: the whole file at once, with its true sizes. Without it everything is streamed but flac: the header of a FLAC file "
+    "holds its length, and many readers open no file whose header says 0 samples."
+)
 USAGE = (
     "`usage` counts what OpenAI counts in tokens by what is known of every engine: `input_tokens` are the characters of `input` and `instructions`, `output_tokens` are 25 for each second "
     "of sound, rounded up, `total_tokens` are both together."
@@ -83,6 +87,11 @@ def is_openai_client(headers: Mapping[str, str]) -> bool:
     return headers.get("user-agent", "").startswith(("OpenAI/", "AsyncOpenAI/")) or any(
         name.lower().startswith("x-stainless-") for name in headers
     )
+
+
+def is_streamed(asked: bool | None, kind: str) -> bool:
+    """See WHOLE. asked: None = not said."""
+    return kind != "flac" if asked is None else asked
 
 
 def is_wrapped(asked: str) -> bool:

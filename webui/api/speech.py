@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from ..errors import EngineFault, NotFound
 from ..studio import (
@@ -39,16 +41,18 @@ from .formats import (
     SSE,
     TYPES,
     USAGE,
+    WHOLE,
     delta,
     done,
     failed,
     format_of,
+    is_streamed,
     is_wrapped,
     usage,
 )
 from .guard import language_of
 from .inline import named, sound_in
-from .packing import Held, Packing
+from .packing import PIECE_BYTES, Held, Packing
 from .parts import File
 from .reader import JobReader, open_job
 from .recent import Recent
@@ -98,7 +102,7 @@ class Speech(JsonBody):
         json_schema_extra={"enum": ["audio", "sse"]},
     )
     speed: Number = Field(1.0, json_schema_extra={"minimum": 0.25, "maximum": 4})
-    stream: bool = Field(True, description="false: the whole file at once, with its true sizes")
+    stream: bool | None = Field(None, description=WHOLE)
     mode: Literal["auto", "zero_shot", "cross_lingual", "instruct", "preset", "convert"] = "auto"
     language: str = Field(
         "auto", description=f"`auto`, or a BCP 47 tag of one of: {', '.join(LANGUAGES)}"
@@ -198,8 +202,8 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
             packing,
             job,
             kind,
-            language_of(dict(request.headers.raw)),
-            is_streamed=body.stream,
+            request,
+            is_live=is_streamed(body.stream, kind),
             is_events=is_events,
             pcm_hz=PCM_HZ,
         )
@@ -251,21 +255,28 @@ async def reply(
     packing: Packing,
     job: Job,
     kind: str,
-    language: str,
+    request: Request,
     *,
-    is_streamed: bool = True,
+    is_live: bool = True,
     is_events: bool = False,
     is_paced: bool = True,
     pcm_hz: int = 0,
 ) -> Response:
-    """A job's sound as the answer to whoever asked for it. kind: a key of TYPES. pcm_hz: of bare samples, 0 = the engine's own. Raises KaikouError."""
-    rate = pcm_hz if kind == "pcm" and pcm_hz else job.rate
-    headers = _headers(studio, job, kind, language, rate)
-    if not is_streamed and not is_events:
-        return Response(await _file(studio, packing, job, kind, rate), 200, headers, TYPES[kind])
-    sound, release = await _sound(
-        studio, packing, job, kind, rate, LEAD_S if is_paced else math.inf
+    """A job's sound as the answer to whoever asked for it. kind: a key of TYPES. is_live: while it is made, else as a whole file. pcm_hz: of bare
+    samples, 0 = the engine's own. Raises KaikouError, and ClientDisconnect when who asked for a whole file has left."""
+    rate, language = (
+        pcm_hz if kind == "pcm" and pcm_hz else job.rate,
+        language_of(dict(request.headers.raw)),
     )
+    headers = _headers(studio, job, kind, language, rate)
+    if is_live:
+        lead_s = LEAD_S if is_paced else math.inf
+        sound, release = await _sound(studio, packing, job, kind, rate, lead_s)
+    else:
+        data = await _unless_left(request, _file(studio, packing, job, kind, rate))
+        if not is_events:
+            return Response(data, 200, headers, TYPES[kind])
+        sound, release = _pieces(data), lambda: None
     return Held(
         _events(sound, job, language) if is_events else sound,
         headers,
@@ -330,6 +341,29 @@ def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
         "rtf": take.rtf,
         "trace": take.trace,
     }
+
+
+async def _unless_left(request: Request, making: Coroutine[Any, Any, bytes]) -> bytes:
+    """What is being made, or ClientDisconnect as soon as nobody waits for it any more; then its making ends."""
+
+    async def leave() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    made, left = asyncio.ensure_future(making), asyncio.ensure_future(leave())
+    try:
+        await asyncio.wait([made, left], return_when=asyncio.FIRST_COMPLETED)
+        if not made.done():
+            raise ClientDisconnect()
+        return made.result()
+    finally:
+        made.cancel()
+        left.cancel()
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), PIECE_BYTES):
+        yield data[at : at + PIECE_BYTES]
 
 
 async def _file(studio: Studio, packing: Packing, job: Job, kind: str, rate: int) -> bytes:

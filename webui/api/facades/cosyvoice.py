@@ -15,7 +15,6 @@ from ...errors import BadInput, NotAllowed
 from ...studio import Job, Studio
 from ...types import MAX_INSTRUCTION, MAX_TEXT
 from ..document import file_of, refusals
-from ..guard import language_of
 from ..packing import Packing
 from ..reader import open_job
 from ..recent import Recent
@@ -97,9 +96,7 @@ def _route(studio: Studio, recent: Recent, packing: Packing, way: Way):
             asked = await _asked(way, request, form)
         job = await open_job(studio, lambda: _open(studio, request.scope["kk_owner"], way, asked))
         recent.keep(job)
-        return await reply(
-            studio, packing, job, "pcm", language_of(dict(request.headers.raw)), is_paced=False
-        )
+        return await reply(studio, packing, job, "pcm", request, is_paced=False)
 
     return speak
 

@@ -98,12 +98,12 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         language = language_of(dict(request.headers.raw))
         try:
             asked, clip = await _asked(request)
-            kind, is_streamed = _check(asked)
+            kind, is_live = _check(asked)
             job = await open_job(
                 studio, lambda: _open(studio, request.scope["kk_owner"], asked, clip)
             )
             recent.keep(job)
-            told = await reply(studio, packing, job, KINDS[kind], language, is_streamed=is_streamed)
+            told = await reply(studio, packing, job, KINDS[kind], request, is_live=is_live)
         except KaikouError as error:
             return _refusal(error, language)
         told.headers["content-type"] = f"audio/{kind}"
