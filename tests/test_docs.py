@@ -50,6 +50,19 @@ def test_both_commands_stand_in_both_languages():
         assert "bash scripts/test.sh" in half
 
 
+def test_that_an_upload_to_the_facades_is_taken_as_consent_is_said_in_both_languages():
+    """Whoever lets others use these routes must know it before the first upload."""
+    facades = (ROOT / "docs" / "facades.md").read_text("utf-8")
+    for whole, mark in ((README, "# English\n"), (facades, "# 中文\n")):
+        halves = whole.split(mark)
+        chinese, english = halves if mark.startswith("# E") else halves[::-1]
+        english = " ".join(english.split())
+        assert re.search(r"sends? a recording .{0,40}says by that that its speaker agreed", english)
+        assert "`consent=false`" in english and "refused" in english
+        assert re.search("(上传|发送)录音，?即表示说话人已同意", chinese)
+        assert "`consent=false`" in chinese and "拒绝" in chinese
+
+
 def options_of(text):
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
 

@@ -339,3 +339,35 @@ def test_gpt_sovits_refusals_have_its_shape(http, changed, code):
 def test_bodies_that_are_none_are_refused(http, body):
     told = http.post("/tts", content=body)
     assert told.status_code == 400 and told.json()["message"]
+
+
+@pytest.mark.parametrize("refused", ["false", "0", "no", "nobody"])
+def test_an_upload_is_consent_unless_the_request_says_that_there_is_none(studio, http, refused):
+    """Scripts of these programs have no such field: without it nothing changes."""
+    sound = clip(4)
+    for place in ("data", "params"):
+        told = http.post(
+            "/inference_zero_shot",
+            files={"prompt_wav": ("a.wav", sound)},
+            params={"tts_text": "x", "prompt_text": "y"}
+            | ({"consent": refused} if place == "params" else {}),
+            data={"consent": refused} if place == "data" else {},
+        )
+        assert (told.status_code, error(told)["code"]) == (403, "consent")
+    fields = {"text": "Hi.", "text_lang": "en", "prompt_text": "x"}
+    told = http.post(
+        "/tts", data=fields | {"consent": refused}, files={"ref_audio": ("a.wav", sound)}
+    )
+    assert told.status_code == 400 and told.json()["error"]["param"] == "consent"
+    told = http.post(
+        "/tts",
+        json=fields
+        | {
+            "consent": refused,
+            "ref_audio_path": "data:audio/wav;base64," + base64.b64encode(sound).decode(),
+        },
+    )
+    assert told.status_code == 400 and told.json()["error"]["param"] == "consent"
+    for agreed in ({}, {"consent": "true"}):
+        told = http.post("/tts", data=fields | agreed, files={"ref_audio": ("a.wav", sound)})
+        assert told.status_code == 200

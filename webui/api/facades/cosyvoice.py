@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
-from ...errors import BadInput, NotAllowed
+from ...errors import BadInput
 from ...studio import Job, Studio
 from ...types import MAX_INSTRUCTION, MAX_TEXT
 from ..document import file_of, refusals
@@ -111,8 +111,8 @@ async def _asked(way: Way, request: Request, form: FormData) -> dict:
                 f"The field {name} is missing.", f"缺少字段 {name}。", param=name, code="bad_field"
             )
         asked[name] = value
-    if str(form.get("consent", "true")).lower() in ("false", "0", "no"):
-        asked["refused"] = True
+    agreed = form.get("consent", request.query_params.get("consent", "true"))
+    asked["consent"] = str(agreed).lower() in ("true", "1", "yes", "on")
     if way.has_clip:
         asked["clip"] = await _clip(form.get("prompt_wav", request.query_params.get("prompt_wav")))
     return asked
@@ -138,13 +138,6 @@ async def _clip(sent: UploadFile | str | None) -> bytes:
 
 
 def _open(studio: Studio, owner: str, way: Way, asked: dict) -> Job:
-    if asked.get("refused") and way.has_clip:
-        raise NotAllowed(
-            "Only a recording whose speaker agreed can be used.",
-            "只能使用说话人已同意的录音。",
-            code="consent",
-            param="consent",
-        )
     text, speaker, tag = asked["tts_text"], asked.get("spk_id", ""), TAG.match(asked["tts_text"])
     language = {"jp": "ja"}.get(tag[1], tag[1]) if tag else LANGUAGE_OF.get(speaker, "auto")
     with called(THEIRS):
@@ -156,7 +149,7 @@ def _open(studio: Studio, owner: str, way: Way, asked: dict) -> Job:
             language=language,
             instruction=asked.get("instruct_text", ""),
             transcript=asked.get("prompt_text", "")[:500],
-            consent=way.has_clip,
+            consent=way.has_clip and asked["consent"],
             reference=asked.get("clip", b""),
         )
 
@@ -178,7 +171,16 @@ def _body(way: Way) -> dict:
     fields = {name: text[name] for name in ("tts_text", *way.fields)} | (
         {"prompt_wav": {"type": "string", "format": "binary"}} if way.has_clip else {}
     )
-    schema = {"type": "object", "required": list(fields), "properties": fields}
+    agreed = {
+        "type": "boolean",
+        "default": True,
+        "description": "No field of theirs: who sends a recording says by that that its speaker agreed; false takes it back",
+    }
+    schema = {
+        "type": "object",
+        "required": list(fields),
+        "properties": fields | ({"consent": agreed} if way.has_clip else {}),
+    }
     kinds = (
         ("multipart/form-data",)
         if way.has_clip

@@ -82,6 +82,10 @@ class Asked(BaseModel):
         1.0, allow_inf_nan=False, json_schema_extra={"minimum": 0.25, "maximum": 4}
     )
     seed: int = Field(-1, ge=-1, lt=2**63)
+    consent: bool = Field(
+        True,
+        description="No field of theirs: who sends a recording says by that that its speaker agreed; false takes it back",
+    )
 
 
 def routes(studio: Studio, recent: Recent) -> APIRouter:
@@ -226,7 +230,7 @@ def _open(studio: Studio, owner: str, asked: Asked, clip: bytes) -> Job:
             speed=asked.speed_factor,
             seed=asked.seed,
             transcript=asked.prompt_text[:500],
-            consent=bool(clip),
+            consent=bool(clip) and asked.consent,
             reference=clip,
         )
 
