@@ -55,11 +55,8 @@ def test_a_foreign_origin_or_host_gets_nothing(studio, method, path):
             {"Origin": "https://evil.example"},
             {"Origin": "null"},
             {"Host": "evil.example"},
-            {
-                "Sec-Fetch-Site": "cross-site",
-                "Sec-Fetch-Mode": "no-cors",
-                "Sec-Fetch-Dest": "image",
-            },
+            browser_says("cross-site", "no-cors", "image"),
+            browser_says("same-site", "no-cors", "image"),
         ):
             answer = http.request(method, path, headers=headers)
             assert answer.status_code == 403, headers
@@ -67,25 +64,64 @@ def test_a_foreign_origin_or_host_gets_nothing(studio, method, path):
             assert answer.json()["error"]["code"] in ("bad_origin", "bad_host")
 
 
-def test_a_link_on_another_site_may_be_followed(studio):
-    """To the page, and to a demo link in another site's frame: browsers say so."""
+def browser_says(site: str, mode: str, dest: str) -> dict:
+    return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_on_another_site_may_be_followed(studio, site):
+    """To the pages; into another site's frame come demo links alone. Another port of this host is another site."""
     with studio.client() as http:
-        for dest in ("document", "iframe"):
-            told = {
-                "Sec-Fetch-Site": "cross-site",
-                "Sec-Fetch-Mode": "navigate",
-                "Sec-Fetch-Dest": dest,
-            }
-            assert (
-                http.get("/", headers=told).status_code == 200
-                and http.get("/d/none", headers=told).status_code == 404
-            )
-        assert (
-            http.get(
-                "/v1/models", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
-            ).status_code
-            == 200
-        )
+        link = browser_says(site, "navigate", "document")
+        assert [http.get(p, headers=link).status_code for p in ("/", "/login", "/d/none")] == [
+            200,
+            200,
+            404,
+        ]
+        for dest in ("iframe", "frame", "embed", "object"):
+            frame = browser_says(site, "navigate", dest)
+            assert http.get("/d/none", headers=frame).status_code == 404
+            for path in ("/", "/login"):
+                answer = http.get(path, headers=frame)
+                assert answer.status_code == 403
+                assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
+        assert http.post("/login", headers=link).status_code == 403
+    with studio.client() as http:
+        for own in ("same-origin", "none"):
+            told = browser_says(own, "cors", "empty")
+            assert http.get("/v1/models", headers=told).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/tts?text=Hi&text_lang=en&ref_audio_path=alloy",
+        "/inference_sft?tts_text=Hi&spk_id=alloy",
+        "/tts/takes.zip",
+        "/gradio_api/info",
+        "/d/none/tts/session",
+    ],
+)
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(
+    ("mode", "dest"),
+    [
+        ("no-cors", "image"),
+        ("no-cors", "audio"),
+        ("no-cors", "script"),
+        ("cors", "empty"),
+        ("websocket", "websocket"),
+        ("navigate", "document"),
+        ("navigate", "iframe"),
+        ("navigate", "object"),
+    ],
+)
+def test_no_page_of_another_port_or_site_makes_the_studio_act(studio, path, site, mode, dest):
+    before = studio.state()["opened"]
+    with studio.client() as http:
+        answer = http.get(path, headers=browser_says(site, mode, dest))
+        assert answer.status_code == 403 and answer.json()["error"]["code"] == "bad_origin"
+    assert studio.state()["opened"] == before, "something was spoken"
 
 
 @pytest.mark.parametrize(

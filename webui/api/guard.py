@@ -36,6 +36,9 @@ DEMO = "/d/"
 GUESTS = re.compile(
     r"GET /tts/static/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST /v1/audio/speech|WEBSOCKET /tts/ws"
 )
+FOREIGN = (b"cross-site", b"same-site")  # values of Sec-Fetch-Site
+PAGES = re.compile(r"/|/login|/d/[^/]+")  # what a link on another site may lead to: they only show
+FRAMED = (b"iframe", b"frame", b"embed", b"object")  # values of Sec-Fetch-Dest
 HOST = re.compile(r"([\w.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:\d{1,5})?", re.ASCII)
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin")]
 CSP = (
@@ -105,7 +108,7 @@ class Guard:
         try:
             self._check_headers(scope)
             self._check_host(headers)
-            self._check_origin(headers)
+            self._check_origin(scope, headers)
             new_visit = "" if self._guest(scope, path) else self._identify(scope, headers, path)
             limit = self._body_limit(scope, headers)
         except KaikouError as error:
@@ -163,12 +166,9 @@ class Guard:
                 code="bad_host",
             )
 
-    def _check_origin(self, headers) -> None:
-        """Browsers name the site that asks; a link that is followed is no such asking, a picture that is really a sentence to speak is one."""
-        if (
-            headers.get(b"sec-fetch-site") == b"cross-site"
-            and headers.get(b"sec-fetch-mode") != b"navigate"
-        ):
+    def _check_origin(self, scope, headers) -> None:
+        """Browsers name the site that a request comes from. A page of another port of this host is another's too: it may link to ours and nothing more."""
+        if headers.get(b"sec-fetch-site") in FOREIGN and not _is_visit(scope, headers):
             raise _foreign()
         origin = headers.get(b"origin", b"").decode("latin-1")
         if not origin:
@@ -314,6 +314,17 @@ def _foreign() -> NotAllowed:
         "Another site tried to use this studio; that is not allowed.",
         "其他网站试图调用本工作室，已拒绝。",
         code="bad_origin",
+    )
+
+
+def _is_visit(scope, headers) -> bool:
+    """A browser opens one of our pages: as a document of its own, or, of a demo link, in a frame. Some of our other addresses speak when they are asked for."""
+    path, kind = scope["path"], headers.get(b"sec-fetch-dest")
+    return (
+        scope.get("method") == "GET"
+        and headers.get(b"sec-fetch-mode") == b"navigate"
+        and PAGES.fullmatch(path) is not None
+        and (kind == b"document" or (kind in FRAMED and path.startswith(DEMO)))
     )
 
 
