@@ -268,7 +268,11 @@ def own_studio(engine: str, model_dir: str | None = None):
             [sys.executable, "-m", "webui", *flags],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, "KAIKOU_STARTS_PER_MINUTE": "6000"},
+            env={
+                **os.environ,
+                "KAIKOU_STARTS_PER_MINUTE": "6000",
+                "KAIKOU_SOCKETS_PER_ADDRESS": "1000",
+            },
         )
         try:
             yield f"http://127.0.0.1:{port}", process.pid

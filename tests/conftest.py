@@ -23,7 +23,8 @@ def studio():
     """The real studio with the tone engine. Tests use visits of their own, so they do not see each other."""
     from tests.serve import running
 
-    with running(env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told:
+    env = {"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_SOCKETS_PER_ADDRESS": "1000"}
+    with running(env=env) as told:
         yield told
 
 

@@ -167,6 +167,8 @@ def _main(argv: list[str]) -> int:
     listener = program.listen(settings)
     app, studio = root.build(settings, *([lambda: fake] if fake else []))
 
+    sockets: set[int] = set()  # that are open
+
     async def with_state(scope, receive, send):
         if scope["type"] == "http" and scope["path"] == "/test/state":
             import threading
@@ -185,6 +187,7 @@ def _main(argv: list[str]) -> int:
                 "coders": coders_open(),
                 "encoded": studio.prompts.n_encoded,
                 "notices": sum(c.notice for c in list(studio.takes.choices._all.values())),
+                "sockets": len(sockets),
             }
             await send(
                 {
@@ -194,7 +197,12 @@ def _main(argv: list[str]) -> int:
                 }
             )
             return await send({"type": "http.response.body", "body": json.dumps(told).encode()})
-        await app(scope, receive, send)
+        if scope["type"] == "websocket":
+            sockets.add(id(scope))
+        try:
+            await app(scope, receive, send)
+        finally:
+            sockets.discard(id(scope))
 
     return program.run(settings, listener, with_state, studio)
 

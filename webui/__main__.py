@@ -41,6 +41,10 @@ def listen(settings: Settings) -> socket.socket:
             family, socket.SOCK_STREAM, socket.IPPROTO_TCP
         )  # named, or asyncio leaves what it accepts with Nagle: 40 ms for each small answer
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux: the kernel itself ends what is not read
+            listener.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * settings.limits.unread_s)
+            )
         listener.bind((host, port))
         listener.listen(512)
         listener.set_inheritable(False)
@@ -71,6 +75,7 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     # permessage-deflate would spend a core on compressing noise-like samples
     config = uvicorn.Config(
         app,
+        http=connection(settings.limits.unread_s),
         log_config=None,
         log_level="warning",
         access_log=False,
@@ -104,6 +109,40 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     for error in failed:
         print(f"{error.en}\n{error.zh}", file=sys.stderr)
     return 2 if failed else 0
+
+
+def connection(head_s: float) -> type:
+    """uvicorn's class for a connection, which waits for the head of a request for ever. Here the head must be whole after `head_s`."""
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    class Connection(AutoHTTPProtocol):
+        _timer = None
+
+        def connection_made(self, transport) -> None:
+            super().connection_made(transport)
+            self._timer = self.loop.call_later(head_s, transport.abort)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._stop_timer()
+            elif self._timer is None and self.transport.get_protocol() is self:  # a further head
+                self._timer = self.loop.call_later(head_s, self.transport.abort)
+
+        def handle_websocket_upgrade(self, *event) -> None:
+            super().handle_websocket_upgrade(*event)
+            self._stop_timer()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_timer()
+            super().connection_lost(exc)
+
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return Connection
 
 
 def _stop_without_engine(studio, server, failed: list[KaikouError]) -> None:

@@ -47,6 +47,12 @@ class Limits:
     uploads_per_minute: int = 60  # recordings of a visitor that are decoded
     takes_per_visitor: int = 200
     stall_s: float = 20.0
+    sockets: int = 512  # open WebSockets, of all visitors
+    sockets_per_address: int = 64
+    sockets_per_visitor: int = 48
+    silent_s: float = 600.0  # the page's socket without a stream and a word, or a stream that waits for its reader's credit
+    unread_s: float = 60.0  # a connection whose other side takes nothing of what is sent, or does not say what it wants
+    logins_per_minute: int = 12  # wrong ones, of an address
     idle_s: float = 60.0  # a socket on which a text is written, and nothing comes or goes
     body_s: float = (
         30.0  # for a request's body to come in; a large one gets more as long as it keeps coming

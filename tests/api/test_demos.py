@@ -59,9 +59,9 @@ def row(http, demo: dict) -> dict:
 class Guest(Socket):
     """The page's socket as a link's guest opens it: no cookie, the link before every address."""
 
-    def __init__(self, studio, http, demo: dict):
+    def __init__(self, studio, http, demo: dict, token: str = ""):
         self.http, self.seq = http, 0
-        self.token = http.post(demo["path"] + "/tts/session").json()["token"]
+        self.token = token or http.post(demo["path"] + "/tts/session").json()["token"]
         self.ws = connect(
             studio.url.replace("http", "ws", 1) + demo["path"] + "/tts/ws",
             compression=None,
@@ -304,6 +304,68 @@ def test_no_cap_can_be_passed_however_many_try_at_once(house):
                 assert ok[-1].status_code == 200
             assert error(say(guest, demo))["code"] == "demo_used_up" and over is not None
             assert row(http, demo)["uses"] == n and row(http, demo)["state"] in ("used_up", "live")
+
+
+def test_a_link_that_is_used_up_speaks_nothing_more_by_resuming(house):
+    """From its first sample a text is another use, made or not; so is one that the guest had stopped."""
+    studio, http, voice = house
+    slow = {"mode": "instruct", "instructions": "seconds=30 rtf=0.5"}
+    quick = {"mode": "instruct", "instructions": "seconds=0.5"}
+    for settings, is_whole in ((quick, True), (slow, False)):
+        demo = share(http, voice, max_uses=1, **settings)
+        with studio.client() as guest:
+            one = Guest(studio, guest, demo)
+            seq = one.start({"input": TEXT})
+            heard = one.hear(seq) if is_whole else one.hear(seq, until=("begin",))
+            job = heard.of("begin")[0]["job"]
+            if not is_whole:
+                one.send(op="cancel", seq=seq)
+                one.hear(seq)
+            opened = studio.state()["opened"]
+            for start in [0] * 12 if is_whole else [0, 1] * 6:
+                again = one.hear(one.start({"input": TEXT}, job=job, **{"from": start}))
+                assert again.of("error")[0]["code"] == "demo_used_up" and not again.pcm
+            assert studio.state()["opened"] == opened and row(http, demo)["uses"] == 1
+            one.close()
+
+
+def test_a_guest_whose_connection_broke_goes_on_and_that_is_no_way_around_the_cap(house):
+    studio, http, voice = house
+    demo = share(http, voice, max_uses=1, mode="instruct", instructions="seconds=3")
+    with studio.client() as guest:
+        one = Guest(studio, guest, demo)
+        seq = one.start({"input": TEXT}, credit=24000)
+        heard = one.hear(seq, until=("begin",))
+        while len(heard.pcm) < 48000:
+            got = one.recv()
+            heard.pcm += got[FRAME.size :] if isinstance(got, bytes) else b""
+        job, n = heard.of("begin")[0]["job"], len(heard.pcm) // 2
+        token, ends = one.token, []
+        one.ws.socket.close()  # the network went away
+        for _ in range(4):
+            one = Guest(studio, guest, demo, token)  # still the same visit
+            rest = one.hear(one.start({}, job=job, **{"from": n}))
+            ends.append(rest.messages[-1])
+            if rest.of("end"):
+                assert len(rest.pcm) // 2 == 3 * 24000 - n
+                job = rest.of("begin")[0]["job"]
+            one.ws.socket.close()
+        assert [e.get("code", "") for e in ends] == ["", "", "demo_used_up", "demo_used_up"]
+    assert row(http, demo)["uses"] == 1
+
+
+def test_a_charged_resume_is_one_more_use(house):
+    studio, http, voice = house
+    demo = share(http, voice, max_uses=2, mode="instruct", instructions="seconds=0.2")
+    with studio.client() as guest:
+        one = Guest(studio, guest, demo)
+        first = one.hear(one.start({"input": TEXT}))
+        for is_heard in (True, False):
+            job = first.of("begin")[0]["job"]
+            again = one.hear(one.start({"input": TEXT}, job=job, **{"from": 0}))
+            assert (again.pcm == first.pcm) == is_heard
+        one.close()
+    assert row(http, demo)["uses"] == 2 and row(http, demo)["characters"] == 2 * len(TEXT)
 
 
 def test_length_rate_and_nonsense_are_refused_and_cost_no_use(house):

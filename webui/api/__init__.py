@@ -38,12 +38,12 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
         openapi_url="/v1/openapi.json",
     )
     sessions, recent, static = (
-        Sessions(settings.paths.data_dir, settings.server, studio.keys),
+        Sessions(settings.paths.data_dir, settings.server, studio.keys, studio.logins),
         Recent(),
         service.Static(settings.paths.assets),
     )
     app.include_router(speech.routes(studio, recent))
-    app.include_router(stream.routes(studio, sessions, recent))
+    app.include_router(stream.routes(studio, sessions, recent, settings.limits.silent_s))
     app.include_router(textin.routes(studio, recent, settings.limits.idle_s))
     app.include_router(facades.cosyvoice.routes(studio, recent))
     app.include_router(facades.gptsovits.routes(studio, recent))

@@ -39,7 +39,7 @@ class Body:
             patience_s,
             refuse,
         )
-        self._seen, self._is_started, self._is_cut, self._is_whole = 0, False, False, False
+        self._seen, self.is_started, self._is_cut, self._is_whole = 0, False, False, False
         self._began_s = time.monotonic()
 
     async def receive(self):
@@ -65,12 +65,12 @@ class Body:
 
     async def _cut(self, error: KaikouError) -> dict:
         self._is_cut = True
-        if not self._is_started:
+        if not self.is_started:
             await self._refuse(self._send, error)
         return {"type": "http.disconnect"}
 
     async def send(self, message):
-        if self._is_cut and not self._is_started:
+        if self._is_cut and not self.is_started:
             return
-        self._is_started = self._is_started or message["type"] == "http.response.start"
+        self.is_started = self.is_started or message["type"] == "http.response.start"
         await self._send(message)

@@ -1,16 +1,18 @@
 """The one door: every request to the page, to Gradio's routes and to ours passes here. Host, Origin, login, keys, demo links, body, headers.
 
 Pure ASGI, so that streams pass untouched. Puts into the scope: kk_owner ("account/visit"), kk_key (or None), kk_by_key (it came with the
-request, not with a login), kk_demo (id of a link, or "") and kk_request.
+request, not with a login), kk_demo (id of a link, or ""), kk_login (of a login, or ""), kk_holder (of the right that let it in) and kk_request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
 import secrets
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from ..errors import KaikouError, LoginNeeded, NotAllowed, NotFound, TooManyHeaders
@@ -19,7 +21,9 @@ from ..settings import Settings, is_loopback
 from ..studio import Studio
 from . import scopes
 from .body import BATCH_BODY, GUEST_BODY, SMALL_BODY, Body, too_large
+from .holder import Holder
 from .session import Sessions, cookies_of
+from .sockets import Sockets
 
 log = logging.getLogger(__name__)
 UPLOADS = (
@@ -30,6 +34,7 @@ UPLOADS = (
     "/inference_",
 )  # clips; speech may bring one with it
 BATCH = "/v2/synthesize/batch"
+DOOR_THREADS = 4
 MAX_HEADERS, MAX_HEADER_BYTES = 200, 64 << 10
 DEMO = "/d/"
 # what lies below /d/{token}: our own routes, by these alone
@@ -84,6 +89,9 @@ class Guard:
     def __init__(self, app, settings: Settings, sessions: Sessions, studio: Studio):
         self._app, self._settings, self._sessions, self._studio = app, settings, sessions, studio
         self._root = settings.server.root_path
+        self._sockets = Sockets(settings.limits)
+        # who asks is looked up on the disk: never on the event loop, and not among those who wait for voices
+        self._door = ThreadPoolExecutor(DOOR_THREADS)
 
     async def __call__(self, scope, receive, send):
         if scope["type"] not in ("http", "websocket"):
@@ -91,7 +99,7 @@ class Guard:
         headers, began_s = dict(scope["headers"]), time.perf_counter()
         scope["kk_request"] = request_id(headers.get(b"x-request-id", b"").decode("latin-1"))
         REQUEST_ID.set(scope["kk_request"])
-        scope |= {"kk_owner": "", "kk_key": None, "kk_by_key": False, "kk_demo": ""}
+        scope |= {"kk_owner": "", "kk_key": None, "kk_by_key": False, "kk_demo": "", "kk_login": ""}
         path = self._strip_root(scope)
         told = _Told(send)
         try:
@@ -107,12 +115,24 @@ class Guard:
     async def _pass(self, scope, receive, send, headers, path: str) -> None:
         try:
             self._check_headers(scope)
-            self._check_host(headers)
             self._check_origin(scope, headers)
-            new_visit = "" if self._guest(scope, path) else self._identify(scope, headers, path)
+            new_visit = await asyncio.get_running_loop().run_in_executor(
+                self._door, self._let_in, scope, headers, path
+            )
             limit = self._body_limit(scope, headers)
-        except KaikouError as error:
-            return await self._refuse(scope, receive, send, headers, error)
+            with Holder(self._studio, self._door, scope) as holder:
+                scope["kk_holder"] = holder
+                cookie = self._cookie(new_visit, scope, headers)
+                if scope["type"] == "http":
+                    await self._answer(scope, receive, send, headers, limit, cookie)
+                else:
+                    with self._sockets.one_more(scope):
+                        await self._app(scope, receive, self._dress(scope, send, cookie))
+        except KaikouError as error:  # those of the app are answered there
+            await self._refuse(scope, receive, send, headers, error)
+
+    async def _answer(self, scope, receive, send, headers, limit: int, cookie: str) -> None:
+        """A request of HTTP. It ends when the right ends that it came in by, whatever it was doing; a shortened answer must not pass for a whole one."""
 
         async def refuse(send, error: KaikouError) -> None:
             await _reply(
@@ -122,17 +142,20 @@ class Guard:
                 [(b"content-type", b"application/json"), (b"connection", b"close"), *_own(scope)],
             )
 
-        body = Body(receive, send, limit, self._settings.limits.body_s, refuse)
-        cookie = (
-            self._sessions.visit_cookie(new_visit, self._root, self._is_secure(scope, headers))
-            if new_visit
-            else ""
+        body, holder = (
+            Body(receive, send, limit, self._settings.limits.body_s, refuse),
+            scope["kk_holder"],
         )
-        await self._app(
-            scope,
-            body.receive if scope["type"] == "http" else receive,
-            self._dress(scope, body.send, cookie),
-        )
+        holder.listen(asyncio.current_task().cancel)
+        try:
+            await self._app(scope, body.receive, self._dress(scope, body.send, cookie))
+        except asyncio.CancelledError:
+            if holder.error is None:
+                raise
+            asyncio.current_task().uncancel()
+            if body.is_started:
+                raise RightEnded(holder.error.code) from None
+            raise holder.error from None
 
     def _strip_root(self, scope) -> str:
         """A proxy may or may not cut the sub-path off; both reach the same route."""
@@ -200,6 +223,11 @@ class Guard:
         self._studio.usage.asked(demo.id)
         return True
 
+    def _let_in(self, scope, headers, path: str) -> str:
+        """Blocking. Returns the id of a new visit, "" for none. Raises every refusal that depends on who asks."""
+        self._check_host(headers)
+        return "" if self._guest(scope, path) else self._identify(scope, headers, path)
+
     def _identify(self, scope, headers, path: str) -> str:
         """Returns the id of a new visit when a page is opened without one."""
         cookies, is_free = cookies_of(headers), scopes.is_free(path)
@@ -221,6 +249,7 @@ class Guard:
                 if caller.is_by_key:
                     self._studio.keys.count(caller.key)
             self._studio.usage.asked(caller.key.id)
+        scope["kk_login"] = caller.login if caller is not None else ""
         if not visit and path in ("/", "/tts/session"):
             visit = fresh = self._sessions.new_visit()
         scope["kk_owner"] = (
@@ -244,6 +273,13 @@ class Guard:
             raise too_large(limit)
         return limit
 
+    def _cookie(self, new_visit: str, scope, headers) -> str:
+        return (
+            self._sessions.visit_cookie(new_visit, self._root, self._is_secure(scope, headers))
+            if new_visit
+            else ""
+        )
+
     # ---- what goes out ------------------------------------------------------------------------------------------
     def _is_secure(self, scope, headers) -> bool:
         return (
@@ -252,6 +288,8 @@ class Guard:
 
     def _dress(self, scope, send, cookie: str):
         async def dressed(message):
+            if message.get("more_body") or message["type"] == "websocket.send":  # a piece of many
+                scope["kk_holder"].glance()
             if message["type"] in ("http.response.start", "websocket.accept"):
                 kept = [
                     (k, v)
@@ -307,6 +345,10 @@ class Guard:
             1000 * seconds,
             scope["kk_demo"] or (key.id if key else "-"),
         )
+
+
+class RightEnded(Exception):
+    """Ends the connection abnormally."""
 
 
 def _foreign() -> NotAllowed:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import html
 from pathlib import Path
 
 from fastapi import APIRouter, Form, Request, Response
-from fastapi.responses import (
-    HTMLResponse,
-    JSONResponse,
-    PlainTextResponse,
-    RedirectResponse,
-    StreamingResponse,
-)
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 
-from ..errors import LoginNeeded, NotFound, NotReady
+from ..errors import KaikouError, LoginNeeded, NotFound, NotReady
 from ..settings import Settings
 from ..studio import Shelf, Studio
 from . import shapes
 from .document import answers, file_of, refusals
 from .guard import language_of
-from .session import Sessions
+from .session import FIRST, PAGE_AGE_S, Sessions
+from .sockets import address_of
 
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-LOGIN_DELAY_S = 0.5  # a wrong password costs this much, so that guessing is slow
 
 
 class Static:
@@ -92,11 +85,15 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     @router.post("/tts/session", include_in_schema=False)
     def session(request: Request):
-        owner = request.scope["kk_owner"]
+        owner, scope = request.scope["kk_owner"], request.scope
+        # who made the first key of an open studio might have no other way in again
+        is_first = scope["kk_key"] is None and owner.startswith(f"{FIRST}/")
         return {
             "token": sessions.page_token(owner),
+            "token_s": PAGE_AGE_S,
             "limits": studio.limits(),
             "version": static.version,
+            "can_log_out": bool(scope["kk_login"]) and not is_first,
         }
 
     @router.get(
@@ -123,67 +120,59 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         age = "public, max-age=31536000, immutable" if version == static.version else "no-cache"
         return Response(data, 200, {"Cache-Control": age}, TYPES[Path(name).suffix])
 
+    def page(request: Request, error: KaikouError | None = None) -> str:
+        language = language_of(dict(request.headers.raw))
+        told = error.sentence(language) if error is not None else ""
+        return login_form(root, language, told, bool(settings.server.auth), studio.keys.are_on())
+
     @router.get("/login", include_in_schema=False)
     def login_page(request: Request):
-        return HTMLResponse(
-            login_form(
-                root,
-                language_of(dict(request.headers.raw)),
-                "",
-                bool(settings.server.auth),
-                studio.keys.are_on(),
-            )
-        )
+        return HTMLResponse(page(request))
 
     @router.post("/login", include_in_schema=False)
-    async def login(
+    def login(
         request: Request, user: str = Form(""), password: str = Form(""), key: str = Form("")
     ):
         secure = (
             request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
         )
-        cookie = (
-            sessions.key_cookie(key, root, secure)
-            if key
-            else sessions.login_cookie(user, password, root, secure)
-        )
-        if not cookie:
-            await asyncio.sleep(LOGIN_DELAY_S)
-            error = (
-                LoginNeeded(
-                    "This key does not open the page.", "这个密钥打不开页面。", code="bad_login"
-                )
-                if key
-                else LoginNeeded(
-                    "The name or the password is wrong.", "用户名或密码不对。", code="bad_login"
-                )
+        visit = sessions.visit_of(request.cookies)
+        try:
+            cookie = studio.logins.attempt(
+                visit or address_of(request.scope),
+                bool(visit),
+                user,
+                lambda: (
+                    sessions.key_cookie(key, root, secure)
+                    if key
+                    else sessions.login_cookie(user, password, root, secure)
+                ),
             )
-            language = language_of(dict(request.headers.raw))
-            if "text/html" in request.headers.get("accept", ""):
-                return HTMLResponse(
-                    login_form(
-                        root,
-                        language,
-                        error.sentence(language),
-                        bool(settings.server.auth),
-                        studio.keys.are_on(),
-                    ),
-                    401,
-                )
-            return JSONResponse(
-                {
-                    "error": {
-                        "message": error.sentence(language),
-                        "type": error.kind,
-                        "param": None,
-                        "code": error.code,
-                    }
-                },
-                401,
-            )
+            if not cookie:
+                raise _wrong_login(bool(key))
+        except KaikouError as error:
+            if "text/html" not in request.headers.get("accept", ""):
+                raise
+            more = {} if error.retry_after_s is None else {"Retry-After": f"{error.retry_after_s}"}
+            return HTMLResponse(page(request, error), error.status, more)
         return RedirectResponse(f"{root}/", 303, {"Set-Cookie": cookie})
 
+    @router.post("/logout", status_code=204, include_in_schema=False)
+    def log_out(request: Request):
+        """This login opens nothing any more, and what is under way by it ends, but for this answer."""
+        request.scope["kk_holder"].listen(None)
+        cookie = sessions.log_out(request.scope["kk_login"], root)
+        return Response(status_code=204, headers={"Set-Cookie": cookie})
+
     return router
+
+
+def _wrong_login(is_key: bool) -> LoginNeeded:
+    if is_key:
+        return LoginNeeded(
+            "This key does not open the page.", "这个密钥打不开页面。", code="bad_login"
+        )
+    return LoginNeeded("The name or the password is wrong.", "用户名或密码不对。", code="bad_login")
 
 
 def _shelf(studio: Studio) -> Shelf:

@@ -6,32 +6,49 @@ import hashlib
 import hmac
 import os
 import secrets
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from ..errors import LoginNeeded
 from ..settings import Server
-from ..studio import ADMIN, GUEST, Demo, Key, Keys
+from ..studio import ADMIN, GUEST, Demo, Key, Keys, Logins
 
 VISIT, LOGIN = "kk_visit", "kk_login"
 LOGIN_AGE_S = 30 * 86400
+PAGE_AGE_S = (
+    86400  # of what a page opens its socket with; it asks for another when that is half as old
+)
 FIRST = "local"  # holder: the browser that made the first key of an open studio
 
 
 @dataclass(frozen=True)
 class Caller:
-    """`visit`: what stands for one where there is no cookie. is_by_key: the key came with this request, not with a login of before."""
+    """`visit`: what stands for one where there is no cookie. is_by_key: the key came with this request, not with a login of before.
+    login: id of the login that let the caller in, "" where none did."""
 
     account: str
     key: Key | None = None
     visit: str = ""
     is_by_key: bool = False
+    login: str = field(default="", compare=False)
 
 
 class Sessions:
-    def __init__(self, data_dir: Path, server: Server, keys: Keys):
+    """Blocking where keys or logins are asked about: those lie on the disk."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        server: Server,
+        keys: Keys,
+        logins: Logins,
+        clock: Callable[[], float] = time.time,
+    ):
         self._server, self._secret, self._keys = server, _secret(data_dir / "secret"), keys
+        self._logins, self._clock = logins, clock
 
     def _sign(self, kind: str, value: str) -> str:
         return f"{value}.{hmac.new(self._secret, f'{kind}:{value}'.encode(), hashlib.sha256).hexdigest()[:40]}"
@@ -44,6 +61,14 @@ class Sessions:
             else ""
         )
 
+    def _sign_dated(self, kind: str, value: str) -> str:
+        return self._sign(kind, f"{value}.{int(self._clock())}")
+
+    def _check_dated(self, kind: str, signed: str, age_s: float) -> str:
+        """ "" when it is not ours, or older than that."""
+        value, _, issued = self._check(kind, signed).rpartition(".")
+        return value if issued.isdigit() and self._clock() < int(issued) + age_s else ""
+
     # ---- visits ---------------------------------------------------------------------------------------------
     def new_visit(self) -> str:
         return secrets.token_hex(12)
@@ -55,11 +80,11 @@ class Sessions:
         return self._check("visit", cookies.get(VISIT, ""))
 
     def page_token(self, owner: str) -> str:
-        return self._sign("page", owner)
+        return self._sign_dated("page", owner)
 
     def owner_of_token(self, token: str) -> str:
-        """ "" when the token is not ours."""
-        return self._check("page", token)
+        """ "" when the token is not ours, or too old."""
+        return self._check_dated("page", token, PAGE_AGE_S)
 
     # ---- demo links -----------------------------------------------------------------------------------------
     def demo_token(self, demo: Demo) -> str:
@@ -89,24 +114,26 @@ class Sessions:
         if self.is_open():
             return Caller("local")
         signed = cookies.get(LOGIN, "")
-        user = next(
-            (
-                name
-                for name, password in self._server.auth
-                if self._check(f"login:{password}", signed) == name
-            ),
-            "",
-        )
-        if user:
-            return Caller(f"user-{user}")
-        return self._holder(self._check("holder", signed))
+        for name, password in self._server.auth:
+            user, _, login = self._login(f"login:{password}", signed)
+            if user == name:
+                return Caller(f"user-{user}", login=login)
+        return self._holder(signed)
 
-    def _holder(self, holder: str) -> Caller | None:
+    def _login(self, kind: str, signed: str) -> tuple[str, str, str]:
+        """Who logged in, and the id of the login. Empty when that is not ours, too old, or was ended."""
+        told = self._check_dated(kind, signed, LOGIN_AGE_S).rpartition(".")
+        return ("", "", "") if told[2] and self._logins.is_ended(told[2]) else told
+
+    def _holder(self, signed: str) -> Caller | None:
         """Who logged in with a key, as long as it may do everything; or made the first one here."""
+        holder, _, login = self._login("holder", signed)
         if holder == FIRST and self._server.is_open:
-            return Caller(FIRST)
+            return Caller(FIRST, login=login)
         key = self._keys.by_id(holder) if holder else None
-        return Caller(key.acts_as, key) if key is not None and ADMIN in key.scopes else None
+        if key is None or ADMIN not in key.scopes:
+            return None
+        return Caller(key.acts_as, key, login=login)
 
     def login_cookie(self, user: str, password: str, path: str, secure: bool) -> str:
         """ "" when the pair is wrong. Compares every pair, so that time tells nothing. Signed with the password: another one ends what was open with it."""
@@ -114,11 +141,7 @@ class Sessions:
             hmac.compare_digest(f"{u}:{p}".encode(), f"{user}:{password}".encode())
             for u, p in self._server.auth
         ]
-        return (
-            _cookie(LOGIN, self._sign(f"login:{password}", user), path, secure, LOGIN_AGE_S)
-            if any(good)
-            else ""
-        )
+        return self._login_cookie(f"login:{password}", user, path, secure) if any(good) else ""
 
     def key_cookie(self, secret: str, path: str, secure: bool) -> str:
         """ "" unless the key may do everything: the page does."""
@@ -130,7 +153,18 @@ class Sessions:
         )
 
     def holder_cookie(self, holder: str, path: str, secure: bool) -> str:
-        return _cookie(LOGIN, self._sign("holder", holder), path, secure, LOGIN_AGE_S)
+        return self._login_cookie("holder", holder, path, secure)
+
+    def _login_cookie(self, kind: str, who: str, path: str, secure: bool) -> str:
+        """Each login has an id, so that it can be ended alone."""
+        signed = self._sign_dated(kind, f"{who}.login-{secrets.token_hex(8)}")
+        return _cookie(LOGIN, signed, path, secure, LOGIN_AGE_S)
+
+    def log_out(self, login: str, path: str) -> str:
+        """The login opens nothing any more, wherever its cookie is. Returns what takes the cookie from this browser."""
+        if login:
+            self._logins.end(login, LOGIN_AGE_S)
+        return _cookie(LOGIN, "", path, False, 0)
 
 
 def cookies_of(headers: dict[bytes, bytes]) -> dict[str, str]:

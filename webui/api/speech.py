@@ -224,10 +224,9 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
     )
     async def record(job_id: str, request: Request):
         owner = request.scope["kk_owner"]
-        return JSONResponse(
-            _record(studio, owner, job_id, recent.find(job_id, owner)),
-            headers={"Cache-Control": "no-store"},
-        )
+        job = recent.find(job_id, owner)
+        told = await run_in_threadpool(_record, studio, owner, job_id, job)
+        return JSONResponse(told, headers={"Cache-Control": "no-store"})
 
     @router.get(
         "/tts/result/{name}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import struct
@@ -11,150 +10,144 @@ import time
 
 from fastapi import APIRouter, WebSocket
 from pydantic import ValidationError
-from starlette.websockets import WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocketDisconnect
 
 from ..errors import BadInput, KaikouError
 from ..studio import Job, Snapshot, Studio
 from .faults import wrong_field
-from .fields import read_json
-from .holder import Holder
 from .reader import JobReader, open_job
 from .recent import Recent
 from .session import Sessions
 from .speech import Speech
+from .wire import PROTOCOL, Close, Wire
 
 log = logging.getLogger(__name__)
 MAGIC, FRAME = 0x4B01, struct.Struct("<HHIQ")
 FRAME_S = (0.04, 0.08, 0.16, 0.2)  # first frame small, then growing
-MAX_MESSAGE = 1 << 20  # a text far too long still gets its sentence
 HELLO_S = 10.0
 
 
-def routes(studio: Studio, sessions: Sessions, recent: Recent) -> APIRouter:
+def routes(studio: Studio, sessions: Sessions, recent: Recent, silent_s: float) -> APIRouter:
     router = APIRouter()
 
     @router.websocket("/tts/ws")
     async def ws(socket: WebSocket):
         await socket.accept()
-        await Connection(socket, studio, sessions, recent).serve()
+        await Connection(socket, studio, sessions, recent, silent_s).serve()
 
     return router
 
 
-class BadMessage(Exception):
-    """What came is not our protocol: the socket is closed with 1008 or 1009."""
-
-    def __init__(self, why: str, code: int = 1008):
-        super().__init__(why)
-        self.code = code
-
-
 class Connection:
-    """All state of one socket. The reader task takes messages; at most one sender task speaks."""
+    """All state of one socket. The reader task takes messages; at most one sender task speaks.
 
-    def __init__(self, socket: WebSocket, studio: Studio, sessions: Sessions, recent: Recent):
-        self._socket, self._studio, self._sessions, self._recent = socket, studio, sessions, recent
-        self._holder, self._owner, self._locale = Holder(studio, socket.scope), "", "en"
+    silent_s: a socket on which nothing is spoken and nothing comes is closed after that, and a stream without credit ended."""
+
+    def __init__(
+        self,
+        socket: WebSocket,
+        studio: Studio,
+        sessions: Sessions,
+        recent: Recent,
+        silent_s: float,
+    ):
+        self._studio, self._sessions, self._recent = studio, sessions, recent
+        self._wire, self._holder = Wire(socket, silent_s), socket.scope["kk_holder"]
+        self._account, self._owner = socket.scope["kk_owner"].partition("/")[0], ""
         self._sender: asyncio.Task | None = None
         self._seq, self._credit, self._reader = -1, 0, None
+        self._moved_s = 0.0  # when a sample was sent or credited last
 
     async def serve(self) -> None:
+        self._holder.listen(self._poke)
         try:
             await self._hello()
             while True:
-                await self._take(await self._message())
+                await self._take(await self._wire.message(self._is_their_turn))
         except WebSocketDisconnect:
             pass
-        except BadMessage as bad:
-            await self._close(bad.code, str(bad))
+        except Close as close:
+            await self._wire.close(close.code, close.error.code)
         finally:
             await self._stop()
 
-    async def _close(self, code: int, why: str) -> None:
-        if self._socket.application_state is WebSocketState.CONNECTED:
-            await self._socket.close(code, why[:120])
+    def _is_their_turn(self) -> bool:
+        return self._sender is None or self._sender.done()
 
-    async def _message(self) -> dict:
-        raw = await self._socket.receive()
-        if raw["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(raw.get("code", 1006))
-        text = raw.get("text")
-        if text is None or len(text) > MAX_MESSAGE:
-            raise BadMessage("text frames of at most 1 MiB only", 1009 if text else 1008)
-        try:
-            told = read_json(text)
-        except ValueError:
-            raise BadMessage("not JSON") from None
-        if not isinstance(told, dict):
-            raise BadMessage("not an object")
-        return told
+    def _poke(self) -> None:
+        if self._reader is not None:
+            self._reader.poke()
 
     async def _hello(self) -> None:
         try:
-            told = await asyncio.wait_for(self._message(), HELLO_S)
+            told = await asyncio.wait_for(self._wire.message(self._is_their_turn), HELLO_S)
         except TimeoutError:
-            raise BadMessage("no hello") from None
+            raise _bad("no hello", "没有 hello") from None
         owner = self._sessions.owner_of_token(str(told.get("token", "")))
-        account = self._socket.scope["kk_owner"].partition("/")[0]
-        if told.get("op") != "hello" or not owner or owner.partition("/")[0] != account:
-            raise BadMessage("hello with a valid token expected")
+        if told.get("op") != "hello" or not owner or owner.partition("/")[0] != self._account:
+            raise _bad("hello with a valid token expected", "需要带有效令牌的 hello")
         self._owner = owner
         self._set_locale(told)
-        await self._send({"op": "ready", "v": 1, "limits": self._studio.limits()})
+        await self._wire.tell({"op": "ready", "v": 1, "limits": self._studio.limits()})
 
     def _set_locale(self, told: dict) -> None:
-        self._locale = "zh" if str(told.get("locale", "")).startswith("zh") else "en"
+        self._wire.language = "zh" if str(told.get("locale", "")).startswith("zh") else "en"
 
     async def _take(self, told: dict) -> None:
+        if told.get("op") == "start":  # asks for itself
+            return await self._start(told)
+        try:
+            await self._holder.check()
+            await self._heed(told)
+        except KaikouError as error:
+            if self._is_their_turn():  # else the sender says so
+                await self._tell_error(self._seq, error)
+
+    async def _heed(self, told: dict) -> None:
         op = told.get("op")
-        if op == "start":
-            await self._start(told)
-        elif op == "credit" and told.get("seq") == self._seq:
+        if op == "credit" and told.get("seq") == self._seq:
             self._raise_credit(_whole(told, "upto"))
         elif op == "cancel" and told.get("seq") == self._seq:
-            await self._stop(tell=True)
+            await self._stop(is_given_up=True, tell=True)
         elif op == "ping":
-            await self._send({"op": "pong", "t": told.get("t")})
+            await self._wire.tell({"op": "pong", "t": told.get("t")})
         elif op == "locale":
             self._set_locale(told)
         elif op not in ("credit", "cancel"):
-            raise BadMessage("unknown op")
+            raise _bad("unknown op", "不认识的 op")
 
     async def _start(self, told: dict) -> None:
         """A new start silences the one before it: frames of another seq are dropped by the client, and its job is cancelled here."""
         seq, credit = _whole(told, "seq"), _whole(told, "credit")
-        await self._stop()
-        self._seq, self._credit = seq, credit
+        await self._stop(is_given_up=True)
+        self._seq, self._credit, self._moved_s = seq, credit, time.monotonic()
         self._sender = asyncio.create_task(self._speak(seq, told))
 
     def _raise_credit(self, upto: int) -> None:
-        self._credit = max(self._credit, upto)
+        if upto > self._credit:
+            self._credit, self._moved_s = upto, time.monotonic()
         if self._reader is not None:
             self._studio.turns.credit(self._reader.job, self._credit)
             self._reader.poke()
 
-    async def _stop(self, tell: bool = False) -> None:
+    async def _stop(self, is_given_up: bool = False, tell: bool = False) -> None:
+        """is_given_up: by the listener; else its socket went away."""
         sender, self._sender = self._sender, None
         reader = self._reader
+        if reader is not None and is_given_up:
+            reader.job.heard.give_up()
         if sender is not None:
             was_on = not sender.done()
             sender.cancel()
             await asyncio.wait([sender])
             if tell and was_on:
-                await self._send(
+                await self._wire.tell(
                     {
                         "op": "cancelled",
                         "seq": self._seq,
                         "samples": reader.job.produced if reader else 0,
                     }
                 )
-
-    async def _send(self, told: dict) -> None:
-        """A socket that is gone is no fault here: the reader task finds out and ends the connection."""
-        try:
-            await self._socket.send_text(json.dumps(told, ensure_ascii=False))
-        except (WebSocketDisconnect, RuntimeError, OSError):
-            log.debug("the socket went away before %s", told.get("op"))
 
     # ---- the sender -----------------------------------------------------------------------------------------
     async def _speak(self, seq: int, told: dict) -> None:
@@ -180,19 +173,19 @@ class Connection:
 
     async def _tell_error(self, seq: int, error: KaikouError) -> None:
         retry = None if error.retry_after_s is None else math.ceil(error.retry_after_s)
-        await self._send(
+        await self._wire.tell(
             {
                 "op": "error",
                 "seq": seq,
                 "code": error.code,
-                "text": error.sentence(self._locale),
+                "text": error.sentence(self._wire.language),
                 "retry": retry,
                 "param": error.param,
             }
         )
 
     async def _job(self, told: dict) -> tuple[Job, int]:
-        self._holder.ask()
+        await self._holder.ask()
         if "job" in told:
             return await self._resume(told)
         try:
@@ -202,7 +195,7 @@ class Connection:
         return await open_job(self._studio, lambda: body.open(self._studio, self._owner)), 0
 
     async def _resume(self, told: dict) -> tuple[Job, int]:
-        """The rest of a stream whose socket broke: from memory when it was finished, else the same request again (same seed, same samples)."""
+        """The rest of a stream whose socket broke."""
         old, start = self._recent.find(told["job"], self._owner), _whole(told, "from")
         if old is None:
             raise BadInput(
@@ -211,19 +204,18 @@ class Connection:
                 code="stream_gone",
                 param="job",
             )
-        if old.snapshot().state in ("saving", "done"):
-            return old, start
-        return await open_job(self._studio, lambda: self._studio.speaker.again(old)), start
+        return await open_job(self._studio, lambda: self._studio.speaker.resume(old, start)), start
 
     async def _pour(self, seq: int, reader: JobReader, sent: int) -> None:
         job, frames, told_position, told_marks, is_begun = reader.job, 0, 0, 0, False
         self._studio.turns.credit(job, self._credit)
         while True:
-            now = await reader.change()
+            now = await reader.change(self._patience_s() if sent >= self._credit else None)
+            self._check_stream(sent)
             if now.state == "waiting":
                 if now.position and now.position != told_position:
                     told_position = now.position
-                    await self._send(
+                    await self._wire.tell(
                         {
                             "op": "queued",
                             "seq": seq,
@@ -234,12 +226,12 @@ class Connection:
                 continue
             if not is_begun:
                 is_begun = True
-                notes = [zh if self._locale == "zh" else en for en, zh in job.notes]
-                await self._send(
+                notes = [zh if self._wire.language == "zh" else en for en, zh in job.notes]
+                await self._wire.tell(
                     {"op": "begin", "seq": seq, **self._studio.about(job), "notes": notes}
                 )
             for segment, at in now.marks[told_marks:]:
-                await self._send(
+                await self._wire.tell(
                     {
                         "op": "info",
                         "seq": seq,
@@ -258,15 +250,32 @@ class Connection:
             ):
                 is_last = now.state in ("saving", "done") and stop == now.n_samples
                 began = time.perf_counter()
-                await self._socket.send_bytes(
+                await self._wire.send_bytes(
                     FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, sent) + job.pcm(sent, stop)
                 )
                 job.trace.sent(time.perf_counter() - began)
-                sent, frames = stop, frames + 1
+                sent, frames, self._moved_s = stop, frames + 1, time.monotonic()
+                job.heard.reached(sent)
+                self._check_stream(sent)
             if now.error is not None and (sent >= now.n_samples or sent >= self._credit):
                 raise now.error
             if now.state == "done" and sent >= now.n_samples:
                 return await self._end(seq, job, now)
+
+    def _patience_s(self) -> float:
+        """How much longer a stream may wait for credit."""
+        return self._moved_s + self._wire.idle_s - time.monotonic()
+
+    def _check_stream(self, sent: int) -> None:
+        """Raises what ends it although there may be more to send."""
+        if self._holder.error is not None:
+            raise self._holder.error
+        if sent >= self._credit and self._patience_s() <= 0:
+            raise BadInput(
+                "Nobody listened any more, so this was ended. Generate it again.",
+                "太久没有继续收听，已停止。请重新生成。",
+                code="idle",
+            )
 
     async def _end(self, seq: int, job: Job, now: Snapshot) -> None:
         told = {
@@ -281,12 +290,20 @@ class Connection:
             "trace": job.trace.told(),
         }
         if now.save_error is not None:
-            told |= {"code": now.save_error.code, "text": now.save_error.sentence(self._locale)}
-        await self._send(told)
+            told |= {
+                "code": now.save_error.code,
+                "text": now.save_error.sentence(self._wire.language),
+            }
+        await self._wire.tell(told)
+
+
+def _bad(en: str, zh: str) -> Close:
+    """What came is not our protocol."""
+    return Close(PROTOCOL, BadInput(en, zh, code="bad_message"))
 
 
 def _whole(told: dict, key: str) -> int:
     value = told.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
-        raise BadMessage(f"{key} must be a whole number")
+        raise _bad(f"{key} must be a whole number", f"{key} 须是整数")
     return value

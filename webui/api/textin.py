@@ -14,11 +14,10 @@ from ..errors import BadInput, KaikouError
 from ..studio import Studio, Written
 from ..types import Abilities
 from .faults import wrong_field
-from .holder import Holder
 from .inline import named
 from .recent import Recent
 from .textin_talk import Start, Talk
-from .textin_wire import Close, Wire
+from .wire import Close, Wire
 
 PATH = "/v1/audio/speech/stream"
 MESSAGES = ("start", "text", "flush", "end", "cancel", "credit")
@@ -40,11 +39,12 @@ class Line:
 
     def __init__(self, socket: WebSocket, studio: Studio, recent: Recent, idle_s: float):
         self._studio, self._recent, self._owner = studio, recent, socket.scope["kk_owner"]
-        self._wire, self._holder = Wire(socket, idle_s), Holder(studio, socket.scope)
+        self._wire, self._holder = Wire(socket, idle_s), socket.scope["kk_holder"]
         self._talk: Talk | None = None
         self._n_requests = 0
 
     async def serve(self) -> None:
+        self._holder.listen(self._poke)
         try:
             while True:
                 await self._take(await self._wire.message(self._is_their_turn))
@@ -59,6 +59,10 @@ class Line:
         finally:
             await self._stop()
 
+    def _poke(self) -> None:
+        if self._talk is not None:
+            self._talk.poke()
+
     def _is_their_turn(self) -> bool:
         talk = self._talk
         return talk is None or talk.task.done() or not talk.written.is_over or talk.is_held_back
@@ -67,8 +71,9 @@ class Line:
         kind = told.get("type")
         try:
             if kind == "start":
-                await self._start(told)
-            elif kind == "cancel":
+                return await self._start(told)
+            await self._holder.check()
+            if kind == "cancel":
                 await self._stop(tell=True)
             elif kind not in MESSAGES:
                 raise BadInput(
@@ -109,7 +114,7 @@ class Line:
         """The one before it is silenced first, whatever comes of this one."""
         await self._stop(tell=True)
         self._talk = None
-        self._holder.ask()
+        await self._holder.ask()
         try:
             start = Start.model_validate({k: v for k, v in told.items() if k != "type"})
         except ValidationError as error:
@@ -127,6 +132,7 @@ class Line:
             self._studio,
             self._recent,
             self._wire,
+            self._holder,
             self._owner,
             self._n_requests,
             start,

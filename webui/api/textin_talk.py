@@ -15,12 +15,13 @@ from starlette.websockets import WebSocketDisconnect
 from ..errors import BadInput, KaikouError
 from ..studio import Job, Snapshot, Studio, Written
 from .formats import usage
+from .holder import Holder
 from .inline import named
 from .reader import JobReader, open_job
 from .recent import Recent
 from .speech import Speech
 from .stream import FRAME, FRAME_S, MAGIC
-from .textin_wire import Wire
+from .wire import Wire
 
 log = logging.getLogger(__name__)
 LEAD_S = 5.0  # a listener that gives no credit is served at most this far ahead of the wall clock
@@ -49,6 +50,7 @@ class Talk:
         studio: Studio,
         recent: Recent,
         wire: Wire,
+        holder: Holder,
         owner: str,
         number: int,
         start: Start,
@@ -57,6 +59,7 @@ class Talk:
     ):
         self.number, self.written, self.credit, self.sent = number, written, start.credit, 0
         self._studio, self._recent, self._wire, self._owner = studio, recent, wire, owner
+        self._holder = holder
         self._asked, self._is_base64, self._transcript_field = (
             asked,
             start.audio == "base64",
@@ -82,6 +85,12 @@ class Talk:
         else:
             self.written.push(delta)
         self.look()
+
+    def poke(self) -> None:
+        """What the speaker's side goes by has changed."""
+        self._has_words.set()
+        if self._reader is not None:
+            self._reader.poke()
 
     def look(self) -> None:
         """The text may have begun, or ended without having begun."""
@@ -110,6 +119,7 @@ class Talk:
     async def _run(self) -> None:
         try:
             await self._has_words.wait()
+            self._check_right()
             job = await self._open()
             async with JobReader(self._studio, job) as self._reader:
                 self._recent.keep(job)
@@ -153,6 +163,7 @@ class Talk:
     async def _pour(self, job: Job, reader: JobReader) -> None:
         studio, is_begun = self._studio, False
         while True:
+            self._check_right()
             may = self._may_send(job.rate)
             studio.turns.credit(job, may)
             now = job.snapshot()
@@ -184,6 +195,10 @@ class Talk:
                 await reader.change(
                     LOOK_AGAIN_S if self.credit is None and now.n_samples > self.sent else None
                 )
+
+    def _check_right(self) -> None:
+        if self._holder.error is not None:
+            raise self._holder.error
 
     def _may_send(self, rate: int) -> int:
         if self.credit is not None:

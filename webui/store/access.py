@@ -1,4 +1,4 @@
-"""Who may come in, on disk: API keys (only their hash), demo links, and what each has used. One SQLite file, read by whoever asks and changed by scripts too."""
+"""Who may come in, on disk: API keys (only their hash), demo links, what each has used, and logins that were ended. One SQLite file, read by whoever asks and changed by scripts too."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from sqlite3 import Connection, Row
 from .database import Database
 
 TABLES = (
-    """CREATE TABLE keys (id TEXT PRIMARY KEY, mark TEXT NOT NULL UNIQUE, name TEXT NOT NULL, account TEXT NOT NULL, scopes TEXT NOT NULL, per_minute INTEGER NOT NULL,
+    """CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, mark TEXT NOT NULL UNIQUE, name TEXT NOT NULL, account TEXT NOT NULL, scopes TEXT NOT NULL, per_minute INTEGER NOT NULL,
  created_at REAL NOT NULL, revoked_at REAL) WITHOUT ROWID""",
-    """CREATE TABLE demos (id TEXT PRIMARY KEY, account TEXT NOT NULL, voice TEXT NOT NULL, title TEXT NOT NULL, fixed TEXT NOT NULL, expires_at REAL NOT NULL,
+    """CREATE TABLE IF NOT EXISTS demos (id TEXT PRIMARY KEY, account TEXT NOT NULL, voice TEXT NOT NULL, title TEXT NOT NULL, fixed TEXT NOT NULL, expires_at REAL NOT NULL,
  max_text INTEGER NOT NULL, max_chars INTEGER NOT NULL, max_uses INTEGER NOT NULL, per_minute INTEGER NOT NULL, created_at REAL NOT NULL, ended TEXT NOT NULL DEFAULT '',
  uses INTEGER NOT NULL DEFAULT 0, chars INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
-    "CREATE TABLE usage (id TEXT PRIMARY KEY, requests INTEGER NOT NULL, chars INTEGER NOT NULL, sound_s REAL NOT NULL, last_used_at REAL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS usage (id TEXT PRIMARY KEY, requests INTEGER NOT NULL, chars INTEGER NOT NULL, sound_s REAL NOT NULL, last_used_at REAL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS ended_logins (id TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID",
 )
 ADMIN = "admin"
 
@@ -76,7 +77,7 @@ class AccessStore:
     _db: Database = field(init=False)
 
     def __post_init__(self):
-        self._db = Database(self.root / "access.sqlite", 1, TABLES)
+        self._db = Database(self.root / "access.sqlite", 2, TABLES)
 
     def state(self) -> tuple[int, str]:
         """Changes whenever any process has changed anything, and when the file is gone or was set aside."""
@@ -187,6 +188,21 @@ class AccessStore:
         ask = """INSERT INTO usage VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET requests = requests + excluded.requests, chars = chars + excluded.chars,
  sound_s = sound_s + excluded.sound_s, last_used_at = max(coalesce(last_used_at, 0), coalesce(excluded.last_used_at, 0))"""
         self._db.write(lambda db: db.executemany(ask, rows), is_lasting=False)
+
+    # ---- logins -----------------------------------------------------------------------------------------------
+    def end_login(self, login_id: str, now: float, until: float) -> None:
+        """It is remembered until its cookie would have expired anyway."""
+
+        def work(db: Connection) -> None:
+            db.execute("DELETE FROM ended_logins WHERE until < ?", (now,))
+            db.execute("INSERT OR IGNORE INTO ended_logins VALUES (?, ?)", (login_id, until))
+
+        self._db.write(work)
+
+    def is_login_ended(self, login_id: str) -> bool:
+        return bool(
+            self._all("SELECT 1 FROM ended_logins WHERE id = ?", lambda row: row, (login_id,))
+        )
 
     def close(self) -> None:
         self._db.close()

@@ -218,6 +218,13 @@ class JobStore:
             ]
         )
 
+    def unfinished_ids(self, account: str) -> list[str]:
+        """Jobs of an account that are not over."""
+        if not self._db.is_there:
+            return []
+        ask = "SELECT id FROM jobs WHERE account = ? AND state IN ('running', 'paused')"
+        return self._db.read(lambda db: [r["id"] for r in db.execute(ask, (account,))])
+
     def pause(self, job_id: str, error: KaikouError) -> None:
         ask = "UPDATE jobs SET state = 'paused', code = ?, error = ?, error_zh = ? WHERE id = ? AND state = 'running'"
         self._db.write(lambda db: db.execute(ask, (error.code, error.en, error.zh, job_id)))

@@ -10,6 +10,7 @@ from .demos import DEMO_LIMITS, GUEST, Demo
 from .drafts import Draft, wav
 from .job import UNLIMITED, Job, Snapshot
 from .keys import ADMIN, PER_MINUTE, SCOPES, Key, Keys
+from .logins import Logins
 from .models import ModelDownload
 from .pronunciations import TERM_LIMITS
 from .shelf import Offer, Shelf
@@ -41,6 +42,7 @@ __all__ = [
     "Job",
     "Key",
     "Keys",
+    "Logins",
     "ModelDownload",
     "Offer",
     "Resampler",

@@ -30,6 +30,10 @@ class Bucket:
             return 0.0
         return (1 - self.level) / self.rate
 
+    def give_back(self) -> None:
+        """What was taken last does not count."""
+        self.level = min(self.size, self.level + 1)
+
 
 class Buckets:
     """One bucket per key, the longest unused forgotten."""
@@ -58,6 +62,12 @@ class Buckets:
                 retry_after_s=s,
                 code="rate_limited",
             )
+
+    def give_back(self, key: str) -> None:
+        """The last `check` of this key does not count."""
+        with self._lock:
+            if key in self._all:
+                self._all[key].give_back()
 
 
 class Admission:

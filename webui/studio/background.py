@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..errors import NotAllowed
 from .asked import BACKGROUND, asked_for, check_mode, heeded
 from .cast import Cast
@@ -12,8 +14,13 @@ from .wording import Wording
 
 
 class Background:
-    def __init__(self, cast: Cast, wording: Wording, turns: Turns):
+    """`look_at_keys()` has noticed what another process did to them when it returns: a revoked key's work stops before its next piece."""
+
+    def __init__(
+        self, cast: Cast, wording: Wording, turns: Turns, look_at_keys: Callable[[], None]
+    ):
         self._cast, self._wording, self._turns = cast, wording, turns
+        self._look_at_keys = look_at_keys
 
     def job(
         self,
@@ -29,6 +36,7 @@ class Background:
         model: str = "auto",
     ) -> Ready:
         """Nothing sounds before `begin`; `end` it. Blocking. Raises BadInput, NotFound, NotAllowed, NotReady."""
+        self._look_at_keys()
         trace, about = Trace(), self._cast.check_model(model)
         check_mode(mode, about)
         voice = self._cast.voice(owner, voice_id)

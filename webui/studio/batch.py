@@ -247,6 +247,12 @@ class Batch:
         self.work.halt(job.id)
         return self.get(owner, job_id)
 
+    def cancel_all(self, account: str) -> None:
+        """Of an account that nobody can come in by any more."""
+        for job_id in self._jobs.unfinished_ids(account):
+            self._jobs.cancel(job_id)
+            self.work.halt(job_id)
+
     def resume(self, owner: str, job_id: str) -> BatchJob:
         """A cancelled or paused job goes on where it was. Raises StorageFull when there is still no room, Busy as `submit` does."""
         job = self.get(owner, job_id)

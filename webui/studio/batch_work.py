@@ -24,8 +24,8 @@ from ..errors import (
 from ..store import JobStore, Line, SoundStore
 from .batch_line import Flight, LineMaker
 from .batch_roster import Roster
-from .batch_watch import Watchers
 from .hall import Hall
+from .watchers import Watchers
 
 log = logging.getLogger(__name__)
 MAX_TRIES = 3

@@ -10,8 +10,9 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from ..errors import BadInput, Busy, NotAllowed, NotFound
+from ..errors import BadInput, Busy, NotAllowed, NotFound, StorageFull
 from ..store.access import AccessStore, Demo
 from ..types import MAX_INSTRUCTION, MODES, Voice
 from .admission import Bucket
@@ -40,8 +41,16 @@ def shown(voice: Voice, title: str) -> Voice:
 
 
 class Demos:
-    def __init__(self, store: AccessStore, clock: Callable[[], float] = time.time):
+    """`on_end(id)` is called for each link that is taken back. Blocking: every call may read the disk."""
+
+    def __init__(
+        self,
+        store: AccessStore,
+        clock: Callable[[], float] = time.time,
+        on_end: Callable[[str], None] = lambda demo_id: None,
+    ):
         self._store, self._clock, self._lock = store, clock, threading.Lock()
+        self._on_end = on_end
         self._buckets: dict[str, Bucket] = {}
         self.refused: dict[str, int] = dict.fromkeys(
             ("demo_gone", "demo_ended", "demo_expired", "demo_used_up", "rate_limited"), 0
@@ -57,7 +66,8 @@ class Demos:
                 NotFound("This link is not valid.", "这个链接无效。", code="demo_gone")
             )
         if not demo.ended and self._clock() >= demo.expires_at:
-            self._store.end_demo(demo.id, "expired")
+            with suppress(StorageFull):  # it is refused all the same
+                self._store.end_demo(demo.id, "expired")
         if demo.ended == "revoked":
             raise self._refused(
                 NotAllowed("This link was taken back.", "这个链接已被收回。", code="demo_ended")
@@ -195,6 +205,7 @@ class Demos:
     def revoke(self, owner: str, demo_id: str) -> Demo:
         """Idempotent. Raises NotFound."""
         self._store.end_demo(self.get(owner, demo_id).id, "revoked")
+        self._on_end(demo_id)
         return self.get(owner, demo_id)
 
 

@@ -22,7 +22,32 @@ from .trace import Trace
 
 UNLIMITED = 1 << 62
 RESTED_S = 1.0  # at least what a reader still has in hand when it asks for more
+FREE_RESUMES = 2  # of a text that was paid for once
 FIRST_DUE_S = 0.05  # a first chunk is wanted so soon that only a listener who is about to fall silent goes before it
+
+
+class Heard:
+    """How much of a text was sent to its listener, whichever sockets it came by and however often it was spoken for that. Thread-safe."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._n_sent, self._n_free, self._is_given_up = 0, FREE_RESUMES, False
+
+    def reached(self, n_sent: int) -> None:
+        """Sample `n_sent` is the first that was not sent yet."""
+        with self._lock:
+            self._n_sent = max(self._n_sent, n_sent)
+
+    def give_up(self) -> None:
+        """The listener wanted no more of it."""
+        self._is_given_up = True
+
+    def goes_on(self, start: int) -> bool:
+        """A listener who lost the connection goes on at `start`, where that was; true a few times. Everything else is another hearing."""
+        with self._lock:
+            is_free = not self._is_given_up and 0 < start <= self._n_sent and self._n_free > 0
+            self._n_free -= is_free
+            return is_free
 
 
 @dataclass(frozen=True)
@@ -49,6 +74,7 @@ class Job:
     tempo: float = 1.0  # what is left of the speed after the engine's own range
     source: audio.Clip | None = None  # of a voice conversion
     written: Written | None = None  # its text, while that is still arriving
+    heard: Heard = field(default_factory=Heard)
     credit: int = 0  # samples the reader will take so far
     born_s: float = field(default_factory=time.monotonic)
     trace: Trace = field(default_factory=Trace)

@@ -27,12 +27,18 @@ def mark_of(secret: str) -> str:
 
 
 class Keys:
-    """`fixed`: hashes of keys that were given at the start (KAIKOU_API_KEY). They may do everything, on a shelf of their own."""
+    """`fixed`: hashes of keys that were given at the start (KAIKOU_API_KEY). They may do everything, on a shelf of their own.
+    `on_end(id)` is called for each key that is found to be revoked, by whichever process. Blocking: every call may read the disk."""
 
     def __init__(
-        self, store: AccessStore, fixed: Iterable[str] = (), clock: Callable[[], float] = time.time
+        self,
+        store: AccessStore,
+        fixed: Iterable[str] = (),
+        clock: Callable[[], float] = time.time,
+        on_end: Callable[[str], None] = lambda key_id: None,
     ):
         self._store, self._clock, self._lock = store, clock, threading.Lock()
+        self._on_end = on_end
         self._fixed = {
             mark: Key(f"key-{mark[:12]}", mark, "KAIKOU_API_KEY", f"key-{mark[:12]}", SCOPES)
             for mark in fixed
@@ -45,22 +51,22 @@ class Keys:
     # ---- at the door ------------------------------------------------------------------------------------------
     def are_on(self) -> bool:
         """There is a key, so that who has none stays out. A damaged file of keys does not open the door either."""
-        self._look()
+        self.look()
         return bool(self._fixed or self._live or self._must_ask)
 
     @property
     def n_live(self) -> int:
-        self._look()
+        self.look()
         return len(self._fixed) + len(self._live)
 
     def find(self, secret: str) -> Key | None:
         """None for one that is wrong or revoked."""
-        self._look()
+        self.look()
         mark = mark_of(secret)
         return self._fixed.get(mark) or self._live.get(mark)
 
     def by_id(self, key_id: str) -> Key | None:
-        self._look()
+        self.look()
         return next(
             (k for k in (*self._fixed.values(), *self._live.values()) if k.id == key_id), None
         )
@@ -81,16 +87,23 @@ class Keys:
                 code="rate_limited",
             )
 
-    def _look(self) -> None:
-        """A key that another process made or revoked counts at once."""
+    def look(self) -> None:
+        """A key that another process made or revoked counts at once. Every question about keys begins with this."""
         with suppress(StorageDamaged):  # it was set aside, and the next look sees the new file
             state = self._store.state()
             if state == self._state:
                 return
         with self._lock:
-            self._state = self._store.state()
+            self._state, before = self._store.state(), self._live
             self._live = {k.mark: k for k in self._store.keys() if k.revoked_at is None}
             self._must_ask = not self._live and self._store.was_damaged()
+            ended = [k.id for mark, k in before.items() if mark not in self._live]
+        for key_id in ended:
+            self._on_end(key_id)
+
+    def revoked(self) -> list[str]:
+        """Ids of all keys that were ever revoked."""
+        return [k.id for k in self._store.keys() if k.revoked_at is not None]
 
     # ---- for who keeps them -------------------------------------------------------------------------------------
     def create(
@@ -147,4 +160,5 @@ class Keys:
         self._store.revoke_key(key.id, self._clock())
         with self._lock:
             self._buckets.pop(key.id, None)
+        self.look()
         return next(k for k in self.list(owner) if k.id == key_id)

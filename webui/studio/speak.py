@@ -192,17 +192,32 @@ class Speaker:
         return self._wording.arriving(owner, language, about), about
 
     @_counted
-    def again(self, old: Job) -> Job:
-        """The same request once more, same seed: for a reader whose connection broke. Same refusals as `open`."""
-        self._rate.check(old.owner)
+    def resume(self, old: Job, start: int) -> Job:
+        """The same request for a listener who comes back: `old` itself where it was made to its end, else spoken once more with its seed.
+        To a guest that is one more use of the link, unless it goes on where a broken connection left it. Same refusals as `open`."""
+        text = old.request.text
+        demo = None
         if is_guest(old.owner):
-            self._demos.knock(old.owner)
+            if old.heard.goes_on(start):
+                self._demos.knock(old.owner)
+            else:
+                demo = self._demos.enter(old.owner, text)
+        try:
+            return old if old.snapshot().state in ("saving", "done") else self._again(old)
+        except BaseException:
+            if demo is not None:
+                self._demos.give_back(demo, text)
+            raise
+
+    def _again(self, old: Job) -> Job:
+        self._rate.check(old.owner)
         request = replace(
             old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4)
         )
-        return self._admit(
-            old.owner, self._cast.voice(old.owner, old.voice.id), request, Trace(), old.source
-        )
+        voice = self._cast.voice(old.owner, old.voice.id)
+        job = self._admit(old.owner, voice, request, Trace(), old.source)
+        job.heard = old.heard
+        return job
 
     def _admit(
         self,

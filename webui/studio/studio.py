@@ -36,6 +36,7 @@ from .hall import Hall
 from .intake import Intake
 from .job import Job
 from .keys import Keys
+from .logins import Logins
 from .metrics import Metrics
 from .prompts import Prompts
 from .pronunciations import Pronunciations
@@ -45,6 +46,7 @@ from .takes import Takes
 from .turns import Turns
 from .usage import Usage
 from .voices import Voices
+from .watchers import Watchers
 from .wording import Wording
 
 log = logging.getLogger(__name__)
@@ -81,12 +83,11 @@ class Studio:
         self.consents = Consents(ConsentStore(paths.data_dir), store, intake)
         self.voices = Voices(store, self.drafts, self.prompts, self.consents)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
-        access = AccessStore(paths.data_dir)
-        self.keys, self.demos, self.usage = (
-            Keys(access, settings.server.api_keys),
-            Demos(access),
-            Usage(access),
-        )
+        access, self.rights = AccessStore(paths.data_dir), Watchers()
+        self.keys = Keys(access, settings.server.api_keys, on_end=self._end_key)
+        self.demos = Demos(access, on_end=self.rights.tell)
+        self.logins = Logins(access, limits.logins_per_minute, self.rights.tell)
+        self.usage = Usage(access)
         self.hall = Hall(limits.stall_s, limits.max_streams)
         self.cast = Cast(
             self.resident,
@@ -109,7 +110,7 @@ class Studio:
             self.metrics,
             limits.starts_per_minute,
         )
-        background = Background(self.cast, wording, self.turns)
+        background = Background(self.cast, wording, self.turns, self.keys.look)
         self.batch = Batch(
             JobStore(paths.data_dir),
             SoundStore(paths.data_dir),
@@ -174,6 +175,7 @@ class Studio:
         """Bring engines up in the background, one after the other; the page may open before the first is ready, and each takes over when it can."""
         threading.Thread(target=self._warm_rooms, name="warm", daemon=True).start()
         threading.Thread(target=self._sweep, name="sweep", daemon=True).start()
+        threading.Thread(target=self._stop_batches, name="stop-batches", daemon=True).start()
         self.batch.start()
         self.usage.start()
         self.starting = self.resident.start(*makers)
@@ -214,6 +216,19 @@ class Studio:
             return  # it is made when the voice speaks
         future = self.prompts.begin(voice, lease.engine, clip, prepare=True)
         future.add_done_callback(lambda _: lease.release())
+
+    def _end_key(self, key_id: str) -> None:
+        """A key was revoked: whoever is inside by it is told, and what waits to be made for it is not made."""
+        self.rights.tell(key_id)
+        self._stop_batches()
+
+    def _stop_batches(self) -> None:
+        """Those of revoked keys. A key of scope admin works on its maker's batches, and these go on."""
+        try:
+            for key_id in self.keys.revoked():
+                self.batch.cancel_all(key_id)
+        except KaikouError as error:
+            log.warning("batches of revoked keys could not be stopped: %s", error.code)
 
     def status(self) -> dict:
         """What the engine pill shows: state, words, abilities."""

@@ -14,10 +14,10 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from ..errors import BadInput, KaikouError, TooLarge
 from .fields import read_json
 from .guard import language_of
-from .stream import MAX_MESSAGE
 
 log = logging.getLogger(__name__)
 PROTOCOL, NO_BINARY, TOO_BIG = 1008, 1003, 1009
+MAX_MESSAGE = 1 << 20  # a text far too long still gets its sentence
 
 
 class Close(Exception):
@@ -128,4 +128,4 @@ class Wire:
 
     async def close(self, code: int, why: str) -> None:
         if self._socket.application_state is WebSocketState.CONNECTED:
-            await self._socket.close(code, why)
+            await self._socket.close(code, why[:120])

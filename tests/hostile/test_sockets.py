@@ -1,0 +1,235 @@
+"""Connections that cost the studio something and ask for nothing: too many, silent, unread, never finished."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import ExitStack, closing
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from tests.api.client import Socket
+from tests.api.test_demos import Guest, share
+from tests.api.test_http import error
+from tests.api.test_stream import TEXT, idle, settle
+from tests.api.typist import PATH, Typist
+from tests.serve import running
+
+LIMITS = {
+    "KAIKOU_SOCKETS": "9",
+    "KAIKOU_SOCKETS_PER_ADDRESS": "7",
+    "KAIKOU_SOCKETS_PER_VISITOR": "3",
+    "KAIKOU_SILENT_S": "1",
+    "KAIKOU_UNREAD_S": "1.5",
+    "KAIKOU_IDLE_S": "60",
+    "KAIKOU_STARTS_PER_MINUTE": "100000",
+}
+
+
+@pytest.fixture(scope="module")
+def strict():
+    with running(env=LIMITS) as studio:
+        yield studio
+
+
+def opened(studio, path: str = PATH, **headers):
+    return connect(
+        studio.url.replace("http", "ws", 1) + path,
+        proxy=None,
+        legacy=True,
+        additional_headers=headers,
+    )
+
+
+def n_opened(studio, stack: ExitStack, n: int, headers) -> int:
+    """How many of `n` sockets are let in; they stay open with the stack."""
+    told = 0
+    for i in range(n):
+        try:
+            stack.enter_context(closing(opened(studio, **headers(i))))
+        except InvalidStatus as refused:
+            assert refused.response.status_code == 403
+        else:
+            told += 1
+    return told
+
+
+# ---- too many ---------------------------------------------------------------------------------------------------
+def test_sockets_are_counted_by_visitor_by_address_and_in_all(strict):
+    def same(n: int) -> dict:
+        return {}
+
+    def visits(n: int) -> dict:
+        with strict.client() as http:
+            http.post("/tts/session")
+            return {"Cookie": f"kk_visit={http.cookies['kk_visit']}"}
+
+    def addresses(n: int) -> dict:
+        return {**visits(n), "X-Forwarded-For": f"10.0.0.{n}"}
+
+    def one_network(n: int) -> dict:
+        return {**visits(n), "X-Forwarded-For": f"2001:db8::{n + 1}"}
+
+    for headers, most in ((same, 3), (visits, 7), (addresses, 9), (one_network, 7)):
+        for _ in range(2):  # what is closed is free again
+            with ExitStack() as stack:
+                assert n_opened(strict, stack, 12, headers) == most
+            settle(strict, lambda s: s["sockets"] == 0)
+
+
+def test_a_hundred_and_twenty_sockets_of_new_visits_are_too_many():
+    with running() as studio, ExitStack() as stack:
+
+        def visit(n: int) -> dict:
+            with studio.client() as http:
+                http.post("/tts/session")
+                return {"Cookie": f"kk_visit={http.cookies['kk_visit']}"}
+
+        assert n_opened(studio, stack, 120, visit) == 64
+
+
+# ---- silent -----------------------------------------------------------------------------------------------------
+def closed_by(one) -> str:
+    with pytest.raises(ConnectionClosed) as closed:
+        while True:
+            one.ws.recv(20)
+    return closed.value.rcvd.reason
+
+
+def test_a_socket_that_says_nothing_is_closed(strict):
+    with strict.client() as http:
+        demo = share(http, "starter-zh-high")
+        for one in (Socket(strict), Guest(strict, http, demo)):
+            assert closed_by(one) == "idle"
+
+
+def test_a_stream_that_waits_for_credit_is_ended_and_one_that_gets_it_is_not(strict):
+    one = Socket(strict)
+    seq = one.start({**TEXT, "instructions": "seconds=60"}, credit=4800)
+    heard = one.hear(seq, until=("begin",))
+    for upto in range(9600, 9600 + 8 * 4800, 4800):  # two seconds and more in all
+        time.sleep(0.3)
+        one.send(op="ping", t=1)
+        one.send(op="credit", seq=seq, upto=upto)
+    for _ in range(2):
+        one.send(op="ping", t=1)  # a word that is no credit
+    ended = one.hear(seq, heard=heard)
+    assert ended.of("error")[0]["code"] == "idle" and len(heard.pcm) == 2 * (9600 + 7 * 4800)
+    assert idle(settle(strict, idle))
+    assert one.say({**TEXT, "instructions": "seconds=0.2"}).of("end"), "the socket is there still"
+    one.close()
+
+
+def test_a_stream_that_is_made_slowly_is_not_silent(strict):
+    one = Socket(strict)
+    heard = one.say({**TEXT, "instructions": "seconds=2 first=2 rtf=1"})
+    assert heard.of("end") and len(heard.pcm) == 96000
+    one.close()
+
+
+def test_a_text_that_is_written_without_credit_is_ended():
+    with running(env={"KAIKOU_IDLE_S": "1"}) as studio:
+        one = Typist(studio)
+        one.start(input="Hello there. ", credit=0)
+        one.send(type="end")
+        assert one.hear(until=("error",)).end["error"]["code"] == "idle"
+        assert idle(settle(studio, idle))
+
+
+def test_a_message_that_never_ends_is_silence(strict):
+    """Its first piece is there, and then one byte and another, each a frame of its own."""
+    one = Socket(strict)
+    raw, mask = one.ws.socket, b"\0\0\0\0"
+    raw.sendall(b"\x01\x81" + mask + b"{")
+    with pytest.raises(ConnectionClosed):
+        for _ in range(100):
+            raw.sendall(b"\x00\x81" + mask + b" ")
+            try:
+                one.ws.recv(0.1)
+            except TimeoutError:
+                continue
+
+
+# ---- never finished, never read ---------------------------------------------------------------------------------
+def test_a_head_that_drips_ends_the_connection(strict):
+    host, port = strict.url[7:].split(":")
+    for first in (b"", b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+        with socket.create_connection((host, int(port)), timeout=0.2) as s:
+            s.sendall(first)
+            if first:
+                assert s.recv(4096).startswith(b"HTTP/1.1 200")
+            s.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+            for _ in range(150):
+                try:
+                    s.sendall(b"x")
+                    if not s.recv(4096):
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            else:
+                raise AssertionError("it is still waited for")
+    with socket.create_connection((host, int(port)), timeout=20) as s:
+        try:
+            assert s.recv(1) == b"", "one that says nothing at all is not waited for either"
+        except ConnectionResetError:
+            pass
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="of Linux")
+@pytest.mark.parametrize("way", ["http", "socket"])
+def test_a_reader_that_takes_nothing_is_ended(strict, way):
+    before = settle(strict, idle)["fds"]
+    loud = {**TEXT, "voice": "starter-zh-high", "instructions": "seconds=600"}
+    host, port = strict.url[7:].split(":")
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect((host, int(port)))
+        if way == "http":
+            # nothing holds this one back but its reader: it is not paced
+            fields = "tts_text=Hello.&spk_id=alloy&instruct_text=seconds%3D600"
+            s.sendall(f"GET /inference_instruct?{fields} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        else:
+            with strict.client() as http:
+                token = http.post("/tts/session").json()["token"]
+                cookie = f"kk_visit={http.cookies['kk_visit']}"
+            s.sendall(
+                f"GET /tts/ws HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+            )
+            assert s.recv(4096).startswith(b"HTTP/1.1 101")
+            start = {"op": "start", "seq": 1, "credit": 1 << 40, "params": loud}
+            for told in ({"op": "hello", "v": 1, "token": token}, start):
+                data = json.dumps(told).encode()
+                s.sendall(b"\x81\xfe" + len(data).to_bytes(2, "big") + b"\0\0\0\0" + data)
+        settle(strict, lambda s: s["open"])
+        assert idle(settle(strict, idle, 20)), "it is still made for somebody who does not listen"
+        assert settle(strict, lambda s: s["fds"] <= before, 20)["fds"] <= before
+
+
+# ---- guesses ----------------------------------------------------------------------------------------------------
+def test_guessed_logins_are_slowed_and_say_so():
+    env = {"KAIKOU_LOGINS_PER_MINUTE": "12"}
+    with running("--auth", "bob:secret", env=env) as studio, studio.client() as bob:
+        right, wrong = ({"user": "bob", "password": p} for p in ("secret", "guess"))
+        assert bob.post("/login", data=right).status_code == 303
+        bob.get("/")  # this browser has a visit from now on
+        with studio.client() as http:
+            for _ in range(9):
+                assert http.post("/login", data=right).status_code == 303, "right ones are free"
+            answers = [http.post("/login", data=wrong) for _ in range(12)]
+            codes = [a.status_code for a in answers]
+            assert codes[:4] == [401] * 4 and codes[-1] == 429
+            assert int(answers[-1].headers["retry-after"]) >= 1
+            assert error(answers[-1])["code"] == "rate_limited"
+            page = http.post("/login", data={"key": "kk_guess"}, headers={"Accept": "text/html"})
+            assert page.status_code == 429 and 'role="alert"' in page.text, "keys are guesses too"
+            assert int(page.headers["retry-after"]) >= 1
+            assert http.post("/login", data=right).status_code == 429, "nor is the right one tried"
+            other = {"X-Forwarded-For": "10.9.8.7"}
+            assert http.post("/login", data=right, headers=other).status_code == 303
+        assert bob.post("/login", data=right).status_code == 303, "bob's browser is known"
