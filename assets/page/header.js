@@ -150,6 +150,7 @@
       `<h2>${esc(t("key.title"))}</h2><div
           class="kk-keys">${keyRows().map(([k, s]) => `<kbd>${k}</kbd><span>${esc(t(s))}</span>`).join("")}</div>`;
     root.querySelector(".kk-banner")?.replaceChildren(t("share.banner"));
+    showLeave();
     follow(e);
   };
 
@@ -197,9 +198,27 @@
       <div class="kk-lang" role="group" data-a="lang.label">${lang("zh", "zh-CN", "中，中文")}${lang("en", "en", "EN, English")}</div>
       <button type="button" class="kk-iconb" data-do="theme"></button>
       <button type="button" class="kk-iconb kk-help" data-do="help" data-a="help.label">${ico("help")}</button>
+      <button type="button" class="kk-iconb kk-leave" data-do="logout" data-a="logout.label" data-tip="logout.label" hidden>${ico("leave")}</button>
       <div id="kk-engpop" popover></div><div id="kk-keys" popover></div></header>` +
       (KK_FACTS.share ? '<p class="kk kk-banner" role="note"></p>' : "");
   }
+  // ---- the way out, where there is a login to end --------------------------------------------------------------
+  let can_log_out = false;
+  const showLeave = () => {
+    const b = live.header?.root.querySelector(".kk-leave");
+    if (b) b.hidden = !can_log_out;
+  };
+  document.addEventListener("kk:session", e => {
+    can_log_out = e.detail.can_log_out;
+    showLeave();
+  });
+  acts.logout = async () => {
+    try {
+      const r = await fetch(KK.root() + "/logout", { method: "POST" });
+      if (r.ok || r.status === 401) return location.assign(KK.root() + "/login");
+    } catch { /* said below */ }
+    KK.toast(t("err.net"));
+  };
   acts.help = () => document.getElementById("kk-keys")?.togglePopover();
 
   // ---- the engine's state: asked for rarely, never while nobody looks -----------------------------------------

@@ -47,6 +47,7 @@ window.KK ??= (() => {
     dark: '<path d="M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5z"/>',
     system: '<rect x="3.5" y="5" width="17" height="11.5" rx="2"/><path d="M9 20h6"/>',
     code: '<path d="m8.500 7.500-4.500 4.500 4.500 4.500M15.500 7.500l4.500 4.500-4.500 4.500M13.500 5l-3 14"/>',
+    leave: '<path d="M10 4.5H5.500V19.5H10M14.500 8l4 4-4 4M18.500 12H9.500"/>',
     help: '<circle cx="12" cy="12" r="9"/><path d="M9.6 9.4a2.5 2.5 0 1 1 3.5 2.5c-.8.4-1.1.9-1.1 1.8M12 16.6v.1"/>',
   };
   /* Below the studio's own root, which holds scheme, host and sub-path. Never derived from the address of the page. */

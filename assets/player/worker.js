@@ -7,7 +7,7 @@ const MAGIC = 0x4b01, VERSION = 1;
 const RING_SAMPLES = 1 << 20, AHEAD_S = 20, WAIT_S = 120;   // what the ring can hold, what is put into it, and the longest "play when ready"
 const OPEN_MS = 1500, RETRY_MS = [100, 250, 500, 1000, 2000, 4000, 8000, 15000];
 let home = null;                                       // what the page said when it opened us
-let via = "ws", ws = null, ready = false, token = "", failures = 0, tries = 0, retry = 0;
+let via = "ws", ws = null, ready = false, token = "", renew_at = 0, failures = 0, tries = 0, retry = 0;
 let ring = null, ringRate = 24000;
 let take = null;                                       // the current stream and its samples
 let lateness = [], jitter_s = 0.06, seen_rtf = 0;      // learned on this page: lateness, and the pace the last stream really came at
@@ -26,8 +26,8 @@ async function session() {
   try {
     const r = await fetch(home.root + "/tts/session", { method: "POST", credentials: "same-origin" }), body = await r.json();
     if (!r.ok) throw new Error(body.error?.message || r.status);
-    token = body.token;
-    say("session", { token, limits: body.limits, version: body.version });
+    token = body.token; renew_at = Date.now() + 500 * (body.token_s || 0);   // half its life: the clock of another machine may be wrong, but not its length
+    say("session", { token, limits: body.limits, version: body.version, can_log_out: !!body.can_log_out });
   } catch { failures++; }                              // without a token the socket is refused, and that is told
 }
 function fallBack() {
@@ -53,7 +53,7 @@ function dropped() {
     take.waiting = true;
     say("broken", {});
   }
-  retry = setTimeout(tries ? () => session().then(connect) : connect, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);   // a restarted server wants a new token
+  retry = setTimeout(tries || Date.now() > renew_at ? () => session().then(connect) : connect, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);   // a restarted server wants a new token
 }
 function lose() { const s = ws; ws = null; s?.close(); dropped(); }                // give up a socket that left something out
 function onReady() {
