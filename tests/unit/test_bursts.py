@@ -150,7 +150,7 @@ def test_a_place_that_was_claimed_is_free_again_when_its_job_ends(monkeypatch):
 
 def test_a_consent_is_not_deleted_while_a_voice_is_saved_under_it(studio, monkeypatch):
     consent = studio.consents.add(ME, clip(4), "Lin", "en")
-    save, told = studio.drafts.save, []
+    store, told = studio.drafts.store, []
 
     def delete():
         try:
@@ -163,9 +163,9 @@ def test_a_consent_is_not_deleted_while_a_voice_is_saved_under_it(studio, monkey
     def slow(*given):
         deleting.start()
         deleting.join(0.5)  # as long as it wants to wait; nothing hangs on how long that is
-        return save(*given)
+        return store(*given)
 
-    monkeypatch.setattr(studio.drafts, "save", slow)
+    monkeypatch.setattr(studio.drafts, "store", slow)
     voice, _ = studio.voices.add(ME, clip(5), "Lin", consent=consent.id)
     deleting.join(20)
     assert studio.consents.of(voice).way == "recording" and isinstance(told[0], Conflict)
