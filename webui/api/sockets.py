@@ -11,6 +11,7 @@ from ..errors import Busy
 from ..settings import Limits
 
 RETRY_S = 10
+NOBODY = ("/api", "/guest")  # how owners end that many have in common
 
 
 def address_of(scope) -> str:
@@ -30,12 +31,13 @@ class Sockets:
     @contextmanager
     def one_more(self, scope) -> Iterator[None]:
         """Raises Busy."""
-        limits = self._limits
+        limits, owner = self._limits, scope["kk_owner"]
         places = {
             "": limits.sockets,
             f"address {address_of(scope)}": limits.sockets_per_address,
-            f"visitor {scope['kk_owner']}": limits.sockets_per_visitor,
         }
+        if scope["kk_key"] is not None or not owner.endswith(NOBODY):
+            places[f"visitor {owner}"] = limits.sockets_per_visitor
         if any(self._open[place] >= most for place, most in places.items()):
             raise Busy(
                 "Too many sockets are open. Close one first.",
