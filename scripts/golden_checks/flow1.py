@@ -8,15 +8,18 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from webui.engine.cosyvoice1.dims import frames_of
+from webui.engine.cosyvoice1.dims import OVERLAP_IDS, frames_of
 from webui.engine.cosyvoice1.flow import HopDims, HopFlow, HopVoice
 from webui.engine.cosyvoice1.flow.model import Kept, Work
 
 from .flow import ESTIMATOR_TIME, Report, largest
 
 MEL_TOLERANCE, MU_TOLERANCE, ENCODER_TOLERANCE, ESTIMATOR_TOLERANCE = 5e-4, 3e-4, 3e-5, 1e-4
-HOP_IDS = 50  # of the golden chunks
-OFFSETS = {"chunk1": 0, "chunk2": HOP_IDS, "chunk3_last": 2 * HOP_IDS}
+CHUNKS = (
+    "chunk1",
+    "chunk2",
+    "chunk3_last",
+)  # each begins where the one before ended its own ids, with its cache
 
 
 def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> HopFlow:
@@ -45,9 +48,12 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
             largest(flow.encode(ids[1], ids[0]), io["offline.encoder_proj"]),
             ENCODER_TOLERANCE,
         )
+    hop = meta["chunk1"]["token_len"] - OVERLAP_IDS if "chunk1" in meta else 0
+    starts = {case: number * hop for number, case in enumerate(CHUNKS)}
     kept = None
     for case in [name for name in meta if f"{name}.mel" in io]:
-        kept = _check_case(flow, io, case, meta[case], kept if OFFSETS.get(case) else None, report)
+        start = starts.get(case, 0)
+        kept = _check_case(flow, io, case, meta[case], start, kept if start else None, report)
         if f"{case}.est.out" in io:
             _check_estimator(flow, io, case, report)
 
@@ -57,10 +63,11 @@ def _check_case(
     io: dict[str, torch.Tensor],
     case: str,
     told: dict,
+    start: int,
     kept: Kept | None,
     report: Report,
 ) -> Kept:
-    count, start = told["prompt_len"], OFFSETS.get(case, 0)
+    count = told["prompt_len"]
     voice = HopVoice.of(
         flow,
         io["prompt_token"][0, :count],

@@ -27,15 +27,26 @@ from webui.engine.cosyvoice.speakers import read_speakers
 Report = Callable[[str, str, float, float], None]
 
 
+def cases_of(folder: Path, name: str) -> dict:
+    """What this file of a folder holds; {} where there is none: the rest is checked all the same."""
+    path = folder / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def features_of(folder: Path) -> dict[str, Tensor]:
+    path = folder / "audio_features.safetensors"
+    return load_file(path) if path.exists() else {}
+
+
 def check(folder: Path, report: Report) -> None:
     """folder: golden/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
-    features = load_file(folder / "audio_features.safetensors")
+    features = features_of(folder)
     for clip in sorted({key.split(".")[0] for key in features}):
         if (folder / f"{clip}.wav").exists():
             _check_resampling(folder / f"{clip}.wav", features, clip, report)
         _check_features(features, clip, report)
-    if (folder / "text_cases.json").exists():
-        _check_text(json.loads((folder / "text_cases.json").read_text(encoding="utf-8")), report)
+    if texts := cases_of(folder, "text_cases.json"):
+        _check_text(texts, report)
     if (folder / "spk2info.pt").exists():
         speakers = read_speakers(folder, "spk2info.pt")
         report("spk2info", "entries", float(len(speakers) < 1), 0)

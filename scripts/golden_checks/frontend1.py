@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import soundfile
 import torch
-from safetensors.torch import load_file
 
 from webui.engine.cosyvoice import text_front
 from webui.engine.cosyvoice.features import resample
@@ -19,7 +17,7 @@ from webui.engine.cosyvoice1.dims import RATE_HZ
 from webui.engine.cosyvoice1.model import HEARING
 from webui.engine.cosyvoice1.tokenizer import WhisperTokenizer
 
-from .frontend import error
+from .frontend import cases_of, error, features_of
 
 MEL_TOLERANCE = 1e-3
 Report = Callable[[str, str, float, float], None]
@@ -27,11 +25,7 @@ Report = Callable[[str, str, float, float], None]
 
 def check(folder: Path, report: Report) -> None:
     """folder: golden1/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
-    features = (
-        load_file(folder / "audio_features.safetensors")
-        if (folder / "audio_features.safetensors").exists()
-        else {}
-    )
+    features = features_of(folder)
     for clip in sorted({key.split(".")[0] for key in features}):
         samples, rate = soundfile.read(folder / f"{clip}.wav", dtype="float32", always_2d=True)
         mono = torch.from_numpy(np.ascontiguousarray(samples.mean(1)))
@@ -44,14 +38,10 @@ def check(folder: Path, report: Report) -> None:
                     error(HEARING.mel(resample(mono, rate, hz)), features[f"{clip}.{name}"]),
                     MEL_TOLERANCE,
                 )
-    if (folder / "tokenizer_cases.json").exists():
-        _check_ids(
-            folder,
-            json.loads((folder / "tokenizer_cases.json").read_text(encoding="utf-8")),
-            report,
-        )
-    if (folder / "text_cases.json").exists():
-        _check_text(json.loads((folder / "text_cases.json").read_text(encoding="utf-8")), report)
+    if ids := cases_of(folder, "tokenizer_cases.json"):
+        _check_ids(folder, ids, report)
+    if texts := cases_of(folder, "text_cases.json"):
+        _check_text(texts, report)
 
 
 def _check_ids(folder: Path, cases: dict, report: Report) -> None:

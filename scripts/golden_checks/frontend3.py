@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import soundfile
 import torch
-from safetensors.torch import load_file
 
 from webui.engine.cosyvoice import text_front
 from webui.engine.cosyvoice.features import OUTPUT_HZ, resample
@@ -17,7 +15,7 @@ from webui.engine.cosyvoice3.model import hear
 from webui.engine.cosyvoice3.tokenizer import TOKENS, asked
 
 from .flow import Report
-from .frontend import error
+from .frontend import cases_of, error, features_of
 
 BASE_IDS = 151643  # of the published vocabulary
 MEL_TOLERANCE = 1e-3
@@ -26,7 +24,7 @@ STUB_INSTRUCTION = "I."
 
 def check(folder: Path, report: Report) -> None:
     """folder: golden3/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
-    features = load_file(folder / "audio_features.safetensors")
+    features = features_of(folder)
     for clip in sorted({key.split(".")[0] for key in features}):
         samples, rate = soundfile.read(folder / f"{clip}.wav", dtype="float32", always_2d=True)
         mono = torch.from_numpy(np.ascontiguousarray(samples.mean(1)))
@@ -36,13 +34,13 @@ def check(folder: Path, report: Report) -> None:
             error(hear(resample(mono, rate, OUTPUT_HZ)), features[f"{clip}.prompt_mel"]),
             MEL_TOLERANCE,
         )
-    tokens = json.loads((folder / "special_tokens.json").read_text(encoding="utf-8"))
-    report("special_tokens", "names", float(list(TOKENS) != tokens["tokens"]), 0)
-    report("special_tokens", "first_id", abs(tokens["first_id"] - BASE_IDS), 0)
-    _check_texts(json.loads((folder / "text_cases.json").read_text(encoding="utf-8")), report)
-    _check_prompts(
-        json.loads((folder / "mode_inputs.json").read_text(encoding="utf-8"))["modes"], report
-    )
+    if tokens := cases_of(folder, "special_tokens.json"):
+        report("special_tokens", "names", float(list(TOKENS) != tokens["tokens"]), 0)
+        report("special_tokens", "first_id", abs(tokens["first_id"] - BASE_IDS), 0)
+    if texts := cases_of(folder, "text_cases.json"):
+        _check_texts(texts, report)
+    if inputs := cases_of(folder, "mode_inputs.json"):
+        _check_prompts(inputs["modes"], report)
 
 
 def _check_texts(told: dict, report: Report) -> None:

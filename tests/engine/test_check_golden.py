@@ -13,6 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from scripts.check_golden import main
 from tests.conftest import ROOT
+from tests.engine.cosyvoice1_small import FLOW_DIMS as HOP_DIMS
+from tests.engine.cosyvoice3_small import GOLDEN as GOLDEN3
 from tests.engine.cosyvoice_small import (
     FLOW_DIMS,
     GOLDEN,
@@ -24,14 +26,17 @@ from tests.engine.cosyvoice_small import (
 from webui.engine.cosyvoice.compat import Token2Wav, schedule
 from webui.engine.cosyvoice.flow import Blocks, FlowModel
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
+from webui.engine.cosyvoice1.compat import Token2Wav as FirstToken2Wav
+from webui.engine.cosyvoice1.dims import frames_of
+from webui.engine.cosyvoice1.flow import HopFlow
 
 torch.set_num_threads(1)
 ARGUMENTS = ["--threads", "1"]
 
 
-def copied(part, target):
+def copied(part, target, golden=GOLDEN):
     (target / part).mkdir(parents=True)
-    for path in (GOLDEN / part).iterdir():
+    for path in (golden / part).iterdir():
         (target / part / path.name).write_bytes(path.read_bytes())
     return target / part
 
@@ -132,6 +137,89 @@ def test_other_sizes_and_seeds(tmp_path, capsys):
     assert main([str(tmp_path), *ARGUMENTS]) == 0, capsys.readouterr().out
     told = capsys.readouterr().out
     assert "flow/stream_final" in told and "token2wav/x.stream" in told and "hift/zero" in told
+
+
+@pytest.mark.parametrize("hop", [30, 50, 64])
+def test_chunks_of_the_first_generation_are_as_long_as_their_folder_says(tmp_path, capsys, hop):
+    write_first_generation(tmp_path / "flow", hop)
+    assert main([str(tmp_path), *ARGUMENTS]) == 0, capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "CosyVoice-300M" in told and "flow/chunk3_last" in told and "cache_out, mu" in told
+    io = load_file(tmp_path / "flow" / "flow_io.safetensors")
+    io["chunk2.mel"][0, 3, 5] += 0.1
+    save_file(io, tmp_path / "flow" / "flow_io.safetensors")
+    assert main([str(tmp_path), *ARGUMENTS]) == 1
+    assert "flow/chunk2 mel" in capsys.readouterr().out
+
+
+def write_first_generation(folder, hop):
+    """Three chunks of `hop` ids, each but the last with the twenty ids of overlap."""
+    folder.mkdir()
+    state = random_state(HopFlow, HOP_DIMS, 41)
+    save_file(state, folder / "flow.safetensors")
+    (folder / "flow_config.json").write_text(json.dumps(dataclasses.asdict(HOP_DIMS)))
+    flow, draw = HopFlow.of(HOP_DIMS, state), torch.Generator().manual_seed(42)
+    ids, prompt_ids = (
+        torch.randint(0, HOP_DIMS.speech_token_size, (n,), generator=draw, dtype=torch.int32)
+        for n in (2 * hop + 31, 17)
+    )
+    prompt_mel = torch.randn(frames_of(17), 80, generator=draw)
+    embedding = torch.randn(1, HOP_DIMS.spk_embed_dim, generator=draw)
+    io = {
+        "token": ids[None],
+        "prompt_token": prompt_ids[None],
+        "prompt_feat": prompt_mel[None],
+        "embedding": embedding,
+    }
+    meta, kept, case = {}, None, ""
+
+    def noise(number, frames):
+        drawn = torch.randn(1, 80, frames, generator=draw)
+        io[f"{case}.noise"] = drawn.clone()
+        return drawn.mT.contiguous()
+
+    maker = FirstToken2Wav(flow, None, prompt_ids, prompt_mel, embedding, noise)
+    for number, case in enumerate(("chunk1", "chunk2", "chunk3_last")):
+        end = len(ids) if case == "chunk3_last" else (number + 1) * hop + 20
+        mel, kept = maker.hop(ids[number * hop : end], number, kept)
+        io[f"{case}.mel"] = mel.mT[None].clone()
+        io[f"{case}.cache_out"] = torch.stack([kept.noise.mT, kept.mu.mT], -1)
+        meta[case] = {
+            "token_len": end - number * hop,
+            "prompt_len": len(prompt_ids),
+            "prompt_feat_len": len(prompt_mel),
+        }
+    save_file(
+        {key: value.contiguous() for key, value in io.items()}, folder / "flow_io.safetensors"
+    )
+    (folder / "flow_meta.json").write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["special_tokens.json", "text_cases.json", "mode_inputs.json", "audio_features.safetensors"],
+)
+def test_a_front_end_of_the_third_generation_is_checked_for_what_there_is(
+    tmp_path, capsys, missing
+):
+    for part in ("frontend", "hift"):  # the vocoder says which generation it is
+        copied(part, tmp_path, GOLDEN3)
+    (tmp_path / "frontend" / missing).unlink()
+    assert main([str(tmp_path), "--only", "frontend", *ARGUMENTS]) == 0, capsys.readouterr().out
+    told = capsys.readouterr().out
+    names = ("special_tokens", "text_cases", "mode_inputs", "prompt_mel")
+    gone = missing.split(".")[0].replace("audio_features", "prompt_mel")
+    assert [name for name in names if name not in told] == [gone]
+    assert "Fun-CosyVoice3" in told and "0 not ok" in told
+
+
+def test_a_front_end_with_nothing_in_it_is_not_a_success(tmp_path, capsys):
+    for part in ("frontend", "hift"):
+        copied(part, tmp_path, GOLDEN3)
+    for path in (tmp_path / "frontend").iterdir():
+        path.unlink()
+    assert main([str(tmp_path), "--only", "frontend", *ARGUMENTS]) == 1
+    assert "no golden tensor found" in capsys.readouterr().out
 
 
 def write_models(folder, dims, voice_dims):
