@@ -110,7 +110,7 @@ def test_what_a_hop_costs(engine, prompt):
     seen = []
     running = engine._running
     for _ in engine.stream(
-        ask(id="cost", segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 2,)),
+        ask(id="cost", segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 6,)),
         prompt,
     ):
         seen.append((running["cost"].computed_frames, running["cost"].emitted_frames))

@@ -78,7 +78,7 @@ def test_words_of_a_clip_in_another_voice(engine, prompt, reference):  # noqa: F
 
 
 def test_the_first_sound_holds_four_frames_back(engine, prompt):  # noqa: F811
-    chunk = next(engine.stream(ask(id="first"), prompt))
+    chunk = next(engine.stream(ask(id="first", segments=("Hello, you. " * 8,)), prompt))
     assert len(chunk.samples) == (2 * 25 - 4) * 480 - 8
 
 
