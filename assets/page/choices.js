@@ -1,10 +1,12 @@
 /* The settings of this browser: each acts at once, is remembered here, and is put into the widgets of the settings tab. */
 (() => {
-  const { live, store } = KK;
+  const { live, store, firstOf } = KK;
+  const is = (what, otherwise) => (firstOf(["on", "off"], store.get(what)) ?? (otherwise ? "on" : "off")) === "on";
+  const days = () => firstOf(["0", "1", "7"].filter(d => d <= KK_FACTS.keep_days), store.get("keep"));
 
   KK.settings = {
     get autoplay() {
-      return store.get("autoplay") !== "off";
+      return is("autoplay", true);
     }
   };
   KK.set = (what, on) => {
@@ -16,12 +18,12 @@
     }
   };
   KK.settingsNow = (keep, label) => [KK.lang, KK.themeNow(), KK.settings.autoplay, store.get("motion") === "less",
-    store.get("keys") !== "off", store.get("notice") === "on", store.get("keep") ?? keep, (store.get("label") ?? (label ? "on" : "off")) === "on"
+    is("keys", true), is("notice", false), days() ?? keep, is("label", label)
   ];
   const tell = () => live.form?.trigger("privacy", {
-    days: Number(store.get("keep") ?? KK_FACTS.keep_days),
-    label: store.get("label") !== "off",
-    notice: store.get("notice") === "on"
+    days: Number(days() ?? KK_FACTS.keep_days),
+    label: is("label", true),
+    notice: is("notice", false)
   });
   KK.setPrivacy = (what, v) => {
     store.set(what, what === "keep" ? v : v ? "on" : "off");

@@ -10,7 +10,7 @@ window.gradio_config = { root: location.origin + KK_FACTS.link };
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const paint = () => {
     const wish = new URLSearchParams(location.search).get("theme");
-    document.body.classList.toggle("dark", wish ? wish === "dark" : dark.matches);
+    document.body.classList.toggle("dark", wish === "dark" || (wish !== "light" && dark.matches));
     document.dispatchEvent(new CustomEvent("kk:theme"));
   };
   dark.addEventListener("change", paint);

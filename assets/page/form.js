@@ -12,14 +12,6 @@
     mode
   } = KK;
   const page = document.documentElement.dataset;
-  const read = (k, or) => {
-    try {
-      return JSON.parse(store.get(k)) ?? or;
-    } catch {
-      return or;
-    }
-  };
-
   // ---- the voice that will speak --------------------------------------------------------------------------
   KK.voices = () => live.picker?.data || [];
   KK.voiceName = v => (KK.lang === "zh" && v.name_zh) || v.name;
@@ -221,6 +213,23 @@
   };
 
   // ---- what is remembered in this browser, and put back ------------------------------------------------------------
+  const LANGUAGES = ["zh", "en", "ja", "ko", "yue", "de", "es", "fr", "it", "ru"];
+  const FITS = { // what the widgets can show; what was remembered may be of another version, or anything
+    mode: v => ["zero_shot", "cross_lingual", "instruct", "preset"].includes(v),
+    instruct: v => typeof v === "string",
+    speed: v => typeof v === "number" && v >= .5 && v <= 2,
+    seed: v => typeof v === "string",
+    random: v => typeof v === "boolean",
+    language: v => ["auto", ...LANGUAGES].includes(v),
+    profile: v => ["fast", "even", "smooth"].includes(v)
+  };
+  KK.remembered = () => {
+    try {
+      return Object.fromEntries(Object.entries(JSON.parse(store.get("form")) ?? {}).filter(([k, v]) => Object.hasOwn(FITS, k) && FITS[k](v)));
+    } catch {
+      return {};
+    }
+  };
   const NAMES = ["mode", "text", "instruct", "speed", "seed", "random", "language", "profile"];
   let pending = null;
   /* Gradio's own client event carries the values back into the widgets, whatever kind they are. */
@@ -271,25 +280,25 @@
     if (document.hidden && page.kk) remember();
   });
   document.addEventListener("kk:ready", () => {
-    const old = read("form", null),
+    const old = KK.remembered(),
       text = store.get("text"),
       first = text === null;
     KK.put({
-      ...(old || {}),
+      ...old,
       text: first ? t("ex.1") : text,
-      speed: old?.speed ?? 1
+      speed: old.speed ?? 1
     });
     if (text && text !== KK_STRINGS.zh["ex.1"] && text !== KK_STRINGS.en["ex.1"]) KK.toast(t("sys.restored"));
     if (store.get("source") === "saved") KK.choose("kk-source", "saved");
   });
   parts.form = () => {};
   /* Languages the engine does not speak leave the list; Gradio draws it anew each time it opens, so a sheet hides them. */
-  const LANGUAGES = ["zh", "en", "ja", "ko", "yue", "de", "es", "fr", "it", "ru"], hidden = document.createElement("style");
+  const hidden = document.createElement("style");
   const languages = () => {
     const can = KK.engine().languages, off = can ? LANGUAGES.filter(l => !can.includes(l)) : [];
     if (!hidden.isConnected) document.head.append(hidden);
     hidden.textContent = off.map(l => `#kk-language li[aria-label="${CSS.escape(t("lang." + l))}"] { display: none; }`).join("\n");
-    if (off.includes(read("form", {})?.language)) KK.put({ language: "auto" });
+    if (off.includes(KK.remembered().language)) KK.put({ language: "auto" });
   };
   ["kk:engine", "kk:lang", "kk:ready"].forEach(n => document.addEventListener(n, languages));
   document.addEventListener("kk:engine", () => {

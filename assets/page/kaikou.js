@@ -17,8 +17,9 @@ window.KK ??= (() => {
     }
   };
   const query = new URLSearchParams(location.search);
-  const wanted = query.get("lang") || store.get("lang") || KK_FACTS.lang || (navigator.language || "zh").slice(0, 2);
-  let lang = wanted === "zh" ? "zh" : "en";
+  /* The first of `values` that is known: an address and a browser's memory may hold anything. */
+  const firstOf = (known, ...values) => values.find(v => known.includes(v));
+  let lang = firstOf(["zh", "en"], query.get("lang")?.slice(0, 2).toLowerCase(), store.get("lang"), KK_FACTS.lang, (navigator.language || "zh").slice(0, 2)) || "en";
 
   const mac = /Mac|iPhone|iPad/.test(navigator.platform);
   const esc = s => String(s ?? "").replace(/[&<>"']/g, c => `&#${c.charCodeAt(0)};`);
@@ -205,6 +206,7 @@ window.KK ??= (() => {
     mac,
     store,
     query,
+    firstOf,
     root,
     mount,
     draw,

@@ -4,6 +4,7 @@
   const {
     t,
     query,
+    firstOf,
     store,
     live,
     draw,
@@ -38,7 +39,7 @@
   acts.lang = b => KK.setLang(b.dataset.v);
 
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  KK.themeNow = () => query.get("theme") || store.get("theme") || "system";
+  KK.themeNow = () => firstOf(["system", "light", "dark"], query.get("theme"), store.get("theme")) || "system";
   KK.paintTheme = () => {
     const on = KK.themeNow() === "dark" || (KK.themeNow() === "system" && dark.matches);
     document.body?.classList.toggle("dark", on);

@@ -1,6 +1,6 @@
 /* How long a text will last as this voice speaks here: by its own newest takes, and by the speed that is set. Counts no words itself. */
 (() => {
-  const { live, store } = KK;
+  const { live } = KK;
   const TAKES = 12, LEAST = .4, MOST = 2.5; // how many takes tell; beyond these factors it was something else that was spoken
   let known = {};
 
@@ -16,7 +16,7 @@
   }
   function speed() {
     const el = document.querySelector("#kk-speed input[type=number]"); // not drawn before its fold was opened
-    return +(el?.value || JSON.parse(store.get("form") || "{}").speed) || 1;
+    return +(el?.value || KK.remembered().speed) || 1;
   }
   /* What KK.measure gave, with the seconds of this voice. */
   KK.lasting = m => ({ ...m, s: m.raw ? Math.max(1, Math.round(m.raw * pace(KK.voiceId()) / speed())) : m.s });
