@@ -6,8 +6,8 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Annotated, Any
+from unittest.mock import MagicMock
 
 import pytest
 from fastapi import FastAPI, Form, Query
@@ -30,17 +30,7 @@ ODD = (math.nan, math.inf, -math.inf, "nan", "inf", "-Infinity", "1e999")
 def app(tmp_path_factory):
     """All routes. Only their parameters are looked at, so there is nothing behind them but what building them asks for."""
     settings = Settings(paths=replace(Paths(), data_dir=tmp_path_factory.mktemp("data")))
-    keys = SimpleNamespace(first=lambda: None)
-    studio = SimpleNamespace(
-        version="0",
-        keys=keys,
-        demos=None,
-        batch=None,
-        takes=None,
-        consents=None,
-        pronunciations=None,
-        engine_names=None,
-    )
+    studio = MagicMock(version="0")
     return api.build(studio, settings)[0]
 
 
