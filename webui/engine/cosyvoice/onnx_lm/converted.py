@@ -47,7 +47,7 @@ def _qwen2(dims: LmDims, state: Mapping[str, torch.Tensor], told: Told) -> dict[
     return of(dims, state, told)
 
 
-QWEN2 = Form("kaikou-int8-2", _qwen2)
+QWEN2 = Form("kaikou-int8-3", _qwen2)
 
 
 def file_in(root: Path, parts: Parts) -> Path:

@@ -163,12 +163,12 @@ class Passage(Graph):
         )
         codes = self.add("QuantizeLinear", [x, flat, middle], [f"{name}.in.codes"], "", axis=1)
         weight = (
-            self.value(f"{name}.bytes", T.INT8, (inputs, outputs)),
+            self.value(f"{name}.bytes", T.UINT8, (inputs, outputs)),
             self.value(f"{name}.gains", T.FLOAT, (outputs,)),
         )
         made = self.add(
             "MatMulIntegerToFloat",
-            [codes, weight[0], "one", weight[1], "middle"],
+            [codes, weight[0], "one", weight[1], "middle", "middle"],
             [f"{name}.plain"],
         )
         made = self.add("Mul", [made, scale], [f"{name}.out"], "")

@@ -37,9 +37,11 @@ def restore(codes: np.ndarray, scales: np.ndarray, columns: int) -> np.ndarray:
 
 
 def quantise_rows(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(out, in) floats -> bytes (in, out) int8 and one scale per output, (out,) fp32: the form for many positions at once."""
+    """(out, in) floats -> bytes (in, out) uint8 and one scale per output, (out,) fp32: the form for many positions at once.
+
+    Unsigned, with ZERO as 0: processors without VNNI add products of unsigned and signed bytes in pairs of 16 bits, which overflow.
+    """
     scales = np.abs(weight).max(1) / 127
     scales[scales == 0] = 1
-    return np.ascontiguousarray(np.rint(weight / scales[:, None]).astype(np.int8).T), scales.astype(
-        np.float32
-    )
+    codes = (np.rint(weight / scales[:, None]) + ZERO).astype(np.uint8)
+    return np.ascontiguousarray(codes.T), scales.astype(np.float32)

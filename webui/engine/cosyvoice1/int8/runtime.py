@@ -127,7 +127,7 @@ def _values(
     return of(dims, state, told)
 
 
-FORM = converted.Form("kaikou-int8-first-4", _values)
+FORM = converted.Form("kaikou-int8-first-5", _values)
 
 
 def fits(dims: LmDims) -> bool:
