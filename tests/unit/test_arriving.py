@@ -62,15 +62,11 @@ def test_clauses_are_spoken_one_after_the_other_as_one_stream():
         and [c.segment for c in chunks] == [0, 0, 1, 1, 2, 2, 2]
     )
     assert [c.last for c in chunks] == [False] * 6 + [True] and not len(chunks[-1].samples)
-    assert (
-        engine.asked
-        == [
-            (("zh:你好，",), part_seed(REQUEST.seed, 0), 1),
-            (("zh:今天天气真好。",), part_seed(REQUEST.seed, 1), 1),
-            (("zh:走吧",), part_seed(REQUEST.seed, 2), 1),
-        ]
-        and engine.closed == 3
-    )
+    assert engine.closed == 3 and engine.asked == [
+        (("zh:你好，",), REQUEST.seed, 1),
+        (("zh:今天天气真好。",), part_seed(REQUEST.seed, 1), 1),
+        (("zh:走吧",), part_seed(REQUEST.seed, 2), 1),
+    ]
     settled = text.settled(REQUEST)
     assert (
         settled.text == "你好，今天天气真好。走吧"
@@ -93,9 +89,11 @@ def test_an_engine_that_reads_has_runs_that_end_with_a_long_sentence_a_flush_or_
         ["Then one, two words."],
         ["And. Now"],
     ]
-    assert [seed for _, seed, _ in engine.asked] == [2**63 - 1, 2, 3] and sorted(
-        {c.segment for c in chunks}
-    ) == [0, 3, 4]
+    assert [seed for _, seed, _ in engine.asked] == [
+        REQUEST.seed,
+        *(part_seed(REQUEST.seed, n) for n in (3, 4)),
+    ]
+    assert sorted({c.segment for c in chunks}) == [0, 3, 4]
 
 
 def test_blanks_stand_between_words_and_nowhere_else():

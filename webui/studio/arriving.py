@@ -208,7 +208,8 @@ class Arriving:
         if index == len(written.pieces):
             return False
         self._segment, written.is_running = index, True
-        request = replace(self._request, seed=part_seed(self._request.seed, index))
+        seed = self._request.seed  # with which one run says what a whole text says
+        request = replace(self._request, seed=part_seed(seed, index) if index else seed)
         if self._lane is None:
             self._stream = self._engine.stream_text(request, self._prompt, written.run())
         else:
