@@ -14,7 +14,7 @@ from tests.api.client import Socket
 from tests.api.test_demos import Guest, share
 from tests.api.test_http import error
 from tests.api.test_stream import TEXT, idle, settle
-from tests.api.typist import PATH
+from tests.api.typist import PATH, Typist
 from tests.serve import running
 from webui.api.sockets import Sockets
 from webui.errors import Busy
@@ -25,6 +25,7 @@ LIMITS = {
     "KAIKOU_SOCKETS_PER_ADDRESS": "7",
     "KAIKOU_SOCKETS_PER_VISITOR": "3",
     "KAIKOU_SILENT_S": "1",
+    "KAIKOU_IDLE_S": "1",
     "KAIKOU_UNREAD_S": "1.5",
     "KAIKOU_STARTS_PER_MINUTE": "100000",
 }
@@ -123,6 +124,21 @@ def test_a_stream_that_waits_for_credit_is_ended(strict):
     ended = one.hear(seq)
     assert ended.of("error")[0]["code"] == "idle" and len(ended.pcm) == 9600
     assert idle(settle(strict, idle)) and closed_by(one) == "idle"
+
+
+def test_a_text_that_is_heard_without_credit_is_ended_however_much_is_said(strict):
+    one = Typist(strict)
+    one.start(input="Hello there. ", credit=2400, mode="instruct", instructions="seconds=60")
+    told = {}
+    while told.get("type") != "speech.failed":
+        one.send(type="credit", upto=1)  # a word that is no credit
+        try:
+            got = one.recv(0.1)
+        except TimeoutError:
+            continue
+        told = got if isinstance(got, dict) else {}
+    assert told["error"]["code"] == "idle" and idle(settle(strict, idle))
+    one.close()
 
 
 def test_a_stream_that_is_made_slowly_is_not_silent(strict):

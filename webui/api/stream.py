@@ -271,11 +271,7 @@ class Connection:
         if self._holder.error is not None:
             raise self._holder.error
         if sent >= self._credit and self._patience_s() <= 0:
-            raise BadInput(
-                "Nobody listened any more, so this was ended. Generate it again.",
-                "太久没有继续收听，已停止。请重新生成。",
-                code="idle",
-            )
+            raise unheard()
 
     async def _end(self, seq: int, job: Job, now: Snapshot) -> None:
         told = {
@@ -295,6 +291,15 @@ class Connection:
                 "text": now.save_error.sentence(self._wire.language),
             }
         await self._wire.tell(told)
+
+
+def unheard() -> BadInput:
+    """No credit came for what is still to be sent."""
+    return BadInput(
+        "Nobody listened any more, so this was ended. Generate it again.",
+        "太久没有继续收听，已停止。请重新生成。",
+        code="idle",
+    )
 
 
 def _bad(en: str, zh: str) -> Close:

@@ -20,7 +20,7 @@ from .inline import named
 from .reader import JobReader, open_job
 from .recent import Recent
 from .speech import Speech
-from .stream import FRAME, FRAME_S, MAGIC
+from .stream import FRAME, FRAME_S, MAGIC, unheard
 from .wire import Wire
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ class Talk:
         )
         self._has_words = asyncio.Event()
         self._reader: JobReader | None = None
+        self._moved_s = time.monotonic()  # when a sample was sent or credited last
         self._frames, self._told_position, self._told_marks, self._began_s = 0, 0, 0, None
         self.task = asyncio.create_task(self._run())
 
@@ -104,7 +105,7 @@ class Talk:
 
     def raise_credit(self, upto: int) -> None:
         if self.credit is not None and upto > self.credit:
-            self.credit = upto
+            self.credit, self._moved_s = upto, time.monotonic()
             if self._reader is not None:
                 self._reader.poke()
 
@@ -119,7 +120,7 @@ class Talk:
     async def _run(self) -> None:
         try:
             await self._has_words.wait()
-            self._check_right()
+            self._check_talk()
             job = await self._open()
             async with JobReader(self._studio, job) as self._reader:
                 self._recent.keep(job)
@@ -163,7 +164,7 @@ class Talk:
     async def _pour(self, job: Job, reader: JobReader) -> None:
         studio, is_begun = self._studio, False
         while True:
-            self._check_right()
+            self._check_talk()
             may = self._may_send(job.rate)
             studio.turns.credit(job, may)
             now = job.snapshot()
@@ -193,12 +194,23 @@ class Talk:
                 return await self._tell_done(job, now)
             else:
                 await reader.change(
-                    LOOK_AGAIN_S if self.credit is None and now.n_samples > self.sent else None
+                    self._patience_s()
+                    if self.is_held_back
+                    else LOOK_AGAIN_S
+                    if self.credit is None and now.n_samples > self.sent
+                    else None
                 )
 
-    def _check_right(self) -> None:
+    def _patience_s(self) -> float:
+        """How much longer it may wait for credit."""
+        return self._moved_s + self._wire.idle_s - time.monotonic()
+
+    def _check_talk(self) -> None:
+        """Raises what ends it although there may be more to send."""
         if self._holder.error is not None:
             raise self._holder.error
+        if self.is_held_back and self._patience_s() <= 0:
+            raise unheard()
 
     def _may_send(self, rate: int) -> int:
         if self.credit is not None:
@@ -207,7 +219,8 @@ class Talk:
         return int((played_s + LEAD_S) * rate)
 
     async def _send(self, job: Job, stop: int, now: Snapshot) -> None:
-        self._began_s = self._began_s if self._began_s is not None else time.monotonic()
+        self._moved_s = time.monotonic()
+        self._began_s = self._began_s if self._began_s is not None else self._moved_s
         start, self.sent, self._frames = (
             self.sent,
             stop,
