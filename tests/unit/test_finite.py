@@ -14,7 +14,8 @@ from webui.api import fields
 from webui.client import __main__ as command_line
 from webui.errors import BadInput
 from webui.settings import load
-from webui.store import ConsentStore, TakeStore, VoiceStore
+from webui.store import ChoiceStore, ConsentStore, TakeStore, VoiceStore
+from webui.studio.choices import Choices
 from webui.studio.drafts import Drafts, wav
 from webui.studio.takes import Takes
 from webui.types import Consent, finite
@@ -23,10 +24,14 @@ ODD = (math.nan, math.inf, -math.inf)
 OWNER = "local/a"
 
 
+def takes_in(root) -> Takes:
+    store = TakeStore(root)
+    return Takes(store, Choices(ChoiceStore(root), store.has_any), 7, 100, "")
+
+
 def takes_of(tmp_path) -> Takes:
-    store = TakeStore(tmp_path)
-    store.add(take(1, first_sound_ms=5.0), b"RIFF")
-    return Takes(store, 7, 100, "")
+    TakeStore(tmp_path).add(take(1, first_sound_ms=5.0), b"RIFF")
+    return takes_in(tmp_path)
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -77,7 +82,7 @@ def test_a_kept_take_with_a_poisoned_number_lists_without_it(tmp_path, name, odd
     file = tmp_path / "takes" / "take-1" / "take.json"
     poisoned = {**json.loads(file.read_text()), name: odd, "trace": {"first_ms": odd}}
     file.write_text(json.dumps(poisoned))
-    listed = {t.id: t for t in Takes(TakeStore(tmp_path), 7, 100, "").list(OWNER)}
+    listed = {t.id: t for t in takes_in(tmp_path).list(OWNER)}
     assert set(listed) == {"take-1", "take-2"} and getattr(listed["take-1"], name) is None
     json.dumps([vars(t) | {"request": ""} for t in listed.values()], allow_nan=False)
 

@@ -52,7 +52,7 @@ def test_after_a_full_day_nothing_in_the_data_folder_is_open_to_others(tmp_path,
     data = tmp_path / "new" / "data"
     studio = studio_at(data)
     try:
-        Sessions(data, Server(), studio.keys)
+        Sessions(data, Server(), studio.keys, studio.logins)
         consent = studio.consents.add(ME, clip(4), "Lin", "en")
         voice, _ = studio.voices.add(ME, clip(5), "Lin", consent=consent.id)
         assert speak(studio, voice_id=voice.id)[1].state == "done"
