@@ -29,6 +29,7 @@ _REPLACED = {
 _REMEMBERING = (b"echo", b"breath", b"breathw", b"flutter", b"roughness")
 _SYNCHRONOUS, _UTF8, _INLINE_PHONEMES, _PHONEME_EVENTS, _RATE = 2, 1, 0x100, 1, 1
 _WORD, _PHONEME = 1, 7
+_IPA_TIED = 0x82 | ord("^") << 8  # of espeak_TextToPhonemes: IPA, sounds of several letters tied
 MISSING = (
     "The built-in voice needs eSpeak NG, which is not on this computer. Install the package espeakng-loader, or eSpeak NG itself.",
     "内置声音需要 eSpeak NG，这台电脑上没有。请安装 espeakng-loader 包，或安装 eSpeak NG。",
@@ -170,14 +171,19 @@ class Speaker:
     def spelled(self, tag: str, words_per_minute: int, text: str) -> str:
         """The phonemes of `text` in eSpeak's own letters, tones as digits."""
         self._use(tag, words_per_minute)
+        return "".join(self._phonemes(stand_in(text), 0))
+
+    def ipa(self, tag: str, text: str) -> str:
+        """The phonemes of `text` in IPA with stress marks; "^" ties the letters of one sound, blanks stand between words."""
+        self._use(tag, self._current[1] or 160)
+        return " ".join(self._phonemes(text, _IPA_TIED))
+
+    def _phonemes(self, text: str, mode: int) -> list[str]:
         self._lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
-        held = ctypes.create_string_buffer(stand_in(text).encode("utf-8"))
+        held = ctypes.create_string_buffer(text.encode("utf-8"))
         place = ctypes.c_void_p(ctypes.addressof(held))
         out = []
         while place.value:
-            out.append(
-                (self._lib.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, 0) or b"").decode(
-                    "utf-8", "replace"
-                )
-            )
-        return "".join(out)
+            said = self._lib.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, mode)
+            out.append((said or b"").decode("utf-8", "replace"))
+        return out
