@@ -12,7 +12,9 @@ from . import syllables
 from .lexicon import default_reading
 from .stretches import HAN_CHAR, LATIN_CHAR, MAX_UNIT_TOKENS, PAUSES_S, Unit, units, written
 
-MAX_CLAUSE_TOKENS = MAX_UNIT_TOKENS  # aimed at; a scrap may still join, never more than TOO_LONG_TOKENS
+MAX_CLAUSE_TOKENS = (
+    MAX_UNIT_TOKENS  # aimed at; a scrap may still join, never more than TOO_LONG_TOKENS
+)
 TOO_LONG_TOKENS = 130
 MIN_SYLLABLES = 3  # of a clause, where there are more: the network is unsure of shorter ones
 LANGUAGES = ("", "auto", "zh", "en")
