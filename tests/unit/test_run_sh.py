@@ -188,7 +188,7 @@ def test_test_sh_installs_the_test_packages_then_lints_then_tests(copy):
     assert run.returncode == 0, run.stderr
     calls = copy.calls.read_text().splitlines()
     assert [c for c in calls if "requirements-dev.txt" in c]
-    assert calls[-2:] == ["-m ruff check .", "-m pytest -k text"]
+    assert calls[-3:] == ["-m ruff check .", "-m ruff format --check .", "-m pytest -k text"]
     copy.run()
     assert copy.called("pip install") == 0, "the test packages include the runtime's"
 
