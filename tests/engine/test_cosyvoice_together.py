@@ -26,6 +26,7 @@ from webui.engine.cosyvoice.sources import Given
 from webui.engine.cosyvoice.stages import Stages
 from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
 from webui.errors import Cancelled, EngineFault, NotReady
+from webui.types import part_seed
 
 torch.set_num_threads(1)
 BF16_DB = 30.0  # of a bf16 flow's difference below the frames: what rounding in another order gives
@@ -180,9 +181,9 @@ def together(told, whos, wait: bool = True) -> list:
     try:
         for who, reader in zip(whos, readers, strict=True):
             told.stages.board.speaking.append(who)  # `enter` would let the first begin alone
-            who.board = SimpleNamespace(
-                **{**vars(who.board), "enter": lambda _: None, "wake": who.board.wake}
-            )
+            board = who.board
+            own = {"enter": lambda _: None, "wake": board.wake, "leave": board.leave}
+            who.board = SimpleNamespace(**{**vars(board), **own})
             reader.start()
     finally:
         told.stages.board.wake()
@@ -295,7 +296,7 @@ def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
     wave = told.model.wave
 
     def refused(seed):
-        if seed == 1:
+        if seed == part_seed(1, 0):
             raise EngineFault("The places are taken.", "没有位置了。", code="out_of_memory")
         return wave(seed)
 
