@@ -14,7 +14,7 @@ import torch
 from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
 from tests.engine.cosyvoice_small import ids_of, small_flow, voice_of
-from tests.engine.stage_floor import hear, utterance
+from tests.engine.stage_floor import hear, until, utterance
 from tests.engine.test_cosyvoice_graphs_engine import SIZES
 from webui.engine.cosyvoice.device import Place
 from webui.engine.cosyvoice.flow import VoiceState, step_many
@@ -264,7 +264,7 @@ def test_who_leaves_during_a_call_leaves_the_others_as_they_were(floor, prompt):
     out = together(told, whos)
     assert isinstance(out[1], Cancelled) and told.calls[0] == 3
     assert alike(out[0], alone[0]) and alike(out[2], alone[2])
-    assert not told.stages.board.speaking
+    assert until(lambda: not told.stages.board.speaking)
 
 
 def test_a_call_that_fails_for_many_fails_for_the_one_at_fault(floor, prompt):
