@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from webui.engine.builtin.espeak import Speaker
+from tests.engine import builtin_setup
 from webui.engine.natural import english, pinyin, sandhi, syllables
 from webui.engine.natural.lexicon import lexicon
 from webui.engine.natural.phonemes import (
@@ -25,7 +25,7 @@ LONG_CHARS = 4000
 
 @pytest.fixture(scope="module")
 def speaker():
-    return Speaker()
+    return builtin_setup.speaker()
 
 
 def rows():
@@ -146,6 +146,20 @@ def test_er_is_drawn_into_the_syllable_before_it(speaker):
 )
 def test_english_in_the_symbols_of_the_network(speaker, text, symbols):
     assert english.phonemes(speaker, text) == symbols
+
+
+@pytest.mark.parametrize("limit", [1, 2000, 8000, 20_000])
+@pytest.mark.parametrize(
+    "stopped",
+    ["M. M. m", "Hello Mr. Smith, how are you? I'm fine.", "I am here, at 5 p.m. And more."],
+)
+def test_an_utterance_that_was_stopped_leaves_nothing_in_the_next_text(speaker, stopped, limit):
+    expected = [speaker.ipa("en", "a cup of tea"), speaker.spelled("zh", 160, "一杯茶")]
+    speaker.say("en", 160, stopped, limit)
+    found = [speaker.ipa("en", "a cup of tea")]
+    speaker.say("en", 160, stopped, limit)
+    found.append(speaker.spelled("zh", 160, "一杯茶"))
+    assert found == expected
 
 
 def test_mixed_text_switches_inside_a_sentence(speaker):

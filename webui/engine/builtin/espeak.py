@@ -179,6 +179,8 @@ class Speaker:
         return " ".join(self._phonemes(text, _IPA_TIED))
 
     def _phonemes(self, text: str, mode: int) -> list[str]:
+        # An utterance stopped at its limit leaves letters unread; only the start of the next one drops them.
+        self._lib.espeak_Synth(b" ", ctypes.c_size_t(2), 0, 0, 0, _UTF8, None, None)
         self._lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
         held = ctypes.create_string_buffer(text.encode("utf-8"))
         place = ctypes.c_void_p(ctypes.addressof(held))
