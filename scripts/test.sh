@@ -33,6 +33,7 @@ need_chromium() {
 }
 
 setup_venv requirements-dev.txt
+setup_natural
 need_chromium
 cd "$ROOT"
 "$VENV/bin/python" -m ruff check .

@@ -93,6 +93,9 @@ class Paths:
     data_dir: Path = ROOT / "data"
     model_dir: Path = ROOT / "pretrained_models"
     assets: Path = ROOT / "assets"
+    natural_dir: Path = (
+        ROOT / "pretrained_models" / "natural"
+    )  # of the natural voice's weights, a file kokoro-v1.0.int8.onnx
 
 
 @dataclass(frozen=True)

