@@ -10,7 +10,9 @@ import ctypes
 import ctypes.util
 import os
 import tempfile
+import threading
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +77,19 @@ def find_library(system_path: str = "") -> tuple[str, str | None]:
         raise NotReady(*MISSING, code="no_espeak") from None
 
 
+def one_at_a_time(method):
+    """Of a Speaker's methods that use the library."""
+
+    @wraps(method)
+    def locked(self: Speaker, *given, **named):
+        with self._lock:
+            return method(self, *given, **named)
+
+    return locked
+
+
 class Speaker:
-    """eSpeak NG in this process. Not thread-safe; make one: initialising the library a second time can crash it."""
+    """eSpeak NG in this process. Thread-safe, one text at a time; make one: initialising the library a second time can crash it."""
 
     def __init__(self, system_path: str = ""):
         path, data = find_library(system_path)
@@ -95,6 +108,7 @@ class Speaker:
         self._data = Path(data or os.fsdecode(folder.value or b""))
         self._definitions: dict[str, bytes] = {}
         self._current: tuple[str, int] = ("", 0)
+        self._lock = threading.RLock()  # the library keeps one global state
         self._pcm: list[bytes] = []
         self._events: list[tuple[int, str | int, int]] = []
         self._count = self._limit = 0
@@ -152,6 +166,7 @@ class Speaker:
         self._lib.espeak_SetParameter(_RATE, words_per_minute, 0)
         self._current = (tag, words_per_minute)
 
+    @one_at_a_time
     def say(self, tag: str, words_per_minute: int, text: str, limit_samples: int = 1 << 30) -> Said:
         """Speak `text` with the base voice of `tag`; stops soon after `limit_samples`. A longer limit repeats the same beginning."""
         self._use(tag, words_per_minute)
@@ -168,6 +183,7 @@ class Speaker:
         words = tuple((int(v), at) for kind, v, at in self._events if kind == _WORD)
         return Said(samples, self._count < limit_samples, phonemes, words)
 
+    @one_at_a_time
     def spelled(self, tag: str, words_per_minute: int, text: str) -> str:
         """The phonemes of `text` in eSpeak's own letters, tones as digits."""
         self._use(tag, words_per_minute)

@@ -1,7 +1,8 @@
-"""One worker process seen from the engine: asks, waits with a limit, restarts it when it died or fell silent. Thread-safe."""
+"""Worker processes seen from the engine: asks, waits with a limit, restarts one when it died or fell silent. Thread-safe."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from ... import errors
-from .wire import Closed, receive, send
+from .wire import RING, Closed, receive, send
 
 ROOT = Path(__file__).resolve().parents[3]
 START_S = 60.0
@@ -37,11 +38,88 @@ def _named(error: dict) -> errors.KaikouError:
     return kind(error["en"], error["zh"], code=error.get("code"), param=error.get("param"))
 
 
-class Lane:
-    """`life` counts the processes this lane has had: a stream of an earlier life is lost."""
+class WorkerProcess:
+    """A program with one lane or several, each with sockets of its own. `life` counts the processes that there have been."""
 
-    def __init__(self, *flags: str, stall_s: float = 10.0):
-        self._flags, self._stall_s = flags, stall_s
+    def __init__(self, program: str, *flags: str, n_lanes: int = 1):
+        self._program, self._flags, self._n_lanes = program, flags, n_lanes
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen | None = None
+        self._ends: list[tuple[socket.socket, socket.socket]] = []
+        self.life = 0
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return process.pid if process else None
+
+    def connect(self, lane: int, life: int) -> tuple[socket.socket, socket.socket, int]:
+        """(for questions, bell, life) of a lane whose last process was that of `life`: a new one where there is none after it."""
+        with self._lock:
+            if life == self.life:
+                self._start()
+            return *self._ends[lane], self.life
+
+    def _start(self) -> None:
+        self._end()
+        pairs = [(socket.socketpair(), socket.socketpair()) for _ in range(self._n_lanes)]
+        theirs = [(asked, heard) for (_, asked), (_, heard) in pairs]
+        fds = [end.fileno() for ends in theirs for end in ends]
+        try:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    self._program,
+                    *(f"--lane={asked.fileno()},{heard.fileno()}" for asked, heard in theirs),
+                    *self._flags,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd=ROOT,
+                env={**os.environ, **ONE_THREAD},
+                pass_fds=fds,
+            )
+        finally:
+            for ends in theirs:
+                for end in ends:
+                    end.close()
+        self._ends = [(ours, bell) for (ours, _), (bell, _) in pairs]
+        for _, bell in self._ends:
+            bell.setblocking(False)
+        self.life += 1
+
+    def end(self, life: int) -> None:
+        """Whatever it does, that process is over; a later one goes on."""
+        with self._lock:
+            if life == self.life:
+                self._end()
+
+    def _end(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+        for end in itertools.chain(*self._ends):  # who still waits for an answer has woken by now
+            end.close()
+        self._ends, self._process = [], None
+
+
+class Lane:
+    """`life` counts the processes this lane has had: a stream of an earlier life is lost. process: shared with other lanes, this one
+    being number `lane` on it; else the lane has one of its own, with `flags`."""
+
+    def __init__(
+        self,
+        *flags: str,
+        stall_s: float = 10.0,
+        process: WorkerProcess | None = None,
+        lane: int = 0,
+    ):
+        self._home, self._number, self._stall_s = (
+            process or WorkerProcess("webui.engine.builtin.worker", *flags),
+            lane,
+            stall_s,
+        )
         self._lock = threading.Lock()
         self._drops: deque[tuple[int, int]] = (
             deque()
@@ -50,7 +128,6 @@ class Lane:
         self._news: SimpleQueue[bool] = SimpleQueue()  # of either; False: there will be no more
         self._sweeper = threading.Thread(target=self._sweep, name="builtin-sweep", daemon=True)
         self._sweeper.start()
-        self._process: subprocess.Popen | None = None
         self._sock: socket.socket | None = None
         self._bell: socket.socket | None = None
         self._closed = False
@@ -61,7 +138,7 @@ class Lane:
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self._process else None
+        return self._home.pid
 
     def start(self) -> None:
         """Raises NotReady when the worker cannot work here."""
@@ -71,32 +148,13 @@ class Lane:
     def _spawn(self) -> None:
         if self._closed:
             raise errors.NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
-        (ours, theirs), (bell, heard) = socket.socketpair(), socket.socketpair()
-        command = [
-            sys.executable,
-            "-m",
-            "webui.engine.builtin.worker",
-            f"--bell={heard.fileno()}",
-            *self._flags,
-        ]
-        with theirs, heard:
-            self._process = subprocess.Popen(
-                command,
-                stdin=theirs,
-                stdout=subprocess.DEVNULL,
-                cwd=ROOT,
-                env={**os.environ, **ONE_THREAD},
-                pass_fds=(heard.fileno(),),
-            )
-        bell.setblocking(False)
-        self._sock, self._bell = ours, bell
-        self.life += 1
+        self._sock, self._bell, self.life = self._home.connect(self._number, self.life)
         self._drops.clear()
         self._forgets.clear()
-        ours.settimeout(START_S)
         try:
-            header, _ = receive(ours)
-        except (Closed, TimeoutError) as e:
+            self._sock.settimeout(START_S)
+            header, _ = receive(self._sock)
+        except (Closed, OSError) as e:  # OSError: another lane has ended the process meanwhile
             self._kill()
             raise errors.NotReady(
                 "The built-in voice could not start. See the log.",
@@ -107,23 +165,19 @@ class Lane:
             self._kill()
             raise _named(header["error"])
         self.trouble = None
-        ours.settimeout(self._stall_s)
+        self._sock.settimeout(self._stall_s)
 
     def _kill(self) -> None:
-        for link in (self._sock, self._bell):
-            if link:
-                link.close()
-        if self._process:
-            self._process.kill()
-            self._process.wait()
-        self._sock = self._bell = self._process = None
+        self._home.end(self.life)
+        self._sock = self._bell = None
 
-    def ring(self) -> None:
-        """What is being made ends with the block it is at, and is answered. Never waits."""
+    def ring(self, stream: int = 0) -> None:
+        """What is being made ends with the block it is at, and is answered; or that stream ends at once, where the program can do it.
+        Never waits."""
         bell = self._bell
         if bell is not None:
             with suppress(OSError):  # it is gone, or nobody has listened for a while
-                bell.send(b"!")
+                bell.send(RING.pack(stream))
 
     def ask(
         self,
@@ -135,10 +189,10 @@ class Lane:
         """One question, one answer, within `limit_s` if that is not the usual time. Raises the worker's named error; EngineFault when it
         died or the stream's life is over, EngineStalled when it fell silent. After either it has been started again."""
         with self._lock:
+            if self._sock is None or self._home.life != self.life:  # another lane restarted it
+                self._spawn()
             if life is not None and life != self.life:
                 raise errors.EngineFault()
-            if self._process is None:
-                self._spawn()
             try:
                 if limit_s is not None:
                     self._sock.settimeout(limit_s)
@@ -188,7 +242,7 @@ class Lane:
         """What no question has taken along yet is told in this thread: a worker that hangs may hold it up for `stall_s`, and nobody else."""
         while self._news.get():
             with self._lock:
-                if self._process is None or not (self._drops or self._forgets):
+                if self._sock is None or not (self._drops or self._forgets):
                     continue
                 try:
                     self._exchange({"op": "drop"}, b"")

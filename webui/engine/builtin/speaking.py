@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -148,28 +148,12 @@ class Saying:
         return self._f0, self._log_power
 
 
-class Stream:
-    """Blocks of one request. `step()` gives (samples float32 (n,), segment index, last, stage seconds)."""
+class Steps:
+    """Pieces of one request, given away one at a time or several joined. `step()` gives (samples float32 (n,), segment index, last, stage
+    seconds). pieces: (samples, segment index, last), made as they are asked for; clock: where their making adds up its seconds by stage."""
 
-    def __init__(
-        self, speaker: Speaker, voice: Voice, order: Order, blocks_s: tuple[float, ...] = BLOCKS_S
-    ):
-        self._speaker, self._voice, self._order, self._blocks_s = speaker, voice, order, blocks_s
-        style = read(order.instruction)
-        self._style = style
-        self._clock: dict[str, float] = {}
-        profile = voice.profile
-        seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
-        breath = profile.breathiness + style.breath * np.sqrt(target_hz / 12000.0)
-        self._synthesizer = Synthesizer(np.clip(breath, 0.0, 1.0), seed, style.jitter)
-        self._tilt = (
-            tilt_bands(style.tilt_db, 9.0 if style.whisper else 0.0)
-            if style.tilt_db or style.whisper
-            else None
-        )
-        self._drift = _drift(np.random.Generator(np.random.SFC64(seed.spawn(1)[0])))
-        self._blocks = 0
-        self._pieces = self._speak_all()
+    def __init__(self, pieces: Generator[tuple[np.ndarray, int, bool]], clock: dict[str, float]):
+        self._pieces, self._clock = pieces, clock
         self._held: tuple[np.ndarray, int, bool] | None = None  # made, and not yet given away
 
     def step(
@@ -201,6 +185,29 @@ class Stream:
         """Nothing more is wanted. What is under way holds this object, and this object what is under way: the two would wait for a collector."""
         self._pieces.close()
 
+
+class Stream(Steps):
+    """Blocks of one request."""
+
+    def __init__(
+        self, speaker: Speaker, voice: Voice, order: Order, blocks_s: tuple[float, ...] = BLOCKS_S
+    ):
+        self._speaker, self._voice, self._order, self._blocks_s = speaker, voice, order, blocks_s
+        style = read(order.instruction)
+        self._style = style
+        super().__init__(self._speak_all(), {})
+        profile = voice.profile
+        seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
+        breath = profile.breathiness + style.breath * np.sqrt(target_hz / 12000.0)
+        self._synthesizer = Synthesizer(np.clip(breath, 0.0, 1.0), seed, style.jitter)
+        self._tilt = (
+            tilt_bands(style.tilt_db, 9.0 if style.whisper else 0.0)
+            if style.tilt_db or style.whisper
+            else None
+        )
+        self._drift = _drift(np.random.Generator(np.random.SFC64(seed.spawn(1)[0])))
+        self._blocks = 0
+
     def _plan(self, segment: str) -> list[Utterance]:
         dialect, language = self._style.dialect, self._order.language
         if dialect == "yue" and language in ("auto", "zh"):
@@ -215,7 +222,7 @@ class Stream:
             return None
         return Tones(self._style.dialect, mapping.log_f0_source, mapping.log_sd_source)
 
-    def _speak_all(self) -> Iterator[tuple[np.ndarray, int, bool]]:
+    def _speak_all(self) -> Generator[tuple[np.ndarray, int, bool]]:
         """Holds one block back only where the end is in doubt: what follows may turn out to be silent."""
         segments = self._order.segments
         plans = [(i, u) for i, s in enumerate(segments) for u in self._plan(s)]
@@ -328,4 +335,4 @@ def _drift(rng: np.random.Generator, depth: float = 0.012, frames: int = 1024) -
     return np.exp(depth * smooth).astype(np.float32)
 
 
-__all__ = ["DB", "Order", "Saying", "Stream", "Style", "Voice", "soft_limit"]
+__all__ = ["DB", "Order", "Saying", "Steps", "Stream", "Style", "Voice", "soft_limit"]

@@ -7,6 +7,7 @@ import socket
 import struct
 
 _LENGTHS = struct.Struct("<II")
+RING = struct.Struct("<Q")  # what is sent to a bell: the number of a stream, or 0
 MAX_HEADER, MAX_BODY = 1 << 20, 64 << 20
 
 

@@ -1,4 +1,4 @@
-"""A worker process: answers one question at a time over its socket (standard input) and ends when the parent does.
+"""A worker process: answers one question at a time over its socket and ends when the parent does.
 
 `--encode` makes the one that listens to references, at low priority; the others speak. The program is the same.
 """
@@ -12,8 +12,11 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
@@ -23,7 +26,7 @@ from .grid import SOURCE_HZ
 from .mapping import BASE_WPM, Base, Mapping, Profile, map_voice, neutral
 from .prompt import pack, unpack
 from .script import plan
-from .speaking import Order, Stream, Voice
+from .speaking import Order, Steps, Stream, Voice
 from .stock import STOCK, analyse, as_float, base_voice
 from .synthesis import HOP, Synthesizer
 from .wire import Closed, receive, send
@@ -38,10 +41,12 @@ LONGEST_STEP_S = 1.0  # however slow the machine: who asks takes a worker that i
 class Worker:
     """State: voices by fingerprint (least recently used go first) and open streams by number. `bell`: rings when somebody waits for this worker."""
 
-    def __init__(self, system_library: str = "", bell: socket.socket | None = None):
-        self._speaker, self._bell = Speaker(system_library), bell
+    def __init__(self, speaker: Speaker, bell: socket.socket | None = None):
+        self._speaker, self._bell = speaker, bell
+        if bell is not None:
+            bell.setblocking(False)
         self._voices: OrderedDict[str, Voice] = OrderedDict()
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, Steps] = {}
         self._bases: dict[str, tuple[Base, np.ndarray, np.ndarray]] = {}
 
     def answer(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
@@ -65,7 +70,7 @@ class Worker:
         }, b""
 
     def _on_voice(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
-        self._voices[question["voice"]] = Voice(*unpack(bytes(body)))
+        self._voices[question["voice"]] = self._voice(*unpack(bytes(body)))
         while len(self._voices) > MAX_VOICES:
             self._voices.popitem(last=False)
         return {}, b""
@@ -81,10 +86,8 @@ class Worker:
             if name not in self._voices:
                 return {"need": name}, b""
             self._voices.move_to_end(name)
-            self._streams[number] = Stream(
-                self._speaker,
-                self._voices[name],
-                Order(**{**order, "segments": tuple(order["segments"])}),
+            self._streams[number] = self._stream(
+                self._voices[name], Order(**{**order, "segments": tuple(order["segments"])})
             )
         stream = self._streams.get(number)
         if stream is None:
@@ -101,6 +104,12 @@ class Worker:
         return {"segment": segment, "last": last, "timings": timings}, np.ascontiguousarray(
             samples, dtype=np.float32
         ).data
+
+    def _voice(self, profile: Profile, mappings: dict[str, Mapping]) -> Voice:
+        return Voice(profile, mappings)
+
+    def _stream(self, voice: Voice, order: Order) -> Steps:
+        return Stream(self._speaker, voice, order)
 
     def _is_called(self) -> bool:
         """A bell that rang before anything was done costs one block cut short, no more."""
@@ -197,6 +206,16 @@ def gain_of(profile: Profile, mapping: Mapping, f0: np.ndarray, log_power: np.nd
     return profile.rms / math.sqrt(float(power[active].mean()) + 1e-12)
 
 
+def told(error: KaikouError) -> dict:
+    return {
+        "kind": type(error).__name__,
+        "en": error.en,
+        "zh": error.zh,
+        "code": error.code,
+        "param": error.param,
+    }
+
+
 def serve(sock: socket.socket, worker: Worker) -> None:
     while True:
         try:
@@ -206,18 +225,7 @@ def serve(sock: socket.socket, worker: Worker) -> None:
         try:
             header, answer = worker.answer(question, body)
         except KaikouError as e:
-            header, answer = (
-                {
-                    "error": {
-                        "kind": type(e).__name__,
-                        "en": e.en,
-                        "zh": e.zh,
-                        "code": e.code,
-                        "param": e.param,
-                    }
-                },
-                b"",
-            )
+            header, answer = {"error": told(e)}, b""
         except Exception as e:
             print(
                 f"built-in voice: {question.get('op')} failed: {e!r}", file=sys.stderr, flush=True
@@ -229,26 +237,37 @@ def serve(sock: socket.socket, worker: Worker) -> None:
             return
 
 
-def main() -> None:
-    sock = socket.socket(fileno=os.dup(0))
+def run(make: Callable[[str, list[socket.socket]], list[Worker]]) -> None:
+    """The program of a worker process: a thread for each lane that it is given. make: (system library, bells) -> a worker for each."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl+C reaches the whole group; the parent decides, and its end is seen as the end of the socket
+    given = [a.partition("=")[::2] for a in sys.argv[1:]]
+    lanes = [
+        [socket.socket(fileno=int(fd)) for fd in fds.split(",")]
+        for name, fds in given
+        if name == "--lane"
+    ]
+    try:
+        workers = make(dict(given).get("--library", ""), [bell for _, bell in lanes])
+    except KaikouError as e:
+        for sock, _ in lanes:
+            with suppress(Closed):
+                send(sock, {"error": told(e)})
+        return
+    for (sock, _), worker in zip(lanes, workers, strict=True):
+        with suppress(Closed):
+            send(sock, {"ready": True})
+        threading.Thread(target=serve, args=(sock, worker)).start()
+
+
+def main() -> None:
     if "--encode" in sys.argv:
         os.nice(NICE)
-    told = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
-    bell = socket.socket(fileno=int(told["--bell"]))
-    bell.setblocking(False)
-    try:
-        worker = Worker(told.get("--library", ""), bell)
-    except KaikouError as e:
-        send(sock, {"error": {"kind": type(e).__name__, "en": e.en, "zh": e.zh, "code": e.code}})
-        return
-    send(sock, {"ready": True})
-    serve(sock, worker)
+    run(lambda library, bells: [Worker(Speaker(library), bell) for bell in bells])
 
 
 if __name__ == "__main__":
     main()
 
-__all__ = ["Worker", "analyse", "as_float", "gain_of", "serve"]
+__all__ = ["Worker", "analyse", "as_float", "gain_of", "run", "serve"]

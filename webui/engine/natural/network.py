@@ -34,13 +34,14 @@ def tokens_of(phonemes: str) -> list[int]:
 
 
 class Network:
-    """One session on one thread. Not thread-safe, except for `stop`."""
+    """One session, a thread for each call. Thread-safe; keeps nothing of a call."""
 
     def __init__(self, path: Path):
         """Raises NotReady: the file is not the graph that it should be, or there is too little memory for it."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        options.enable_mem_pattern = False  # a plan of memory for each length costs some 90 MB
         try:
             self._session = onnxruntime.InferenceSession(
                 with_pitch_inputs(path.read_bytes()), options, providers=["CPUExecutionProvider"]
@@ -51,7 +52,6 @@ class Network:
                 "自然音色没能载入（可能内存不够），先用即时音色。",
                 code="natural_unloadable",
             ) from e
-        self._run: onnxruntime.RunOptions | None = None
 
     def say(
         self,
@@ -60,9 +60,10 @@ class Network:
         speed: float = 1.0,
         f0_scale: float = 1.0,
         f0_shift_hz: float = 0.0,
+        run: onnxruntime.RunOptions | None = None,
     ) -> np.ndarray:
-        """style float32 (256,) -> samples float32 (n,) at RATE_HZ, with silence before and after. Raises Cancelled when `stop` was called."""
-        self._run = run = onnxruntime.RunOptions()
+        """style float32 (256,) -> samples float32 (n,) at RATE_HZ, with silence before and after. Raises Cancelled when another thread
+        terminates `run`, between two operations of the graph."""
         try:
             [sound] = self._session.run(
                 ["audio"],
@@ -76,18 +77,10 @@ class Network:
                 run,
             )
         except Exception as e:
-            if run.terminate:
+            if run is not None and run.terminate:
                 raise Cancelled() from e
             raise
-        finally:
-            self._run = None
         return sound.reshape(-1)
-
-    def stop(self) -> None:
-        """Ends the run under way, if there is one, between two operations of the graph. Any thread."""
-        run = self._run
-        if run is not None:
-            run.terminate = True
 
 
 def with_pitch_inputs(model: bytes) -> bytes:

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Makes assets/natural/voices.safetensors: the styles of the natural voice's base voices, and what each sounds like before it is bent.
+
+Usage: python scripts/make_natural_voices.py STYLES [--weights DIR] [--out FILE]. Same output every time.
+STYLES: the folder package/voices of the npm package kokoro-js 1.2.1 (npm pack kokoro-js@1.2.1), Apache-2.0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from webui.engine.builtin.espeak import Speaker
+from webui.engine.builtin.grid import HOP_S, bands_of, energy_of, warp, warp_columns
+from webui.engine.builtin.mapping import Base
+from webui.engine.builtin.profile import PITCH_HZ, at_rate, listen, syllable_rate
+from webui.engine.builtin.stock import STOCK
+from webui.engine.natural import weights
+from webui.engine.natural.equaliser import analyse
+from webui.engine.natural.network import MAX_TOKENS, RATE_HZ, Network, tokens_of
+from webui.engine.natural.phonemes import clauses
+from webui.engine.natural.speaking import active_rms, trim
+from webui.engine.natural.styles import FILE, LANGUAGE_OF
+from webui.settings import Paths
+
+# sha256 of each voice's file as published
+VOICES = {
+    "zf_xiaobei": "5dde6e1c9c4f12c8b327bc29c0cee361a23b52b952c04636858ba637ec66e640",
+    "zf_xiaoxiao": "03adb5d5e3ddd88b047954e974e651cb0a4b524c985057e5d872e962c7be1169",
+    "zm_yunjian": "de48a00bdbf3649f07162269a2b6e0513604389bfac8a2e6c75cb34b323ad6fa",
+    "zm_yunxi": "7243892fb4e560d47014090ddf010f8b8b790f3c6b029ff82b2ac06aa4e27c8b",
+    "af_heart": "d583ccff3cdca2f7fae535cb998ac07e9fcb90f09737b9a41fa2734ec44a8f0b",
+    "af_bella": "f69d836209b78eb8c66e75e3cda491e26ea838a3674257e9d4e5703cbaf55c8b",
+    "am_michael": "1d1f21dd8da39c30705cd4c75d039d265e9bc4a2a93ed09bc9e1b1225eb95ba1",
+    "am_fenrir": "c27989f741f7ee34d273a39d8a595cc0837d35f5ced9a29b7cc162614616df43",
+    "bf_emma": "669fe0647f9dd04fcab92f1439a40eeb4c8b4ab1f82e4996fe3d918ce4a63b73",
+    "bm_george": "c4b235a4c1f2cd3b939fed08b899ce9385638b763f7b73a59616c4fc9bd6c9bc",
+}
+N_VOICED, N_UNVOICED = 96, 32  # frames that are kept of each
+
+
+def styles_of(path: Path, sha256: str) -> np.ndarray:
+    """float32 (MAX_TOKENS, 256): row i for i + 1 tokens."""
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise SystemExit(f"{path}: another checksum than the published file's")
+    return np.frombuffer(data, "<f4").reshape(-1, 256)[1 : MAX_TOKENS + 1]
+
+
+def stock_sound(network: Network, speaker: Speaker, styles: np.ndarray, language: str):
+    """float32 (n,) at RATE_HZ: the stock text of the built-in voice, clause by clause without the silences between them."""
+    said = []
+    for clause in clauses(STOCK[language], language, speaker):
+        tokens = tokens_of(clause.phonemes)[:MAX_TOKENS]
+        said.append(trim(network.say(tokens, styles[len(tokens) - 1])))
+    return np.concatenate(said)
+
+
+def base_of(sound: np.ndarray) -> Base:
+    """As builtin.stock.base_voice does it for eSpeak, on sound that is there."""
+    f0, log_power = analyse(sound, round(HOP_S * RATE_HZ))
+    energy = energy_of(bands_of(warp(log_power, warp_columns(1.0))))[:, 0]
+    active = energy > np.percentile(energy, 95) - 6.9
+    voiced, unvoiced = active & (f0 > 0), active & (f0 == 0)
+    log = np.log(f0[voiced])
+    p16, middle, p84 = np.percentile(log[np.abs(log - np.median(log)) < 0.9], [16, 50, 84])
+    [narrow] = at_rate(sound.astype(np.float64), RATE_HZ, (PITCH_HZ,))
+
+    def thin(rows: np.ndarray, n: int) -> np.ndarray:
+        at = np.flatnonzero(rows)
+        return log_power[at[np.linspace(0, len(at) - 1, min(n, len(at))).astype(int)]]
+
+    return Base(
+        float(middle),
+        float((p84 - p16) / 2),
+        thin(voiced, N_VOICED),
+        thin(unvoiced, N_UNVOICED),
+        float(np.median(energy[unvoiced]) - np.median(energy[voiced])),
+        syllable_rate(narrow, float(active.sum()) * HOP_S),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("styles", type=Path, metavar="STYLES")
+    parser.add_argument("--weights", type=Path, default=Paths().natural_dir, metavar="DIR")
+    parser.add_argument("--out", type=Path, default=FILE, metavar="FILE")
+    args = parser.parse_args()
+    network, speaker = Network(weights.obtain([args.weights.absolute()])), Speaker()
+    arrays: dict[str, np.ndarray] = {}
+    plain: dict[str, dict] = {}
+    for name, sha256 in VOICES.items():
+        styles = styles_of(args.styles.absolute() / f"{name}.bin", sha256)
+        sound = stock_sound(network, speaker, styles, LANGUAGE_OF[name[0]])
+        base = dataclasses.asdict(base_of(sound))
+        arrays[f"{name}.styles"] = styles.astype(np.float16)
+        arrays[f"{name}.mean_voiced"] = listen(sound, RATE_HZ).mean_voiced.astype(np.float16)
+        for field in ("voiced", "unvoiced"):
+            arrays[f"{name}.{field}"] = base.pop(field).astype(np.float16)
+        plain[name] = {"base": base, "rms": active_rms(sound)}
+        print(name, {k: round(v, 3) for k, v in base.items()}, round(plain[name]["rms"], 4))
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    save_file(arrays, args.out, {"voices": json.dumps(plain)})
+    print(args.out, args.out.stat().st_size, hashlib.sha256(args.out.read_bytes()).hexdigest())
+
+
+if __name__ == "__main__":
+    main()

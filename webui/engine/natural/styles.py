@@ -1,0 +1,74 @@
+"""The voices that the network can begin from: their styles, and what each sounds like before it is bent. Read once per process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+
+from ..builtin.grid import DB, DCT
+from ..builtin.mapping import Base, Profile
+
+FILE = Path(__file__).resolve().parents[3] / "assets" / "natural" / "voices.safetensors"
+LANGUAGES = ("zh", "en")
+LANGUAGE_OF = {"z": "zh", "a": "en", "b": "en"}  # by the first letter of a voice's name
+
+
+@dataclass(frozen=True)
+class BaseVoice:
+    """One voice of the model. base: as for eSpeak's voices, from stock text; rms: of that text over active frames."""
+
+    name: str
+    styles: np.ndarray  # float32 (n, 256), row i for i + 1 tokens
+    base: Base
+    mean_voiced: np.ndarray  # (48,) as in Profile
+    rms: float
+
+    @property
+    def language(self) -> str:
+        return LANGUAGE_OF[self.name[0]]
+
+    def style(self, n_tokens: int) -> np.ndarray:
+        return self.styles[min(max(n_tokens, 1), len(self.styles)) - 1]
+
+
+def read(path: Path = FILE) -> list[BaseVoice]:
+    with safe_open(path, "np") as file:
+        plain = json.loads(file.metadata()["voices"])
+
+        def array(name: str, field: str) -> np.ndarray:
+            return file.get_tensor(f"{name}.{field}").astype(np.float32)
+
+        return [
+            BaseVoice(
+                name,
+                array(name, "styles"),
+                Base(
+                    voiced=array(name, "voiced"),
+                    unvoiced=array(name, "unvoiced"),
+                    **numbers["base"],
+                ),
+                array(name, "mean_voiced"),
+                numbers["rms"],
+            )
+            for name, numbers in plain.items()
+        ]
+
+
+def distance(profile: Profile, voice: BaseVoice) -> float:
+    """Timbre in dB (cepstra 1 to 15 of the mean voiced spectrum, a quarter of it counts) and pitch in semitones."""
+    gap = profile.mean_voiced - voice.mean_voiced
+    timbre_db = DB * float(np.sqrt((((gap - gap.mean()) @ DCT)[1:16] ** 2).sum()))
+    pitch_st = 12 / np.log(2) * abs(profile.log_f0 - voice.base.log_f0)
+    return timbre_db / 4 + float(pitch_st)
+
+
+def nearest(profile: Profile, voices: list[BaseVoice], language: str) -> BaseVoice:
+    """Of the voices of that language: one of another is not understood."""
+    return min(
+        (voice for voice in voices if voice.language == language),
+        key=lambda voice: distance(profile, voice),
+    )
