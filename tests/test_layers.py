@@ -107,7 +107,11 @@ def test_every_room_is_in_the_list():
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in FILES if not any(part.startswith("cosyvoice") for part in p.parts[-3:-1])],
+    [
+        p
+        for p in FILES
+        if not any(part.startswith(("cosyvoice", "natural")) for part in p.parts[-3:-1])
+    ],
     ids=lambda p: str(p.relative_to(ROOT)),
 )
 def test_torch_is_named_only_inside_the_engine_that_needs_it(path):

@@ -109,6 +109,9 @@ class SpeechRequest:
     priority: int = 0
     segments: tuple[str, ...] = ()
     transcript: str = ""  # of the reference, where an engine makes use of it
+    voice_engine: str = (
+        ""  # "natural" or "instant" of the built-in voice; "" = the default when it is accepted
+    )
 
     def __post_init__(self):
         if self.mode not in (*MODES, CONVERT):
@@ -202,6 +205,12 @@ class Abilities:
     told_clones: bool = False  # zero_shot follows an instruction too
     hears_only: bool = (
         False  # a prompt is made of the sound alone: transcript and language are no part of it
+    )
+    voice_engines: tuple[
+        str, ...
+    ] = ()  # what SpeechRequest.voice_engine may be, the default first; () = it makes no difference
+    voice_note: tuple[str, str] | None = (
+        None  # why "natural" is not the default, or not there (English, Chinese)
     )
     text_in: bool = (
         False  # it reads a text that is still arriving while it speaks: Engine.stream_text

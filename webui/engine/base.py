@@ -54,6 +54,10 @@ class Engine(Protocol):
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         """What this engine cannot do of the request, as (English, Chinese) sentences; empty when all of it. Quick: told before the first sound."""
 
+    def settle(self, request: SpeechRequest) -> tuple[SpeechRequest, list[tuple[str, str]]]:
+        """The request with its `voice_engine` decided, so that it is the same whenever it is made again, and what the caller must know of that
+        choice, as `notes` has it. Quick. Only of engines whose `voice_engines` are several."""
+
     def check(self, request: SpeechRequest, prompt: Prompt) -> None:
         """Raises BadInput for a transcript that cannot be what the clip says, and for a text that has no room behind the clip, before a stream
         is begun that would end with it. Quick. Only of engines that read it."""

@@ -1,4 +1,5 @@
-"""The built-in voice as an Engine: lanes of worker processes that speak, one more that listens to references. No signal processing here."""
+"""The built-in voice as an Engine: lanes of worker processes that speak, one more that listens to references, and the natural voice beside
+them. No signal processing here."""
 
 from __future__ import annotations
 
@@ -8,13 +9,15 @@ import math
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
-from ...errors import BadInput, Cancelled, EngineFault, KaikouError
+from ...errors import BadInput, Cancelled, EngineFault, KaikouError, NotReady
 from ...text import EVENTS, unknown_tags
 from ...types import MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
 from .instructions import STYLES, understood
@@ -37,8 +40,17 @@ _NOT_FINITE = (
 class Speech:
     """The iterator of one request. Each `next()` is one question to its lane; closing or losing it frees the worker's state."""
 
-    def __init__(self, lane: Lane, number: int, request: SpeechRequest, prompt: Prompt):
+    def __init__(
+        self,
+        lane: Lane,
+        number: int,
+        request: SpeechRequest,
+        prompt: Prompt,
+        can_stop: bool = False,
+    ):
+        """can_stop: a step of this lane's program ends at once when it is rung for."""
         self._lane, self._number, self._request, self._prompt = lane, number, request, prompt
+        self._can_stop = can_stop
         self._most = int(STRETCH_S * RATE_HZ) if request.priority > 0 else 0
         self._life: int | None = None
         self._count = self._start = 0
@@ -112,7 +124,9 @@ class Speech:
 
     def cancel(self) -> None:
         self._cancelled = True
-        if self._most:
+        if self._can_stop:
+            self._lane.ring(self._number)
+        elif self._most:
             self._lane.ring()
         self._release()
 
@@ -129,12 +143,23 @@ class Speech:
 
 
 class BuiltinEngine:
-    """workers = lanes. stall_s: a worker silent for so long is replaced. library: path of a system libespeak-ng, "" = find one."""
+    """workers = lanes. stall_s: a worker silent for so long is replaced. library: path of a system libespeak-ng, "" = find one.
+    natural: folders where the weights of the natural voice are, or are put; it is brought up in the background, and speaks beside the
+    instant voice on the same lanes' numbers."""
 
-    def __init__(self, workers: int = 2, stall_s: float = 10.0, library: str = ""):
+    def __init__(
+        self,
+        workers: int = 2,
+        stall_s: float = 10.0,
+        library: str = "",
+        natural: Sequence[Path] = (),
+    ):
         flags = (f"--library={library}",) if library else ()
         self._lanes = [Lane(*flags, stall_s=stall_s) for _ in range(workers)]
         self._listener = Lane("--encode", *flags, stall_s=max(stall_s, 30.0))
+        from ..natural.lanes import NaturalLanes  # which itself needs this room
+
+        self.natural = NaturalLanes(natural, workers, library)
         self._numbers = itertools.count(1)
         self._speeches: dict[str, weakref.WeakSet[Speech]] = {}
         self._prompts: OrderedDict[str, Prompt] = OrderedDict()
@@ -146,6 +171,7 @@ class BuiltinEngine:
         return Abilities(
             NAME, VERSION, RATE_HZ, MODES, LANGUAGES, lanes=len(self._lanes), min_speed=0.6, max_speed=1.85, rtf=self._rtf,
             styles=STYLES, basic=True, prompt_version=PROMPT_VERSION,
+            voice_engines=self.natural.voice_engines(), voice_note=self.natural.note(),
         )  # fmt: skip
 
     def start(self) -> None:
@@ -165,6 +191,7 @@ class BuiltinEngine:
                 lane.close()
             raise
         self._move(Health("ready"))
+        threading.Thread(target=self.natural.start, name="natural-start", daemon=True).start()
 
     def _move(self, health: Health) -> None:
         """On from starting, unless it was closed meanwhile."""
@@ -204,7 +231,14 @@ class BuiltinEngine:
                 "这个声音是给另一个引擎准备的，请重新选择。",
                 code="wrong_prompt",
             )
-        speech = Speech(self._lanes[lane], next(self._numbers), request, prompt)
+        if not request.voice_engine:
+            request, _ = self.settle(request)
+        is_natural = request.voice_engine == "natural"
+        lanes = self.natural.lanes if is_natural else self._lanes
+        if not lanes:
+            told = self.natural.health()
+            raise NotReady(told.reason, told.reason_zh, code="no_natural", retry_after_s=5)
+        speech = Speech(lanes[lane], next(self._numbers), request, prompt, is_natural)
         with self._guard:
             for name in [k for k, s in self._speeches.items() if not len(s)]:
                 del self._speeches[name]
@@ -217,16 +251,23 @@ class BuiltinEngine:
         for speech in found:
             speech.cancel()
 
+    def settle(self, request: SpeechRequest) -> tuple[SpeechRequest, list[tuple[str, str]]]:
+        chosen, notes = self.natural.choose(request)
+        return replace(request, voice_engine=chosen), notes
+
     def make_way(self, lane: int) -> None:
-        self._lanes[lane].ring()
+        for lanes in (self._lanes, self.natural.lanes):
+            if lanes:
+                lanes[lane].ring()
 
     def prepare(self, prompt: Prompt) -> None:
-        """A profile costs a lane milliseconds: nothing to do ahead."""
+        """A profile costs an instant lane milliseconds: nothing to do ahead."""
+        self.natural.prepare(prompt)
 
     def forget(self, fingerprint: str) -> None:
         with self._guard:
             self._prompts.pop(fingerprint, None)
-        for lane in self._lanes:
+        for lane in (*self._lanes, *self.natural.lanes):
             lane.forget(fingerprint)
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
@@ -248,6 +289,7 @@ class BuiltinEngine:
         return [lane.ask({"op": "count"})[0] for lane in self._lanes]
 
     def close(self) -> None:
+        self.natural.close()
         for lane in (*self._lanes, self._listener):
             lane.close()
         with self._guard:

@@ -1,0 +1,46 @@
+"""One started engine with the natural voice for all tests of this process; tests that need its weights are skipped where they are not installed."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.engine import builtin_setup
+from webui.engine.builtin import BuiltinEngine
+from webui.engine.natural import weights
+from webui.errors import NotReady
+from webui.settings import Paths
+
+FOLDER = Paths().natural_dir
+
+
+@cache
+def file() -> Path | None:
+    try:
+        return weights.obtain([FOLDER])
+    except NotReady:
+        return None
+
+
+needs_weights = pytest.mark.skipif(
+    file() is None, reason="the packages of requirements-natural.txt are not installed"
+)
+
+
+@cache
+def engine() -> BuiltinEngine:
+    """Its natural voice is up, and the default: how fast it is here makes no difference to what it says."""
+    made = BuiltinEngine(2)
+    made.start()
+    made.natural._folders = (FOLDER,)
+    made.natural.start()
+    assert made.natural.health().state == "ready", made.natural.health()
+    made.natural.rtf = 0.4
+    return made
+
+
+@cache
+def prompt(name: str = "starter-zh-high"):
+    return builtin_setup.prompt(name)

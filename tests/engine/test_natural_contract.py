@@ -1,0 +1,28 @@
+"""The natural voice keeps the contract of every engine."""
+
+import pytest
+
+from tests.engine import builtin_setup
+from tests.engine import natural_setup as setup
+from tests.engine.contract import EngineContract, ask
+
+
+@setup.needs_weights
+class TestNatural(EngineContract):
+    def kept(self, engine):
+        voices = [lane.ask({"op": "count"})[0]["voices"] for lane in engine.natural.lanes]
+        return voices, set(engine._prompts)
+
+    @pytest.fixture
+    def engine(self):
+        made = setup.engine()
+        assert made.settle(ask())[0].voice_engine == "natural"
+        return made
+
+    @pytest.fixture
+    def reference(self):
+        return (*builtin_setup.clip(), "大家好", "zh")
+
+    @pytest.fixture
+    def prompt(self):
+        return setup.prompt()

@@ -1,0 +1,168 @@
+"""The natural voice as the engine has it: its lanes on one process, whether they are there, and which requests they can speak. No network here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from ...errors import KaikouError, NotReady
+from ...types import Health, Prompt, SpeechRequest
+from ..builtin.instructions import read
+from ..builtin.lane import START_S, Lane, WorkerProcess
+from . import weights
+
+log = logging.getLogger(__name__)
+Sentence = tuple[str, str]  # English, Chinese
+SLOWEST_DEFAULT = (
+    0.9  # seconds of work per second of sound: slower than this it is offered, and not the default
+)
+STALL_S = 60.0  # a clause takes seconds on a busy machine
+LANGUAGES = ("", "auto", "zh", "en")
+STARTING = (
+    "The natural voice is still loading; the instant voice speaks meanwhile.",
+    "自然音色还在载入，这一句先用即时音色。",
+)
+_ABSENT = (
+    "This studio has no natural voice; the instant voice speaks.",
+    "这里没有自然音色，改用即时音色。",
+)
+_SLOW = (
+    "The natural voice is slower than its sound on this machine, so the instant voice is the usual one.",
+    "这台机器上自然音色比实时慢，默认使用即时音色。",
+)
+_STYLE = (
+    "The natural voice knows no dialects and cannot whisper; the instant voice speaks.",
+    "自然音色不会方言和耳语，改用即时音色。",
+)
+_TEXT = (
+    "The natural voice reads Chinese and English only; the instant voice speaks.",
+    "自然音色只会读中文和英文，改用即时音色。",
+)
+
+
+class NaturalLanes:
+    """folders: where the weights are, or are put; none = there is no natural voice here. Thread-safe."""
+
+    def __init__(self, folders: Sequence[Path], n_lanes: int, library: str = ""):
+        self._folders, self._n_lanes, self._library = tuple(folders), n_lanes, library
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._preparing = ThreadPoolExecutor(1, thread_name_prefix="natural-prepare")
+        self.lanes: list[Lane] = []  # empty until they speak
+        self.rtf = 0.0
+        self._health = (
+            Health("starting", *STARTING) if self._folders else Health("broken", *_ABSENT)
+        )
+
+    def start(self) -> None:
+        """Loads the network and speaks a warm-up sentence. Blocking. A failure is the health, and no error."""
+        lanes: list[Lane] = []
+        try:
+            if find_spec("onnxruntime") is None:
+                raise NotReady(
+                    "The natural voice needs the package onnxruntime, which this computer has not; the instant voice speaks.",
+                    "自然音色需要 onnxruntime，这台电脑上没有，先用即时音色。",
+                    code="natural_missing",
+                )
+            file = weights.obtain(self._folders)
+            flags = [f"--library={self._library}"] if self._library else []
+            process = WorkerProcess(
+                "webui.engine.natural.worker", f"--weights={file}", *flags, n_lanes=self._n_lanes
+            )
+            lanes = [Lane(stall_s=STALL_S, process=process, lane=n) for n in range(self._n_lanes)]
+            for lane in lanes:
+                lane.start()
+            self.rtf = lanes[0].ask({"op": "warm"}, limit_s=START_S)[0]["rtf"]
+        except (KaikouError, OSError) as error:
+            for lane in lanes:
+                lane.close()
+            self._fail(error)
+            return
+        with self._lock:
+            is_late = self._is_closed
+            if not is_late:
+                self.lanes, self._health = lanes, Health("ready")
+        if is_late:
+            for lane in lanes:
+                lane.close()
+        else:
+            log.info("the natural voice is ready: %.2f s of work per second of sound", self.rtf)
+
+    def _fail(self, error: KaikouError | OSError) -> None:
+        if not isinstance(error, KaikouError):  # too little memory for another process
+            error = NotReady(
+                f"The natural voice could not be started ({error.strerror}); the instant voice speaks.",
+                f"自然音色没能启动（{error.strerror}），先用即时音色。",
+                code="natural_unloadable",
+            )
+        log.warning("the natural voice is not to be had: %s", error.en)
+        self._health = Health("broken", error.en, error.zh)
+
+    def health(self) -> Health:
+        lanes = self.lanes
+        trouble = next((lane.trouble for lane in lanes if lane.trouble), None)
+        return Health("broken", trouble.en, trouble.zh) if trouble else self._health
+
+    def voice_engines(self) -> tuple[str, ...]:
+        """What a request may ask for, the default first."""
+        if self.health().state != "ready":
+            return ("instant",)
+        return ("instant", "natural") if self.rtf > SLOWEST_DEFAULT else ("natural", "instant")
+
+    def note(self) -> Sentence | None:
+        """Why the natural voice is not the usual one."""
+        health = self.health()
+        if health.state != "ready":
+            return health.reason, health.reason_zh
+        return _SLOW if self.rtf > SLOWEST_DEFAULT else None
+
+    def choose(self, request: SpeechRequest) -> tuple[str, list[Sentence]]:
+        """("natural" or "instant", what the caller must know of it)."""
+        asked = request.voice_engine or self.voice_engines()[0]
+        health = self.health()
+        if asked != "natural":
+            is_awaited = not request.voice_engine and health.state == "starting"
+            return "instant", [STARTING] if is_awaited else []
+        if health.state != "ready":
+            return "instant", [(health.reason, health.reason_zh)]
+        reason = _unspeakable(request)
+        return ("instant", [reason]) if reason else ("natural", [])
+
+    def prepare(self, prompt: Prompt) -> None:
+        """The base voices of a prompt are chosen ahead, in the background. Never waits."""
+        for lane in self.lanes:
+            with suppress(RuntimeError):  # closed meanwhile
+                self._preparing.submit(_prepare, lane, prompt)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            lanes = self.lanes
+        self._preparing.shutdown(wait=False, cancel_futures=True)
+        for lane in lanes:
+            lane.close()
+
+
+def _prepare(lane: Lane, prompt: Prompt) -> None:
+    with suppress(KaikouError):  # the first request says it
+        question = {"op": "prepare", "voice": prompt.fingerprint}
+        if "need" in lane.ask(question)[0]:
+            lane.ask(question, prompt.data)
+
+
+def _unspeakable(request: SpeechRequest) -> Sentence | None:
+    from .phonemes import can_say
+
+    if request.language not in LANGUAGES:
+        return _TEXT
+    if request.mode in ("instruct", "preset") and request.instruction.strip():
+        style = read(request.instruction)
+        if style.whisper or style.dialect:
+            return _STYLE
+    said = [s for s in request.segments or (request.text,) if any(c.isalnum() for c in s)]
+    return None if all(can_say(s, request.language) for s in said) else _TEXT
