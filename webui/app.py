@@ -84,7 +84,10 @@ def engine_makers(settings: Settings, shelf: Shelf | None = None) -> list[Maker]
     def builtin() -> Engine:
         from .engine.builtin import BuiltinEngine
 
-        return BuiltinEngine(settings.engine.workers or voice_workers())
+        return BuiltinEngine(
+            settings.engine.workers or voice_workers(),
+            natural=(settings.paths.natural_dir, settings.paths.data_dir / "natural"),
+        )
 
     if settings.engine.name == "builtin":
         return [builtin]

@@ -27,6 +27,7 @@ LANGUAGES = (
     "it",
     "ru",
 )  # primary BCP 47 tags that may be asked for; an engine may speak fewer
+VOICE_ENGINES = ("natural", "instant")  # of the built-in voice
 MAX_TEXT = 4096
 MAX_INSTRUCTION = 1000
 
@@ -156,6 +157,13 @@ class SpeechRequest:
                 param="speed",
                 code="bad_speed",
             )
+        if self.voice_engine not in ("", *VOICE_ENGINES):
+            raise BadInput(
+                f"Unknown voice engine “{self.voice_engine[:40]}”. Use one of: {', '.join(VOICE_ENGINES)}.",
+                f"不认识的音色引擎「{self.voice_engine[:40]}」，可用：{'、'.join(VOICE_ENGINES)}。",
+                param="model",
+                code="bad_voice_engine",
+            )
         if not 0 <= self.seed < 2**63:
             raise BadInput(
                 "The seed must be a whole number from 0 to 9223372036854775807.",
@@ -206,9 +214,9 @@ class Abilities:
     hears_only: bool = (
         False  # a prompt is made of the sound alone: transcript and language are no part of it
     )
-    voice_engines: tuple[
-        str, ...
-    ] = ()  # what SpeechRequest.voice_engine may be, the default first; () = it makes no difference
+    voice_engines: Mapping[str, float] = field(
+        default_factory=dict
+    )  # what SpeechRequest.voice_engine may be, the default first -> its own rtf; empty = it makes no difference
     voice_note: tuple[str, str] | None = (
         None  # why "natural" is not the default, or not there (English, Chinese)
     )

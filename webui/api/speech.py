@@ -293,7 +293,7 @@ def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> d
         "X-Seed": str(job.request.seed),
         "X-Voice": job.voice.id,
         "X-Engine": job.engine,
-        "X-RTF": f"{studio.hall.expected_rtf():.4f}",
+        "X-RTF": f"{studio.expected_rtf(job):.4f}",
     }
     return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import text
 from ..errors import BadInput
 from ..store.files import new_id
-from ..types import LANGUAGES, Abilities, SpeechRequest, Voice
+from ..types import LANGUAGES, VOICE_ENGINES, Abilities, SpeechRequest, Voice
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 # the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the same for ever
@@ -83,8 +83,9 @@ def asked_for(
     speed: float,
     seed: int,
     priority: int = 0,
+    model: str = "",
 ) -> SpeechRequest:
-    """about: of the engine, which may not follow an instruction in every mode. Raises BadInput."""
+    """about: of the engine, which may not follow an instruction in every mode. model: as the caller names it. Raises BadInput."""
     language = known_language(language)
     chosen = _mode(mode, instruction, text_in, voice)
     is_told = chosen == "instruct" or (chosen == "zero_shot" and about.told_clones)
@@ -99,7 +100,18 @@ def asked_for(
         seed,
         priority,
         transcript=voice.transcript if chosen == "zero_shot" else "",
+        voice_engine=voice_engine_of(about, model),
     )
+
+
+def voice_engine_of(about: Abilities, model: str) -> str:
+    """Which of an engine's two voices a model's name means: builtin-instant, builtin-natural; "" where it leaves the choice."""
+    return next((kind for kind in VOICE_ENGINES if model in own_names(about, kind)), "")
+
+
+def own_names(about: Abilities, *kinds: str) -> tuple[str, ...]:
+    """Names of the engine's voices, each a model to who asks for it."""
+    return tuple(f"{about.name}-{kind}" for kind in kinds if about.voice_engines)
 
 
 def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:

@@ -50,7 +50,9 @@ class Background:
         mode, instruction, _ = heeded(about, voice, mode, instruction)
         request, _ = self._wording.put(
             owner,
-            asked_for(about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND),
+            asked_for(
+                about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND, model
+            ),
             about,
             trace,
         )

@@ -10,8 +10,8 @@ from ..audio import Clip
 from ..engine.base import Engine
 from ..engine.resident import Resident
 from ..errors import BadInput, KaikouError, NotAllowed, NotFound
-from ..types import Abilities, Prompt, SpeechRequest, Voice
-from .asked import OPENAI_MODELS, OPENAI_VOICES, PRESET, check_mode
+from ..types import VOICE_ENGINES, Abilities, Prompt, SpeechRequest, Voice
+from .asked import OPENAI_MODELS, OPENAI_VOICES, PRESET, check_mode, own_names
 from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .hall import Hall
@@ -60,7 +60,8 @@ class Cast:
         about = lease.engine.describe()
         name = about.name
         lease.release()
-        if model not in ("", "auto", name, *OPENAI_MODELS) and not (
+        own = (name, *own_names(about, *VOICE_ENGINES))
+        if model not in ("", "auto", *own, *OPENAI_MODELS) and not (
             self.shelf is not None and self.shelf.speaking == model
         ):
             raise self._not_speaking(model, name)
@@ -125,6 +126,9 @@ class Cast:
             self._still_there(voice, owner)
             if request.mode == "zero_shot" and request.transcript and hasattr(engine, "check"):
                 engine.check(request, prompt)
+            notes: list[tuple[str, str]] = []
+            if about.voice_engines:
+                request, notes = engine.settle(request)
             own = min(max(request.speed, about.min_speed), about.max_speed)
             job = Job(
                 request.id,
@@ -138,7 +142,8 @@ class Cast:
                 source=source,
                 trace=trace,
             )
-            job.lease, job.notes = lease, engine.notes(request)
+            job.lease, job.notes = lease, [*notes, *engine.notes(request)]
+            job.own_rtf = about.voice_engines.get(request.voice_engine, 0.0)
             if is_guest(owner):
                 job.voice = shown(voice, self._demos.of(owner).title)
             return Ready(job, self._hall.of(engine), prompt)

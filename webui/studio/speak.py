@@ -132,6 +132,7 @@ class Speaker:
             language,
             speed,
             seed,
+            model=model,
         )
         request, notes = (
             self._wording.put(owner, request, about, trace)

@@ -277,6 +277,8 @@ class Studio:
             "styles": list(about.styles),
             "tags": list(about.tags),
             "rtf": round(about.rtf, 4),
+            "voice_engines": {k: round(rtf, 4) for k, rtf in about.voice_engines.items()},
+            "voice_note": list(about.voice_note or ()),
         }
 
     def _models(self) -> dict:
@@ -318,8 +320,13 @@ class Studio:
             "voice": job.voice.id,
             "sentences": [] if is_guest(job.owner) else list(job.request.segments),
             "predicted_s": round(seconds, 1),
-            "rtf": round(self.hall.expected_rtf(), 4),
+            "voice_engine": job.request.voice_engine,
+            "rtf": round(self.expected_rtf(job), 4),
         }
+
+    def expected_rtf(self, job: Job) -> float:
+        """Of the lanes, and at least of the voice that speaks on them."""
+        return max(self.hall.expected_rtf(), job.own_rtf)
 
     def header(self, job: Job, n_samples: int | None) -> bytes:
         """WAV header of a job's sound; None while its length is not known."""

@@ -60,6 +60,7 @@ def take(it: Take) -> dict:
         "speed": r.speed,
         "seed": str(r.seed),
         "engine": it.engine,
+        "voice_engine": r.voice_engine,
         "first_sound_ms": it.first_sound_ms,
         "rtf": it.rtf,
         "n_samples": it.n_samples,

@@ -171,7 +171,7 @@ class BuiltinEngine:
         return Abilities(
             NAME, VERSION, RATE_HZ, MODES, LANGUAGES, lanes=len(self._lanes), min_speed=0.6, max_speed=1.85, rtf=self._rtf,
             styles=STYLES, basic=True, prompt_version=PROMPT_VERSION,
-            voice_engines=self.natural.voice_engines(), voice_note=self.natural.note(),
+            voice_engines=self.natural.voice_engines(self._rtf), voice_note=self.natural.note(),
         )  # fmt: skip
 
     def start(self) -> None:

@@ -55,6 +55,7 @@ class NaturalLanes:
         self._preparing = ThreadPoolExecutor(1, thread_name_prefix="natural-prepare")
         self.lanes: list[Lane] = []  # empty until they speak
         self.rtf = 0.0
+        self.is_decided = threading.Event()  # it is ready, or will not be
         self._health = (
             Health("starting", *STARTING) if self._folders else Health("broken", *_ABSENT)
         )
@@ -82,6 +83,7 @@ class NaturalLanes:
             for lane in lanes:
                 lane.close()
             self._fail(error)
+            self.is_decided.set()
             return
         with self._lock:
             is_late = self._is_closed
@@ -91,6 +93,7 @@ class NaturalLanes:
             for lane in lanes:
                 lane.close()
         else:
+            self.is_decided.set()
             log.info("the natural voice is ready: %.2f s of work per second of sound", self.rtf)
 
     def _fail(self, error: KaikouError | OSError) -> None:
@@ -108,11 +111,12 @@ class NaturalLanes:
         trouble = next((lane.trouble for lane in lanes if lane.trouble), None)
         return Health("broken", trouble.en, trouble.zh) if trouble else self._health
 
-    def voice_engines(self) -> tuple[str, ...]:
-        """What a request may ask for, the default first."""
+    def voice_engines(self, instant_rtf: float = 0.0) -> dict[str, float]:
+        """What a request may ask for, the default first -> seconds of work per second of sound."""
         if self.health().state != "ready":
-            return ("instant",)
-        return ("instant", "natural") if self.rtf > SLOWEST_DEFAULT else ("natural", "instant")
+            return {"instant": instant_rtf}
+        both = {"natural": self.rtf, "instant": instant_rtf}
+        return dict(reversed(both.items())) if self.rtf > SLOWEST_DEFAULT else both
 
     def note(self) -> Sentence | None:
         """Why the natural voice is not the usual one."""
@@ -123,7 +127,7 @@ class NaturalLanes:
 
     def choose(self, request: SpeechRequest) -> tuple[str, list[Sentence]]:
         """("natural" or "instant", what the caller must know of it)."""
-        asked = request.voice_engine or self.voice_engines()[0]
+        asked = request.voice_engine or next(iter(self.voice_engines()))
         health = self.health()
         if asked != "natural":
             is_awaited = not request.voice_engine and health.state == "starting"
