@@ -26,7 +26,7 @@ from webui.engine.builtin.profile import PITCH_HZ, at_rate, listen, syllable_rat
 from webui.engine.builtin.stock import STOCK
 from webui.engine.natural import weights
 from webui.engine.natural.equaliser import analyse
-from webui.engine.natural.network import MAX_TOKENS, RATE_HZ, Network, tokens_of
+from webui.engine.natural.network import RATE_HZ, Network, tokens_of
 from webui.engine.natural.phonemes import clauses
 from webui.engine.natural.speaking import active_rms, trim
 from webui.engine.natural.styles import FILE, LANGUAGE_OF
@@ -45,6 +45,7 @@ VOICES = {
     "bf_emma": "669fe0647f9dd04fcab92f1439a40eeb4c8b4ab1f82e4996fe3d918ce4a63b73",
     "bm_george": "c4b235a4c1f2cd3b939fed08b899ce9385638b763f7b73a59616c4fc9bd6c9bc",
 }
+MAX_TOKENS = 200  # a style is kept for each length up to this
 N_VOICED, N_UNVOICED = 96, 32  # frames that are kept of each
 
 
@@ -60,7 +61,7 @@ def stock_sound(network: Network, speaker: Speaker, styles: np.ndarray, language
     """float32 (n,) at RATE_HZ: the stock text of the built-in voice, clause by clause without the silences between them."""
     said = []
     for clause in clauses(STOCK[language], language, speaker):
-        tokens = tokens_of(clause.phonemes)[:MAX_TOKENS]
+        tokens = tokens_of(clause.phonemes)
         said.append(trim(network.say(tokens, styles[len(tokens) - 1])))
     return np.concatenate(said)
 

@@ -68,6 +68,9 @@
     ["picker", "health", "title_voice", "voices"].forEach(KK.draw);
   };
 
+  /* The built-in engine has two voices, which a request names as models; left to the engine, or with another one, it names none. */
+  KK.modelOf = kind => (["natural", "instant"].includes(kind) && KK.engine().engine === "builtin" ? { model: "builtin-" + kind } : {});
+
   // ---- the Generate event ends here: values of the widgets, by name ------------------------------------------
   KK.speak = v => {
     KK.hush?.();
@@ -104,6 +107,7 @@
       speed: +v.speed,
       seed: fixed ? Number(v.seed) : -1,
       profile: v.profile,
+      ...KK.modelOf(v.voice_engine),
       transcript: who.draft ? v.transcript || "" : "",
       consent: !!(who.draft && v.consent)
     });
@@ -221,7 +225,8 @@
     seed: v => typeof v === "string",
     random: v => typeof v === "boolean",
     language: v => ["auto", ...LANGUAGES].includes(v),
-    profile: v => ["fast", "even", "smooth"].includes(v)
+    profile: v => ["fast", "even", "smooth"].includes(v),
+    voice_engine: v => ["natural", "instant"].includes(v)
   };
   KK.remembered = () => {
     try {
@@ -230,7 +235,7 @@
       return {};
     }
   };
-  const NAMES = ["mode", "text", "instruct", "speed", "seed", "random", "language", "profile"];
+  const NAMES = ["mode", "text", "instruct", "speed", "seed", "random", "language", "profile", "voice_engine"];
   let pending = null;
   /* Gradio's own client event carries the values back into the widgets, whatever kind they are. */
   KK.put = values => {

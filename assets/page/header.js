@@ -35,7 +35,8 @@
     if (e.state === "starting") lines.push(why(e) || t("eng.d.starting"));
     if (e.state === "broken") lines.push(why(e) || t("eng.d.broken"));
     if (e.state === "offline") lines.push(t("eng.d.offline"));
-    if (e.basic && e.state !== "offline") lines.push(t(e.model?.state === "downloading" ? "eng.d.builtin" : "eng.d.basic"));
+    if (e.basic && e.state !== "offline") lines.push(t(e.model?.state === "downloading" ? "eng.d.builtin" : e.voice_engines?.natural ? "eng.d.natural" : "eng.d.basic"));
+    if (e.basic && e.voice_note?.length) lines.push(e.voice_note[KK.lang === "zh" ? 1 : 0]);
     if (["ready", "busy"].includes(e.state) && e.rtf) lines.push(pace(e));
     if (state === "slow") lines.push(t("eng.d.slow", { x: (+e.rtf).toFixed(1) }));
     if (n) lines.push(t("eng.d.busy", { n, q: e.waiting || 0 }));
@@ -173,11 +174,12 @@
   /* What the page offers follows what the engine can do, whoever told us: the page's first load, or a later question. */
   let could = "";
   function follow(e) {
-    const can = JSON.stringify([e.engine, e.engine_version, e.state, e.basic, e.modes, e.preset_modes, e.told_clones, e.styles, e.tags, e.languages]);
+    const can = JSON.stringify([e.engine, e.engine_version, e.state, e.basic, e.modes, e.preset_modes, e.told_clones, e.styles, e.tags, e.languages, e.voice_engines]);
     if (live.models) KK.draw("models");
     if (can === could) return;
     could = can;
     const page = document.documentElement;
+    page.toggleAttribute("data-natural", !!e.voice_engines?.natural);
     if (e.modes) page.dataset.modes = e.modes.join(" ");
     queueMicrotask(() => {
       ["style", "under"].forEach(KK.draw);
@@ -224,7 +226,7 @@
   // ---- the engine's state: asked for rarely, never while nobody looks -----------------------------------------
   const RARELY_MS = 30000, SOON_MS = 5000, MOVING_MS = 2000;
   let timer = 0, pace_ms = SOON_MS, last = null; // last: what was heard before, so that a page that just opened announces nothing
-  let asked = 0, newest = null;
+  let asked = 0, newest = null, n_waits = 0; // n_waits: for the natural voice, which comes seconds after the instant one, or not at all
   /* Settles when the newest question that was asked meanwhile is answered. */
   const ask = every => (newest = hear(every));
   async function hear(every) {
@@ -249,7 +251,7 @@
     if (last) announce(last, next);
     last = next;
     if (next.state !== "starting") pace_ms = SOON_MS;
-    const moving = next.coming || next.next || next.model?.state === "downloading";
+    const moving = next.coming || (next.voice_engines?.instant != null && !next.voice_engines.natural && ++n_waits < 30) || next.next || next.model?.state === "downloading";
     clearTimeout(timer);
     timer = setTimeout(ask, moving ? MOVING_MS : ["ready", "busy"].includes(next.state) ? RARELY_MS : pace_ms);
   }

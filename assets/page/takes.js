@@ -45,7 +45,7 @@
       k.seed === "" ? "" : `<button type="button" data-do="copyseed" ${id}
           aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`,
       k.first_sound_ms != null ? span(`${t("m.first")} ${Math.round(k.first_sound_ms)} ms`) : "",
-      k.engine === "builtin" ? span(t("takes.builtin"), "kk-tag") : "",
+      k.engine === "builtin" ? span(t("takes." + (k.voice_engine || "builtin")), "kk-tag") : "",
       span(ago(k.created_at))
     ].join("");
     const press = [
@@ -126,6 +126,7 @@
     profile: KK.chosen("kk-hop", "fast"),
     transcript: "",
     consent: true,
+    ...KK.modelOf(k.voice_engine),
     ...(k.mode === "convert" ? { source: sources.get(k.id) } : {})
   });
   acts.reroll = el => {
@@ -148,7 +149,8 @@
       speed: k.speed,
       seed: String(k.seed),
       random: false,
-      language: k.language
+      language: k.language,
+      ...(k.voice_engine ? { voice_engine: k.voice_engine } : {})
     });
     const v = KK.voices().find(x => x.id === k.voice);
     if (v) {

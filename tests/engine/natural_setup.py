@@ -32,10 +32,9 @@ needs_weights = pytest.mark.skipif(
 @cache
 def engine() -> BuiltinEngine:
     """Its natural voice is up, and the default: how fast it is here makes no difference to what it says."""
-    made = BuiltinEngine(2)
+    made = BuiltinEngine(2, natural=[FOLDER])
     made.start()
-    made.natural._folders = (FOLDER,)
-    made.natural.start()
+    assert made.natural.is_decided.wait(120)
     assert made.natural.health().state == "ready", made.natural.health()
     made.natural.rtf = 0.4
     return made

@@ -76,7 +76,7 @@ class Speech(JsonBody):
     model: str = Field(
         "auto",
         json_schema_extra={"anyOf": MODEL},
-        description="`auto`, the engine's name, or one of OpenAI's names, which mean `auto`",
+        description="`auto`, the engine's name, `builtin-natural` or `builtin-instant` for one voice of the built-in engine, or one of OpenAI's names, which mean `auto`",
     )
     input: str = Field(
         description="What to say", json_schema_extra={"minLength": 1, "maxLength": MAX_TEXT}

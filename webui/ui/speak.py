@@ -6,7 +6,7 @@ import gradio as gr
 
 from ..errors import BadInput, KaikouError
 from ..studio import BY_PAGE
-from ..types import LANGUAGES, MODES
+from ..types import LANGUAGES, MODES, VOICE_ENGINES
 from . import told
 from .clip import draft_of, recorder
 from .owner import owner_of
@@ -109,6 +109,15 @@ def text_card() -> dict[str, gr.components.Component]:
             max_lines=1,
             interactive=True,
         )
+        voice_engine = gr.Radio(  # the page hides it where there is one voice only
+            [(T(f"ve.{v}"), v) for v in ("auto", *VOICE_ENGINES)],
+            value="auto",
+            label=T("ve.label"),
+            info=T("ve.info"),
+            elem_classes=["kk-seg", "kk-sm"],
+            elem_id="kk-voiceengine",
+            interactive=True,
+        )
         with gr.Accordion(T("adv.title"), open=False, elem_classes="kk-adv"):
             with gr.Row(elem_classes="kk-advgrid"):
                 speed = gr.Slider(
@@ -176,6 +185,7 @@ def text_card() -> dict[str, gr.components.Component]:
         "random": random,
         "language": language,
         "profile": profile,
+        "voice_engine": voice_engine,
     }
 
 
@@ -323,6 +333,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         "random",
         "language",
         "profile",
+        "voice_engine",
     )
     w["player"].generate(
         None,
@@ -334,9 +345,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     w["player"].done(
         done, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=8, **QUIET
     )
-    form = [
-        w[n] for n in ("mode", "text", "instruct", "speed", "seed", "random", "language", "profile")
-    ]
+    form = [w[n] for n in names if n not in ("transcript", "consent")]
     w["form"].restore(
         None,
         inputs=form,

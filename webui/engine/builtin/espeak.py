@@ -189,6 +189,7 @@ class Speaker:
         self._use(tag, words_per_minute)
         return "".join(self._phonemes(stand_in(text), 0))
 
+    @one_at_a_time
     def ipa(self, tag: str, text: str) -> str:
         """The phonemes of `text` in IPA with stress marks; "^" ties the letters of one sound, blanks stand between words."""
         self._use(tag, self._current[1] or 160)

@@ -70,6 +70,8 @@ class NaturalLanes:
                     "自然音色需要 onnxruntime，这台电脑上没有，先用即时音色。",
                     code="natural_missing",
                 )
+            from . import phonemes  # noqa: F401  takes a second the first time: not at somebody's first request
+
             file = weights.obtain(self._folders)
             flags = [f"--library={self._library}"] if self._library else []
             process = WorkerProcess(

@@ -13,19 +13,13 @@ import numpy as np
 import onnxruntime
 
 from ...errors import Cancelled, NotReady
+from .vocabulary import VOCABULARY
 
 RATE_HZ = 24000
-MAX_TOKENS = 200  # a voice has a style for each length up to this
 MIN_HZ, MAX_HZ = 50.0, 700.0  # of a moved pitch
 VOICED_HZ = 20.0  # the predictor says less than this where there is no voice
 _PITCH = b"/encoder/F0_proj/Conv_output_0"
 _UNMOVED = b"/encoder/F0_proj/Conv_output_F"  # as long as the name it replaces
-# The model's vocabulary: a symbol's place is its number, a middle dot is a number without a symbol.
-_SYMBOLS = (
-    '·;:,.!?··—…"()“” \u0303ʣʥʦʨᵝꭧAI·····O·Q·ST··W·Yᵊabcdef·hijklmnopqrstuvwxyzɑɐɒæ··βɔɕç·ɖðʤə·ɚɛɜ··ɟ·ɡ······ɥ·ɨɪʝ······'
-    "ɯɰŋɳɲɴø·ɸθœ··ɹ·ɾɻ·ʁɽʂʃʈʧ·ʊʋ·ʌɣɤ·χʎ···ʒʔ·······ˈˌː···ʰ·ʲ····↓·→↗↘···ᵻ"
-)
-VOCABULARY = {symbol: number for number, symbol in enumerate(_SYMBOLS) if symbol != "·"}
 
 
 def tokens_of(phonemes: str) -> list[int]:
@@ -133,4 +127,4 @@ def _input(name: str) -> bytes:
     return _field(11, _field(1, name.encode()) + _field(2, _field(1, is_float + _field(2, one))))
 
 
-__all__ = ["MAX_TOKENS", "RATE_HZ", "VOCABULARY", "Network", "tokens_of", "with_pitch_inputs"]
+__all__ = ["RATE_HZ", "Network", "tokens_of", "with_pitch_inputs"]

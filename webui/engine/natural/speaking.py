@@ -16,7 +16,7 @@ from ..builtin.espeak import Speaker
 from ..builtin.instructions import read
 from ..builtin.speaking import Order, Steps, soft_limit
 from .equaliser import equalise
-from .network import MAX_TOKENS, RATE_HZ, Network, tokens_of
+from .network import RATE_HZ, Network, tokens_of
 from .phonemes import Clause, can_say, clauses
 from .voice import NaturalVoice
 
@@ -26,7 +26,6 @@ BEFORE_S, AFTER_S = 0.03, 0.05  # kept around it
 EDGE = 96  # samples over which a cut fades
 MIN_SPEED, MAX_SPEED = 0.5, 2.2  # of the network: beyond them it leaves sounds out
 DRIFT_PITCH, DRIFT_TEMPO = 0.012, 0.02  # ln, from clause to clause: another seed is another take
-MAX_AT_ONCE = 96  # tokens of one run of the network, some seven seconds: bounds the work before the next sound
 
 
 class Stream(Steps):
@@ -71,12 +70,12 @@ class Stream(Steps):
         for index, segment in enumerate(self._order.segments):
             with self._timed("phonemes"):
                 said = (
-                    clauses(segment, self._order.language, self._speaker)
+                    clauses(segment, self._order.language, self._speaker, is_first=index == 0)
                     if can_say(segment, self._order.language)
                     else []
                 )
             if said:
-                yield from ((index, part) for clause in said for part in short_clauses(clause))
+                yield from ((index, clause) for clause in said)
             elif any(c.isalnum() for c in segment):
                 yield index, segment
 
@@ -127,17 +126,6 @@ class Stream(Steps):
         self._clock[stage] = self._clock.get(stage, 0.0) + time.perf_counter() - began
 
 
-def short_clauses(clause: Clause) -> list[Clause]:
-    """The clause, cut at blanks between its phonemes where it is longer than the network is asked for at once."""
-    parts, rest = [], clause.phonemes
-    while len(rest) > MAX_AT_ONCE:
-        cut = rest.rfind(" ", MAX_AT_ONCE // 3, MAX_AT_ONCE)
-        cut = cut if cut > 0 else MAX_AT_ONCE
-        parts.append(replace(clause, phonemes=rest[:cut], pause_s=0.0))
-        rest = rest[cut:].lstrip()
-    return [*parts, replace(clause, phonemes=rest)]
-
-
 def trim(sound: np.ndarray) -> np.ndarray:
     """Without the silence before and after; the ends fade over a few milliseconds."""
     n = len(sound) // FRAME
@@ -159,4 +147,4 @@ def active_rms(sound: np.ndarray) -> float:
     return float(np.sqrt(power[power > np.percentile(power, 95) * 1e-3].mean()))
 
 
-__all__ = ["MAX_TOKENS", "Stream", "active_rms", "short_clauses", "trim"]
+__all__ = ["Stream", "active_rms", "trim"]
