@@ -86,7 +86,9 @@ def engine_makers(settings: Settings, shelf: Shelf | None = None) -> list[Maker]
 
         return BuiltinEngine(
             settings.engine.workers or voice_workers(),
-            natural=(settings.paths.natural_dir, settings.paths.data_dir / "natural"),
+            natural=(settings.paths.natural_dir, settings.paths.data_dir / "natural")
+            if settings.engine.natural
+            else (),
         )
 
     if settings.engine.name == "builtin":

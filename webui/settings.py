@@ -66,6 +66,7 @@ class EngineChoice:
     )
     model: str = ""  # folder below the model directory to begin with; "" = the one chosen last, or the first there is
     workers: int = 0  # processes of the built-in voice; 0 = one for each core, two to four
+    natural: bool = True  # load the natural voice beside the built-in engine's instant one
     device: str = "auto"  # of CosyVoice: auto, cpu, cuda, mps
     precision: str = (
         "auto"  # of CosyVoice: auto, int8 (its language model, on a CPU), fp32, bf16, fp16

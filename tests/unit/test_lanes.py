@@ -395,3 +395,22 @@ def test_the_line_moves_when_a_place_is_given_back_and_no_faster():
         engine.until_begun("c")
         assert gate.n_waiting == 0 and engine.most == 2
         hall.close()
+
+
+def test_a_slower_voice_of_an_engine_takes_more_of_its_room_and_leaves_its_measure_alone():
+    engine = Cranked()
+    engine.describe = lambda: SimpleNamespace(lanes=2, rtf=0.02, speed=0.0)
+    engine.gate.clear()
+    lanes, ended = Lanes(engine, 20), threading.Semaphore(0)
+    assert lanes.capacity == 70
+    room = []
+    for one in map(job, "abc"):
+        one.own_rtf = 0.5
+        one.move("running")
+        lanes.add(one, None, lambda j: ended.release())
+        room.append(lanes.capacity)
+    assert room[0] == 46 and room[1] in (21, 22) and room[2] <= lanes.n_hungry, "a fourth waits"
+    engine.gate.set()
+    assert all(ended.acquire(timeout=10) for _ in range(3))
+    assert lanes.rtf == 0.02
+    lanes.close()

@@ -143,7 +143,8 @@ class Cast:
                 trace=trace,
             )
             job.lease, job.notes = lease, [*notes, *engine.notes(request)]
-            job.own_rtf = about.voice_engines.get(request.voice_engine, 0.0)
+            own_rtf = about.voice_engines.get(request.voice_engine, 0.0)
+            job.own_rtf = own_rtf if own_rtf > about.rtf else 0.0
             if is_guest(owner):
                 job.voice = shown(voice, self._demos.of(owner).title)
             return Ready(job, self._hall.of(engine), prompt)

@@ -95,7 +95,7 @@ class Job:
         self.notes: list[
             tuple[str, str]
         ] = []  # what the engine cannot do of it, (English, Chinese)
-        self.own_rtf = 0.0  # of the engine's voice that speaks, where it has several
+        self.own_rtf = 0.0  # of a voice that is slower than its engine's usual one
         self.lease: Hold | None = (
             None  # keeps the engine it began on, and what that has made of the voice
         )

@@ -120,7 +120,11 @@ class Lanes:
         if self.speed:
             count = max(1, int(HEADROOM * self.ease * self.speed))
         else:
-            count = max(2, int(HEADROOM * self.ease * self.n_lanes / max(self.rtf, 1e-4)))
+            # what is open takes its share, a slower voice of the engine more of it; the rest is for streams at the usual rate
+            rtf = max(self.rtf, 1e-4)
+            open_rtfs = [max(s.job.own_rtf, rtf) for s in self._hungry()]
+            left = HEADROOM * self.ease * self.n_lanes - sum(open_rtfs)
+            count = max(2, len(open_rtfs) + int(left / rtf))
         return min(count, self.n_hungry + self.n_free)
 
     @property
@@ -154,7 +158,10 @@ class Lanes:
     @property
     def n_hungry(self) -> int:
         """Streams that somebody listens to; background work takes nobody's place."""
-        return sum(s.job.is_hungry and not s.job.is_background for s in self._seats)
+        return len(self._hungry())
+
+    def _hungry(self) -> list[Seat]:
+        return [s for s in self._seats if s.job.is_hungry and not s.job.is_background]
 
     @property
     def n_open(self) -> int:
@@ -247,7 +254,7 @@ class Lanes:
             took = time.monotonic() - began
             self._judge(job, began + took)
             job.accept(chunk, took)
-            if not self.speed:
+            if not self.speed and not job.own_rtf:
                 self.rtf += 0.02 * (took / max(len(chunk.samples) / job.rate, 0.02) - self.rtf)
             if chunk.last:
                 job.move("saving")

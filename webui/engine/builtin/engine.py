@@ -191,7 +191,8 @@ class BuiltinEngine:
                 lane.close()
             raise
         self._move(Health("ready"))
-        threading.Thread(target=self.natural.start, name="natural-start", daemon=True).start()
+        if self.natural.is_wanted:
+            threading.Thread(target=self.natural.start, name="natural-start", daemon=True).start()
 
     def _move(self, health: Health) -> None:
         """On from starting, unless it was closed meanwhile."""

@@ -53,12 +53,17 @@ class NaturalLanes:
         self._lock = threading.Lock()
         self._is_closed = False
         self._preparing = ThreadPoolExecutor(1, thread_name_prefix="natural-prepare")
+        self._process: WorkerProcess | None = None
         self.lanes: list[Lane] = []  # empty until they speak
         self.rtf = 0.0
         self.is_decided = threading.Event()  # it is ready, or will not be
         self._health = (
             Health("starting", *STARTING) if self._folders else Health("broken", *_ABSENT)
         )
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self._folders)
 
     def start(self) -> None:
         """Loads the network and speaks a warm-up sentence. Blocking. A failure is the health, and no error."""
@@ -77,6 +82,7 @@ class NaturalLanes:
             process = WorkerProcess(
                 "webui.engine.natural.worker", f"--weights={file}", *flags, n_lanes=self._n_lanes
             )
+            self._process = process
             lanes = [Lane(stall_s=STALL_S, process=process, lane=n) for n in range(self._n_lanes)]
             for lane in lanes:
                 lane.start()
@@ -123,6 +129,8 @@ class NaturalLanes:
     def note(self) -> Sentence | None:
         """Why the natural voice is not the usual one."""
         health = self.health()
+        if not self.is_wanted:
+            return None
         if health.state != "ready":
             return health.reason, health.reason_zh
         return _SLOW if self.rtf > SLOWEST_DEFAULT else None
@@ -148,7 +156,9 @@ class NaturalLanes:
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            lanes = self.lanes
+            lanes, process = self.lanes, self._process
+        if process is not None:  # which may be loading still
+            process.end(process.life)
         self._preparing.shutdown(wait=False, cancel_futures=True)
         for lane in lanes:
             lane.close()

@@ -87,11 +87,14 @@ class Stream(Steps):
             self._speaker, self._voice.instant, replace(self._order, segments=(what,))
         )
         is_end = False
-        while not is_end:
-            sound, _, is_end, timings = stream.step()
-            for stage, seconds in timings.items():
-                self._clock[stage] = self._clock.get(stage, 0.0) + seconds
-            yield sound, is_end
+        try:
+            while not is_end:
+                sound, _, is_end, timings = stream.step()
+                for stage, seconds in timings.items():
+                    self._clock[stage] = self._clock.get(stage, 0.0) + seconds
+                yield sound, is_end
+        finally:
+            stream.close()
 
     def _clause(self, clause: Clause) -> np.ndarray:
         """float32 (n,), the pause after it included."""
