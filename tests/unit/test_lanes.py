@@ -409,7 +409,9 @@ def test_a_slower_voice_of_an_engine_takes_more_of_its_room_and_leaves_its_measu
         one.move("running")
         lanes.add(one, None, lambda j: ended.release())
         room.append(lanes.capacity)
-    assert room[0] in (45, 46) and room[1] in (21, 22) and room[2] <= lanes.n_hungry, "a fourth waits"
+    assert room[0] in (45, 46) and room[1] in (21, 22) and room[2] <= lanes.n_hungry, (
+        "a fourth waits"
+    )
     engine.gate.set()
     assert all(ended.acquire(timeout=10) for _ in range(3))
     assert lanes.rtf == 0.02
