@@ -399,7 +399,7 @@ def test_the_line_moves_when_a_place_is_given_back_and_no_faster():
 
 def test_a_slower_voice_of_an_engine_takes_more_of_its_room_and_leaves_its_measure_alone():
     engine = Cranked()
-    engine.describe = lambda: SimpleNamespace(lanes=2, rtf=0.02, speed=0.0)
+    engine.describe = lambda: SimpleNamespace(lanes=2, rtf=0.02, speed=0.0, streams=0)
     engine.gate.clear()
     lanes, ended = Lanes(engine, 20), threading.Semaphore(0)
     assert lanes.capacity == 70
