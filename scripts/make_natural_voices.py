@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes assets/natural/voices.safetensors: the styles of the natural voice's base voices, and what each sounds like before it is bent.
 
-Usage: python scripts/make_natural_voices.py STYLES [--weights DIR] [--out FILE]. Same output every time.
+Usage: python scripts/make_natural_voices.py STYLES [--weights DIR] [--out FILE]. Same output every time; some minutes for each voice.
 STYLES: the folder package/voices of the npm package kokoro-js 1.2.1 (npm pack kokoro-js@1.2.1), Apache-2.0.
 """
 
@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import hashlib
 import json
+import multiprocessing
 import sys
 from pathlib import Path
 
@@ -25,11 +26,13 @@ from webui.engine.builtin.mapping import Base
 from webui.engine.builtin.profile import PITCH_HZ, at_rate, listen, syllable_rate
 from webui.engine.builtin.stock import STOCK
 from webui.engine.natural import weights
+from webui.engine.natural.convolution import Scratch
 from webui.engine.natural.equaliser import analyse
+from webui.engine.natural.generator import BLOCKS, EPSILON, observe
 from webui.engine.natural.network import RATE_HZ, Network, tokens_of
 from webui.engine.natural.phonemes import clauses
-from webui.engine.natural.speaking import active_rms, trim
-from webui.engine.natural.styles import FILE, LANGUAGE_OF
+from webui.engine.natural.speaking import Trim, active_rms
+from webui.engine.natural.styles import FILE, LANGUAGE_OF, Statistics
 from webui.settings import Paths
 
 # sha256 of each voice's file as published
@@ -45,6 +48,18 @@ VOICES = {
     "bf_emma": "669fe0647f9dd04fcab92f1439a40eeb4c8b4ab1f82e4996fe3d918ce4a63b73",
     "bm_george": "c4b235a4c1f2cd3b939fed08b899ce9385638b763f7b73a59616c4fc9bd6c9bc",
 }
+# What the norms see is learnt from: clauses of all lengths, beside the stock text.
+TEXTS = {
+    "zh": "你好，大家晚上好。是吗？真的太好了！我们走吧。他笑了。这是什么意思？一共三百二十八块五。今天早上我在公园里看见一只白色的小狗。"
+    "请把桌子上的那本书递给我，谢谢你。这座城市的夜晚很热闹，街上到处都是人。他说明天会下雨，我们最好带上雨伞。音乐会七点半开始，别迟到了。"
+    "你知道最近的地铁站在哪里吗？工程师们连续工作了三天三夜终于找到了问题的原因。春眠不觉晓，处处闻啼鸟。",
+    "en": "Hello there, good evening everyone. Really? That is wonderful! Let us go now. He smiled. What does it mean? It costs three dollars. "
+    "The quick brown fox jumps over the lazy dog near the river. Please remember to close the window before you leave. Nobody expected the "
+    "meeting to last more than three hours. Could you tell me where the nearest station is? It was a bright cold day in April, and the clocks "
+    "were striking thirteen. Music sounds better when you share it with friends. She opened the letter slowly and smiled.",
+}
+SPREAD = 0.2, 0.15  # ln: how far the range and the middle of the pitch are moved while learning
+RIDGE = 2.0
 MAX_TOKENS = 200  # a style is kept for each length up to this
 N_VOICED, N_UNVOICED = 96, 32  # frames that are kept of each
 
@@ -57,12 +72,51 @@ def styles_of(path: Path, sha256: str) -> np.ndarray:
     return np.frombuffer(data, "<f4").reshape(-1, 256)[1 : MAX_TOKENS + 1]
 
 
-def stock_sound(network: Network, speaker: Speaker, styles: np.ndarray, language: str):
+def learn(network: Network, speaker: Speaker, styles: np.ndarray, language: str) -> Statistics:
+    """What the norms of the generator see, against the share of voiced rows and their pitch: a ridge regression."""
+    chance = np.random.default_rng(0)
+    seen, at = [], []
+    said = [tokens_of(c.phonemes) for c in clauses(TEXTS[language], language, speaker)]
+    longest = max(said, key=len)
+    middle_hz = float(np.exp(network.trunk(longest, styles[len(longest) - 1]).log_f0))
+    for tokens in said:
+        style = styles[len(tokens) - 1]
+        factor, moved = np.exp(SPREAD * chance.standard_normal(2))
+        middle = middle_hz * moved
+        trunk = network.trunk(
+            tokens, style, 1.0, factor * middle / middle_hz, middle * (1 - factor)
+        )
+        found = observe(network.generator, trunk.features, trunk.source, style[:128])
+        mean, variance = (
+            np.concatenate([found[name][:, i].ravel() for name in BLOCKS]) for i in (0, 1)
+        )
+        seen.append((mean, np.log(variance + EPSILON)))
+        at.append((trunk.voiced, trunk.log_f0))
+    seen, at = np.array(seen), np.array(at)
+    middle, spread = at.mean(0), at.std(0)
+    away = (at - middle) / spread
+    rates = np.linalg.solve(
+        away.T @ away + RIDGE * np.eye(2), away.T @ (seen - seen.mean(0)).reshape(len(seen), -1)
+    )
+    rates = (rates / spread[:, None]).reshape(2, *seen.shape[1:])
+    ranges = np.stack((at.min(0), middle, at.max(0)), 1)
+    return Statistics(
+        np.concatenate((seen.mean(0)[None], rates)).astype(np.float16).astype(np.float32),
+        *(tuple(float(v) for v in row) for row in ranges),
+    )
+
+
+def stock_sound(
+    network: Network, speaker: Speaker, styles: np.ndarray, language: str, statistics: Statistics
+):
     """float32 (n,) at RATE_HZ: the stock text of the built-in voice, clause by clause without the silences between them."""
-    said = []
+    said, scratch = [], Scratch()
     for clause in clauses(STOCK[language], language, speaker):
         tokens = tokens_of(clause.phonemes)
-        said.append(trim(network.say(tokens, styles[len(tokens) - 1])))
+        style = styles[len(tokens) - 1]
+        trunk = network.trunk(tokens, style)
+        sound = np.concatenate(list(network.sound(trunk, style, statistics, scratch)))
+        said.append(Trim(active_rms(sound)).push(sound, True))
     return np.concatenate(said)
 
 
@@ -90,6 +144,26 @@ def base_of(sound: np.ndarray) -> Base:
     )
 
 
+def make(job: tuple[str, Path, Path]) -> tuple[str, dict[str, np.ndarray], dict]:
+    """(name, folder of the styles, folder of the weights) -> name, arrays, numbers."""
+    name, folder, weights_dir = job
+    network, speaker = Network(weights.obtain([weights_dir])), Speaker()
+    language = LANGUAGE_OF[name[0]]
+    styles = styles_of(folder / f"{name}.bin", VOICES[name])
+    sound = stock_sound(
+        network, speaker, styles, language, statistics := learn(network, speaker, styles, language)
+    )
+    base = dataclasses.asdict(base_of(sound))
+    arrays = {
+        "styles": styles.astype(np.float16),
+        "mean_voiced": listen(sound, RATE_HZ).mean_voiced.astype(np.float16),
+        "statistics": statistics.rates.astype(np.float16),
+        **{field: base.pop(field).astype(np.float16) for field in ("voiced", "unvoiced")},
+    }
+    numbers = {"base": base, "rms": active_rms(sound)}
+    return name, arrays, numbers | {"voiced": statistics.voiced, "log_f0": statistics.log_f0}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -98,19 +172,15 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, default=Paths().natural_dir, metavar="DIR")
     parser.add_argument("--out", type=Path, default=FILE, metavar="FILE")
     args = parser.parse_args()
-    network, speaker = Network(weights.obtain([args.weights.absolute()])), Speaker()
     arrays: dict[str, np.ndarray] = {}
     plain: dict[str, dict] = {}
-    for name, sha256 in VOICES.items():
-        styles = styles_of(args.styles.absolute() / f"{name}.bin", sha256)
-        sound = stock_sound(network, speaker, styles, LANGUAGE_OF[name[0]])
-        base = dataclasses.asdict(base_of(sound))
-        arrays[f"{name}.styles"] = styles.astype(np.float16)
-        arrays[f"{name}.mean_voiced"] = listen(sound, RATE_HZ).mean_voiced.astype(np.float16)
-        for field in ("voiced", "unvoiced"):
-            arrays[f"{name}.{field}"] = base.pop(field).astype(np.float16)
-        plain[name] = {"base": base, "rms": active_rms(sound)}
-        print(name, {k: round(v, 3) for k, v in base.items()}, round(plain[name]["rms"], 4))
+    weights.obtain([args.weights.absolute()])
+    jobs = [(name, args.styles.absolute(), args.weights.absolute()) for name in VOICES]
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        for name, found, numbers in pool.imap(make, jobs, 1):
+            arrays |= {f"{name}.{field}": value for field, value in found.items()}
+            plain[name] = numbers
+            print(name, {k: v for k, v in numbers.items() if k != "base"}, flush=True)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     save_file(arrays, args.out, {"voices": json.dumps(plain)})
     print(args.out, args.out.stat().st_size, hashlib.sha256(args.out.read_bytes()).hexdigest())

@@ -14,9 +14,10 @@ from tests.engine import builtin_setup
 from tests.engine import natural_setup as setup
 from tests.engine.builtin_setup import ask, whole
 from webui.engine.builtin.profile import listen
-from webui.engine.natural import network as network_module
+from webui.engine.natural import styles
+from webui.engine.natural.convolution import Scratch
 from webui.engine.natural.network import Network, tokens_of
-from webui.engine.natural.speaking import active_rms, trim
+from webui.engine.natural.speaking import active_rms
 from webui.errors import BadInput, Cancelled, EngineFault
 
 pytestmark = setup.needs_weights
@@ -158,24 +159,14 @@ def test_a_process_that_dies_fails_its_streams_by_name_and_both_lanes_come_back(
 
 
 def test_the_pitch_moves_inside_the_graph_and_nothing_else_does():
-    network = Network(setup.file())
-    style = setup_style()
-    tokens = tokens_of("ni↓xau↓.")
-    plain, same, higher = (network.say(tokens, style, f0_scale=scale) for scale in (1.0, 1.0, 1.25))
+    network, voice = Network(setup.file()), styles.read()[0]
+    tokens, style = tokens_of("ni↓xau↓."), voice.style(8)
+
+    def made(scale):
+        trunk = network.trunk(tokens, style, f0_scale=scale)
+        return np.concatenate(list(network.sound(trunk, style, voice.statistics, Scratch())))
+
+    plain, same, higher = made(1.0), made(1.0), made(1.25)
     assert np.array_equal(plain, same) and len(higher) == len(plain)
-    ratio = (
-        listen(np.tile(trim(higher), 3), 24000).log_f0
-        - listen(np.tile(trim(plain), 3), 24000).log_f0
-    )
+    ratio = listen(np.tile(higher, 3), 24000).log_f0 - listen(np.tile(plain, 3), 24000).log_f0
     assert abs(ratio - np.log(1.25)) < 0.05
-
-
-def setup_style():
-    from webui.engine.natural import styles
-
-    return styles.read()[0].style(8)
-
-
-def test_another_graph_is_refused():
-    with pytest.raises(ValueError, match="no pitch predictor"):
-        network_module.with_pitch_inputs(b"another graph")

@@ -112,7 +112,7 @@ def test_a_worker_without_memory_for_the_network_says_so(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(network, "with_pitch_inputs", lambda model: model)
+    monkeypatch.setattr(network, "_parts", lambda file, stack: tmp_path)
     monkeypatch.setattr(network.onnxruntime, "InferenceSession", fail)
     with pytest.raises(NotReady) as refused:
         network.Network(file)

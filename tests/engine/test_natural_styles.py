@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 from tests.engine import builtin_setup
 from webui.engine.builtin.profile import listen
 from webui.engine.natural import styles
+from webui.engine.natural.generator import SHAPES
 from webui.engine.natural.voice import NaturalVoice
 
 VOICES = styles.read()
@@ -24,7 +25,7 @@ NAMES = {
 def test_the_asset_is_the_one_that_its_note_describes():
     note = (ROOT / "assets" / "natural" / "README.md").read_text("utf-8")
     assert hashlib.sha256(styles.FILE.read_bytes()).hexdigest() in note
-    assert styles.FILE.stat().st_size < 2_000_000
+    assert styles.FILE.stat().st_size < 3_000_000
 
 
 def test_every_voice_has_a_style_for_each_length_and_what_it_sounds_like():
@@ -38,6 +39,11 @@ def test_every_voice_has_a_style_for_each_length_and_what_it_sounds_like():
         assert (70 if is_man else 150) < np.exp(voice.base.log_f0) < (190 if is_man else 280)
         assert voice.base.voiced.shape[1] == voice.base.unvoiced.shape[1] == 257
         assert 0.03 < voice.rms < 0.3
+        for pitch in (-9.0, voice.base.log_f0, 9.0):
+            for name, value in voice.statistics.of(0.6, pitch).items():
+                n_norms, n_channels = SHAPES[name]
+                assert value.shape == (n_norms, 2, n_channels) and np.isfinite(value).all()
+                assert (value[:, 1] > 0).all()
 
 
 @pytest.mark.parametrize("language", styles.LANGUAGES)

@@ -1,25 +1,42 @@
-"""Kokoro-82M as a function: phonemes, a style and how the pitch is moved -> samples. Blind to text, references and time.
+"""Kokoro-82M as a function: phonemes, a style and how the pitch is moved -> pieces of sound. Blind to text, references and time.
 
-The published graph has no pitch input. Two are added when it is loaded: everything after the pitch predictor reads F0 * scale + shift wherever
-the predictor hears a voice. A serialised graph grows by appending to it, so this needs neither the onnx package nor a second file on disk.
+Its trunk, an eighth of the work, is an ONNX graph and reads a clause as a whole; its generator makes the sound of it window by window.
 """
 
 from __future__ import annotations
 
-import struct
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
+from safetensors.numpy import load_file
 
 from ...errors import Cancelled, NotReady
+from .convolution import Scratch
+from .generator import HOP, ROW_SAMPLES, SPECTRUM, Generator, Sound
+from .parts import DURATIONS, FEATURES, FOLDER, GENERATOR, OUTPUTS, PITCH, RATE_HZ, SOURCE, TRUNK
+from .styles import Statistics
 from .vocabulary import VOCABULARY
 
-RATE_HZ = 24000
-MIN_HZ, MAX_HZ = 50.0, 700.0  # of a moved pitch
 VOICED_HZ = 20.0  # the predictor says less than this where there is no voice
-_PITCH = b"/encoder/F0_proj/Conv_output_0"
-_UNMOVED = b"/encoder/F0_proj/Conv_output_F"  # as long as the name it replaces
+MARGIN_ROWS = 6  # 75 ms: kept of the silence before and after a clause
+WINDOW_ROWS = (40, 32, 48, 64)  # the first is what the listener waits for, the last repeats
+_ROOT = Path(__file__).resolve().parents[3]
+_ROWS_PER_FRAME = 2  # of the features, per unit of the durations
+_TAKE_APART_S = 60.0
+_SIZE = 2 * (SPECTRUM - 1)
+_ANGLES = 2 * np.pi / _SIZE * np.outer(np.arange(_SIZE), np.arange(SPECTRUM))
+_TRANSFORM = (
+    np.concatenate((np.cos(_ANGLES), -np.sin(_ANGLES)), 1) * np.hanning(_SIZE + 1)[:-1, None]
+).astype(np.float32)
 
 
 def tokens_of(phonemes: str) -> list[int]:
@@ -27,27 +44,52 @@ def tokens_of(phonemes: str) -> list[int]:
     return [VOCABULARY[symbol] for symbol in phonemes if symbol in VOCABULARY]
 
 
+class Trunk:
+    """What the trunk says of a clause. features: (n, 512), 80 rows per second; source: (n * 60 + 1, 22) spectra; voiced: share of the
+    rows; log_f0: mean over them; first, end: the rows between the silences."""
+
+    def __init__(
+        self, features: np.ndarray, signal: np.ndarray, durations: np.ndarray, f0: np.ndarray
+    ):
+        self.features = np.ascontiguousarray(features[0].T)
+        self.source = spectra(signal.reshape(-1))
+        frames = durations.reshape(-1)
+        self.first = max(_ROWS_PER_FRAME * int(frames[0]) - MARGIN_ROWS, 0)
+        silent = max(_ROWS_PER_FRAME * int(frames[-1]) - MARGIN_ROWS, 0)
+        self.end = len(self.features) - silent
+        hz = f0.reshape(-1)
+        hz = hz[hz > VOICED_HZ]
+        self.voiced = len(hz) / f0.size
+        self.log_f0 = float(np.log(hz).mean()) if len(hz) else 0.0
+
+
 class Network:
     """One session, a thread for each call. Thread-safe; keeps nothing of a call."""
 
-    def __init__(self, path: Path):
+    def __init__(self, file: Path):
         """Raises NotReady: the file is not the graph that it should be, or there is too little memory for it."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         options.enable_mem_pattern = False  # a plan of memory for each length costs some 90 MB
         try:
-            self._session = onnxruntime.InferenceSession(
-                with_pitch_inputs(path.read_bytes()), options, providers=["CPUExecutionProvider"]
-            )
-        except (MemoryError, OSError, ValueError, RuntimeError) as e:
+            with ExitStack() as stack:
+                folder = _parts(file, stack)
+                pool = stack.enter_context(ThreadPoolExecutor(1))
+                generator = pool.submit(lambda: Generator(load_file(folder / GENERATOR)))
+                self._session = onnxruntime.InferenceSession(
+                    str(folder / TRUNK), options, providers=["CPUExecutionProvider"]
+                )
+                self.generator = generator.result()
+        except Exception as e:  # onnxruntime's errors have no name in common
+            shutil.rmtree(file.parent / FOLDER, ignore_errors=True)  # made anew at the next start
             raise NotReady(
                 "The natural voice could not be loaded, perhaps for want of memory; the instant voice speaks.",
                 "自然音色没能载入（可能内存不够），先用即时音色。",
                 code="natural_unloadable",
             ) from e
 
-    def say(
+    def trunk(
         self,
         tokens: list[int],
         style: np.ndarray,
@@ -55,12 +97,11 @@ class Network:
         f0_scale: float = 1.0,
         f0_shift_hz: float = 0.0,
         run: onnxruntime.RunOptions | None = None,
-    ) -> np.ndarray:
-        """style float32 (256,) -> samples float32 (n,) at RATE_HZ, with silence before and after. Raises Cancelled when another thread
-        terminates `run`, between two operations of the graph."""
+    ) -> Trunk:
+        """style float32 (256,). Raises Cancelled when another thread terminates `run`, between two operations of the graph."""
         try:
-            [sound] = self._session.run(
-                ["audio"],
+            made = self._session.run(
+                list(OUTPUTS),
                 {
                     "tokens": np.array([[0, *tokens, 0]], np.int64),
                     "style": style.reshape(1, -1).astype(np.float32),
@@ -74,57 +115,57 @@ class Network:
             if run is not None and run.terminate:
                 raise Cancelled() from e
             raise
-        return sound.reshape(-1)
+        by_name = dict(zip(OUTPUTS, made, strict=True))
+        return Trunk(by_name[FEATURES], by_name[SOURCE], by_name[DURATIONS], by_name[PITCH])
+
+    def sound(
+        self,
+        trunk: Trunk,
+        style: np.ndarray,
+        statistics: Statistics,
+        scratch: Scratch,
+        run: onnxruntime.RunOptions | None = None,
+        window_rows: tuple[int, ...] = WINDOW_ROWS,
+    ) -> Iterator[np.ndarray]:
+        """Pieces of sound, float32 (n,) at RATE_HZ, with 75 ms of silence before and after. Raises Cancelled as `trunk` does."""
+
+        def check() -> None:
+            if run is not None and run.terminate:
+                raise Cancelled()
+
+        sound = Sound(
+            self.generator,
+            trunk.features[trunk.first : trunk.end],
+            trunk.source[trunk.first * ROW_SAMPLES // HOP : trunk.end * ROW_SAMPLES // HOP + 1],
+            style[: style.size // 2],
+            statistics.of(trunk.voiced, trunk.log_f0),
+            scratch,
+        )
+        return sound.pieces(chain(window_rows, repeat(window_rows[-1])), check)
 
 
-def with_pitch_inputs(model: bytes) -> bytes:
-    """The serialised graph with the inputs f0_scale and f0_shift. Raises ValueError when it is another graph."""
-    before, found, after = model.partition(_field(2, _PITCH))  # the output of the one node
-    if not found or _field(2, _PITCH) in after:
-        raise ValueError("the graph has no pitch predictor of that name")
-    unmoved = _UNMOVED.decode()
-    added = b"".join(
-        [
-            _node("Mul", [unmoved, "f0_scale"], "f0_scaled"),
-            _node("Add", ["f0_scaled", "f0_shift"], "f0_shifted"),
-            _node("Clip", ["f0_shifted", "f0_min", "f0_max"], "f0_held"),
-            _node("Greater", [unmoved, "f0_voiced"], "f0_is_voiced"),
-            _node("Where", ["f0_is_voiced", "f0_held", unmoved], _PITCH.decode()),
-            *(
-                _constant(name, value)
-                for name, value in (("min", MIN_HZ), ("max", MAX_HZ), ("voiced", VOICED_HZ))
-            ),
-            *(_input(name) for name in ("f0_scale", "f0_shift")),
-        ]
-    )
-    return b"".join([before, _field(2, _UNMOVED), after, _field(7, added)])
+def spectra(signal: np.ndarray) -> np.ndarray:
+    """float32 (n,) -> (n / 5 + 1, 22): amplitude and phase of 11 lines, a window of 20 samples every 5, as the generator was trained with."""
+    padded = np.pad(signal, _SIZE // 2, "reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, _SIZE)[::HOP]
+    lines = windows @ _TRANSFORM
+    real, imaginary = lines[:, :SPECTRUM], lines[:, SPECTRUM:]
+    return np.concatenate((np.hypot(real, imaginary), np.arctan2(imaginary, real)), 1)
 
 
-# ---- the few messages of the ONNX format that are needed (onnx.proto3: NodeProto, TensorProto, ValueInfoProto) ----
-def _varint(n: int) -> bytes:
-    return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + _varint(n >> 7)
+def _parts(file: Path, stack: ExitStack) -> Path:
+    """The folder with both parts of the graph: beside the file, or, where none can be written, one that goes with `stack`."""
+    folder = file.parent / FOLDER
+    if folder.is_dir():
+        return folder
+    try:
+        tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / FOLDER
+    # Reading the published graph takes 250 MB that a process does not give back: another one does it.
+    command = [sys.executable, "-m", "webui.engine.natural.graph", str(file), str(folder)]
+    subprocess.run(command, stdin=subprocess.DEVNULL, cwd=_ROOT, timeout=_TAKE_APART_S, check=True)
+    return folder
 
 
-def _field(number: int, body: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(body)) + body
-
-
-def _node(operator: str, inputs: list[str], output: str) -> bytes:
-    names = b"".join(_field(1, name.encode()) for name in inputs)
-    return _field(1, names + _field(2, output.encode()) + _field(4, operator.encode()))
-
-
-def _constant(name: str, value: float) -> bytes:
-    is_float = _varint(2 << 3) + _varint(1)
-    return _field(
-        5, is_float + _field(8, f"f0_{name}".encode()) + _field(9, struct.pack("<f", value))
-    )
-
-
-def _input(name: str) -> bytes:
-    is_float = _varint(1 << 3) + _varint(1)
-    one = _field(1, _varint(1 << 3) + _varint(1))  # a dimension of length 1
-    return _field(11, _field(1, name.encode()) + _field(2, _field(1, is_float + _field(2, one))))
-
-
-__all__ = ["RATE_HZ", "Network", "tokens_of", "with_pitch_inputs"]
+__all__ = ["RATE_HZ", "Network", "Trunk", "tokens_of"]

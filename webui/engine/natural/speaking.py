@@ -1,4 +1,4 @@
-"""One stream of natural speech inside a worker: segments in, a piece of sound per clause out. All its state is in the Stream object."""
+"""One stream of natural speech inside a worker: segments in, windows of sound out. All its state is in the Stream object."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from ..builtin.conversion import tilt_bands
 from ..builtin.espeak import Speaker
 from ..builtin.instructions import read
 from ..builtin.speaking import Order, Steps, soft_limit
-from .equaliser import equalise
+from .convolution import Scratch
+from .equaliser import Equaliser
+from .generator import ROW_SAMPLES
 from .network import RATE_HZ, Network, tokens_of
 from .phonemes import Clause, can_say, clauses
 from .voice import NaturalVoice
 
 FRAME = 120  # samples: 5 ms
-QUIET = 10**-4.2  # power over the loudest frame's, below which there is no speech
-BEFORE_S, AFTER_S = 0.03, 0.05  # kept around it
+QUIET = 10**-3.4  # power over that of the voice's usual level, below which there is no speech
+BEFORE, AFTER = 6 * FRAME, 10 * FRAME  # kept around it
 EDGE = 96  # samples over which a cut fades
 MIN_SPEED, MAX_SPEED = 0.5, 2.2  # of the network: beyond them it leaves sounds out
 DRIFT_PITCH, DRIFT_TEMPO = 0.012, 0.02  # ln, from clause to clause: another seed is another take
 
 
 class Stream(Steps):
-    """Pieces of one request. run: stops the network when it is terminated. The network is the same for all streams and keeps nothing of them."""
+    """Pieces of one request. run: stops the network when it is terminated. The network is the same for all streams and keeps nothing of them;
+    scratch is for whichever stream of this thread is at work."""
 
     def __init__(
         self,
@@ -38,15 +41,11 @@ class Stream(Steps):
         voice: NaturalVoice,
         order: Order,
         run: onnxruntime.RunOptions,
+        scratch: Scratch,
     ):
         super().__init__(self._speak_all(), {})
-        self._speaker, self._network, self._voice, self._order, self._run = (
-            speaker,
-            network,
-            voice,
-            order,
-            run,
-        )
+        self._speaker, self._network, self._voice, self._order = speaker, network, voice, order
+        self._run, self._scratch = run, scratch
         self._style = style = read(order.instruction)
         self._tilt = tilt_bands(style.tilt_db) if style.tilt_db else None
         seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
@@ -81,7 +80,7 @@ class Stream(Steps):
 
     def _speak(self, what: Clause | str) -> Iterator[tuple[np.ndarray, bool]]:
         if isinstance(what, Clause):
-            yield self._clause(what), True
+            yield from self._clause(what)
             return
         stream = instant.Stream(
             self._speaker, self._voice.instant, replace(self._order, segments=(what,))
@@ -96,31 +95,44 @@ class Stream(Steps):
         finally:
             stream.close()
 
-    def _clause(self, clause: Clause) -> np.ndarray:
-        """float32 (n,), the pause after it included."""
+    def _clause(self, clause: Clause) -> Iterator[tuple[np.ndarray, bool]]:
+        """(float32 (n,), is it the last of this clause): the pause after it is in the last."""
         style, order = self._style, self._order
         with self._timed("analysis"):
             bend = self._voice.bend(clause.language)
+        voice = bend.voice
         pitch_drift, tempo_drift = np.clip(self._chance.standard_normal(2), -2.0, 2.0)
         scale, shift_hz = bend.pitch(style.pitch_st, style.widen)
         drift = float(np.exp(DRIFT_PITCH * pitch_drift))
         speed = bend.speed * order.speed * style.rate * float(np.exp(DRIFT_TEMPO * tempo_drift))
         tokens = tokens_of(clause.phonemes)
-        with self._timed("network"):
-            sound = self._network.say(
+        row = voice.style(len(tokens))
+        with self._timed("trunk"):
+            trunk = self._network.trunk(
                 tokens,
-                bend.voice.style(len(tokens)),
+                row,
                 float(np.clip(speed, MIN_SPEED, MAX_SPEED)),
                 scale * drift,
                 shift_hz * drift,
                 self._run,
             )
-        with self._timed("conversion"):
-            sound = equalise(trim(sound), bend.converter, self._tilt)
-            sound *= np.float32(bend.gain * 10 ** (style.energy_db / 20))
-            sound = soft_limit(sound if np.isfinite(sound.sum()) else np.nan_to_num(sound))
-        pause = np.zeros(max(int(clause.pause_s / order.speed * RATE_HZ), 1), np.float32)
-        return np.concatenate((sound, pause))
+        pieces = self._network.sound(trunk, row, voice.statistics, self._scratch, self._run)
+        trim, equaliser = Trim(voice.rms), Equaliser(bend.converter, self._tilt)
+        gain = np.float32(bend.gain * 10 ** (style.energy_db / 20))
+        left, is_end = (trunk.end - trunk.first) * ROW_SAMPLES, False
+        while not is_end:
+            with self._timed("generator"):
+                piece = next(pieces)
+            left -= len(piece)
+            is_end = left == 0
+            with self._timed("conversion"):
+                sound = equaliser.push(trim.push(piece, is_end), is_end) * gain
+                sound = soft_limit(sound if np.isfinite(sound.sum()) else np.nan_to_num(sound))
+            if is_end:
+                n_pause = max(int(clause.pause_s / order.speed * RATE_HZ), 1)
+                sound = np.concatenate((sound, np.zeros(n_pause, np.float32)))
+            if len(sound):
+                yield sound, is_end
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -129,19 +141,41 @@ class Stream(Steps):
         self._clock[stage] = self._clock.get(stage, 0.0) + time.perf_counter() - began
 
 
-def trim(sound: np.ndarray) -> np.ndarray:
-    """Without the silence before and after; the ends fade over a few milliseconds."""
-    n = len(sound) // FRAME
-    power = np.mean(sound[: n * FRAME].reshape(n, FRAME) ** 2, axis=1)
-    heard = np.flatnonzero(power > QUIET * power.max(initial=0.0)) if n else []
-    if not len(heard):
-        return sound[:0]
-    first = max(0, int(heard[0]) * FRAME - int(BEFORE_S * RATE_HZ))
-    out = sound[first : (int(heard[-1]) + 1) * FRAME + int(AFTER_S * RATE_HZ)].copy()
-    ramp = np.linspace(0.0, 1.0, min(EDGE, len(out)), dtype=np.float32)
-    out[: len(ramp)] *= ramp
-    out[len(out) - len(ramp) :] *= ramp[::-1]
-    return out
+class Trim:
+    """Takes the silence before and after a clause away from its pieces; the ends fade over a few milliseconds."""
+
+    def __init__(self, usual_rms: float):
+        """usual_rms: of the voice's speech, which silence is measured by."""
+        self._quiet = QUIET * usual_rms**2
+        self._held = np.zeros(0, np.float32)  # silence, as long as nothing is heard after it
+        self._is_before = True
+
+    def push(self, sound: np.ndarray, is_end: bool) -> np.ndarray:
+        """float32 (n,): as far as it is known to be no silence at the end."""
+        held = np.concatenate((self._held, sound))
+        n = len(held) // FRAME
+        power = np.mean(held[: n * FRAME].reshape(n, FRAME) ** 2, axis=1)
+        heard = np.flatnonzero(power > self._quiet)
+        if not len(heard):
+            if is_end:
+                return np.zeros(0, np.float32) if self._is_before else _faded_out(held[:AFTER])
+            self._held = held[max(n * FRAME - BEFORE, 0) :] if self._is_before else held
+            return held[:0]
+        first = 0
+        if self._is_before:
+            first, self._is_before = max(int(heard[0]) * FRAME - BEFORE, 0), False
+            held[first : first + EDGE] *= np.linspace(0.0, 1.0, EDGE, dtype=np.float32)
+        last = (int(heard[-1]) + 1) * FRAME
+        if is_end:
+            return _faded_out(held[first : last + AFTER])
+        self._held = held[last:]
+        return held[first:last]
+
+
+def _faded_out(sound: np.ndarray) -> np.ndarray:
+    n = min(EDGE, len(sound))
+    sound[len(sound) - n :] *= np.linspace(1.0, 0.0, n, dtype=np.float32)
+    return sound
 
 
 def active_rms(sound: np.ndarray) -> float:
@@ -150,4 +184,4 @@ def active_rms(sound: np.ndarray) -> float:
     return float(np.sqrt(power[power > np.percentile(power, 95) * 1e-3].mean()))
 
 
-__all__ = ["Stream", "active_rms", "trim"]
+__all__ = ["Stream", "Trim", "active_rms"]

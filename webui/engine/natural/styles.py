@@ -11,10 +11,38 @@ from safetensors import safe_open
 
 from ..builtin.grid import DB, DCT
 from ..builtin.mapping import Base, Profile
+from .generator import EPSILON, SHAPES
 
 FILE = Path(__file__).resolve().parents[3] / "assets" / "natural" / "voices.safetensors"
 LANGUAGES = ("zh", "en")
 LANGUAGE_OF = {"z": "zh", "a": "en", "b": "en"}  # by the first letter of a voice's name
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the generator's norms see while one voice speaks: a straight line over the share of voiced rows and their mean ln F0.
+
+    rates: (3, 2, n): constant, per unit of voiced, per unit of ln F0; of the mean and of ln(variance + EPSILON) of every channel of every norm.
+    voiced, log_f0: the lowest, middle and highest that the line was drawn through.
+    """
+
+    rates: np.ndarray
+    voiced: tuple[float, float, float]
+    log_f0: tuple[float, float, float]
+
+    def of(self, voiced: float, log_f0: float) -> dict[str, np.ndarray]:
+        """(6, 2, channels) for each of the generator's blocks: mean and variance."""
+        seen = [1.0]
+        for value, (low, middle, high) in ((voiced, self.voiced), (log_f0, self.log_f0)):
+            seen.append(min(max(value, low), high) - middle)
+        mean, log_variance = np.tensordot(np.array(seen, np.float32), self.rates, 1)
+        both = np.stack((mean, np.exp(log_variance) - EPSILON))
+        out, at = {}, 0
+        for name, (n_norms, n_channels) in SHAPES.items():
+            n = n_norms * n_channels
+            out[name] = both[:, at : at + n].reshape(2, n_norms, n_channels).transpose(1, 0, 2)
+            at += n
+        return out
 
 
 @dataclass(frozen=True)
@@ -26,6 +54,7 @@ class BaseVoice:
     base: Base
     mean_voiced: np.ndarray  # (48,) as in Profile
     rms: float
+    statistics: Statistics
 
     @property
     def language(self) -> str:
@@ -53,6 +82,11 @@ def read(path: Path = FILE) -> list[BaseVoice]:
                 ),
                 array(name, "mean_voiced"),
                 numbers["rms"],
+                Statistics(
+                    array(name, "statistics"),
+                    tuple(numbers["voiced"]),
+                    tuple(numbers["log_f0"]),
+                ),
             )
             for name, numbers in plain.items()
         ]
