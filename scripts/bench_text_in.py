@@ -4,6 +4,7 @@ Each clause is written letter by letter; time zero is when its last letter is se
 to its first byte. A cancel is sent in the middle of speech; frames after it are counted. Starts a studio of its own unless --url names one.
 
     python scripts/bench_text_in.py --times 50
+    python scripts/bench_text_in.py --model builtin-natural --times 20
     python scripts/bench_text_in.py --url http://127.0.0.1:7860 --key ... --voice VOICE
 """
 
@@ -25,6 +26,10 @@ import httpx
 from websockets.sync.client import connect
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench_users import wait_ready  # noqa: E402
+
 FIRST = {
     "zh": "清晨的风从窗口吹进来，",
     "en": "In the morning the wind comes in through the window, ",
@@ -37,7 +42,7 @@ REST = {
 
 
 @contextlib.contextmanager
-def studio(engine: str):
+def studio(engine: str, model: str):
     with tempfile.TemporaryDirectory(prefix="kaikou-bench-") as data:
         port = 7800 + os.getpid() % 90
         env = {**os.environ, "KAIKOU_STARTS_PER_MINUTE": "6000"}
@@ -60,11 +65,7 @@ def studio(engine: str):
         )
         url = f"http://127.0.0.1:{port}"
         try:
-            for _ in range(600):
-                with contextlib.suppress(httpx.TransportError):
-                    if httpx.get(url + "/health/ready", timeout=5).status_code == 200:
-                        break
-                time.sleep(0.2)
+            wait_ready(url, model)
             yield url
         finally:
             process.terminate()
@@ -74,7 +75,7 @@ def studio(engine: str):
 class Talk:
     """One socket. Times are milliseconds."""
 
-    def __init__(self, url: str, key: str, voice: str):
+    def __init__(self, url: str, key: str, voice: str, model: str):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._ws = connect(
             url.replace("http", "ws", 1) + "/v1/audio/speech/stream",
@@ -84,7 +85,7 @@ class Talk:
             legacy=True,
             additional_headers=headers,
         )
-        self._voice = voice
+        self._voice, self._model = voice, model
 
     def send(self, kind: str, **told) -> float:
         """When it was sent."""
@@ -114,7 +115,7 @@ class Talk:
         return self.send("text", delta=text[-1])
 
     def start(self, seed: int) -> float:
-        return self.send("start", voice=self._voice, seed=seed)
+        return self.send("start", voice=self._voice, seed=seed, model=self._model)
 
     def started(self) -> None:
         """Nothing of the request before may come any more."""
@@ -148,12 +149,18 @@ def silenced(talk: Talk, first: str, rest: str, seed: int, by_start: bool) -> tu
     return 1000 * (at - began), frames
 
 
-def whole_text(http: httpx.Client, text: str, voice: str, seed: int) -> float:
+def whole_text(http: httpx.Client, text: str, voice: str, seed: int, model: str) -> float:
     began = time.perf_counter()
     with http.stream(
         "POST",
         "/v1/audio/speech",
-        json={"input": text, "voice": voice, "seed": seed, "response_format": "pcm"},
+        json={
+            "input": text,
+            "voice": voice,
+            "seed": seed,
+            "model": model,
+            "response_format": "pcm",
+        },
     ) as told:
         told.raise_for_status()
         next(told.iter_raw())
@@ -174,14 +181,21 @@ def main() -> None:
     parser.add_argument("--key", default="", help="an API key with the scope speak")
     parser.add_argument("--voice", default="starter-zh-high")
     parser.add_argument("--engine", default="builtin", help="of the studio that is started")
+    parser.add_argument(
+        "--model",
+        default="auto",
+        help="e.g. builtin-natural or builtin-instant, measured when both are loaded",
+    )
     parser.add_argument("--json", default="", help="file for the figures")
     asked = parser.parse_args()
     figures: dict[str, list[float]] = {}
     frames: list[int] = []
     with (
-        contextlib.nullcontext(asked.url.rstrip("/")) if asked.url else studio(asked.engine) as url
+        contextlib.nullcontext(asked.url.rstrip("/"))
+        if asked.url
+        else studio(asked.engine, asked.model) as url
     ):
-        talk = Talk(url, asked.key, asked.voice)
+        talk = Talk(url, asked.key, asked.voice, asked.model)
         with httpx.Client(
             base_url=url,
             timeout=60,
@@ -194,7 +208,7 @@ def main() -> None:
                         first_sound(talk, FIRST[language], n)
                     )
                     figures.setdefault(f"whole text to first byte, {language}", []).append(
-                        whole_text(http, FIRST[language], asked.voice, n)
+                        whole_text(http, FIRST[language], asked.voice, n, asked.model)
                     )
                 for what, by_start in (
                     ("cancel to silence", False),
@@ -204,7 +218,7 @@ def main() -> None:
                     figures.setdefault(what, []).append(took)
                     frames.append(late)
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, {asked.url or asked.engine}; milliseconds of {asked.times} each"
+        f"{platform.machine()}, {os.cpu_count()} cores, {asked.url or asked.engine}, model {asked.model}; milliseconds of {asked.times} each"
     )
     print(f"{'':<34} | {'median':>8} | {'P95':>8} | {'worst':>8}")
     for name, values in figures.items():

@@ -101,7 +101,7 @@ def stolen_s() -> float:
 
 
 async def user(
-    url: str, number: int, until: float, tally: Tally, serials, voices: list[str]
+    url: str, number: int, until: float, tally: Tally, serials, voices: list[str], model: str
 ) -> None:
     rng = random.Random(number)
     await asyncio.sleep(rng.uniform(0, 5))
@@ -121,6 +121,7 @@ async def user(
                 "input": sentence(rng, next(serials)),
                 "voice": voices[number % len(voices)],
                 "seed": seq,
+                "model": model,
             }
             wait_s = await listen(ws, seq, params, tally)
             await asyncio.sleep(wait_s)
@@ -213,12 +214,14 @@ def percentile(values: list[float], p: float) -> float:
 
 
 async def round_of(
-    url: str, n_users: int, seconds: float, pid: int | None, serials, voices
+    url: str, n_users: int, seconds: float, pid: int | None, serials, voices, model: str
 ) -> dict:
     tally, until = Tally(), time.monotonic() + 5 + seconds
     before, began, stolen = cpu_s(tree(pid)) if pid else 0.0, time.monotonic(), stolen_s()
     beat = asyncio.create_task(pulse(tally))
-    await asyncio.gather(*(user(url, i, until, tally, serials, voices) for i in range(n_users)))
+    await asyncio.gather(
+        *(user(url, i, until, tally, serials, voices, model) for i in range(n_users))
+    )
     beat.cancel()
     took = time.monotonic() - began
     pids = tree(pid) if pid else []
@@ -281,11 +284,15 @@ def own_studio(engine: str, model_dir: str | None = None):
             process.wait(20)
 
 
-def wait_ready(url: str) -> list[str]:
+def wait_ready(url: str, model: str = "auto") -> list[str]:
+    """One of the built-in engine's two voices by name: when both are there."""
+    wanted = ["natural"] if model in ("builtin-natural", "builtin-instant") else []
     for _ in range(1500):  # a large model takes minutes
         with contextlib.suppress(httpx.TransportError):
             if httpx.get(url + "/health/ready", timeout=5).status_code == 200:
-                break
+                told = httpx.get(url + "/tts/health", timeout=5).json()
+                if set(wanted) <= set(told.get("voice_engines", wanted)):
+                    break
         time.sleep(0.2)
     usable = []
     for voice in [
@@ -293,7 +300,7 @@ def wait_ready(url: str) -> list[str]:
     ]:  # warm: prompts are made before the clock starts
         told = httpx.post(
             url + "/v1/audio/speech",
-            json={"input": "warm", "voice": voice, "stream": False},
+            json={"input": "warm", "voice": voice, "stream": False, "model": model},
             timeout=120,
         )
         if told.status_code == 422:  # random networks hear too little in some clips
@@ -315,6 +322,11 @@ def main() -> None:
         "--model-dir",
         help="of --engine cosyvoice2; its settings are read from KAIKOU_PRECISION, KAIKOU_STEPS, KAIKOU_PROFILE ...",
     )
+    p.add_argument(
+        "--model",
+        default="auto",
+        help="e.g. builtin-instant or builtin-natural, measured while both are loaded; KAIKOU_NATURAL=0 loads the instant voice alone",
+    )
     p.add_argument("--url", help="an already running studio instead of an own one")
     p.add_argument("--json", metavar="FILE")
     told = p.parse_args()
@@ -324,16 +336,18 @@ def main() -> None:
             if told.url
             else stack.enter_context(own_studio(told.engine, told.model_dir))
         )
-        voices = wait_ready(url)
+        voices = wait_ready(url, told.model)
         print(
-            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; clients and server share them; engine {told.engine}, {len(voices)} voices, {told.seconds:.0f} s a round"
+            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; clients and server share them; engine {told.engine}, model {told.model}, {len(voices)} voices, {told.seconds:.0f} s a round"
         )
         print(
             "users | sentences | first chunk ms: p50 p95 p99 | queued, p95 | underruns | refused | failed | audio s/s | CPU cores | CPU s/audio s | RSS MB | clients late | stolen s"
         )
         rows, serials = [], itertools.count(1)
         for n in map(int, told.users.split(",")):
-            rows.append(asyncio.run(round_of(url, n, told.seconds, pid, serials, voices)))
+            rows.append(
+                asyncio.run(round_of(url, n, told.seconds, pid, serials, voices, told.model))
+            )
             print(row(rows[-1]), flush=True)
     if told.json:
         Path(told.json).write_text(json.dumps({"rows": rows}, indent=1))

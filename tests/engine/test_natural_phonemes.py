@@ -2,6 +2,7 @@
 
 import random
 import re
+import sys
 
 import pytest
 
@@ -166,7 +167,19 @@ def test_mixed_text_switches_inside_a_sentence(speaker):
     (clause,) = clauses("我用 Python 写代码。", "auto", speaker)
     assert clause.phonemes == "wo↓ jʊ↘ŋ pˈIθən ɕje↓ tai↘ma↓."
     assert clause.language == "zh"
-    assert clauses("写 very good code today", "auto", speaker)[0].language == "en"
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("我用 Python 写 API", "zh"), ("K歌", "zh"), ("naïve咖啡", "zh"), ("买 MacBook Pro 吧", "zh"), ("打开 application 设置", "zh"),
+        ("写 very good code today", "en"), ("Welcome to the city of 上海", "en"), ("Hello.", "en"), ("你", "zh"),
+    ],
+)  # fmt: skip
+def test_a_chinese_voice_says_a_clause_that_is_chinese_for_a_third(speaker, text, language):
+    """The tones decide: a Chinese voice can say English words, an English one has no tones. What the user chose makes no difference."""
+    for chosen in ("auto", "zh", "en"):
+        assert [c.language for c in clauses(text, chosen, speaker)] == [language]
 
 
 def test_the_first_clause_is_short_and_later_ones_are_not(speaker):
@@ -199,6 +212,7 @@ def test_text_with_nothing_to_say_gives_no_clause(speaker, text):
     ("text", "symbols"),
     [
         ("A", "ˈA."), ("你", "ni↓."), ("Приветworld你好", "wˈɜɹld ni↗xau↓."), ("𠮷野家", "je↓ ʨja→."), ("好の吗", "xau↓ma."),
+        ("二〇二四", "ɚ↘ li↗ŋ ɚ↘ sɨ↘."), ("你好ー", "ni↗xau↓."), ("Nẵng", "nˈæŋ."), ("Việt", "vˌiət."), ("naïve", "nIˈiv."),
         ("他有3只猫", "tʰa→ jou↓ sa→nꭧɨ→ mau→."), ("ＡＰＩ", "ˌApˌiˈI."), ("人々", "ɻə↗nɻə↗n."), ("٣只猫", "sa→nꭧɨ→ mau→."),
     ],
 )  # fmt: skip
@@ -212,7 +226,10 @@ def test_what_can_be_said_of_bad_input_is_said(speaker, text, symbols):
         ("今天很好。", "zh", True), ("Hello, naïve café 123!", "en", True), ("我用 Python 写 API", "auto", True), ("", "auto", True),
         ("😀，。", "auto", True), ("123", "", True), ("人々", "zh", True), ("ＡＢＣ", "auto", True),
         ("こんにちは", "auto", False), ("今天の天气", "auto", False), ("안녕", "auto", False), ("สวัสดี", "auto", False),
-        ("Приветworld", "auto", False), ("𠮷野家", "zh", False), ("α 波", "zh", False), ("今天很好。", "yue", False), ("Guten Tag", "de", False),
+        ("Приветworld", "auto", False), ("аpple", "auto", False), ("𠮷野家", "zh", False), ("﨑", "zh", False), ("〇", "zh", True), ("䶮𪚥", "zh", True),
+        ("々", "auto", False), ("ー", "auto", False), ("你好ー", "auto", True), ("〡〢", "auto", False), ("ʻ", "auto", False), ("ʻokina", "auto", True),
+        ("ƀ", "auto", False), ("Đà Nẵng", "en", True), ("nǐ hǎo", "en", True), ("Ⅷ ½ ①", "auto", True), ("𝟙𐄇", "auto", False),
+        ("α 波", "zh", False), ("今天很好。", "yue", False), ("Guten Tag", "de", False),
     ],
 )  # fmt: skip
 def test_the_voice_knows_what_it_cannot_say(text, language, answer):
@@ -230,6 +247,39 @@ def test_a_text_without_a_stop_is_cut(speaker, unit):
     if unit in ("我们今天去公园看见很多花", "the quick brown fox "):
         assert all(len(c.phonemes) > MAX_CLAUSE_TOKENS / 2.5 for c in found)
         assert "".join(c.text for c in found).replace(" ", "") == text.replace(" ", "")
+
+
+class CountingSpeaker:
+    """Counts what eSpeak is asked, in characters."""
+
+    def __init__(self, speaker):
+        self.speaker, self.n_chars = speaker, 0
+
+    def ipa(self, tag, text):
+        self.n_chars += len(text)
+        return self.speaker.ipa(tag, text)
+
+
+@pytest.mark.parametrize("unit", ["我们今天去公园看见很多花", "a", "the quick brown fox ", "我用Python写API", "1", "x，", "了得地儿"])  # fmt: skip
+def test_the_work_for_a_text_without_a_stop_grows_as_its_length(speaker, unit):
+    work = []
+    for n_chars in (LONG_CHARS // 4, LONG_CHARS):
+        counting, n_calls = CountingSpeaker(speaker), 0
+
+        def count(_, event, __):
+            nonlocal n_calls
+            n_calls += event == "call"
+
+        clauses((unit * n_chars)[:n_chars], "auto", speaker)  # what is read once has been read
+        sys.setprofile(count)
+        try:
+            found = clauses((unit * n_chars)[:n_chars], "auto", counting)
+        finally:
+            sys.setprofile(None)
+        work.append((n_calls, counting.n_chars, sum(len(c.phonemes) for c in found)))
+        assert counting.n_chars < 8 * n_chars
+    for small, large in zip(*work, strict=True):
+        assert large <= 4.4 * small + 200, work
 
 
 def test_whatever_is_written_only_known_symbols_come_out(speaker):

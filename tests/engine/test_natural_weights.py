@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
 import sys
+import sysconfig
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
+from webui.app import engine_makers
 from webui.engine.natural import weights
 from webui.errors import NotReady
+from webui.settings import Settings
 
 PARTS = (b"first part, ", b"second part")
 
@@ -93,13 +98,58 @@ def test_a_folder_that_cannot_be_written_leaves_it_to_the_next(packages, tmp_pat
     refusal("natural_storage", [tmp_path / "file" / "below"], packages)
 
 
+def test_two_starts_at_once_write_one_whole_file(packages, tmp_path):
+    """Both are in the middle of it at the same time."""
+    both, made = threading.Barrier(2), []
+
+    def blocks():
+        yield PARTS[0]
+        both.wait(30)
+        yield PARTS[1]
+        both.wait(30)
+
+    writers = [
+        threading.Thread(target=lambda: made.append(weights.write(blocks(), tmp_path / "kept")))
+        for _ in range(2)
+    ]
+    [w.start() for w in writers]
+    [w.join(30) for w in writers]
+    assert made == [tmp_path / "kept" / weights.FILE] * 2
+    assert made[0].read_bytes() == b"".join(PARTS)
+    assert list(made[0].parent.iterdir()) == [made[0]]
+    assert weights.obtain([made[0].parent], ["absent"]) == made[0]
+
+
+def test_a_full_disk_leaves_no_half_file_and_says_so(packages, tmp_path, monkeypatch):
+    def full(_):
+        yield PARTS[0]
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(weights, "_blocks", full)
+    assert "No space left" in refusal("natural_storage", [tmp_path / "kept"], packages).en
+    assert not list((tmp_path / "kept").iterdir())
+
+
+def test_the_file_is_kept_outside_the_packages():
+    made = engine_makers(Settings())[0]()
+    try:
+        folders = made.natural._folders
+        assert len(folders) == 2
+        for folder in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()):
+            assert not any(f.is_relative_to(folder) for f in folders)
+    finally:
+        made.close()
+
+
 def test_it_is_copied_from_a_folder_only_when_it_is_right(tmp_path):
     (tmp_path / "stick").mkdir()
 
+    def command(folder):
+        return [sys.executable, "scripts/fetch_models.py", "natural", "--dir", str(folder)]
+
     def script():
-        command = [sys.executable, "scripts/fetch_models.py", "natural", "--dir", str(tmp_path)]
         return subprocess.run(
-            [*command, "--source", str(tmp_path / "stick")],
+            [*command(tmp_path), "--source", str(tmp_path / "stick")],
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -111,6 +161,14 @@ def test_it_is_copied_from_a_folder_only_when_it_is_right(tmp_path):
     refused = script()
     assert refused.returncode == 1 and "checksum" in refused.stderr and "校验和" in refused.stderr
     assert not list((tmp_path / "natural").iterdir())
+    (tmp_path / "file").write_text("in the way")
+    nowhere = subprocess.run(
+        [*command(tmp_path / "file" / "below"), "--source", str(tmp_path / "stick")],
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (
+        nowhere.returncode == 1 and "Traceback" not in nowhere.stderr and "below" in nowhere.stderr
+    )
     try:
         whole = weights.obtain([tmp_path / "whole"])
     except NotReady:

@@ -1,9 +1,13 @@
 """run.sh with a stand-in for Python in PATH: what it installs, when, what it refuses and how it says so. No network, nothing installed."""
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import sys
+import venv
+import zipfile
 
 import pytest
 
@@ -218,6 +222,97 @@ def test_without_the_natural_voice_the_studio_starts_says_so_and_tries_again(cop
         assert copy.called("requirements-natural.txt") == 1
     assert copy.run().stderr.count("instant voice") == 0
     assert copy.called("requirements-natural.txt") == 1
+
+
+@pytest.mark.parametrize("answer", ["0", "false", "No"])
+def test_a_natural_voice_that_nobody_wants_is_not_installed(copy, answer):
+    shutil.copy(ROOT / "requirements-natural.txt", copy.root)
+    assert copy.run(KAIKOU_NATURAL=answer).returncode == 0
+    assert copy.called("requirements-natural.txt") == 0
+    copy.run(KAIKOU_NATURAL="1")
+    assert copy.called("requirements-natural.txt") == 1
+
+
+def test_where_the_weights_are_already_nothing_is_asked_of_the_network(copy, tmp_path):
+    """A computer without one, to which they were brought by hand: it would wait at every start, and say what is not so."""
+    from webui.engine.natural.weights import FILE
+    from webui.settings import Paths
+
+    shutil.copy(ROOT / "requirements-natural.txt", copy.root)
+    for folder, more in (
+        (copy.root / Paths().natural_dir.relative_to(ROOT), {}),
+        (tmp_path / "a stick", {"KAIKOU_NATURAL_DIR": str(tmp_path / "a stick")}),
+    ):
+        folder.mkdir(parents=True)
+        (folder / FILE).touch()
+        assert "instant voice" not in copy.run(NATURAL_RC="1", **more).stderr
+        assert copy.called("requirements-natural.txt") == 0
+        (folder / FILE).unlink()
+
+
+class Environment:
+    """A real environment with a real pip, and a place for packages that stand in for those of the natural voice. No network."""
+
+    def __init__(self, folder):
+        self.root, self.wheels = folder / "project", folder / "wheels"
+        (self.root / "scripts").mkdir(parents=True)
+        self.wheels.mkdir()
+        for name in ("setup_venv.sh",):
+            shutil.copy(ROOT / "scripts" / name, self.root / "scripts")
+        venv.create(self.root / ".venv", system_site_packages=True, symlinks=True, clear=True)
+        ours = [p for p in sys.path if p.endswith("site-packages")]
+        [theirs] = (self.root / ".venv").glob("lib/python*/site-packages")
+        (theirs / "pip-of-the-tests.pth").write_text("\n".join(ours))
+
+    def wheel(self, content=b"weights"):
+        """A package of data; its hash."""
+        name = "kaikou_stand_in_part"
+        path = self.wheels / f"{name}-0.1.0-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr(f"{name}/part.bin", content)
+            file.writestr(f"{name}-0.1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")  # fmt: skip
+            file.writestr(f"{name}-0.1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")  # fmt: skip
+            file.writestr(f"{name}-0.1.0.dist-info/RECORD", "")
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def pin(self, sha256):
+        (self.root / "requirements-natural.txt").write_text(
+            f"kaikou-stand-in-part==0.1.0 --hash=sha256:{sha256}\n"
+        )
+
+    def setup(self, **environ):
+        script = 'set -euo pipefail; ROOT=$PWD; VENV=$ROOT/.venv; . scripts/setup_venv.sh; setup_natural; echo "goes on"'
+        return subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.root,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.root), "LC_ALL": "C.UTF-8"} | environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def installed(self):
+        return [p.read_bytes() for p in (self.root / ".venv").glob("lib/*/*/*/part.bin")]
+
+
+def test_with_a_real_pip_it_is_refused_or_unreachable_and_the_next_start_installs_it(tmp_path):
+    made = Environment(tmp_path)
+    sha256 = made.wheel()
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(made.wheels)}
+    for pinned, environ, words in (
+        (sha256, {"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}, "No matching distribution"),
+        ("0" * 64, offline, "DO NOT MATCH THE HASHES"),
+    ):
+        made.pin(pinned)
+        run = made.setup(**environ)
+        assert run.returncode == 0 and run.stdout == "goes on\n" and words in run.stderr
+        english, chinese = run.stderr.strip().splitlines()[-2:]
+        assert "instant voice" in english and "即时音色" in chinese
+        assert not made.installed() and not (made.root / ".venv" / ".natural").exists()
+    made.pin(sha256)
+    again = made.setup(**offline)
+    assert again.returncode == 0 and "instant voice" not in again.stderr
+    assert made.installed() == [b"weights"] and (made.root / ".venv" / ".natural").exists()
 
 
 def test_every_package_of_the_natural_voice_is_pinned_with_its_hash():

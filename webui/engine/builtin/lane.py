@@ -187,7 +187,8 @@ class Lane:
         limit_s: float | None = None,
     ) -> tuple[dict, bytearray]:
         """One question, one answer, within `limit_s` if that is not the usual time. Raises the worker's named error; EngineFault when it
-        died or the stream's life is over, EngineStalled when it fell silent. After either it has been started again."""
+        died or the stream's life is over, EngineStalled when it fell silent. After either it has been started again. A question that
+        belongs to no life is asked a second time: the worker may have died while nobody asked anything."""
         with self._lock:
             if self._sock is None or self._home.life != self.life:  # another lane restarted it
                 self._spawn()
@@ -201,10 +202,14 @@ class Lane:
                     self._sock.settimeout(self._stall_s)
             except Closed as e:
                 self._again()
-                raise errors.EngineFault() from e
+                if life is not None or self.trouble:
+                    raise errors.EngineFault() from e
+                header, life = None, self.life
             except TimeoutError as e:
                 self._again()
                 raise errors.EngineStalled() from e
+        if header is None:
+            return self.ask(question, body, life, limit_s)
         if "error" in header:
             raise _named(header["error"])
         return header, answer

@@ -87,10 +87,13 @@ class NaturalLanes:
             for lane in lanes:
                 lane.start()
             self.rtf = lanes[0].ask({"op": "warm"}, limit_s=START_S)[0]["rtf"]
-        except (KaikouError, OSError) as error:
+        except (
+            Exception
+        ) as error:  # too little memory, a package that cannot be imported, a process that dies
             for lane in lanes:
                 lane.close()
-            self._fail(error)
+            self._health = _broken(error)
+            log.warning("the natural voice is not to be had: %s (%r)", self._health.reason, error)
             self.is_decided.set()
             return
         with self._lock:
@@ -104,20 +107,10 @@ class NaturalLanes:
             self.is_decided.set()
             log.info("the natural voice is ready: %.2f s of work per second of sound", self.rtf)
 
-    def _fail(self, error: KaikouError | OSError) -> None:
-        if not isinstance(error, KaikouError):  # too little memory for another process
-            error = NotReady(
-                f"The natural voice could not be started ({error.strerror}); the instant voice speaks.",
-                f"自然音色没能启动（{error.strerror}），先用即时音色。",
-                code="natural_unloadable",
-            )
-        log.warning("the natural voice is not to be had: %s", error.en)
-        self._health = Health("broken", error.en, error.zh)
-
     def health(self) -> Health:
         lanes = self.lanes
         trouble = next((lane.trouble for lane in lanes if lane.trouble), None)
-        return Health("broken", trouble.en, trouble.zh) if trouble else self._health
+        return _broken(trouble) if trouble else self._health
 
     def voice_engines(self, instant_rtf: float = 0.0) -> dict[str, float]:
         """What a request may ask for, the default first -> seconds of work per second of sound."""
@@ -162,6 +155,18 @@ class NaturalLanes:
         self._preparing.shutdown(wait=False, cancel_futures=True)
         for lane in lanes:
             lane.close()
+
+
+def _broken(error: Exception) -> Health:
+    """The reason as the panel says it. A process that died or hangs is told in words of its own: the usual ones speak of the whole engine."""
+    if isinstance(error, NotReady) and error.code != "no_worker":
+        return Health("broken", error.en, error.zh)
+    reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    return Health(
+        "broken",
+        f"The natural voice could not be started{reason}, perhaps for want of memory; the instant voice speaks.",
+        f"自然音色没能启动{reason}，可能内存不够；改用即时音色。",
+    )
 
 
 def _prepare(lane: Lane, prompt: Prompt) -> None:

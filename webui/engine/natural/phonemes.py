@@ -10,7 +10,16 @@ from ...text.mandarin import read_mandarin
 from ..builtin.espeak import Speaker
 from . import syllables
 from .lexicon import default_reading
-from .stretches import HAN_CHAR, LATIN_CHAR, MAX_UNIT_TOKENS, PAUSES_S, Unit, units, written
+from .stretches import (
+    HAN_CHAR,
+    LAST_ACCENTED,
+    LATIN_CHAR,
+    MAX_UNIT_TOKENS,
+    PAUSES_S,
+    Unit,
+    units,
+    written,
+)
 
 MAX_CLAUSE_TOKENS = (
     MAX_UNIT_TOKENS  # aimed at; a scrap may still join, never more than TOO_LONG_TOKENS
@@ -24,7 +33,7 @@ _CUT_PAUSE_S = 0.03  # where a stretch without marks had to be cut
 
 @dataclass(frozen=True)
 class Clause:
-    """One call of the network. language: "zh" or "en", the one that most syllables are in; pause_s: silence after it at normal speed."""
+    """One call of the network. language: "zh" or "en", of the base voice that says it; pause_s: silence after it at normal speed."""
 
     text: str
     phonemes: str
@@ -33,9 +42,14 @@ class Clause:
 
 
 def can_say(text: str, language: str) -> bool:
-    """False where the text holds letters that the natural voice has no reading for, or its language is neither Chinese nor English."""
-    return language in LANGUAGES and all(
-        _is_sayable(c) for c in _tidy(text) if unicodedata.category(c) in ("Lu", "Ll", "Lt", "Lo")
+    """False where the text holds letters or numbers that the natural voice has no reading for, or nothing else, or its language is neither
+    Chinese nor English. Modifier letters, such as the mark of a long vowel, may be left out beside others."""
+    spoken = [c for c in _tidy(text) if unicodedata.category(c)[0] in "LN"]
+    unsayable = [c for c in spoken if not _is_sayable(c)]
+    return (
+        language in LANGUAGES
+        and (len(unsayable) < len(spoken) or not any(c.isalnum() for c in text))
+        and all(unicodedata.category(c) == "Lm" for c in unsayable)
     )
 
 
@@ -48,11 +62,11 @@ def clauses(segment: str, language: str, speaker: Speaker, is_first: bool = True
     if re.search("[0-9]", text) and (language == "zh" or HAN_CHAR.search(text)):
         text = read_mandarin(text)
     said = [unit for unit in units(text, speaker) if unit.n_syllables]
-    return [_clause(group, language) for group in _packed(said, is_first)]
+    return [_clause(group) for group in _packed(said, is_first)]
 
 
 def _tidy(text: str) -> str:
-    """Letters and digits in their plain form, marks as they are, and 々 written out."""
+    """Letters and digits in their plain form, marks as they are, and 々 written out. Accents that eSpeak spells out by number are dropped."""
     out: list[str] = []
     for c in unicodedata.normalize("NFC", text):
         category = unicodedata.category(c)
@@ -61,7 +75,8 @@ def _tidy(text: str) -> str:
         elif category == "Nd":
             out.append(str(unicodedata.digit(c)))
         elif category[0] in "LN":
-            out.append(unicodedata.normalize("NFKC", c))
+            plain, base = unicodedata.normalize("NFKC", c), unicodedata.normalize("NFD", c)[0]
+            out.append(base if c > LAST_ACCENTED and base.isascii() else plain)
         else:
             out.append(" " if category == "Zs" or c in "\t\r" else c)
     return "".join(out)
@@ -70,14 +85,11 @@ def _tidy(text: str) -> str:
 def _is_sayable(c: str) -> bool:
     if HAN_CHAR.match(c):
         return bool(syllables.phonemes(default_reading(c)))
-    return bool(LATIN_CHAR.match(c))
+    return c in "0123456789" or bool(LATIN_CHAR.match(c))
 
 
 def _is_kept(c: str) -> bool:
-    category = unicodedata.category(c)
-    if category[0] == "L":
-        return _is_sayable(c)
-    return category[0] == "P" or c in "\n $%&+=@#<>" or (category == "Nd" and c.isascii())
+    return _is_sayable(c) or unicodedata.category(c)[0] == "P" or c in "\n $%&+=@#<>"
 
 
 def _packed(said: list[Unit], is_first: bool) -> list[list[Unit]]:
@@ -100,11 +112,12 @@ def _packed(said: list[Unit], is_first: bool) -> list[list[Unit]]:
     return groups
 
 
-def _clause(group: list[Unit], language: str) -> Clause:
+def _clause(group: list[Unit]) -> Clause:
+    """Chinese when a third of the syllables are: a Chinese voice can say English words, an English one has no tones."""
     text = "".join(written(u) for u in group).strip()
     symbols = " ".join(" ".join(p.symbols for p in u.parts) + (u.mark or ",") for u in group)
     n_zh = sum(p.n_zh for u in group for p in u.parts)
     n_en = sum(p.n_en for u in group for p in u.parts)
-    spoken = "en" if n_en > n_zh or (n_en == n_zh and language == "en") else "zh"
+    spoken = "zh" if 2 * n_zh >= n_en else "en"
     mark = group[-1].mark
     return Clause(text, symbols, spoken, PAUSES_S[mark] if mark else _CUT_PAUSE_S)

@@ -15,7 +15,8 @@ from . import english, pinyin, sandhi, syllables
 
 MAX_UNIT_TOKENS = 100
 MAX_ENGLISH_CHARS, MAX_LETTERS = 90, 30  # given to eSpeak at once; in one word
-LATIN = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
+LAST_ACCENTED = "\u017f"  # of the letters with an accent that eSpeak's English reads; later ones it spells out by number
+LATIN = f"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-{LAST_ACCENTED}"
 HAN_CHAR, LATIN_CHAR = re.compile(f"[{HAN}]"), re.compile(f"[{LATIN}]")
 _SPOKEN = re.compile(rf"[{HAN}{LATIN}0-9]")
 _RUNS = re.compile(rf"[{HAN}]+|[^{HAN}]+")

@@ -12,6 +12,8 @@ from ..builtin.speaking import Voice
 from .equaliser import gains
 from .styles import BaseVoice, nearest
 
+# of what is spoken: with a reference beyond them it would be inaudible, or a square wave
+MIN_RMS, MAX_RMS = 0.01, 0.2
 MAX_WIDENING = 1.6  # of the pitch range: the low ends of a wider one fall below any voice
 
 
@@ -62,7 +64,7 @@ def _bend(profile: Profile, voice: BaseVoice) -> Bend:
         float(np.exp(profile.log_f0)),
         mapping.log_f0_factor,
         mapping.wpm / BASE_WPM,
-        profile.rms / max(loudness, 1e-4),
+        min(max(profile.rms, MIN_RMS), MAX_RMS) / max(loudness, 1e-4),
     )
 
 

@@ -59,7 +59,11 @@ def write(blocks: Iterable[bytes], folder: Path) -> Path:
             f.flush()
             os.fsync(f.fileno())
         if digest.hexdigest() != SHA256:
-            raise _damaged("what was to become " + FILE)
+            raise NotReady(
+                f"The natural voice's weights came damaged: what was to become {FILE} has another checksum than it should. Fetch them with python scripts/fetch_models.py natural; the instant voice speaks.",
+                f"自然音色的权重已损坏：拼成的 {FILE} 校验和不对。请运行 python scripts/fetch_models.py natural 重新获取，先用即时音色。",
+                code="natural_damaged",
+            )
         os.chmod(draft, 0o644)
         os.replace(draft, folder / FILE)
     finally:
@@ -107,7 +111,11 @@ def _checked(path: Path) -> Path:
             code="natural_storage",
         ) from e
     if not is_right:
-        raise _damaged(str(path))
+        raise NotReady(
+            f"The natural voice's weights are damaged: {path} has another checksum than it should. Delete it and start again; the instant voice speaks.",
+            f"自然音色的权重已损坏：{path} 的校验和不对。请删除后重新启动，先用即时音色。",
+            code="natural_damaged",
+        )
     return path
 
 
@@ -118,11 +126,3 @@ def _sum(path: Path, size_bytes: int, mtime_ns: int, inode: int) -> str:
     for block in blocks_of(path):
         digest.update(block)
     return digest.hexdigest()
-
-
-def _damaged(name: str) -> NotReady:
-    return NotReady(
-        f"The natural voice's weights are damaged: {name} has another checksum than it should. Delete it and start again; the instant voice speaks.",
-        f"自然音色的权重已损坏：{name} 的校验和不对。请删除后重新启动，先用即时音色。",
-        code="natural_damaged",
-    )
