@@ -126,10 +126,7 @@ def builtin(with_natural: bool) -> Engine:
 
 
 def cosyvoice(folder: Path) -> Engine:
-    if not folder.is_dir():
-        raise BadInput(
-            f"There is no model folder {folder}.", f"没有模型文件夹 {folder}。", code="no_model"
-        )
+    """Started. Raises a named error where the folder holds no model that loads."""
     from webui.engine.cosyvoice.engine import CosyVoiceEngine
 
     engine = CosyVoiceEngine(folder)
@@ -315,6 +312,10 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
         path = getattr(args, name)
         setattr(args, name, path and path.absolute())
     args.wavs = args.wavs and [folder.absolute() for folder in args.wavs]
+    folders = [*(args.wavs or ()), args.model, args.json and args.json.parent]
+    absent = [str(folder) for folder in folders if folder and not folder.is_dir()]
+    if absent:
+        parser.error(f"no such folder 没有这个文件夹: {', '.join(absent)}")
     return args
 
 
