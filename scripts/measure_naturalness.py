@@ -50,13 +50,14 @@ from scripts.naturalness.figures import (  # noqa: E402
 from scripts.naturalness.meters import HZ, NAMES, Meters, at_meter_rate, read_wav  # noqa: E402
 from scripts.naturalness.sentences import SENTENCES, Utterance, utterance_of  # noqa: E402
 from webui.engine.base import Engine  # noqa: E402
-from webui.errors import BadInput, KaikouError, NotReady  # noqa: E402
+from webui.errors import BadInput, EngineStalled, KaikouError, NotReady  # noqa: E402
 from webui.settings import Paths  # noqa: E402
 from webui.text import prepare  # noqa: E402
-from webui.types import VOICE_ENGINES, SpeechRequest  # noqa: E402
+from webui.types import VOICE_ENGINES, Prompt, SpeechRequest  # noqa: E402
 
 MODEL = "cosyvoice"
 START_S = 300
+TRIES = 4
 LOW_MOS = 3.4  # sounds below it are listed
 
 
@@ -106,8 +107,22 @@ def spoken(
         for language, texts in SENTENCES.items():
             for number in range(min(n_sentences, len(texts))):
                 utterance = Utterance(reference.name, language, number)
-                chunks = engine.stream(request_of(utterance, reference, voice_engine), prompt)
-                yield utterance, np.concatenate([c.samples for c in chunks])
+                yield (
+                    utterance,
+                    said(engine, request_of(utterance, reference, voice_engine), prompt),
+                )
+
+
+def said(
+    engine: Engine, request: SpeechRequest, prompt: Prompt, n_tries: int = TRIES
+) -> np.ndarray:
+    """The whole sound. On a busy machine a worker may be taken for one that stands still; the same seed gives the same sound once it is back."""
+    try:
+        return np.concatenate([c.samples for c in engine.stream(request, prompt)])
+    except EngineStalled:
+        if n_tries == 1:
+            raise
+        return said(engine, request, prompt, n_tries - 1)
 
 
 def builtin(with_natural: bool) -> Engine:
@@ -193,7 +208,7 @@ def wav_files(folder: Path) -> dict[str, Path]:
 
 
 def compare(folders: list[Path], names: list[str]) -> dict[str, list[Score]]:
-    """Folder -> the scores of the files that all of them have. Prints their DistillMOS side by side."""
+    """Folder's name -> the scores of the files that all of them have. Prints their DistillMOS side by side."""
     files = [wav_files(folder) for folder in folders]
     common = [name for name in files[0] if all(name in other for other in files)]
     if not common:
@@ -208,7 +223,10 @@ def compare(folders: list[Path], names: list[str]) -> dict[str, list[Score]]:
         for column, paths in zip(scores, files, strict=True):
             column.append(meters.score(name, utterance_of(paths[name].name), read_wav(paths[name])))
         print(f"{name:<44}" + side_by_side([column[-1].mos for column in scores]), flush=True)
-    return {str(folder): column for folder, column in zip(folders, scores, strict=True)}
+    titles = [folder.name for folder in folders]
+    if len(set(titles)) < len(titles):
+        titles = [f"{n} {title}" for n, title in enumerate(titles, 1)]
+    return dict(zip(titles, scores, strict=True))
 
 
 def side_by_side(mos: list[float | None]) -> str:

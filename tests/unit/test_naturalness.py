@@ -16,7 +16,7 @@ from scripts.naturalness.figures import ROWS, Figure, Score, figures, missed, sh
 from scripts.naturalness.sentences import SENTENCES, Utterance, utterance_of
 from scripts.naturalness.tones import F0_STEP_MS, Tone, separation, tones_of
 from tests.conftest import ROOT
-from webui.errors import NotReady
+from webui.errors import EngineStalled, NotReady
 from webui.types import Chunk
 
 SHAPES = {1: (3.0, 0.0), 2: (-2.0, 4.0), 3: (-6.0, -1.0), 4: (1.0, -5.0)}
@@ -168,8 +168,8 @@ def test_the_references_are_six_and_in_turn():
 
 
 class FakeEngine:
-    def __init__(self):
-        self.requests = []
+    def __init__(self, n_stalls=0):
+        self.requests, self.n_stalls = [], n_stalls
 
     def describe(self):
         return SimpleNamespace(sample_rate=24000)
@@ -180,6 +180,8 @@ class FakeEngine:
     def stream(self, request, prompt):
         self.requests.append(request)
         for i in range(2):
+            if i and len(self.requests) <= self.n_stalls:
+                raise EngineStalled()
             yield Chunk(i, np.full(24000, 0.1 * (i + 1), np.float32), 24000 * i, 0, i == 1)
 
     def close(self):
@@ -197,6 +199,14 @@ def test_each_reference_says_each_sentence_as_the_page_would_ask_for_it():
     assert [r.mode for r in engine.requests[:3]] == ["zero_shot", "zero_shot", "cross_lingual"]
     assert all("".join(r.segments) for r in engine.requests)
     assert {r.language for r in engine.requests} == {"auto"}
+
+
+def test_a_stalled_engine_is_asked_again_and_its_half_sound_is_thrown_away():
+    speakers = script.references()[:1]
+    (_, sound), _ = script.spoken(engine := FakeEngine(script.TRIES - 1), "", speakers, 1)
+    assert len(sound) == 48000 and len(engine.requests) == script.TRIES + 1
+    with pytest.raises(EngineStalled):
+        list(script.spoken(FakeEngine(script.TRIES), "", speakers, 1))
 
 
 # ---- the whole script, with meters that make up their readings ----
