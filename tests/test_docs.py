@@ -169,7 +169,10 @@ def requirement_lines(name):
     return [line for line in lines if line and not line.startswith(("#", "-r "))]
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "constraints.txt"])
+@pytest.mark.parametrize(
+    "name",
+    ["requirements.txt", "requirements-dev.txt", "requirements-meters.txt", "constraints.txt"],
+)
 def test_every_package_is_pinned(name):
     assert [line for line in requirement_lines(name) if not IS_PINNED.match(line)] == []
 
@@ -198,7 +201,8 @@ OPTIONAL = {
     ("folders", "files"),
     [
         (["webui"], ["requirements.txt"]),
-        (["webui", "tests", "scripts"], ["requirements.txt", "requirements-dev.txt"]),
+        (["webui", "tests"], ["requirements.txt", "requirements-dev.txt"]),
+        (["scripts"], ["requirements.txt", "requirements-dev.txt", "requirements-meters.txt"]),
     ],
 )
 def test_direct_imports_are_required(folders, files):

@@ -71,6 +71,7 @@ class Recogniser:
         pause = np.zeros(int(PAUSE_S * HZ))
         x = np.concatenate((pause, x, pause))
         x += np.random.default_rng(hearing).normal(0.0, NOISE, len(x))
+        self._decoder.reinit_feat()  # what it has learnt of the noise in other sounds is forgotten
         self._decoder.start_utt()
         self._decoder.process_raw(
             (np.clip(x, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True

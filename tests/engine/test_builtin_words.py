@@ -43,6 +43,14 @@ def base(hearing: int, number: int, text: str) -> tuple[np.ndarray, int]:
     return speaker().say("en", BASE_WPM, text).samples / 32768.0, 22050
 
 
+def test_a_sound_is_heard_as_the_same_words_whatever_was_heard_before():
+    pytest.importorskip("pocketsphinx")
+    recogniser, sound = Recogniser(), base(0, 4, SENTENCES[4])
+    first = recogniser.words(*sound)
+    recogniser.words(*base(0, 0, SENTENCES[0]))
+    assert recogniser.words(*sound) == first
+
+
 def test_converted_words_are_understood():
     pytest.importorskip("pocketsphinx")
     recogniser = Recogniser()

@@ -1,12 +1,11 @@
 """Text to phonemes for the natural voice: readings, tones as said, English, mixtures, clauses, and text it cannot say."""
 
 import random
-import re
 import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from scripts.naturalness.readings import HAN_RUN, counted, readings, rows
 from tests.engine import builtin_setup
 from webui.engine.natural import english, pinyin, sandhi, syllables
 from webui.engine.natural.lexicon import lexicon
@@ -20,29 +19,12 @@ from webui.engine.natural.phonemes import (
 from webui.engine.natural.vocabulary import MAX_TOKENS, VOCABULARY
 from webui.text import prepare
 
-HAN_RUN = re.compile("[\u3400-\u9fff]+")
 LONG_CHARS = 4000
 
 
 @pytest.fixture(scope="module")
 def speaker():
     return builtin_setup.speaker()
-
-
-def rows():
-    lines = (ROOT / "tests" / "data" / "pinyin.tsv").read_text("utf-8").splitlines()
-    return [tuple(line.split("\t")) for line in lines if not line.startswith("#")]
-
-
-def is_right(syllable, label):
-    """A label with two digits allows either tone: some light tones are a matter of taste."""
-    return syllable[:-1] == label.rstrip("12345") and syllable[-1] in label.lstrip(
-        "abcdefghijklmnopqrstuvwxyz"
-    )
-
-
-def readings(text):
-    return [s for run in HAN_RUN.findall(text) for w in pinyin.read(run) for s in w.syllables]
 
 
 def said(text):
@@ -66,14 +48,8 @@ def test_the_labelled_sentences_are_enough():
 
 
 def test_readings_are_right():
-    """The tables were corrected by the errors in every first row only (0), never by those in the second (1); both halves must pass."""
-    counts = {}
-    for i, (kind, text, labels) in enumerate(rows()):
-        for syllable, label in zip(readings(text), labels.split(), strict=True):
-            if label != "-":
-                count = counts.setdefault((kind, i % 2), [0, 0])
-                count[0] += is_right(syllable, label)
-                count[1] += 1
+    """The tables were corrected by the errors of one half only (0); the half held out (1) must pass as well."""
+    counts = counted()
     share = {key: right / n for key, (right, n) in counts.items()}
     for (kind, half), part in sorted(share.items()):
         print(f"{kind} {'held out' if half else 'seen'}: {part:.4f} of {counts[kind, half][1]}")
