@@ -106,6 +106,7 @@ def opened(chrome, url: str, lang: str, theme: str, width: int, height: int, sca
     page.wait_for_function(
         "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked"
     )
+    page.wait_for_function("KK.engine().natural !== 'starting'", timeout=120000)
     page.wait_for_timeout(600)
     page.fill("#kk-text textarea", TEXT[lang])
     return page

@@ -3,13 +3,14 @@
     with running() as studio:            # the tone engine; studio.url, studio.owner_client()
     with running(engine="builtin"):      # the built-in voice
 
-As a program: python -m tests.serve [--fake --fake-start SECONDS --fake-lanes N --fake-gate PIPE] <flags of run.sh>. /test/state tells what the fake engine did.
+As a program: python -m tests.serve [--natural fast|slow|loading] [--fake --fake-start SECONDS --fake-lanes N --fake-gate PIPE] <flags of run.sh>. /test/state tells what the fake engine did.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -62,8 +63,12 @@ def running(
     data_dir: Path | None = None,
     max_file_kb: int = 0,
     port: int = 0,
+    natural: str = "",
 ):
-    """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}. `max_file_kb`: the kernel refuses larger files, as a full disk does."""
+    """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}. `max_file_kb`: the kernel refuses larger files, as a full disk does.
+
+    `natural`: "fast": the built-in engine's natural voice is there, and the default whatever this machine's speed is. "slow", "loading": it says
+    that it is, and loads nothing."""
     with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
         data = data_dir or Path(made) / "data"
         port, log = port or free_port(), Path(made) / "log.txt"
@@ -85,16 +90,22 @@ def running(
             str(port),
             "--data-dir",
             str(data),
+            *(["--natural", natural] if natural else []),
             *flags,
         ]
         # the natural voice takes seconds of work to load: tests that are about it ask for it
-        usual = {"KAIKOU_UPLOADS_PER_MINUTE": "100000", "KAIKOU_NATURAL": "0"}
+        usual = {
+            "KAIKOU_UPLOADS_PER_MINUTE": "100000",
+            "KAIKOU_NATURAL": str(int(bool(natural))),
+        }
         process = lay(argv, log, {**os.environ, **usual, **(env or {})}, max_file_kb)
         try:
             wait_for_line(process, log)
             told = Running(f"http://127.0.0.1:{port}", process, data, log)
             if wait:
                 wait_ready(told, _known_to(told, flags, env or {}))
+            if natural == "fast":
+                wait_natural(told)
             yield told
         finally:
             process.send_signal(signal.SIGINT)
@@ -144,6 +155,32 @@ def wait_ready(told: Running, client: httpx.Client, limit_s: float = 90) -> None
     )
 
 
+def wait_natural(told: Running, limit_s: float = 120) -> None:
+    end = time.monotonic() + limit_s
+    with told.client() as client:
+        while time.monotonic() < end:
+            state = client.get("/tts/health").json()["natural"]
+            if state != "starting":
+                assert state == "ready", state
+                return
+            time.sleep(0.1)
+    raise RuntimeError("the natural voice did not become ready")
+
+
+def _set_natural(mode: str) -> None:
+    """In this process, before its engine is made."""
+    from webui.engine.natural import lanes
+    from webui.types import Health
+
+    def start_slow(self) -> None:
+        self.rtf, self._health = 1.3, Health("ready")
+
+    if mode == "fast":
+        lanes.SLOWEST_DEFAULT = math.inf
+    else:
+        lanes.NaturalLanes.start = start_slow if mode == "slow" else lambda self: None
+
+
 def _main(argv: list[str]) -> int:
     from tests.engine.fake import FakeEngine
     from webui import __main__ as program
@@ -152,6 +189,10 @@ def _main(argv: list[str]) -> int:
     from webui.settings import load
 
     fake = None
+    if "--natural" in argv:
+        at = argv.index("--natural")
+        _set_natural(argv[at + 1])
+        del argv[at : at + 2]
     if "--fake" in argv:
         argv.remove("--fake")
         at = argv.index("--fake-start")

@@ -51,6 +51,11 @@ def finite(value: float, param: str) -> float:
     return value
 
 
+def model_of(engine: str, voice_engine: str) -> str:
+    """The `model` that asks for this engine, and for this one of its voices where it has several."""
+    return f"{engine}-{voice_engine}" if voice_engine else engine
+
+
 @dataclass(frozen=True)
 class Voice:
     """A saved, starter or draft voice. `id` is always ours; `fingerprint` is the content hash of its reference samples."""
@@ -217,6 +222,10 @@ class Abilities:
     voice_engines: Mapping[str, float] = field(
         default_factory=dict
     )  # what SpeechRequest.voice_engine may be, the default first -> its own rtf; empty = it makes no difference
+    voice_versions: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of those of them that are versioned by themselves
+    natural: str = ""  # of "natural": starting, ready, slow (offered, and not the default), broken; "" = this engine has no such voice
     voice_note: tuple[str, str] | None = (
         None  # why "natural" is not the default, or not there (English, Chinese)
     )
@@ -228,6 +237,10 @@ class Abilities:
 
     def __post_init__(self):
         object.__setattr__(self, "prompt_version", self.prompt_version or self.version)
+
+    def version_of(self, voice_engine: str) -> str:
+        """The version that the samples of a request with this `voice_engine` have."""
+        return self.voice_versions.get(voice_engine, self.version)
 
 
 @dataclass(frozen=True)
@@ -260,3 +273,11 @@ class Take:
     trace: Mapping = field(
         default_factory=dict
     )  # milliseconds by stage, as studio.trace tells them; empty in old takes
+    voice_notes: tuple[
+        tuple[str, str], ...
+    ] = ()  # why it was not the wished voice of the engine that spoke (English, Chinese)
+
+    @property
+    def model(self) -> str:
+        """Asks for the voice that spoke it, as `model` of another request."""
+        return model_of(self.engine, self.request.voice_engine)

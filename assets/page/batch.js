@@ -2,7 +2,7 @@
 (() => {
   const { t, esc, ico, parts, acts, live, store } = KK;
   const SHOWN = 8, MAX = 10000, MAX_TEXT = 4096, MAX_FILE = 8 << 20, MODES = ["auto", "zero_shot", "cross_lingual", "instruct", "preset"];
-  const ui = { raw: "", kind: "", name: "", voice: store.get("batchvoice") || "", seed: "", rows: [], say: null, sending: false };
+  const ui = { raw: "", kind: "", name: "", voice: store.get("batchvoice") || "", speaks: store.get("batchspeaks") || "auto", seed: "", rows: [], say: null, sending: false };
   const root = () => live.batch?.root;
 
   // ---- what is wrong with a row, before it is sent --------------------------------------------------------------------
@@ -22,6 +22,7 @@
 
   // ---- drawing -----------------------------------------------------------------------------------------------------------
   const voices = () => usable().map(v => `<option value="${esc(v.id)}"${v.id === ui.voice ? " selected" : ""}>${esc(KK.voiceName(v))}</option>`).join("");
+  const kinds = () => ["auto", "natural", "instant"].map(v => `<option value="${v}"${v === ui.speaks ? " selected" : ""}>${esc(t("ve." + v))}</option>`).join("");
   /* The list has changed: only the field follows, what is typed beside it stays as it is. */
   KK.batchVoices = () => {
     if (!find(ui.voice)) ui.voice = KK.voices().find(v => v.language === KK.lang)?.id || KK.voices()[0]?.id || "";
@@ -38,6 +39,7 @@
         <span class="kk-sub kk-num" id="kk-batchcount"></span></div>
       <div id="kk-batchpreview"></div>
       <div class="kk-batchset"><label class="kk-field"><span>${esc(t("ba.voice"))}</span><select id="kk-batchvoice">${voices()}</select></label>
+        <label class="kk-field kk-batchve"><span>${esc(t("ve.label"))}</span><select id="kk-batchspeaks">${kinds()}</select></label>
         <label class="kk-field"><span>${esc(t("ba.seed"))}</span><input type="text" id="kk-batchseed" inputmode="numeric" autocomplete="off" value="${esc(ui.seed)}"></label></div>
       <p class="kk-inline" id="kk-batchsay" role="status"></p>
       <div class="kk-row"><button type="button" class="kk-b2 kk-primary" id="kk-batchgo" data-do="batchgo">${ico("play", 16)}${esc(t("ba.start"))}</button></div></section>`;
@@ -105,6 +107,7 @@
     if (e.target.id === "kk-batchseed") ui.seed = e.target.value.trim();
   });
   document.addEventListener("change", e => {
+    if (e.target.id === "kk-batchspeaks") store.set("batchspeaks", ui.speaks = e.target.value);
     if (e.target.id !== "kk-batchvoice") return;
     ui.voice = e.target.value;
     store.set("batchvoice", ui.voice);
@@ -114,7 +117,7 @@
   // ---- and are handed in -----------------------------------------------------------------------------------------------------
   const number = x => (x === undefined || x === "" ? undefined : Number(x));
   const wanted = r => ({ input: r.text, voice: find(r.voice)?.id || ui.voice, mode: r.mode || undefined, instructions: r.instructions, language: r.language,
-    seed: number(r.seed), speed: number(r.speed) });
+    model: r.model || undefined, seed: number(r.seed), speed: number(r.speed) });
   KK.startBatch = acts.batchgo = async () => {
     if (ui.sending) return;
     clearTimeout(later);
@@ -131,7 +134,8 @@
     ui.sending = true;
     show();
     const name = ui.name || ui.rows[0].text.slice(0, 40);
-    const made = await KK.askJobs("POST", "/v2/synthesize/batch", { requests: ui.rows.map(wanted), seed: number(ui.seed), name, async: true });
+    const made = await KK.askJobs("POST", "/v2/synthesize/batch", { requests: ui.rows.map(wanted), seed: number(ui.seed), name, async: true,
+      ...(KK.hasNatural() ? KK.modelOf(ui.speaks) : {}) });
     ui.sending = false;
     if (made.error) return said(made.error);
     text.value = "";

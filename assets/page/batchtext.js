@@ -1,8 +1,8 @@
 /* From a pasted text or a file to the lines of a batch: TXT, CSV, JSONL. Text in, rows out; knows no page and no studio. */
 (() => {
   const NAMES = { text: "text", input: "text", "文本": "text", voice: "voice", "音色": "voice", seed: "seed", "种子": "seed", mode: "mode", "模式": "mode",
-    instruction: "instructions", instructions: "instructions", "指令": "instructions", language: "language", speed: "speed" };
-  const FIELDS = ["text", "voice", "seed", "mode", "instructions", "language", "speed"];
+    instruction: "instructions", instructions: "instructions", "指令": "instructions", language: "language", speed: "speed", model: "model", "模型": "model" };
+  const FIELDS = ["text", "voice", "seed", "mode", "instructions", "language", "speed", "model"];
 
   /* Rows of cells; quotes as spreadsheets write them. */
   function cells(text, comma) {

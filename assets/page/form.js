@@ -107,7 +107,7 @@
       speed: +v.speed,
       seed: fixed ? Number(v.seed) : -1,
       profile: v.profile,
-      ...KK.modelOf(v.voice_engine),
+      ...(KK.hasNatural() ? KK.modelOf(v.voice_engine) : {}),
       transcript: who.draft ? v.transcript || "" : "",
       consent: !!(who.draft && v.consent)
     });

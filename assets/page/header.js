@@ -8,10 +8,13 @@
     acts,
     live
   } = KK;
+  /* A request can be for either of two voices; while the natural one loads the instant one speaks in its place, and says so. */
+  KK.hasNatural = () => ["starting", "ready", "slow"].includes(KK.engine().natural);
   const why = e => (KK.lang === "zh" ? e.reason_zh || e.reason : e.reason) || "";
   const TONE = { starting: "work", broken: "bad", offline: "bad", slow: "warn" };
   const STATES = ["starting", "ready", "busy", "broken", "offline"];
   KK.engine = () => live.header?.data || { state: "starting" };
+  KK.usualVoice = () => Object.keys(KK.engine().voice_engines || {})[0] || ""; // which of the engine's voices speaks where none is asked for
 
   const mark =
     '<svg width="26" height="26" viewBox="0 0 26 26" fill="none" stroke="currentColor" stroke-width="2.6" stroke-linecap="round"' +
@@ -29,13 +32,14 @@
     let state = STATES.includes(e.state) ? e.state : "ready";
     if (state === "ready" && n > 1) state = "busy";
     if (state === "ready" && !e.basic && e.rtf > 1) state = "slow";
-    const name = e.basic ? t(upcoming(e) ? "eng.builtin" : "eng.ready") : t("eng.full", { e: e.name });
+    const own = e.natural === "ready" ? "eng.natural" : e.natural === "starting" ? "eng.both" : upcoming(e) ? "eng.builtin" : "eng.ready";
+    const name = e.basic ? t(own) : t("eng.full", { e: e.name });
     const main = state === "ready" ? name : t("eng." + state, { n, e: e.name });
     const lines = [];
     if (e.state === "starting") lines.push(why(e) || t("eng.d.starting"));
     if (e.state === "broken") lines.push(why(e) || t("eng.d.broken"));
     if (e.state === "offline") lines.push(t("eng.d.offline"));
-    if (e.basic && e.state !== "offline") lines.push(t(e.model?.state === "downloading" ? "eng.d.builtin" : e.voice_engines?.natural ? "eng.d.natural" : "eng.d.basic"));
+    if (e.basic && e.state !== "offline") lines.push(t(e.natural === "ready" ? "eng.d.natural" : e.model?.state === "downloading" ? "eng.d.builtin" : "eng.d.basic"));
     if (e.basic && e.voice_note?.length) lines.push(e.voice_note[KK.lang === "zh" ? 1 : 0]);
     if (["ready", "busy"].includes(e.state) && e.rtf) lines.push(pace(e));
     if (state === "slow") lines.push(t("eng.d.slow", { x: (+e.rtf).toFixed(1) }));
@@ -44,8 +48,9 @@
   }
   /* Measured here: the factor by the engine, the first sound by the newest take it made on this page. */
   function pace(e) {
-    const rtf = (+e.rtf).toFixed(2),
-      ms = (live.takes?.data || []).find(k => k.engine === e.engine && k.first_sound_ms != null)?.first_sound_ms;
+    const kind = KK.usualVoice(), rtf = (+(e.voice_engines?.[kind] ?? e.rtf)).toFixed(2),
+      is_its = k => k.engine === e.engine && k.voice_engine === kind && k.first_sound_ms != null,
+      ms = (live.takes?.data || []).find(is_its)?.first_sound_ms;
     return ms == null ? t("eng.d.rtf", { rtf }) : t("eng.d.ready", { ms: Math.round(ms), rtf });
   }
   const NAMES = { cosyvoice1: "CosyVoice-300M", cosyvoice2: "CosyVoice2", cosyvoice3: "Fun-CosyVoice3" };
@@ -174,12 +179,12 @@
   /* What the page offers follows what the engine can do, whoever told us: the page's first load, or a later question. */
   let could = "";
   function follow(e) {
-    const can = JSON.stringify([e.engine, e.engine_version, e.state, e.basic, e.modes, e.preset_modes, e.told_clones, e.styles, e.tags, e.languages, e.voice_engines]);
+    const can = JSON.stringify([e.engine, e.engine_version, e.state, e.basic, e.modes, e.preset_modes, e.told_clones, e.styles, e.tags, e.languages, e.natural, KK.usualVoice()]);
     if (live.models) KK.draw("models");
     if (can === could) return;
     could = can;
     const page = document.documentElement;
-    page.toggleAttribute("data-natural", !!e.voice_engines?.natural);
+    page.toggleAttribute("data-natural", KK.hasNatural());
     if (e.modes) page.dataset.modes = e.modes.join(" ");
     queueMicrotask(() => {
       ["style", "under"].forEach(KK.draw);
@@ -226,7 +231,7 @@
   // ---- the engine's state: asked for rarely, never while nobody looks -----------------------------------------
   const RARELY_MS = 30000, SOON_MS = 5000, MOVING_MS = 2000;
   let timer = 0, pace_ms = SOON_MS, last = null; // last: what was heard before, so that a page that just opened announces nothing
-  let asked = 0, newest = null, n_waits = 0; // n_waits: for the natural voice, which comes seconds after the instant one, or not at all
+  let asked = 0, newest = null;
   /* Settles when the newest question that was asked meanwhile is answered. */
   const ask = every => (newest = hear(every));
   async function hear(every) {
@@ -251,7 +256,7 @@
     if (last) announce(last, next);
     last = next;
     if (next.state !== "starting") pace_ms = SOON_MS;
-    const moving = next.coming || (next.voice_engines?.instant != null && !next.voice_engines.natural && ++n_waits < 30) || next.next || next.model?.state === "downloading";
+    const moving = next.coming || next.natural === "starting" || next.next || next.model?.state === "downloading";
     clearTimeout(timer);
     timer = setTimeout(ask, moving ? MOVING_MS : ["ready", "busy"].includes(next.state) ? RARELY_MS : pace_ms);
   }
@@ -262,6 +267,7 @@
     const now = next.engine && who(next) !== who(before);
     if (now) KK.toast(next.basic ? t("eng.now.ready") : t("eng.now.full", { e: named(next).name }));
     if (now) KK.send("picker", { op: "list" });
+    if (before.natural === "starting" && next.natural === "ready") KK.toast(t("eng.now.natural"));
     const lost = e => e.failure && e.state !== "broken" ? (e.failed || "-") : "";
     const it = { e: KK.modelName(next.failed, "cosyvoice2"), by: named(next).name };
     if (lost(next) && lost(next) !== lost(before)) KK.toast(t(next.basic ? "eng.now.cannot" : "eng.now.kept", it));

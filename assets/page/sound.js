@@ -38,7 +38,8 @@
     });
   }
   KK.playSource = id => play(id, "source", `${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=0`);
-  KK.playVoice = id => play(id, "voice", `${KK.root()}/v1/audio/voices/${encodeURIComponent(id)}/sample`);
+  /* Where the natural voice speaks, a starter is heard as it will sound, and not as the synthesizer's clip that it is made from. */
+  KK.playVoice = id => play(id, "voice", `${KK.root()}/v1/audio/voices/${encodeURIComponent(id)}/sample${KK.usualVoice() === "natural" ? "?natural=true" : ""}`);
   KK.playLine = (id, src) => play(id, "line", src);
   KK.sounding = (id, kind) => now.id === id && now.kind === kind && !sound.paused;
   acts.playtake = el => play(el.dataset.id, "take", url(el.dataset.id));

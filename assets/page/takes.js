@@ -58,13 +58,14 @@
       bad ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
       b("droptake", k.id, "bin", "takes.del")
     ].join("");
+    const notes = (k.voice_notes || []).map(([en, zh]) => `<p class="kk-sub kk-voicenote">${esc(KK.lang === "zh" ? zh : en)}</p>`).join("");
     const wave = k.n_samples ? `<div class="kk-mini" role="slider" tabindex="0" data-do="seektake" ${id} data-a="takes.seek"
           aria-valuemin="0" aria-valuemax="${Math.round(dur)}" aria-valuenow="0" style="--p:0%">${KK.bars(k.peaks, 900, 34)}` +
       `${KK.bars(k.peaks, 900, 34, "on")}<time class="kk-num">${clock(dur)}</time></div>` : "";
     const name = esc(t(on ? "bar.pause" : "bar.play") + ": " + k.text), icon = bad && !k.n_samples ? "bad" : on ? "pause" : "play";
     return `<li class="kk-take" data-take="${esc(k.id)}"${bad ? ' data-tone="bad"' : ""}><button type="button" class="kk-pp"
         data-do="playtake" ${id} aria-label="${name}"${k.n_samples ? "" : " disabled"}>${ico(icon, 20)}</button>
-      <p title="${esc(k.text)}">${esc(k.text)}</p><div class="kk-meta kk-num">${meta}</div>
+      <p title="${esc(k.text)}">${esc(k.text)}</p><div class="kk-meta kk-num">${meta}${notes}</div>
       <div class="kk-acts">${press}</div>${wave}</li>`;
   }
   parts.takes = (root, data) => {
@@ -84,7 +85,7 @@
   setInterval(() => {
     if (!document.hidden && list().length) live.takes.root.querySelectorAll("[data-take]").forEach(li => {
       const s = ago(find(li.dataset.take)?.created_at ?? 0),
-        el = li.querySelector(".kk-meta > span:last-child");
+        el = [...li.querySelectorAll(".kk-meta > span")].at(-1);
       if (el && el.textContent !== s) el.textContent = s;
     });
   }, 60000);

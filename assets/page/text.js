@@ -190,7 +190,7 @@
       (mandarin ?
         `<p class="kk-inline kk-wide" data-tone="warn" role="status">${esc(t("style.mandarin", { d: t("d." + picked.dialect) }))}</p>` :
         "") +
-      (KK.engine().basic ? `<p class="kk-sub kk-wide">${esc(t("style.basic"))}</p>` : "") + "</div>";
+      (KK.engine().basic ? `<p class="kk-sub kk-wide">${esc(t(KK.hasNatural() ? "style.both" : "style.basic"))}</p>` : "") + "</div>";
   };
   acts.style = b => {
     const {

@@ -61,10 +61,34 @@ def test_simple_moods_are_no_reason_against_it(natural, instruction):
 def test_while_it_loads_and_where_it_is_not_the_instant_voice_speaks(natural):
     natural._health = Health("starting", *module.STARTING)
     assert natural.choose(request()) == ("instant", [module.STARTING])
+    with pytest.raises(NotReady) as wait:  # nobody listens: there is time to wait for it
+        natural.choose(request(priority=10))
+    assert wait.value.code == "natural_loading" and wait.value.zh
+    for asked in ({"voice_engine": "instant"}, {"text": "こんにちは"}):
+        assert natural.choose(request(priority=10, **asked))[0] == "instant"
     natural._health = Health("broken", "Gone.", "没了。")
     assert natural.choose(request()) == ("instant", []), "the panel says it, not every take"
     assert natural.choose(request(voice_engine="natural")) == ("instant", [("Gone.", "没了。")])
     assert list(natural.voice_engines()) == ["instant"] and natural.note() == ("Gone.", "没了。")
+
+
+def test_its_state_and_its_note_say_what_the_page_shows(natural):
+    assert (natural.state(), natural.note()) == ("ready", None)
+    natural.rtf = 1.25
+    assert natural.state() == "slow" and all("1.2 " in sentence for sentence in natural.note())
+    natural._health = Health("broken", "Gone.", "没了。")
+    assert natural.state() == "broken"
+    none = NaturalLanes([], 2)
+    assert (none.state(), none.note()) == ("", None), "left out by a setting: nothing to say"
+
+
+def test_samples_of_either_voice_have_a_version_of_their_own(tmp_path):
+    engine = BuiltinEngine(1, natural=[tmp_path])
+    about = engine.describe()
+    assert about.version_of("natural") == module.VERSION != about.version
+    assert about.version_of("instant") == about.version_of("") == about.version
+    assert module.VERSION.endswith("+int8.cpu"), "what computes it is part of its version"
+    engine.close()
 
 
 def test_an_unknown_voice_engine_is_refused():

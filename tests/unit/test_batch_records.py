@@ -99,3 +99,35 @@ def test_rows_that_are_not_ours_are_an_error_with_a_name(tmp_path):
     with pytest.raises(KaikouError) as told:
         JobStore(tmp_path).list("a", 1)
     assert told.value.code == "data_newer"
+
+
+def test_jobs_of_the_first_version_go_on_and_lines_get_a_model_of_their_own(tmp_path):
+    """A file as version 1 made it: its lines have no model, and speak with their job's."""
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as db:
+        db.execute(
+            "CREATE TABLE jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, "
+            "total INTEGER NOT NULL, state TEXT NOT NULL, code TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '', "
+            "error_zh TEXT NOT NULL DEFAULT '', created_at REAL NOT NULL, serial INTEGER NOT NULL, idle_s REAL NOT NULL DEFAULT 0) WITHOUT ROWID"
+        )
+        db.execute(
+            "CREATE TABLE lines (job TEXT NOT NULL REFERENCES jobs (id), n INTEGER NOT NULL, text TEXT NOT NULL, voice TEXT NOT NULL, "
+            "mode TEXT NOT NULL, instruction TEXT NOT NULL, language TEXT NOT NULL, speed REAL NOT NULL, seed INTEGER NOT NULL, "
+            "chars INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0, key TEXT NOT NULL DEFAULT '', "
+            "samples INTEGER NOT NULL DEFAULT 0, rate INTEGER NOT NULL DEFAULT 0, engine TEXT NOT NULL DEFAULT '', code TEXT NOT NULL DEFAULT '', "
+            "error TEXT NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, n)) WITHOUT ROWID"
+        )
+        db.execute("CREATE INDEX by_key ON lines (key) WHERE key != ''")
+        db.execute(
+            "INSERT INTO jobs (id, account, name, model, seed, total, state, created_at, serial) VALUES ('job-1', 'a', '', 'builtin', 1, 1, 'running', 0, 1)"
+        )
+        db.execute(
+            "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed, chars) VALUES ('job-1', 1, 'x', 'v', 'auto', '', 'auto', 1, 1, 1)"
+        )
+        db.execute("PRAGMA user_version=1")
+    store = JobStore(tmp_path)
+    assert store.claim("job-1").model == "builtin"
+    job = store.add(
+        "a", "", "auto", 1, [Line(1, "x", "v"), Line(2, "x", "v", model="builtin-instant")]
+    )
+    assert [line.model for line in store.lines(job.id)] == ["auto", "builtin-instant"]
+    store.close()

@@ -90,6 +90,18 @@ def test_takes_survive_a_restart_and_belong_to_their_visit(tmp_path):
         again.get("take-1", "local/b")
 
 
+def test_a_take_keeps_why_another_voice_spoke_and_one_of_an_earlier_version_has_none(tmp_path):
+    why = take(1, voice_notes=(("It has no dialects.", "不会方言。"),))
+    store = TakeStore(tmp_path)
+    store.add(why, b"RIFF")
+    assert TakeStore(tmp_path).get("take-1", "local/a") == why
+    file = next(tmp_path.rglob("take.json"))
+    told = json.loads(file.read_text("utf-8"))
+    del told["voice_notes"], told["request"]["voice_engine"]
+    file.write_text(json.dumps(told), "utf-8")
+    assert TakeStore(tmp_path).get("take-1", "local/a") == take(1)
+
+
 def test_takes_of_the_same_moment_keep_their_order(tmp_path):
     """Pages are cut from it: an order of its own at each look would show some twice and others never."""
     store = TakeStore(tmp_path)

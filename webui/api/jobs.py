@@ -37,6 +37,7 @@ class Wanted(JsonBody):
     language: str | None = None
     speed: Number | None = None
     seed: int | None = None
+    model: str | None = Field(None, description="As in /v1/audio/speech")
 
 
 class BatchBody(JsonBody):
@@ -86,6 +87,7 @@ class BatchBody(JsonBody):
             of("language")[:16],
             float(of("speed")),
             w.seed,
+            w.model or "",
         )
 
 
@@ -149,6 +151,7 @@ def routes(studio: Studio) -> APIRouter:
             "language": line.language,
             "speed": line.speed,
             "seed": line.seed,
+            "model": line.model,
             "state": "waiting" if line.state == "resting" else line.state,
             "attempts": line.attempts,
             "engine": line.engine or None,

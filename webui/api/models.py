@@ -16,7 +16,7 @@ class Model(BaseModel):
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str = "kaikou"
-    active: bool = True  # False: installed, but another one speaks
+    active: bool = True  # False: installed, but another one speaks, or it is still loading
 
 
 class ModelList(BaseModel):
@@ -30,9 +30,9 @@ def routes(studio: Studio) -> APIRouter:
     @router.get("/v1/models", responses={**answers(200, of=ModelList), **refusals()})
     def every():
         speaking = studio.shelf.speaking if studio.shelf is not None else ""
-        names = ("auto", *studio.engine_names())
+        names = {"auto": True, **studio.model_names()}
         return ModelList(
-            data=[Model(id=name) for name in names]
+            data=[Model(id=name, active=is_active) for name, is_active in names.items()]
             + [
                 Model(id=name, active=name == speaking)
                 for name in studio.installed_names()
@@ -48,6 +48,6 @@ def routes(studio: Studio) -> APIRouter:
         if model in studio.installed_names():
             return Model(id=model, active=model == studio.shelf.speaking)
         studio.cast.check_model(model)
-        return Model(id=model)
+        return Model(id=model, active=studio.model_names().get(model, True))
 
     return router

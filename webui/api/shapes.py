@@ -45,6 +45,7 @@ class LineInfo(BaseModel):
     language: str
     speed: float
     seed: int
+    model: str
     state: State
     attempts: int
     engine: str | None
@@ -143,6 +144,7 @@ class TakeInfo(BaseModel):
     rate: int
     engine: str
     engine_version: str
+    model: str
     seed: int
     rtf: float | None
     trace: dict[str, Any]

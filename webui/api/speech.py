@@ -76,7 +76,7 @@ class Speech(JsonBody):
     model: str = Field(
         "auto",
         json_schema_extra={"anyOf": MODEL},
-        description="`auto`, the engine's name, `builtin-natural` or `builtin-instant` for one voice of the built-in engine, or one of OpenAI's names, which mean `auto`",
+        description="`auto`, the engine's name (it chooses among its voices), `builtin-natural` or `builtin-instant` for one voice of the built-in engine, or one of OpenAI's names, which mean `auto`. Which one spoke is in `X-Model`",
     )
     input: str = Field(
         description="What to say", json_schema_extra={"minLength": 1, "maxLength": MAX_TEXT}
@@ -293,6 +293,7 @@ def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> d
         "X-Seed": str(job.request.seed),
         "X-Voice": job.voice.id,
         "X-Engine": job.engine,
+        "X-Model": job.model,
         "X-RTF": f"{studio.expected_rtf(job):.4f}",
     }
     return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
@@ -324,6 +325,7 @@ def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
             "rate": job.rate,
             "engine": job.engine,
             "engine_version": job.engine_version,
+            "model": job.model,
             "seed": job.request.seed,
             "rtf": round(now.rtf, 4),
             "trace": job.trace.told(),
@@ -336,6 +338,7 @@ def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
         "rate": take.sample_rate,
         "engine": take.engine,
         "engine_version": take.engine_version,
+        "model": take.model,
         "seed": take.request.seed,
         "rtf": take.rtf,
         "trace": take.trace,

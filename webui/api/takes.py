@@ -34,6 +34,7 @@ class TakeKept(BaseModel):
     seed: int
     engine: str
     engine_version: str
+    model: str
     created_at: int
     duration_s: float
     first_sound_ms: float | None
@@ -68,6 +69,7 @@ def told(take: Take) -> TakeKept:
         seed=asked.seed,
         engine=take.engine,
         engine_version=take.engine_version,
+        model=take.model,
         created_at=int(take.created_at),
         duration_s=round(take.n_samples / take.sample_rate, 3),
         first_sound_ms=take.first_sound_ms,

@@ -258,6 +258,7 @@ class Talk:
             channels=1,
             seed=job.request.seed,
             engine=job.engine,
+            model=job.model,
             voice=job.voice.id,
             mode=job.request.mode,
             notes=notes,

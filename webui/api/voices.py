@@ -184,14 +184,19 @@ def routes(studio: Studio) -> APIRouter:
     @router.get(
         "/v1/audio/voices/{voice_id}/sample",
         response_class=Response,
-        responses={**answers(200, content=file_of("audio/wav")), **refusals(404, 422)},
+        description="The recording. `natural`: for a starter voice, which has been made by a synthesizer, what the built-in engine's natural voice makes of it.",
+        responses={
+            **answers(200, content=file_of("audio/wav", "audio/mpeg")),
+            **refusals(404, 422),
+        },
     )
-    def sample(voice_id: str, request: Request):
+    def sample(voice_id: str, request: Request, natural: bool = False):
+        mp3 = studio.voices.natural_sample(owner(request), voice_id) if natural else None
         return Response(
-            studio.voices.sample(owner(request), voice_id),
+            mp3 or studio.voices.sample(owner(request), voice_id),
             200,
             {"Cache-Control": "private, max-age=600"},
-            "audio/wav",
+            "audio/mpeg" if mp3 else "audio/wav",
         )
 
     @router.get("/tts/draft/{draft_id}/audio", include_in_schema=False)  # of the page

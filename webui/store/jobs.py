@@ -22,16 +22,17 @@ from .private import make_file, make_folder
 MAX_OPEN_JOBS, MAX_OPEN_LINES = 50, 50_000  # of an account, not over
 OVER = ("done", "failed", "cancelled")
 TABLES = (
-    """CREATE TABLE jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, total INTEGER NOT NULL,
+    """CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, total INTEGER NOT NULL,
  state TEXT NOT NULL, code TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', created_at REAL NOT NULL,
  serial INTEGER NOT NULL, idle_s REAL NOT NULL DEFAULT 0) WITHOUT ROWID""",
-    "CREATE INDEX of_account ON jobs (account, serial)",
-    """CREATE TABLE lines (job TEXT NOT NULL REFERENCES jobs (id), n INTEGER NOT NULL, text TEXT NOT NULL, voice TEXT NOT NULL, mode TEXT NOT NULL, instruction TEXT NOT NULL,
+    "CREATE INDEX IF NOT EXISTS of_account ON jobs (account, serial)",
+    """CREATE TABLE IF NOT EXISTS lines (job TEXT NOT NULL REFERENCES jobs (id), n INTEGER NOT NULL, text TEXT NOT NULL, voice TEXT NOT NULL, mode TEXT NOT NULL, instruction TEXT NOT NULL,
  language TEXT NOT NULL, speed REAL NOT NULL, seed INTEGER NOT NULL, chars INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0,
  key TEXT NOT NULL DEFAULT '', samples INTEGER NOT NULL DEFAULT 0, rate INTEGER NOT NULL DEFAULT 0, engine TEXT NOT NULL DEFAULT '', code TEXT NOT NULL DEFAULT '',
  error TEXT NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, n)) WITHOUT ROWID""",
-    "CREATE INDEX by_state ON lines (job, state, n, chars)",
-    "CREATE INDEX by_key ON lines (key) WHERE key != ''",
+    "CREATE INDEX IF NOT EXISTS by_state ON lines (job, state, n, chars)",
+    "CREATE INDEX IF NOT EXISTS by_key ON lines (key) WHERE key != ''",
+    "ALTER TABLE lines ADD COLUMN model TEXT NOT NULL DEFAULT ''",  # of version 2; what is above is there already in a file of version 1
 )
 
 
@@ -57,7 +58,7 @@ class Line:
     code: str = ""
     error: str = ""
     error_zh: str = ""
-    model: str = "auto"  # of its job
+    model: str = ""  # its own, "" = its job's; read back as the one that counts
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,14 @@ class BatchJob:
 
 JOB = "id, account, name, model, seed, total, state, code, error, error_zh, created_at"
 COUNTS = "SELECT state, count(*) AS n, sum(chars) AS chars FROM lines WHERE job = ? GROUP BY state"
-LINE = "n, text, voice, mode, instruction, language, speed, seed, job, state, attempts, key, samples, rate, engine, code, error, error_zh, (SELECT model FROM jobs WHERE jobs.id = lines.job)"
+LINE = "n, text, voice, mode, instruction, language, speed, seed, job, state, attempts, key, samples, rate, engine, code, error, error_zh, coalesce(nullif(model, ''), (SELECT model FROM jobs WHERE jobs.id = lines.job))"
 
 
 class JobStore:
     """Thread-safe. `clock`: of the wall, shown to people and used for nothing else."""
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time):
-        self._db, self._clock = Database(root / "jobs.sqlite", 1, TABLES), clock
+        self._db, self._clock = Database(root / "jobs.sqlite", 2, TABLES), clock
         self._lock_file = root / "jobs.lock"
         self._held: IO | None = None
 
@@ -142,6 +143,7 @@ class JobStore:
                 line.language,
                 line.speed,
                 line.seed,
+                line.model,
                 len(line.text),
             )
             for line in lines
@@ -170,7 +172,7 @@ class JobStore:
                 (job.id, account, name, model, seed, job.total, job.created_at, serial),
             )
             db.executemany(
-                "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed, chars) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed, model, chars) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 ((job.id, *row) for row in rows),
             )
 

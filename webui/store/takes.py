@@ -169,6 +169,7 @@ class TakeStore:
                     **told,
                     "request": SpeechRequest(**told["request"]),
                     "peaks": shared(told["peaks"]),
+                    "voice_notes": tuple(map(tuple, told.get("voice_notes", ()))),
                 }
             )
             is_whole = math.isfinite(take.created_at + take.n_samples / take.sample_rate)

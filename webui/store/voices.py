@@ -26,6 +26,7 @@ class VoiceStore:
     """`root`: the folder of saved voices. `starters`: assets/voices with voices.json, read-only; their prompts are kept under root too."""
 
     def __init__(self, root: Path, starters: Path):
+        self._starters_folder = starters
         self.folder = Folder(root / "voices")
         self.starter_prompts = Folder(root / "starters")
         self._changing = threading.Lock()
@@ -69,6 +70,11 @@ class VoiceStore:
         if voice is None or voice.owner != account:
             raise gone()
         return voice
+
+    def natural_sample(self, voice: Voice) -> bytes | None:
+        """MP3 of a starter as the natural voice speaks with it; None for other voices."""
+        path = self._starters_folder / "natural" / f"{voice.id}.mp3"
+        return path.read_bytes() if voice.starter and path.is_file() else None
 
     def reference(self, voice: Voice) -> bytes:
         """WAV bytes of the reference."""

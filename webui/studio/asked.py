@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import text
 from ..errors import BadInput
 from ..store.files import new_id
-from ..types import LANGUAGES, VOICE_ENGINES, Abilities, SpeechRequest, Voice
+from ..types import LANGUAGES, VOICE_ENGINES, Abilities, SpeechRequest, Voice, model_of
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 # the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the same for ever
@@ -111,7 +111,14 @@ def voice_engine_of(about: Abilities, model: str) -> str:
 
 def own_names(about: Abilities, *kinds: str) -> tuple[str, ...]:
     """Names of the engine's voices, each a model to who asks for it."""
-    return tuple(f"{about.name}-{kind}" for kind in kinds if about.voice_engines)
+    return tuple(model_of(about.name, kind) for kind in kinds if about.voice_engines)
+
+
+def listed_names(about: Abilities) -> dict[str, bool]:
+    """Those of them that are worth a line in a list of models -> whether a request can have that voice now. None where there is one only."""
+    if about.natural not in ("starting", "ready", "slow"):
+        return {}
+    return {own_names(about, kind)[0]: kind in about.voice_engines for kind in VOICE_ENGINES}
 
 
 def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:

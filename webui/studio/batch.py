@@ -45,6 +45,7 @@ class Ask:
     language: str = "auto"
     speed: float = 1.0
     seed: int | None = None
+    model: str = ""  # "" = the batch's
 
 
 class Batch:
@@ -92,8 +93,7 @@ class Batch:
                 code="too_many_lines",
                 param="texts",
             )
-        with suppress(NotReady):  # it is made as soon as there is an engine
-            self._cast.check_model(model)
+        self._check_model(model)
         if seed is not None and not -1 <= seed < 2**63:
             raise BadInput(
                 "The seed must be a whole number from 0 to 9223372036854775807.",
@@ -115,12 +115,16 @@ class Batch:
     def _lines(self, owner: str, asks: Sequence[Ask], seed: int) -> list[Line]:
         seen: Counter[tuple] = Counter()
         voices: set[str] = set()
+        models = {""}
         made = []
         for n, ask in enumerate(asks, 1):
             try:
                 if ask.voice not in voices:
                     self._check_voice(owner, ask.voice)
                     voices.add(ask.voice)
+                if ask.model not in models:
+                    self._check_model(ask.model)
+                    models.add(ask.model)
                 made.append(_line(n, ask, seed, seen))
             except KaikouError as error:
                 raise type(error)(
@@ -130,6 +134,10 @@ class Batch:
                     param=error.param,
                 ) from error
         return made
+
+    def _check_model(self, model: str) -> None:
+        with suppress(NotReady):  # it is made as soon as there is an engine
+            self._cast.check_model(model)
 
     def _check_voice(self, owner: str, voice_id: str) -> None:
         if self._cast.voice(owner, voice_id).draft:
@@ -222,6 +230,7 @@ class Batch:
             "text": line.text,
             "voice": line.voice,
             "seed": line.seed,
+            "model": line.model,
             "state": line.state,
             "file": name if data else None,
             "engine": line.engine or None,
@@ -327,7 +336,17 @@ def _line(n: int, ask: Ask, job_seed: int, seen: Counter[tuple]) -> Line:
         ask.speed,
         seed,
     )  # raises BadInput
-    return Line(n, ask.text, ask.voice, ask.mode, ask.instruction, language, ask.speed, seed)
+    return Line(
+        n,
+        ask.text,
+        ask.voice,
+        ask.mode,
+        ask.instruction,
+        language,
+        ask.speed,
+        seed,
+        model=ask.model,
+    )
 
 
 def file_name(line: Line, total: int) -> str:

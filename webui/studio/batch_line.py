@@ -172,7 +172,6 @@ def sound_key(account: str, ready: Ready) -> str:
         request.speed,
         job.tempo,
         request.seed,
-        *(["natural"] if request.voice_engine == "natural" else []),
     ]
     return hashlib.sha256(
         json.dumps(made_from, ensure_ascii=False).encode("utf-8", "surrogatepass")

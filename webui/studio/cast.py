@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from ..engine.base import Engine
 from ..engine.resident import Resident
 from ..errors import BadInput, KaikouError, NotAllowed, NotFound
 from ..types import VOICE_ENGINES, Abilities, Prompt, SpeechRequest, Voice
-from .asked import OPENAI_MODELS, OPENAI_VOICES, PRESET, check_mode, own_names
+from .asked import OPENAI_MODELS, OPENAI_VOICES, PRESET, check_mode, listed_names, own_names
 from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .hall import Hall
@@ -64,10 +65,10 @@ class Cast:
         if model not in ("", "auto", *own, *OPENAI_MODELS) and not (
             self.shelf is not None and self.shelf.speaking == model
         ):
-            raise self._not_speaking(model, name)
+            raise self._not_speaking(model, (name, *listed_names(about)))
         return about
 
-    def _not_speaking(self, model: str, name: str) -> KaikouError:
+    def _not_speaking(self, model: str, names: Sequence[str]) -> KaikouError:
         if (absent := self._resident.absent(model)) is not None:
             return absent
         if self.shelf is not None and self.shelf.knows(model):
@@ -78,8 +79,8 @@ class Cast:
                 param="model",
             )
         return NotFound(
-            f"There is no model “{model[:40]}” here. Available: auto, {name}.",
-            f"这里没有模型「{model[:40]}」，可用：auto、{name}。",
+            f"There is no model “{model[:40]}” here. Available: {', '.join(('auto', *names))}.",
+            f"这里没有模型「{model[:40]}」，可用：{'、'.join(('auto', *names))}。",
             code="model_not_found",
             param="model",
         )
@@ -137,12 +138,13 @@ class Cast:
                 voice,
                 about.sample_rate,
                 about.name,
-                about.version,
+                about.version_of(request.voice_engine),
                 tempo=round(request.speed / own, 4),
                 source=source,
                 trace=trace,
             )
-            job.lease, job.notes = lease, [*notes, *engine.notes(request)]
+            job.lease, job.voice_notes = lease, tuple(notes)
+            job.notes = [*notes, *engine.notes(request)]
             own_rtf = about.voice_engines.get(request.voice_engine, 0.0)
             job.own_rtf = own_rtf if own_rtf > about.rtf else 0.0
             if is_guest(owner):

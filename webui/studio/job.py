@@ -15,7 +15,7 @@ import numpy as np
 from .. import audio
 from ..errors import Cancelled, KaikouError
 from ..logs import REQUEST_ID
-from ..types import Chunk, SpeechRequest, Voice
+from ..types import Chunk, SpeechRequest, Voice, model_of
 from .arriving import Written
 from .held import Hold
 from .trace import Trace
@@ -95,6 +95,9 @@ class Job:
         self.notes: list[
             tuple[str, str]
         ] = []  # what the engine cannot do of it, (English, Chinese)
+        self.voice_notes: tuple[
+            tuple[str, str], ...
+        ] = ()  # those that a take keeps, as Take has them
         self.own_rtf = 0.0  # of a voice that is slower than its engine's usual one
         self.lease: Hold | None = (
             None  # keeps the engine it began on, and what that has made of the voice
@@ -136,6 +139,11 @@ class Job:
         with self._lock:
             with memoryview(self._pcm) as whole:  # copied once
                 return bytes(whole[2 * start : 2 * stop])
+
+    @property
+    def model(self) -> str:
+        """Asks for the voice that speaks it, as `model` of another request."""
+        return model_of(self.engine, self.request.voice_engine)
 
     # ---- the producer's side ----------------------------------------------------------------------------
     @property

@@ -25,6 +25,7 @@ from ..store import (
     tighten,
 )
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
+from .asked import listed_names
 from .background import Background
 from .batch import Batch
 from .cast import Cast
@@ -278,6 +279,7 @@ class Studio:
             "tags": list(about.tags),
             "rtf": round(about.rtf, 4),
             "voice_engines": {k: round(rtf, 4) for k, rtf in about.voice_engines.items()},
+            "natural": about.natural,
             "voice_note": list(about.voice_note or ()),
         }
 
@@ -299,12 +301,17 @@ class Studio:
 
     def engine_names(self) -> list[str]:
         """Engines that can speak now."""
+        return list(self.model_names())[:1]
+
+    def model_names(self) -> dict[str, bool]:
+        """The engine that can speak now, and its voices where it has several -> whether a request can have it now."""
         try:
             lease = self.resident.lease()
         except KaikouError:
-            return []
+            return {}
         lease.release()
-        return [lease.engine.describe().name]
+        about = lease.engine.describe()
+        return {about.name: True, **listed_names(about)}
 
     def about(self, job: Job) -> dict:
         """What a reader is told before the first sample."""

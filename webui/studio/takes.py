@@ -59,6 +59,7 @@ class Takes:
             rtf=round(job.snapshot().rtf, 4),
             peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)),
             trace=job.trace.told(),
+            voice_notes=job.voice_notes,
         )
         self._store.add(take, audio.wav_header(job.rate, n, self.label_for(job.owner)) + data)
         return take

@@ -130,6 +130,10 @@ class Voices:
             )
         return self._store.reference(self.get(owner, voice_id))
 
+    def natural_sample(self, owner: str, voice_id: str) -> bytes | None:
+        """MP3 bytes of a starter as the natural voice speaks with it; None where there is no such sound. Raises NotFound for an unknown voice."""
+        return self._store.natural_sample(self.get(owner, voice_id))
+
     def clip(self, voice: Voice) -> audio.Clip:
         return audio.decode(self._store.reference(voice))
 

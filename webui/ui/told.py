@@ -61,6 +61,8 @@ def take(it: Take) -> dict:
         "seed": str(r.seed),
         "engine": it.engine,
         "voice_engine": r.voice_engine,
+        "model": it.model,
+        "voice_notes": [list(note) for note in it.voice_notes],
         "first_sound_ms": it.first_sound_ms,
         "rtf": it.rtf,
         "n_samples": it.n_samples,

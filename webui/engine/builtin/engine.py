@@ -157,9 +157,10 @@ class BuiltinEngine:
         flags = (f"--library={library}",) if library else ()
         self._lanes = [Lane(*flags, stall_s=stall_s) for _ in range(workers)]
         self._listener = Lane("--encode", *flags, stall_s=max(stall_s, 30.0))
-        from ..natural.lanes import NaturalLanes  # which itself needs this room
+        from ..natural import lanes as module  # which itself needs this room
 
-        self.natural = NaturalLanes(natural, workers, library)
+        self.natural = module.NaturalLanes(natural, workers, library)
+        self._voice_versions = {"natural": module.VERSION}
         self._numbers = itertools.count(1)
         self._speeches: dict[str, weakref.WeakSet[Speech]] = {}
         self._prompts: OrderedDict[str, Prompt] = OrderedDict()
@@ -171,7 +172,8 @@ class BuiltinEngine:
         return Abilities(
             NAME, VERSION, RATE_HZ, MODES, LANGUAGES, lanes=len(self._lanes), min_speed=0.6, max_speed=1.85, rtf=self._rtf,
             styles=STYLES, basic=True, prompt_version=PROMPT_VERSION,
-            voice_engines=self.natural.voice_engines(self._rtf), voice_note=self.natural.note(),
+            voice_engines=self.natural.voice_engines(self._rtf), voice_versions=self._voice_versions,
+            natural=self.natural.state(), voice_note=self.natural.note(),
         )  # fmt: skip
 
     def start(self) -> None:
@@ -234,7 +236,8 @@ class BuiltinEngine:
             )
         if not request.voice_engine:
             request, _ = self.settle(request)
-        is_natural = request.voice_engine == "natural"
+        # a text that arrives in pieces is settled by its first: a later one may be in another script
+        is_natural = request.voice_engine == "natural" and self.natural.can_say(request)
         lanes = self.natural.lanes if is_natural else self._lanes
         if not lanes:
             told = self.natural.health()

@@ -17,6 +17,7 @@ from ..builtin.lane import START_S, Lane, WorkerProcess
 from . import weights
 
 log = logging.getLogger(__name__)
+VERSION = "natural-1+int8.cpu"  # raised when the same seed gives other samples, also by the mapping that both voices share; the part behind + names what computes them
 Sentence = tuple[str, str]  # English, Chinese
 SLOWEST_DEFAULT = (
     0.9  # seconds of work per second of sound: slower than this it is offered, and not the default
@@ -27,13 +28,13 @@ STARTING = (
     "The natural voice is still loading; the instant voice speaks meanwhile.",
     "自然音色还在载入，这一句先用即时音色。",
 )
+_LOADING = (
+    "The natural voice is still loading. Try again in a moment.",
+    "自然音色还在载入，请稍后再试。",
+)
 _ABSENT = (
     "This studio has no natural voice; the instant voice speaks.",
     "这里没有自然音色，改用即时音色。",
-)
-_SLOW = (
-    "The natural voice is slower than its sound on this machine, so the instant voice is the usual one.",
-    "这台机器上自然音色比实时慢，默认使用即时音色。",
 )
 _STYLE = (
     "The natural voice knows no dialects and cannot whisper; the instant voice speaks.",
@@ -119,26 +120,43 @@ class NaturalLanes:
         both = {"natural": self.rtf, "instant": instant_rtf}
         return dict(reversed(both.items())) if self.rtf > SLOWEST_DEFAULT else both
 
+    def state(self) -> str:
+        """As `Abilities.natural` has it."""
+        if not self.is_wanted:
+            return ""
+        state = self.health().state
+        return "slow" if state == "ready" and self.rtf > SLOWEST_DEFAULT else state
+
     def note(self) -> Sentence | None:
         """Why the natural voice is not the usual one."""
-        health = self.health()
-        if not self.is_wanted:
-            return None
-        if health.state != "ready":
-            return health.reason, health.reason_zh
-        return _SLOW if self.rtf > SLOWEST_DEFAULT else None
+        health, state = self.health(), self.state()
+        if state == "slow":
+            return (
+                f"On this machine the natural voice takes {self.rtf:.1f} s for each second of sound, so the instant voice is the usual one. Natural can still be chosen.",
+                f"这台机器上自然音色合成 1 秒语音要 {self.rtf:.1f} 秒，所以默认使用即时音色；自然音色仍可选用。",
+            )
+        return (health.reason, health.reason_zh) if state in ("starting", "broken") else None
 
     def choose(self, request: SpeechRequest) -> tuple[str, list[Sentence]]:
-        """("natural" or "instant", what the caller must know of it)."""
-        asked = request.voice_engine or next(iter(self.voice_engines()))
+        """("natural" or "instant", what the caller must know of it). Raises NotReady while the natural voice loads and nobody listens: then
+        there is time to wait for it, and a batch does not begin with one voice and go on with the other."""
         health = self.health()
-        if asked != "natural":
-            is_awaited = not request.voice_engine and health.state == "starting"
-            return "instant", [STARTING] if is_awaited else []
-        if health.state != "ready":
+        if request.voice_engine == "instant" or (
+            not request.voice_engine and self.state() not in ("starting", "ready")
+        ):
+            return "instant", []
+        if health.state not in ("starting", "ready"):
             return "instant", [(health.reason, health.reason_zh)]
-        reason = _unspeakable(request)
-        return ("instant", [reason]) if reason else ("natural", [])
+        if reason := _unspeakable(request):
+            return "instant", [reason]
+        if health.state == "ready":
+            return "natural", []
+        if request.priority > 0:
+            raise NotReady(*_LOADING, code="natural_loading", retry_after_s=2)
+        return "instant", [STARTING]
+
+    def can_say(self, request: SpeechRequest) -> bool:
+        return _unspeakable(request) is None
 
     def prepare(self, prompt: Prompt) -> None:
         """The base voices of a prompt are chosen ahead, in the background. Never waits."""
