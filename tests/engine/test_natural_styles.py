@@ -66,3 +66,11 @@ def test_the_pitch_goes_to_the_reference_and_moods_move_it(name):
         assert np.isclose(scale * own_hz + shift_hz, wanted_hz * 2 ** (shift_st / 12))
         assert scale <= 1.6 * wanted_hz / own_hz * 2 ** (shift_st / 12) + 1e-6
     assert 0.8 < bend.speed < 1.2 and 0.1 < bend.gain < 10
+
+
+def test_no_starter_is_said_by_a_voice_far_from_its_pitch():
+    for clip in (ROOT / "assets" / "voices").glob("starter-*.wav"):
+        profile = listen(*builtin_setup.clip(clip.stem))
+        for language in styles.LANGUAGES:
+            voice = styles.nearest(profile, VOICES, language)
+            assert abs(voice.base.log_f0 - profile.log_f0) < 5 * np.log(2) / 12, clip.stem

@@ -93,11 +93,12 @@ def read(path: Path = FILE) -> list[BaseVoice]:
 
 
 def distance(profile: Profile, voice: BaseVoice) -> float:
-    """Timbre in dB (cepstra 1 to 15 of the mean voiced spectrum, a quarter of it counts) and pitch in semitones."""
+    """Timbre in dB (cepstra 1 to 15 of the mean voiced spectrum, a quarter of it counts) and the square of half the pitch in semitones: the
+    equaliser reaches a far timbre, but a voice moved by more than some four semitones no longer sounds like one."""
     gap = profile.mean_voiced - voice.mean_voiced
     timbre_db = DB * float(np.sqrt((((gap - gap.mean()) @ DCT)[1:16] ** 2).sum()))
     pitch_st = 12 / np.log(2) * abs(profile.log_f0 - voice.base.log_f0)
-    return timbre_db / 4 + float(pitch_st)
+    return timbre_db / 4 + float(pitch_st / 2) ** 2
 
 
 def nearest(profile: Profile, voices: list[BaseVoice], language: str) -> BaseVoice:
