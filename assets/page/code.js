@@ -9,7 +9,7 @@
 
   /* What is not as usual, and what makes it the same sound: [name, literal] each. Seeds stay text: the largest are no numbers here. */
   function fields(k) {
-    const all = [["input", text(k.text)], ["voice", text(isDraft(k) ? "VOICE_ID" : k.voice)], ["model", text(k.model)], ["mode", text(k.mode)], ["seed", String(k.seed)]];
+    const all = [["input", text(k.text)], ["voice", text(isDraft(k) ? "VOICE_ID" : k.voice)], ["model", text(k.model || k.engine)], ["mode", text(k.mode)], ["seed", String(k.seed)]];
     if (k.instruction) all.push(["instructions", text(k.instruction)]);
     if (k.language !== "auto") all.push(["language", text(k.language)]);
     if (k.speed !== 1) all.push(["speed", String(k.speed)]);
