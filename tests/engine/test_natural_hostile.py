@@ -218,6 +218,19 @@ def test_a_process_that_died_between_two_requests_is_not_noticed():
     assert engine.natural.health().state == "ready"
 
 
+def test_a_lane_that_restarts_the_process_closes_no_socket_of_another():
+    """Who waits on it in another thread would read from whichever socket gets its number next."""
+    engine = setup.engine()
+    speak(lane=1)
+    mine, others = engine.natural.lanes
+    held = (others._sock, others._bell)
+    os.kill(mine.pid, signal.SIGKILL)
+    speak(lane=0)
+    assert mine.life == others.life + 1 and all(end.fileno() >= 0 for end in held)
+    speak(lane=1)
+    assert mine.life == others.life and all(end.fileno() == -1 for end in held)
+
+
 def test_a_process_that_hangs_is_replaced_and_the_instant_voice_speaks_meanwhile():
     engine = setup.engine()
     expected = speak()[2]

@@ -45,7 +45,7 @@ class WorkerProcess:
         self._program, self._flags, self._n_lanes = program, flags, n_lanes
         self._lock = threading.Lock()
         self._process: subprocess.Popen | None = None
-        self._ends: list[tuple[socket.socket, socket.socket]] = []
+        self._ends: dict[int, tuple[socket.socket, socket.socket]] = {}  # that no lane has taken
         self.life = 0
 
     @property
@@ -54,11 +54,12 @@ class WorkerProcess:
         return process.pid if process else None
 
     def connect(self, lane: int, life: int) -> tuple[socket.socket, socket.socket, int]:
-        """(for questions, bell, life) of a lane whose last process was that of `life`: a new one where there is none after it."""
+        """(for questions, bell, life) of a lane whose last process was that of `life`: a new one where there is none after it. The sockets
+        are the lane's own from now on: closed by another thread, their numbers would soon be those of others, and read by who waits."""
         with self._lock:
-            if life == self.life:
+            if life == self.life or lane not in self._ends:  # or another lane has just ended it
                 self._start()
-            return *self._ends[lane], self.life
+            return *self._ends.pop(lane), self.life
 
     def _start(self) -> None:
         self._end()
@@ -84,8 +85,8 @@ class WorkerProcess:
             for ends in theirs:
                 for end in ends:
                     end.close()
-        self._ends = [(ours, bell) for (ours, _), (bell, _) in pairs]
-        for _, bell in self._ends:
+        self._ends = {n: (ours, bell) for n, ((ours, _), (bell, _)) in enumerate(pairs)}
+        for _, bell in self._ends.values():
             bell.setblocking(False)
         self.life += 1
 
@@ -99,9 +100,9 @@ class WorkerProcess:
         if self._process:
             self._process.kill()
             self._process.wait()
-        for end in itertools.chain(*self._ends):  # who still waits for an answer has woken by now
+        for end in itertools.chain(*self._ends.values()):
             end.close()
-        self._ends, self._process = [], None
+        self._ends, self._process = {}, None
 
 
 class Lane:
@@ -148,6 +149,7 @@ class Lane:
     def _spawn(self) -> None:
         if self._closed:
             raise errors.NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
+        self._hang_up()
         self._sock, self._bell, self.life = self._home.connect(self._number, self.life)
         self._drops.clear()
         self._forgets.clear()
@@ -169,6 +171,12 @@ class Lane:
 
     def _kill(self) -> None:
         self._home.end(self.life)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        for end in (self._sock, self._bell):
+            if end is not None:
+                end.close()
         self._sock = self._bell = None
 
     def ring(self, stream: int = 0) -> None:

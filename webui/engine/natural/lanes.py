@@ -13,7 +13,7 @@ from pathlib import Path
 from ...errors import KaikouError, NotReady
 from ...types import Health, Prompt, SpeechRequest
 from ..builtin.instructions import read
-from ..builtin.lane import START_S, Lane, WorkerProcess
+from ..builtin.lane import Lane, WorkerProcess
 from . import weights
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ SLOWEST_DEFAULT = (
     0.9  # seconds of work per second of sound: slower than this it is offered, and not the default
 )
 STALL_S = 60.0  # a clause takes seconds on a busy machine
+WARM_S = 180.0  # nobody waits for it, and what fails here is not tried again before the next start
 LANGUAGES = ("", "auto", "zh", "en")
 STARTING = (
     "The natural voice is still loading; the instant voice speaks meanwhile.",
@@ -87,7 +88,7 @@ class NaturalLanes:
             lanes = [Lane(stall_s=STALL_S, process=process, lane=n) for n in range(self._n_lanes)]
             for lane in lanes:
                 lane.start()
-            self.rtf = lanes[0].ask({"op": "warm"}, limit_s=START_S)[0]["rtf"]
+            self.rtf = lanes[0].ask({"op": "warm"}, limit_s=WARM_S)[0]["rtf"]
         except (
             Exception
         ) as error:  # too little memory, a package that cannot be imported, a process that dies
