@@ -1,6 +1,6 @@
 """From a trusted click to sound, in a real Chromium: warm page, cold page, fallback transport, a new clip, and Gradio's own streaming player.
 
-All rows use the built-in voice and run one after another in the same call. Time zero is the click event; "rendered" is the first quantum the
+All rows use the built-in engine's instant voice, the last its natural one, and run one after another in the same call. Time zero is the click event; "rendered" is the first quantum the
 audio thread rendered, "speech" its first sample above 0.01, "heard" adds the output latency. Gradio's row is gr.Audio(streaming=True, autoplay=True)
 fed by the same engine, its time the first moment at which the <audio> element's clock moves.
 
@@ -38,6 +38,9 @@ FLAGS = [
     "--autoplay-policy=document-user-activation-required",
 ]
 TEXT = "清晨的风从窗口吹进来。我把要说的话写下来，它立刻就开口了。"
+NATURAL_TEXT = (
+    "清晨的风，从窗口吹进来。我把要说的话写下来，它立刻就开口了。"  # a short clause first
+)
 CLIP = ROOT / "assets" / "voices"
 
 
@@ -51,10 +54,15 @@ def chromium() -> str:
 
 
 @contextlib.contextmanager
-def studio():
+def studio(natural: bool = False):
+    """natural: the natural voice is loaded, and the usual one."""
     with tempfile.TemporaryDirectory(prefix="kaikou-bench-") as data:
         port = 7700 + os.getpid() % 90
-        env = {**os.environ, "KAIKOU_STARTS_PER_MINUTE": "6000"}
+        env = {
+            **os.environ,
+            "KAIKOU_STARTS_PER_MINUTE": "6000",
+            "KAIKOU_NATURAL": str(int(natural)),
+        }
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -78,6 +86,8 @@ def studio():
                     if httpx.get(url + "/health/ready", timeout=5).status_code == 200:
                         break
                 time.sleep(0.2)
+            while natural and httpx.get(url + "/tts/health").json()["natural"] == "starting":
+                time.sleep(0.2)
             yield url
         finally:
             process.terminate()
@@ -87,7 +97,7 @@ def studio():
 NO_SOCKET = b"self.WebSocket = class { constructor() { setTimeout(() => this.onclose?.({})) } close() {} send() {} };\n"
 
 
-def open_page(browser, url: str, without_socket: bool = False):
+def open_page(browser, url: str, without_socket: bool = False, text: str = TEXT):
     page = browser.new_page(viewport={"width": 1440, "height": 900}, locale="zh-CN")
     if without_socket:
         page.route(
@@ -98,7 +108,7 @@ def open_page(browser, url: str, without_socket: bool = False):
     page.wait_for_selector("html[data-kk=ready]", timeout=30000)
     page.wait_for_function("KK.live.picker?.data?.length > 0 && KK.voices().length > 0")
     page.evaluate("KK.setMode('preset')")
-    page.fill("#kk-text textarea", TEXT)
+    page.fill("#kk-text textarea", text)
     page.wait_for_timeout(1800)
     return page
 
@@ -121,6 +131,15 @@ def speak(page) -> dict:
 
 def warm(browser, url: str, times: int) -> list[dict]:
     page = open_page(browser, url)
+    speak(page)
+    told = [speak(page) for _ in range(times)]
+    page.close()
+    return told
+
+
+def natural(browser, url: str, times: int) -> list[dict]:
+    page = open_page(browser, url, text=NATURAL_TEXT)
+    page.click("#kk-voiceengine label:nth-of-type(2)")
     speak(page)
     told = [speak(page) for _ in range(times)]
     page.close()
@@ -250,6 +269,11 @@ def main() -> None:
             rows["cold page"] = cold(browser, url, told.times)
             rows["fallback (fetch)"] = fallback(browser, url, told.times)
             rows["new 5 s clip"] = new_clip(browser, url, max(3, told.times // 2))
+        with studio(natural=True) as url:
+            if httpx.get(url + "/tts/health").json()["natural"] in ("ready", "slow"):
+                rows["natural, warm page"] = natural(browser, url, told.times)
+            else:
+                print("natural voice: left out, it is not installed")
         if shutil.which("ffmpeg"):
             rows["gr.Audio streaming"] = gradio(browser, max(3, told.times // 2))
         else:
