@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime
@@ -13,7 +14,8 @@ from torch.nn import functional
 from tests.engine import builtin_setup
 from tests.engine import natural_setup as setup
 from webui.engine.builtin.conversion import Converter
-from webui.engine.builtin.mapping import neutral
+from webui.engine.builtin.mapping import map_voice, neutral
+from webui.engine.builtin.speaking import Order
 from webui.engine.natural import styles
 from webui.engine.natural.convolution import Convolution, Scratch
 from webui.engine.natural.equaliser import Equaliser
@@ -30,7 +32,8 @@ from webui.engine.natural.generator import (
 )
 from webui.engine.natural.network import MARGIN_ROWS, Network, spectra, tokens_of
 from webui.engine.natural.parts import FOLDER, GENERATOR, TRUNK
-from webui.engine.natural.speaking import Trim, active_rms
+from webui.engine.natural.speaking import SHORT_TOKENS, Stream, Trim, active_rms
+from webui.engine.natural.voice import NaturalVoice
 from webui.errors import NotReady
 
 HELLO = "ni↓xau↓, ta↘ʨja→ xau↓."
@@ -209,8 +212,6 @@ def test_it_asks_whether_to_go_on_many_times_in_a_window(clause):
 
 def test_the_equaliser_hears_pieces_as_a_whole():
     profile, _ = neutral(styles.read()[0].base)
-    from webui.engine.builtin.mapping import map_voice
-
     converter = Converter(map_voice(profile, styles.read()[-1].base), profile.voiced)
     sound, rate = builtin_setup.clip("starter-zh-high")
     sound = sound[: 3 * rate].astype(np.float32)
@@ -274,6 +275,45 @@ def test_it_sounds_like_the_published_graph():
     assert (
         trunk.first > MARGIN_ROWS and np.abs(graph[: (trunk.first - 1) * ROW_SAMPLES]).max() < 0.01
     )
+
+
+@setup.needs_weights
+@pytest.mark.parametrize("name", ["zf_xiaobei", "zm_yunxi"])
+def test_a_single_syllable_is_as_loud_as_the_published_network_makes_it(name):
+    network, scratch = Network(setup.file()), Scratch()
+    [voice] = [v for v in styles.read() if v.name == name]
+    tokens = tokens_of("xau↓,")
+    assert len(tokens) <= SHORT_TOKENS
+    trunk = network.trunk(tokens, voice.style(len(tokens)), 1.06)
+    sounds = [
+        np.concatenate(list(network.sound(trunk, voice.style(len(tokens)), told, scratch)))
+        for told in (None, voice.statistics)
+    ]
+    assert 0.5 * voice.rms < active_rms(sounds[0]) < 2 * voice.rms
+    assert active_rms(sounds[1]) < 0.6 * active_rms(sounds[0]), "why it is not told beforehand"
+
+
+def test_a_clause_that_the_network_leaves_silent_is_said_by_the_instant_voice():
+    base = next(v for v in styles.read() if v.language == "zh").base
+    profile, mapping = neutral(base)
+
+    class Silent:
+        def trunk(self, *_):
+            return SimpleNamespace(first=0, end=8)
+
+        def sound(self, *_):
+            return iter([np.zeros(8 * ROW_SAMPLES, np.float32)])
+
+    voice = NaturalVoice(profile, {"zh": mapping}, styles.read())
+    order = Order(("你好。",), "zh", 1.0, 1, "")
+    stream = Stream(
+        builtin_setup.speaker(), Silent(), voice, order, onnxruntime.RunOptions(), Scratch()
+    )
+    pieces, is_last = [], False
+    while not is_last:
+        sound, _, is_last, _ = stream.step()
+        pieces.append(sound)
+    assert np.abs(np.concatenate(pieces)).max() > 0.01
 
 
 @setup.needs_weights

@@ -335,10 +335,16 @@ class _Spectra:
 
 
 def observe(
-    generator: Generator, features: np.ndarray, source: np.ndarray, style: np.ndarray
+    generator: Generator,
+    features: np.ndarray,
+    source: np.ndarray,
+    style: np.ndarray,
+    scratch: Scratch | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> dict[str, np.ndarray]:
-    """The statistics that the published graph's norms would see in this clause: what Sound wants to be told. Takes all of it in one go."""
-    scratch = Scratch()
+    """The statistics that the published graph's norms would see in this clause: what Sound wants to be told. Takes all of it in one go, as much
+    work as its sound; `check` is called between the steps, and may raise."""
+    scratch = scratch or Scratch()
     statistics: dict[str, np.ndarray] = {}
 
     def run(name: str, rows: np.ndarray) -> np.ndarray:
@@ -346,6 +352,7 @@ def observe(
         for i in range(0, len(norms), 2):
             change = rows
             for norm in norms[i : i + 2]:
+                check()
                 seen.append((change.mean(0), change.var(0)))
                 affine = norm.affine(style, *seen[-1], np.zeros_like(norm.bias))
                 change = _Sliding(norm, *affine, scratch).push(change, True) + norm.bias

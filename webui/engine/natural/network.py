@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 
 from ...errors import Cancelled, NotReady
 from .convolution import Scratch
-from .generator import HOP, ROW_SAMPLES, SPECTRUM, Generator, Sound
+from .generator import HOP, ROW_SAMPLES, SPECTRUM, Generator, Sound, observe
 from .parts import DURATIONS, FEATURES, FOLDER, GENERATOR, OUTPUTS, PITCH, RATE_HZ, SOURCE, TRUNK
 from .styles import Statistics
 from .vocabulary import VOCABULARY
@@ -122,23 +122,29 @@ class Network:
         self,
         trunk: Trunk,
         style: np.ndarray,
-        statistics: Statistics,
+        statistics: Statistics | None,
         scratch: Scratch,
         run: onnxruntime.RunOptions | None = None,
         window_rows: tuple[int, ...] = WINDOW_ROWS,
     ) -> Iterator[np.ndarray]:
-        """Pieces of sound, float32 (n,) at RATE_HZ, with 75 ms of silence before and after. Raises Cancelled as `trunk` does."""
+        """Pieces of sound, float32 (n,) at RATE_HZ, with 75 ms of silence before and after. statistics: None for those of this very clause, at
+        twice the work. Raises Cancelled as `trunk` does."""
 
         def check() -> None:
             if run is not None and run.terminate:
                 raise Cancelled()
 
+        style = style[: style.size // 2]
+        if statistics is None:
+            seen = observe(self.generator, trunk.features, trunk.source, style, scratch, check)
+        else:
+            seen = statistics.of(trunk.voiced, trunk.log_f0)
         sound = Sound(
             self.generator,
             trunk.features[trunk.first : trunk.end],
             trunk.source[trunk.first * ROW_SAMPLES // HOP : trunk.end * ROW_SAMPLES // HOP + 1],
-            style[: style.size // 2],
-            statistics.of(trunk.voiced, trunk.log_f0),
+            style,
+            seen,
             scratch,
         )
         return sound.pieces(chain(window_rows, repeat(window_rows[-1])), check)
