@@ -29,6 +29,9 @@ _SAME = warp_columns(1.0)
 REACH = 700  # samples after a frame's centre that its analysis reads, and before
 _AROUND = CONTEXT + 1  # frames on both sides that a frame's gains read
 _GRID = 2400  # samples after which frames fall on the same places of both rates
+_AT = np.linspace(0, BINS - 1, WINDOW // 2 + 1)  # every line of a window, in target bins
+_LOW = np.minimum(_AT.astype(np.int64), BINS - 2)
+_SHARE = (_AT - _LOW).astype(np.float32)  # of the bin above
 _AT_ONCE = 128  # frames: all of a clause would need a hundred megabytes
 
 
@@ -107,10 +110,7 @@ class Equaliser:
         begin, first = self._n_made, self._first
         change = gains(self._converter, self._log_power, self._f0, self._tilt)
         change = change[begin - first : end - first]
-        at = np.linspace(0, BINS - 1, WINDOW // 2 + 1)
-        low = np.minimum(at.astype(np.int64), BINS - 2)
-        share = (at - low).astype(np.float32)
-        change = change[:, low] * (1 - share) + change[:, low + 1] * share
+        change = change[:, _LOW] * (1 - _SHARE) + change[:, _LOW + 1] * _SHARE
         centres = np.arange(begin, end) * HOP - self._start
         made = fft.irfft(
             fft.rfft(cut_frames(self._sound, centres, WINDOW) * _HANN) * np.exp(0.5 * change),

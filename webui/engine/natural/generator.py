@@ -31,7 +31,7 @@ _SLOPES = (0.1, 0.1, 0.01)  # of the leaky rectifiers before the stages and at t
 EPSILON = 1e-5  # of the norms
 _AT_ONCE = 8192  # numbers: what is activated in one go stays in the first cache
 _ACTIVATION = ("scales", "shifts", "sines")
-_WINDOW = 2 * (SPECTRUM - 1)
+WINDOW = 2 * (SPECTRUM - 1)  # samples that a spectrum spans
 
 
 class Rows:
@@ -90,8 +90,8 @@ class Generator:
         last = weights["conv_post.weight"] * thirds
         self.last = np.ascontiguousarray(last.transpose(2, 1, 0)), weights["conv_post.bias"]
         # four samples of hop in each window: the basis of the published graph leaves out this factor
-        self.basis = weights["stft.istft.stft.inverse_basis"].reshape(2 * SPECTRUM, _WINDOW) * (
-            _WINDOW / HOP
+        self.basis = weights["stft.istft.stft.inverse_basis"].reshape(2 * SPECTRUM, WINDOW) * (
+            WINDOW / HOP
         )
 
 
@@ -309,8 +309,8 @@ class _Spectra:
         n_taps, n_in, _ = self._kernel.shape
         self._reach = n_taps - 1
         self._kept = np.zeros((self._reach // 2, n_in), np.float32)
-        self._late = np.zeros(_WINDOW - HOP, np.float32)
-        self._skip = _WINDOW // 2  # the first spectrum's centre is the first sample
+        self._late = np.zeros(WINDOW - HOP, np.float32)
+        self._skip = WINDOW // 2  # the first spectrum's centre is the first sample
 
     def push(self, rows: np.ndarray, is_end: bool) -> np.ndarray:
         after = np.zeros((is_end * (self._reach // 2), rows.shape[1]), np.float32)
@@ -324,11 +324,11 @@ class _Spectra:
         frames = np.concatenate((power * np.cos(phase), power * np.sin(phase)), 1) @ self._basis
         sound = np.zeros(n * HOP + len(self._late), np.float32)
         sound[: len(self._late)] = self._late
-        for k in range(0, _WINDOW, HOP):
+        for k in range(0, WINDOW, HOP):
             sound[k : k + n * HOP] += frames[:, k : k + HOP].reshape(-1)
         sound, self._late = sound[: n * HOP], sound[n * HOP :]
         if is_end:
-            sound = np.concatenate((sound, self._late))[: -(_WINDOW // 2)]
+            sound = np.concatenate((sound, self._late))[: -(WINDOW // 2)]
         skipped = min(self._skip, len(sound))
         self._skip -= skipped
         return sound[skipped:]

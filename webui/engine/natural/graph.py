@@ -16,10 +16,9 @@ import onnx
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
-from .parts import DURATIONS, GENERATOR, OUTPUTS, PITCH, TRUNK
+from .parts import DURATIONS, GENERATOR, OUTPUTS, PITCH, TRUNK, VOICED_HZ
 
 MIN_HZ, MAX_HZ = 50.0, 700.0  # of a moved pitch
-VOICED_HZ = 20.0  # the predictor says less than this where there is no voice
 _SCOPE = "/decoder/decoder/generator/"
 
 

@@ -21,21 +21,30 @@ from safetensors.numpy import load_file
 
 from ...errors import Cancelled, NotReady
 from .convolution import Scratch
-from .generator import HOP, ROW_SAMPLES, SPECTRUM, Generator, Sound, observe
-from .parts import DURATIONS, FEATURES, FOLDER, GENERATOR, OUTPUTS, PITCH, RATE_HZ, SOURCE, TRUNK
+from .generator import HOP, ROW_SAMPLES, SPECTRUM, WINDOW, Generator, Sound, observe
+from .parts import (
+    DURATIONS,
+    FEATURES,
+    FOLDER,
+    GENERATOR,
+    OUTPUTS,
+    PITCH,
+    RATE_HZ,
+    SOURCE,
+    TRUNK,
+    VOICED_HZ,
+)
 from .styles import Statistics
 from .vocabulary import VOCABULARY
 
-VOICED_HZ = 20.0  # the predictor says less than this where there is no voice
 MARGIN_ROWS = 6  # 75 ms: kept of the silence before and after a clause
 WINDOW_ROWS = (40, 32, 48, 64)  # the first is what the listener waits for, the last repeats
 _ROOT = Path(__file__).resolve().parents[3]
 _ROWS_PER_FRAME = 2  # of the features, per unit of the durations
 _TAKE_APART_S = 60.0
-_SIZE = 2 * (SPECTRUM - 1)
-_ANGLES = 2 * np.pi / _SIZE * np.outer(np.arange(_SIZE), np.arange(SPECTRUM))
+_ANGLES = 2 * np.pi / WINDOW * np.outer(np.arange(WINDOW), np.arange(SPECTRUM))
 _TRANSFORM = (
-    np.concatenate((np.cos(_ANGLES), -np.sin(_ANGLES)), 1) * np.hanning(_SIZE + 1)[:-1, None]
+    np.concatenate((np.cos(_ANGLES), -np.sin(_ANGLES)), 1) * np.hanning(WINDOW + 1)[:-1, None]
 ).astype(np.float32)
 
 
@@ -152,8 +161,8 @@ class Network:
 
 def spectra(signal: np.ndarray) -> np.ndarray:
     """float32 (n,) -> (n / 5 + 1, 22): amplitude and phase of 11 lines, a window of 20 samples every 5, as the generator was trained with."""
-    padded = np.pad(signal, _SIZE // 2, "reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, _SIZE)[::HOP]
+    padded = np.pad(signal, WINDOW // 2, "reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
     lines = windows @ _TRANSFORM
     real, imaginary = lines[:, :SPECTRUM], lines[:, SPECTRUM:]
     return np.concatenate((np.hypot(real, imaginary), np.arctan2(imaginary, real)), 1)
