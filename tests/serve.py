@@ -214,7 +214,6 @@ def _main(argv: list[str]) -> int:
             told = {
                 "opened": fake.opened if fake else 0,
                 "finalised": fake.finalised if fake else 0,
-                "threads": threading.active_count(),
                 "thread_names": sorted(t.name for t in threading.enumerate()),
                 "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
                 "pid": os.getpid(),
