@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,7 +30,7 @@ from webui.engine.natural.generator import (
     TAPS,
     Generator,
     Sound,
-    observe,
+    whole,
 )
 from webui.engine.natural.network import MARGIN_ROWS, Network, spectra, tokens_of
 from webui.engine.natural.parts import FOLDER, GENERATOR, TRUNK
@@ -163,25 +165,26 @@ def pieces(generator, clause, statistics, lengths, scratch=None, check=lambda: N
 def test_told_what_its_norms_would_see_it_makes_the_formula_s_sound(clause):
     weights, features, source, style = clause
     generator = Generator(weights)
-    statistics = observe(generator, features, source, style)
+    at_once, statistics = whole(generator, features, source, style)
     assert {name: value.shape for name, value in statistics.items()} == {
         name: (n_norms, 2, n_channels) for name, (n_norms, n_channels) in SHAPES.items()
     }
     plain = plain_sound(weights, features, source, style)
     made = np.concatenate(list(pieces(generator, clause, statistics, [100])))
     assert len(made) == len(plain) == 23 * ROW_SAMPLES
-    assert np.abs(made - plain).max() < 1e-3 * np.abs(plain).max()
+    for sound in (made, at_once):
+        assert np.abs(sound - plain).max() < 1e-3 * np.abs(plain).max()
 
 
 def test_windows_change_nothing_and_the_work_of_one_stream_is_not_another_s(clause):
     weights, features, source, style = clause
     generator, scratch = Generator(weights), Scratch()
-    statistics = observe(generator, features, source, style)
-    whole = np.concatenate(list(pieces(generator, clause, statistics, [100])))
+    _, statistics = whole(generator, features, source, style)
+    all_of_it = np.concatenate(list(pieces(generator, clause, statistics, [100])))
     for lengths in ([1] * 23, [2, 3, 5, 7], [9, 1, 1]):
         made = list(pieces(generator, clause, statistics, lengths))
-        assert sum(len(piece) for piece in made) == len(whole)
-        assert np.abs(np.concatenate(made) - whole).max() < 1e-4 * np.abs(whole).max()
+        assert sum(len(piece) for piece in made) == len(all_of_it)
+        assert np.abs(np.concatenate(made) - all_of_it).max() < 1e-4 * np.abs(all_of_it).max()
     alone = list(pieces(generator, clause, statistics, [9] * 3))
     two = [pieces(generator, clause, statistics, [9] * 3, scratch) for _ in range(2)]
     beside = [[], []]
@@ -194,7 +197,7 @@ def test_windows_change_nothing_and_the_work_of_one_stream_is_not_another_s(clau
 
 def test_it_asks_whether_to_go_on_many_times_in_a_window(clause):
     generator = Generator(clause[0])
-    statistics = observe(generator, *clause[1:])
+    _, statistics = whole(generator, *clause[1:])
     n_asked = 0
 
     def check():
@@ -259,7 +262,7 @@ def test_it_sounds_like_the_published_graph():
     )
     graph = graph.reshape(-1)
     trunk = network.trunk(tokens, style)
-    found = observe(network.generator, trunk.features, trunk.source, style[:128])
+    _, found = whole(network.generator, trunk.features, trunk.source, style[:128])
     exact = Sound(
         network.generator, trunk.features, trunk.source, style[:128], found, Scratch()
     ).pieces(iter([10_000]), lambda: None)
@@ -293,27 +296,58 @@ def test_a_single_syllable_is_as_loud_as_the_published_network_makes_it(name):
     assert active_rms(sounds[1]) < 0.6 * active_rms(sounds[0]), "why it is not told beforehand"
 
 
-def test_a_clause_that_the_network_leaves_silent_is_said_by_the_instant_voice():
+class Silent:
+    """A network that says nothing, and what it was asked for in turn."""
+
+    def __init__(self):
+        self.asked, self.runs = [], []
+
+    def trunk(self, *asked):
+        self.asked.append("trunk")
+        self.runs.append(asked[-1])
+        return SimpleNamespace(first=0, end=8)
+
+    def sound(self, *_):
+        for _ in range(2):
+            self.asked.append("sound")
+            yield np.zeros(4 * ROW_SAMPLES, np.float32)
+
+
+@contextmanager
+def silent_stream(network, *segments):
     base = next(v for v in styles.read() if v.language == "zh").base
     profile, mapping = neutral(base)
-
-    class Silent:
-        def trunk(self, *_):
-            return SimpleNamespace(first=0, end=8)
-
-        def sound(self, *_):
-            return iter([np.zeros(8 * ROW_SAMPLES, np.float32)])
-
     voice = NaturalVoice(profile, {"zh": mapping}, styles.read())
-    order = Order(("你好。",), "zh", 1.0, 1, "")
-    stream = Stream(
-        builtin_setup.speaker(), Silent(), voice, order, onnxruntime.RunOptions(), Scratch()
-    )
-    pieces, is_last = [], False
-    while not is_last:
-        sound, _, is_last, _ = stream.step()
-        pieces.append(sound)
+    order = Order(segments, "zh", 1.0, 1, "")
+    run = onnxruntime.RunOptions()
+    with ThreadPoolExecutor(1) as ahead:
+        speaker = builtin_setup.speaker()
+        yield Stream(speaker, network, voice, order, run, ahead, Scratch())
+
+
+def test_a_clause_that_the_network_leaves_silent_is_said_by_the_instant_voice():
+    with silent_stream(Silent(), "你好。") as stream:
+        pieces, is_last = [], False
+        while not is_last:
+            sound, _, is_last, _ = stream.step()
+            pieces.append(sound)
     assert np.abs(np.concatenate(pieces)).max() > 0.01
+
+
+def test_the_next_clause_is_read_while_one_becomes_sound_and_no_further():
+    network = Silent()
+    with silent_stream(network, "你好。", "今天天气很好。", "再见。") as stream:
+        stream.step()
+    assert network.asked.count("trunk") == 2
+    assert "sound" in network.asked
+
+
+def test_a_stream_that_is_closed_ends_the_reading_ahead_too():
+    network = Silent()
+    with silent_stream(network, "你好。", "今天天气很好。") as stream:
+        stream.step()
+        stream.close()
+    assert network.runs and all(run.terminate for run in network.runs)
 
 
 @setup.needs_weights

@@ -334,16 +334,16 @@ class _Spectra:
         return sound[skipped:]
 
 
-def observe(
+def whole(
     generator: Generator,
     features: np.ndarray,
     source: np.ndarray,
     style: np.ndarray,
     scratch: Scratch | None = None,
     check: Callable[[], None] = lambda: None,
-) -> dict[str, np.ndarray]:
-    """The statistics that the published graph's norms would see in this clause: what Sound wants to be told. Takes all of it in one go, as much
-    work as its sound; `check` is called between the steps, and may raise."""
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """A clause in one go, as the published graph makes it: its sound, float32 (len(features) * ROW_SAMPLES,), and the statistics that its norms
+    saw, which `Sound` wants to be told. Arguments as of `Sound`; `check` is called between the steps, and may raise."""
     scratch = scratch or Scratch()
     statistics: dict[str, np.ndarray] = {}
 
@@ -369,4 +369,6 @@ def observe(
         rows = np.concatenate((rows[1:2], rows))[-len(harmonics) :] + harmonics
         names = [f"resblocks.{len(TAPS) * i + j}" for j in range(len(TAPS))]
         rows = sum(run(name, rows) for name in names)
-    return statistics
+    check()
+    rows = np.maximum(rows, rows * np.float32(_SLOPES[-1]))
+    return _Spectra(generator).push(rows, True), statistics

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 
 from ...errors import Cancelled, NotReady
 from .convolution import Scratch
-from .generator import HOP, ROW_SAMPLES, SPECTRUM, WINDOW, Generator, Sound, observe
+from .generator import HOP, ROW_SAMPLES, SPECTRUM, WINDOW, Generator, Sound, whole
 from .parts import (
     DURATIONS,
     FEATURES,
@@ -37,6 +37,7 @@ from .parts import (
 from .styles import Statistics
 from .vocabulary import VOCABULARY
 
+TRUNK_THREADS = 2  # its numbers are the same with any
 MARGIN_ROWS = 6  # 75 ms: kept of the silence before and after a clause
 WINDOW_ROWS = (40, 32, 48, 64)  # the first is what the listener waits for, the last repeats
 _ROOT = Path(__file__).resolve().parents[3]
@@ -73,12 +74,13 @@ class Trunk:
 
 
 class Network:
-    """One session, a thread for each call. Thread-safe; keeps nothing of a call."""
+    """One session, two threads for a call of the trunk: the listener waits for it. Thread-safe; keeps nothing of a call."""
 
     def __init__(self, file: Path):
         """Raises NotReady: the file is not the graph that it should be, or there is too little memory for it."""
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.intra_op_num_threads, options.inter_op_num_threads = TRUNK_THREADS, 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         options.enable_mem_pattern = False  # a plan of memory for each length costs some 90 MB
         try:
@@ -136,8 +138,8 @@ class Network:
         run: onnxruntime.RunOptions | None = None,
         window_rows: tuple[int, ...] = WINDOW_ROWS,
     ) -> Iterator[np.ndarray]:
-        """Pieces of sound, float32 (n,) at RATE_HZ, with 75 ms of silence before and after. statistics: None for those of this very clause, at
-        twice the work. Raises Cancelled as `trunk` does."""
+        """Pieces of sound, float32 (n,) at RATE_HZ, with 75 ms of silence before and after. statistics: None for those of this very clause, which
+        then is one piece. Raises Cancelled as `trunk` does."""
 
         def check() -> None:
             if run is not None and run.terminate:
@@ -145,18 +147,18 @@ class Network:
 
         style = style[: style.size // 2]
         if statistics is None:
-            seen = observe(self.generator, trunk.features, trunk.source, style, scratch, check)
-        else:
-            seen = statistics.of(trunk.voiced, trunk.log_f0)
+            made, _ = whole(self.generator, trunk.features, trunk.source, style, scratch, check)
+            yield made[trunk.first * ROW_SAMPLES : trunk.end * ROW_SAMPLES]
+            return
         sound = Sound(
             self.generator,
             trunk.features[trunk.first : trunk.end],
             trunk.source[trunk.first * ROW_SAMPLES // HOP : trunk.end * ROW_SAMPLES // HOP + 1],
             style,
-            seen,
+            statistics.of(trunk.voiced, trunk.log_f0),
             scratch,
         )
-        return sound.pieces(chain(window_rows, repeat(window_rows[-1])), check)
+        yield from sound.pieces(chain(window_rows, repeat(window_rows[-1])), check)
 
 
 def spectra(signal: np.ndarray) -> np.ndarray:

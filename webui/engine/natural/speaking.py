@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnxruntime
@@ -18,9 +19,9 @@ from ..builtin.speaking import Order, Steps, soft_limit
 from .convolution import Scratch
 from .equaliser import Equaliser
 from .generator import ROW_SAMPLES
-from .network import RATE_HZ, Network, tokens_of
+from .network import RATE_HZ, Network, Trunk, tokens_of
 from .phonemes import Clause, can_say, clauses
-from .voice import NaturalVoice
+from .voice import Bend, NaturalVoice
 
 FRAME = 120  # samples: 5 ms
 QUIET = 10**-3.4  # power over that of the voice's usual level, below which there is no speech
@@ -33,9 +34,20 @@ MIN_SPEED, MAX_SPEED = 0.5, 2.2  # of the network: beyond them it leaves sounds 
 DRIFT_PITCH, DRIFT_TEMPO = 0.012, 0.02  # ln, from clause to clause: another seed is another take
 
 
+@dataclass(frozen=True)
+class _Draft:
+    """A clause whose trunk is being computed. row: of the voice's styles."""
+
+    clause: Clause
+    bend: Bend
+    n_tokens: int
+    row: np.ndarray
+    trunk: Future[Trunk]
+
+
 class Stream(Steps):
-    """Pieces of one request. run: stops the network when it is terminated. The network is the same for all streams and keeps nothing of them;
-    scratch is for whichever stream of this thread is at work."""
+    """Pieces of one request. run: its own, stops the network when it is terminated. The network is the same for all streams and keeps nothing of
+    them; scratch is for whichever stream of this thread is at work. ahead: computes the trunk of a clause while the one before it becomes sound."""
 
     def __init__(
         self,
@@ -44,15 +56,20 @@ class Stream(Steps):
         voice: NaturalVoice,
         order: Order,
         run: onnxruntime.RunOptions,
+        ahead: Executor,
         scratch: Scratch,
     ):
         super().__init__(self._speak_all(), {})
         self._speaker, self._network, self._voice, self._order = speaker, network, voice, order
-        self._run, self._scratch = run, scratch
+        self.run, self._ahead, self._scratch = run, ahead, scratch
         self._style = style = read(order.instruction)
         self._tilt = tilt_bands(style.tilt_db) if style.tilt_db else None
         seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
         self._chance = np.random.Generator(np.random.SFC64(seed))
+
+    def close(self) -> None:
+        self.run.terminate = True
+        super().close()
 
     def _speak_all(self) -> Generator[tuple[np.ndarray, int, bool]]:
         """What comes after a part is known before its sound is made, so that the last sound can be marked."""
@@ -67,7 +84,7 @@ class Stream(Steps):
                 yield sound, index, is_end and following is None
             part = following
 
-    def _plan(self) -> Iterator[tuple[int, Clause | str]]:
+    def _plan(self) -> Iterator[tuple[int, _Draft | str]]:
         """(segment index, clause), or the segment itself where the instant voice has to say it."""
         for index, segment in enumerate(self._order.segments):
             with self._timed("phonemes"):
@@ -77,12 +94,33 @@ class Stream(Steps):
                     else []
                 )
             if said:
-                yield from ((index, clause) for clause in said)
+                yield from ((index, self._draft(clause)) for clause in said)
             elif any(c.isalnum() for c in segment):
                 yield index, segment
 
-    def _speak(self, what: Clause | str) -> Iterator[tuple[np.ndarray, bool]]:
-        if isinstance(what, Clause):
+    def _draft(self, clause: Clause) -> _Draft:
+        style, order = self._style, self._order
+        with self._timed("analysis"):
+            bend = self._voice.bend(clause.language)
+        pitch_drift, tempo_drift = np.clip(self._chance.standard_normal(2), -2.0, 2.0)
+        scale, shift_hz = bend.pitch(style.pitch_st, style.widen)
+        drift = float(np.exp(DRIFT_PITCH * pitch_drift))
+        speed = bend.speed * order.speed * style.rate * float(np.exp(DRIFT_TEMPO * tempo_drift))
+        tokens = tokens_of(clause.phonemes)
+        row = bend.voice.style(len(tokens))
+        trunk = self._ahead.submit(
+            self._network.trunk,
+            tokens,
+            row,
+            float(np.clip(speed, MIN_SPEED, MAX_SPEED)),
+            scale * drift,
+            shift_hz * drift,
+            self.run,
+        )
+        return _Draft(clause, bend, len(tokens), row, trunk)
+
+    def _speak(self, what: _Draft | str) -> Iterator[tuple[np.ndarray, bool]]:
+        if isinstance(what, _Draft):
             yield from self._clause(what)
             return
         stream = instant.Stream(
@@ -98,32 +136,15 @@ class Stream(Steps):
         finally:
             stream.close()
 
-    def _clause(self, clause: Clause) -> Iterator[tuple[np.ndarray, bool]]:
+    def _clause(self, draft: _Draft) -> Iterator[tuple[np.ndarray, bool]]:
         """(float32 (n,), is it the last of this clause): the pause after it is in the last."""
-        style, order = self._style, self._order
-        with self._timed("analysis"):
-            bend = self._voice.bend(clause.language)
-        voice = bend.voice
-        pitch_drift, tempo_drift = np.clip(self._chance.standard_normal(2), -2.0, 2.0)
-        scale, shift_hz = bend.pitch(style.pitch_st, style.widen)
-        drift = float(np.exp(DRIFT_PITCH * pitch_drift))
-        speed = bend.speed * order.speed * style.rate * float(np.exp(DRIFT_TEMPO * tempo_drift))
-        tokens = tokens_of(clause.phonemes)
-        row = voice.style(len(tokens))
+        clause, bend, order = draft.clause, draft.bend, self._order
         with self._timed("trunk"):
-            trunk = self._network.trunk(
-                tokens,
-                row,
-                float(np.clip(speed, MIN_SPEED, MAX_SPEED)),
-                scale * drift,
-                shift_hz * drift,
-                self._run,
-            )
-        with self._timed("generator"):
-            statistics = voice.statistics if len(tokens) > SHORT_TOKENS else None
-            pieces = self._network.sound(trunk, row, statistics, self._scratch, self._run)
-        trim, equaliser = Trim(voice.rms), Equaliser(bend.converter, self._tilt)
-        gain = np.float32(bend.gain * 10 ** (style.energy_db / 20))
+            trunk = draft.trunk.result()
+        statistics = bend.voice.statistics if draft.n_tokens > SHORT_TOKENS else None
+        pieces = self._network.sound(trunk, draft.row, statistics, self._scratch, self.run)
+        trim, equaliser = Trim(bend.voice.rms), Equaliser(bend.converter, self._tilt)
+        gain = np.float32(bend.gain * 10 ** (self._style.energy_db / 20))
         left, is_end, is_heard = (trunk.end - trunk.first) * ROW_SAMPLES, False, False
         while not is_end:
             with self._timed("generator"):

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,8 +45,8 @@ class NaturalWorker(Worker):
         self._lock = threading.Lock()
         self._is_rung = threading.Event()
         self._stopped: deque[int] = deque(maxlen=64)  # streams that nobody wants
-        self._stepping = 0
-        self._run = onnxruntime.RunOptions()
+        self._stepping, self._run = 0, onnxruntime.RunOptions()  # of the stream at work
+        self._ahead = ThreadPoolExecutor(1)
         self._scratch = Scratch()
         threading.Thread(target=self._hear, args=(bell,), daemon=True).start()
 
@@ -74,12 +75,14 @@ class NaturalWorker(Worker):
         return is_rung
 
     def _on_step(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
+        number = question["stream"]
         with self._lock:
-            self._stepping = question["stream"]
-            if self._stepping in self._stopped:
-                self._end(self._stepping)
+            if number in self._stopped:
+                self._end(number)
                 raise Cancelled()
-            self._run.terminate = False
+            stream = self._streams.get(number)
+            self._stepping = number
+            self._run = stream.run if stream else onnxruntime.RunOptions()
         try:
             return super()._on_step(question, body)
         finally:
@@ -90,7 +93,9 @@ class NaturalWorker(Worker):
         return NaturalVoice(profile, mappings, self._base_voices)
 
     def _stream(self, voice: NaturalVoice, order: Order) -> Stream:
-        return Stream(self._speaker, self._network, voice, order, self._run, self._scratch)
+        return Stream(
+            self._speaker, self._network, voice, order, self._run, self._ahead, self._scratch
+        )
 
     def _on_prepare(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
         """What the first request of a voice would have to find out: its base voices and how they are bent."""
