@@ -214,7 +214,7 @@ function raise() {
 /* When to start and whether to hold. Fast engine: one quantum. Else a chunk's making plus what lateness taught. "Play when ready": what the whole rest needs. */
 const remaining_s = () => Math.max(take.predicted_s, take.samples.length / take.samples.rate + 0.5) - take.played / take.samples.rate;
 const need_s = () => (take?.samples && pace_rtf() > 1 ? remaining_s() * (1 - 1 / pace_rtf()) : 0);
-const tempo = () => ({ need: pace_rtf() < 0.7 ? 128 : Math.round((take.chunk * Math.max(1, pace_rtf()) + jitter_s) * ringRate), slow: pace_rtf() > 1.02, hold: take.wait && !take.ended });
+const tempo = () => ({ need: pace_rtf() < 0.7 ? 128 : Math.round((take.chunk * pace_rtf() + jitter_s) * ringRate), slow: pace_rtf() > 1.02, hold: take.wait && !take.ended });
 function pace() {
   if (!take?.samples) return;
   if (take.wait) {

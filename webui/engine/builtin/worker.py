@@ -255,10 +255,14 @@ def run(make: Callable[[str, list[socket.socket]], list[Worker]]) -> None:
             with suppress(Closed):
                 send(sock, {"error": told(e)})
         return
+    threads = []
     for (sock, _), worker in zip(lanes, workers, strict=True):
         with suppress(Closed):
             send(sock, {"ready": True})
-        threading.Thread(target=serve, args=(sock, worker)).start()
+        threads.append(threading.Thread(target=serve, args=(sock, worker)))
+        threads[-1].start()
+    for thread in threads:  # pools of threads take no work once the main one is over
+        thread.join()
 
 
 def main() -> None:

@@ -113,11 +113,11 @@ class NaturalWorker(Worker):
         stream = self._stream(
             self._voice(neutral(base)[0], {}), Order((WARM_TEXT["zh"],), "zh", 1.0, 0, "")
         )
-        began_s, heard_s, is_last = time.thread_time(), 0.0, False
+        began_s, heard_s, is_last = time.process_time(), 0.0, False
         while not is_last:
             sound, _, is_last, _ = stream.step()
             heard_s += len(sound) / RATE_HZ
-        return {"rtf": (time.thread_time() - began_s) / heard_s}, b""
+        return {"rtf": (time.process_time() - began_s) / heard_s}, b""
 
 
 def main() -> None:
