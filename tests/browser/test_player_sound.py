@@ -107,6 +107,25 @@ def test_a_slow_engine_pauses_seldom_and_long(player):
     )
 
 
+def test_an_engine_at_four_fifths_of_real_time_is_heard_with_its_first_piece(player):
+    """The piece, 0.55 s, lasts longer than the next one takes to make: the ring is told to want no more than that."""
+    player.page.route(
+        "**/v1/audio/speech",
+        lambda route: route.fulfill(
+            headers={"X-RTF": "0.8", "X-Audio-Format": "s16le;rate=24000", "X-Job-Id": "j"},
+            body=bytes(2 * int(0.55 * RATE)),
+        ),
+    )
+    needs = player.js("""() => new Promise(done => {
+        const worker = new Worker(`${KK.root()}/tts/static/${KK_FACTS.version}/worker.js`), {port1, port2} = new MessageChannel(), needs = [];
+        port1.onmessage = e => { if (e.data.need) needs.push(e.data.need); if (e.data.op === "end") done(needs); };
+        worker.onmessage = e => { if (e.data.ev === "session") {
+            worker.postMessage({op: "port", port: port2, rate: 24000}, [port2]);
+            worker.postMessage({op: "start", seq: 1, turn: 1, params: {}}); } };
+        worker.postMessage({op: "open", root: KK.root(), via: "fetch", locale: "en", age_ms: 0}); })""")
+    assert 128 < needs[-1] < 0.55 * RATE
+
+
 def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
     """The ring alone, on a clock that stands still while it is fed: ten milliseconds after it ran dry it is given the rest."""
     x, told = player.js("""async () => {
