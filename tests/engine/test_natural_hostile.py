@@ -271,7 +271,12 @@ def test_a_process_that_cannot_come_back_leaves_the_instant_voice_until_it_can(m
         heard(sound)
         spoke, _, sound = speak()
         assert spoke == "instant" and len(sound)
-    engine.prepare(setup.prompt())
+        engine.natural._preparing.submit(int).result(60)
+        assert engine.natural.health().state == "broken", "it was tried again, and in vain"
+        speak(), engine.natural._preparing.submit(int).result(60)
+    assert engine.natural.health().state == "broken", "not at every request"
+    monkeypatch.setattr(engine.natural, "_next_try_s", 0.0)
+    speak()
     engine.natural._preparing.submit(int).result(60)
     assert engine.natural.health().state == "ready"
     assert np.array_equal(speak()[2], expected)

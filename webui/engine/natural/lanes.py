@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +23,8 @@ Sentence = tuple[str, str]  # English, Chinese
 SLOWEST_DEFAULT = (
     0.9  # seconds of work per second of sound: slower than this it is offered, and not the default
 )
-STALL_S = 60.0  # a clause takes seconds on a busy machine
+STALL_S = 30.0  # the trunk of a clause takes seconds on a busy machine
+RETRY_S = 20.0  # between two tries to bring back a process that could not be started again
 WARM_S = 180.0  # nobody waits for it, and what fails here is not tried again before the next start
 LANGUAGES = ("", "auto", "zh", "en")
 STARTING = (
@@ -56,6 +58,7 @@ class NaturalLanes:
         self._is_closed = False
         self._preparing = ThreadPoolExecutor(1, thread_name_prefix="natural-prepare")
         self._process: WorkerProcess | None = None
+        self._next_try_s = 0.0  # on the monotonic clock
         self.lanes: list[Lane] = []  # empty until they speak
         self.rtf = 0.0
         self.is_decided = threading.Event()  # it is ready, or will not be
@@ -142,6 +145,8 @@ class NaturalLanes:
         """("natural" or "instant", what the caller must know of it). Raises NotReady while the natural voice loads and nobody listens: then
         there is time to wait for it, and a batch does not begin with one voice and go on with the other."""
         health = self.health()
+        if health.state == "broken" and request.voice_engine != "instant":
+            self._try_again()
         if request.voice_engine == "instant" or (
             not request.voice_engine and self.state() not in ("starting", "ready")
         ):
@@ -155,6 +160,17 @@ class NaturalLanes:
         if request.priority > 0:
             raise NotReady(*_LOADING, code="natural_loading", retry_after_s=2)
         return "instant", [STARTING]
+
+    def _try_again(self) -> None:
+        """In the background, for the requests that come later. Never waits."""
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s < self._next_try_s:
+                return
+            self._next_try_s = now_s + RETRY_S
+        for lane in self.lanes:
+            with suppress(RuntimeError):  # closed meanwhile
+                self._preparing.submit(_wake, lane)
 
     def can_say(self, request: SpeechRequest) -> bool:
         return _unspeakable(request) is None
@@ -186,6 +202,11 @@ def _broken(error: Exception) -> Health:
         f"The natural voice could not be started{reason}, perhaps for want of memory; the instant voice speaks.",
         f"自然音色没能启动{reason}，可能内存不够；改用即时音色。",
     )
+
+
+def _wake(lane: Lane) -> None:
+    with suppress(KaikouError):  # it stays broken, and says so
+        lane.ask({"op": "count"})
 
 
 def _prepare(lane: Lane, prompt: Prompt) -> None:
