@@ -56,6 +56,19 @@ def rss_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def request_of(text: str, language: str, n: int) -> SpeechRequest:
+    return SpeechRequest(
+        id=f"b{n}",
+        text=text,
+        mode="cross_lingual",
+        voice="v",
+        language=language,
+        seed=n,
+        segments=(text,),
+        voice_engine="natural",
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -82,24 +95,26 @@ def main() -> None:
         """(first piece s, sound s, worker's processor s, seconds that playing would have stood still)"""
         nonlocal n
         n += 1
-        request = SpeechRequest(
-            id=f"b{n}",
-            text=text,
-            mode="cross_lingual",
-            voice="v",
-            language=language,
-            seed=n,
-            segments=(text,),
-            voice_engine="natural",
-        )
         before, began = cpu_s(pid), time.perf_counter()
         arrived, lengths = [], []
-        for chunk in engine.stream(request, prompt):
+        for chunk in engine.stream(request_of(text, language, n), prompt):
             arrived.append(time.perf_counter() - began)
             lengths.append(len(chunk.samples) / RATE_HZ)
         played = np.concatenate(([0.0], np.cumsum(lengths)))
         late = [a - arrived[0] - p for a, p in zip(arrived, played, strict=False)]
         return arrived[0], float(played[-1]), cpu_s(pid) - before, max(late)
+
+    def cancel(text: str, language: str, after_s: float) -> float:
+        """Seconds from the cancel until the worker is free, in the midst of a step or between two."""
+        nonlocal n
+        n += 1
+        stream = engine.stream(request_of(text, language, n), prompt)
+        next(stream)
+        time.sleep(after_s)
+        began = time.perf_counter()
+        stream.close()
+        engine.natural.lanes[0].ask({"op": "count"})
+        return time.perf_counter() - began
 
     for language, texts in FIRST.items():  # the first of each is not counted
         speak(texts[0], language)
@@ -112,6 +127,9 @@ def main() -> None:
         rows[f"work {language}"] = [round(f[2] / f[1], 3) for f in long]
         rows[f"work short {language}"] = [round(f[2] / f[1], 3) for f in found]
         rows[f"late long {language} ms"] = [round(1000 * f[3]) for f in long]
+        rows[f"cancel {language} ms"] = [
+            round(1000 * cancel(LONG[language], language, 0.1 * i)) for i in range(2 * args.times)
+        ]
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores")
     print(
         f"instant voice ready {ready_s:.2f} s, natural {natural_s:.2f} s after the start; worker {rss_mb(pid):.0f} MB"

@@ -18,7 +18,7 @@ from webui.engine.natural.voice import NaturalVoice
 VOICES = styles.read()
 NAMES = {
     "zf_xiaobei", "zf_xiaoxiao", "zm_yunjian", "zm_yunxi",
-    "af_heart", "af_bella", "am_michael", "am_fenrir", "bf_emma", "bm_george",
+    "af_heart", "af_bella", "am_michael", "am_fenrir", "bf_emma",
 }  # fmt: skip
 
 
@@ -66,6 +66,24 @@ def test_the_pitch_goes_to_the_reference_and_moods_move_it(name):
         assert np.isclose(scale * own_hz + shift_hz, wanted_hz * 2 ** (shift_st / 12))
         assert scale <= 1.6 * wanted_hz / own_hz * 2 ** (shift_st / 12) + 1e-6
     assert 0.8 < bend.speed < 1.2 and 0.1 < bend.gain < 10
+
+
+def test_the_tones_of_a_monotonous_reference_are_still_heard():
+    profile = listen(*builtin_setup.clip("starter-zh-low"))
+    for spread in (0.01, 0.1):
+        monotonous = replace(profile, log_f0_sd=spread)
+        bend = NaturalVoice(monotonous, {}, VOICES).bend("zh")
+        scale, _ = bend.pitch()
+        assert np.isclose(scale * np.exp(bend.voice.base.log_f0), 0.85 * np.exp(profile.log_f0))
+
+
+def test_a_voice_is_lowered_rather_than_raised():
+    """The breathy reference lies between a man's voice and a woman's; its timbre is a little nearer to the man's."""
+    profile = listen(*builtin_setup.clip("starter-zh-breathy"))
+    by_name = {voice.name: voice for voice in VOICES}
+    man, woman = by_name["zm_yunxi"], by_name["zf_xiaobei"]
+    assert man.base.log_f0 < profile.log_f0 < woman.base.log_f0
+    assert styles.nearest(profile, VOICES, "zh") is woman
 
 
 def test_no_starter_is_said_by_a_voice_far_from_its_pitch():

