@@ -15,7 +15,9 @@ import os
 import platform
 import statistics
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ import soundfile  # noqa: E402
 
 from webui.engine.builtin import BuiltinEngine  # noqa: E402
 from webui.engine.natural.parts import RATE_HZ  # noqa: E402
+from webui.errors import Cancelled  # noqa: E402
 from webui.settings import Paths  # noqa: E402
 from webui.types import SpeechRequest  # noqa: E402
 
@@ -105,14 +108,22 @@ def main() -> None:
         return arrived[0], float(played[-1]), cpu_s(pid) - before, max(late)
 
     def cancel(text: str, language: str, after_s: float) -> float:
-        """Seconds from the cancel until the worker is free, in the midst of a step or between two."""
+        """Seconds from a cancel in the midst of a step until the reader has its end and the worker is free."""
         nonlocal n
         n += 1
         stream = engine.stream(request_of(text, language, n), prompt)
-        next(stream)
+
+        def read() -> None:
+            with suppress(Cancelled):
+                for _ in stream:
+                    pass
+
+        reader = threading.Thread(target=read)
+        reader.start()
         time.sleep(after_s)
         began = time.perf_counter()
-        stream.close()
+        engine.cancel(f"b{n}")
+        reader.join()
         engine.natural.lanes[0].ask({"op": "count"})
         return time.perf_counter() - began
 
@@ -128,7 +139,8 @@ def main() -> None:
         rows[f"work short {language}"] = [round(f[2] / f[1], 3) for f in found]
         rows[f"late long {language} ms"] = [round(1000 * f[3]) for f in long]
         rows[f"cancel {language} ms"] = [
-            round(1000 * cancel(LONG[language], language, 0.1 * i)) for i in range(2 * args.times)
+            round(1000 * cancel(LONG[language], language, 0.3 + 0.1 * i))
+            for i in range(4 * args.times)
         ]
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores")
     print(
