@@ -61,17 +61,23 @@ def local(fetcher: ModelFetcher, is_deep: bool) -> int:
     faults = (
         fetcher.verify()
         if is_deep
-        else [(s.path, "missing or not whole", "") for s in fetcher.plan().missing]
+        else [
+            (s.path, "missing or not whole", "") for s in fetcher.plan().missing if not s.optional
+        ]
     )
     for path, fault, _ in faults:
         print(f"{path}: {fault}", file=sys.stderr)
+    for path in fetcher.unexpected():
+        print(
+            f"{path} differs from the expected file; it may be a newer publication. / {path} 与预期的文件不同，可能是新发布的版本。"
+        )
     name, blind = fetcher.model.name, len(fetcher.unknown()) if is_deep else 0
     if blind:
         print(f"{name}: of {blind} files no checksum is known, only their sizes were compared.")
     print(
         f"{name}: {len(faults)} of {len(fetcher.model.files)} files are not in order."
         if faults
-        else f"{name}: all {len(fetcher.model.files)} files are here."
+        else f"{name}: all files are here."
     )
     return 1 if faults else 0
 

@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def log_to_stderr() -> None:
     to_stderr()
-    for chatty in ("httpx", "httpcore", "asyncio"):
+    for chatty in ("httpx", "httpx2", "httpcore", "httpcore2", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

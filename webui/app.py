@@ -163,7 +163,7 @@ def _offers(settings: Settings) -> dict[str, Offer]:
     return {
         name: Offer(model.engine, model.bytes / 1e9, partial(ModelFetcher, folder, model=model))
         for name, (folder, model) in folders.items()
-        if not all((folder / spec.path).exists() for spec in model.files)
+        if not all(spec.optional or (folder / spec.path).exists() for spec in model.files)
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -195,11 +196,83 @@ def test_the_release_is_told_by_marker_or_name(root, tmp_path, name, marker, rel
     assert {"preset", "zero_shot", "cross_lingual", "convert"} <= set(modes)
 
 
-def test_without_ready_speakers_there_is_no_such_mode(root, tmp_path):
-    there = beside(root, tmp_path / "CosyVoice-300M-Instruct")
+@pytest.mark.parametrize(
+    ("path", "release"),
+    [
+        ("models--FunAudioLLM--CosyVoice-300M-SFT/snapshots/4f1e2d3c", "sft"),
+        ("hub/models/iic/CosyVoice-300M-Instruct/master", "instruct"),
+        ("my-sft-experiments/CosyVoice-300M", "base"),
+        ("CosyVoice-300M-SFT/CosyVoice-300M/4f1e2d3c", "base"),
+        ("instructions/4f1e2d3c", "base"),
+        ("tuned-sft", "sft"),
+    ],
+)
+def test_a_cache_that_ends_in_a_hash_is_told_by_the_parts_before(tmp_path, path, release):
+    there = tmp_path / path
+    there.mkdir(parents=True)
+    assert release_of(there) == release
+
+
+@pytest.mark.parametrize("link", ["CosyVoice-300M-SFT", "model"])
+def test_a_link_is_told_by_its_own_name_and_by_where_it_leads(tmp_path, link):
+    target = tmp_path / ("4f1e2d3c" if link != "model" else "CosyVoice-300M-SFT")
+    target.mkdir()
+    named = tmp_path / "link" / link
+    named.parent.mkdir()
+    named.symlink_to(target)
+    assert release_of(named) == "sft"
+
+
+@pytest.mark.parametrize(
+    ("size", "name", "has_speakers", "release"),
+    [
+        (1242994771, "4f1e2d3c", True, "instruct"),
+        (1242994835, "4f1e2d3c", True, "sft"),
+        (1242994771, "4f1e2d3c", False, "base"),
+        (1242994772, "4f1e2d3c", True, "base"),
+        (1242994771, "CosyVoice-300M", True, "base"),
+    ],
+)
+def test_where_no_name_tells_the_size_of_the_language_model_does(
+    tmp_path, size, name, has_speakers, release
+):
+    there = tmp_path / name
+    there.mkdir()
+    with (there / "llm.pt").open("wb") as f:
+        f.truncate(size)  # sparse: no such bytes are written
+    if has_speakers:
+        (there / "spk2info.pt").touch()
+    assert release_of(there) == release
+
+
+def test_the_base_release_needs_no_ready_speakers(root, tmp_path):
+    there = beside(root, tmp_path / "CosyVoice-300M")
     (there / "spk2info.pt").unlink()
     facts = load(there).facts
-    assert "preset" not in facts.modes and "instruct" in facts.modes and not facts.preset_modes
+    assert "preset" not in facts.modes and "zero_shot" in facts.modes and not facts.preset_modes
+
+
+@pytest.mark.parametrize("release", ["SFT", "Instruct"])
+@pytest.mark.parametrize("speakers", [None, {}, {"odd": {"embedding": torch.ones(1, 3)}}], ids=str)
+def test_the_tuned_releases_need_them(root, tmp_path, release, speakers):
+    there = beside(root, tmp_path / f"CosyVoice-300M-{release}")
+    (there / "spk2info.pt").unlink()
+    if speakers is not None:
+        torch.save(speakers, there / "spk2info.pt")
+    with pytest.raises(NotReady) as fault:
+        load(there)
+    assert fault.value.param == "spk2info.pt" and "fetch_models" in fault.value.zh
+
+
+def test_a_file_of_july_2024_without_sampling_gets_the_rule_of_its_code(root, tmp_path):
+    there = beside(root, tmp_path / "CosyVoice-300M")
+    text = (there / "cosyvoice.yaml").read_text("utf-8")
+    (there / "cosyvoice.yaml").unlink()
+    early = re.sub(r"(?m)^    sampling:.*\n(      .*\n)*", "", text)
+    assert "sampling:" in text and "sampling:" not in early
+    (there / "cosyvoice.yaml").write_text(early, "utf-8")
+    rule = read_spec(there).rule
+    assert (rule.top_p, rule.top_k, rule.window, rule.tau) == (0.8, 25, 10, 0.1)
 
 
 @pytest.mark.usefixtures("quick")
@@ -253,7 +326,7 @@ def test_a_describing_directory_without_those_networks_keeps_its_descriptions(ro
 
 @pytest.mark.parametrize("speakers", [None, {}], ids=["none", "empty"])
 def test_with_neither_ready_speakers_nor_those_networks_the_file_is_named(root, tmp_path, speakers):
-    there = beside(root, tmp_path / "CosyVoice-300M-SFT")
+    there = beside(root, tmp_path / "CosyVoice-300M")
     (there / "campplus.onnx").unlink()
     (there / "spk2info.pt").unlink()
     if speakers is not None:

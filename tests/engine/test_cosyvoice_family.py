@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from scripts.make_small_model import make
-from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice import device
+from webui.engine.cosyvoice.device import INT8, Place
 from webui.engine.cosyvoice.family import FOLDERS, families, family_of
 from webui.engine.cosyvoice.weights import (
     Component,
@@ -255,33 +256,31 @@ def test_what_vllm_exports_is_no_language_model_by_itself(models, tmp_path):
     assert fault.param == "llm.pt" and "vllm" in fault.en and "vllm" in fault.zh
 
 
+ODD_SPEAKERS = {
+    "without ids": {"embedding": torch.ones(1, 192), "flow_prompt_speech_token": torch.ones(1, 9)},
+    "with notes": {"embedding": torch.ones(1, 192), "gender": "f", "age": 30, "tags": ["x"]},
+    "empty": {},
+    "without a vector": {"prompt_speech_feat": torch.zeros(1, 18, 80)},
+    "with a vector of another length": {"embedding": torch.ones(1, 191)},
+    "not finite": {"embedding": torch.full((1, 192), torch.nan)},
+    "with a mel of other bands": {
+        "embedding": torch.ones(1, 192),
+        "prompt_speech_feat": torch.zeros(1, 3, 79),
+    },
+    "no table": 3,
+}
+USABLE = {"whole", "without ids", "with notes"}
+
+
 @pytest.mark.parametrize("name", FOLDERS)
-@pytest.mark.parametrize("lacks", ["embedding", "everything", "speech"])
-def test_speakers_that_lack_something_open_or_are_named(models, tmp_path, name, lacks):
+def test_speakers_that_cannot_be_used_are_skipped_with_a_warning(models, tmp_path, caplog, name):
     root = own(models, name, tmp_path)
-    table = {
-        "whole": {"embedding": torch.ones(1, 192)},
-        "odd": {
-            "embedding": torch.ones(1, 192),
-            "flow_prompt_speech_token": torch.ones(1, 9).int(),
-        },
-    }
-    if lacks != "speech":
-        table["odd"] = (
-            {}
-            if lacks == "everything"
-            else {
-                "flow_prompt_speech_token": torch.ones(1, 9).int(),
-                "prompt_speech_feat": torch.zeros(1, 18, 80),
-            }
-        )
     (root / "spk2info.pt").unlink(missing_ok=True)
-    torch.save(table, root / "spk2info.pt")
-    if lacks == "speech":
-        assert set(load(root).presets) == {"whole", "odd"}
-    else:
-        fault = refused(root)
-        assert fault.param == "spk2info.pt" and "odd" in fault.en
+    torch.save({"whole": {"embedding": torch.ones(1, 192)}, **ODD_SPEAKERS}, root / "spk2info.pt")
+    assert set(load(root).presets) == USABLE
+    warned = [r.getMessage() for r in caplog.records if "spk2info.pt" in r.getMessage()]
+    assert len(warned) == len(ODD_SPEAKERS) + 1 - len(USABLE)
+    assert all(any(odd in text for text in warned) for odd in ODD_SPEAKERS.keys() - USABLE)
 
 
 @pytest.mark.parametrize(
@@ -311,3 +310,66 @@ def test_early_files_of_the_first_generation_tell_no_rate(models, tmp_path):
         "\n".join(x for x in text.split("\n") if "input_frame_rate" not in x), "utf-8"
     )
     assert load(root).spec.ids_per_s == 50
+
+
+PUBLISHED_BYTES = {
+    "cosyvoice1": {"llm": 1242994835, "flow": 419900943, "hift": 81896716, "onnx": 522624269},
+    "cosyvoice2": {"llm": 2023316821, "flow": 450575567, "hift": 83390254, "onnx": 496082973},
+    "cosyvoice3": {"llm": 2024669519, "flow": 1329116148, "hift": 83202622, "onnx": 969451503},
+}  # first-contact specification, section 4
+CAMPPLUS_BYTES = 28303423
+
+
+@pytest.fixture(params=FOLDERS)
+def published(request, models, tmp_path):
+    """(family, its small spec, a directory of files with the published sizes and no content, those sizes)."""
+    family, sizes = family_of(models[request.param]), PUBLISHED_BYTES[request.param]
+    speech, speaker = sorted(family.listening, key=lambda name: "campplus" in name)
+    names = {f"{name}.pt": sizes[name] for name in ("llm", "flow", "hift")}
+    for name, size in {**names, speech: sizes["onnx"], speaker: CAMPPLUS_BYTES}.items():
+        with (tmp_path / name).open("wb") as f:
+            f.truncate(size)  # sparse: no such bytes are written
+    return family, family.read_spec(models[request.param], family.steps[0]), tmp_path, sizes
+
+
+def test_the_memory_plan_counts_the_networks_that_hear_a_clip(published):
+    family, spec, root, sizes = published
+    plan = device.plan(family, spec, root, Place("cpu", "fp32", "test"))
+    gigabytes = {"cosyvoice1": 0.55, "cosyvoice2": 0.52, "cosyvoice3": 1.0}[family.engine]
+    assert plan.listening == sizes["onnx"] + CAMPPLUS_BYTES
+    assert plan.listening == pytest.approx(gigabytes * 1e9, rel=0.01)
+    weights = sum(sizes[name] for name in ("llm", "flow", "hift"))
+    assert plan.loading == weights == plan.weights, "in fp32 the files are used as they are"
+    assert plan.needed > 1.15 * weights + plan.listening
+    for name in family.listening:
+        (root / name).unlink()
+    without = device.plan(family, spec, root, Place("cpu", "fp32", "test"))
+    assert (without.listening, plan.needed - without.needed) == (0, plan.listening)
+
+
+def test_the_memory_plan_counts_what_lies_twice_while_it_loads(published):
+    family, spec, root, sizes = published
+    place = Place("cpu", "bf16", "test")
+    plan, llm, flow = device.plan(family, spec, root, place), sizes["llm"], sizes["flow"]
+    assert plan.loading == max(llm // 2 + llm, llm // 2 + flow // 2 + flow)
+    assert plan.needed == plan.loading + plan.listening > plan.speaking
+    with (root / family.components["llm"].converted("bf16")).open("wb") as f:
+        f.truncate(llm // 2)
+    assert device.plan(family, spec, root, place).loading < plan.loading, "it was cast before"
+    packed = device.plan(family, spec, root, Place("cpu", "fp32", "test", INT8))
+    assert packed.loading == family.costs(spec, Place("cpu", "fp32", "test", INT8)).int8_lm + llm
+
+
+def test_a_gpu_holds_no_listening_networks_and_its_host_holds_them(published, monkeypatch):
+    family, spec, root, sizes = published
+    free = {"cuda": 1 << 40, "cpu": 1 << 40}
+    monkeypatch.setattr(device, "available", free.get)
+    plan = device.plan(family, spec, root, Place("cuda", "bf16", "test"))
+    assert plan.needed == plan.speaking == int(plan.weights * 1.15) + plan.voice + plan.stream
+    assert plan.host_needed == plan.listening + sizes["llm"] * 3 // 2
+    free["cpu"] = plan.host_needed - 1
+    with pytest.raises(NotReady) as fault:
+        device.plan(family, spec, root, Place("cuda", "bf16", "test")).check()
+    assert fault.value.code == "no_memory"
+    free["cpu"] += 1
+    device.plan(family, spec, root, Place("cuda", "bf16", "test")).check()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from scripts.golden_checks import frontend as golden_frontend
+from tests.conftest import ROOT
 from webui.engine.cosyvoice import text_front
 from webui.engine.cosyvoice.features import kaldi_fbank, prompt_mel, resample, whisper_log_mel
 from webui.engine.cosyvoice.speakers import read_speakers
@@ -48,6 +51,42 @@ def test_frame_counts(n):
 def test_features_of_near_silence_are_finite():
     for feature in (whisper_log_mel, kaldi_fbank, prompt_mel):
         assert feature(torch.zeros(24000)).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_replaced"),
+    [
+        ("raise OSError('libcudart')", True),
+        ("raise RuntimeError('another CUDA')", True),
+        ("fail_if_no_align = None", False),
+        ("raise ModuleNotFoundError('torch')", None),
+    ],
+)
+def test_torchaudio_without_its_extension(tmp_path, fault, is_replaced):
+    """As its wheels behave beside a torch of another kind, with a package of that name in its place."""
+    parts = {
+        "__init__": "from . import _extension; _extension.fail_if_no_align",
+        "_extension": fault,
+        "compliance/__init__": "",
+        "compliance/kaldi": "fbank = 1",
+        "functional": "melscale_fbanks = 2",
+        "transforms": "Resample = 3",
+    }
+    for name, text in parts.items():
+        path = tmp_path / "torchaudio" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import logging; logging.basicConfig(level=20)\n"
+        "from webui.engine.cosyvoice.torchaudio_functions import Resample, fbank, melscale_fbanks\n"
+        "print(fbank, melscale_fbanks, Resample, sys.modules['torchaudio._extension'].__spec__ is None)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    if is_replaced is None:
+        assert run.returncode and "ModuleNotFoundError" in run.stderr
+    else:
+        assert run.stdout.split() == ["1", "2", "3", str(is_replaced)]
+        assert ("without its compiled extension" in run.stderr) == is_replaced
 
 
 def test_blank_text_is_nothing_to_say():

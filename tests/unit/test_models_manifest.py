@@ -98,17 +98,56 @@ def test_a_size_that_nobody_knows_may_be_far_off_but_not_beyond_reason(tmp_path)
     assert not store.FileSpec("x", 1000, exact=True, within=20).fits(1001)
 
 
+def test_what_the_tuned_releases_need_is_optional_elsewhere():
+    made = read_manifest(MANIFEST)
+    need = {
+        name
+        for name, m in made.items()
+        for s in m.files
+        if s.path == "spk2info.pt" and not s.optional
+    }
+    assert need == {"CosyVoice-300M-SFT", "CosyVoice-300M-Instruct"}
+    assert all(not s.exact for m in made.values() for s in m.files), "others' figures: never refuse"
+    assert all(s.path == "spk2info.pt" for m in made.values() for s in m.files if s.optional)
+
+
 def test_addresses():
-    spec = store.FileSpec("CosyVoice-BlankEN/vocab.json", 1)
-    made = read_manifest(MANIFEST)["CosyVoice2-0.5B"]
+    path, made = "CosyVoice-BlankEN/vocab.json", read_manifest(MANIFEST)["CosyVoice2-0.5B"]
     urls = [
-        ModelFetcher(Path("x"), source, made).url(spec)
-        for source in ("modelscope", "hf-mirror", "https://own.example/m/")
+        store.source_at(source).address(made.repositories.get(source, ""), path)
+        for source in ("hf-mirror", "https://own.example/m/")
     ]
     assert urls == [
-        "https://modelscope.cn/api/v1/models/iic/CosyVoice2-0.5B/repo?Revision=master&FilePath=CosyVoice-BlankEN%2Fvocab.json",
         "https://hf-mirror.com/FunAudioLLM/CosyVoice2-0.5B/resolve/main/CosyVoice-BlankEN/vocab.json",
         "https://own.example/m/CosyVoice-BlankEN/vocab.json",
     ]
-    with pytest.raises(BadInput):
-        ModelFetcher(Path("x"), "ftp://x", made)
+    for wrong in ("ftp://x", "https://", "file:///etc/passwd", "modelscope.cn"):
+        with pytest.raises(BadInput):
+            ModelFetcher(Path("x"), wrong, made)
+
+
+@pytest.mark.parametrize(
+    ("source", "url", "is_allowed"),
+    [
+        ("modelscope", "https://cdn-lfs-cn-1.modelscope.cn/x?auth_key=1", True),
+        ("modelscope", "https://modelscope.cn.evil.example/x", False),
+        ("modelscope", "https://notmodelscope.cn/x", False),
+        ("modelscope", "http://modelscope.cn/x", False),
+        ("modelscope", "https://100.100.100.200/x", False),
+        ("hf-mirror", "https://us.aws.cdn.hf.co/x", True),
+        ("hf-mirror", "https://cas-bridge.xethub.hf.co/x", True),
+        ("hf-mirror", "https://hf-mirror.com@127.0.0.1/x", False),
+        ("https://github.com/a/b", "https://objects.githubusercontent.com/x", True),
+        ("https://own.example/m", "https://objects.githubusercontent.com/x", False),
+        ("http://own.example/m", "http://own.example/x", True),
+        ("http://own.example/m", "ftp://own.example/x", False),
+    ],
+)
+def test_who_may_be_asked(source, url, is_allowed):
+    try:
+        store.source_at(source).check(url)
+        stop = None
+    except BaseException as error:  # not an Exception: the libraries would try again
+        stop = error.error
+    assert (stop is None) == is_allowed
+    assert stop is None or (stop.code == "model_redirect" and stop.zh.endswith("。"))

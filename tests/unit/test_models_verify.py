@@ -9,85 +9,89 @@ import pytest
 from tests.unit.model_origin import BIG, NoWait, fetcher, files, is_whole
 from webui.errors import NotReady
 
+WRONG = "0" * 64
 
-def test_a_file_that_changed_meanwhile_is_not_glued_together(origin, tmp_path):
-    origin.cuts = [1_500_000] + [0] * 5
+
+@pytest.mark.parametrize("more", [b"", b"more"], ids=["as long", "longer"])
+def test_a_file_that_changed_meanwhile_is_not_glued_together(origin, tmp_path, source, more):
+    """Told by the hub's checksum, and on a plain folder by the expected one."""
+    origin.cuts = [1_500_000] + [0] * 40
     with pytest.raises(NotReady):
-        fetcher(origin, tmp_path).fetch(cancelled=NoWait())
-    origin.cuts, origin.tag, origin.content["part/big.pt"] = [], '"v2"', BIG[::-1]
-    fetcher(origin, tmp_path).fetch(cancelled=NoWait())
-    assert (tmp_path / "part/big.pt").read_bytes() == BIG[::-1]
+        fetcher(origin, tmp_path, source=source).fetch(cancelled=NoWait())
+    new = BIG[::-1] + more
+    origin.cuts, origin.content["part/big.pt"] = [], new
+    expected = hashlib.sha256(new).hexdigest()
+    fetcher(origin, tmp_path, source=source, sha256=expected).fetch(cancelled=NoWait())
+    assert (tmp_path / "part/big.pt").read_bytes() == new
 
 
-def test_another_size_without_a_validator_starts_anew(origin, tmp_path):
-    origin.tag, origin.cuts = "", [1_500_000] + [0] * 5
-    with pytest.raises(NotReady):
-        fetcher(origin, tmp_path).fetch(cancelled=NoWait())
-    origin.cuts, origin.content["part/big.pt"] = [], BIG[::-1] + b"more"
-    fetcher(origin, tmp_path).fetch(cancelled=NoWait())
-    assert (tmp_path / "part/big.pt").read_bytes() == BIG[::-1] + b"more"
-
-
-def test_a_part_longer_than_the_file_is_dropped(origin, tmp_path):
+def test_a_part_longer_than_the_file_is_dropped(origin, tmp_path, source):
     (tmp_path / "part").mkdir()
-    (tmp_path / "part/big.pt.part").write_bytes(BIG + b"x")
-    fetcher(origin, tmp_path).fetch(cancelled=NoWait())
+    (tmp_path / "part/big.pt.incomplete").write_bytes(BIG + b"x")
+    fetcher(origin, tmp_path, source=source).fetch(cancelled=NoWait())
     assert is_whole(tmp_path)
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_wrong_size_is_refused_before_its_bytes_are_fetched(origin, tmp_path, exact):
+def test_a_wrong_size_is_refused_and_leaves_nothing(origin, tmp_path, source, exact):
     origin.content["part/big.pt"] = BIG[:-1] if exact else b"<html>Please log in</html>"
     with pytest.raises(NotReady) as fault:
-        fetcher(origin, tmp_path, exact=exact).fetch(cancelled=NoWait())
-    assert (
-        "part/big.pt" in fault.value.en
-        and f"{len(origin.content['part/big.pt']):,}" in fault.value.en
-        and fault.value.zh
-    )
-    assert files(tmp_path) == {"model.yaml"}
+        fetcher(origin, tmp_path, exact=exact, source=source).fetch(cancelled=NoWait())
+    size = f"{len(origin.content['part/big.pt'])}"
+    assert "part/big.pt" in fault.value.en and size in fault.value.en.replace(",", "")
+    assert fault.value.zh.endswith("。") and files(tmp_path) == {"model.yaml"}
 
 
-def test_without_a_stated_length_too_much_is_refused_too(origin, tmp_path):
+def test_without_a_stated_length_too_much_is_refused_too(origin, tmp_path, source):
     origin.length, origin.content["part/big.pt"] = False, BIG * 3
     with pytest.raises(NotReady):
-        fetcher(origin, tmp_path).fetch(cancelled=NoWait())
+        fetcher(origin, tmp_path, source=source).fetch(cancelled=NoWait())
     assert files(tmp_path) == {"model.yaml"}
 
 
-def test_a_rounded_size_is_learnt_from_the_server(origin, tmp_path):
-    fetcher(origin, tmp_path, size=len(BIG) + 70_000).fetch()
+def test_a_size_known_by_hearsay_is_learnt_from_the_server(origin, tmp_path, source):
+    fetcher(origin, tmp_path, size=len(BIG) + 70_000, source=source).fetch()
     assert is_whole(tmp_path)
-    (tmp_path / "part/big.pt").write_bytes(BIG[:-1])  # within the rounding, but not what came
+    (tmp_path / "part/big.pt").write_bytes(BIG[:-1])  # plausible, but not what came
     assert [s.path for s in fetcher(origin, tmp_path, size=len(BIG) + 70_000).plan().missing] == [
         "part/big.pt"
     ]
 
 
-def test_a_wrong_checksum_is_refused_and_leaves_nothing(origin, tmp_path):
+def test_an_exact_checksum_that_is_wrong_is_refused_and_leaves_nothing(origin, tmp_path):
     with pytest.raises(NotReady) as fault:
-        fetcher(origin, tmp_path, sha256="0" * 64).fetch(cancelled=NoWait())
+        fetcher(origin, tmp_path, exact=True, sha256=WRONG).fetch(cancelled=NoWait())
     assert "checksum" in fault.value.en and files(tmp_path) == {"model.yaml"}
-    fetcher(origin, tmp_path, sha256=hashlib.sha256(BIG).hexdigest()).fetch()
+    fetcher(origin, tmp_path, exact=True, sha256=hashlib.sha256(BIG).hexdigest()).fetch()
     assert is_whole(tmp_path)
 
 
-def test_a_spoilt_part_is_fetched_once_more_in_one_piece(origin, tmp_path):
+def test_an_expected_checksum_that_differs_is_a_warning(origin, tmp_path, source, caplog):
+    made = fetcher(origin, tmp_path, sha256=WRONG, source=source)
+    made.fetch(cancelled=NoWait())
+    assert is_whole(tmp_path) and made.verify() == [] and made.unexpected() == ["part/big.pt"]
+    assert "part/big.pt" in caplog.text and len(origin.ranges_asked("big.pt")) == 1
+
+
+@pytest.mark.parametrize("hub", ["modelscope", "hf-mirror"])
+def test_bytes_that_are_not_what_the_hub_states_are_refused(origin, tmp_path, hub):
+    origin.sums["part/big.pt"], origin.redirect = WRONG, origin.base + "/cdn/{path}"
+    with pytest.raises(NotReady) as fault:
+        fetcher(origin, tmp_path, source=hub).fetch(cancelled=NoWait())
+    assert "checksum" in fault.value.en and "校验和" in fault.value.zh
+    assert files(tmp_path) == {"model.yaml"} and len(origin.ranges_asked("big.pt")) <= 3
+
+
+def test_a_spoilt_part_is_fetched_once_more_in_one_piece(origin, tmp_path, source):
     (tmp_path / "part").mkdir()
-    (tmp_path / "part/big.pt.part").write_bytes(b"spoilt" * 1000)
-    fetcher(origin, tmp_path, sha256=hashlib.sha256(BIG).hexdigest()).fetch(cancelled=NoWait())
+    (tmp_path / "part/big.pt.incomplete").write_bytes(b"spoilt" * 1000)
+    sha256 = hashlib.sha256(BIG).hexdigest()
+    fetcher(origin, tmp_path, sha256=sha256, source=source).fetch(cancelled=NoWait())
     assert is_whole(tmp_path) and origin.ranges_asked("big.pt") == ["bytes=6000-", None]
 
 
-def test_a_part_spoilt_again_is_given_up(origin, tmp_path):
-    origin.cuts = [1_500_000, 2_000_000, 1_500_000]
-    with pytest.raises(NotReady):
-        fetcher(origin, tmp_path, sha256="0" * 64).fetch(cancelled=NoWait())
-    assert len(origin.ranges_asked("big.pt")) <= 5
-
-
-def test_verify_reads_every_byte(origin, tmp_path):
-    fetcher(origin, tmp_path).fetch()
+def test_verify_reads_every_byte(origin, tmp_path, source):
+    fetcher(origin, tmp_path, source=source).fetch()
     assert fetcher(origin, tmp_path).verify() == []
     spoilt = bytearray(BIG)
     spoilt[1000] ^= 1
@@ -99,5 +103,5 @@ def test_verify_reads_every_byte(origin, tmp_path):
     ]
     fetcher(origin, tmp_path).discard("part/big.pt")
     fetcher(origin, tmp_path).discard("../outside")
-    fetcher(origin, tmp_path).fetch()
+    fetcher(origin, tmp_path, source=source).fetch()
     assert is_whole(tmp_path)

@@ -1,42 +1,55 @@
-"""One file over HTTP into its place: taken up where a `.part` was left, checked, renamed only when whole. Knows nothing of models."""
+"""One file of a published model into its place, by the hubs' own libraries: resumed, checked, and only from hosts that may be asked.
+
+The libraries are imported where they fetch, so that the page opens without them. They resume one another's unfinished files.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import json
+import logging
 import os
 import re
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
-import httpx
-
-from ..errors import Cancelled, NotReady, StorageFull
+from ..errors import Cancelled, KaikouError, NotReady, StorageFull
 from .files import FULL
 
-PROGRESS_BYTES = 1 << 20  # a try that gained this much was worth it: the count starts again
-TRIES = 6
-MAX_WAIT_S = 60.0
-AGAIN = {408, 425, 429, 500, 502, 503, 504}
-PLAUSIBLE = 2.0  # a size known only roughly may be off by this factor, no more, where the manifest says no other: an error page or a pointer is far off
+if TYPE_CHECKING:
+    from modelscope_hub import HubApi
 
-Opener = Callable[[str, Mapping[str, str]], AbstractContextManager[httpx.Response]]
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
+# Read by the libraries: no bars on the terminal, no question to a cloud's internal addresses which region this is.
+os.environ |= {"TQDM_DISABLE": "1", "MODELSCOPE_DOWNLOAD_INTRA_CLOUD": "false"}
+
+log = logging.getLogger(__name__)
+PLAUSIBLE = 2.0  # a size known only by hearsay may be off by this factor: an error page or a pointer is far off
+PROGRESS_BYTES = 1 << 20  # a try that gained this much was worth it: another one follows
+CHUNK_BYTES = 256 << 10  # what a broken connection may cost, and how often progress is told
+HEAD_TIMEOUT_S = 15.0
+UNFINISHED = ".incomplete"  # of modelscope_hub
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+DISK = {*FULL, errno.EPERM, errno.EACCES, errno.EROFS}
 
 
 @dataclass(frozen=True)
 class FileSpec:
-    """path: inside the target folder, with `/`. size: bytes, rounded where `exact` is False. sha256: hex, None where unknown.
-    within: the factor by which a rounded size may be off."""
+    """path: inside the target folder, with `/`. size: bytes; sha256: hex, None where unknown. Where `exact` is False both are only
+    expected: a size may be off by the factor `within`, another checksum is a warning. optional: it may be missing where it is fetched."""
 
     path: str
     size: int
     exact: bool = False
     sha256: str | None = None
     within: float = PLAUSIBLE
+    optional: bool = False
 
     def fits(self, size: int) -> bool:
         return size == self.size if self.exact else self.size / self.within <= size <= self.most
@@ -46,255 +59,346 @@ class FileSpec:
         return self.size * (1 if self.exact else self.within)
 
 
-@dataclass(frozen=True)
-class Fetched:
-    size: int
-    sha256: str
+class FileAbsent(NotReady):
+    """The source has no such file (404, 410)."""
 
 
-class Part:
-    """The unfinished file beside its place, and what is known of the whole it belongs to: size, validator, address."""
-
-    def __init__(self, final: Path):
-        self.final = final
-        self.path = final.with_name(final.name + ".part")
-        self._note = final.with_name(final.name + ".part.json")
-
-    @property
-    def have(self) -> int:
-        return self.path.stat().st_size if self.path.is_file() else 0
-
-    def told(self) -> dict:
-        try:
-            note = json.loads(self._note.read_text("utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return note if isinstance(note, dict) else {}
-
-    def begin(self, size: int | None, tag: str, url: str) -> None:
-        self._note.write_text(json.dumps({"size": size, "tag": tag, "url": url}), "utf-8")
-
-    def drop(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
-
-    def finish(self) -> None:
-        os.replace(self.path, self.final)
-        self._note.unlink(missing_ok=True)
+class FileDamaged(NotReady):
+    """Another checksum than the source states, or than is expected of a file that was fetched in pieces."""
 
 
-class _Again(Exception):
-    def __init__(self, why: str, wait_s: float = 0.0):
-        super().__init__(why)
-        self.wait_s = wait_s
+class _Stop(BaseException):
+    """Carries a named error through a library that tries again after every Exception."""
+
+    def __init__(self, error: KaikouError):
+        super().__init__(error)
+        self.error = error
 
 
-class Download:
-    """`run` brings one file. told(bytes): how much of it is here now. cancelled: looked at between blocks, and ends a wait at once."""
+class Transfer:
+    """One file on its way: what the libraries report to, and what ends them. on_progress(bytes): how much of it is here now."""
 
     def __init__(
         self,
         spec: FileSpec,
         final: Path,
-        url: str,
-        opener: Opener,
-        told: Callable[[int], None],
+        on_progress: Callable[[int], None],
         cancelled: threading.Event,
     ):
-        self._spec, self._url, self._opener, self._told, self._cancelled = (
-            spec,
-            url,
-            opener,
-            told,
-            cancelled,
-        )
-        self._part = Part(final)
-        self._is_seamed = bool(
-            self._part.have
-        )  # bytes of an earlier request lie in the part: a misfit may be the seam's fault
+        self.spec, self.final, self.cancelled = spec, final, cancelled
+        self.unfinished = unfinished(final)
+        self._on_progress = on_progress
 
-    def run(self) -> Fetched:
-        """Raises Cancelled (what is there stays for the next time), StorageFull, NotReady with the reason."""
-        try:
-            self._part.final.parent.mkdir(parents=True, exist_ok=True)
-            return self._whole()
-        except OSError as error:
-            raise _disk(error, self._spec.path) from error
+    @property
+    def have(self) -> int:
+        return self.unfinished.stat().st_size if self.unfinished.is_file() else 0
 
-    def _whole(self) -> Fetched:
-        self._pull_through()
-        try:
-            made = self._checked()
-        except NotReady:
-            self._part.drop()
-            if not self._is_seamed:
-                raise
-            self._pull_through()  # once more, in one piece
-            made = self._checked()
-        self._part.finish()
-        return made
+    def report(self, have: int) -> None:
+        self._on_progress(have)
+        if have > self.spec.most:
+            self.unfinished.unlink(missing_ok=True)
+            raise _Stop(self.misfit(have))
+        if self.cancelled.is_set():
+            raise _Stop(Cancelled())
 
-    def _pull_through(self) -> None:
-        """Requests until the whole is here: at most TRIES in a row that bring next to nothing."""
-        tries = 0
-        while True:
-            before = self._part.have
-            try:
-                return self._pull()
-            except (httpx.TransportError, _Again) as error:
-                tries = 1 if self._part.have - before >= PROGRESS_BYTES else tries + 1
-                if tries >= TRIES:
-                    raise self._fault(
-                        f"the server could not be reached or broke off {TRIES} times ({_words(error)})",
-                        f"连接服务器 {TRIES} 次都没有成功或中断（{_words(error)}）",
-                    ) from error
-                wait_s = getattr(error, "wait_s", 0.0) or 2.0 ** (tries - 1)
-                if self._cancelled.wait(min(wait_s, MAX_WAIT_S)):
-                    raise Cancelled() from error
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
-                raise self._fault(
-                    f"the request failed ({_words(error)})", f"请求失败（{_words(error)}）"
-                ) from error
-
-    def _pull(self) -> None:
-        have, note = self._part.have, self._part.told()
-        if have and have == note.get("size"):
-            return
-        headers = {"Accept-Encoding": "identity"}  # else lengths would count packed bytes
-        if have:
-            headers["Range"] = f"bytes={have}-"
-            tag = note.get("tag") if note.get("url") == self._url else None
-            if tag:
-                headers["If-Range"] = tag
-        if self._cancelled.is_set():
-            raise Cancelled()
-        with self._opener(self._url, headers) as response:
-            total = self._whole_size(response, have, note.get("size"))
-            if total is not None and not self._spec.fits(total):
-                self._part.drop()
-                raise self._misfit(total)
-            is_new = response.status_code == 200
-            self._is_seamed = not is_new
-            self._part.begin(total, _validator(response), self._url)
-            self._store(response, is_new)
-        if total is not None and self._part.have != total:
-            if self._part.have > total:
-                self._part.drop()
-            raise _Again("the file was cut off")
-
-    def _whole_size(self, response: httpx.Response, have: int, known: int | None) -> int | None:
-        """Bytes of the whole file as this answer states them. Raises _Again or the fault when the answer is no such file."""
-        status = response.status_code
-        if status == 206:
-            match = _RANGE.match(response.headers.get("Content-Range", ""))
-            if have and match and int(match[1]) == have and known in (None, int(match[2])):
-                return int(match[2])
-        if status in (206, 416):  # another file than the one begun
-            self._part.drop()
-            raise _Again(f"the server's file changed ({status})", 0.01)
-        if status in AGAIN:
-            after = response.headers.get("Retry-After", "")
-            raise _Again(
-                f"HTTP {status}", float(after) if after.isascii() and after.isdigit() else 0.0
-            )
-        if status != 200:
-            remedy = (
-                ("It is not there", "服务器上没有这个文件")
-                if status in (404, 410)
-                else ("The server refused", "服务器拒绝了")
-            )
-            raise self._fault(f"{remedy[0]} (HTTP {status})", f"{remedy[1]}（HTTP {status}）")
-        length = response.headers.get("Content-Length", "")
-        return int(length) if length.isascii() and length.isdigit() else None
-
-    def _store(self, response: httpx.Response, is_new: bool) -> None:
-        with self._part.path.open("wb" if is_new else "ab") as out:
-            have = out.tell()
-            for block in response.iter_raw():  # as they come: a fixed block size would lose the last ones when the connection breaks
-                out.write(block)
-                have += len(block)
-                self._told(have)
-                if self._cancelled.is_set():
-                    raise Cancelled()
-                if have > self._spec.most:
-                    break  # more than there can be: the check names it
-            out.flush()
-            os.fsync(out.fileno())
-
-    def _checked(self) -> Fetched:
-        size = self._part.have
-        if not self._spec.fits(size):
-            raise self._misfit(size)
-        total = sha256_of(self._part.path, self._cancelled)
-        if self._spec.sha256 and total != self._spec.sha256:
-            raise self._fault(
-                f"its checksum is {total[:12]}…, it should be {self._spec.sha256[:12]}…",
-                f"校验和是 {total[:12]}…，应为 {self._spec.sha256[:12]}…",
-            )
-        return Fetched(size, total)
-
-    def _misfit(self, size: int) -> NotReady:
-        about = ("", "") if self._spec.exact else ("about ", "约 ")
-        return self._fault(
-            f"the server gave {size:,} bytes, it should be {about[0]}{self._spec.size:,}",
-            f"服务器给出 {size:,} 字节，应为{about[1]}{self._spec.size:,} 字节",
+    def misfit(self, size: int) -> NotReady:
+        about = ("", "") if self.spec.exact else ("about ", "约 ")
+        return self.fault(
+            f"the server gave {size:,} bytes, it should be {about[0]}{self.spec.size:,}",
+            f"服务器给出 {size:,} 字节，应为{about[1]}{self.spec.size:,} 字节",
         )
 
-    def _fault(self, en: str, zh: str) -> NotReady:
-        return NotReady(
-            f"{self._spec.path} could not be fetched: {en}. Try again later, or use another source.",
-            f"没能下载 {self._spec.path}：{zh}。请稍后再试，或换一个下载源。",
+    def damaged(self) -> NotReady:
+        return self.fault(
+            "its checksum is not the one that the source states",
+            "校验和与下载源给出的不一致",
+            FileDamaged,
+        )
+
+    def fault(self, en: str, zh: str, kind: type[NotReady] = NotReady) -> NotReady:
+        return kind(
+            f"{self.spec.path} could not be fetched: {en}. Try again later, or use another source.",
+            f"没能下载 {self.spec.path}：{zh}。请稍后再试，或换一个下载源。",
             code="model_fetch",
-            param=self._spec.path,
+            param=self.spec.path,
         )
+
+    def named(self, error: Exception) -> KaikouError:
+        """What a library raised, as a sentence."""
+        number = next((n for e in _chain(error) if (n := getattr(e, "errno", 0)) in DISK), 0)
+        if number:
+            return _disk(number, self.spec.path)
+        response = getattr(error, "response", None)
+        status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
+        if status in (404, 410):
+            return self.fault(
+                f"it is not there (HTTP {status})",
+                f"服务器上没有这个文件（HTTP {status}）",
+                FileAbsent,
+            )
+        if status:
+            return self.fault(
+                f"the server refused (HTTP {status})", f"服务器拒绝了（HTTP {status}）"
+            )
+        words = str(error).split("\n")[0][:120]
+        words = words if words and words.isascii() else type(error).__name__
+        return self.fault(
+            f"the server could not be reached or broke off ({words})",
+            f"连接服务器没有成功或中断（{words}）",
+        )
+
+
+@dataclass(frozen=True)
+class Source:
+    """endpoint: of a hub, or an address below which the files lie. hosts: they and their subdomains may be asked, and nobody else."""
+
+    endpoint: str
+    hosts: tuple[str, ...]
+
+    def check(self, url: str) -> None:
+        """Called before every request, those that follow a redirect too. Ends the transfer."""
+        parts = urlsplit(url)
+        host, schemes = parts.hostname or "", {"https", urlsplit(self.endpoint).scheme}
+        if parts.scheme not in schemes or not any(
+            host == known or host.endswith(f".{known}") for known in self.hosts
+        ):
+            where = f"{parts.scheme}://{host}"[:100]
+            raise _Stop(
+                NotReady(
+                    f"The source led to {where}, which is none of its own addresses ({', '.join(self.hosts)}), and was not followed. Use another source.",
+                    f"下载源转到了 {where}，不是它自己的地址（{'、'.join(self.hosts)}），没有继续。请换一个下载源。",
+                    code="model_redirect",
+                )
+            )
+
+    def address(self, repository: str, path: str) -> str:
+        return f"{self.endpoint.rstrip('/')}/{quote(path)}"
+
+    def bring(self, repository: str, transfer: Transfer) -> str:
+        """The whole file to `transfer.final`, from where the unfinished one ends; returns its sha256, or "" when nobody knows it yet."""
+        import huggingface_hub
+        from huggingface_hub.file_download import http_get
+
+        # Else the library asks its home which programs drive it, and tells which torch is here.
+        huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
+        huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE = CHUNK_BYTES
+        huggingface_hub.logging.set_verbosity_error()
+        spec, part = transfer.spec, transfer.unfinished
+        url = self.address(repository, spec.path)
+        with _asking(huggingface_hub.get_session(), self.check, transfer):
+            about = huggingface_hub.get_hf_file_metadata(
+                url, token=False, timeout=HEAD_TIMEOUT_S, retry_on_errors=True
+            )
+            if about.size is not None and not spec.fits(about.size):
+                part.unlink(missing_ok=True)
+                raise transfer.misfit(about.size)
+            if about.size is not None and transfer.have > about.size:
+                part.unlink()
+            begun = transfer.have
+            with part.open("ab") as file:
+                http_get(
+                    url,
+                    file,
+                    resume_size=begun,
+                    headers={"Accept-Encoding": "identity"},
+                    expected_size=about.size,
+                    tqdm_class=_bar(transfer),
+                )
+                os.fsync(file.fileno())
+        sha256, etag = sha256_of(part, transfer.cancelled), about.etag or ""
+        stated = etag if _SHA256.fullmatch(etag) else spec.sha256 if spec.exact else None
+        if stated and sha256 != stated:
+            part.unlink()
+            raise transfer.damaged()
+        os.replace(part, transfer.final)
+        return sha256
+
+
+class HuggingFace(Source):
+    def address(self, repository: str, path: str) -> str:
+        from huggingface_hub import hf_hub_url
+
+        return hf_hub_url(repository, path, endpoint=self.endpoint)
+
+
+class ModelScope(Source):
+    def bring(self, repository: str, transfer: Transfer) -> str:
+        from modelscope_hub import FileIntegrityError, ProgressCallback
+
+        class Progress(ProgressCallback):
+            have = 0
+
+            def update(self, size: int) -> None:
+                self.have += size
+                transfer.report(self.have)
+
+        path = transfer.spec.path
+        try:
+            with _modelscope(self) as api:
+                api.downloader.download_file(
+                    repository,
+                    "model",
+                    path,
+                    local_dir=transfer.final.parents[path.count("/")],
+                    expected_sha256=transfer.spec.sha256 if transfer.spec.exact else None,
+                    progress_callbacks=[Progress],
+                    _cancel_event=transfer.cancelled,
+                )
+        except FileIntegrityError as error:
+            raise transfer.damaged() from error
+        return ""
+
+
+@contextmanager
+def _modelscope(source: ModelScope) -> Iterator[HubApi]:
+    """Without anybody's token. The library keeps locks and a number that names the user in files: both go with the folder."""
+    from modelscope_hub import HubApi, HubConfig
+
+    logging.getLogger("modelscope_hub").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        api = HubApi(HubConfig(source.endpoint, folder, folder, token=""))
+        for session in (api.legacy._session, api.legacy._read_session):
+            session.send = _checked(session.send, source.check)
+        yield api
+
+
+def _checked(send: Callable, check: Callable[[str], None]) -> Callable:
+    """`requests` sends the first request and each that follows a redirect through the session's `send`."""
+
+    def checked(request, **options):
+        check(request.url)
+        return send(request, **options)
+
+    return checked
+
+
+_ASKING: ContextVar[Callable[[str], None] | None] = ContextVar("asking", default=None)
+
+
+def _before_request(request) -> None:
+    check = _ASKING.get()
+    if check is not None:
+        check(str(request.url))
+
+
+@contextmanager
+def _asking(client, check: Callable[[str], None], transfer: Transfer) -> Iterator[None]:
+    """huggingface_hub has one client for the process, which calls its hooks before each hop: ours looks at this thread's only."""
+
+    def before(url: str) -> None:
+        if transfer.cancelled.is_set():
+            raise _Stop(Cancelled())
+        check(url)
+
+    hooks = client.event_hooks
+    if _before_request not in hooks["request"]:
+        client.event_hooks = {**hooks, "request": [_before_request, *hooks["request"]]}
+    token = _ASKING.set(before)
+    try:
+        yield
+    finally:
+        _ASKING.reset(token)
+
+
+def _bar(transfer: Transfer) -> type:
+    """In the place of a progress bar."""
+
+    class Bar:
+        def __init__(self, *given, initial: int = 0, **named):
+            self._have = initial
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def update(self, size: int) -> None:
+            self._have += size
+            transfer.report(self._have)
+
+    return Bar
+
+
+def download(
+    spec: FileSpec,
+    source: Source,
+    repository: str,
+    final: Path,
+    on_progress: Callable[[int], None],
+    cancelled: threading.Event,
+) -> tuple[int, str]:
+    """Returns bytes and sha256. Raises Cancelled (what is there stays for the next time), FileAbsent, StorageFull, NotReady with the reason."""
+    transfer = Transfer(spec, final, on_progress, cancelled)
+    is_second = False
+    while True:
+        begun = transfer.have
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            final.unlink(missing_ok=True)  # not whole, else it would not be fetched
+            sha256 = source.bring(repository, transfer) or sha256_of(final, cancelled)
+            size = final.stat().st_size
+            if not spec.fits(size):
+                final.unlink()
+                raise transfer.misfit(size)
+            if begun and spec.sha256 and sha256 != spec.sha256:
+                final.unlink()
+                raise transfer.damaged()
+            return size, sha256
+        except FileDamaged:
+            if not begun or is_second:
+                raise
+            is_second = True  # perhaps it was begun from another file: once more, in one piece
+        except _Stop as stop:
+            raise stop.error from None
+        except KaikouError:
+            raise
+        except Exception as error:  # of any library below: each ends as a sentence
+            if cancelled.is_set():
+                raise Cancelled() from error
+            fault = transfer.named(error)
+            is_lasting = isinstance(fault, FileAbsent | StorageFull)
+            if is_lasting or transfer.have - begun < PROGRESS_BYTES:
+                raise fault from error
+            log.info("%s goes on after %s", spec.path, error)
+        finally:
+            if not transfer.have:
+                transfer.unfinished.unlink(missing_ok=True)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it came from. The chain may be a ring."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def unfinished(final: Path) -> Path:
+    return final.with_name(final.name + UNFINISHED)
 
 
 def sha256_of(path: Path, cancelled: threading.Event | None = None) -> str:
     """Raises Cancelled, OSError."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as f:
         while block := f.read(1 << 20):
-            made.update(block)
+            digest.update(block)
             if cancelled is not None and cancelled.is_set():
                 raise Cancelled()
-    return made.hexdigest()
+    return digest.hexdigest()
 
 
-def over_http(timeout_s: float = 15.0) -> Opener:
-    """The real opener: follows redirects, never from https to plain http."""
-    client = httpx.Client(
-        follow_redirects=True, timeout=timeout_s, event_hooks={"response": [_stay_safe]}
-    )
-    return lambda url, headers: client.stream("GET", url, headers=dict(headers))
-
-
-def _stay_safe(response: httpx.Response) -> None:
-    target = response.next_request
-    if (
-        target is not None
-        and response.request.url.scheme == "https"
-        and target.url.scheme != "https"
-    ):
-        raise httpx.RequestError("a redirect to an unprotected address", request=response.request)
-
-
-def _validator(response: httpx.Response) -> str:
-    tag = response.headers.get("ETag", "")
-    return "" if tag.startswith("W/") else tag  # a weak one does not promise the same bytes
-
-
-def _words(error: Exception) -> str:
-    return (str(error) or type(error).__name__)[:120]
-
-
-def _disk(error: OSError, path: str) -> StorageFull:
-    if error.errno in FULL:
+def _disk(number: int, path: str) -> StorageFull:
+    if number in FULL:
         return StorageFull(
             f"The disk is full: {path} is not complete. Make room and start again; what is there is kept.",
             f"磁盘已满，{path} 没有下载完。请清理空间后重新开始，已下载的部分会保留。",
         )
     return StorageFull(
-        f"{path} cannot be written ({error.strerror}). Check the rights of the model folder.",
-        f"写不进 {path}（{error.strerror}）。请检查模型目录的权限。",
+        f"{path} cannot be written ({os.strerror(number)}). Check the rights of the model folder.",
+        f"写不进 {path}（{os.strerror(number)}）。请检查模型目录的权限。",
         code="storage_denied",
     )

@@ -1,12 +1,10 @@
-"""Published models on disk: what belongs to one, what of it is missing, and bringing it. Knows file names and sizes; never looks inside.
-
-ModelScope is asked by its plain file addresses: its own library imports torch and takes 22 s to say that it is offline.
-"""
+"""Published models on disk: what belongs to one, what of it is missing, and bringing it. Knows file names and sizes; never looks inside."""
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import re
 import shutil
 import threading
@@ -15,16 +13,31 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, quote_plus
+from urllib.parse import urlsplit
 
 from ..errors import BadInput, Busy, NotReady, StorageFull
-from .download import PLAUSIBLE, Download, FileSpec, Opener, over_http, sha256_of
-from .listing import sharpen
+from .download import (
+    PLAUSIBLE,
+    FileAbsent,
+    FileSpec,
+    HuggingFace,
+    ModelScope,
+    Source,
+    download,
+    sha256_of,
+    unfinished,
+)
 
-SOURCES = {
-    "modelscope": "https://modelscope.cn/api/v1/models/{repository}/repo?Revision=master&FilePath={field}",
-    "hf-mirror": "https://hf-mirror.com/{repository}/resolve/main/{path}",
+log = logging.getLogger(__name__)
+# The hosts are those that the hubs' redirects lead to; large files lie on networks of their own.
+SOURCES: dict[str, Source] = {
+    "modelscope": ModelScope("https://modelscope.cn", ("modelscope.cn", "aliyuncs.com")),
+    "hf-mirror": HuggingFace("https://hf-mirror.com", ("hf-mirror.com", "huggingface.co", "hf.co")),
 }
+GITHUB, GITHUB_FILES = (
+    "github.com",
+    "githubusercontent.com",
+)  # releases redirect from one to the other
 ROOM_BYTES = 256 << 20  # left free on the disk
 RECORD = ".fetched.json"  # size and checksum of every file as it came: what `verify` compares with
 LFS = b"version https://git-lfs"
@@ -46,7 +59,8 @@ class Model:
 
 @dataclass(frozen=True)
 class Plan:
-    """missing: files still to come, in order; bytes: what they take, less what unfinished ones already hold; exact: no size is rounded."""
+    """missing: files still to come, in order, optional ones too; bytes: what they take, less what unfinished ones already hold; exact: no size
+    is rounded."""
 
     missing: tuple[FileSpec, ...]
     bytes: int
@@ -55,7 +69,7 @@ class Plan:
 
     @property
     def is_complete(self) -> bool:
-        return not self.missing
+        return all(spec.optional for spec in self.missing)
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,7 @@ def _model(name: str, entry: Mapping) -> Model:
             bool(f.get("exact")),
             _hex(f.get("sha256")),
             float(f.get("within", PLAUSIBLE)),
+            bool(f.get("optional")),
         )
         for f in entry["files"]
     )
@@ -125,10 +140,25 @@ def _bad(where: str, what: str) -> BadInput:
     )
 
 
+def source_at(name: str) -> Source:
+    """A name of SOURCES, or an http(s) address below which the files lie. Raises BadInput."""
+    if name in SOURCES:
+        return SOURCES[name]
+    host = urlsplit(name).hostname
+    if not name.startswith(("http://", "https://")) or not host:
+        raise BadInput(
+            f"There is no source “{name[:60]}”. Use {', '.join(SOURCES)}, or an http(s) address.",
+            f"没有下载源「{name[:60]}」，可用：{'、'.join(SOURCES)}，或 http(s) 地址。",
+            code="bad_source",
+            param="source",
+        )
+    return Source(name, (host, GITHUB_FILES) if host == GITHUB else (host,))
+
+
 class ModelFetcher:
     """Brings one model into `root`. source: a name of SOURCES, or an http(s) address below which the files lie.
 
-    opener and free_bytes are seams for tests. Make a new one for each fetch; `plan` and `verify` ask nobody.
+    free_bytes is a seam for tests. Make a new one for each fetch; `plan` and `verify` ask nobody. Raises BadInput for an unknown source.
     """
 
     def __init__(
@@ -136,42 +166,28 @@ class ModelFetcher:
         root: Path,
         source: str,
         model: Model,
-        opener: Opener | None = None,
         free_bytes: Callable[[Path], int] | None = None,
     ):
-        if source not in SOURCES and not source.startswith(("http://", "https://")):
-            raise BadInput(
-                f"There is no source “{source[:60]}”. Use {', '.join(SOURCES)}, or an http(s) address.",
-                f"没有下载源「{source[:60]}」，可用：{'、'.join(SOURCES)}，或 http(s) 地址。",
-                code="bad_source",
-                param="source",
-            )
+        self._from = source_at(source)
         self.root, self.source, self.model = root, source, model
-        self._opener = opener
         self._free = free_bytes or (lambda path: shutil.disk_usage(path).free)
 
-    def url(self, spec: FileSpec) -> str:
-        if self.source not in SOURCES:
-            return f"{self.source.rstrip('/')}/{quote(spec.path)}"
-        repository = self.model.repositories.get(self.source)
-        if repository is None:
+    def _repository(self) -> str:
+        """The model's name at the source; "" where the source has no names. Raises BadInput when it is not there."""
+        repository = self.model.repositories.get(self.source, "")
+        if self.source in SOURCES and not repository:
             raise BadInput(
                 f"{self.model.name} is not on {self.source}.",
                 f"{self.source} 上没有 {self.model.name}。",
                 code="bad_source",
                 param="source",
             )
-        return SOURCES[self.source].format(
-            repository=repository, path=quote(spec.path), field=quote_plus(spec.path)
-        )
+        return repository
 
     def plan(self) -> Plan:
-        return self._plan(tuple(spec for spec in self.model.files if self._fault(spec)))
-
-    def _plan(self, missing: tuple[FileSpec, ...]) -> Plan:
+        missing = tuple(spec for spec in self.model.files if self._fault(spec))
         wanted = sum(max(0, spec.size - self._part_bytes(spec)) for spec in missing)
-        sizes = {spec.path: spec.size for spec in (*self.model.files, *missing)}
-        return Plan(missing, wanted, sum(sizes.values()), all(spec.exact for spec in missing))
+        return Plan(missing, wanted, self.model.bytes, all(spec.exact for spec in missing))
 
     def fetch(
         self,
@@ -189,27 +205,34 @@ class ModelFetcher:
             self._check_room(plan)
             if plan.is_complete:
                 return
-            opener = self._opener or over_http()
-            plan = self._plan(
-                sharpen(
-                    plan.missing, self.source, self.model.repositories.get(self.source, ""), opener
-                )
-            )
-            self._check_room(plan)
+            repository = self._repository()
             tell = _Teller(plan, sum(self._part_bytes(spec) for spec in plan.missing), progress)
             for spec in plan.missing:
                 final = self._place(spec)
                 tell.begin(spec, self._part_bytes(spec))
-                made = Download(spec, final, self.url(spec), opener, tell.here, cancelled).run()
-                self._remember(spec, made.size, made.sha256)
-                tell.end(made.size)
+                try:
+                    size, sha256 = download(
+                        spec, self._from, repository, final, tell.here, cancelled
+                    )
+                except FileAbsent:
+                    if not spec.optional:
+                        raise
+                    tell.end(0)
+                    continue
+                self._remember(spec, size, sha256)
+                tell.end(size)
+            for path in self.unexpected():
+                log.warning("%s of %s is another file than the expected one", path, self.root.name)
 
     def verify(self, cancelled: threading.Event | None = None) -> list[tuple[str, str, str]]:
         """Reads every file. (path, fault in English, in Chinese) for each that is missing or differs from the manifest, or from how it came."""
         faults, record = [], self._record()
         for spec in self.model.files:
             fault = self._fault(spec)
-            wanted = spec.sha256 or record.get(spec.path, {}).get("sha256")
+            if spec.optional and not (self.root / spec.path).exists():
+                continue
+            came = record.get(spec.path, {}).get("sha256")
+            wanted = spec.sha256 if spec.exact else came
             if not fault and wanted and sha256_of(self.root / spec.path, cancelled) != wanted:
                 fault = ("its checksum differs: fetch it again", "校验和不符，请重新下载")
             if fault:
@@ -222,7 +245,17 @@ class ModelFetcher:
         return [
             s.path
             for s in self.model.files
-            if not (s.sha256 or record.get(s.path, {}).get("sha256"))
+            if (self.root / s.path).exists()
+            and not ((s.exact and s.sha256) or record.get(s.path, {}).get("sha256"))
+        ]
+
+    def unexpected(self) -> list[str]:
+        """Files that came whole with another checksum than the manifest expects: perhaps a newer publication. Reads no file."""
+        record = self._record()
+        return [
+            s.path
+            for s in self.model.files
+            if s.sha256 and record.get(s.path, {}).get("sha256", s.sha256) != s.sha256
         ]
 
     def discard(self, path: str) -> None:
@@ -252,7 +285,7 @@ class ModelFetcher:
         return None
 
     def _part_bytes(self, spec: FileSpec) -> int:
-        part = self.root / (spec.path + ".part")
+        part = unfinished(self.root / spec.path)
         return part.stat().st_size if part.is_file() else 0
 
     def _make_root(self) -> None:

@@ -133,23 +133,37 @@ def cores() -> int:
 @dataclass(frozen=True)
 class MemoryPlan:
     """Bytes: weights, one voice of 10 s, one stream of 20 s; `available` on the device now (0 = unknown); `host`: free memory of the host,
-    for a device that has its own."""
+    for a device that has its own; `listening`: the networks that hear a clip, always on the host; `loading`: the most that weights take
+    while they load."""
 
     weights: int
     voice: int
     stream: int
     available: int
     host: int = 0
+    listening: int = 0
+    loading: int = 0
+
+    @property
+    def speaking(self) -> int:
+        """The least that speaks: weights, one voice, one stream, room to work; and the listening networks where the memory is one."""
+        own = int(self.weights * (1 + WORKSPACE)) + self.voice + self.stream
+        return own if self.host else own + self.listening
 
     @property
     def needed(self) -> int:
-        """The least that speaks: weights, one voice, one stream, room to work."""
-        return int(self.weights * (1 + WORKSPACE)) + self.voice + self.stream
+        """On the device, at the worst moment of the start and afterwards."""
+        return self.speaking if self.host else max(self.speaking, self.loading + self.listening)
+
+    @property
+    def host_needed(self) -> int:
+        """On the host of a device with its own memory."""
+        return self.loading + self.listening if self.host else 0
 
     @property
     def voices_budget(self) -> int:
         """What kept voices may take: half of what one stream leaves over, at least one voice."""
-        return max(self.voice, (self.available - self.needed) // 2)
+        return max(self.voice, (self.available - self.speaking) // 2)
 
     @property
     def host_budget(self) -> int:
@@ -157,44 +171,53 @@ class MemoryPlan:
         return self.host // HOST_SHARE
 
     def words(self) -> str:
-        mb = {
-            k: f"{getattr(self, k) / 2**20:.0f} MiB"
-            for k in ("weights", "voice", "stream", "needed", "available")
-        }
-        return f"weights {mb['weights']}, a 10 s voice {mb['voice']}, a 20 s stream {mb['stream']}; needed {mb['needed']}, available {mb['available']}"
+        names = ("weights", "voice", "stream", "listening", "loading", "needed", "available")
+        mb = {k: f"{getattr(self, k) / 2**20:.0f} MiB" for k in names}
+        return (
+            f"weights {mb['weights']}, a 10 s voice {mb['voice']}, a 20 s stream {mb['stream']}, listening networks {mb['listening']}, "
+            f"weights while loading {mb['loading']}; needed {mb['needed']}, available {mb['available']}"
+        )
 
     def check(self, title: str = "CosyVoice") -> None:
         """Raises NotReady: a clear refusal now instead of an out-of-memory kill later."""
-        if self.available and self.available < self.needed:
-            gb = self.needed / 2**30, self.available / 2**30
-            raise NotReady(
-                f"{title} needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close other programs, or use the built-in voice.",
-                f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。请关闭其他程序，或使用内置音色。",
-                code="no_memory",
-            )
+        for needed, free in ((self.needed, self.available), (self.host_needed, self.host)):
+            if free and free < needed:
+                gb = needed / 2**30, free / 2**30
+                raise NotReady(
+                    f"{title} needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close other programs, or use the built-in voice.",
+                    f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。请关闭其他程序，或使用内置音色。",
+                    code="no_memory",
+                )
 
 
 def plan(family: Family, spec: Spec, root: Path, place: Place) -> MemoryPlan:
+    """From the sizes of the files that are there. While one of the three networks is cast or packed its published tensors lie beside
+    the result; those that are used as they are, or were converted before, lie there once."""
     size, costs = DTYPES[place.precision].itemsize, family.costs(spec, place)
-    of_torch = [
-        part for name, part in family.components.items() if name != "llm" or place.lm != INT8
-    ]
-    there = [
-        (path.stat().st_size, part)
-        for part in of_torch
-        if (path := root / part.published(root)).is_file()
-    ]
-    weights = sum(count * (4 if part.exact else size) // 4 for count, part in there) + (
-        costs.int8_lm if place.lm == INT8 else 0
-    )
+    has_own = place.device == "cuda"
+    weights = loading = 0
+    for name, part in family.components.items():  # in the order in which they are loaded
+        is_int8 = name == "llm" and place.lm == INT8
+        published = _bytes(root / part.published(root))
+        kept = costs.int8_lm if is_int8 else published * (4 if part.exact else size) // 4
+        form = root / part.converted(INT8 if is_int8 else place.precision)
+        beside = 0 if kept == published or form.is_file() else published
+        weights += kept
+        loading = max(loading, (kept if has_own else weights) + beside)
     past = spec.lm.cache_bytes(STREAM_TOKENS, 4 if place.lm == INT8 else size)
     return MemoryPlan(
         weights,
         costs.voice,
         costs.stream + past,
         available(place.device),
-        available("cpu") if place.device == "cuda" else 0,
+        available("cpu") if has_own else 0,
+        sum(_bytes(root / name) for name in family.listening),
+        loading,
     )
+
+
+def _bytes(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def available(device: str) -> int:

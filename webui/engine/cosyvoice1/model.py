@@ -11,8 +11,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ...errors import NotReady
 from ...types import CONVERT, SpeechRequest
-from ..cosyvoice.contents import prompt_maker
+from ..cosyvoice import files
+from ..cosyvoice.contents import NEEDED, prompt_maker
 from ..cosyvoice.device import INT8, VOICE_S, MemoryPlan, Place
 from ..cosyvoice.family import EXPRESSIONS, Costs, Facts, Family, Progress, check_files
 from ..cosyvoice.faults import model_fault, remedy
@@ -23,6 +25,7 @@ from ..cosyvoice.lm_seam import LanguageModel
 from ..cosyvoice.model import converting, presets, warm_prompt
 from ..cosyvoice.pace import Hops, Profile
 from ..cosyvoice.prompt import SPEAKER_ONNX, Hearing, NoMaker, PromptMaker, VoicePrompt
+from ..cosyvoice.speakers import SPEAKERS
 from ..cosyvoice.vocoder import VocoderState
 from ..cosyvoice.voices import LiveVoice
 from ..cosyvoice.weights import COMPONENTS, DTYPES, component_state, marked
@@ -31,7 +34,7 @@ from .flow import HopDims, HopFlow, HopState, HopVoice, step_many
 from .int8 import runtime
 from .lm import StackLm
 from .script import FirstScript
-from .spec import LISTENER_ONNX, TITLE, YAML, FirstSpec, read_spec
+from .spec import LISTENER_ONNX, NEEDS_SPEAKERS, TITLE, YAML, FirstSpec, read_spec
 from .tokenizer import EVENT_TAGS, LANGUAGES, WhisperTokenizer
 from .vocoder import FirstVocoder, dims_of
 
@@ -94,6 +97,8 @@ class CosyVoice1:
         check_rows(spec, tokenizer)
         told(0.1, "Loading the voice networks", "正在载入声音网络")
         ready = presets(root, None)
+        if spec.release in NEEDS_SPEAKERS and not ready:
+            raise no_speakers(root)
         maker = prompt_maker(FAMILY, root, tokenizer, HEARING, ready)
         told(0.25, "Loading the language model", "正在载入语言模型")
         lm = language_model(root, spec.lm, place, told)
@@ -188,6 +193,14 @@ def language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> La
         )
     return StackLm.of(
         dims, component_state(root, "llm", place.precision), place.dtype, place.device
+    )
+
+
+def no_speakers(root: Path) -> NotReady:
+    """The fault of a -SFT or -Instruct directory that has no ready speaker. Raises NotReady where the file is missing or unreadable."""
+    files.head(root, SPEAKERS, NEEDED)
+    return model_fault(
+        SPEAKERS, ("at least one ready speaker", "至少一个预训练音色"), ("none", "没有")
     )
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 from ...errors import NotReady
 from ..cosyvoice.flow.dims import EULER_STEPS
 from ..cosyvoice.sampler import RasRule
+from ..cosyvoice.speakers import SPEAKERS
 from ..cosyvoice.spec import Scalars
 from .dims import FRAME_SAMPLES, IDS_PER_S, RATE_HZ, LmDims
 
 YAML, TITLE = "cosyvoice.yaml", "CosyVoice-300M"
 LISTENER_ONNX = "speech_tokenizer_v1.onnx"
-RELEASES = ("base", "sft", "instruct")
+NEEDS_SPEAKERS = ("instruct", "sft")  # releases that were trained for their ready speakers
+RELEASES = ("base", *NEEDS_SPEAKERS)
+LLM_BYTES = {1242994771: "instruct", 1242994835: "sft"}  # of llm.pt as published
 MARKER = "kaikou-release"  # a file that tells the release where the directory's name does not
 IDS_FIELD = "flow.input_frame_rate"
 FIXED = {
@@ -99,7 +102,10 @@ def read_spec(root: Path, steps: int = EULER_STEPS) -> FirstSpec:
         "base_channels": table.whole("hift.base_channels"),
         "f0_cond_channels": table.whole("hift.f0_predictor.cond_channels"),
     }
-    return FirstSpec(lm, table.rule(), {**flow, "euler_steps": steps}, hift, release_of(root))
+    rule = (
+        table.rule() if table.has("llm.sampling") else RasRule()
+    )  # files of July 2024 leave it to the code
+    return FirstSpec(lm, rule, {**flow, "euler_steps": steps}, hift, release_of(root))
 
 
 def _check_rate(table: Scalars) -> None:
@@ -124,16 +130,40 @@ def _language_model(table: Scalars) -> LmDims:
 
 
 def release_of(root: Path) -> str:
-    """By the marker file, else by the directory's name: all three have the same shapes. "base" where neither tells."""
+    """ "base", "sft" or "instruct": all three have the same shapes. By the marker file, else by name, else by the size of `llm.pt`.
+
+    Names: of the path as given and with its links followed, from the innermost part outwards, because the caches of the hubs end in
+    a commit hash or a link (first-contact specification, section 4). A parent counts only where it names CosyVoice-300M. Raises
+    NotReady for an unknown word in the marker file.
+    """
     if (root / MARKER).is_file():
-        told = (root / MARKER).read_text(encoding="utf-8", errors="replace").strip().lower()[:20]
-        if told not in RELEASES:
+        marker = (root / MARKER).read_text(encoding="utf-8", errors="replace").strip().lower()[:20]
+        if marker not in RELEASES:
             raise NotReady(
-                f"The file {MARKER} of the model says “{told}”. Use one of: {', '.join(RELEASES)}.",
-                f"模型目录中的 {MARKER} 写着「{told}」，可用：{'、'.join(RELEASES)}。",
+                f"The file {MARKER} of the model says “{marker}”. Use one of: {', '.join(RELEASES)}.",
+                f"模型目录中的 {MARKER} 写着「{marker}」，可用：{'、'.join(RELEASES)}。",
                 code="model_file",
                 param=MARKER,
             )
-        return told
-    name = root.resolve().name.lower()
-    return next((release for release in ("instruct", "sft") if release in name), "base")
+        return marker
+    named = [_release_in(path) for path in (root.absolute(), root.resolve())]
+    tuned = next((release for release in named if release in NEEDS_SPEAKERS), None)
+    return tuned or ("base" if "base" in named else _release_by_size(root))
+
+
+def _release_in(path: Path) -> str | None:
+    """By the innermost part that tells; None where none does."""
+    for part in map(str.lower, reversed(path.parts)):
+        is_model = "cosyvoice" in part and "300m" in part
+        if is_model or part == path.name.lower():
+            tuned = next((release for release in NEEDS_SPEAKERS if release in part), None)
+            if tuned or is_model:
+                return tuned or "base"
+    return None
+
+
+def _release_by_size(root: Path) -> str:
+    """The sizes come from listings by others, so they count only beside the ready speakers that both releases have."""
+    llm = root / "llm.pt"
+    size = llm.stat().st_size if llm.is_file() and (root / SPEAKERS).is_file() else 0
+    return LLM_BYTES.get(size, "base")
