@@ -29,7 +29,7 @@ from ..studio import (
     file_name,
     known_language,
 )
-from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT
+from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
 from . import shapes
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
@@ -157,7 +157,7 @@ class Speech(JsonBody):
             "seed": -1 if self.seed is None else self.seed,
             "model": self.model,
             "consent": self.consent,
-            "transcript": transcript[:500],
+            "transcript": transcript[:MAX_TRANSCRIPT],
             "source": self.source[:80],
             "recording": recording,
             "reference": reference,

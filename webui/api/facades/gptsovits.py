@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from ...errors import BadInput, KaikouError
 from ...studio import Job, Studio
+from ...types import MAX_TRANSCRIPT
 from ..document import ERROR, JSON, file_of, refusals
 from ..faults import unreadable, wrong_field
 from ..guard import language_of
@@ -229,7 +230,7 @@ def _open(studio: Studio, owner: str, asked: Asked, clip: bytes) -> Job:
             language=LANGUAGES[asked.text_lang.lower()],
             speed=asked.speed_factor,
             seed=asked.seed,
-            transcript=asked.prompt_text[:500],
+            transcript=asked.prompt_text[:MAX_TRANSCRIPT],
             consent=bool(clip) and asked.consent,
             reference=clip,
         )
