@@ -45,6 +45,9 @@
     const words = e.target.value.trim();
     card().ui.fits = !!words && (card().ui.fits || KK.health.isWhole(data())); // who writes down a whole clip need not say so
     KK.draw("fit");
+    const odd = !!KK.health.pace(data());
+    if (odd || card().ui.odd) KK.draw("health"); // not when the field is left: what is being pressed then would be drawn anew
+    card().ui.odd = odd;
   });
   acts.morewarns = () => {
     card().ui.all = true;
@@ -90,7 +93,6 @@
       card().ui.fits = el.checked;
       KK.draw("fit");
     }
-    if (el.closest?.("#kk-transcript")) KK.draw("health"); // its pace
   });
   document.addEventListener("keydown", e => { // one whole second with Shift
     if (!e.shiftKey || !e.target.matches?.("[data-edge]") || !["ArrowLeft", "ArrowRight"].includes(e.key)) return;

@@ -224,6 +224,7 @@
   };
   KK.health = {
     isWhole,
+    pace,
     card,
     data,
     amountOf: amount,

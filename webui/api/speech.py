@@ -134,20 +134,15 @@ class Speech(JsonBody):
     def open(self, studio: Studio, owner: str) -> Job:
         """Blocking; raises every refusal there is."""
         asked = self.asked()
-        with named("ref_audio", self.transcript_field):
+        with named("ref_audio"):
             return studio.speaker.open(owner, text_in=self.input, **asked)
-
-    @property
-    def transcript_field(self) -> str:
-        """The one that counts."""
-        return "ref_text" if self.ref_audio and self.ref_text else "transcript"
 
     def asked(self) -> dict[str, Any]:
         """What the studio is asked for, but the text. Raises BadInput, TooLarge."""
         voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
         reference = sound_in(self.ref_audio, "ref_audio") if self.ref_audio else b""
         recording = sound_in(self.source_audio, "source_audio") if self.source_audio else b""
-        transcript = getattr(self, self.transcript_field)
+        transcript = (self.ref_audio and self.ref_text) or self.transcript
         return {
             "voice_id": voice[:200],
             "mode": self.mode,

@@ -40,7 +40,6 @@ THEIRS = {
     "voice": "spk_id",
     "audio_sample": "prompt_wav",
     "reference": "prompt_wav",
-    "transcript": "prompt_text",
 }
 TAG = re.compile(
     r"\s*<\|(zh|en|jp|ja|yue|ko)\|>"

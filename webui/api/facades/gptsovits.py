@@ -46,7 +46,6 @@ THEIRS = {
     "speed": "speed_factor",
     "audio_sample": "ref_audio",
     "reference": "ref_audio",
-    "transcript": "prompt_text",
 }
 FILES = ("ref_audio", "ref_audio_path")
 TOLD = {
