@@ -138,7 +138,10 @@ class Cast:
             notes = list(kept_notes)
             if request.mode == "zero_shot" and hasattr(engine, "check"):
                 request, missing = with_known_words(about, request)
-                notes += missing or engine.check(request, prompt)
+                if missing:
+                    notes = notes or missing  # why there is none may have been said already
+                else:
+                    notes += engine.check(request, prompt)
             if about.voice_engines:
                 request, more = engine.settle(request)
                 notes += more
