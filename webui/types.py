@@ -30,6 +30,7 @@ LANGUAGES = (
 VOICE_ENGINES = ("natural", "instant")  # of the built-in voice
 MAX_TEXT = 4096
 MAX_INSTRUCTION = 1000
+MAX_TRANSCRIPT = 1000  # characters: what a quick speaker says in 30 s
 
 
 def part_seed(seed: int, index: int) -> int:

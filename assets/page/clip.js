@@ -70,8 +70,7 @@
     live.health.busy = true;
     live.health.data = null;
     live.need.data = null;
-    KK.draw("health");
-    KK.draw("need");
+    ["health", "need", "fit"].forEach(KK.draw);
     document.documentElement.dataset.clip = "in";
   };
   KK.cleared = () => {
@@ -80,7 +79,7 @@
     live.health.busy = false;
     live.health.data = null;
     live.need.data = null;
-    ["health", "need", "title_voice"].forEach(KK.draw);
+    ["health", "need", "title_voice", "fit"].forEach(KK.draw);
   };
 
   KK.newClip = then => {

@@ -22,16 +22,33 @@
       varying: !!d.varying
     });
   };
-  acts.window = b => {
-    const w = data().report.windows[+b.dataset.i];
-    card().ui.moved = true;
-    data().start_s = w.start_s;
-    data().end_s = w.end_s;
-    KK.draw("health");
-    KK.draw("title_voice");
+  const MAX_PART_S = 30; // as no model takes more
+  /* Another part has other words: the transcript counts again when its tick says that it holds them. */
+  const use = (start_s, end_s) => {
+    card().ui.fits = false;
+    Object.assign(data(), { start_s, end_s });
+    ["health", "title_voice", "fit"].forEach(KK.draw);
     change();
     KK.listen?.moved();
   };
+  acts.window = b => {
+    const w = data().report.windows[+b.dataset.i];
+    use(w.start_s, w.end_s);
+  };
+  acts.whole = () => {
+    const w = data().report.whole;
+    use(w.start_s, w.end_s);
+    live.health.root.querySelector("[data-do=playpart]")?.focus();
+  };
+  document.addEventListener("input", e => {
+    if (!e.target.closest?.("#kk-transcript") || !KK.draft()) return;
+    const words = e.target.value.trim();
+    card().ui.fits = !!words && (card().ui.fits || KK.health.isWhole(data())); // who writes down a whole clip need not say so
+    KK.draw("fit");
+    const odd = !!KK.health.pace(data());
+    if (odd || card().ui.odd) KK.draw("health"); // not when the field is left: what is being pressed then would be drawn anew
+    card().ui.odd = odd;
+  });
   acts.morewarns = () => {
     card().ui.all = true;
     KK.draw("health");
@@ -63,18 +80,18 @@
     if (el.matches?.("[data-edge]")) {
       let a = d.start_s,
         b = d.end_s;
-      if (el.dataset.edge === "start") a = Math.min(+el.value, b - 1);
-      else b = Math.max(+el.value, a + 1);
-      d.start_s = Math.max(0, a);
-      d.end_s = Math.min(d.report.duration_s, b);
-      card().ui.moved = true;
-      KK.draw("health");
-      change();
-      KK.listen?.moved();
+      if (el.dataset.edge === "start") {
+        a = Math.min(+el.value, b - 1);
+        b = Math.min(b, a + MAX_PART_S);
+      } else {
+        b = Math.max(+el.value, a + 1);
+        a = Math.max(a, b - MAX_PART_S);
+      }
+      use(Math.max(0, a), Math.min(d.report.duration_s, b));
     }
-    if (el.closest?.("#kk-transcript")) {
-      card().ui.moved = false;
-      KK.draw("health");
+    if (el.matches?.("#kk-fits")) {
+      card().ui.fits = el.checked;
+      KK.draw("fit");
     }
   });
   document.addEventListener("keydown", e => { // one whole second with Shift
@@ -92,10 +109,8 @@
       ...card().ui.undo,
       [code]: before
     };
-    Object.assign(data(), what.window ? {
-      start_s: what.window[0],
-      end_s: what.window[1]
-    } : what);
+    if (what.window) return use(...what.window);
+    Object.assign(data(), what);
     KK.draw("health");
     change();
   };
@@ -156,6 +171,7 @@
       live.health.root.querySelector(`[data-do=window][data-i="${(at + 1) % n}"]`)?.focus();
     },
     transcript: () => KK.field("kk-transcript")?.focus(),
+    transcript_less: () => KK.field("kk-transcript")?.focus(),
   };
   acts.fix = b => {
     const code = b.dataset.code,
@@ -163,10 +179,8 @@
       before = KK.health.isCleaned(code, d) ? { clean: 0 } : card().ui.undo?.[code];
     if (before) {
       delete card().ui.undo?.[code];
-      Object.assign(d, before.window ? {
-        start_s: before.window[0],
-        end_s: before.window[1]
-      } : before);
+      if (before.window) return use(...before.window);
+      Object.assign(d, before);
       KK.draw("health");
       return change();
     }

@@ -108,7 +108,7 @@
       seed: fixed ? Number(v.seed) : -1,
       profile: v.profile,
       ...(KK.hasNatural() ? KK.modelOf(v.voice_engine) : {}),
-      transcript: who.draft ? v.transcript || "" : "",
+      transcript: who.draft ? fitting(v.transcript) : "",
       consent: !!(who.draft && v.consent)
     });
   };
@@ -192,6 +192,7 @@
   });
   KK.ticked = () => !!document.querySelector("#kk-consent input")?.checked;
 
+  const fitting = words => (live.health.ui?.fits && words) || ""; // what is not said in the part in use is no transcript of it
   KK.save = (name, transcript, consent) => {
     const d = KK.draft();
     if (!d) {
@@ -211,7 +212,7 @@
       op: "save",
       id: d.id,
       name: name.trim(),
-      transcript,
+      transcript: fitting(transcript),
       consent
     });
   };

@@ -28,6 +28,9 @@
   };
 
   const seconds = w => w.end_s - w.start_s;
+  const partOf = d => ({ a: d.start_s.toFixed(1), b: d.end_s.toFixed(1) });
+  const isSame = (a, b) => Math.abs(a.start_s - b.start_s) < .05 && Math.abs(a.end_s - b.end_s) < .05;
+  const isWhole = d => !!d.report.whole && isSame(d, d.report.whole);
   const isCleaned = (code, d) => ["noisy", "music"].includes(code) && d.clean > 0;
   /* Report -> warnings as shown: worst first, with the measured value in the sentence. A cured one keeps its place and turns green. */
   function warnings(d) {
@@ -39,28 +42,26 @@
         v: String(w.v).replace("-", "−"),
         k: w.k
       }));
-    const speed = pace(d);
-    if (speed) list.push({
-      code: "transcript",
-      tone: "warn",
-      v: speed
-    });
+    const odd = pace(d);
+    if (odd) list.push({ tone: "warn", ...odd });
     list.forEach(w => {
       w.done = !!ui.undo?.[w.code] || isCleaned(w.code, d);
     });
     return list.filter(w => `w.${w.code}` in KK_STRINGS.zh).sort((a, b) => (b.tone === "bad") - (a.tone === "bad"));
   }
-  /* characters (or words) per second of the transcript against the part in use; "" when believable or not given */
+  /* Characters of the transcript per second of the part in use, as a warning; null when believable or not given. */
   function pace(d) {
     const s = KK.field("kk-transcript")?.value.trim() || "";
-    if (!s) return "";
+    if (!s) return null;
     const han = (s.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu) || []).length,
-      letters = (s.match(/[\p{L}\p{N}]/gu) || []).length - han;
+      letters = (s.match(/[\p{L}\p{N}]/gu) || []).length - han,
+      r = d.report,
+      outer = r.whole ? r.duration_s / seconds(r.whole) : 1; // silence around the words is no part of what is used
     const n = han + letters,
-      per = n / Math.max(.1, (d.end_s - d.start_s) * Math.min(1, d.report.speech_ratio + .1)),
+      per = n / Math.max(.1, (d.end_s - d.start_s) * Math.min(1, r.speech_ratio * outer + .1)),
       share = han / Math.max(1, n);
-    return n && (per > 26 - 17 * share || per < 5 - 3.5 * share) ? per.toFixed(1) :
-    ""; // 1.5-9 a second in Chinese, 5-26 letters in alphabets
+    const code = per > 26 - 17 * share ? "transcript" : per < 5 - 3.5 * share ? "transcript_less" : "";
+    return n && code ? { code, v: per.toFixed(1) } : null; // 1.5-9 a second in Chinese, 5-26 letters in alphabets
   }
 
   parts.health = (root, d) => {
@@ -93,14 +94,17 @@
     } else if (d.fault) KK.toast(said(d.fault));
     const now = d.fault ? structuredClone(part.sure) ?? null : d;
     if (now && !d.fault && (now.clip !== part.last?.clip || now.error)) {
-      part.ui = { moved: true }; // a transcript that is there was typed for another clip, or ahead of this one
+      part.ui = { fits: false }; // a transcript that is there was typed for another clip, or ahead of this one
       part.wish = 0;
       KK.listen?.stop();
     }
     part.last = now;
     part.sure = now && !now.error ? structuredClone(now) : part.sure;
     part.busy = part.pending = false;
-    queueMicrotask(() => document.dispatchEvent(new CustomEvent("kk:draft")));
+    queueMicrotask(() => {
+      KK.draw("fit");
+      document.dispatchEvent(new CustomEvent("kk:draft"));
+    });
     return now;
   }
 
@@ -142,13 +146,12 @@
         <span class="kk-verdict" data-tone="${tone}">${ico(tone, 16)}${esc(verdict)}</span></div>` +
       strip(d, r, ui) + cureList(list, ui) +
       (ui.tips ? `<p class="kk-inline" role="status">${esc(t("ref.tips"))}</p>` : "") +
-      (ui.moved && KK.field("kk-transcript")?.value.trim() ? `<p class="kk-inline" role="status">${esc(t("tr.check"))}</p>` : "") +
       `<details class="kk-details" ${more ? "open" : ""}><summary>${esc(t("health.more"))}</summary>${details(d, r)}</details></div>`;
   }
 
   /* The clip's wave with its best windows as a radio group; a window of the visitor's own is framed without a number. */
   function strip(d, r, ui) {
-    const sel = r.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05 && Math.abs(w.end_s - d.end_s) < .05);
+    const sel = isWhole(d) ? -1 : r.windows.findIndex(w => isSame(w, d));
     const place = w => `left:${Math.max(0, Math.min(100, w.start_s / r.duration_s * 100)).toFixed(2)}%;` +
       `width:${(seconds(w) / r.duration_s * 100).toFixed(2)}%`;
     const win = (w, i) => {
@@ -157,10 +160,12 @@
           data-do="window" data-i="${i}" aria-label="${esc(name)}" style="${place(w)}"><span>${i + 1}</span></button>`;
     };
     const free = sel < 0 ? `<i class="kk-free" style="${place(d)}"></i>` : "";
-    const span = `${esc(t("health.window"))} ${sel < 0 ? "" : sel + 1}　${d.start_s.toFixed(1)}–${d.end_s.toFixed(1)} s`;
+    const used = isWhole(d) ? "health.used.all" : sel < 0 ? "health.used.part" : "health.used.n";
+    const span = esc(t(used, { n: sel + 1, ...partOf(d) }));
+    const whole = r.whole && !isWhole(d) ? `<button type="button" class="kk-link" data-do="whole">${esc(t("health.whole"))}</button>` : "";
     return `<div class="kk-strip" role="radiogroup" aria-label="${esc(t("health.window"))}">` +
       `${KK.bars(r.peaks || [])}${free}${r.windows.map(win).join("")}<i class="kk-at" hidden></i></div>
-      <div class="kk-striprow"><span class="kk-num">${span}</span><button type="button" class="kk-link"
+      <div class="kk-striprow"><span class="kk-num">${span}</span>${whole}<button type="button" class="kk-link"
         data-do="playpart">${ico(ui.sounding ? "stop" : "play", 14)}${esc(t(ui.sounding ? "health.stop" : "health.play"))}</button></div>`;
   }
 
@@ -209,7 +214,17 @@
       (worse ? `<p class="kk-inline" data-tone="warn" role="status">${esc(t("dn.worse"))}</p>` : "");
   }
   const amount = d => Math.round(100 * (d.clean > 0 ? d.clean : card().ui.amount ?? .6));
+  /* The words under the transcript's field: of which part they must be, and the tick that says that they are. */
+  parts.fit = root => {
+    const d = KK.draft(), ui = card()?.ui || {}, words = KK.field("kk-transcript")?.value.trim();
+    const tick = () => `<label class="kk-switch"><input type="checkbox" id="kk-fits"${ui.fits ? " checked" : ""}>${
+      esc(t("fit.tick", partOf(d)))}</label>` +
+      (ui.fits ? "" : `<p class="kk-inline" data-tone="warn" role="status">${esc(t("fit.off"))}</p>`);
+    root.innerHTML = !d ? "" : `<div class="kk kk-fit">${words ? tick() : `<p class="kk-inline">${esc(t("fit.empty", partOf(d)))}</p>`}</div>`;
+  };
   KK.health = {
+    isWhole,
+    pace,
     card,
     data,
     amountOf: amount,

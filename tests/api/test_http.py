@@ -320,33 +320,50 @@ def test_consent_is_needed(http):
     assert answer.status_code == 403 and error(answer)["code"] == "consent"
 
 
-def test_a_transcript_that_is_another_clips_is_refused_before_the_first_byte(http):
-    """By the name of the field that it came in, whichever way it came."""
+def test_a_transcript_that_is_another_clips_is_spoken_with_a_warning(http):
+    """Whichever way it came; where nobody reads it nobody minds."""
     sound, ask = (
         base64.b64encode(clip(4)).decode(),
         {"input": "Hello.", "voice": "starter-en-mid", "mode": "zero_shot"},
     )
-    refused = {
-        "transcript": http.post("/v1/audio/speech", json={**ask, "transcript": "a misfit"}),
-        "ref_text": http.post(
-            "/v1/audio/speech",
-            json={**ask, "ref_audio": sound, "ref_text": "a misfit", "consent": True},
-        ),
-        "prompt_text": http.post(
+    along = {"ref_audio": sound, "consent": True}
+    warned = [
+        http.post("/v1/audio/speech", json={**ask, "transcript": "a misfit"}),
+        http.post("/v1/audio/speech", json={**ask, **along, "ref_text": "a misfit"}),
+        http.post(
             "/inference_zero_shot",
             data={"tts_text": "Hello.", "prompt_text": "a misfit"},
             files={"prompt_wav": clip(4)},
         ),
-    }
-    assert {
-        error(a)["param"]: (a.status_code, error(a)["code"]) for a in refused.values()
-    } == dict.fromkeys(refused, (422, "transcript_misfit"))
+    ]
+    assert all(a.status_code == 200 for a in warned)
+    notes = [json.loads(unquote(a.headers["X-Notes"])) for a in warned]
     assert (
-        http.post(
-            "/v1/audio/speech", json={**ask, "transcript": "a misfit", "mode": "cross_lingual"}
-        ).status_code
-        == 200
-    ), "where nobody reads it nobody minds"
+        notes == [["The transcript is another clip's."]] * 3
+        or notes == [["文字稿不是这段音频的。"]] * 3
+    )
+    ask["mode"] = "cross_lingual"
+    answer = http.post("/v1/audio/speech", json={**ask, "transcript": "a misfit"})
+    assert answer.status_code == 200 and "X-Notes" not in answer.headers
+
+
+def test_a_voice_may_be_made_from_a_part_whose_words_are_given(http):
+    def add(**more):
+        fields = {
+            "name": "x",
+            "consent": "me",
+            "transcript": "你好，世界，今天天气很好，我们去公园走走吧。",
+            **more,
+        }
+        return http.post("/v1/audio/voices", files={"audio_sample": clip(8)}, data=fields)
+
+    whole, part = add().json(), add(start_s=2, end_s=5.5).json()
+    assert whole["used"].items() <= whole["report"]["whole"].items() and whole["notes"] == []
+    assert part["used"] == {"start_s": 2.0, "end_s": 5.5} and part["transcript"]
+    assert 3 < part["duration_s"] <= 3.6 < whole["duration_s"]
+    for odd in ({"start_s": 2}, {"end_s": 5}, {"start_s": "nan", "end_s": 5}):
+        assert add(**odd).status_code == 422
+    assert "says more" in add(transcript="你好世界" * 60).json()["notes"][0]["message"]
 
 
 def test_a_program_converts_a_recording_too(http):

@@ -158,13 +158,13 @@ def test_saving_that_fails_says_so_where_it_said_that_it_saves(chrome, studio):
 def test_a_transcript_of_another_clip_is_asked_about(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in()
-        assert "请核对参考文本" not in p.page.inner_text("#kk-health")
         p.page.fill("#kk-transcript textarea", "第一段录音里说的话。")
+        assert p.page.is_checked("#kk-fits")
         p.page.click("#kk-text textarea")
         first = p.js("KK.draft().clip")
         p.upload(clip(6))
         p.page.wait_for_function("id => KK.draft() && KK.draft().clip !== id", arg=first)
-        assert "请核对参考文本" in p.page.inner_text("#kk-health")
+        assert not p.page.is_checked("#kk-fits")
         assert p.page.input_value("#kk-transcript textarea") == "第一段录音里说的话。", (
             "what was typed is not thrown away"
         )

@@ -124,13 +124,15 @@ class FakeEngine:
         return [("I only hum.", "我只会哼。")] if "sing" in request.instruction else []
 
     def check(self, request, prompt):
-        if "misfit" in request.transcript:
+        if "no room" in request.transcript:
             raise BadInput(
-                "The transcript is another clip's.",
-                "文字稿不是这段音频的。",
-                param="transcript",
-                code="transcript_misfit",
+                "There is no room behind this clip.",
+                "这段参考音频后面没有位置了。",
+                param="input",
+                code="too_long_sentence",
             )
+        odd = ("The transcript is another clip's.", "文字稿不是这段音频的。")
+        return [odd] if "misfit" in request.transcript else []
 
     def cancel(self, request_id):
         with self.change:

@@ -414,6 +414,15 @@ def fed(request, words) -> dict:
     }
 
 
+def test_the_transcript_is_rewritten_as_the_text_is_unless_it_holds_a_mark(words):
+    def heard(transcript):
+        return fed(ask(mode="zero_shot", transcript=transcript, segments=("T",)), words)
+
+    assert heard("I paid 5 dollars")["prompt_text"] == heard("I paid five dollars")["prompt_text"]
+    marked = "<|en|>I paid 5 dollars"
+    assert heard(marked)["prompt_text"] == tuple(words.typed(marked))
+
+
 def test_modes_feed_what_the_published_code_does(words):
     told = json.loads((GOLDEN1 / "frontend" / "mode_inputs.json").read_text())["modes"]
     sft = fed(ask(mode="preset", segments=("T",)), words)

@@ -17,7 +17,7 @@ from tests.engine.test_cosyvoice_engine import (  # noqa: F401
     prompt,
     reference,
     shared_engine,
-    test_a_transcript_that_cannot_fit_its_clip_is_refused_by_name,
+    test_a_transcript_that_hardly_fits_its_clip_is_warned_of_and_spoken,
     test_cancel_from_another_thread_ends_a_long_step,
     test_frames_computed_per_frame_emitted,
     test_modes_differ_and_each_repeats_itself,

@@ -167,24 +167,12 @@ def test_scripts_the_tokenizer_has_never_seen_and_words_without_an_end_still_end
     assert chunks[-1].last and np.isfinite(whole(chunks)).all()
 
 
-def test_a_transcript_that_cannot_fit_its_clip_is_refused_by_name(engine, prompt):
-    from webui.errors import BadInput
-
-    with pytest.raises(BadInput) as error:
-        list(
-            engine.stream(
-                ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt
-            )
-        )
-    assert error.value.code == "transcript_misfit" and error.value.zh
-    with pytest.raises(BadInput) as error:
-        engine.check(
-            ask(mode="zero_shot", transcript="far too many words for a clip " * 40), prompt
-        )
-    assert error.value.code == "transcript_misfit" and error.value.param == "transcript", (
-        "and before a stream is begun"
-    )
-    engine.check(ask(mode="zero_shot", transcript="hello there"), prompt)
+def test_a_transcript_that_hardly_fits_its_clip_is_warned_of_and_spoken(engine, prompt):
+    much = ask(id="misfit", mode="zero_shot", transcript="far too many words for a clip " * 10)
+    [(en, zh)] = engine.check(much, prompt)
+    assert "says more" in en and "说的多" in zh
+    assert list(engine.stream(much, prompt))[-1].last
+    assert engine.check(ask(mode="zero_shot", transcript="hello there, this is it"), prompt) == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,14 @@ import shutil
 import numpy as np
 import pytest
 
-from webui.engine.cosyvoice.prompt import PromptMaker, VoicePrompt
+from webui.engine.cosyvoice.prompt import (
+    MAX_S,
+    TAIL_S,
+    Hearing,
+    PromptMaker,
+    VoicePrompt,
+    fit_notes,
+)
 from webui.engine.cosyvoice.speakers import read_speakers
 from webui.engine.cosyvoice.tokenizer import TextTokenizer
 from webui.errors import BadInput, EngineFault, NotReady
@@ -35,9 +42,9 @@ def maker(small_model):
 def test_ids_and_mel_are_aligned(maker, seconds, rate):
     prompt = maker.make(clip(seconds, rate), rate, version="1")
     voice = VoicePrompt.unpack(prompt.data)
-    n = len(voice.speech_ids)
+    n, heard_s = len(voice.speech_ids), min(seconds + TAIL_S, MAX_S)
     assert (
-        seconds * 25 - 2 <= n <= seconds * 25
+        heard_s * 25 - 2 <= n <= heard_s * 25
         and voice.mel.shape == (1, 2 * n, 80)
         and voice.vector.shape == (1, 192)
     )
@@ -56,8 +63,9 @@ def test_the_transcript_is_kept_as_ids(maker, small_model):
     assert list(voice.text_ids) == TextTokenizer(small_model).encode(WORDS)
 
 
-def test_a_source_clip_gives_its_ids(maker):
-    assert maker.speech_ids(clip(2), RATE) == list(maker.voice(clip(2), RATE).speech_ids)
+def test_a_source_clip_gives_its_ids(maker, small_model):
+    exact = PromptMaker(small_model, TextTokenizer(small_model), Hearing(tail_s=0))
+    assert maker.speech_ids(clip(2), RATE) == list(exact.voice(clip(2), RATE).speech_ids)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +90,40 @@ def test_a_rate_below_telephone_quality(maker):
     assert caught.value.code == "low_rate"
 
 
-@pytest.mark.parametrize("words,more", [("a long text " * 40, True), ("好", False)])
-def test_a_transcript_that_does_not_fit(maker, words, more):
-    with pytest.raises(BadInput) as caught:
-        maker.make(clip(2 if more else 12), RATE, words)
-    assert caught.value.param == "transcript" and ("much more" in caught.value.en) == more
+def test_silence_is_put_behind_the_clip_before_tokens_mel_and_embedding(maker, small_model):
+    """All three are of the same samples: those of a clip that ends in that silence itself, made without it (the golden mode)."""
+    exact = PromptMaker(small_model, TextTokenizer(small_model), Hearing(tail_s=0))
+    sound = clip(3)
+    padded = np.concatenate([sound, np.zeros(round(TAIL_S * RATE), np.float32)])
+    ours, theirs, bare = (
+        maker.voice(sound, RATE),
+        exact.voice(padded, RATE),
+        exact.voice(sound, RATE),
+    )
+    assert ours.speech_ids == theirs.speech_ids and len(ours.speech_ids) == len(bare.speech_ids) + 5
+    assert ours.mel.equal(theirs.mel) and ours.vector.equal(theirs.vector)
+    assert not ours.vector.equal(bare.vector)
+
+
+@pytest.mark.parametrize(
+    "n_text,n_speech,ids_per_s,cause",
+    [
+        (25, 75, 25, ""),
+        (26, 75, 25, "says more"),
+        (25, 150, 50, ""),
+        (26, 150, 50, "says more"),
+        (10, 120, 25, ""),
+        (10, 121, 25, "leaves out"),
+        (10, 240, 50, ""),
+        (10, 241, 50, "leaves out"),
+        (0, 75, 25, ""),
+    ],
+)
+def test_a_transcript_that_hardly_fits_is_warned_of_with_its_likely_cause(
+    n_text, n_speech, ids_per_s, cause
+):
+    notes = fit_notes(n_text, n_speech, ids_per_s)
+    assert len(notes) == bool(cause) and all(cause in en and zh for en, zh in notes)
 
 
 def test_ready_speakers_are_voices_too(small_model):

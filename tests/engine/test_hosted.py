@@ -55,11 +55,11 @@ def test_errors_arrive_as_they_are(engine, prompt):
         422,
     )
     with pytest.raises(BadInput) as error:
-        engine.check(ask(mode="zero_shot", transcript="a misfit"), prompt)
-    assert (error.value.code, error.value.param) == (
-        "transcript_misfit",
-        "transcript",
-    ) and engine.check(ask(mode="zero_shot", transcript="hello"), prompt) is None
+        engine.check(ask(mode="zero_shot", transcript="no room"), prompt)
+    assert (error.value.code, error.value.param) == ("too_long_sentence", "input")
+    assert engine.check(ask(mode="zero_shot", transcript="hello"), prompt) == []
+    odd = engine.check(ask(mode="zero_shot", transcript="a misfit"), prompt)
+    assert odd == [("The transcript is another clip's.", "文字稿不是这段音频的。")]
     for do, code in (("bug", "fault"), ("memory", "out_of_memory")):
         with pytest.raises(EngineFault) as fault:
             list(engine.stream(ask(instruction=f"do={do}"), prompt))

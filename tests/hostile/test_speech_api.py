@@ -140,7 +140,7 @@ def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
     monkeypatch.setattr(
         drafts.audio,
         "inspect",
-        lambda clip: SimpleNamespace(windows=[SimpleNamespace(start_s=0.0, end_s=1.0)]),
+        lambda clip: SimpleNamespace(used=SimpleNamespace(start_s=0.0, end_s=1.0)),
     )
     monkeypatch.setattr(
         drafts.audio, "denoise", lambda clip, amount, **how: replace(clip, samples=clip.samples / 2)
@@ -157,15 +157,15 @@ def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
 
 
 def test_references_by_the_dozen_stay_within_their_room(monkeypatch):
-    """What is kept of a recording is its best part, and only of the last ones; a clip that a visitor recorded stays whatever programs send."""
+    """What is kept of a recording is the part in use, and only of the last ones; a clip that a visitor recorded stays whatever programs send."""
     kept = drafts.Drafts(None, lambda voice, clip: None, 32 << 20)
     monkeypatch.setattr(drafts, "ONCE_BYTES", 700 << 10)
     own = kept.make("local/visit", clip(5))
-    once = [kept.once("local/api", clip(11 if n == 4 else 3, seed=n)) for n in range(5)]
+    once = [kept.once("local/api", clip(34 if n == 4 else 3, seed=n)) for n in range(5)]
     monkeypatch.setattr(
         drafts.audio, "decode", lambda data: pytest.fail("the same bytes were read again")
     )
-    assert kept.once("local/api", clip(11, seed=4)) is once[-1]
+    assert kept.once("local/api", clip(34, seed=4)) is once[-1]
     assert all(d.duration_s <= 10.1 for d in once)
     assert kept.get("local/visit", own.id) is own and kept.get("local/api", once[-1].id) is once[-1]
     left = sum(d.clip.samples.nbytes for d in kept._drafts.values() if d.is_once)

@@ -38,7 +38,7 @@ def decoded(monkeypatch):
 
     window = SimpleNamespace(start_s=0.0, end_s=1.0)
     monkeypatch.setattr(drafts.audio, "decode", decode)
-    monkeypatch.setattr(drafts.audio, "inspect", lambda clip: SimpleNamespace(windows=[window]))
+    monkeypatch.setattr(drafts.audio, "inspect", lambda clip: SimpleNamespace(used=window))
     monkeypatch.setattr(drafts.audio, "cleaning_hurts", lambda *_: False)
     monkeypatch.setattr(
         drafts.audio, "denoise", lambda clip, amount, **_: clip.with_samples(clip.samples.copy())

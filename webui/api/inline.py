@@ -84,12 +84,11 @@ def _bytes(text: str, param: str) -> bytes:
 
 
 @contextmanager
-def named(param: str, transcript: str = "transcript") -> Iterator[None]:
-    """What is wrong with a recording is told of the field that it came in, and what with its transcript of that one's."""
+def named(param: str) -> Iterator[None]:
+    """What is wrong with a recording is told of the field that it came in."""
     try:
         yield
     except KaikouError as error:
-        error.param = {"audio_sample": param, "reference": param, "transcript": transcript}.get(
-            error.param, error.param
-        )  # "reference": an engine's name for it
+        if error.param in ("audio_sample", "reference"):  # the latter is an engine's name for it
+            error.param = param
         raise

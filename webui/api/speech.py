@@ -29,7 +29,7 @@ from ..studio import (
     file_name,
     known_language,
 )
-from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT
+from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
 from . import shapes
 from .document import answers, body_of, file_of, refusals
 from .faults import wrong_field
@@ -134,20 +134,15 @@ class Speech(JsonBody):
     def open(self, studio: Studio, owner: str) -> Job:
         """Blocking; raises every refusal there is."""
         asked = self.asked()
-        with named("ref_audio", self.transcript_field):
+        with named("ref_audio"):
             return studio.speaker.open(owner, text_in=self.input, **asked)
-
-    @property
-    def transcript_field(self) -> str:
-        """The one that counts."""
-        return "ref_text" if self.ref_audio and self.ref_text else "transcript"
 
     def asked(self) -> dict[str, Any]:
         """What the studio is asked for, but the text. Raises BadInput, TooLarge."""
         voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
         reference = sound_in(self.ref_audio, "ref_audio") if self.ref_audio else b""
         recording = sound_in(self.source_audio, "source_audio") if self.source_audio else b""
-        transcript = getattr(self, self.transcript_field)
+        transcript = (self.ref_audio and self.ref_text) or self.transcript
         return {
             "voice_id": voice[:200],
             "mode": self.mode,
@@ -157,7 +152,7 @@ class Speech(JsonBody):
             "seed": -1 if self.seed is None else self.seed,
             "model": self.model,
             "consent": self.consent,
-            "transcript": transcript[:500],
+            "transcript": transcript[:MAX_TRANSCRIPT],
             "source": self.source[:80],
             "recording": recording,
             "reference": reference,

@@ -152,7 +152,7 @@ class Line:
 
     def _expect(self, start: Start) -> tuple[dict, Written, Abilities]:
         asked = start.asked()
-        with named("ref_audio", start.transcript_field):
+        with named("ref_audio"):
             return asked, *self._studio.speaker.expect(self._owner, **asked)
 
     async def _stop(self, tell: bool = False) -> None:

@@ -60,11 +60,7 @@ class Talk:
         self.number, self.written, self.credit, self.sent = number, written, start.credit, 0
         self._studio, self._recent, self._wire, self._owner = studio, recent, wire, owner
         self._holder = holder
-        self._asked, self._is_base64, self._transcript_field = (
-            asked,
-            start.audio == "base64",
-            start.transcript_field,
-        )
+        self._asked, self._is_base64 = asked, start.audio == "base64"
         self._has_words = asyncio.Event()
         self._reader: JobReader | None = None
         self._moved_s = time.monotonic()  # when a sample was sent or credited last
@@ -153,7 +149,7 @@ class Talk:
                 param="delta",
                 code="no_text",
             )
-        with named("ref_audio", self._transcript_field):
+        with named("ref_audio"):
             return await open_job(
                 studio,
                 lambda: studio.speaker.open(

@@ -15,6 +15,7 @@ from .document import answers, file_of, refusals
 from .fields import JsonBody
 
 MAX_SAMPLE = 10 << 20
+PART = "Of the part to use, in seconds, at most 30 s; needs both. Without: all of it, or the best part of what is longer"
 
 
 class VoiceInfo(BaseModel):
@@ -31,14 +32,18 @@ class VoiceInfo(BaseModel):
     starter: bool
 
 
-class Window(BaseModel):
+class Part(BaseModel):
     start_s: float
     end_s: float
+
+
+class Window(Part):
     score: float
 
 
 class Report(BaseModel):
-    """What was found in a recording. `warnings`: what is wrong with it, and what helps."""
+    """What was found in a recording. `warnings`: what is wrong with it, and what helps. `whole`: the recording without its outer silence, the part
+    that is used; none where that is longer than 30 s, and the first of `windows` is used."""
 
     model_config = ConfigDict(extra="allow")
     duration_s: float
@@ -50,11 +55,21 @@ class Report(BaseModel):
     loudness_lufs: float
     bandwidth_hz: float
     windows: list[Window]
+    whole: Window | None
     warnings: list[dict[str, Any]]
 
 
+class Note(BaseModel):
+    message: str
+    message_zh: str
+
+
 class VoiceAdded(VoiceInfo):
+    """`used`: the part of the recording that the voice is made from. `notes`: what was not done as asked, and why."""
+
     report: Report
+    used: Part
+    notes: list[Note]
 
 
 class VoiceList(BaseModel):
@@ -101,6 +116,20 @@ async def read(upload: UploadFile, param: str = "audio_sample") -> bytes:
     return data
 
 
+def chosen_window(start_s: float | None, end_s: float | None) -> tuple[float, float] | None:
+    """Raises BadInput where only one end is given."""
+    if start_s is None and end_s is None:
+        return None
+    if start_s is None or end_s is None:
+        raise BadInput(
+            "Give both start_s and end_s, or neither.",
+            "start_s 和 end_s 须同时给出，或都不给。",
+            code="bad_field",
+            param="start_s" if start_s is None else "end_s",
+        )
+    return start_s, end_s
+
+
 def routes(studio: Studio) -> APIRouter:
     router = APIRouter()
     engines = studio.engine_names
@@ -131,14 +160,20 @@ def routes(studio: Studio) -> APIRouter:
         request: Request,
         audio_sample: UploadFile = File(),
         name: str = Form(),
-        transcript: str = Form(""),
+        transcript: str = Form(
+            "",
+            description="Exactly what is said in the part in use; left out for a longer recording",
+        ),
         language: str = Form(""),
         denoise: bool = Form(False),
         consent: str = Form(
             "", description="Who agrees, on what basis; or the id of a recorded consent"
         ),
+        start_s: FiniteFloat | None = Form(None, description=PART),
+        end_s: FiniteFloat | None = Form(None, description=PART),
     ):
         data = await read(audio_sample)
+        window = chosen_window(start_s, end_s)
 
         def make() -> dict:
             voice, draft = studio.voices.add(
@@ -149,8 +184,14 @@ def routes(studio: Studio) -> APIRouter:
                 language,
                 denoise,
                 consent,
+                window,
             )
-            return {**told(voice, engines()), "report": draft.report.to_json()}
+            return {
+                **told(voice, engines()),
+                "report": draft.report.to_json(),
+                "used": {"start_s": draft.start_s, "end_s": draft.end_s},
+                "notes": [{"message": en, "message_zh": zh} for en, zh in draft.notes],
+            }
 
         return await run_in_threadpool(make)
 

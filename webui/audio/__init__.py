@@ -12,11 +12,12 @@ from .loudness import loudness_lufs
 from .reader import MAX_BYTES, MAX_S, close_decoder, decode, decoder_children, warm_decoder
 from .resample import Resampler, resample
 from .tempo import Tempo
-from .windows import Window
+from .windows import MAX_PROMPT_S, Window
 
 __all__ = [
     "CODED",
     "MAX_BYTES",
+    "MAX_PROMPT_S",
     "MAX_S",
     "Advice",
     "Clip",

@@ -14,11 +14,18 @@ class Advice:
     v: float
     k: float | None = None
 
-    def to_json(self) -> dict:
-        en, zh, fix, fix_zh = SENTENCES[self.code]
+    @property
+    def sentences(self) -> tuple[str, str]:
+        """What is wrong, in English and in Chinese."""
+        en, zh, _, _ = SENTENCES[self.code]
         values = {"v": _plain(self.v), "k": _plain(self.k)}
+        return en.format(**values), zh.format(**values)
+
+    def to_json(self) -> dict:
+        en, zh = self.sentences
+        _, _, fix, fix_zh = SENTENCES[self.code]
         out = {"code": self.code, "tone": self.tone, "v": self.v, "fix": fix, "fix_zh": fix_zh}
-        out |= {"message": en.format(**values), "message_zh": zh.format(**values)}
+        out |= {"message": en, "message_zh": zh}
         return out | ({} if self.k is None else {"k": self.k})
 
 
@@ -72,15 +79,21 @@ SENTENCES = {
     ),
     "cut_start": ("The first word is cut off.", "开头的字被切掉了。", "Skip it", "跳过残字"),
     "transcript": (
-        "The transcript does not match the clip ({v} characters per second); words may drop or leak.",
-        "参考文本与音频长度不符（每秒 {v} 字），容易漏字或把参考读出来。",
+        "The transcript probably says more than the part in use ({v} characters per second); words may be repeated or swallowed.",
+        "参考文本可能比所用片段说的多（每秒 {v} 字），容易重复或吞字。",
+        "Check transcript",
+        "核对文本",
+    ),
+    "transcript_less": (
+        "The transcript probably leaves out words of the part in use, or that part has long pauses ({v} characters per second); words of the clip may be heard.",
+        "参考文本可能漏写了所用片段里的话，或片段里停顿很长（每秒 {v} 字），可能会读出参考音频里的字。",
         "Check transcript",
         "核对文本",
     ),
     "quiet": ("The clip is quiet ({v} LUFS).", "声音偏小（{v} LUFS）。", "Raise level", "提升响度"),
     "too_long": (
-        "{v} s long; the best {k} s were chosen for you.",
-        "共 {v} 秒，已自动选出最佳的 {k} 秒。",
+        "{v} s long; at most 30 s can be used, so a part of {k} s was chosen. A transcript must be of exactly the part in use.",
+        "共 {v} 秒，最多可用 30 秒，先选了其中 {k} 秒。参考文本须与所用片段一字不差。",
         "Other part",
         "换一段",
     ),

@@ -15,7 +15,7 @@ from .encode import peaks
 from .loudness import SILENT_LUFS, loudness_of
 from .music import has_music
 from .spectrum import HOP_S, Spectrum, analyse
-from .windows import MAX_S, MIN_S, Window, best_windows, clipped_ratio
+from .windows import MIN_S, Window, best_windows, clipped_ratio, whole_window
 
 MIN_CLIP_S = 0.5  # below this nothing can be measured
 MIN_VOICED_S = 0.25
@@ -30,7 +30,8 @@ ECHO_DB_S, ECHO_MIN_SNR_DB = (
 
 @dataclass(frozen=True)
 class Report:
-    """What the studio says about a clip. peaks: 240 values 0..1 over the whole clip; sample_rate_hz and channels are the file's own."""
+    """What the studio says about a clip. peaks: 240 values 0..1 over the whole clip; sample_rate_hz and channels are the file's own. whole: the
+    clip without its outer silence, the part that is used unless another is chosen; None where that is too long, and the best of `windows` is."""
 
     duration_s: float
     sample_rate_hz: int
@@ -43,17 +44,24 @@ class Report:
     windows: tuple[Window, ...]
     warnings: tuple[Advice, ...]
     peaks: tuple[float, ...]
+    whole: Window | None = None
+
+    @property
+    def used(self) -> Window:
+        """The part that is used unless another is chosen."""
+        return self.whole or self.windows[0]
 
     def to_json(self) -> dict:
         plain = {
             k: getattr(self, k)
             for k in self.__dataclass_fields__
-            if k not in ("windows", "warnings", "peaks")
+            if k not in ("windows", "warnings", "peaks", "whole")
         }
         return plain | {
             "windows": [asdict(w) for w in self.windows],
             "warnings": [w.to_json() for w in self.warnings],
             "peaks": list(self.peaks),
+            "whole": asdict(self.whole) if self.whole is not None else None,
         }
 
 
@@ -89,6 +97,7 @@ def inspect(clip: Clip) -> Report:
         windows=windows,
         warnings=(),
         peaks=tuple(peaks(clip.samples, STRIP_BARS)),
+        whole=whole_window(clip, spectrum),
     )
     return Report(**{**_fields(report), "warnings": worst_first(_warnings(clip, spectrum, report))})
 
@@ -128,19 +137,9 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
     spoken_s = float(spectrum.speech.sum()) * HOP_S
     if spoken_s < MIN_S - 0.25:  # the mask leaves out soft beginnings and ends
         out.append(Advice("too_short", "bad" if spoken_s < 1.5 else "warn", round(spoken_s, 1)))
-    if (
-        r.windows
-        and r.duration_s > MAX_S + 0.5
-        and r.windows[0].end_s - r.windows[0].start_s < 0.9 * spoken_s
-    ):
-        out.append(
-            Advice(
-                "too_long",
-                "warn",
-                round(r.duration_s, 1),
-                round(r.windows[0].end_s - r.windows[0].start_s, 1),
-            )
-        )
+    if r.whole is None and r.windows:
+        used_s = r.windows[0].end_s - r.windows[0].start_s
+        out.append(Advice("too_long", "warn", round(r.duration_s, 1), round(used_s, 1)))
     echoes = r.snr_db > ECHO_MIN_SNR_DB and _steepest_fall_db_s(spectrum) < ECHO_DB_S
     if (
         r.snr_db < SNR_WARN_DB
@@ -192,12 +191,17 @@ def _steepest_fall_db_s(spectrum: Spectrum) -> float:
 
 
 def check_transcript(report: Report, window_s: float, transcript: str) -> Advice | None:
-    """A "transcript" warning when nobody speaks that many, or that few, characters in `window_s` seconds. Latin words count by the letter."""
+    """A warning when nobody speaks that many ("transcript"), or that few ("transcript_less"), characters in `window_s` seconds. Latin words count by
+    the letter."""
     spoken = sum(unicodedata.category(c)[0] in "LN" for c in transcript)
     if not spoken:
         return None
-    per_s = spoken / max(window_s * min(1.0, report.speech_ratio + 0.1), 0.1)
+    whole = report.whole
+    outer = report.duration_s / (whole.end_s - whole.start_s) if whole is not None else 1.0
+    per_s = spoken / max(window_s * min(1.0, report.speech_ratio * outer + 0.1), 0.1)
     han = sum("\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7a3" for c in transcript) / spoken
     # 1.5-9 characters a second in Chinese, 5-26 letters in alphabets; texts that mix lie between
     low, high = 5 - 3.5 * han, 26 - 17 * han
-    return None if low <= per_s <= high else Advice("transcript", "warn", round(per_s, 1))
+    if low <= per_s <= high:
+        return None
+    return Advice("transcript" if per_s > high else "transcript_less", "warn", round(per_s, 1))

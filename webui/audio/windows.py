@@ -1,4 +1,4 @@
-"""Which 3-10 s of a clip to clone from: phrases between pauses, scored. Blind to words."""
+"""Which part of a clip to clone from: all of it without its outer silence, or 3-10 s between pauses, scored. Blind to words."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .edges import broken_edges
 from .spectrum import HOP_S, Spectrum, runs
 
 MIN_S, MAX_S, WANTED_S = 3.0, 10.0, 6.0
+MAX_PROMPT_S = 30.0  # more than that no speech tokenizer was trained on
 KEEP_S = 0.10  # of the pause, on both sides
 PAUSE_FRAMES = 10
 
@@ -20,6 +21,18 @@ class Window:
     start_s: float
     end_s: float
     score: int  # 0-100
+
+
+def whole_window(clip: Clip, spectrum: Spectrum) -> Window | None:
+    """The clip without the silence before its first and behind its last word; None where that is longer than MAX_PROMPT_S or holds no speech."""
+    spoken = np.flatnonzero(spectrum.speech)
+    if not len(spoken):
+        return None
+    left = max(0.0, float(spoken[0]) * HOP_S - KEEP_S)
+    right = min(float(spoken[-1] + 1) * HOP_S + KEEP_S, clip.duration_s)
+    if right - left > MAX_PROMPT_S:
+        return None
+    return Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
 
 
 def best_windows(clip: Clip, spectrum: Spectrum, most: int = 3) -> tuple[Window, ...]:

@@ -58,9 +58,9 @@ class Engine(Protocol):
         """The request with its `voice_engine` decided, so that it is the same whenever it is made again, and what the caller must know of that
         choice, as `notes` has it. Quick. Only of engines whose `voice_engines` are several."""
 
-    def check(self, request: SpeechRequest, prompt: Prompt) -> None:
-        """Raises BadInput for a transcript that cannot be what the clip says, and for a text that has no room behind the clip, before a stream
-        is begun that would end with it. Quick. Only of engines that read it."""
+    def check(self, request: SpeechRequest, prompt: Prompt) -> list[tuple[str, str]]:
+        """What is odd about a transcript beside its clip, as `notes` has it. Raises BadInput for a text that has no room behind the clip, before a
+        stream is begun that would end with it. Quick. Only of engines that read a transcript."""
 
     def forget(self, fingerprint: str) -> None:
         """Of a prompt that nobody needs any more: what is kept of it goes, in every process and on every device. A stream under way with it goes

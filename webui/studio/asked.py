@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .. import text
 from ..errors import BadInput
 from ..store.files import new_id
@@ -30,6 +32,10 @@ LEFT_OUT = (
     "This model follows no instructions: yours was left out.",
     "这个模型不接受风格指令，已忽略。",
 )
+NO_TRANSCRIPT = (
+    "No transcript of the clip: it was spoken as a cross-lingual clone, by the clip's sound alone.",
+    "没有参考文本：本次按跨语种复刻合成，只参考声音。",
+)
 
 
 def check_mode(mode: str, about: Abilities) -> None:
@@ -53,6 +59,17 @@ def known_language(language: str) -> str:
             code="bad_language",
         )
     return tag
+
+
+def with_known_words(
+    about: Abilities, request: SpeechRequest
+) -> tuple[SpeechRequest, list[tuple[str, str]]]:
+    """Of an engine that reads transcripts: a zero-shot request without one as a cross-lingual one, and a note that says so. An engine's own
+    voices bring their words with them."""
+    mode = "instruct" if request.instruction else "cross_lingual"
+    if request.transcript or request.voice.startswith(PRESET) or mode not in about.modes:
+        return request, []
+    return replace(request, mode=mode), [NO_TRANSCRIPT]
 
 
 def heeded(

@@ -12,7 +12,15 @@ from ..engine.base import Engine
 from ..engine.resident import Resident
 from ..errors import BadInput, KaikouError, NotAllowed, NotFound
 from ..types import VOICE_ENGINES, Abilities, Prompt, SpeechRequest, Voice
-from .asked import OPENAI_MODELS, OPENAI_VOICES, PRESET, check_mode, listed_names, own_names
+from .asked import (
+    OPENAI_MODELS,
+    OPENAI_VOICES,
+    PRESET,
+    check_mode,
+    listed_names,
+    own_names,
+    with_known_words,
+)
 from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .hall import Hall
@@ -116,8 +124,10 @@ class Cast:
         request: SpeechRequest,
         trace: Trace,
         source: Clip | None = None,
+        kept_notes: Sequence[tuple[str, str]] = (),
     ) -> Ready:
-        """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes."""
+        """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes. kept_notes: what
+        its take tells of how it was spoken."""
         lease = self._resident.lease()
         try:
             engine = lease.engine
@@ -125,11 +135,16 @@ class Cast:
             prompt = self._wait_for_prompt(owner, voice, engine, trace)
             lease = self._prompts.hold(lease, prompt)
             self._still_there(voice, owner)
-            if request.mode == "zero_shot" and request.transcript and hasattr(engine, "check"):
-                engine.check(request, prompt)
-            notes: list[tuple[str, str]] = []
+            notes = list(kept_notes)
+            if request.mode == "zero_shot" and hasattr(engine, "check"):
+                request, missing = with_known_words(about, request)
+                if missing:
+                    notes = notes or missing  # why there is none may have been said already
+                else:
+                    notes += engine.check(request, prompt)
             if about.voice_engines:
-                request, notes = engine.settle(request)
+                request, more = engine.settle(request)
+                notes += more
             own = min(max(request.speed, about.min_speed), about.max_speed)
             job = Job(
                 request.id,

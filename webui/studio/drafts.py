@@ -16,13 +16,13 @@ from ..audio import Clip, Report
 from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..store.files import new_id
-from ..types import Voice, finite
+from ..types import MAX_TRANSCRIPT, Voice, finite
 from .intake import Intake
 
-ONCE_BYTES = 32 << 20  # of clips that came along with a request
+ONCE_BYTES = 96 << 20  # of clips that came along with a request
 ONCE_SHARE_BYTES = (
-    24 << 20
-)  # of these, of one owner: as many of 10 s at 48 kHz as a visitor may have streams
+    72 << 20
+)  # of these, of one owner: as many of 30 s at 48 kHz as a visitor may have streams
 MAX_CLEANED = 4  # copies
 MAX_DRAFTS = 64  # of one owner; windows and cleanings of one clip share its sound
 
@@ -41,10 +41,18 @@ class Draft:
     worse: bool = False  # cleaning by that amount hurts the voice
     transcript: str = ""
     is_once: bool = False  # it came along with a request to speak, as its reference
+    notes: tuple[tuple[str, str], ...] = ()  # what was not done as asked (English, Chinese)
 
     @property
     def duration_s(self) -> float:
         return self.end_s - self.start_s
+
+    def words(self, transcript: str) -> tuple[str, list[tuple[str, str]]]:
+        """The transcript, and no note; or "" and the reason, where a clip that is too long to be used as a whole came along with a request: of
+        which part somebody wrote down the words, nobody was asked."""
+        if not (transcript.strip() and self.is_once and self.report.whole is None):
+            return transcript, []
+        return "", [left_out(self.report)]
 
 
 class Drafts:
@@ -80,9 +88,9 @@ class Drafts:
             with suppress(NotFound):
                 clip = audio.joined(self.get(owner, after).clip, clip) if after else clip
             report = audio.inspect(clip)
-            best = report.windows[0]
+            used = report.used
             try:
-                yield Draft(_new_id(), owner, clip, report, best.start_s, best.end_s)
+                yield Draft(_new_id(), owner, clip, report, used.start_s, used.end_s)
             finally:
                 with self._lock:
                     self._remove([])
@@ -99,7 +107,7 @@ class Drafts:
         return draft
 
     def once(self, owner: str, data: bytes) -> Draft:
-        """The clip of a request that brings its own reference: only its best part, kept in little room, so that the next request with the same
+        """The clip of a request that brings its own reference: only the part in use, kept in little room, so that the next request with the same
         bytes need not make its prompt again. Raises BadInput, TooLarge, Busy."""
         key = "draft-" + hashlib.sha256(owner.encode() + b"\0" + data).hexdigest()[:32]
         try:
@@ -141,6 +149,13 @@ class Drafts:
         if not end_s - start_s >= 0.5:
             raise BadInput(
                 "This part is too short.", "这一段太短了。", code="too_short", param="window"
+            )
+        if end_s - start_s > audio.MAX_PROMPT_S:
+            raise BadInput(
+                f"This part is {end_s - start_s:.1f} s long; {audio.MAX_PROMPT_S:.0f} s at most. Choose a shorter one.",
+                f"这一段长 {end_s - start_s:.1f} 秒，最多 {audio.MAX_PROMPT_S:.0f} 秒，请选短一点。",
+                code="too_long",
+                param="window",
             )
         clean = old.clean if clean is None else min(1.0, max(0.0, finite(clean, "clean")))
         new = replace(
@@ -221,7 +236,7 @@ class Drafts:
             self._voice(draft),
             id=new_id("voice"),
             name=name,
-            transcript=transcript.strip()[:500],
+            transcript=transcript.strip()[:MAX_TRANSCRIPT],
             consent=consent[:500],
             draft=False,
             created_at=time.time(),
@@ -381,6 +396,16 @@ def _new_id() -> str:
 def account_of(owner: str) -> str:
     """An owner is `account/visit`: voices belong to the account, takes and drafts to the visit."""
     return owner.partition("/")[0]
+
+
+def left_out(report: Report) -> tuple[str, str]:
+    """Why the transcript of a clip that is too long was not used (English, Chinese)."""
+    used = report.used
+    part = f"{used.start_s:.1f}–{used.end_s:.1f}"
+    return (
+        f"The clip is {report.duration_s:.1f} s long and only {part} s of it are used: the transcript was left out, and the voice speaks as a cross-lingual clone. Send a clip of up to 30 s with exactly its words.",
+        f"参考音频长 {report.duration_s:.1f} 秒，只使用其中 {part} 秒：未使用参考文本，按跨语种复刻合成。请改用不超过 30 秒的音频，并附上一字不差的文本。",
+    )
 
 
 def told_language(transcript: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 
@@ -106,7 +106,7 @@ class Speaker:
         about, voice = self._cast.choose(owner, voice_id, mode, model, consent, reference)
         mode, instruction, left_out = heeded(about, voice, mode, instruction)
         seed = secrets.randbelow(2**31) if seed < 0 else seed
-        transcript = transcript.strip() or voice.transcript
+        transcript, dropped = self._words(owner, voice, transcript.strip())
         if mode == CONVERT:
             request = SpeechRequest(
                 new_id("take"),
@@ -145,9 +145,18 @@ class Speaker:
             request if written is not None else self._takes.with_notice(owner, request),
             trace,
             written=written,
+            notes=dropped,
         )
         job.notes = [] if is_guest(owner) else [*left_out, *notes, *job.notes]
         return job
+
+    def _words(
+        self, owner: str, voice: Voice, transcript: str
+    ) -> tuple[str, list[tuple[str, str]]]:
+        """What is said in the part of the clip that is used, and a note where the given transcript cannot be that."""
+        if voice.draft and transcript:
+            return self._drafts.get(owner, voice.id).words(transcript)
+        return transcript or voice.transcript, []
 
     @_counted
     def expect(
@@ -228,8 +237,10 @@ class Speaker:
         trace: Trace,
         source: Clip | None = None,
         written: Written | None = None,
+        notes: Sequence[tuple[str, str]] = (),
     ) -> Job:
-        ready = self._cast.job(owner, voice, request, trace, source)
+        """notes: that a take keeps."""
+        ready = self._cast.job(owner, voice, request, trace, source, notes)
         ready.job.written = written
         self._turns.enter(ready)
         return ready.job

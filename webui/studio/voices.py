@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from .. import audio
 from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
-from ..types import Voice
+from ..types import MAX_TRANSCRIPT, Voice
 from .asked import PRESET
 from .consents import Consents
-from .drafts import Draft, Drafts, account_of, told_language
+from .drafts import Draft, Drafts, account_of, left_out, told_language
 from .prompts import Prompts
 
 
@@ -58,9 +59,11 @@ class Voices:
         language: str = "",
         denoise: bool = False,
         consent: str = "",
+        window: tuple[float, float] | None = None,
     ) -> tuple[Voice, Draft]:
-        """Decode, take the best window, save. consent: words, or the id of a recorded one. Raises BadInput, TooLarge, NotAllowed (no consent),
-        NotFound (no such consent), Busy, StorageFull."""
+        """Decode, and save the whole clip, or its part `window` (start and end in seconds), whose words `transcript` then holds. The draft's notes say
+        where the transcript was left out, of a clip that is too long for its whole to be used, and where it hardly fits. consent: words, or the id of a recorded one.
+        Raises BadInput, TooLarge, NotAllowed (no consent), NotFound (no such consent), Busy, StorageFull."""
         if not consent.strip():
             raise NotAllowed(
                 "Say who agreed to this voice being used, in the field consent.",
@@ -71,8 +74,13 @@ class Voices:
         language = _tag(language) if language else ""  # before anything is saved
         self._consents.words(owner, consent)
         with self._drafts.hearing(owner, data) as draft:
-            if denoise:
-                draft = self._drafts.changed(draft, clean=0.6)
+            if denoise or window is not None:
+                draft = self._drafts.changed(draft, window, clean=0.6 if denoise else None)
+            if draft.report.whole is None and window is None and transcript.strip():
+                transcript, draft = "", replace(draft, notes=(left_out(draft.report),))
+            odd = audio.check_transcript(draft.report, draft.duration_s, transcript)
+            if odd is not None:
+                draft = replace(draft, notes=(odd.sentences,))
             with self._consents.binding(owner, consent) as words:
                 voice = self._drafts.store(draft, name, transcript, words)
         if language:
@@ -100,7 +108,7 @@ class Voices:
                 )
             what["name"] = name
         if transcript is not None:
-            what["transcript"] = transcript.strip()[:500]
+            what["transcript"] = transcript.strip()[:MAX_TRANSCRIPT]
             if voice.language == told_language(voice.transcript):  # nobody said otherwise
                 what["language"] = told_language(what["transcript"])
         if language is not None:

@@ -98,6 +98,15 @@ def prepare(text: str, language: str = "auto", readings: Readings = NO_READINGS)
 
 
 @lru_cache(maxsize=64)
+def rewrite(text: str) -> str:
+    """The whole text as it is said, in one piece: numbers, units and symbols in words. A text with nothing to say gives ""."""
+    tidy = clean(text)
+    primary = detect(tidy)
+    said = [normalise(s, _language_of(s, primary)) for s in sentences.split(tidy)]
+    return sentences.glue([s for s in said if s] or [""])
+
+
+@lru_cache(maxsize=64)
 def measure(text: str) -> tuple[int, int, float]:
     """(characters without blanks, sentences, seconds of speech at normal speed, a guess from the length) of what was typed."""
     tidy = clean(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from .scripts import HAN, KANA
@@ -151,11 +152,11 @@ def join_scraps(pieces: list[str]) -> list[str]:
         elif is_said or not groups:
             groups.append([piece])
             heavy, spoken = own, is_said
-    return [_glue(g) for g in groups] if spoken else []
+    return [glue(g) for g in groups] if spoken else []
 
 
-def _glue(parts: list[str]) -> str:
-    """Blanks only where both sides are narrow."""
+def glue(parts: Sequence[str]) -> str:
+    """Parts as one text. Blanks only where both sides are narrow."""
     out = [parts[0]]
     for before, after in pairwise(parts):
         out.append(after if before[-1] >= "\u2e80" or after[0] >= "\u2e80" else " " + after)

@@ -44,6 +44,7 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
             elem_id="kk-transcript",
             interactive=True,
         )
+        part("fit", elem_id="kk-fit")
         consent = gr.Checkbox(
             value=False,
             label=T("consent.label"),

@@ -13,7 +13,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from ...errors import BadInput
 from ...studio import Job, Studio
-from ...types import MAX_INSTRUCTION, MAX_TEXT
+from ...types import MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
 from ..document import file_of, refusals
 from ..packing import Packing
 from ..reader import open_job
@@ -40,7 +40,6 @@ THEIRS = {
     "voice": "spk_id",
     "audio_sample": "prompt_wav",
     "reference": "prompt_wav",
-    "transcript": "prompt_text",
 }
 TAG = re.compile(
     r"\s*<\|(zh|en|jp|ja|yue|ko)\|>"
@@ -148,7 +147,7 @@ def _open(studio: Studio, owner: str, way: Way, asked: dict) -> Job:
             mode=way.mode,
             language=language,
             instruction=asked.get("instruct_text", ""),
-            transcript=asked.get("prompt_text", "")[:500],
+            transcript=asked.get("prompt_text", "")[:MAX_TRANSCRIPT],
             consent=way.has_clip and asked["consent"],
             reference=asked.get("clip", b""),
         )

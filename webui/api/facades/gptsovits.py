@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from ...errors import BadInput, KaikouError
 from ...studio import Job, Studio
+from ...types import MAX_TRANSCRIPT
 from ..document import ERROR, JSON, file_of, refusals
 from ..faults import unreadable, wrong_field
 from ..guard import language_of
@@ -45,7 +46,6 @@ THEIRS = {
     "speed": "speed_factor",
     "audio_sample": "ref_audio",
     "reference": "ref_audio",
-    "transcript": "prompt_text",
 }
 FILES = ("ref_audio", "ref_audio_path")
 TOLD = {
@@ -229,7 +229,7 @@ def _open(studio: Studio, owner: str, asked: Asked, clip: bytes) -> Job:
             language=LANGUAGES[asked.text_lang.lower()],
             speed=asked.speed_factor,
             seed=asked.seed,
-            transcript=asked.prompt_text[:500],
+            transcript=asked.prompt_text[:MAX_TRANSCRIPT],
             consent=bool(clip) and asked.consent,
             reference=clip,
         )

@@ -321,8 +321,10 @@ class CosyVoiceEngine:
         ]
         return tags + self._loaded().family.cautions(request)
 
-    def check(self, request: SpeechRequest, prompt: Prompt) -> None:
-        self._loaded().script(self._voices.get(prompt), request).drawn()
+    def check(self, request: SpeechRequest, prompt: Prompt) -> list[tuple[str, str]]:
+        script = self._loaded().script(self._voices.get(prompt), request)
+        script.drawn()
+        return script.fit_notes()
 
     def forget(self, fingerprint: str) -> None:
         voices = self._voices

@@ -258,8 +258,8 @@ def costs(spec: ModelSpec, place: Place) -> Costs:
 FAMILY = Family(
     engine="cosyvoice2",
     title="CosyVoice2",
-    code="3",
-    prompt_code="2",
+    code="4",
+    prompt_code="3",
     yaml=YAML,
     components=COMPONENTS,
     required=(

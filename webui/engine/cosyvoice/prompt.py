@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import onnxruntime
 import torch
+import torch.nn.functional as F
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_faults
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -34,6 +35,9 @@ MIN_S, MAX_S = (
     0.96,
     30.0,
 )  # below, nothing of a voice is left; above, the speech tokenizer was not trained
+TAIL_S = 0.2  # of silence behind a clip: without it, speech begins with the sound the clip ends in
+TOKENS_PER_TEXT_TOKEN = 3.0, 12.0  # of 25 speech tokens a second, in speech at a usual pace
+TOKEN_HZ = 25
 RATE_MARGIN = 0.3  # short clips are rounded to whole ids
 SILENCE_RMS = 0.002  # loudest 20 ms, full scale 1
 FRAMES_PER_ID = 2
@@ -46,7 +50,8 @@ _ORT_FAULTS = tuple(
 @dataclass(frozen=True)
 class Hearing:
     """How a generation hears a clip. engine: its name in prompts. network: the ONNX file that gives `ids_per_s` speech ids of `codes`. mel: samples (n,) at
-    `mel_hz` -> (frames, 80). frames_per_id: of mel, both cut to one length; None: each keeps its own."""
+    `mel_hz` -> (frames, 80). frames_per_id: of mel, both cut to one length; None: each keeps its own. tail_s: of silence that is put behind a clip;
+    0 gives the public code's prompt."""
 
     engine: str = "cosyvoice2"
     network: str = TOKENIZER_ONNX
@@ -55,6 +60,7 @@ class Hearing:
     mel_hz: int = OUTPUT_HZ
     mel: Callable[[Tensor], Tensor] = prompt_mel
     frames_per_id: int | None = FRAMES_PER_ID
+    tail_s: float = TAIL_S
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,7 @@ class PromptMaker:
     def make(
         self, samples: np.ndarray, rate: int, transcript: str = "", version: str = ""
     ) -> Prompt:
-        """samples: float32 mono (n,) at `rate` Hz. Raises BadInput naming what is wrong with the clip or its transcript."""
+        """samples: float32 mono (n,) at `rate` Hz. Raises BadInput naming what is wrong with the clip."""
         voice = self.voice(samples, rate, transcript)
         notes = ("narrow_band",) if rate < TOKENIZER_HZ else ()
         data = voice.pack()
@@ -158,12 +164,11 @@ class PromptMaker:
 
     def voice(self, samples: np.ndarray, rate: int, transcript: str = "") -> VoicePrompt:
         """As `make`, unpacked."""
-        x, how = checked(samples, rate), self.hearing
+        how = self.hearing
+        x = with_tail(checked(samples, rate), rate, how.tail_s)
         low, mel = resample(x, rate, TOKENIZER_HZ), how.mel(resample(x, rate, how.mel_hz))
         ids, mel = aligned(self._ids(low), mel[None], how.frames_per_id)
         text_ids = self._tokenizer.typed(transcript)
-        if text_ids:
-            check_fit(len(text_ids), len(ids), len(x) / rate)
         return VoicePrompt(tuple(text_ids), tuple(ids), mel.contiguous(), self._vector(low))
 
     def speech_ids(self, samples: np.ndarray, rate: int) -> list[int]:
@@ -253,18 +258,36 @@ def checked(samples: np.ndarray, rate: int) -> Tensor:
     return torch.from_numpy(x)
 
 
-def check_fit(text_ids: int, speech_ids: int, seconds: float) -> None:
-    """Refuse a transcript that cannot be what the clip says: the model's own limits are 2 to 20 speech ids per text id; pauses may add."""
-    if speech_ids < 2 * text_ids:
-        much = ("much more", "多得多")
-    elif speech_ids > 20 * text_ids + 150:
-        much = ("much less", "少得多")
-    else:
-        return
-    raise BadInput(
-        f"The transcript has {much[0]} text than {seconds:.1f} s of speech can hold. Write exactly what the clip says.",
-        f"文字稿比 {seconds:.1f} 秒语音该有的内容{much[1]}，请写成音频里说的原话。", param="transcript", code="transcript_misfit",
-    )  # fmt: skip
+def with_tail(samples: Tensor, rate: int, seconds: float) -> Tensor:
+    """samples (n,) with silence behind them, as much of it as leaves no more than MAX_S (specification "First contact", section 1)."""
+    room = round(MAX_S * rate) - len(samples)
+    return F.pad(samples, (0, max(0, min(round(seconds * rate), room))))
+
+
+def fit_notes(n_text: int, n_speech: int, ids_per_s: int) -> list[tuple[str, str]]:
+    """A warning (English, Chinese) where a transcript of `n_text` tokens is hardly what a clip of `n_speech` tokens says: the language model then
+    drops words or repeats them. Many pauses, or very fast speech, are no fault, so nothing is refused."""
+    if not n_text or not n_speech:
+        return []
+    ratio = n_speech * TOKEN_HZ / ids_per_s / n_text
+    low, high = TOKENS_PER_TEXT_TOKEN
+    if low <= ratio <= high:
+        return []
+    measured = f"{ratio:.1f} speech tokens a text token; {low:.0f} to {high:.0f} are usual"
+    measured_zh = f"每个文本记号 {ratio:.1f} 个语音记号，通常为 {low:.0f} 到 {high:.0f} 个"
+    if ratio < low:
+        return [
+            (
+                f"The transcript probably says more than the part of the clip in use ({measured}): words may be repeated or swallowed. Write only what is said in that part.",
+                f"参考文本可能比所用片段说的多（{measured_zh}），容易重复或吞字。请只写这一段里说的话。",
+            )
+        ]
+    return [
+        (
+            f"The transcript probably leaves out words of the part of the clip in use, or that part has long pauses ({measured}): words of the clip may be heard. Write all that is said in that part.",
+            f"参考文本可能漏写了所用片段里的话，或片段里停顿很长（{measured_zh}），可能会读出参考音频里的字。请写全这一段说的话。",
+        )
+    ]
 
 
 def check_listener(root: Path, name: str) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import BadInput
+from ...text import rewrite
 from ...types import SpeechRequest, part_seed
 from .board import Board
 from .lm import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, Drawing
 from .lm_seam import Draw, DrawingModel, Past
-from .prompt import check_fit
+from .prompt import fit_notes
 from .sampler import Sampler
 from .sources import Arriving, Drawn, DrawnThere, Hears
 from .text_stream import TextStream
@@ -28,8 +29,6 @@ FIRST_ROOM = 256  # positions of a past whose text is still to come
 
 
 class Script:
-    """Raises BadInput when the transcript cannot be what the clip says."""
-
     def __init__(self, model: Model, voice: LiveVoice, request: SpeechRequest):
         self.model, self.voice, self.request = model, voice, request
         self.prompt_text, self.prompt_speech = self.prompt()
@@ -46,11 +45,18 @@ class Script:
         model, prompt, request = self.model, self.voice.prompt, self.request
         if request.mode != "zero_shot" or not prompt.speech_ids:
             return (), ()
-        text = tuple(model.tokenizer.typed(request.transcript)) or prompt.text_ids
-        if not text:
-            return (), ()
-        check_fit(len(text), len(prompt.speech_ids), len(prompt.speech_ids) / model.spec.ids_per_s)
-        return text, prompt.speech_ids
+        text = tuple(model.tokenizer.typed(self.transcript())) or prompt.text_ids
+        return (text, prompt.speech_ids) if text else ((), ())
+
+    def transcript(self) -> str:
+        """The clip's words as they are read: rewritten as the text is, unless they hold a mark (specification "First contact", section 1)."""
+        words = self.request.transcript
+        return words if "<|" in words else rewrite(words)
+
+    def fit_notes(self) -> list[tuple[str, str]]:
+        """What is odd about the clip's words beside the clip, as (English, Chinese) sentences."""
+        text, speech = self.said()
+        return fit_notes(len(text), len(speech), self.model.spec.ids_per_s)
 
     def head(self) -> Sequence[int]:
         """Of the prompt text, the ids that are read at once where the text arrives while it speaks; the others wait for their turn."""

@@ -226,8 +226,8 @@ def costs(spec: FirstSpec, place: Place) -> Costs:
 FAMILY = Family(
     engine=ENGINE,
     title=TITLE,
-    code="2",
-    prompt_code="1",
+    code="3",
+    prompt_code="2",
     yaml=YAML,
     components=COMPONENTS,
     required=(YAML, SPEAKER_ONNX, LISTENER_ONNX),

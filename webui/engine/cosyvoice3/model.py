@@ -84,8 +84,8 @@ def costs(spec: ModelSpec, place: Place) -> Costs:
 FAMILY = Family(
     engine=ENGINE,
     title=TITLE,
-    code="2",
-    prompt_code="1",
+    code="3",
+    prompt_code="2",
     yaml=YAML,
     components=PARTS,
     required=(

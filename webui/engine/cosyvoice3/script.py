@@ -21,6 +21,10 @@ class Script(SharedScript):
         text, speech = self.said()
         return (*self.model.tokenizer.encode(asked(trained(told))), *text), speech
 
+    def transcript(self) -> str:
+        """As it was typed: the public code rewrites no prompt text that holds a mark, and here each one does."""
+        return self.request.transcript
+
     def head(self) -> Sequence[int]:
         mark = self.model.tokenizer.specials[END_OF_PROMPT]
         return self.prompt_text[: self.prompt_text.index(mark) + 1]

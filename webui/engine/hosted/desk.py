@@ -151,7 +151,7 @@ class Desk:
         elif op == "check":
             asked, prompt = record_of(SpeechRequest, words["request"]), self._voices[words["voice"]]
             self._quick.submit(
-                self._answer, call, lambda: (self._engine.check(asked, prompt) or {}, b"")
+                self._answer, call, lambda: ({"notes": self._engine.check(asked, prompt)}, b"")
             )
         elif op == "notes":
             self._quick.submit(

@@ -112,8 +112,10 @@ class HostedEngine:
             ]
         ]
 
-    def check(self, request: SpeechRequest, prompt: Prompt) -> None:
-        self._serving().ask({"op": "check", "request": words_of(request)}, prompt=prompt)
+    def check(self, request: SpeechRequest, prompt: Prompt) -> list[tuple[str, str]]:
+        question = {"op": "check", "request": words_of(request)}
+        words, _ = self._serving().ask(question, prompt=prompt)
+        return [(en, zh) for en, zh in words["notes"]]
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         return self._speech({"how": "stream", "request": words_of(request), "lane": lane}, prompt)
