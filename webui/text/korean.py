@@ -75,7 +75,7 @@ _RULES: tuple[Rule, ...] = (
     (re.compile(r"(?<![\d.-])([12]\d{3})([-/.]) ?(0?[1-9]|1[0-2])\2 ?(0?[1-9]|[12]\d|3[01])(?:\.(?!\d)|(?![\d.-]))"), _date, "-/."),
     (re.compile(r"(?<!\d)(0?[1-9]|1[0-2])(?=\s?월)"), lambda m: _month(m[1]), "월"),
     (re.compile(r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])"), _time, ":"),
-    (re.compile(r"(?<![\d.:])([01]?\d|2[0-4])(?=\s?시(?![가-힣]*간))"), lambda m: _hour(m[1]), "시"),
+    (re.compile(r"(?<![\d.:])([01]?\d|2[0-4])(?=\s?시(?!간))"), lambda m: _hour(m[1]), "시"),
     (re.compile(rf"([₩$€£¥])\s?({NUMBER})\s?([천백]?[만억조])?"), lambda m: f"{_number(m[2])}{m[3] or ''} {_MONEY[m[1]]}", "₩$€£¥"),
     (re.compile(rf"({_SIGN})?({NUMBER})\s?%"), lambda m: f"{'마이너스 ' if m[1] else ''}{_number(m[2])} 퍼센트", "%"),
     (re.compile(rf"({_SIGN})?({NUMBER})\s?°\s?([CF]?)(?![A-Za-z])"), _degrees, "°"),

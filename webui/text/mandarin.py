@@ -44,6 +44,9 @@ _TEAM = (
     "国安|申花|海港|泰山|恒大|队|隊"
 )
 _MATCH = "比分|爆冷|输给|逼平|輸給|战胜|击败|完胜|大胜|小胜|险胜|负于|不敌|战平|憾负|惨败|横扫|逆转|领先|落后|主场|客场|局分|戰勝|擊敗|領先|落後"
+_MATCH_BEFORE = re.compile(rf"(?:{_TEAM})\s?以?\s?$|(?:{_MATCH})[^\d，。！？、；]{{0,6}}$")
+_MATCH_AFTER = re.compile(rf"\s?(?:{_MATCH})")
+_CLAUSE_END = re.compile(rf"\s?(?:$|[，。！？、；,)）“”]|{_TEAM})")
 _WEB = {
     ".": "点",
     "/": "斜杠",
@@ -113,6 +116,14 @@ def _fraction(m: re.Match[str]) -> str:
     whole = f"{zh_cardinal(m[2])}又" if m[2] else ""
     said = f"{whole}{zh_cardinal(m[4])}分之{zh_cardinal(m[3])}{_UNITS.get(m[5] or '', '')}"
     return ("负" if m[1] else "") + said
+
+
+def _score(m: re.Match[str]) -> str:
+    """1-2 beside a word of a match, or between a team and the end of a clause; else a range, and left."""
+    before, after = m.string[max(0, m.start() - 12) : m.start()], m.string[m.end() : m.end() + 6]
+    if _MATCH_AFTER.match(after) or (_MATCH_BEFORE.search(before) and _CLAUSE_END.match(after)):
+        return f"{zh_cardinal(m[1])}比{zh_cardinal(m[2])}"
+    return m[0]
 
 
 def _ten_thousands(m: re.Match[str]) -> str:
@@ -205,30 +216,29 @@ _RULES: tuple[Rule, ...] = (
     (re.compile(r"(?<!\d)(\d{2})(?=年\d{1,2}月|[后後](?![来來面天续續方]))"), lambda m: zh_digits(m[1]), "年后後"),
     (re.compile(r"(?<![\d.:/-])\+?(?:86[- ]?)?1[3-9]\d[- ]?\d{4}[- ]?\d{4}(?![\d.])"), _phone, ""),
     (re.compile(r"(?<![\d.:/-])(?:0\d{2,3}[- ]\d{7,8}|\(0\d{2,3}\)\s?\d{3,4}[- ]?\d{4}|[48]00[- ]?\d{3}[- ]?\d{4})(?!\d)"), _phone, ""),
-    (re.compile(r"(?<![\d.])(?:10086|10010|12306|12315|12345(?=热线)|(?<=打)1(?:10|14|19|20|22)(?![分个個年元次]))(?![\d.])"), _phone, ""),
+    (re.compile(r"(?=1)(?<![\d.])(?:10086|10010|12306|12315|12345(?=热线)|(?<=打)1(?:10|14|19|20|22)(?![分个個年元次]))(?![\d.])"), _phone, ""),
     (re.compile(r"(?<![\d.])\+\d{1,3}(?:[- ]\(?\d{2,4}\)?){2,4}(?!\d)"), _phone, "+"),
     (re.compile(rf"((?:{_PHONE_WORD})[是为:： ]{{0,3}})(\d{{3,15}}(?:-\d{{1,12}}){{0,3}})(?!\d)"), lambda m: m[1] + zh_digits(m[2].replace("-", ""), phone=True), ""),
     (re.compile(r"(比分|比例|比率|赔率)([^\d。]{0,6})(\d{1,4}):(\d{1,4})(?!\d)"), lambda m: f"{m[1]}{m[2]}{zh_cardinal(m[3])}比{zh_cardinal(m[4])}", ":"),
-    (re.compile(rf"((?:{_TEAM})\s?以?\s?|(?:{_MATCH})[^\d，。！？、；]{{0,6}})(\d{{1,3}})-(\d{{1,3}})(?=\s?(?:$|[，。！？、；,)）“”]|{_TEAM}|{_MATCH}))"), lambda m: f"{m[1].rstrip()}{zh_cardinal(m[2])}比{zh_cardinal(m[3])}", "-"),
-    (re.compile(rf"(?<![A-Za-z\d.-])(\d{{1,3}})-(\d{{1,3}})(?=\s?(?:{_MATCH}))"), lambda m: f"{zh_cardinal(m[1])}比{zh_cardinal(m[2])}", "-"),
+    (re.compile(r"(?<![A-Za-z\d.-])(\d{1,3})-(\d{1,3})(?![\d.:-])"), _score, "-"),
     (re.compile(r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])(?:\s?([ap]\.?m\b\.?))?", re.I), _time, ":"),
     (re.compile(r"(?<![\d:.])(\d{1,6}):(\d{1,6})(?![\d:])"), lambda m: f"{zh_cardinal(m[1])}比{zh_cardinal(m[2])}", ":"),
     (re.compile(rf"(?<![A-Za-z\d.])({_N})\s?w(\+?)(?![A-Za-z\d])"), _ten_thousands, "w"),
     (re.compile(r"±\s?(?=\d)"), lambda m: "正负", "±"),
     (re.compile(r"(?<![\dA-Za-z)<>=-])([<>≤≥≈≠])\s?(?=[-+]?\d)"), lambda m: _OPERATORS[m[1]], "<>≤≥≈≠"),
-    (re.compile(rf"(?:(?<![A-Za-z\d)\]])(-))?({_CURRENCY})\s?({_N})\s?([百千]?[万亿])?(?:元|块)?"), _money, "$¥€£₩₽₹฿BDYWRFP"),
+    (re.compile(rf"(?=[-A-Z$¥€£₩₽₹฿])(?:(?<![A-Za-z\d)\]])(-))?({_CURRENCY})\s?({_N})\s?([百千]?[万亿])?(?:元|块)?"), _money, "$¥€£₩₽₹฿BDYWRFP"),
     (re.compile(rf"(?<![A-Za-z\d.])({_N})\s?([百千]?[万亿])?\s?({_CODES})(?![A-Za-z])"), lambda m: _two(m[1]) + (m[2] or "") + _MONEY[m[3]], "BDYWRFP"),
     (re.compile(rf"{_START}({_N})\s?[-~—]{{1,2}}\s?({_N})\s?%"), lambda m: f"百分之{zh_number(m[1])}到百分之{zh_number(m[2])}", "%"),
-    (re.compile(rf"(?:(?<![A-Za-z\d)\]])([-+]))?{_START}({_N})\s?([%‰])(?:\s?[-~—]{{1,2}}\s?({_N})\s?[%‰])?"),
+    (re.compile(rf"(?=[-+\d])(?:(?<![A-Za-z\d)\]])([-+]))?{_START}({_N})\s?([%‰])(?:\s?[-~—]{{1,2}}\s?({_N})\s?[%‰])?"),
      lambda m: _signed(m) + ("百" if m[3] == "%" else "千") + "分之" + zh_number(m[2]) + (f"到{'百' if m[3] == '%' else '千'}分之{zh_number(m[4])}" if m[4] else ""), "%‰"),
     (re.compile(r"(?<![\d/])(0[1-9]|1[0-2])/(0[1-9]|[12]\d|3[01])(?![\d/])"), lambda m: f"{zh_cardinal(str(int(m[1])))}月{zh_cardinal(str(int(m[2])))}日", "/"),
-    (re.compile(rf"(?:(?<![A-Za-z\d)\]])(-))?(?<![\d/.])(?:(\d{{1,4}})\s)?([1-9]\d{{0,5}})(?:/| / )([1-9]\d{{0,5}})(?![\d/])(?:\s?({_UNIT})(?![A-Za-z\d]))?"), _fraction, "/"),
-    (re.compile(rf"(?:(时速|時速|秒速)([为是达约]{{0,2}})\s?)?(?<![A-Za-z\d.-])(?:({_N})\s?[-~—到至]\s?)?({_N})\s?(km/h|m/s)(?![A-Za-z\d])"), _speed, "/"),
+    (re.compile(rf"(?=[-\d])(?:(?<![A-Za-z\d)\]])(-))?(?<![\d/.])(?:(\d{{1,4}})\s)?([1-9]\d{{0,5}})(?:/| / )([1-9]\d{{0,5}})(?![\d/])(?:\s?({_UNIT})(?![A-Za-z\d]))?"), _fraction, "/"),
+    (re.compile(rf"(?=[时時秒\d])(?:(时速|時速|秒速)([为是达约]{{0,2}})\s?)?(?<![A-Za-z\d.-])(?:({_N})\s?[-~—到至]\s?)?({_N})\s?(km/h|m/s)(?![A-Za-z\d])"), _speed, "/"),
     (re.compile(rf"{_START}({_N})e([+-]?\d{{1,3}})(?![A-Za-z\d])", re.I), lambda m: f"{zh_number(m[1])}乘以十的{zh_number(m[2])}次方", "eE"),
     (re.compile(rf"{_START}({_N})-({_N})(?==)"), lambda m: f"{zh_number(m[1])}减{m[2]}", "="),
     (re.compile(rf"(?<![\d.A-Za-z-])({_N})\s?(?:~|-|—)\s?({_N})(?![\d-])"), _range, "~-—"),
     (re.compile(rf"(?<!\d)([-+]?)({_N})\s?°\s?([CF]?)(?![A-Za-z])"), _degrees, "°"),
-    (re.compile(rf"(?:(?<![A-Za-z\d)\]])([-+])|(?<![A-Za-z\d.])(?<![A-Za-z] ))({_N})\s?({_UNIT})(?![A-Za-z\d])"), lambda m: _signed(m) + _two(m[2]) + _UNITS[m[3]], ""),
+    (re.compile(rf"(?=[-+\d])(?:(?<![A-Za-z\d)\]])([-+])|(?<![A-Za-z\d.])(?<![A-Za-z] ))({_N})\s?({_UNIT})(?![A-Za-z\d])"), lambda m: _signed(m) + _two(m[2]) + _UNITS[m[3]], ""),
     (re.compile(r"(?<=[\dA-Za-z)])\s?([+×*÷=<>≤≥≈≠])\s?(?=[\dA-Za-z(])"), lambda m: _OPERATORS[m[1]], "+×*÷=<>≤≥≈≠"),
     (re.compile(r"(?<=[\dA-Za-z)])\s?\^\s?(-?\d{1,3})(?!\d)"), _power, "^"),
     (re.compile(r"(?<=\d)\s?[x]\s?(?=\d)"), lambda m: "乘", "x"),
