@@ -70,7 +70,7 @@ def _measure(m: re.Match[str]) -> str:
 _SIGN = r"(?<![\w)\]])-"
 _RULES: tuple[Rule, ...] = (
     (re.compile(rf"\d{{{LONGEST + 1},}}"), lambda m: _one_by_one(m[0]), ""),
-    (re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3}){1,3}(?![\d,])"), lambda m: m[0].replace(",", ""), ","),
+    (re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3}){1,3}(?!\d|,\d)"), lambda m: m[0].replace(",", ""), ","),
     (re.compile(r"(?<![\d-])(?:0\d{1,2}-\d{3,4}|1[568]\d\d)-\d{4}(?![\d-])"), lambda m: " ".join(map(_one_by_one, m[0].split("-"))), "-"),
     (re.compile(r"(?<![\d.-])([12]\d{3})([-/.]) ?(0?[1-9]|1[0-2])\2 ?(0?[1-9]|[12]\d|3[01])(?:\.(?!\d)|(?![\d.-]))"), _date, "-/."),
     (re.compile(r"(?<!\d)(0?[1-9]|1[0-2])(?=\s?월)"), lambda m: _month(m[1]), "월"),

@@ -210,7 +210,7 @@ _RULES: tuple[Rule, ...] = (
     (re.compile(r"(?<=公元)(前?)(\d{3,4})(?=年)"), lambda m: m[1] + zh_digits(m[2]), "元"),
     (re.compile(r"(?<![\d.])\d{1,4}(?:\.\d{1,4}){2,3}(?![\d.])"), lambda m: "点".join(zh_cardinal(p) for p in m[0].split(".")), "."),
     (re.compile(rf"(?<!\d)\d{{{MAX_DIGITS + 1},}}"), lambda m: zh_digits(m[0]), ""),
-    (re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3}){1,4}(?![\d,])"), lambda m: m[0].replace(",", ""), ","),
+    (re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3}){1,4}(?!\d|,\d)"), lambda m: m[0].replace(",", ""), ","),
     (re.compile(r"(?<!\d)([12]\d{3})(年?)\s?[-~—至到]{1,2}\s?([12]\d{3})(?=年)"), lambda m: f"{zh_digits(m[1])}{m[2]}到{zh_digits(m[3])}", "年"),
     (re.compile(r"(?<!\d)(?![12]000年[前后以])([12]\d{3})(?=\s?年)"), lambda m: zh_digits(m[1]), "年"),
     (re.compile(r"(?<!\d)(\d{2})(?=年\d{1,2}月|[后後](?![来來面天续續方]))"), lambda m: zh_digits(m[1]), "年后後"),
