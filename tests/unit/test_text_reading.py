@@ -40,6 +40,7 @@ CHINESE = """
 -5 | 负五
 100000 | 十万
 1,234,567 | 一百二十三万四千五百六十七
+共1,000,好 | 共一千,好
 1，234，567 | 一百二十三万四千五百六十七
 12345.678 | 一万二千三百四十五点六七八
 10001 | 一万零一
@@ -63,7 +64,51 @@ $3亿 | 三亿美元
 90°角 | 九十度角
 10km | 十公里
 2kg | 两千克
-120km/h | 一百二十公里每小时
+10km/h | 每小时十公里
+速度80-120km/h | 速度每小时八十到一百二十公里
+时速120km/h | 时速一百二十公里
+2008.08.08 | 二零零八年八月八日
+自2008.08起 | 自二零零八年八月起
+2008.08-2010.10 | 二零零八年八月到二零一零年十月
+2010.10万 | 两千零一十点一零万
+价格1999.12 | 价格一千九百九十九点一二
+8/5/2008 | 二零零八年五月八日
+08-2008 | 二零零八年八月
+08-08当天 | 八月八日当天
+第01-02集 | 第零一到零二集
+2024年05月06日 | 二零二四年五月六日
+中国1-2 | 中国一比二
+中国1-2输给日本 | 中国一比二输给日本
+主队以3-1战胜客队 | 主队以三比一战胜客队
+中国1-2月出口 | 中国一到二月出口
+水温≥30℃ | 水温大于等于三十摄氏度
+≤18岁 | 小于等于十八岁
+x≤5 | x小于等于五
+误差±0.5kg | 误差正负零点五千克
+A$13.5 | 十三点五澳元
+HK$100 | 一百港元
+HKD13.5 | 十三点五港元
+NT$300 | 三百新台币
+3.5亿USD | 三点五亿美元
+-$5 | 负五美元
+300w粉丝 | 三百万粉丝
+300w+人 | 三百多万人
+1.5w+ | 一点五万多
+O2O和B2B | O to O和B to B
+H2O | H二O
+-1.2g | 负一点二克
+1/2kg | 二分之一千克
+-1/3 | 负三分之一
+公元前221年 | 公元前二二一年
+打110报警 | 打幺幺零报警
+打120分 | 打一百二十分
+2個人，3張票 | 两個人，三張票
+2萬 | 两萬
+90後 | 九零後
+電話12345678 | 電話幺二三四五六七八
+localhost:8080/api | localhost冒号八零八零斜杠api
+192.168.1.1:8080 | 一九二点一六八点一点一冒号八零八零
+看kaikou.cn/a?b=1。 | 看kaikou点cn斜杠a问号b等于一。
 200㎡ | 两百平方米
 5 m² | 五平方米
 1/2 | 二分之一
@@ -196,6 +241,106 @@ e.g. this | for example this
 a@b.com | a at b dot com
 see https://www.kaikou.cn/a1/ | see www dot kaikou dot cn slash a one
 don’t | don't
+10:00:05 a.m. | ten hours zero minutes and five seconds A M
+-$6.9 million | minus six point nine million dollars
+-12kg | minus twelve kilograms
+.5kg | point five kilograms
+2-3 °C | two to three degrees Celsius
+1.6k followers | one point six thousand followers
+4K video | four K video
+23 4/5 | twenty three and four fifths
+23 4/5th | twenty three and four fifths
+23/44 | twenty three forty fourths
+1/2 kg | one half of a kilogram
+1 1/2 hrs | one and a half hours
+5 cm² | five square centimeters
+100 million kg | one hundred million kilograms
+2012/01/05 | January fifth twenty twelve
+2012.01.05 | January fifth twenty twelve
+01.10.2010 | January tenth twenty ten
+15.01.2020 | January fifteenth twenty twenty
+11/17/05 | November seventeenth two thousand five
+v2024.1.2 | v two thousand twenty four point one point two
+jan. 5 | January fifth
+Jan-15-2020 | January fifteenth twenty twenty
+JAN. 15 2020 | January fifteenth twenty twenty
+the 26th May | the twenty sixth of May
+may 5 people come | may five people come
+Mt. Fuji and Hon. Maj. Rev. Smith | Mount Fuji and Honorable Major Reverend Smith
+Koppers Co. From | Koppers Company From
+at Koppers Co. | at Koppers Company.
+open Mon.-Sun. now | open Monday to Sunday now
+the Sun. It rose | the Sun. It rose
+1428 Elm St. It was | fourteen twenty eight Elm Street. It was
+World War II ended | World War two ended
+Henry VIII and Chapter V | Henry the eighth and Chapter five
+Henry I met and Part I saw on the IV drip | Henry I met and Part I saw on the IV drip
+localhost:8080/api | localhost colon eight zero eight zero slash api
+192.168.1.1 | one nine two dot one six eight dot one dot one
+192.168.1.1:8080 | one nine two dot one six eight dot one dot one colon eight zero eight zero
+see kaikou.cn/a?b=1 now | see kaikou dot cn slash a question mark b equals one now
+A$5.50 | five Australian dollars and fifty cents
+$20.500 | twenty dollars and fifty cents
+$.50 | fifty cents
+±2 | plus or minus two
+a load ≤5 kg | a load at most five kilograms
+1960-80 | nineteen sixty to eighty
+the 2000s | the two thousands
+1960s-80s | nineteen sixties to eighties
+4:00 am - 8:12 pm | four A M to eight twelve P M
+3Q22 | the third quarter of twenty two
+"""
+
+KOREAN = """
+2024년 6월 5일 | 이천이십사년 유월 오일
+2024-10-06 | 이천이십사년 시월 육일
+2024.5.6. | 이천이십사년 오월 육일
+3시 30분 | 세시 삼십분
+15:30 | 십오 시 삼십 분
+9:05 | 아홉 시 오 분
+3시간 | 세시간
+20살 | 스무살
+2~3개 | 두에서 세개
+20개월 | 이십개월
+100명 | 백명
+1,234원 | 천이백삼십사원
+₩1,000, 20살 | 천 원, 스무살
+$3억 | 삼억 달러
+50% | 오십 퍼센트
+-5°C | 섭씨 영하 오도
+120km/h | 시속 백이십 킬로미터
+200㎡ | 이백 제곱미터
+1/2 | 이분의 일
+3.14 | 삼점일사
+3.05 | 삼점영오
+-3 | 마이너스 삼
+007 | 공공칠
+010-1234-5678 | 공일공 일이삼사 오육칠팔
+12345678901234567 | 일이삼사오육칠팔구공일이삼사오육칠
+"""
+
+RUSSIAN = """
+5 мая 2024 года | пятого мая две тысячи двадцать четвёртого года
+01.05.2024 | первого мая две тысячи двадцать четвёртого года
+2024-05-01 | первого мая две тысячи двадцать четвёртого года
+в 2024 году | в две тысячи двадцать четвёртом году
+1999 год | тысяча девятьсот девяносто девятый год
+15:30 | пятнадцать тридцать
+15:00 | пятнадцать часов
+9:05 | девять ноль пять
+1 час, 21 км и 2 кг | один час, двадцать один километр и два килограмма
+2 мин | две минуты
+3,5 км | три целых пять десятых километра
+0.1% | ноль целых одна десятая процента
+-5°C | минус пять градусов Цельсия
+1 000 000 ₽ | один миллион рублей
+$2,5 млн | две целых пять десятых миллиона долларов
+101 руб. | сто один рубль
+№ 5 | номер пять
+120 км/ч | сто двадцать километров в час
++7 (495) 123-45-67 | плюс семь, четыреста девяносто пять, сто двадцать три, сорок пять, шестьдесят семь
+007 | ноль ноль семь
+3,1415 | три запятая один четыре один пять
 """
 
 
@@ -214,6 +359,16 @@ def test_chinese_reading(written, said):
 @pytest.mark.parametrize(("written", "said"), cases(ENGLISH))
 def test_english_reading(written, said):
     assert normalise(clean(written), "en") == said
+
+
+@pytest.mark.parametrize(("written", "said"), cases(KOREAN))
+def test_korean_reading(written, said):
+    assert normalise(clean(written), "ko") == said
+
+
+@pytest.mark.parametrize(("written", "said"), cases(RUSSIAN))
+def test_russian_reading(written, said):
+    assert normalise(clean(written), "ru") == said
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,16 @@ def en_ordinal(digits: str) -> str:
 def en_number(text: str) -> str:
     sign = "minus " if text.startswith("-") else ""
     whole, _, decimals = text.lstrip("+-").partition(".")
-    return sign + en_cardinal(whole or "0") + (" point " + en_digits(decimals) if decimals else "")
+    return " ".join(
+        filter(
+            None,
+            (
+                sign.strip(),
+                whole and en_cardinal(whole),
+                decimals and "point " + en_digits(decimals),
+            ),
+        )
+    )
 
 
 def en_year(digits: str) -> str:

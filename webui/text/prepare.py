@@ -9,8 +9,10 @@ from . import sentences
 from .clean import clean
 from .english import read_english
 from .kept import Kept
+from .korean import read_korean
 from .mandarin import read_mandarin
 from .readings import NO_READINGS, Readings
+from .russian import read_russian
 from .scripts import HAN, detect, has_han, is_japanese
 from .tags import UNTOUCHED
 
@@ -22,7 +24,10 @@ _CLAUSE_WORD = re.compile(
 _ENGLISH_CLAUSE_WORDS = (
     4  # fewer Latin words among Han are a name: 我用 iPhone 15 Pro is read with 十五
 )
-_SAYABLE = re.compile(r"[\d&@%°#*_^~|\\=+<>/.$€£¥]")
+_SAYABLE = re.compile(
+    r"[\d&@%°#*_^~|\\=+<>/.$€£¥]|\b[A-Z][a-z]+ [IVX]+\b"
+)  # the last: World War II
+_READERS = {"en": read_english, "ko": read_korean, "ru": read_russian}
 KEPT = Kept(max_entries=256, max_chars=1_000_000)  # at most a few megabytes
 _HAN_SECONDS, _OTHER_SECONDS, _PAUSE_SECONDS = 0.21, 0.065, 0.25
 
@@ -36,7 +41,8 @@ def _read(run: str, language: str) -> str:
             if len(_CLAUSE_WORD.findall(parts[i])) >= _ENGLISH_CLAUSE_WORDS:
                 parts[i] = _with_edges(parts[i], read_english(parts[i]))
         return _with_edges(run, read_mandarin("".join(parts)))
-    return _with_edges(run, read_english(run)) if language == "en" else run
+    read = _READERS.get(language)
+    return _with_edges(run, read(run)) if read else run
 
 
 def _with_edges(before: str, after: str) -> str:
@@ -63,7 +69,7 @@ def _language_of(sentence: str, primary: str) -> str:
 
 
 def normalise(sentence: str, language: str) -> str:
-    """One clean sentence as it is said; event tags and readings in brackets stay untouched. Languages other than zh, yue and en are returned as they are."""
+    """One clean sentence as it is said; event tags and readings in brackets stay untouched. Other languages than zh, yue, en, ko and ru are returned as they are."""
     out, at = [], 0
     for m in UNTOUCHED.finditer(sentence):
         out += [_read(sentence[at : m.start()], language), m[0]]
