@@ -1,0 +1,62 @@
+"""The doctor's report of a model: JSON beside the model, or in the data folder where the model may not be written to. Never looks inside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+
+from .private import make_folder, write_file
+
+log = logging.getLogger(__name__)
+FILE = "kaikou-doctor.json"
+FOLDER = "doctor"  # in the data folder
+TELLING = ("*.pt", "*.onnx", "*.yaml", "*.tiktoken", "*/*.json", "*/*.txt")
+
+
+def stamp(model: Path) -> str:
+    """Names a model directory's files by name, size and time: quick, and another one when a file is exchanged. "" where it cannot be read."""
+    try:
+        found = [path for like in TELLING for path in model.glob(like)]
+        rows = sorted(
+            (str(p.relative_to(model)), p.stat().st_size, p.stat().st_mtime_ns) for p in found
+        )
+    except OSError:
+        return ""
+    return hashlib.sha256(repr(rows).encode()).hexdigest()[:32]
+
+
+def folders(model: Path, data_dir: Path) -> tuple[Path, Path]:
+    """Where a report may be: beside the model, and else."""
+    place = hashlib.sha256(str(model.resolve()).encode()).hexdigest()[:8]
+    return model, data_dir / FOLDER / f"{model.name}-{place}"
+
+
+def save(model: Path, data_dir: Path, report: dict, sounds: dict[str, bytes]) -> Path | None:
+    """Report and sounds in the first folder that can be written; returns it, None where neither can."""
+    own = json.dumps({**report, "stamp": stamp(model)}, ensure_ascii=False, indent=1)
+    for folder in folders(model, data_dir):
+        try:
+            make_folder(folder)
+            for name, data in sounds.items():
+                write_file(folder / name, data)
+            write_file(folder / FILE, own.encode())
+        except OSError as error:
+            log.info("the doctor's report cannot be written to %s: %s", folder.name, error)
+            continue
+        return folder
+    return None
+
+
+def load(model: Path, data_dir: Path) -> dict | None:
+    """The report of these very files; None where there is none, or files were exchanged since."""
+    own = stamp(model)
+    for folder in folders(model, data_dir):
+        try:
+            report = json.loads((folder / FILE).read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(report, dict) and own and report.get("stamp") == own:
+            return report
+    return None
