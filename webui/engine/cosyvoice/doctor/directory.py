@@ -61,7 +61,7 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
         said = f"Files of the model are missing: {names}.", f"缺少模型文件：{names}。"
         return failed("A", "files", said, figures=figures)
     if differing:
-        names = ", ".join(differing)
+        names = ", ".join(differing[:3]) + " …" * (len(differing) > 3)
         said = (
             f"{len(differing)} of {len(own)} files are not those that were published: {names}.",
             f"{len(own)} 个文件中有 {len(differing)} 个与发布的不同：{names}。",

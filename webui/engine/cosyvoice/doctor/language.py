@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..family import Model
 
 MOST_IDS = 150  # of a clip: six seconds, half of that in the first generation
-GUESSING, FAR_BELOW = 0.9, 0.7  # of ln(codes)
+GUESSING, SURE, FAR_BELOW = 0.9, 1.2, 0.7  # of ln(codes); above SURE it expects other ids
 LEAST_GAIN = 0.2  # nats an id, of the right words over shuffled ones
 LEAST_AGREEMENT = 0.9
 
@@ -38,16 +38,22 @@ def transcript(model: Model, clip: Clip, prompt: VoicePrompt | None = None) -> R
     figures = {"nll": own, "nll_shuffled": shuffled, "ln_codes": guess, "clip": clip.name}
     figures = {k: round(v, 3) if isinstance(v, float) else v for k, v in figures.items()}
     numbers = f"{own:.1f}", f"{guess:.1f}", f"{shuffled:.1f}"
+    if own > SURE * guess:
+        said = (
+            f"The language model expects other sounds (NLL {numbers[0]}, {numbers[1]} by guessing): tokenizer, embeddings or prompt layout are not its own.",
+            f"语言模型预料的是别的声音（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、嵌入顺序或提示布局不对。",
+        )
+        return failed("E", "transcript", said, figures=figures)
     if not own < GUESSING * guess:
         said = (
-            f"The language model guesses (NLL {numbers[0]} of {numbers[1]}): {UNTRAINED[0]}, or embeddings or prompt layout are not theirs.",
-            f"语言模型在乱猜（NLL {numbers[0]}，上限 {numbers[1]}）：{UNTRAINED[1]}，或嵌入顺序、提示布局与权重不符。",
+            f"The language model guesses (NLL {numbers[0]}, {numbers[1]} by guessing): {UNTRAINED[0]}.",
+            f"语言模型在乱猜（NLL {numbers[0]}，乱猜为 {numbers[1]}）：{UNTRAINED[1]}。",
         )
         return failed("E", "transcript", said, figures=figures)
     if not own < FAR_BELOW * guess:
         said = (
-            f"The language model hardly expects the clip (NLL {numbers[0]} of {numbers[1]}): tokenizer, embeddings or prompt layout are not its own.",
-            f"语言模型几乎没有预料到这段音频（NLL {numbers[0]}，上限 {numbers[1]}）：分词器、嵌入顺序或提示布局不对。",
+            f"The language model hardly expects the clip (NLL {numbers[0]}, {numbers[1]} by guessing): tokenizer, embeddings or prompt layout are not its own.",
+            f"语言模型几乎没有预料到这段音频（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、嵌入顺序或提示布局不对。",
         )
         return failed("E", "transcript", said, figures=figures)
     if not own < shuffled - LEAST_GAIN:
