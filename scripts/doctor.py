@@ -15,7 +15,9 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,14 +111,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("directory", type=Path, nargs="?")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument(
+        "--background", action="store_true", help="give way to everything, end with the caller"
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, help="for a report that finds no room beside the model"
+    )
     parser.add_argument("--clip", type=Path, help="a recording of one voice, 3 to 15 s")
     parser.add_argument("--transcript", default="", help="exactly its words")
     parser.add_argument("--language", default="zh")
     asked = parser.parse_args(arguments)
     if asked.clip and not asked.transcript:
         parser.error("--clip needs --transcript")
+    if asked.background:
+        give_way()
     try:
-        settings = load([])
+        given = ["--data-dir", str(asked.data_dir)] if asked.data_dir else []
+        settings = load(given)
         root = asked.directory or _usual(settings)
         own = [clip(asked.clip, asked.transcript, asked.language)] if asked.clip else []
         report = examine(
@@ -126,6 +137,18 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     return 1 if any(r["status"] == "failed" for r in report["results"]) else 0
+
+
+def give_way() -> None:
+    """The lowest priority, and an end when whoever started this is gone: standard input ends then."""
+    if hasattr(os, "nice"):
+        os.nice(19)
+
+    def watch() -> None:
+        sys.stdin.read()
+        os._exit(3)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _usual(settings) -> Path:

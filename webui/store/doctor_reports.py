@@ -12,6 +12,7 @@ from .private import make_folder, write_file
 log = logging.getLogger(__name__)
 FILE = "kaikou-doctor.json"
 FOLDER = "doctor"  # in the data folder
+AGREED = "agreed.json"
 TELLING = ("*.pt", "*.onnx", "*.yaml", "*.tiktoken", "*/*.json", "*/*.txt")
 
 
@@ -51,12 +52,34 @@ def save(model: Path, data_dir: Path, report: dict, sounds: dict[str, bytes]) ->
 
 def load(model: Path, data_dir: Path) -> dict | None:
     """The report of these very files; None where there is none, or files were exchanged since."""
+    return next(
+        (found for folder in folders(model, data_dir) if (found := _of(model, folder / FILE))), None
+    )
+
+
+def agree(model: Path, data_dir: Path, profile: dict) -> None:
+    """These files shall be used with this profile. Where that cannot be written, it is forgotten."""
+    folder = folders(model, data_dir)[1]
+    try:
+        make_folder(folder)
+        write_file(
+            folder / AGREED, json.dumps({"profile": profile, "stamp": stamp(model)}).encode()
+        )
+    except OSError as error:
+        log.warning("the agreed profile is not remembered: %s", error)
+
+
+def agreed(model: Path, data_dir: Path) -> dict:
+    """The profile for these very files; empty where none was agreed to."""
+    found = _of(model, folders(model, data_dir)[1] / AGREED) or {}
+    return found["profile"] if isinstance(found.get("profile"), dict) else {}
+
+
+def _of(model: Path, path: Path) -> dict | None:
+    """What was written about these very files."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
     own = stamp(model)
-    for folder in folders(model, data_dir):
-        try:
-            report = json.loads((folder / FILE).read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
-            continue
-        if isinstance(report, dict) and own and report.get("stamp") == own:
-            return report
-    return None
+    return found if isinstance(found, dict) and own and found.get("stamp") == own else None
