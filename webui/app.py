@@ -125,6 +125,8 @@ def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
     usual, agreed = EngineChoice(), doctor_reports.agreed(root, settings.paths.data_dir)
     if (choice.precision, choice.steps) == (usual.precision, usual.steps):  # nobody set them
         choice = replace(choice, **{k: agreed[k] for k in ("precision", "steps") if k in agreed})
+    if choice.precision == "auto" and doctor_reports.switched_off(root, settings.paths.data_dir):
+        choice = replace(choice, precision="fp32")
     return {
         "root": str(root),
         "device": choice.device,

@@ -70,7 +70,7 @@ def test_weights_without_training_are_called_that(family, tmp_path, clips):
         assert "these weights are untrained" in found[name]["en"]
         assert "这些权重未经训练" in found[name]["zh"]
     assert found["C spectrum"]["status"] == FAILED
-    assert {found[name]["status"] for name in ("C tensors", "D listening")} == {PASSED}
+    assert found["C tensors"]["status"] == PASSED, "random is not damaged"
     assert report["recommended"] is None, "nothing is recommended for a model that cannot speak"
     json.dumps(report, allow_nan=False)
 
@@ -158,7 +158,8 @@ def test_the_fastest_choice_within_tolerance_is_recommended():
     ]
     found = machine.machine(made)
     assert found.figures["recommended"] == {"precision": "fp32", "steps": 5}
-    assert machine.precision(made, 10).status == FAILED
+    narrow = machine.precision(made, 10)
+    assert (narrow.status, narrow.figures["off"]) == (FAILED, ["int8", "bf16"])
     assert machine.machine(made[2:]).status == FAILED
 
 

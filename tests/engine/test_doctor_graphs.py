@@ -16,6 +16,7 @@ from webui import app, settings
 from webui.engine.cosyvoice.device import Place
 from webui.engine.cosyvoice.doctor import graphs
 from webui.engine.cosyvoice.doctor.graphs import load_compared
+from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, SKIPPED
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.graphs.assemble import CapturedModel, captured
 from webui.engine.cosyvoice.graphs.capture import Direct
@@ -141,6 +142,13 @@ def test_the_engine_compares_on_a_gpu_only_and_keeps_the_reason(monkeypatch, tmp
     assert engine._load(family, Place("cuda", "bf16", "test")) == "model"
     assert engine._note == ("It is off.", "已停用。")
     assert [place.graphs for place in asked] == [True, False]
+
+
+def test_the_doctor_tells_of_it(monkeypatch):
+    assert graphs.recorded(lambda place: None, PLACE).status == SKIPPED
+    for note, status in ((None, PASSED), (("It is off.", "已停用。"), FAILED)):
+        monkeypatch.setattr(graphs, "load_compared", lambda load, place, n=note: (None, n))
+        assert graphs.recorded(lambda place: None, Place("cuda", "bf16", "")).status == status
 
 
 def test_plain_networks_on_a_gpu_are_another_version():

@@ -165,6 +165,16 @@ def test_a_profile_is_used_once_it_was_agreed_to(place, doctor):
     assert used(settings) == ("auto", 10), "it was measured with other files"
 
 
+def test_a_precision_that_is_too_far_from_fp32_is_switched_off(place):
+    off = {"item": "E", "name": "precision", "figures": {"off": ["int8"]}}
+    doctor_reports.save(place.path, place.data, {"results": [off]}, {})
+    for precision, used in (("auto", "fp32"), ("int8", "int8")):
+        settings = Settings(
+            paths=Paths(data_dir=place.data), engine=EngineChoice(precision=precision)
+        )
+        assert app.cosyvoice_arguments(settings, place.path)["precision"] == used
+
+
 def test_the_shelf_loads_a_model_that_speaks_anew_with_its_profile(place, doctor):
     maker, replaced = object(), []
     resident = SimpleNamespace(

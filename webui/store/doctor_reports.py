@@ -57,6 +57,13 @@ def load(model: Path, data_dir: Path) -> dict | None:
     )
 
 
+def switched_off(model: Path, data_dir: Path) -> tuple[str, ...]:
+    """Precisions that were too far from fp32 with these very files."""
+    results = (load(model, data_dir) or {}).get("results") or ()
+    found = [r["figures"] for r in results if (r.get("item"), r.get("name")) == ("E", "precision")]
+    return tuple(name for figures in found for name in figures.get("off", ()))
+
+
 def agree(model: Path, data_dir: Path, profile: dict) -> None:
     """These files shall be used with this profile. Where that cannot be written, it is forgotten."""
     folder = folders(model, data_dir)[1]

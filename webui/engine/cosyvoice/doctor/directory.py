@@ -55,7 +55,16 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
         if name in own
         and (own[name]["bytes"] != size or (digest and own[name]["sha256"] != digest))
     )
-    figures = {"files": own, "missing": missing, "differing": differing, "compared": len(expected)}
+    unknown = sorted(
+        path.name for path in root.iterdir() if path.is_file() and path.name not in own
+    )
+    figures = {
+        "files": own,
+        "missing": missing,
+        "differing": differing,
+        "compared": len(expected),
+        "unknown": unknown,
+    }
     if missing:
         names = ", ".join(missing)
         said = f"Files of the model are missing: {names}.", f"缺少模型文件：{names}。"

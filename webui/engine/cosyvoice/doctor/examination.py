@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from ....errors import KaikouError
-from ..device import choose
+from ..device import Place, choose
 from ..family import Family, Model, family_of
 from ..prompt import VoicePrompt
-from . import directory, language, listening, machine, sound, speaking
+from . import directory, graphs, language, listening, machine, sound, speaking
 from .result import FAILED, FETCH, Result, failed
 from .speech import Clip
 
@@ -64,7 +64,10 @@ def examine(
 
 def _reference(root: Path, family: Family, device: str) -> Model:
     """Exact, and with the steps it was trained for."""
-    place = choose(device, machine.EXACT)
+    return _load(root, family, replace(choose(device, machine.EXACT), graphs=False))
+
+
+def _load(root: Path, family: Family, place: Place) -> Model:
     return family.load(root, place, lambda share, en, zh: None, family.steps[0])
 
 
@@ -83,6 +86,11 @@ def _networks(
     run.add("F", "vocoder", lambda: sound.vocoder(model, clip, prompt))
     run.add("F", "flow", lambda: sound.flow(model, clip, prompt))
     run.add("F", "cache", lambda: sound.cache(model, prompt))
+    run.add(
+        "F",
+        "graphs",
+        lambda: graphs.recorded(lambda at: _load(root, family, at), choose(options.device)),
+    )
     run.speak(model, prompt, other, options)
     if not options.is_quick and run.is_trained:
         run.compare(root, family, model, clip, prompt)

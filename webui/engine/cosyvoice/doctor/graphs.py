@@ -18,6 +18,7 @@ from ..pace import profile
 from ..voices import LiveVoice
 from .language import LEAST_AGREEMENT, agreement
 from .machine import MOST_DISTANCE
+from .result import Result, failed, passed, skipped
 from .speech import distance, draw, grown, heard_mel, request
 
 if TYPE_CHECKING:
@@ -115,3 +116,22 @@ def load_compared(load: Callable[[Place], Model], place: Place) -> tuple[Model, 
             f"录制 CUDA 图失败（{why[1]}），显卡未能恢复。请设置 KAIKOU_GRAPHS=off 后重新启动。",
             code="graphs",
         ) from error
+
+
+def recorded(load: Callable[[Place], Model], place: Place) -> Result:
+    """As a result. place: where the engine computes."""
+    if place.device != "cuda":
+        return skipped(
+            "F",
+            "graphs",
+            ("Nothing is recorded without a CUDA GPU.", "没有 CUDA 显卡，不录制计算图。"),
+        )
+    _, note = load_compared(load, place)
+    if note is not None:
+        way_out = (
+            "Nothing needs to be done: the studio does without. A newer driver may help.",
+            "无需处理，工作室会自动停用。更新显卡驱动可能有帮助。",
+        )
+        return failed("F", "graphs", note, way_out)
+    said = "Recorded CUDA graphs sound as the plain networks.", "CUDA 图与逐步计算的声音一致。"
+    return passed("F", "graphs", said)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,29 +155,31 @@ def choices(
 
 
 def place_for(device: str) -> Callable[[str], Place]:
-    return lambda precision: choose(device, precision)
+    """Plain networks: recorded ones are an item of their own."""
+    return lambda precision: replace(choose(device, precision), graphs=False)
 
 
 def precision(made: Sequence[Choice], steps: int) -> Result:
     """Items E and F: narrower weights beside the exact ones."""
     narrow = [c for c in made if c.precision != EXACT and c.steps == steps]
-    figures = {
+    figures: dict = {
         c.precision: {"agreement": c.agreement, "mel_distance": c.mel_distance, "fault": c.fault}
         for c in narrow
     }
     if not narrow:
         said = "This machine computes in fp32 only.", "本机只用 fp32 计算。"
         return skipped("E", "precision", said)
-    off = [c.precision for c in narrow if not c.is_alike]
+    off = [c.precision for c in narrow if not c.is_alike and not c.fault]
+    figures["off"] = off
     if off:
         names = ", ".join(off)
         said = (
-            f"Not like fp32, and not recommended: {names}.",
-            f"与 fp32 相差过大，不予推荐：{names}。",
+            f"Not like fp32, and switched off from the next start on: {names}.",
+            f"与 fp32 相差过大，下次启动起停用：{names}。",
         )
         way_out = (
-            "Use the recommended profile, or set engine.precision to fp32.",
-            "请采用推荐配置，或把 engine.precision 设为 fp32。",
+            "Nothing needs to be done; a setting engine.precision of your own still counts.",
+            "无需处理；自己设置的 engine.precision 仍然有效。",
         )
         return failed("E", "precision", said, way_out, figures)
     names = ", ".join(f"{c.precision} {c.agreement:.0%}" for c in narrow)
