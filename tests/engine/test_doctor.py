@@ -18,6 +18,7 @@ from webui.engine.cosyvoice.doctor.examination import Options, examine
 from webui.engine.cosyvoice.doctor.machine import Choice
 from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, WARNED
 from webui.engine.cosyvoice.family import family_of
+from webui.errors import NotReady
 
 SHORT = (("zh", "好"),) * len(speaking.TEXTS)
 
@@ -145,6 +146,13 @@ def test_what_breaks_off_is_a_failure_of_its_item_and_the_next_is_asked(
     assert found["C spectrum"]["status"] == found["F flow"]["status"] == FAILED
     assert "ZeroDivisionError" in found["F flow"]["en"]
     assert "H words" in found
+
+
+def test_too_little_memory_is_no_finding_about_the_model(small_model, monkeypatch, clips):
+    monkeypatch.setattr("webui.engine.cosyvoice.device.available", lambda device: 1 << 20)
+    with pytest.raises(NotReady) as fault:
+        examine(small_model, clips, Options({}, is_quick=True))
+    assert fault.value.code == "no_memory"
 
 
 def test_the_fastest_choice_within_tolerance_is_recommended():

@@ -42,7 +42,7 @@ def examine(
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> dict:
     """clips: of two voices at least, with their transcripts; the first is the one that is spoken with. Raises NotReady where the directory
-    holds no model, nothing else."""
+    holds no model, or there is no memory for it now; nothing else."""
     family = family_of(root)
     run = _Run(on_result)
     began = time.perf_counter()
@@ -68,7 +68,7 @@ def _reference(root: Path, family: Family, device: str) -> Model:
 
 
 def _load(root: Path, family: Family, place: Place) -> Model:
-    return family.load(root, place, lambda share, en, zh: None, family.steps[0])
+    return machine.load_beside(root, family, place, family.steps[0])
 
 
 def _networks(
@@ -132,6 +132,8 @@ class _Run:
         try:
             return load()
         except KaikouError as error:
+            if error.code == "no_memory":  # says nothing about the model: another time it may fit
+                raise
             said = error.en, error.zh
             self.add("C", "load", lambda: failed("C", "load", said, ("", "")))
             return None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ....errors import NotReady
-from ..device import INT8, Place, choose
+from ..device import INT8, Place, choose, plan
 from ..pace import profile
 from ..prompt import VoicePrompt
 from ..voices import LiveVoice
@@ -71,6 +71,12 @@ def precisions(device: str) -> tuple[str, ...]:
     return EXACT, "bf16" if device != "cuda" or torch.cuda.is_bf16_supported() else "fp16"
 
 
+def load_beside(root: Path, family: Family, place: Place, steps: int) -> Model:
+    """A model beside the one that may be speaking. Raises NotReady, `no_memory` rather than taking what that one needs."""
+    plan(family, family.read_spec(root, steps), root, place).check(family.title)
+    return family.load(root, place, lambda share, en, zh: None, steps)
+
+
 def measure(
     root: Path,
     family: Family,
@@ -83,7 +89,7 @@ def measure(
 ) -> Choice:
     """Load, time a sentence and compare. The model is gone afterwards."""
     try:
-        model = family.load(root, place, lambda share, en, zh: None, steps)
+        model = load_beside(root, family, place, steps)
     except NotReady as error:
         return Choice(name, steps, fault=error.en)
     best = nll(model, prompt, clip)[1]
