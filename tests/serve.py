@@ -94,7 +94,9 @@ def running(
             *flags,
         ]
         # the natural voice takes seconds of work to load: tests that are about it ask for it
+        # an examination is a process of minutes: tests that are about it ask for it
         usual = {
+            "KAIKOU_EXAMINE": "0",
             "KAIKOU_UPLOADS_PER_MINUTE": "100000",
             "KAIKOU_NATURAL": str(int(bool(natural))),
         }

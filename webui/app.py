@@ -8,6 +8,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from . import api
 from .engine.base import Engine
 from .engine.generations import engine_of, is_model
 from .settings import ROOT, EngineChoice, Settings
+from .store import doctor_reports
 from .store.installed import Installed, find, first, remember, remembered
 from .store.models import ModelFetcher, read_manifest
-from .studio import Offer, Shelf, Studio
+from .studio import Doctor, Offer, Shelf, Studio
 
 log = logging.getLogger(__name__)
 Maker = Callable[[], Engine]
@@ -29,6 +31,7 @@ MODEL_NAME, USUAL_ENGINE = "CosyVoice2-0.5B", "cosyvoice2"
 MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 ORDER = (USUAL_ENGINE, "cosyvoice3", "cosyvoice1")  # generations, where nobody says which
 LITE = "lite"
+QUIET_S = 60.0  # without speech, before a new model is examined by itself
 QUEUE_LOOK_S = 0.02  # how often Gradio's queue looks for events of the page; left alone it does so every millisecond, and a resting studio uses 4 % of a core
 
 
@@ -116,8 +119,14 @@ def cosyvoice_maker(settings: Settings, root: Path) -> Maker:
 
 
 def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
-    """As JSON can say them, for the table in engine/hosted/child.py."""
+    """As JSON can say them, for the table in engine/hosted/child.py. The profile that the doctor recommended, where the user has agreed to it
+    and has set nothing else."""
     choice = settings.engine
+    usual, agreed = EngineChoice(), doctor_reports.agreed(root, settings.paths.data_dir)
+    if (choice.precision, choice.steps) == (usual.precision, usual.steps):  # nobody set them
+        choice = replace(choice, **{k: agreed[k] for k in ("precision", "steps") if k in agreed})
+    if choice.precision == "auto" and doctor_reports.switched_off(root, settings.paths.data_dir):
+        choice = replace(choice, precision="fp32")
     return {
         "root": str(root),
         "device": choice.device,
@@ -128,6 +137,7 @@ def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
         "steps": choice.steps,
         "first_hop": choice.first_hop,
         "reinforced": choice.reinforced,
+        "graphs": choice.graphs,
     }
 
 
@@ -139,6 +149,18 @@ def furnish(studio: Studio, settings: Settings) -> None:
     offers = _offers(settings) if settings.engine.name == "auto" else {}
     own = settings.paths.model_dir.name
     usual = next((name for name in (MODEL_NAME, own) if name in offers), "")
+
+    def examination(root: Path) -> list[str]:
+        told = ["--background", "--device", settings.engine.device]
+        data = ["--data-dir", str(settings.paths.data_dir)]
+        return [sys.executable, str(ROOT / "scripts" / "doctor.py"), str(root), *told, *data]
+
+    doctor = Doctor(
+        examination,
+        settings.paths.data_dir,
+        studio.is_idle,
+        QUIET_S if settings.engine.examine else None,
+    )
     studio.furnish(
         Shelf(
             studio.resident,
@@ -147,7 +169,9 @@ def furnish(studio: Studio, settings: Settings) -> None:
             offers,
             usual,
             lambda name: remember(settings.paths.data_dir, name),
-        )
+            doctor,
+        ),
+        doctor,
     )
 
 

@@ -78,6 +78,8 @@ class EngineChoice:
     steps: int = 10  # of CosyVoice's flow: 10 as published, 5 in half the time
     first_hop: int = 0  # of CosyVoice: ids of the first sound, 0 as trained, or one its generation has (10 of CosyVoice2)
     reinforced: bool = False  # of Fun-CosyVoice3: speak with llm.rl.pt, its language model after reinforcement learning
+    graphs: str = "auto"  # of CosyVoice on a CUDA GPU: auto (recorded, where that sounds as the plain networks do), off
+    examine: bool = True  # a new CosyVoice model is examined by itself, once, while nobody speaks (scripts/doctor.py)
     lock_memory: bool = (
         False  # of CosyVoice: keep the GPU's memory, or pin the weights in RAM, from its start on
     )

@@ -234,6 +234,9 @@ class Abilities:
         False  # it reads a text that is still arriving while it speaks: Engine.stream_text
     )
     streams: int = 0  # that may be open at once, paused ones too, where there are places for so many only; 0 = any number
+    note: tuple[str, str] | None = (
+        None  # what it does not do as it should on this machine, and why (English, Chinese)
+    )
     prompt_version: str = ""  # of its prompts, where that is another: much that changes the samples is no part of a prompt
 
     def __post_init__(self):

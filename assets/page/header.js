@@ -41,6 +41,7 @@
     if (e.state === "offline") lines.push(t("eng.d.offline"));
     if (e.basic && e.state !== "offline") lines.push(t(e.natural === "ready" ? "eng.d.natural" : e.model?.state === "downloading" ? "eng.d.builtin" : "eng.d.basic"));
     if (e.basic && e.voice_note?.length) lines.push(e.voice_note[KK.lang === "zh" ? 1 : 0]);
+    if (e.note?.length) lines.push(e.note[KK.lang === "zh" ? 1 : 0]);
     if (["ready", "busy"].includes(e.state) && e.rtf) lines.push(pace(e));
     if (state === "slow") lines.push(t("eng.d.slow", { x: (+e.rtf).toFixed(1) }));
     if (n) lines.push(t("eng.d.busy", { n, q: e.waiting || 0 }));

@@ -100,6 +100,7 @@ def test_scopes_let_a_key_do_what_they_name_and_nothing_else(bob):
                 "/v1/keys",
                 "/v1/demos",
                 "/tts/model/pause",
+                "/tts/model/report?model=x",
             ):
                 assert program.get(path, headers=bearer(key)).status_code in (
                     (200, 404) if scope == "admin" else (403,)

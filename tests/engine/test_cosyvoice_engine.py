@@ -215,7 +215,7 @@ def test_settings_that_change_the_sound_are_part_of_the_version(root, prompt, en
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"profile": "fastest"}, {"steps": 7}, {"first_hop": 12}, {"precision": "int3"}]
+    "wrong", [{"profile": "fastest"}, {"steps": 6}, {"first_hop": 12}, {"precision": "int3"}]
 )
 def test_settings_there_are_none_of_are_refused_by_name(root, wrong):
     from webui.errors import NotReady

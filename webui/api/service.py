@@ -79,6 +79,22 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         _shelf(studio).use(model)
         return {"models": studio.shelf.list()}
 
+    @router.post("/tts/model/examine", include_in_schema=False)
+    def examine(model: str):
+        _shelf(studio).examine(model)
+        return {"models": studio.shelf.list()}
+
+    @router.get("/tts/model/report", include_in_schema=False)
+    def report(model: str):
+        """What the doctor found, with its figures."""
+        return _shelf(studio).report(model)
+
+    @router.post("/tts/model/agree", include_in_schema=False)
+    def agree(model: str):
+        """The recommended profile shall be used."""
+        _shelf(studio).agree(model)
+        return {"models": studio.shelf.list()}
+
     @router.get("/metrics", response_class=PlainTextResponse, responses=refusals())
     def metrics():
         return PlainTextResponse(studio.metrics.text(), media_type="text/plain; version=0.0.4")

@@ -7,6 +7,7 @@ from .asked import OPENAI_MODELS, OPENAI_VOICES, known_language
 from .batch import BATCH_LIMITS, Ask, Batch
 from .consents import BY_PAGE, Given
 from .demos import DEMO_LIMITS, GUEST, Demo
+from .doctor import Doctor
 from .drafts import Draft, wav
 from .job import UNLIMITED, Job, Snapshot
 from .keys import ADMIN, PER_MINUTE, SCOPES, Key, Keys
@@ -37,6 +38,7 @@ __all__ = [
     "Batch",
     "Coder",
     "Demo",
+    "Doctor",
     "Draft",
     "Given",
     "Job",

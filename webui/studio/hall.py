@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..engine.base import Engine
 from .lanes import Lanes
 
@@ -14,6 +16,7 @@ class Hall:
         self._lanes: dict[
             Engine, Lanes
         ] = {}  # the last one's is in charge; replaced, never changed: any thread may look
+        self.on_open: Callable[[], None] = lambda: None  # somebody is about to speak
 
     def seat(self, engine: Engine) -> None:
         """An engine takes over: give it lanes. Those before it stay until their streams end, the last one's also for who just leased it."""
@@ -27,6 +30,7 @@ class Hall:
         self._lanes = kept | {engine: Lanes(engine, self._stall_s)}
 
     def of(self, engine: Engine) -> Lanes:
+        self.on_open()
         return self._lanes[engine]
 
     @property

@@ -13,6 +13,7 @@ from ..engine.resident import Maker, Resident
 from ..errors import Busy, NotFound
 from ..store.installed import Installed
 from ..store.models import ModelFetcher
+from .doctor import Doctor
 from .models import ModelDownload
 
 
@@ -28,6 +29,7 @@ class Offer:
 class Shelf:
     """here(): what is on the disk now. maker(model): what brings its engine up, the same object each time it is asked for one model.
     offers: what may be fetched, and offered: the one of them that is shown beside the engine before anybody asks for another; "" = none.
+    doctor: examines them, where there is one.
     chosen(name) is told when somebody chose a model, so that it can be remembered. A change is refused while another is on its way."""
 
     def __init__(
@@ -38,6 +40,7 @@ class Shelf:
         offers: Mapping[str, Offer],
         offered: str = "",
         chosen: Callable[[str], object] = lambda name: None,
+        doctor: Doctor | None = None,
     ):
         self._resident, self._here, self._make, self._offers, self._chosen = (
             resident,
@@ -46,6 +49,7 @@ class Shelf:
             offers,
             chosen,
         )
+        self._doctor = doctor
         self._makers: dict[str, Maker] = {}
         self._downloads: dict[str, ModelDownload] = {}
         self._lock, self._choosing = threading.Lock(), threading.Lock()
@@ -83,11 +87,13 @@ class Shelf:
         return self.named(self._resident.failed_by())
 
     def list(self) -> list[dict]:
-        """name, engine, state (speaks, loads, failed, here, or that of its download: none, downloading, paused, failed), gigabytes of those that are not here."""
+        """name, engine, state (speaks, loads, failed, here, or that of its download: none, downloading, paused, failed), gigabytes of those that
+        are not here; doctor: as `Doctor.status`, of those that are."""
         here = {m.name: m for m in self.installed()}
         states = {self.failed: "failed", self.coming: "loads", self.speaking: "speaks"}
         told = [
             {"name": m.name, "engine": m.engine, "state": states.get(m.name, "here")}
+            | ({"doctor": self._doctor.status(m)} if self._doctor is not None else {})
             for m in here.values()
         ]
         for name, offer in self._offers.items():
@@ -129,15 +135,7 @@ class Shelf:
     def use(self, name: str) -> None:
         """Streams that sound go on with the engine they began with; the next one has the new engine once it is ready. Nothing happens when it
         speaks already. Raises NotFound, Busy (another is on its way)."""
-        model = next((m for m in self.installed() if m.name == name), None)
-        if model is None:
-            raise NotFound(
-                f"There is no model “{name[:60]}” on this disk.",
-                f"本机没有模型「{name[:60]}」。",
-                code="model_not_found",
-                param="model",
-            )
-        make = self.maker(model)
+        make = self.maker(self._of_this_disk(name))
         if self._resident.made_by() is not make and not self._resident.replace(make):
             raise Busy(
                 "Another model is being loaded. Try again when it speaks.",
@@ -146,6 +144,60 @@ class Shelf:
                 code="loading",
             )
         self._chosen(name)
+
+    def _of_this_disk(self, name: str) -> Installed:
+        """Raises NotFound."""
+        model = next((m for m in self.installed() if m.name == name), None)
+        if model is None:
+            raise NotFound(
+                f"There is no model “{name[:60]}” on this disk.",
+                f"本机没有模型「{name[:60]}」。",
+                code="model_not_found",
+                param="model",
+            )
+        return model
+
+    # ---- the doctor -------------------------------------------------------------------------------------------
+    def examine(self, name: str) -> None:
+        """Raises NotFound, Busy (another model is being examined)."""
+        model = self._of_this_disk(name)
+        if self._doctor is not None:
+            self._doctor.ask(model)
+
+    def report(self, name: str) -> dict:
+        """The doctor's newest report. Raises NotFound where there is none."""
+        model = self._of_this_disk(name)
+        found = self._doctor.report(model) if self._doctor is not None else None
+        if found is None:
+            raise NotFound(
+                f"{name[:60]} has not been examined yet.",
+                f"{name[:60]} 还没有体检过。",
+                code="no_report",
+                param="model",
+            )
+        return found
+
+    def agree(self, name: str) -> None:
+        """Use the recommended profile; where the model speaks, it is loaded anew with it. Raises NotFound, Busy (another is on its way)."""
+        model = self._of_this_disk(name)
+        if self._doctor is None:
+            return
+        self._doctor.agree(model)
+        make = self.maker(model)
+        if self._resident.made_by() is make and not self._resident.replace(make):
+            raise Busy(
+                "Another model is being loaded. The profile is used at the next start.",
+                "另一个模型正在载入；推荐配置将在下次启动时生效。",
+                retry_after_s=10,
+                code="loading",
+            )
+
+    def took_over(self) -> None:
+        """An engine is ready: its model is examined by itself, once."""
+        if self._doctor is not None:
+            coming = next((m for m in self.installed() if m.name == self.coming), None)
+            if coming is not None:
+                self._doctor.offer(coming)
 
     def fetch(self, source: str = "", name: str = "") -> dict:
         """Begin to fetch a model or go on; one at a time, others pause. name: "" = the one that is shown. Returns how far it is, as `fetching`.
@@ -169,5 +221,7 @@ class Shelf:
             self._resident.replace(self.maker(next(m for m in self.installed() if m.name == name)))
 
     def close(self) -> None:
+        if self._doctor is not None:
+            self._doctor.close()
         for download in list(self._downloads.values()):
             download.close()

@@ -32,6 +32,7 @@ from .cast import Cast
 from .choices import Choices
 from .consents import Consents
 from .demos import Demos, is_guest
+from .doctor import Doctor
 from .drafts import Drafts
 from .hall import Hall
 from .intake import Intake
@@ -182,9 +183,15 @@ class Studio:
         self.starting = self.resident.start(*makers)
         return self.starting
 
-    def furnish(self, shelf: Shelf) -> None:
-        """The models there are."""
+    def furnish(self, shelf: Shelf, doctor: Doctor | None = None) -> None:
+        """The models there are. doctor: the one of that shelf; it makes way for whoever speaks."""
         self.shelf = self.cast.shelf = shelf
+        if doctor is not None:
+            self.hall.on_open = doctor.make_way
+
+    def is_idle(self) -> bool:
+        """Nobody speaks, and nobody waits to."""
+        return not self.hall.n_open and not self.turns.admission.n_waiting
 
     def _warm_rooms(self) -> None:
         text.warm()
@@ -196,6 +203,8 @@ class Studio:
         self.hall.seat(engine)
         self.voices.set_presets(engine.describe().presets)
         self.batch.work.roster.poke()
+        if self.shelf is not None:
+            self.shelf.took_over()
         threading.Thread(
             target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True
         ).start()
@@ -281,6 +290,7 @@ class Studio:
             "voice_engines": {k: round(rtf, 4) for k, rtf in about.voice_engines.items()},
             "natural": about.natural,
             "voice_note": list(about.voice_note or ()),
+            "note": list(about.note or ()),
         }
 
     def _models(self) -> dict:

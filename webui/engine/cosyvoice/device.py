@@ -31,7 +31,8 @@ MOST_THREADS = 8  # of one stage: more on networks of this size cost more than t
 
 @dataclass(frozen=True)
 class Place:
-    """lm: who computes the language model, "torch" or "int8" (ONNX Runtime). threads: of torch in one stage; lm_threads: of one int8 step."""
+    """lm: who computes the language model, "torch" or "int8" (ONNX Runtime). threads: of torch in one stage; lm_threads: of one int8 step.
+    graphs: on a GPU, networks are recorded once and replayed."""
 
     device: str  # cpu, cuda, mps
     precision: str  # fp32, bf16, fp16: of everything that torch computes
@@ -39,6 +40,7 @@ class Place:
     lm: str = "torch"
     threads: int = 1
     lm_threads: int = 1
+    graphs: bool = True
 
     @property
     def dtype(self) -> torch.dtype:
@@ -59,7 +61,8 @@ class Place:
         """Names what makes the samples other ones: who computes the language model, the precision of the rest, the kind of device. The
         number of threads changes the order of sums only."""
         lm = f"{INT8}-" if self.lm == INT8 else ""
-        return f"{lm}{self.precision}.{self.device}"
+        plain = "" if self.graphs or self.device != "cuda" else "-eager"
+        return f"{lm}{self.precision}.{self.device}{plain}"
 
     def words(self, title: str = "CosyVoice") -> str:
         lm = "language model in int8, the rest in " if self.lm == INT8 else ""

@@ -8,7 +8,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
 from ..memory_lock import MemoryLock
 from .contents import with_reinforced
 from .device import MemoryPlan, Place, choose, plan
+from .doctor.graphs import Note, load_compared
 from .family import Family, Model, check_files, family_of
 from .kept import keep
 from .pace import profile
@@ -27,12 +30,17 @@ from .stream import Utterance
 from .voices import LiveVoice, LiveVoices
 
 log = logging.getLogger(__name__)
+Choice = TypeVar("Choice", int, str)
 USUAL = "balanced"
 LANES = (
     8,
     32,
 )  # streams that may be stepped at once, on a CPU and on a GPU, where a model has places for so many
 WARM_TEXT = ("你好，我已经准备好了。", "Hello, I am ready to speak to you now.")
+GRAPHS = (
+    "auto",
+    "off",
+)  # recorded networks on a GPU: where they sound as the plain ones do, or not at all
 WARM_MODES = ("cross_lingual", "instruct")  # each kind of prompt
 
 
@@ -40,8 +48,8 @@ class CosyVoiceEngine:
     """root: a model directory as published; which generation it is its files tell. device, precision: "auto" or a name of device.py.
     lock_memory: keep what the plan needs from others. profile: a name of pace.py. steps: of the flow's solver; first_hop: ids of the first
     sound; of those the generation has, 0 = as it was trained. reinforced: speak with the language model after reinforcement learning, where a
-    generation has one. threads: of torch in each stage, 0 = chosen from the machine. Raises nothing
-    until `start`."""
+    generation has one. threads: of torch in each stage, 0 = chosen from the machine. graphs: of GRAPHS.
+    Raises nothing until `start`."""
 
     def __init__(
         self,
@@ -55,6 +63,7 @@ class CosyVoiceEngine:
         first_hop: int = 0,
         threads: int = 0,
         reinforced: bool = False,
+        graphs: str = "auto",
     ):
         self._root, self._asked, self._locks = root, (device, precision, threads), lock_memory
         self._profile, self._steps, self._first_hop, self._is_reinforced = (
@@ -63,6 +72,8 @@ class CosyVoiceEngine:
             first_hop,
             reinforced,
         )
+        self._graphs = graphs
+        self._note: Note = None  # what it does not do as it should, in English and Chinese
         self.lock = MemoryLock()
         self._moving = threading.Lock()  # of `_health` and `_fault`
         self._fault: KaikouError | None = None  # why it speaks no more
@@ -91,7 +102,8 @@ class CosyVoiceEngine:
             self._one_of("steps", self._steps, family.steps),
             self._one_of("first_hop", self._first_hop, family.first_hops),
         )
-        place = choose(*self._asked)
+        graphs = self._one_of("graphs", self._graphs, GRAPHS)
+        place = replace(choose(*self._asked), graphs=graphs == "auto")
         log.info(
             "%s; profile %s, %d steps, first hop %d",
             place.words(family.title),
@@ -107,7 +119,7 @@ class CosyVoiceEngine:
         self.plan.check(family.title)
         if self._locks:
             self._lock_memory(place)
-        model = family.load(self._root, place, self._tell, self._steps)
+        model = self._load(family, place)
         self._hops = model.hops(self._first_hop, pace)
         self._voices, self._model = (
             LiveVoices(model, *model.voices_budget(self.plan), first_hop=self._first_hop),
@@ -119,7 +131,18 @@ class CosyVoiceEngine:
         if self._fault is not None:
             raise self._fault.copy()
 
-    def _one_of(self, name: str, asked: int, known: Sequence[int]) -> int:
+    def _load(self, family: Family, place: Place) -> Model:
+        """On a GPU recorded networks are compared with plain ones before they are used."""
+
+        def load(at: Place) -> Model:
+            return family.load(self._root, at, self._tell, self._steps)
+
+        if place.device != "cuda":
+            return load(place)
+        model, self._note = load_compared(load, place)
+        return model
+
+    def _one_of(self, name: str, asked: Choice, known: Sequence[Choice]) -> Choice:
         """A setting that generations have different values for. Raises NotReady naming it and them."""
         if asked and asked not in known:
             values, zh = " or ".join(map(str, known)), " 或 ".join(map(str, known))
@@ -232,6 +255,7 @@ class CosyVoiceEngine:
             hears_only=True,
             streams=model.streams,
             prompt_version=self.prompt_version,
+            note=self._note,
         )
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:

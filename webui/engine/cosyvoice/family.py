@@ -206,6 +206,9 @@ class Model(Protocol):
     def streams(self) -> int:
         """Requests that may be open at once; 0: any number, as memory allows."""
 
+    def placed(self, told: Progress) -> Model:
+        """As it computes where it is: recorded, on a GPU that has `place.graphs`."""
+
     def hops(self, first: int, pace: Profile) -> Hops:
         """How a request's ids are cut. first: ids of the first hop."""
 

@@ -115,7 +115,7 @@ class CosyVoice2:
 
     def placed(self, told: Progress) -> CosyVoice2:
         """As it computes where it is."""
-        if self.place.device != "cuda":
+        if self.place.device != "cuda" or not self.place.graphs:
             return self
         from .graphs.assemble import captured  # which knows this class
 
@@ -272,7 +272,7 @@ FAMILY = Family(
     ),
     listening=(SPEAKER_ONNX, TOKENIZER_ONNX),
     telling="encoder.up_embed.out.0.weight",
-    steps=(EULER_STEPS, 5),
+    steps=(EULER_STEPS, 7, 5),
     first_hops=(25, 10),
     read_spec=read_spec,
     costs=costs,

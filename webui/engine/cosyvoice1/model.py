@@ -119,7 +119,7 @@ class CosyVoice1:
 
     def placed(self, told: Progress) -> CosyVoice1:
         """As it computes where it is."""
-        if self.place.device != "cuda":
+        if self.place.device != "cuda" or not self.place.graphs:
             return self
         from .graphs.assemble import captured  # which knows this class
 
@@ -233,7 +233,7 @@ FAMILY = Family(
     required=(YAML, SPEAKER_ONNX, LISTENER_ONNX),
     listening=(SPEAKER_ONNX, LISTENER_ONNX),
     telling="length_regulator.model.0.weight",
-    steps=(EULER_STEPS, 5),
+    steps=(EULER_STEPS, 7, 5),
     first_hops=(HOP_IDS, 50),
     read_spec=read_spec,
     costs=costs,

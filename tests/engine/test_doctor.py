@@ -1,0 +1,193 @@
+"""The doctor says of random weights that they are untrained, finds nothing wrong in a model that has learnt its clip, and finds each of five
+faults by the item meant for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from scripts import doctor as script
+from scripts.make_small_model import make
+from tests.engine import doctor_small
+from webui.engine.cosyvoice.doctor import directory, language, machine, sound, speaking
+from webui.engine.cosyvoice.doctor.examination import Options, examine
+from webui.engine.cosyvoice.doctor.machine import Choice
+from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, WARNED
+from webui.engine.cosyvoice.family import family_of
+from webui.errors import NotReady
+
+SHORT = (("zh", "好"),) * len(speaking.TEXTS)
+
+
+@pytest.fixture
+def clips(monkeypatch):
+    """Short texts, and the first moments of the starters, of the script too."""
+    starter = script.starter
+
+    def short(name: str):
+        clip = starter(name)
+        return replace(clip, samples=clip.samples[: 2 * clip.rate])  # halves of it are heard, too
+
+    monkeypatch.setattr(speaking, "TEXTS", SHORT)
+    monkeypatch.setattr(language, "MOST_IDS", 20)
+    monkeypatch.setattr(script, "starter", short)
+    return [short(name) for name in script.STARTERS]
+
+
+def by_name(report: dict) -> dict[str, dict]:
+    return {f"{r['item']} {r['name']}": r for r in report["results"]}
+
+
+@pytest.fixture(scope="module")
+def learnt(small_model, tmp_path_factory):
+    torch.set_num_threads(1)
+    return doctor_small.learnt(small_model, tmp_path_factory.mktemp("learnt") / "model")
+
+
+def item(name: str, root, clip):
+    """One item of a directory, with its networks loaded only where it needs them."""
+    family = family_of(root)
+    if name == "C tensors":
+        return directory.tensors(root, family)
+    model = doctor_small.load(root)
+    if name == "B text":
+        return directory.text(root, model)
+    prompt = model.maker.voice(clip.samples, clip.rate)
+    return {"E transcript": language.transcript, "F vocoder": sound.vocoder}[name](
+        model, clip, prompt
+    )
+
+
+@pytest.mark.parametrize("family", ["cosyvoice1", "cosyvoice3"])
+def test_weights_without_training_are_called_that(family, tmp_path, clips):
+    report = examine(make(tmp_path / family, family=family), clips, Options({}, is_quick=True))
+    found = by_name(report)
+    for name in ("E transcript", "G speaking"):
+        assert found[name]["status"] == FAILED
+        assert "these weights are untrained" in found[name]["en"]
+        assert "这些权重未经训练" in found[name]["zh"]
+    assert found["C spectrum"]["status"] == FAILED
+    assert found["C tensors"]["status"] == PASSED, "random is not damaged"
+    assert report["recommended"] is None, "nothing is recommended for a model that cannot speak"
+    json.dumps(report, allow_nan=False)
+
+
+def test_the_script_prints_a_sentence_for_each_item_and_keeps_the_figures(
+    small_model, tmp_path, monkeypatch, capsys, clips
+):
+    monkeypatch.setenv("KAIKOU_DATA_DIR", str(tmp_path / "data"))
+    root = tmp_path / "model"
+    shutil.copytree(small_model, root)
+    assert script.main([str(root), "--quick", "--device", "cpu"]) == 1
+    report = json.loads((root / "kaikou-doctor.json").read_text("utf-8"))
+    printed = capsys.readouterr().out
+    assert all(result["en"] in printed for result in report["results"])
+    assert {result["item"] for result in report["results"]} == set("ABCDEFGH")
+    assert "these weights are untrained" in by_name(report)["E transcript"]["en"]
+    kept = by_name(report)["H words"]["figures"]["files"]
+    assert kept and all((root / name).read_bytes()[:4] == b"RIFF" for name in kept)
+
+
+@pytest.mark.parametrize("name", ["C tensors", "E transcript", "F vocoder"])
+def test_a_model_that_has_learnt_its_clip_is_in_order(learnt, name):
+    assert item(name, *learnt).status == PASSED
+
+
+def test_a_whole_tokenizer_of_another_size_is_only_noted(learnt):
+    assert item("B text", *learnt).status == WARNED
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        (doctor_small.tokenizer, "B text"),
+        (doctor_small.embedding_order, "E transcript"),
+        (doctor_small.prompt_layout, "E transcript"),
+        (doctor_small.vocoder_phase, "F vocoder"),
+        (doctor_small.empty_layer, "C tensors"),
+    ],
+    ids=lambda it: getattr(it, "__name__", it),
+)
+def test_each_fault_is_found_by_the_item_meant_for_it(learnt, tmp_path, fault, name):
+    root, clip = learnt
+    broken = tmp_path / "model"
+    shutil.copytree(root, broken)
+    fault(broken)
+    found = item(name, broken, clip)
+    assert found.status == FAILED
+    assert found.remedy_en and found.remedy_zh
+    assert "untrained" not in found.en or name == "F vocoder"
+
+
+def test_files_are_compared_with_what_was_published(small_model, tmp_path):
+    root, family = tmp_path / "model", family_of(small_model)
+    shutil.copytree(small_model, root)
+    own = directory.files(root, family, {}).figures["files"]
+    table = {name: (f["bytes"], f["sha256"]) for name, f in own.items()}
+    assert directory.files(root, family, table).status == PASSED
+    odd = directory.files(root, family, table | {"hift.pt": (table["hift.pt"][0], "0" * 64)})
+    assert (odd.status, odd.figures["differing"]) == (WARNED, ["hift.pt"])
+    (root / "campplus.onnx").unlink()
+    assert directory.files(root, family, table).figures["missing"] == ["campplus.onnx"]
+
+
+def test_what_breaks_off_is_a_failure_of_its_item_and_the_next_is_asked(
+    small_model, monkeypatch, clips
+):
+    monkeypatch.setattr(directory, "spectrum", lambda root, family: 1 / 0)
+    monkeypatch.setattr(sound, "flow", lambda *given: 1 / 0)
+    monkeypatch.setattr(sound, "cache", lambda *given: 1 / 0)
+    report = examine(small_model, clips, Options({}, is_quick=True))
+    found = by_name(report)
+    assert found["C spectrum"]["status"] == found["F flow"]["status"] == FAILED
+    assert "ZeroDivisionError" in found["F flow"]["en"]
+    assert "H words" in found
+
+
+def test_too_little_memory_is_no_finding_about_the_model(small_model, monkeypatch, clips):
+    monkeypatch.setattr("webui.engine.cosyvoice.device.available", lambda device: 1 << 20)
+    with pytest.raises(NotReady) as fault:
+        examine(small_model, clips, Options({}, is_quick=True))
+    assert fault.value.code == "no_memory"
+
+
+def test_the_fastest_choice_within_tolerance_is_recommended():
+    exact = Choice("fp32", 10, 1.0, 0.8, 0, 1.0, 0.0)
+    made = [
+        exact,
+        replace(exact, steps=5, rtf=0.5, mel_distance=0.2),
+        replace(exact, precision="int8", rtf=0.3, agreement=0.5),
+        replace(exact, precision="bf16", rtf=0.4, mel_distance=0.6),
+        Choice("bf16", 5, fault="no memory"),
+    ]
+    found = machine.machine(made)
+    assert found.figures["recommended"] == {"precision": "fp32", "steps": 5}
+    narrow = machine.precision(made, 10)
+    assert (narrow.status, narrow.figures["off"]) == (FAILED, ["int8", "bf16"])
+    assert machine.machine(made[2:]).status == FAILED
+
+
+def test_every_choice_is_measured_beside_the_exact_model(learnt):
+    root, clip = learnt
+    model = doctor_small.load(root)
+    prompt = model.maker.voice(clip.samples, clip.rate)
+    reference = machine.Reference(
+        language.nll(model, prompt, clip)[1], machine.reference_mel(model, prompt)
+    )
+    made = machine.choices(
+        root,
+        family_of(root),
+        clip,
+        prompt,
+        reference,
+        lambda precision: doctor_small.PLACE,
+        ["fp32"],
+    )
+    assert [choice.steps for choice in made] == list(family_of(root).steps)
+    assert (made[0].agreement, made[0].mel_distance) == (1.0, 0.0)
+    assert made[0].is_alike and made[0].first_sound_s > 0 and made[0].rtf > 0
+    assert made[-1].mel_distance > 0, "fewer steps give another mel"

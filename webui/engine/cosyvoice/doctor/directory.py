@@ -1,0 +1,231 @@
+"""Items A, B and C: the files of a model directory, its tokenizer and its weights. Speaks nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..weights import component_state
+from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
+
+if TYPE_CHECKING:
+    from ..family import Family, Model
+
+Expected = Mapping[str, tuple[int, str]]  # path -> bytes, sha256 ("" where it is not known)
+VOCAB, MERGES = "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt"
+SENTENCES = (
+    "你好，今天天气不错。", "我们明天上午九点在车站见面。", "他说：「这本书真好看！」", "请把音量调大一点，谢谢。", "红楼梦是一部长篇小说。",
+    "Hello, how are you today?", "The quick brown fox jumps over the lazy dog.", "It costs twelve dollars and fifty cents.",
+    "开口 reads 中文 and English.", "Wait… what did you say?",
+)  # fmt: skip
+QWEN_IDS = {
+    "The quick brown fox jumps over the lazy dog.": (785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13),
+    "Hello, world!": (9707, 11, 1879, 0),
+}  # of Qwen2's published tokenizer  # fmt: skip
+QWEN_BASE, QWEN_MERGES, NI_HAO = 151643, 134839, ("你好", 2)
+MOST_DISORDER = 0.01  # share of merges whose token does not come behind the one before
+RANDOM_EDGE = 1.15  # largest singular value, in units of that of a matrix of independent values
+MIN_SIDE, MIN_VALUES = 16, 4096  # of a matrix whose spectrum tells anything
+MOST_RANDOM = 0.5  # share of matrices
+
+
+def files(root: Path, family: Family, expected: Expected) -> Result:
+    """Item A. expected: of the published model; empty where no table is known. Reads every file of it once."""
+    needed = [
+        *family.required,
+        *(part.published(root) for part in family.components.values()),
+    ]
+    missing = sorted(name for name in needed if not (root / name).is_file())
+    own = {
+        name: {"bytes": (root / name).stat().st_size, "sha256": _sha256(root / name)}
+        for name in sorted({*needed, *expected})
+        if (root / name).is_file()
+    }
+    differing = sorted(
+        name
+        for name, (size, digest) in expected.items()
+        if name in own
+        and (own[name]["bytes"] != size or (digest and own[name]["sha256"] != digest))
+    )
+    unknown = sorted(
+        path.name for path in root.iterdir() if path.is_file() and path.name not in own
+    )
+    figures = {
+        "files": own,
+        "missing": missing,
+        "differing": differing,
+        "compared": len(expected),
+        "unknown": unknown,
+    }
+    if missing:
+        names = ", ".join(missing)
+        said = f"Files of the model are missing: {names}.", f"缺少模型文件：{names}。"
+        return failed("A", "files", said, figures=figures)
+    if differing:
+        names = ", ".join(differing[:3]) + " …" * (len(differing) > 3)
+        said = (
+            f"{len(differing)} of {len(own)} files are not those that were published: {names}.",
+            f"{len(own)} 个文件中有 {len(differing)} 个与发布的不同：{names}。",
+        )
+        way_out = (
+            "If you changed nothing, fetch them again with scripts/fetch_models.py.",
+            "如果不是自己改动的，请用 scripts/fetch_models.py 重新下载。",
+        )
+        return failed("A", "files", said, way_out, figures, WARNED)
+    if not expected:
+        said = (
+            f"All {len(own)} files are here; no list to compare them with.",
+            (f"{len(own)} 个文件齐全，没有可对照的清单。"),
+        )
+        return failed("A", "files", said, ("", ""), figures, WARNED)
+    return passed(
+        "A",
+        "files",
+        (f"All {len(own)} files are as published.", f"{len(own)} 个文件与发布的一致。"),
+        figures,
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def text(root: Path, model: Model) -> Result:
+    """Item B. Qwen2's vocabulary is numbered in the order of its merges: a table in another order belongs to other weights."""
+    tokenizer, figures = model.tokenizer, {}
+    torn = [line for line in SENTENCES if tokenizer.decode(tokenizer.encode(line)) != line]
+    figures |= {"size": tokenizer.size, "torn": torn}
+    wrong: list[str] = [f"“{line}” does not come back" for line in torn]
+    odd: list[str] = []
+    if (root / MERGES).is_file():
+        order = _merge_ids(root)
+        jumps = sum(late <= early for early, late in pairwise(order))
+        figures |= {"merges": len(order), "disorder": jumps / max(1, len(order) - 1)}
+        if figures["disorder"] > MOST_DISORDER:
+            wrong.append(f"{jumps} of {len(order)} merges are out of order")
+        is_published = figures["is_published"] = tokenizer.base == QWEN_BASE
+        if is_published:
+            found = {line: tokenizer.encode(line) for line in (NI_HAO[0], *QWEN_IDS)}
+            figures["ids"] = found
+            odd += [line for line, ids in QWEN_IDS.items() if tuple(found[line]) != ids]
+            odd += [NI_HAO[0]] * (len(found[NI_HAO[0]]) != NI_HAO[1])
+            odd += [MERGES] * (len(order) != QWEN_MERGES)
+        else:
+            odd.append(f"{tokenizer.base} tokens, {QWEN_BASE} were published")
+    if wrong:
+        said = (
+            f"The tokenizer is not this model's: {'; '.join(wrong[:3])}.",
+            f"分词器与模型不符：{'；'.join(wrong[:3])}。",
+        )
+        way_out = (
+            "Fetch vocab.json and merges.txt (or multilingual.tiktoken) again with scripts/fetch_models.py.",
+            "请用 scripts/fetch_models.py 重新下载 vocab.json 和 merges.txt（或 multilingual.tiktoken）。",
+        )
+        return failed("B", "text", said, way_out, figures)
+    if odd:
+        said = (
+            f"The tokenizer is whole, but not the published one: {'; '.join(odd[:3])}.",
+            f"分词器完整，但与发布的不同：{'；'.join(odd[:3])}。",
+        )
+        return failed("B", "text", said, ("", ""), figures, WARNED)
+    count = len(SENTENCES)
+    said = f"{count} sentences are cut as they should be.", f"{count} 个句子的分词正确。"
+    return passed("B", "text", said, figures)
+
+
+def _merge_ids(root: Path) -> list[int]:
+    """The id of what each merge gives, in the order of the merges."""
+    vocab = json.loads((root / VOCAB).read_text("utf-8"))
+    lines = (root / MERGES).read_text("utf-8").split("\n")
+    pairs = (line.split(" ") for line in lines if line.strip() and not line.startswith("#version"))
+    return [vocab["".join(pair)] for pair in pairs]
+
+
+def tensors(root: Path, family: Family) -> Result:
+    """Item C, first half: every value is finite, and no matrix is all zero."""
+    count = 0
+    bad: list[str] = []
+    for name, value in _weights(root, family):
+        count += 1
+        if not value.is_floating_point():
+            continue
+        if not torch.isfinite(value).all():
+            bad.append(f"{name} (NaN)")
+        elif value.dim() > 1 and not value.any():
+            bad.append(f"{name} (0)")
+    figures = {"tensors": count, "bad": bad}
+    if bad:
+        said = (
+            f"{len(bad)} of {count} tensors are damaged: {', '.join(bad[:3])}.",
+            f"{count} 个张量中有 {len(bad)} 个损坏：{'、'.join(bad[:3])}。",
+        )
+        return failed("C", "tensors", said, figures=figures)
+    said = (
+        f"All {count} tensors are finite, and none is empty.",
+        f"{count} 个张量均为有限值，没有全零的。",
+    )
+    return passed("C", "tensors", said, figures)
+
+
+def spectrum(root: Path, family: Family) -> Result:
+    """Item C, second half: training lifts a matrix's largest singular value above that of independent values, std (√m + √n)."""
+    edges = {
+        name: edge(value)
+        for name, value in _weights(root, family)
+        if value.dim() >= 2
+        and value.is_floating_point()
+        and value.numel() >= MIN_VALUES
+        and min(len(value), value[0].numel()) >= MIN_SIDE
+    }
+    if not edges:
+        said = "No matrix is large enough to tell training.", "没有足够大的矩阵可供判断。"
+        return skipped("C", "spectrum", said)
+    alike = sorted(name for name, ratio in edges.items() if not ratio > RANDOM_EDGE)
+    share = len(alike) / len(edges)
+    figures = {
+        "matrices": len(edges),
+        "share_random": round(share, 3),
+        "random": alike[:20],
+        "edges": edges,
+    }
+    if share > MOST_RANDOM:
+        said = (
+            f"{len(alike)} of {len(edges)} matrices are like random ones: {UNTRAINED[0]}.",
+            f"{len(edges)} 个矩阵中有 {len(alike)} 个像随机数：{UNTRAINED[1]}。",
+        )
+        return failed("C", "spectrum", said, figures=figures)
+    said = (
+        f"{len(edges) - len(alike)} of {len(edges)} matrices show training.",
+        f"{len(edges)} 个矩阵中有 {len(edges) - len(alike)} 个显示经过训练。",
+    )
+    return passed("C", "spectrum", said, figures)
+
+
+@torch.no_grad()
+def edge(value: Tensor, rounds: int = 12) -> float:
+    """The largest singular value of (m, ...), by power iteration from a fixed start, over that of independent values of its own spread."""
+    wide = value.detach().float().flatten(1)
+    spread = float(wide.square().mean().sqrt())
+    if not math.isfinite(spread) or not spread:
+        return math.inf
+    x = torch.randn(wide.shape[1], generator=torch.Generator().manual_seed(0))
+    for _ in range(rounds):
+        y = wide @ x
+        x = wide.T @ (y / y.norm())
+        x, size = x / x.norm(), float(x.norm())
+    return round(size / (spread * sum(math.sqrt(n) for n in wide.shape)), 3)
+
+
+def _weights(root: Path, family: Family) -> Iterator[tuple[str, Tensor]]:
+    for part in family.components:
+        for name, value in component_state(root, part, "fp32", family.components).items():
+            yield f"{part}.{name}", value

@@ -1,0 +1,179 @@
+"""All items in their order: one model directory in, one report out. What goes wrong inside an item is that item's failure."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ....errors import KaikouError
+from ..device import Place, choose
+from ..family import Family, Model, family_of
+from ..prompt import VoicePrompt
+from . import directory, graphs, language, listening, machine, sound, speaking
+from .result import FAILED, FETCH, Result, failed
+from .speech import Clip
+
+log = logging.getLogger(__name__)
+FORMAT = 1
+Keep = Callable[[str, np.ndarray, int], str]  # name, samples, Hz -> name of the file
+
+
+@dataclass(frozen=True)
+class Options:
+    """expected: sizes and checksums of the published files. quick: the short texts only, and no item I. keep: where sound is put for whoever
+    listens. recognise: of item H."""
+
+    expected: directory.Expected
+    device: str = "auto"
+    is_quick: bool = False
+    keep: Keep | None = None
+    recognise: speaking.Recognise | None = None
+
+
+def examine(
+    root: Path,
+    clips: Sequence[Clip],
+    options: Options,
+    on_result: Callable[[Result], None] = lambda result: None,
+) -> dict:
+    """clips: of two voices at least, with their transcripts; the first is the one that is spoken with. Raises NotReady where the directory
+    holds no model, or there is no memory for it now; nothing else."""
+    family = family_of(root)
+    run = _Run(on_result)
+    began = time.perf_counter()
+    run.add("A", "files", lambda: directory.files(root, family, options.expected))
+    model = run.load(lambda: _reference(root, family, options.device))
+    if model is not None:
+        _networks(run, root, family, model, clips, options)
+    return {
+        "format": FORMAT,
+        "model": root.name,
+        "engine": family.engine,
+        "fingerprint": model.mark if model is not None else "",
+        "device": model.place.words(family.title) if model is not None else "",
+        "seconds": round(time.perf_counter() - began, 1),
+        "results": [result.to_dict() for result in run.results],
+        "recommended": run.recommended,
+    }
+
+
+def _reference(root: Path, family: Family, device: str) -> Model:
+    """Exact, and with the steps it was trained for."""
+    return _load(root, family, replace(choose(device, machine.EXACT), graphs=False))
+
+
+def _load(root: Path, family: Family, place: Place) -> Model:
+    return machine.load_beside(root, family, place, family.steps[0])
+
+
+def _networks(
+    run: _Run, root: Path, family: Family, model: Model, clips: Sequence[Clip], options: Options
+) -> None:
+    run.add("B", "text", lambda: directory.text(root, model))
+    run.add("C", "tensors", lambda: directory.tensors(root, family))
+    run.add("C", "spectrum", lambda: directory.spectrum(root, family))
+    run.add("D", "listening", lambda: listening.listening(model, clips))
+    if not model.maker.can_hear:
+        return
+    clip = clips[0]
+    prompt, other = (model.maker.voice(c.samples, c.rate) for c in clips[:2])
+    run.add("E", "transcript", lambda: language.transcript(model, clip, prompt))
+    run.add("F", "vocoder", lambda: sound.vocoder(model, clip, prompt))
+    run.add("F", "flow", lambda: sound.flow(model, clip, prompt))
+    run.add("F", "cache", lambda: sound.cache(model, prompt))
+    run.add(
+        "F",
+        "graphs",
+        lambda: graphs.recorded(lambda at: _load(root, family, at), choose(options.device)),
+    )
+    run.speak(model, prompt, other, options)
+    if not options.is_quick and run.is_trained:
+        run.compare(root, family, model, clip, prompt)
+
+
+class _Run:
+    """The results so far."""
+
+    def __init__(self, on_result: Callable[[Result], None]):
+        self.results: list[Result] = []
+        self.recommended: Mapping[str, object] | None = None
+        self._on_result = on_result
+
+    def add(self, item: str, name: str, work: Callable[[], Result]) -> None:
+        began = time.perf_counter()
+        try:
+            result = work()
+        except KaikouError as error:
+            result = failed(item, name, (error.en, error.zh))
+        except (
+            Exception
+        ) as error:  # a damaged directory may break anything; the next item is asked all the same
+            log.exception("item %s (%s) broke off", item, name)
+            said = f"{type(error).__name__}: {str(error)[:200]}"
+            result = failed(item, name, (said, said), FETCH)
+        result = replace(result, seconds=round(time.perf_counter() - began, 2))
+        self.results.append(result)
+        self._on_result(result)
+
+    @property
+    def is_trained(self) -> bool:
+        """Nothing has said otherwise yet: what does not follow its own clip need not be heard at length, nor be timed."""
+        return not any(
+            (r.item, r.name, r.status) == ("E", "transcript", FAILED) for r in self.results
+        )
+
+    def load(self, load: Callable[[], Model]) -> Model | None:
+        """None, and a failed item, where the networks cannot be loaded."""
+        try:
+            return load()
+        except KaikouError as error:
+            if error.code == "no_memory":  # says nothing about the model: another time it may fit
+                raise
+            said = error.en, error.zh
+            self.add("C", "load", lambda: failed("C", "load", said, ("", "")))
+            return None
+
+    def speak(
+        self, model: Model, prompt: VoicePrompt, other: VoicePrompt, options: Options
+    ) -> None:
+        is_short = options.is_quick or not self.is_trained
+        texts = [speaking.TEXTS[i] for i in speaking.QUICK] if is_short else speaking.TEXTS
+        waves: list[np.ndarray] = []
+
+        def speak() -> Result:
+            result, made = speaking.speaking(model, prompt, other, texts)
+            waves.extend(made)
+            return result
+
+        self.add("G", "speaking", speak)
+        rate, keep = model.spec.sample_rate, options.keep
+        files = [keep(f"doctor-{i + 1}", w, rate) for i, w in enumerate(waves)] if keep else []
+        if waves:
+            recognise = options.recognise
+            self.add("H", "words", lambda: speaking.words(waves, rate, texts, recognise, files))
+
+    def compare(
+        self, root: Path, family: Family, model: Model, clip: Clip, prompt: VoicePrompt
+    ) -> None:
+        device = model.place.device
+        made: list[machine.Choice] = []
+
+        def measure() -> Result:
+            reference = machine.Reference(
+                language.nll(model, prompt, clip)[1], machine.reference_mel(model, prompt)
+            )
+            names = machine.precisions(device)
+            place = machine.place_for(device)
+            made.extend(machine.choices(root, family, clip, prompt, reference, place, names))
+            return machine.machine(made)
+
+        self.add("I", "machine", measure)
+        self.add("E", "precision", lambda: machine.precision(made, family.steps[0]))
+        best = machine.recommended(made)
+        if best is not None and not any(r.status == FAILED for r in self.results if r.item != "E"):
+            self.recommended = {"precision": best.precision, "steps": best.steps}

@@ -1,0 +1,98 @@
+"""Item E: does the language model expect the clip's own speech ids under the clip's own words? Nothing is drawn: the ids are given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..prompt import VoicePrompt
+from ..voices import LiveVoice
+from .result import UNTRAINED, Result, failed, passed, skipped
+from .speech import Clip, request
+
+if TYPE_CHECKING:
+    from ..family import Model
+
+MOST_IDS = 150  # of a clip: six seconds, half of that in the first generation
+GUESSING, SURE, FAR_BELOW = 0.9, 1.2, 0.7  # of ln(codes); above SURE it expects other ids
+LEAST_GAIN = 0.2  # nats an id, of the right words over shuffled ones
+LEAST_AGREEMENT = 0.9
+
+
+def transcript(model: Model, clip: Clip, prompt: VoicePrompt | None = None) -> Result:
+    """Mean negative log-likelihood, in nats an id. prompt: the clip's, where it is known already."""
+    if not model.maker.can_hear:
+        said = (
+            "Without a network that hears a clip there are no ids to expect.",
+            ("没有听音网络，无法核对语音编号。"),
+        )
+        return skipped("E", "transcript", said)
+    prompt = prompt or model.maker.voice(clip.samples, clip.rate)
+    guess = math.log(model.spec.lm.speech_codes)
+    own, _ = nll(model, prompt, clip)
+    shuffled, _ = nll(model, prompt, clip, is_shuffled=True)
+    figures = {"nll": own, "nll_shuffled": shuffled, "ln_codes": guess, "clip": clip.name}
+    figures = {k: round(v, 3) if isinstance(v, float) else v for k, v in figures.items()}
+    numbers = f"{own:.1f}", f"{guess:.1f}", f"{shuffled:.1f}"
+    if own > SURE * guess:
+        said = (
+            f"The language model expects other sounds (NLL {numbers[0]}, {numbers[1]} by guessing): tokenizer, embeddings or prompt layout are not its own.",
+            f"语言模型预料的是别的声音（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、嵌入顺序或提示布局不对。",
+        )
+        return failed("E", "transcript", said, figures=figures)
+    if not own < GUESSING * guess:
+        said = (
+            f"The language model guesses (NLL {numbers[0]}, {numbers[1]} by guessing): {UNTRAINED[0]}.",
+            f"语言模型在乱猜（NLL {numbers[0]}，乱猜为 {numbers[1]}）：{UNTRAINED[1]}。",
+        )
+        return failed("E", "transcript", said, figures=figures)
+    if not own < FAR_BELOW * guess:
+        said = (
+            f"The language model hardly expects the clip (NLL {numbers[0]}, {numbers[1]} by guessing): tokenizer, embeddings or prompt layout are not its own.",
+            f"语言模型几乎没有预料到这段音频（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、嵌入顺序或提示布局不对。",
+        )
+        return failed("E", "transcript", said, figures=figures)
+    if not own < shuffled - LEAST_GAIN:
+        said = (
+            f"The language model does not follow the words (NLL {numbers[0]}, {numbers[2]} with shuffled words): tokenizer or prompt layout are not its own.",
+            f"语言模型不跟随文字（NLL {numbers[0]}，打乱文字后 {numbers[2]}）：分词器或提示布局不对。",
+        )
+        return failed("E", "transcript", said, figures=figures)
+    said = (
+        f"The language model expects the clip under its words: NLL {numbers[0]}, {numbers[2]} with shuffled words, {numbers[1]} by guessing.",
+        f"语言模型预料到了这段音频：NLL {numbers[0]}，打乱文字后 {numbers[2]}，乱猜为 {numbers[1]}。",
+    )
+    return passed("E", "transcript", said, figures)
+
+
+def nll(
+    model: Model, prompt: VoicePrompt, clip: Clip, is_shuffled: bool = False
+) -> tuple[float, list[int]]:
+    """Of the clip's ids, in nats an id; and the best id at each place."""
+    ids = prompt.speech_ids[:MOST_IDS]
+    scores = forced(model, prompt, clip, ids, is_shuffled).cpu()
+    own = scores.gather(1, torch.tensor(ids)[:, None])
+    return float(-own.mean()), scores.argmax(1).tolist()
+
+
+def forced(
+    model: Model, prompt: VoicePrompt, clip: Clip, ids: Sequence[int], is_shuffled: bool
+) -> Tensor:
+    """Log-probabilities (ids, rows) before each of the ids, behind the clip's words as the engine lays them out."""
+    script = model.script(LiveVoice(model, prompt), request(clip.transcript, clip.language))
+    text = script.text(clip.transcript)
+    if is_shuffled:
+        order = torch.randperm(len(text), generator=torch.Generator().manual_seed(3))
+        text = [text[i] for i in order.tolist()]
+    past = script.prefix().fork(len(text) + 1 + len(ids))
+    scores = [model.lm.step(model.lm.opening(text), past)]
+    scores += [model.lm.step(model.lm.speech([i]), past) for i in ids[:-1]]
+    return torch.cat(scores)
+
+
+def agreement(best: Sequence[int], other: Sequence[int]) -> float:
+    return sum(a == b for a, b in zip(best, other, strict=True)) / max(1, len(best))

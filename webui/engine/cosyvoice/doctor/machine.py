@@ -1,0 +1,216 @@
+"""Item I, and the halves of E and F that need other precisions: each choice of steps and precision, its speed beside its likeness to the
+reference, and the profile that this machine should use."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ....errors import NotReady
+from ..device import INT8, Place, choose, plan
+from ..pace import profile
+from ..prompt import VoicePrompt
+from ..voices import LiveVoice
+from .language import LEAST_AGREEMENT, agreement, nll
+from .result import Result, failed, passed, skipped
+from .speech import Clip, cut, distance, draw, grown, mel_of, request, sound_of
+
+if TYPE_CHECKING:
+    from ..family import Family, Model
+
+EXACT = "fp32"
+MOST_DISTANCE = 0.3  # natural-log mel beside the reference, 2.6 dB
+IDS_S = 3.0  # of speech that is timed
+TEXT = ("zh", "今天天气很好，我们去公园走一走吧，湖边的花已经开了。")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to compute: its speed, and how like the reference it is. fault: why it could not be measured."""
+
+    precision: str
+    steps: int
+    first_sound_s: float = 0.0
+    rtf: float = 0.0
+    memory_mb: float = 0.0
+    agreement: float = 0.0
+    mel_distance: float = 0.0
+    fault: str = ""
+
+    @property
+    def is_alike(self) -> bool:
+        return (
+            not self.fault
+            and self.agreement >= LEAST_AGREEMENT
+            and self.mel_distance <= MOST_DISTANCE
+        )
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the exact model with the trained number of steps gives: best ids under the clip's words, and the mel of the clip's ids."""
+
+    best: Sequence[int]
+    mel: Tensor
+
+
+def precisions(device: str) -> tuple[str, ...]:
+    """Those that this machine computes faster than, or as fast as, the exact one; that one first."""
+    if device == "cpu":
+        can = torch.cpu.get_capabilities()
+        has_dots = any(can.get(name) for name in ("avx512_vnni", "avx_vnni", "dot"))
+        has_bf16 = any(can.get(name) for name in ("avx512_bf16", "amx_bf16"))
+        return (EXACT, *(["bf16"] if has_bf16 else []), *([INT8] if has_dots else []))
+    return EXACT, "bf16" if device != "cuda" or torch.cuda.is_bf16_supported() else "fp16"
+
+
+def load_beside(root: Path, family: Family, place: Place, steps: int) -> Model:
+    """A model beside the one that may be speaking. Raises NotReady, `no_memory` rather than taking what that one needs."""
+    plan(family, family.read_spec(root, steps), root, place).check(family.title)
+    return family.load(root, place, lambda share, en, zh: None, steps)
+
+
+def measure(
+    root: Path,
+    family: Family,
+    clip: Clip,
+    prompt: VoicePrompt,
+    reference: Reference,
+    place: Place,
+    name: str,
+    steps: int,
+) -> Choice:
+    """Load, time a sentence and compare. The model is gone afterwards."""
+    try:
+        model = load_beside(root, family, place, steps)
+    except NotReady as error:
+        return Choice(name, steps, fault=error.en)
+    best = nll(model, prompt, clip)[1]
+    mel = reference_mel(model, prompt)
+    first_s, rtf = timed(model, prompt)
+    told = Choice(
+        name,
+        steps,
+        round(first_s, 3),
+        round(rtf, 3),
+        round(memory_mb(place.device)),
+        round(agreement(reference.best, best), 3),
+        round(distance(reference.mel, mel), 3),
+    )
+    del model
+    gc.collect()
+    return told
+
+
+def reference_mel(model: Model, prompt: VoicePrompt) -> Tensor:
+    half = len(prompt.speech_ids) // 2
+    return mel_of(model, grown(model, cut(prompt, half)), prompt.speech_ids[half:])
+
+
+def timed(model: Model, prompt: VoicePrompt) -> tuple[float, float]:
+    """Seconds to the first hop's sound behind a prepared voice, and seconds of work for a second of sound."""
+    voice, flow = LiveVoice(model, prompt), grown(model, prompt)
+    hops = model.hops(model.family.first_hops[0], profile("balanced"))
+    asked = request(TEXT[1], TEXT[0])
+    began = time.perf_counter()
+    ids, _ = draw(model, voice, asked, hops.needed(0))
+    sound_of(model, mel_of(model, flow, ids or (0,)))
+    first_s = time.perf_counter() - began
+    began = time.perf_counter()
+    ids, _ = draw(model, voice, asked, int(IDS_S * model.spec.ids_per_s))
+    wave = sound_of(model, mel_of(model, flow, ids or (0,)))
+    spent = time.perf_counter() - began
+    return first_s, spent * model.spec.sample_rate / max(1, len(wave))
+
+
+def memory_mb(device: str) -> float:
+    """The most that was taken so far: of the GPU, else of this process; 0 where the system does not say."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    try:
+        import resource  # not on every system
+    except ImportError:
+        return 0.0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def choices(
+    root: Path,
+    family: Family,
+    clip: Clip,
+    prompt: VoicePrompt,
+    reference: Reference,
+    place: Callable[[str], Place],
+    names: Sequence[str],
+    on_choice: Callable[[Choice], None] = lambda choice: None,
+) -> list[Choice]:
+    """place(precision): where it is computed."""
+    out = []
+    for name in names:
+        for steps in family.steps:
+            out.append(measure(root, family, clip, prompt, reference, place(name), name, steps))
+            on_choice(out[-1])
+    return out
+
+
+def place_for(device: str) -> Callable[[str], Place]:
+    """Plain networks: recorded ones are an item of their own."""
+    return lambda precision: replace(choose(device, precision), graphs=False)
+
+
+def precision(made: Sequence[Choice], steps: int) -> Result:
+    """Items E and F: narrower weights beside the exact ones."""
+    narrow = [c for c in made if c.precision != EXACT and c.steps == steps]
+    figures: dict = {
+        c.precision: {"agreement": c.agreement, "mel_distance": c.mel_distance, "fault": c.fault}
+        for c in narrow
+    }
+    if not narrow:
+        said = "This machine computes in fp32 only.", "本机只用 fp32 计算。"
+        return skipped("E", "precision", said)
+    off = [c.precision for c in narrow if not c.is_alike and not c.fault]
+    figures["off"] = off
+    if off:
+        names = ", ".join(off)
+        said = (
+            f"Not like fp32, and switched off from the next start on: {names}.",
+            f"与 fp32 相差过大，下次启动起停用：{names}。",
+        )
+        way_out = (
+            "Nothing needs to be done; a setting engine.precision of your own still counts.",
+            "无需处理；自己设置的 engine.precision 仍然有效。",
+        )
+        return failed("E", "precision", said, way_out, figures)
+    names = ", ".join(f"{c.precision} {c.agreement:.0%}" for c in narrow)
+    said = f"As fp32 would choose: {names}.", f"与 fp32 的选择一致：{names}。"
+    return passed("E", "precision", said, figures)
+
+
+def recommended(made: Sequence[Choice]) -> Choice | None:
+    """The fastest within tolerance of the reference."""
+    return min((c for c in made if c.is_alike), key=lambda c: c.rtf, default=None)
+
+
+def machine(made: Sequence[Choice]) -> Result:
+    """Item I."""
+    best = recommended(made)
+    figures = {"choices": [asdict(c) | {"is_alike": c.is_alike} for c in made]}
+    if best is None:
+        said = (
+            "Nothing could be measured within tolerance of the reference.",
+            "没有与参考结果足够接近的配置。",
+        )
+        return failed("I", "machine", said, figures=figures)
+    figures["recommended"] = {"precision": best.precision, "steps": best.steps}
+    said = (
+        f"Recommended: {best.precision}, {best.steps} steps: first sound {best.first_sound_s:.2f} s, real-time factor {best.rtf:.2f}.",
+        f"推荐：{best.precision}，{best.steps} 步：首音 {best.first_sound_s:.2f} 秒，实时率 {best.rtf:.2f}。",
+    )
+    return passed("I", "machine", said, figures)

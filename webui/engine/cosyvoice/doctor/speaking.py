@@ -1,0 +1,166 @@
+"""Items G and H: what the model says of its own, measured by what was chosen, and kept for whoever can listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ....errors import KaikouError
+from ..prompt import VoicePrompt
+from ..voices import LiveVoice
+from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
+from .speech import cosine, draw, grown, heard_mel, match, mel_of, request, sound_of
+
+if TYPE_CHECKING:
+    from ..family import Model
+
+TEXTS = (
+    ("zh", "你好，很高兴见到你。"),
+    ("zh", "今天天气很好，我们去公园走一走吧，湖边的花已经开了。"),
+    ("zh", "从前有一座山，山脚下住着一位老人。他每天清早上山砍柴，傍晚才回家，村里的孩子都喜欢听他讲故事。"),
+    ("en", "Hello, it is good to see you again."),
+    ("en", "The weather is lovely today, so let us take a walk around the lake before dinner."),
+    ("en", "Once there was an old man who lived at the foot of a mountain, and every evening the children of the village came to hear his stories."),
+)  # fmt: skip
+QUICK = (0, 3)  # of the texts: the short ones
+LEAST, MOST = 3, 12  # speech ids at 25 a second for each text id
+TOO_MANY = 15  # of them: then it is not waited for its end
+LEAST_LIKENESS, LEAST_MATCH, CHANCE = 0.6, 0.25, 0.02
+MOST_CLIPPED = 0.001  # of the samples
+EDGE_S, MOST_EDGE = 0.3, 0.9  # of either end; correlation with the prompt's tail
+FULL_SCALE = 0.985
+MOST_ERROR = 0.3  # of the words
+
+
+def speaking(
+    model: Model,
+    prompt: VoicePrompt,
+    other: VoicePrompt,
+    texts: Sequence[tuple[str, str]] = TEXTS,
+) -> tuple[Result, list[np.ndarray]]:
+    """Item G. other: another voice, which what is said must resemble less. Also returns the sound of each text."""
+    voice, flow, said, waves = LiveVoice(model, prompt), grown(model, prompt), [], []
+    for language, text in texts:
+        asked = request(text, language)
+        n_text = len(model.script(voice, asked).text(text))
+        most = int(TOO_MANY * n_text * model.spec.ids_per_s / 25)
+        ids, ends = draw(model, voice, asked, most)
+        mel = mel_of(model, flow, ids) if ids else torch.zeros(0, 80)
+        wave = sound_of(model, mel) if len(mel) else np.zeros(0, np.float32)
+        waves.append(wave)
+        said.append(
+            {"text": text, "ids": len(ids), "ends": ends}
+            | {"ids_per_text_id": round(len(ids) / max(1, n_text), 2)}
+            | _heard(model, ids, wave, prompt, other)
+        )
+    return _judged(model, said), waves
+
+
+def _heard(
+    model: Model, ids: Sequence[int], wave: np.ndarray, prompt: VoicePrompt, other: VoicePrompt
+) -> dict:
+    """Figures of one text's sound."""
+    is_finite = bool(np.isfinite(wave).all())
+    told = {
+        "finite": is_finite,
+        "clipped": round(float((np.abs(wave) > FULL_SCALE).mean()), 5) if len(wave) else 0.0,
+    }
+    try:
+        again = model.maker.voice(wave, model.spec.sample_rate)
+    except KaikouError as error:  # too short, silent or not finite: nothing to hear
+        return told | {"match": 0.0, "cosine": 0.0, "cosine_other": 0.0, "fault": error.en}
+    mel, tail = heard_mel(model, wave, model.spec.sample_rate), prompt.mel[0]
+    count = int(EDGE_S * len(mel) * model.spec.sample_rate / len(wave))
+    edges = {"start": mel[:count], "end": mel[-count:]}
+    return told | {
+        "match": round(match(ids, again.speech_ids), 3),
+        "cosine": round(cosine(again.vector, prompt.vector), 3),
+        "cosine_other": round(cosine(again.vector, other.vector), 3),
+        **{f"{name}_like_tail": _alike(part, tail[-count:]) for name, part in edges.items()},
+    }
+
+
+def _alike(own: torch.Tensor, other: torch.Tensor) -> float:
+    """Correlation of two mels of one shape; 0 where they have none."""
+    if own.shape != other.shape or not own.numel():
+        return 0.0
+    value = float(torch.corrcoef(torch.stack((own.reshape(-1), other.reshape(-1))))[0, 1])
+    return round(value, 3) if value == value else 0.0
+
+
+def _judged(model: Model, said: list[dict]) -> Result:
+    scale = model.spec.ids_per_s / 25
+    faults: list[tuple[str, str]] = []
+    for told in said:
+        if not told["finite"] or told["clipped"] > MOST_CLIPPED:
+            faults.append(("sound is damaged or clipped", "声音损坏或削波"))
+        if not told["ends"]:
+            faults.append(("a text does not end", "有一句停不下来"))
+        if not LEAST <= told["ids_per_text_id"] / scale <= MOST:
+            faults.append(("a text is too short or too long", "有一句过短或过长"))
+        if told["match"] < LEAST_MATCH:
+            faults.append(("the sound is not what was chosen", "声音与选定的编号不符"))
+        if told["cosine"] < max(LEAST_LIKENESS, told["cosine_other"]):
+            faults.append(("the voice is not the prompt's", "声音不像参考音频"))
+        if max(told.get("start_like_tail", 0), told.get("end_like_tail", 0)) > MOST_EDGE:
+            faults.append(("the prompt's end is heard again", "听得到参考音频的结尾"))
+    figures = {"texts": said}
+    kinds = list(dict.fromkeys(faults))
+    if not kinds:
+        count = len(said)
+        return passed(
+            "G",
+            "speaking",
+            (
+                f"{count} texts are spoken in the prompt's voice and end by themselves.",
+                f"{count} 段文字以参考音色读完。",
+            ),
+            figures,
+        )
+    en, zh = "; ".join(kind[0] for kind in kinds), "；".join(kind[1] for kind in kinds)
+    if sum(told["match"] for told in said) / len(said) < CHANCE:
+        why = f"What it speaks is noise: {UNTRAINED[0]}.", f"读出来的是噪声：{UNTRAINED[1]}。"
+        return failed("G", "speaking", (f"{why[0]} ({en})", f"{why[1]}（{zh}）"), figures=figures)
+    way_out = (
+        "Listen to the kept files; items A to F name the file to fetch again.",
+        "请试听保存的文件；A–F 各项会指出要重新下载的文件。",
+    )
+    return failed("G", "speaking", (f"{en}.", f"{zh}。"), way_out, figures)
+
+
+Recognise = Callable[
+    [np.ndarray, int, str, str], float | None
+]  # samples, Hz, language, text -> error, None for a language it does not know
+
+
+def words(
+    waves: Sequence[np.ndarray],
+    rate: int,
+    texts: Sequence[tuple[str, str]] = TEXTS,
+    recognise: Recognise | None = None,
+    files: Sequence[str] = (),
+) -> Result:
+    """Item H. recognise: word or character error of what is said; None where no recogniser is installed. files: where the sound is kept."""
+    figures: dict = {"files": list(files)}
+    if recognise is None:
+        said = (
+            "No recogniser is installed: listen to the kept files.",
+            "没有安装语音识别：请试听保存的文件。",
+        )
+        return skipped("H", "words", said, figures)
+    errors = [
+        recognise(wave, rate, language, text)
+        for wave, (language, text) in zip(waves, texts, strict=True)
+    ]
+    known = [error for error in errors if error is not None]
+    figures["errors"] = [error if error is None else round(error, 3) for error in errors]
+    mean = sum(known) / max(1, len(known))
+    if mean > MOST_ERROR:
+        said = f"{mean:.0%} of the words are not understood.", f"{mean:.0%} 的字词听不懂。"
+        way_out = ("Listen to the kept files.", "请试听保存的文件。")
+        return failed("H", "words", said, way_out, figures, WARNED)
+    said = f"{1 - mean:.0%} of the words are understood.", f"{1 - mean:.0%} 的字词能听懂。"
+    return passed("H", "words", said, figures)
