@@ -116,8 +116,10 @@ class Cast:
         request: SpeechRequest,
         trace: Trace,
         source: Clip | None = None,
+        kept_notes: Sequence[tuple[str, str]] = (),
     ) -> Ready:
-        """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes."""
+        """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes. kept_notes: what
+        its take tells of how it was spoken."""
         lease = self._resident.lease()
         try:
             engine = lease.engine
@@ -127,9 +129,10 @@ class Cast:
             self._still_there(voice, owner)
             if request.mode == "zero_shot" and request.transcript and hasattr(engine, "check"):
                 engine.check(request, prompt)
-            notes: list[tuple[str, str]] = []
+            notes = list(kept_notes)
             if about.voice_engines:
-                request, notes = engine.settle(request)
+                request, more = engine.settle(request)
+                notes += more
             own = min(max(request.speed, about.min_speed), about.max_speed)
             job = Job(
                 request.id,

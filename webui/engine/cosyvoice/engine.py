@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ...errors import EngineFault, KaikouError, NotReady
-from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
+from ...types import Abilities, Chunk, Health, Prompt, Segmentation, SpeechRequest
 from ..memory_lock import MemoryLock
 from .contents import with_reinforced
 from .device import MemoryPlan, Place, choose, plan
@@ -32,6 +32,7 @@ LANES = (
     8,
     32,
 )  # streams that may be stepped at once, on a CPU and on a GPU, where a model has places for so many
+SEGMENTATION = Segmentation(80, 60, 20)  # the published front end's
 WARM_TEXT = ("你好，我已经准备好了。", "Hello, I am ready to speak to you now.")
 WARM_MODES = ("cross_lingual", "instruct")  # each kind of prompt
 
@@ -232,6 +233,7 @@ class CosyVoiceEngine:
             hears_only=True,
             streams=model.streams,
             prompt_version=self.prompt_version,
+            segmentation=SEGMENTATION,
         )
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
