@@ -213,7 +213,7 @@ def costs(spec: FirstSpec, place: Place) -> Costs:
 FAMILY = Family(
     engine=ENGINE,
     title=TITLE,
-    code="2",
+    code="3",
     prompt_code="1",
     yaml=YAML,
     components=COMPONENTS,
