@@ -8,10 +8,12 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import BadInput
+
+if TYPE_CHECKING:  # whoever only reads texts loads no numpy
+    import numpy as np
 
 MODES = ("zero_shot", "cross_lingual", "instruct", "preset")
 CONVERT = "convert"  # the words of a source clip in another voice; needs an engine that can
@@ -193,6 +195,16 @@ class Chunk:
     )  # stage -> seconds
 
 
+class Segmentation(NamedTuple):
+    """How an engine wants a text cut: each segment is one call of its language model (specification "First contact", section 2).
+    unit: "token": a Han character, or as many letters as a token of other scripts has on average."""
+
+    max_units: int  # a sentence that would make a segment longer begins the next one,
+    min_units: int  # if there are more than so many before it
+    merge_units: int  # a last segment shorter than this goes with the one before it
+    unit: str = "token"
+
+
 @dataclass(frozen=True)
 class Abilities:
     """What an engine can do. `lanes`: how many streams it can step at the same moment (its processes or devices)."""
@@ -238,8 +250,13 @@ class Abilities:
         None  # what it does not do as it should on this machine, and why (English, Chinese)
     )
     prompt_version: str = ""  # of its prompts, where that is another: much that changes the samples is no part of a prompt
+    segmentation: Segmentation | None = (
+        None  # None: a sentence is a segment, and the first clause is one of its own, so that it sounds early
+    )
 
     def __post_init__(self):
+        if self.segmentation is not None:  # a plain tuple when it came from another process
+            object.__setattr__(self, "segmentation", Segmentation(*self.segmentation))
         object.__setattr__(self, "prompt_version", self.prompt_version or self.version)
 
     def version_of(self, voice_engine: str) -> str:
@@ -279,7 +296,7 @@ class Take:
     )  # milliseconds by stage, as studio.trace tells them; empty in old takes
     voice_notes: tuple[
         tuple[str, str], ...
-    ] = ()  # why it was not the wished voice of the engine that spoke (English, Chinese)
+    ] = ()  # why it was not the wished voice or mode that spoke (English, Chinese)
 
     @property
     def model(self) -> str:

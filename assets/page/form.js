@@ -275,6 +275,7 @@
     const v = Object.fromEntries(NAMES.map((n, i) => [n, now[i]]));
     delete v.text;
     store.set("form", JSON.stringify(v));
+    KK.recount?.(); // in another language a text lasts longer
   };
   const remember = () => store.set("text", field("kk-text")?.value || "");
   let soon = 0;

@@ -9,7 +9,7 @@
     const takes = live.takes?.data || [];
     if (known.voice === voice && known.takes === takes) return known.factor;
     const own = takes.filter(k => k.voice === voice && k.state === "done" && k.mode !== "convert").slice(0, TAKES);
-    const sum = f => own.reduce((all, k) => all + f(k), 0), usual = sum(k => KK.measure(k.text).raw);
+    const sum = f => own.reduce((all, k) => all + f(k), 0), usual = sum(k => k.usual_s);
     const factor = usual ? Math.min(MOST, Math.max(LEAST, sum(k => k.n_samples / k.sample_rate * k.speed) / usual)) : 1;
     known = { voice, takes, factor };
     return factor;
@@ -18,7 +18,7 @@
     const el = document.querySelector("#kk-speed input[type=number]"); // not drawn before its fold was opened
     return +(el?.value || KK.remembered().speed) || 1;
   }
-  /* What KK.measure gave, with the seconds of this voice. */
+  /* What KK.measure or the studio gave, with the seconds of this voice. */
   KK.lasting = m => ({ ...m, s: m.raw ? Math.max(1, Math.round(m.raw * pace(KK.voiceId()) / speed())) : m.s });
 
   document.addEventListener("input", e => e.target.closest?.("#kk-speed") && KK.recount());

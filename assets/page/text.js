@@ -24,7 +24,7 @@
     "[sighs]": "[sigh]",
     "[breathe]": "[breath]"
   };
-  const MARK = /\[[a-zà-ǜ][a-zà-ǜ _-]*\]|\[[aeiou][a-z]\d\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi; // event tags, readings; marks that order a model about
+  const MARK = /\[[a-zà-ǜ][a-zà-ǜ _-]*\]|\[[aeiou][a-z]\d\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi; // event tags, readings; marks that order a model about, which the studio takes out
   const known = () => KK.engine().tags || [], opens = v => v.match(/^<\w+>/)?.[0];
   let linted = "", told = "", hinted = false;
   /* How a character or word is said, written in its place: of engines that know such marks. What is in them is shown as it is typed. */
@@ -91,17 +91,47 @@
     };
   };
 
+  /* The studio says what it will speak of a text: asked once the typing rests, and an answer that was overtaken is dropped. Until one has come, and
+     where none comes, the page's own guess stands. */
+  const REST_MS = 300;
+  let answer = {}, asked = "", timer = 0, call = null;
+
+  function prepared(text) {
+    const body = JSON.stringify({ text, language: KK.remembered().language || "auto" }),
+      key = (KK.engine().engine || "") + body;
+    if (key !== asked) {
+      clearTimeout(timer);
+      call?.abort();
+      asked = key;
+      timer = setTimeout(() => ask(key, body), REST_MS);
+    }
+    return answer.key === key ? answer.m : null;
+  }
+  async function ask(key, body) {
+    call = new AbortController();
+    try {
+      const r = await fetch(KK.root() + "/v1/text/prepare", { method: "POST", body, headers: { "Content-Type": "application/json" }, signal: call.signal }),
+        d = r.ok ? await r.json() : null;
+      if (key !== asked || !d) return;
+      answer = { key, m: { c: d.characters, n: d.sentences, s: Math.max(1, Math.round(d.seconds)), raw: d.seconds } };
+      count();
+    } catch {
+      /* overtaken, or no studio: the page's own guess stands */
+    }
+  }
+
   const count = KK.recount = () => {
     const out = live.under?.root.querySelector(".kk-count");
     if (!out) return;
     const text = KK.field("kk-text")?.value || "",
-      m = KK.lasting(KK.measure(text)),
-      over = [...text].length - KK_FACTS.max_text;
+      over = [...text].length - KK_FACTS.max_text,
+      own = KK.measure(text),
+      m = KK.lasting((over <= 0 && own.c && prepared(text)) || own);
     out.textContent = over > 0 ? t("text.over", {
       n: over
     }) : t(m.c ? "text.count" : "text.count.0", m);
     out.toggleAttribute("data-over", over > 0);
-    const bad = (text.match(MARK) || []).find(x => !known().includes(x)),
+    const bad = (text.match(MARK) || []).find(x => !known().includes(x) && !x.startsWith("<|")),
       better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";
     const lines = [], cure = better ? t("text.tag.fix", { t: better }) : t("text.tag.drop");
     if (bad) lines.push(`<div class="kk-warn">${ico("warn")}<span>${esc(t("text.tag.bad", { t: bad }))}</span><button type="button"

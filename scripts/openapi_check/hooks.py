@@ -41,6 +41,7 @@ GOOD = {  # what makes a body good enough, whatever else is in it
     "PUT /v1/pronunciations": {"term": "GPU", "reading": "G P U", "language": "en", "was": None},
     "POST /v1/demos": {"voice": "alloy"},
     "POST /v1/keys": {"name": "Checked", "scopes": ["speak"]},
+    "POST /v1/text/prepare": {"text": "Checked.", "language": "en", "model": "auto"},
     "POST /v1/audio/speech": {"input": "Checked.", "voice": "alloy", "model": "auto"},
     "POST /inference_sft": {"tts_text": "Checked.", "spk_id": "alloy"},
     "POST /inference_instruct": {

@@ -14,7 +14,7 @@ from tests.api.client import Socket
 from tests.api.test_http import clip
 from tests.serve import ROOT, free_port, running
 
-TEXT = {"input": "你好。", "seed": 3}
+TEXT = {"input": "你好，今天天气真好。我们去公园吧。", "seed": 3}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,12 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
                 "request 2 is request 1"
             )
         assert len(set(sound.values())) == 4
+        told = http.post("/v1/text/prepare", json={"text": TEXT["input"]}).json()
+        assert [s["text"] for s in told["segments"]] == [TEXT["input"]], "one call of its model"
+        short = one.say({**TEXT, "input": "好", "mode": "zero_shot"})
+        assert short.of("begin")[0]["sentences"] == ["好。"] and "cross-lingual" in str(
+            short.of("begin")[0]["notes"]
+        )
         saved = http.post(
             "/v1/audio/voices",
             files={"audio_sample": clip(4)},

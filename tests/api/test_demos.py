@@ -495,6 +495,7 @@ GUESSES = [
     "/v1/audio/speech/stream",
     "/v1/pronunciations",
     "/v1/pronunciations.tsv",
+    "/v1/text/prepare",
     "/v1/keys",
     "/v1/demos",
     "/v1/demos/{demo}/qr.svg",

@@ -30,6 +30,7 @@ ROUTES = [
     ("DELETE", "/v1/pronunciations"),
     ("POST", "/v1/pronunciations.csv"),
     ("GET", "/v1/pronunciations.tsv"),
+    ("POST", "/v1/text/prepare"),
     ("GET", "/tts"),
     ("GET", "/inference_sft"),
 ]

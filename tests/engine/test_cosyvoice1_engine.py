@@ -389,7 +389,8 @@ def test_a_text_embedding_too_small_for_the_vocabulary_is_named(root, tmp_path):
 # ---- what each mode feeds (golden1/frontend/mode_inputs.json) -------------------------------------------------------------
 @pytest.fixture(scope="module")
 def words(tmp_path_factory) -> WhisperTokenizer:
-    return WhisperTokenizer(tmp_path_factory.mktemp("words"))
+    """Ends a description as the golden data do."""
+    return WhisperTokenizer(tmp_path_factory.mktemp("words"), end_of_prompt="<|endofprompt|>")
 
 
 def fed(request, words) -> dict:
@@ -448,6 +449,13 @@ def test_modes_feed_what_the_published_code_does(words):
         and described["speaker"] is None
     )
     assert described["prompt_speech"] == () and "llm_embedding" not in told["instruct"]
+
+
+@pytest.mark.parametrize("mode", ["preset", "zero_shot", "cross_lingual", "instruct"])
+def test_the_mark_of_a_pasted_example_is_fed_in_every_mode(words, mode):
+    """The studio takes it out of what is said; the request keeps the text as it was typed."""
+    request = ask(mode=mode, text="<|jp|>さくら<|endoftext|>", segments=("さくら",))
+    assert fed(request, words)["text"] == words.encode("<|ja|>さくら")
 
 
 @pytest.mark.parametrize(

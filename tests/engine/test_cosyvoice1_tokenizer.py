@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from scripts.golden_checks import frontend1 as frontend_check
+from tests.conftest import ROOT
 from tests.engine.cosyvoice1_small import GOLDEN1
 from tests.engine.test_cosyvoice_flow import exceeded
+from webui.engine.cosyvoice.family import EXPRESSIONS
+from webui.engine.cosyvoice1.descriptions import DESCRIPTIONS, described
 from webui.engine.cosyvoice1.tokenizer import (
     EVENT_TAGS,
     SPECIALS,
@@ -16,7 +21,7 @@ from webui.engine.cosyvoice1.tokenizer import (
 )
 from webui.errors import NotReady
 
-END = [27, 91, 521, 2670, 28722, 662, 91, 29]  # <|endofprompt|> behind a word: ordinary ids
+GOLDEN_END = [27, 91, 521, 2670, 28722, 662, 91, 29]  # <|endofprompt|> behind a word: ordinary ids
 
 
 @pytest.fixture(scope="module")
@@ -53,29 +58,45 @@ def test_ids_give_the_text_back(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_marks_a_person_may_type(tokenizer):
-    assert (
-        tokenizer.typed(" <|en|>Rain ") == tokenizer.encode("<|en|>Rain")
-        and tokenizer.encode("<|en|>")[0] == 50259
-    )
-    assert tokenizer.typed("<|jp|>こんにちは") == tokenizer.encode("<|ja|>こんにちは"), (
-        "seen in published examples"
-    )
-    for order in ("<|endoftext|>", "<|translate|>", "<|0.00|>", "<|fr|>", "<|endofprompt|>"):
-        assert tokenizer.typed(f"a{order}b") == tokenizer.encode("ab"), "it would be obeyed"
-    assert tokenizer.typed("a<|nothing|>b") == tokenizer.encode("a<|nothing|>b")
+def test_no_mark_that_a_person_types_is_fed(tokenizer):
+    for mark in ("<|endoftext|>", "<|translate|>", "<|0.00|>", "<|fr|>", "<|endofprompt|>", "<|en|>", "<|nothing|>", "<endofprompt>"):  # fmt: skip
+        assert tokenizer.typed(f" a{mark}b ") == tokenizer.encode("ab"), "obeyed or read aloud"
 
 
-def test_a_description_ends_where_it_must(tokenizer):
-    assert tokenizer.instruction("A calm voice") == tokenizer.encode("A calm voice") + END
-    assert tokenizer.instruction(
-        " A calm<|endofprompt|> voice<|endoftext|><|endofprompt|> "
-    ) == tokenizer.instruction("A calm voice")
+def test_a_description_ends_where_it_must(tokenizer, tmp_path):
+    said = tokenizer.encode("A calm voice")
+    assert tokenizer.instruction("A calm voice") == tokenizer.encode("A calm voice<endofprompt>")
+    for typed in (
+        " A calm<|endofprompt|> voice<|endoftext|><|endofprompt|> ",
+        "A calm voice<endofprompt>",
+        "You are a helpful assistant. A calm voice<|endofprompt|>",
+    ):
+        assert tokenizer.instruction(typed) == tokenizer.instruction("A calm voice"), typed
+    golden = WhisperTokenizer(tmp_path, end_of_prompt="<|endofprompt|>")
+    assert golden.instruction("A calm voice") == said + GOLDEN_END, "today's public code"
+
+
+def test_what_a_style_chip_wrote_becomes_a_description():
+    strings = {
+        name: json.loads((ROOT / "assets" / "lang" / f"{name}.json").read_text("utf-8"))
+        for name in ("zh", "en")
+    }
+    assert tuple(DESCRIPTIONS) == EXPRESSIONS
+    for style, (zh, en, meaning) in DESCRIPTIONS.items():
+        assert (zh, en) == (strings["zh"][f"i.{style}"], strings["en"][f"i.{style}"])
+        for name, words in (("zh", zh), ("en", en)):
+            wrote = strings[name]["i.say"].replace("{w}", words)
+            assert described(wrote) == f"A speaker with {meaning}."
+    assert described("开心地、快一点说这句话") == (
+        f"A speaker with {DESCRIPTIONS['happy'][2]} and {DESCRIPTIONS['fast'][2]}."
+    )
+    for own in ("Theo is a fiery rebel leader.", "开心地说", "Speak like a pirate", ""):
+        assert described(own) == own
 
 
 def test_what_would_be_read_aloud_is_told(tokenizer, tmp_path):
-    assert tokenizer.unknown("[laughter] <strong>so</strong> <|en|> <|jp|>") == []
-    assert tokenizer.unknown("[giggle] <|sichuan|>") == ["[giggle]", "<|sichuan|>"]
+    assert tokenizer.unknown("[laughter] <strong>so</strong> <|en|> <|sichuan|>") == []
+    assert tokenizer.unknown("[giggle] <|sichuan|>") == ["[giggle]"]
     assert "[laughter]" in WhisperTokenizer(tmp_path).unknown("[laughter]"), (
         "only -Instruct has learnt it"
     )

@@ -9,13 +9,21 @@ import pytest
 
 from webui.errors import BadInput, EngineFault
 from webui.studio.arriving import Arriving, Written
-from webui.types import Chunk, Prompt, SpeechRequest, part_seed
+from webui.types import Chunk, Prompt, Segmentation, SpeechRequest, part_seed
 
 REQUEST, PROMPT = SpeechRequest("job", "a", "v", seed=2**63 - 1), Prompt("e", "1", "f", b"")
 
 
-def written(language: str = "auto", said=None) -> Written:
-    return Written(said or (lambda clause, own: [f"{own}:{clause}"]), language, [])
+RULE = Segmentation(80, 60, 20)
+
+
+def written(language: str = "auto", said=None, **more) -> Written:
+    return Written(said or (lambda clause, own: [f"{own}:{clause}"]), language, [], **more)
+
+
+def reads() -> Written:
+    """For an engine that reads while it speaks."""
+    return written(said=lambda clause, own: [clause], rule=RULE, is_read=True)
 
 
 class ByClause:
@@ -76,8 +84,8 @@ def test_clauses_are_spoken_one_after_the_other_as_one_stream():
 
 
 def test_an_engine_that_reads_has_runs_that_end_with_a_long_sentence_a_flush_or_the_text():
-    text, engine = written(said=lambda clause, own: [clause]), Reading()
-    text.push("甲乙丙，" + "字" * 30 + "，" + "字" * 28 + "。" + "Then one, " + "two words. ")
+    text, engine = reads(), Reading()
+    text.push("甲乙丙，" + "字" * 30 + "，" + "字" * 28 + "。" + "乙" * 30 + "，" + "丙" * 9 + "。")
     text.flush()
     text.push("And. Now")
     text.end()
@@ -86,18 +94,99 @@ def test_an_engine_that_reads_has_runs_that_end_with_a_long_sentence_a_flush_or_
         chunks.append(next(stream))
     assert [pieces for pieces, _, _ in engine.asked] == [
         ["甲乙丙，", "字" * 30 + "，", "字" * 28 + "。"],
-        ["Then one, two words."],
-        ["And. Now"],
+        ["乙" * 30 + "，", "丙" * 9 + "。"],
+        ["And. Now."],
     ]
     assert [seed for _, seed, _ in engine.asked] == [
         REQUEST.seed,
-        *(part_seed(REQUEST.seed, n) for n in (3, 4)),
+        *(part_seed(REQUEST.seed, n) for n in (3, 5)),
     ]
-    assert sorted({c.segment for c in chunks}) == [0, 3, 4]
+    assert sorted({c.segment for c in chunks}) == [0, 3, 5]
+    assert text.settled(REQUEST).segments == tuple(
+        "".join(pieces) for pieces, _, _ in engine.asked
+    ), "what was spoken in one go"
+
+
+@pytest.mark.parametrize("rest", ["好。", "字" * 18 + "。"])
+@pytest.mark.parametrize("size", [1, 7, 500])
+def test_a_short_rest_is_spoken_with_what_was_before_it(rest, size):
+    whole = "字" * 40 + "。" + "字" * 37 + "。" + rest
+    text, engine = reads(), Reading()
+    for at in range(0, len(whole), size):
+        text.push(whole[at : at + size])
+    text.end()
+    stream = Arriving(engine, REQUEST, PROMPT, text, None)
+    while not next(stream).last:
+        pass
+    assert ["".join(pieces) for pieces, _, _ in engine.asked] == [whole]
+
+
+def test_what_may_begin_another_run_waits_until_that_is_known():
+    text, got, done = reads(), [], threading.Event()
+    run = text.run()
+
+    def read():
+        got.append(next(run, "over"))
+        done.set()
+
+    text.push("字" * 30 + "，" + "字" * 40 + "。" + "字" * 13 + "，")
+    assert [next(run), next(run)] == text.pieces[:2] and len(text.pieces) == 3
+    threading.Thread(target=read, daemon=True).start()
+    while not text.is_starved and not got:
+        done.wait(0.001)
+    assert got == [], "too much for this run, and too little for one of its own"
+    text.push("字" * 20 + "。")
+    assert done.wait(5) and got == ["over"] and text.next == 2
+
+
+def test_an_engine_that_cannot_read_gets_whole_segments_none_too_short():
+    text, engine = written(said=lambda clause, own: [clause], rule=RULE), ByClause()
+    told = []
+    for delta in (
+        "你好，",
+        "今天天气真好，我们去公园走一走，",
+        "看一看花。",
+        "好。",
+        "然后我们一起回家去做饭。",
+        "走吧",
+    ):
+        text.push(delta)
+        told.append(len(text.pieces))
+    text.end()
+    assert text.pieces == [
+        "你好，今天天气真好，我们去公园走一走，看一看花。",
+        "好。然后我们一起回家去做饭。走吧。",
+    ] and told == [0, 0, 0, 0, 1, 1]
+    stream = Arriving(engine, REQUEST, PROMPT, text, 0)
+    while not next(stream).last:
+        pass
+    assert [segments for segments, _, _ in engine.asked] == [(p,) for p in text.pieces]
+    assert text.settled(REQUEST).segments == tuple(text.pieces)
+
+
+def test_marks_are_no_part_of_an_arriving_text_and_a_leading_one_is_its_language():
+    for whole, said in (
+        ("<|yue|>今日天气好好，<|im_end|>去饮茶啦。", ["yue:今日天气好好，", "yue:去饮茶啦。"]),
+        (
+            "You are a helpful assistant. <|endofprompt|>早安。<endofprompt>走",
+            ["auto:早安。", "auto:走"],
+        ),
+        (
+            "You are a helpful assistant. Thanks",
+            ["auto:You are a helpful assistant. Thanks"],
+        ),
+    ):
+        for size in (1, 3, 500):
+            text = written()
+            for at in range(0, len(whole), size):
+                text.push(whole[at : at + size])
+            text.end()
+            assert text.pieces == said and text.text == whole, size
+            assert text.language == said[0].partition(":")[0]
 
 
 def test_blanks_stand_between_words_and_nowhere_else():
-    text, engine = written(said=lambda clause, own: [clause]), Reading()
+    text, engine = reads(), Reading()
     text.push("Hello there, this is good. 很好的事情。Yes it is. ")
     text.end()
     stream = Arriving(engine, REQUEST, PROMPT, text, None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from webui.errors import BadInput
-from webui.studio.asked import asked_for, known_language
+from webui.studio.asked import SHORT_TEXT, asked_for, known_language, with_fitting_mode
 from webui.studio.demos import _settings
-from webui.types import LANGUAGES, Abilities, Voice
+from webui.types import LANGUAGES, MODES, Abilities, Segmentation, SpeechRequest, Voice
 
 VOICE = Voice("v", "V", "en", "Hello there.", "f", 3.0, 0.0)
 
@@ -63,3 +65,52 @@ def test_an_unknown_language_is_refused_with_those_that_are_known(asked):
         )
         for sentence in (told.value.en, told.value.zh):
             assert asked in sentence and all(tag in sentence for tag in LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("typed", "language", "known"),
+    [("<|jp|>はい", "auto", "ja"), ("<|en|>Hi", "zh", "en"), ("<|im_end|>Hi", "zh", "zh"), ("Hi <|en|>", "auto", "auto")],
+)  # fmt: skip
+def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, known):
+    about = Abilities("e", "1", 24000, MODES, ("en",))
+    assert asked_for(about, typed, VOICE, "zero_shot", "", language, 1.0, 0).language == known
+
+
+@pytest.mark.parametrize(
+    ("typed", "mode"),
+    [("Hello.", "zero_shot"), ("<|en|>Hello.", "zero_shot"), ("<|ja|>はい", "cross_lingual"), ("<|yue|>Hello.", "cross_lingual"), ("你<|en|>好", "cross_lingual")],
+)  # fmt: skip
+def test_the_marked_language_decides_whether_the_clip_speaks_another(typed, mode):
+    about = Abilities("e", "1", 24000, MODES, ("en",))
+    request = asked_for(about, typed, VOICE, "auto", "", "auto", 1.0, 0)
+    assert request.mode == mode and request.text == typed
+
+
+def test_marks_are_no_part_of_an_instruction_or_a_transcript():
+    about = Abilities("e", "1", 24000, MODES, ("en",), told_clones=True)
+    prefix = "You are a helpful assistant."
+    voice = replace(VOICE, transcript=f"{prefix}<|endofprompt|>Hello there.")
+    for told in (f"{prefix} Slowly.<|endofprompt|>", "Slowly.<endofprompt>", "<|zh|>Slowly. "):
+        request = asked_for(about, "Hello.", voice, "zero_shot", told, "en", 1.0, 0)
+        assert (request.instruction, request.transcript) == ("Slowly.", "Hello there.")
+    assert asked_for(about, "a", VOICE, "auto", "<|endofprompt|>", "en", 1.0, 0).mode == "zero_shot"
+
+
+@pytest.mark.parametrize(
+    ("said", "more", "mode"),
+    [
+        ("字" * 9, {}, "cross_lingual"), ("字" * 10, {}, "zero_shot"), ("字" * 9, {"instruction": "Slowly."}, "instruct"), ("字" * 9, {"transcript": ""}, "zero_shot"),
+        ("字" * 9, {"mode": "preset"}, "preset"), ("a" * 40, {}, "cross_lingual"), ("a" * 60, {}, "zero_shot"),
+    ],
+)  # fmt: skip
+def test_a_text_shorter_than_half_of_the_transcript_is_spoken_without_it(said, more, mode):
+    about = Abilities("e", "1", 24000, MODES, ("zh",), segmentation=Segmentation(80, 60, 20))
+    fields = {"mode": "zero_shot", "transcript": "稿" * 20, "segments": (said,)} | more
+    request = SpeechRequest("r", said, "v", **fields)
+    fitting, notes = with_fitting_mode(about, request)
+    assert fitting.mode == mode
+    assert notes == ([SHORT_TEXT] if mode != request.mode else [])
+    assert fitting.transcript == ("" if notes else request.transcript)
+    assert with_fitting_mode(replace(about, segmentation=None), request) == (request, [])
+    deaf = replace(about, modes=("zero_shot", "preset"))
+    assert with_fitting_mode(deaf, request) == (request, [])

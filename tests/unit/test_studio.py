@@ -17,6 +17,8 @@ from webui import audio
 from webui.errors import NotAllowed, NotFound
 from webui.settings import Paths, Settings
 from webui.studio import UNLIMITED, Studio
+from webui.studio.asked import SHORT_TEXT
+from webui.types import Segmentation
 
 ME, OTHER = "local/me", "local/other"
 
@@ -262,3 +264,25 @@ def test_voice_features_of_a_saved_voice_survive_a_restart(studio, tmp_path):
     again.voices.delete(ME, voice.id)
     assert not [p for p in tmp_path.rglob("*") if voice.id in str(p)]
     again.close()
+
+
+class Packing(FakeEngine):
+    """One whose segments are packed, as a big model's are."""
+
+    def describe(self):
+        return replace(super().describe(), segmentation=Segmentation(80, 60, 20))
+
+
+def test_a_take_says_why_a_short_text_was_spoken_without_the_transcript(studio):
+    studio.resident.start(Packing).join(20)
+    long = "This text is longer. It has two sentences, and that is enough for any clip of ours"
+    for said, mode, notes in (("Yes", "cross_lingual", (SHORT_TEXT,)), (long, "zero_shot", ())):
+        job = studio.speaker.open(
+            ME, text_in=said, voice_id="alloy", mode="zero_shot", transcript="Hello, how are you?"
+        )
+        assert finish(studio, job).state == "done"
+        take = studio.takes.get(ME, job.id)
+        assert (take.request.mode, take.voice_notes) == (mode, notes)
+        assert [note for note in job.notes if note == SHORT_TEXT] == list(notes)
+        assert take.request.segments == (f"{said}.",), "one call, with a full stop"
+        assert studio.speaker.preview(ME, said).segments == ((f"{said}.", "en"),)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webui import text
-from webui.text import detect, measure, prepare, strip_tags, suggest, unknown_tags
+from webui.text import detect, duration, measure, prepare, strip_tags, suggest, unknown_tags
 from webui.text.sentences import MAX_WEIGHT, split, weight
 
 
@@ -112,7 +112,7 @@ def test_scraps_go_to_their_neighbour():
 )
 def test_nothing_to_say_gives_nothing(written):
     assert prepare(written) == []
-    assert measure(written)[1:] == (0, 0.0)
+    assert measure(written)[1] == 0 and duration(prepare(written)) == 0.0
 
 
 def test_what_cannot_be_said_is_removed():
@@ -149,9 +149,17 @@ def test_event_tags_survive_and_unknown_ones_are_named():
 
 
 def test_measure_counts_what_was_typed():
-    assert measure("你好。世界 。")[:2] == (6, 2)
-    assert 1.5 < measure("今天天气真不错呀")[2] < 2.5
-    assert 2.0 < measure("The first warm day felt like a gift.")[2] < 3.5
+    assert measure("你好。世界 。") == (7, 2)
+    assert measure("<|zh|>你好。[laughter]") == (3, 1)
+    assert measure("Dr. Smith paid $1,234.56 to https://example.com/a?b=1 now!")[1] == 1
+
+
+def test_the_duration_is_of_what_is_said():
+    assert 1.5 < duration(["今天天气真不错呀"]) < 2.5
+    assert 2.0 < duration(["The first warm day felt like a gift."]) < 3.5
+    assert duration(prepare("$1,234.56")) > 3 * duration(["$1,234.56"])
+    halves = ["The first warm day felt like a gift.", "It was a gift to everyone."]
+    assert abs(duration(halves) - duration([" ".join(halves)])) < 0.1, "however it is cut"
 
 
 WORDS = ["猫", "天气", "hello", "Kaikou", "开口", "speak", "мир", "ひと", "사람"]

@@ -15,6 +15,7 @@ from . import (
     jobs,
     keys,
     models,
+    prepare,
     pronunciations,
     service,
     speech,
@@ -51,6 +52,7 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
     app.include_router(takes.routes(studio))
     app.include_router(consents.routes(studio))
     app.include_router(models.routes(studio))
+    app.include_router(prepare.routes(studio))
     app.include_router(pronunciations.routes(studio))
     app.include_router(jobs.routes(studio))
     app.include_router(keys.routes(studio, settings, sessions))

@@ -64,6 +64,7 @@ AREAS = (
     ("/inference_", "speech"),
     ("/v1/audio/", "voices"),
     ("/v1/pronunciations", "voices"),
+    ("/v1/text/", "speech"),
     ("/v2/", "jobs"),
     ("/v1/keys", "access"),
     ("/v1/demos", "access"),

@@ -39,6 +39,7 @@ RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple(
             "",
             frozenset({"speak"}),
         ),
+        (r"/v1/text/prepare", "POST", frozenset({"speak", "jobs"})),
         (r"/v2/.*", "", frozenset({"jobs"})),
     )
 )

@@ -14,6 +14,20 @@ class Why(BaseModel):
     message: str
 
 
+class SegmentInfo(BaseModel):
+    text: str
+    language: str
+
+
+class PreparedText(BaseModel):
+    """`segments`: what is spoken, in order, each in one go and in this language. `characters`, `sentences`: of what was typed. `seconds`: a guess, at normal speed."""
+
+    segments: list[SegmentInfo]
+    characters: int
+    sentences: int
+    seconds: float
+
+
 class JobInfo(BaseModel):
     id: str
     object: Literal["job"]

@@ -16,7 +16,7 @@ from .models import ModelDownload
 from .pronunciations import TERM_LIMITS
 from .shelf import Offer, Shelf
 from .studio import Studio
-from .takes import file_name
+from .takes import file_name, usual_s
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
 
@@ -57,5 +57,6 @@ __all__ = [
     "coded_hz",
     "file_name",
     "known_language",
+    "usual_s",
     "wav",
 ]

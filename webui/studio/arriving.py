@@ -9,30 +9,49 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from ..engine.base import Engine
 from ..errors import BadInput, EngineFault
-from ..text import Clause, Clauses, detect, weight
-from ..types import MAX_TEXT, Chunk, Prompt, SpeechRequest, part_seed
+from ..text import Clause, Clauses, Packer, close, detect, glue, marked_language
+from ..types import MAX_TEXT, Chunk, Prompt, Segmentation, SpeechRequest, part_seed
 
-RUN_WEIGHT = 60.0  # a run of clauses that one call of the engine speaks ends with the sentence in which it gets so long, or at twice that
 WIDE = "\u2e80"  # scripts from here on are written without blanks between words
 Normalise = Callable[[str, str], list[str]]  # (clause, language) -> what is said of it
 
 
-class Written:
-    """All that came of one request's text, in pieces that are ready to be spoken. At most MAX_TEXT characters."""
+def soon(rule: Segmentation) -> Segmentation:
+    """The same for a text that an engine cannot read while it arrives: segments no longer than they must be, since nothing sounds before one is whole."""
+    least = rule.merge_units
+    return rule._replace(max_units=least, min_units=least, merge_units=least // 2)
 
-    def __init__(self, normalise: Normalise, language: str, notes: list[tuple[str, str]]):
-        self._normalise, self._language, self.notes = normalise, language, notes
+
+class Written:
+    """All that came of one request's text, in pieces that are ready to be spoken. At most MAX_TEXT characters.
+
+    rule: the engine's, None where every clause is a segment. is_read: the engine reads while it speaks, so that pieces are clauses and one of
+    its calls speaks a run of them; else pieces are segments.
+    """
+
+    def __init__(
+        self,
+        normalise: Normalise,
+        language: str,
+        notes: list[tuple[str, str]],
+        rule: Segmentation | None = None,
+        is_read: bool = False,
+    ):
+        self._normalise, self.language, self.notes = normalise, language, notes
+        self._is_read = is_read
+        self._packer = Packer(rule if is_read else soon(rule)) if rule is not None else None
+        self._said_clauses: list[str] = []  # as `_packer` knows them
         self._clauses, self._change = Clauses(), threading.Condition()
         self._half = ""  # the first half of a character that a message cut in two
         self._before = ""  # the clauses so far
         self._on_news: Callable[[bool], None] | None = None
-        self._taken, self._run_weight = 0, 0.0
-        self._run_ends: set[int] = set()  # pieces that are the last of their run
+        self._taken = 0
         self.text = self.first = ""  # as it was typed: all so far, and its first clause
         self.pieces: list[str] = []
         self.is_over = self.is_closed = False  # its end has come; nobody speaks it any more
@@ -74,32 +93,54 @@ class Written:
             self._add(self._clauses.flush(), is_over=True)
 
     def _add(self, clauses: list[Clause], ends_run: bool = False, is_over: bool = False) -> None:
-        ready = [(piece, clause) for clause in clauses for piece in self._said(clause)]
+        ready = [
+            (piece, clause.ends_sentence and piece is said[-1])
+            for clause in clauses
+            for said in [self._said(clause)]
+            for piece in said
+        ]
+        if ready and self._packer is not None and (ends_run or is_over):
+            ready[-1] = (close(ready[-1][0]), True)
         with self._change:
             was_waited_for = self.is_starved or not (
                 self.is_running or self._taken < len(self.pieces)
             )
-            for piece, clause in ready:
-                self._run_weight += weight(piece)
-                if self._run_weight >= (RUN_WEIGHT if clause.ends_sentence else 2 * RUN_WEIGHT):
-                    self._end_run(len(self.pieces))
-                self.pieces.append(piece)
-            if ends_run and self.pieces:
-                self._end_run(len(self.pieces) - 1)
+            if self._packer is None:
+                self.pieces += [piece for piece, _ in ready]
+            else:
+                self._pack(self._packer, ready, ends_run or is_over)
             self.is_over = self.is_over or is_over
             self._change.notify_all()
             tell = self._on_news
         if tell is not None and (ready or is_over or ends_run):
             tell(was_waited_for)
 
-    def _end_run(self, last: int) -> None:
-        self._run_ends.add(last)
-        self._run_weight = 0.0
+    def _pack(self, packer: Packer, ready: list[tuple[str, bool]], is_end: bool) -> None:
+        n_ends, start = len(packer.ends), packer.ends[-1] if packer.ends else 0
+        for piece, ends_sentence in ready:
+            packer.add(piece, ends_sentence)
+            self._said_clauses.append(piece)
+        if is_end:
+            packer.end()
+        if self._is_read:
+            self.pieces += [piece for piece, _ in ready]
+            return
+        for end in packer.ends[n_ends:]:
+            self.pieces.append(close(glue(self._said_clauses[start:end]), "，,"))
+            start = end
+
+    @property
+    def _n_ready(self) -> int:
+        """Pieces that may be taken: whose run is certain."""
+        is_waiting = self._is_read and self._packer is not None
+        return self._packer.n_certain if is_waiting else len(self.pieces)
 
     def _said(self, clause: Clause) -> list[str]:
         """A clause of digits alone goes with the text before it."""
-        is_told = self._language not in ("", "auto") or any(c.isalpha() for c in clause.text)
-        language = self._language if is_told or not self._before else detect(self._before)
+        if not self._before:
+            self.language = marked_language(self.text) or self.language
+        is_told = self.language not in ("", "auto") or any(c.isalpha() for c in clause.text)
+        language = self.language if is_told or not self._before else detect(self._before)
         self._before += clause.text
         said = self._normalise(clause.text, language)
         if said and not self.first:
@@ -139,15 +180,20 @@ class Written:
 
     def _wait(self, is_begun: bool) -> str | None:
         def is_at_end() -> bool:
-            return self.is_closed or (is_begun and self._taken - 1 in self._run_ends)
+            return self.is_closed or (is_begun and self._taken in self._run_ends)
 
         with self._change:
-            self.is_starved = self._taken == len(self.pieces)
+            self.is_starved = self._taken == self._n_ready
             self._change.wait_for(
-                lambda: is_at_end() or self.is_over or self._taken < len(self.pieces)
+                lambda: is_at_end() or self.is_over or self._taken < self._n_ready
             )
             self.is_starved, self.fed_s = False, time.monotonic()
-            return None if is_at_end() or self._taken == len(self.pieces) else self.take()
+            return None if is_at_end() or self._taken == self._n_ready else self.take()
+
+    @property
+    def _run_ends(self) -> list[int]:
+        """How many pieces there are up to the end of each run that is known to be over."""
+        return self._packer.ends if self._packer is not None else []
 
     def close(self) -> None:
         """Nobody speaks it any more. Idempotent."""
@@ -157,8 +203,12 @@ class Written:
 
     def settled(self, request: SpeechRequest) -> SpeechRequest:
         """The request with the whole of its text."""
+        segments = self.pieces
+        if self._is_read and self._packer is not None:
+            ends = [0, *(end for end in self._run_ends if end < len(segments)), len(segments)]
+            segments = [glue(segments[a:b]) for a, b in pairwise(ends)] if segments else []
         return replace(
-            request, text=self.text if self.first else request.text, segments=tuple(self.pieces)
+            request, text=self.text if self.first else request.text, segments=tuple(segments)
         )
 
 

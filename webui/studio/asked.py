@@ -36,6 +36,10 @@ NO_TRANSCRIPT = (
     "No transcript of the clip: it was spoken as a cross-lingual clone, by the clip's sound alone.",
     "没有参考文本：本次按跨语种复刻合成，只参考声音。",
 )
+SHORT_TEXT = (
+    "The text is shorter than half of the clip's transcript: it was spoken without the transcript, as a cross-lingual clone.",
+    "文本不到参考文本的一半长：本次未使用参考文本，按跨语种复刻合成。",
+)
 
 
 def check_mode(mode: str, about: Abilities) -> None:
@@ -72,6 +76,25 @@ def with_known_words(
     return replace(request, mode=mode), [NO_TRANSCRIPT]
 
 
+def asked_language(text_in: str, language: str) -> str:
+    """That of the mark which a text begins with, else `language` as `known_language` has it. Raises BadInput."""
+    return text.marked_language(text_in) or known_language(language)
+
+
+def with_fitting_mode(
+    about: Abilities, request: SpeechRequest
+) -> tuple[SpeechRequest, list[tuple[str, str]]]:
+    """Without the transcript where the text is shorter than half of it, and a note that says so: a language model of CosyVoice that has read
+    much more than it shall speak tends to garble it (specification "First contact", section 2)."""
+    rule, mode = about.segmentation, "instruct" if request.instruction else "cross_lingual"
+    if rule is None or request.mode != "zero_shot" or mode not in about.modes:
+        return request, []
+    length = text.units("".join(request.segments), rule)
+    if not request.transcript or length >= text.units(request.transcript, rule) / 2:
+        return request, []
+    return replace(request, mode=mode, transcript=""), [SHORT_TEXT]
+
+
 def heeded(
     about: Abilities, voice: Voice, mode: str, instruction: str
 ) -> tuple[str, str, list[tuple[str, str]]]:
@@ -103,7 +126,10 @@ def asked_for(
     model: str = "",
 ) -> SpeechRequest:
     """about: of the engine, which may not follow an instruction in every mode. model: as the caller names it. Raises BadInput."""
-    language = known_language(language)
+    language, instruction = (
+        asked_language(text_in, language),
+        text.without_prompt_marks(instruction),
+    )
     chosen = _mode(mode, instruction, text_in, voice)
     is_told = chosen == "instruct" or (chosen == "zero_shot" and about.told_clones)
     return SpeechRequest(
@@ -116,7 +142,7 @@ def asked_for(
         speed,
         seed,
         priority,
-        transcript=voice.transcript if chosen == "zero_shot" else "",
+        transcript=text.without_marks(voice.transcript) if chosen == "zero_shot" else "",
         voice_engine=voice_engine_of(about, model),
     )
 
@@ -144,6 +170,7 @@ def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:
         return mode
     if instruction.strip():
         return "instruct"
-    if not voice.transcript or (voice.language and voice.language != text.detect(text_in)):
+    spoken = text.marked_language(text_in) or text.detect(text.without_marks(text_in))
+    if not voice.transcript or (voice.language and voice.language != spoken):
         return "cross_lingual"
     return "zero_shot"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import NotAllowed
-from .asked import BACKGROUND, asked_for, check_mode, heeded
+from .asked import BACKGROUND, asked_for, check_mode, heeded, with_fitting_mode
 from .cast import Cast
 from .job import UNLIMITED
 from .trace import Trace
@@ -56,6 +56,7 @@ class Background:
             about,
             trace,
         )
+        request, _ = with_fitting_mode(about, request)
         return self._cast.job(owner, voice, request, trace)
 
     def begin(self, ready: Ready) -> None:

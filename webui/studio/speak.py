@@ -13,7 +13,7 @@ from ..store.files import new_id
 from ..types import CONVERT, Abilities, SpeechRequest, Voice
 from .admission import Buckets
 from .arriving import Written
-from .asked import asked_for, heeded
+from .asked import asked_for, heeded, with_fitting_mode
 from .cast import Cast
 from .conversion import source_of
 from .demos import Demos, is_guest
@@ -23,7 +23,7 @@ from .metrics import Metrics
 from .takes import Takes
 from .trace import Trace
 from .turns import Turns
-from .wording import Wording
+from .wording import Preview, Wording
 
 
 def _counted(way_in: Callable[..., Job]) -> Callable[..., Job]:
@@ -129,24 +129,19 @@ class Speaker:
             replace(voice, transcript=transcript),
             mode,
             instruction,
-            language,
+            language if written is None else written.language,
             speed,
             seed,
             model=model,
         )
-        request, notes = (
-            self._wording.put(owner, request, about, trace)
-            if written is None
-            else (replace(request, segments=tuple(written.pieces)), written.notes)
-        )
-        job = self._admit(
-            owner,
-            voice,
-            request if written is not None else self._takes.with_notice(owner, request),
-            trace,
-            written=written,
-            notes=dropped,
-        )
+        fitting: list[tuple[str, str]] = []
+        if written is None:
+            request, notes = self._wording.put(owner, request, about, trace)
+            request, fitting = with_fitting_mode(about, request)
+            request = self._takes.with_notice(owner, request)
+        else:  # nobody knows yet how long it will be
+            request, notes = replace(request, segments=tuple(written.pieces)), written.notes
+        job = self._admit(owner, voice, request, trace, written=written, notes=[*dropped, *fitting])
         job.notes = [] if is_guest(owner) else [*left_out, *notes, *job.notes]
         return job
 
@@ -200,6 +195,12 @@ class Speaker:
         )
         self._cast.warm(owner, voice)
         return self._wording.arriving(owner, language, about), about
+
+    def preview(
+        self, owner: str, text_in: str, language: str = "auto", model: str = "auto"
+    ) -> Preview:
+        """What would be spoken of a text; nothing is. Raises BadInput, NotFound, NotReady."""
+        return self._wording.preview(owner, text_in, language, self._cast.check_model(model))
 
     @_counted
     def resume(self, old: Job, start: int) -> Job:

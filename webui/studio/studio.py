@@ -326,7 +326,7 @@ class Studio:
     def about(self, job: Job) -> dict:
         """What a reader is told before the first sample."""
         seconds = (
-            job.source.duration_s if job.source is not None else text.measure(job.request.text)[2]
+            job.source.duration_s if job.source is not None else text.duration(job.request.segments)
         ) / (job.request.speed * job.tempo)
         return {
             "job": job.id,

@@ -188,6 +188,11 @@ class Takes:
         self.choices.close()
 
 
+def usual_s(take: Take) -> float:
+    """Seconds that what it speaks lasts by the usual rates, to compare with how long it is. 0 for a conversion."""
+    return text.duration(take.request.segments)
+
+
 def _row(name: str, take: Take) -> dict:
     """Of the manifest."""
     return {

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from .. import text
 from ..errors import BadInput
 from ..types import Abilities, SpeechRequest
 from .arriving import Written
+from .asked import asked_language
 from .demos import Demos, is_guest
 from .pronunciations import Pronunciations
 from .trace import Trace
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What will be spoken of a text. segments: (text, BCP 47 tag) in order. characters, sentences: of what was typed. seconds: at normal speed."""
+
+    segments: tuple[tuple[str, str], ...]
+    characters: int
+    sentences: int
+    seconds: float
 
 
 class Wording:
@@ -27,7 +38,12 @@ class Wording:
         began = time.perf_counter()
         readings, notes = self._readings(owner)
         segments = tuple(
-            text.prepare(text.strip_tags(request.text, about.tags), request.language, readings)
+            text.prepare(
+                text.strip_tags(request.text, about.tags),
+                request.language,
+                readings,
+                about.segmentation,
+            )
         )
         trace.add("text", time.perf_counter() - began)
         if not segments:
@@ -39,6 +55,17 @@ class Wording:
             )
         return replace(request, segments=segments), notes
 
+    def preview(self, owner: str, text_in: str, language: str, about: Abilities) -> Preview:
+        """Raises BadInput for what speaking would refuse of the text."""
+        asked = SpeechRequest("", text_in, "", language=asked_language(text_in, language))
+        request, _ = self.put(owner, asked, about, Trace())
+        languages = text.segment_languages(request.segments, text_in, request.language)
+        return Preview(
+            tuple(zip(request.segments, languages, strict=True)),
+            *text.measure(text_in),
+            text.duration(request.segments),
+        )
+
     def _readings(self, owner: str) -> tuple:
         return self._pronunciations.spoken(self._demos.host(owner) if is_guest(owner) else owner)
 
@@ -49,4 +76,6 @@ class Wording:
             lambda clause, own: text.prepare(text.strip_tags(clause, about.tags), own, readings),
             language,
             notes,
+            about.segmentation,
+            about.text_in,
         )

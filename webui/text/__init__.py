@@ -1,7 +1,8 @@
 """Text before it is spoken: language by script, normalisation, pronunciations, sentences, event tags. Pure strings; no I/O, no torch."""
 
 from .clauses import Clause, Clauses
-from .prepare import KEPT, measure, prepare, rewrite, warm
+from .marks import PREFIX, marked_language, without_marks, without_prompt_marks
+from .prepare import KEPT, duration, measure, prepare, rewrite, segment_languages, warm
 from .readings import (
     MAX_READING,
     MAX_TERM,
@@ -13,10 +14,12 @@ from .readings import (
     find_key,
 )
 from .scripts import detect
-from .sentences import weight
+from .segments import Packer, close, pack, units
+from .sentences import glue, weight
 from .tags import EVENTS, strip_tags, suggest, unknown_tags
 
 __all__ = [
-    "EVENTS", "KEPT", "MAX_READING", "MAX_TERM", "NO_READINGS", "Clause", "Clauses", "Pronunciation", "Readings", "check", "check_language", "detect", "find_key", "measure", "prepare", "rewrite",
-    "strip_tags", "suggest", "unknown_tags", "warm", "weight",
+    "EVENTS", "KEPT", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "Clauses", "Packer", "Pronunciation", "Readings", "check", "check_language", "close",
+    "detect", "duration", "find_key", "glue", "marked_language", "measure", "pack", "prepare", "rewrite", "segment_languages", "strip_tags", "suggest", "units", "unknown_tags", "warm", "weight",
+    "without_marks", "without_prompt_marks",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from . import sentences
+from .marks import split_open
 from .scripts import HAN, KANA
 from .sentences import FIRST_WEIGHT, MAX_WEIGHT, MIN_WEIGHT, is_spoken, weight
 
@@ -34,9 +35,12 @@ class Clauses:
 
     def __init__(self) -> None:
         self._held = ""
+        self._open = ""  # may become a mark of a model, and is no part of the text then
         self._is_first = True
 
     def push(self, text: str) -> list[Clause]:
+        before, self._held = ("", self._held) if not self._is_first else (self._held, "")
+        text, self._open = split_open(before + self._open + text, self._is_first)
         self._held += text
         out = []
         while (cut := self._cut()) is not None:
@@ -45,6 +49,8 @@ class Clauses:
         return out
 
     def flush(self) -> list[Clause]:
+        self._held += self._open
+        self._open = ""
         return self._take(len(self._held), True)
 
     def _take(self, end: int, is_end: bool) -> list[Clause]:

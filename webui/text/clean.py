@@ -6,6 +6,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from .marks import without_marks
+
 _FULLWIDTH_KEPT = set(
     "，！？；：（）"
 )  # Chinese punctuation stays: the splitter and the engines read pauses from it
@@ -67,5 +69,5 @@ def clean(text: str) -> str:
         folded = "".join(map(_fold, unicodedata.normalize("NFC", text.replace("\r\n", "\n"))))
         folded = _APOSTROPHE.sub("'", _COMMA_IN_NUMBER.sub(",", _COLON_IN_TIME.sub(":", folded)))
         folded = re.sub(r"(?<=\^\d)\^(?=\d)", "", folded)
-    folded = _DOTS.sub("...", _SPECIAL_TOKEN.sub(" ", folded))
+    folded = _DOTS.sub("...", _SPECIAL_TOKEN.sub(" ", without_marks(folded)))
     return _BLANK_LINES.sub("\n", _SPACES.sub(" ", folded)).strip()

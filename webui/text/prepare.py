@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
+from ..types import Segmentation
 from . import sentences
 from .clean import clean
 from .english import read_english
 from .kept import Kept
 from .korean import read_korean
 from .mandarin import read_mandarin
+from .marks import without_marks
 from .readings import NO_READINGS, Readings
 from .russian import read_russian
 from .scripts import HAN, detect, has_han, is_japanese
-from .tags import UNTOUCHED
+from .segments import pack
+from .tags import UNTOUCHED, strip_tags
 
 _HAN_RUN = re.compile(f"([{HAN}，。！？、；：“”‘’（）《》【】…—]+)")
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
@@ -78,28 +82,41 @@ def normalise(sentence: str, language: str) -> str:
     return "".join(out).strip()
 
 
-def _prepared(text: str, language: str, readings: Readings) -> tuple[str, ...]:
-    is_asked = language not in ("", "auto")
+def _prepared(
+    text: str, language: str, readings: Readings, rule: Segmentation | None
+) -> tuple[str, ...]:
+    is_asked, text = language not in ("", "auto"), without_marks(text)
     tidy = clean(
         readings.apply(text, language if is_asked else detect(text)) if readings.entries else text
     )
     primary = language if is_asked else detect(tidy)
     said = (normalise(s, _language_of(s, primary)) for s in sentences.split(tidy))
     pieces = sentences.join_scraps([s for s in said if s])
+    if rule is not None:
+        return tuple(pack(pieces, rule))
     if pieces:
         pieces[:1] = sentences.open_early(pieces[0])
     return tuple(part for piece in pieces for part in sentences.shorten(piece))
 
 
-def prepare(text: str, language: str = "auto", readings: Readings = NO_READINGS) -> list[str]:
-    """The sentences to speak, in order, none empty, each at most 60 Han or 200 Latin characters, the first one short.
+def prepare(
+    text: str,
+    language: str = "auto",
+    readings: Readings = NO_READINGS,
+    rule: Segmentation | None = None,
+) -> list[str]:
+    """The segments to speak, in order, none empty. Packed by the engine's `rule`; without one they are sentences of at most 60 Han or 200 Latin
+    characters, the first one short.
 
     `language` is a BCP 47 primary tag ("zh", "yue", "en", ...) or "auto". `readings`: a project's own pronunciations, put in first.
-    A function of (text, language, readings.revision): the last results are kept. Raises BadInput only where the readings make the text
+    A function of (text, language, readings.revision, rule): the last results are kept. Raises BadInput only where the readings make the text
     too long; a text with nothing to say gives [].
     """
     return list(
-        KEPT.get((text, language, readings.revision), lambda: _prepared(text, language, readings))
+        KEPT.get(
+            (text, language, readings.revision, "" if rule is None else str(rule)),
+            lambda: _prepared(text, language, readings, rule),
+        )
     )
 
 
@@ -112,18 +129,29 @@ def rewrite(text: str) -> str:
     return sentences.glue([s for s in said if s] or [""])
 
 
-@lru_cache(maxsize=64)
-def measure(text: str) -> tuple[int, int, float]:
-    """(characters without blanks, sentences, seconds of speech at normal speed, a guess from the length) of what was typed."""
-    tidy = clean(text)
-    pieces = [s for s in sentences.split(tidy) if sentences.is_spoken(s)]
-    letters = sum(c >= "\u2e80" or c.isdigit() for c in tidy)
-    seconds = (
-        letters * _HAN_SECONDS
-        + (len(tidy) - letters) * _OTHER_SECONDS
-        + len(pieces) * _PAUSE_SECONDS
+def segment_languages(segments: Sequence[str], text: str, language: str) -> list[str]:
+    """The BCP 47 tag in which each of them is read. text, language: what they were prepared from."""
+    primary = detect(clean(text)) if language in ("", "auto") else language
+    return [_language_of(segment, primary) for segment in segments]
+
+
+def measure(text: str) -> tuple[int, int]:
+    """(characters, sentences) of what was typed, without marks and event tags."""
+    tidy = clean(strip_tags(text, ()))
+    return len(tidy), sum(map(sentences.is_spoken, sentences.split(tidy)))
+
+
+def duration(segments: Sequence[str]) -> float:
+    """Seconds that prepared segments last at normal speed: a guess from their letters and sentences."""
+    text = " ".join(segments)
+    n_wide = sum(c >= "\u2e80" for c in text)
+    n_sentences = sum(map(sentences.is_spoken, sentences.split(text)))
+    return round(
+        n_wide * _HAN_SECONDS
+        + (len(text) - n_wide) * _OTHER_SECONDS
+        + n_sentences * _PAUSE_SECONDS,
+        1,
     )
-    return sum(not c.isspace() for c in tidy), len(pieces), round(seconds, 1) if pieces else 0.0
 
 
 def warm() -> None:

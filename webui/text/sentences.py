@@ -14,9 +14,9 @@ FIRST_WEIGHT = 12.0
 MIN_WEIGHT = 3.0  # anything lighter is said together with its neighbour
 _NARROW = 0.3
 MARK_CHARS = 22  # no mark in brackets is longer
-_CLOSERS = "\"'”’」』）)】》〉]}"
-_END = re.compile(rf"(?:[。！？…]+|[!?;；]+|\.+)[{re.escape(_CLOSERS)}]*|\n")
-_CLAUSE = re.compile(rf"(?:[，、：；;]|——|[,:](?=\s|[{HAN}])| [-—–] )[{re.escape(_CLOSERS)}]*")
+CLOSERS = "\"'”’」』）)】》〉]}"
+_END = re.compile(rf"(?:[。！？…]+|[!?;；]+|\.+)[{re.escape(CLOSERS)}]*|\n")
+_CLAUSE = re.compile(rf"(?:[，、：；;]|——|[,:](?=\s|[{HAN}])| [-—–] )[{re.escape(CLOSERS)}]*")
 _ABBREVIATION = re.compile(
     r"(?:^|[^A-Za-z])(?:[A-Z]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Gen|Sgt|Capt|Lt|Mt|Hon|Rev|Maj|Col|Gov|Sen|Ave|Rd|Blvd|Ph\.D|No|Nos|Inc|Ltd|Co|Corp|Fig|Vol|pp|vs|etc|approx|est|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|a\.m|p\.m)$"
 )
@@ -27,10 +27,10 @@ _STARTER = re.compile(
 _WIDE_NEXT = re.compile(rf"[{HAN}{KANA}\uac00-\ud7af“「『《（【]")
 
 
-def weight(text: str) -> float:
+def weight(text: str, narrow_weight: float = _NARROW) -> float:
     """Length as it is heard: 1 for each wide character, 0.3 for any other."""
     narrow = sum(c < "\u2e80" for c in text)
-    return (len(text) - narrow) + narrow * _NARROW
+    return (len(text) - narrow) + narrow * narrow_weight
 
 
 def is_spoken(text: str) -> bool:
@@ -85,9 +85,9 @@ def split(text: str) -> list[str]:
     return [s for s in out if s]
 
 
-def cut_at(text: str, limit: float) -> int:
+def cut_at(text: str, limit: float, narrow_weight: float = _NARROW) -> int:
     """Where to cut the head of `text`, which is heavier than `limit`: after the last clause that fits, else at a blank, else hard."""
-    sums = accumulate(_NARROW if c < "\u2e80" else 1.0 for c in text)
+    sums = accumulate(narrow_weight if c < "\u2e80" else 1.0 for c in text)
     room = next((i for i, total in enumerate(sums) if total > limit), len(text) - 1)
     head = text[:room]
     clauses = [
@@ -111,15 +111,15 @@ def cut_at(text: str, limit: float) -> int:
     return mark if mark > 0 and "]" not in text[mark:room] else max(1, room)
 
 
-def shorten(sentence: str, limit: float = MAX_WEIGHT) -> list[str]:
+def shorten(sentence: str, limit: float = MAX_WEIGHT, narrow_weight: float = _NARROW) -> list[str]:
     """`sentence` in parts no heavier than `limit`, about equally long so that none is a scrap. Work is linear: each part is looked at once."""
-    parts, left, start = [], weight(sentence), 0
+    parts, left, start = [], weight(sentence, narrow_weight), 0
     while left > limit:
         aim = min(limit, max(limit / 2, left / -(-left // limit) * 1.25))
-        window = sentence[start : start + int(limit / _NARROW) + 2]
-        end = start + cut_at(window, aim)
+        window = sentence[start : start + int(limit / narrow_weight) + 2]
+        end = start + cut_at(window, aim, narrow_weight)
         parts.append(sentence[start:end].strip())
-        left -= weight(sentence[start:end])
+        left -= weight(sentence[start:end], narrow_weight)
         start = end
     parts.append(sentence[start:].strip())
     return [p for p in parts if p]

@@ -13,6 +13,10 @@ EVENTS = (
 TAG = re.compile(r"\[[a-z][a-z_-]{0,19}\]|</?[a-z][a-z_-]{0,19}>")
 _PHONE = r"(?:AA|AE|AH|AO|AW|AY|EH|ER|EY|IH|IY|OW|OY|UH|UW)[012]?|B|CH|D|DH|F|G|HH|JH|K|L|M|N|NG|P|R|S|SH|T|TH|V|W|Y|Z|ZH"  # of English, by ARPAbet
 _FINAL = "[a-zàáèéìíòóùúāēěīōūǎǐǒǔǘǚǜ]{1,4}"  # of Mandarin, with its tone; initials look like tags
+_INITIAL = "[bpmfdtnlgkhjqxrywzcs]|[zcs]h"
+_READING = re.compile(
+    rf"\[(?:{_INITIAL})\]\[{_FINAL}\]|\[(?=[a-z]*[^a-z\]]){_FINAL}\]|(?:\[(?:{_PHONE})\]){{2,}}"
+)  # of a whole syllable or word
 UNTOUCHED = re.compile(
     rf"{TAG.pattern}|\[(?:{_PHONE}|{_FINAL})\]"
 )  # what no rule of reading may change
@@ -29,5 +33,6 @@ def suggest(tag: str, known: tuple[str, ...]) -> str | None:
 
 
 def strip_tags(text: str, known: tuple[str, ...]) -> str:
-    """`text` without the event tags that the engine does not know; a word in brackets that is no event stays and is read."""
+    """`text` without the event tags and readings that the engine does not know; a word in brackets that is neither stays and is read."""
+    text = _READING.sub(lambda m: m[0] if m[0].partition("]")[0] + "]" in known else " ", text)
     return TAG.sub(lambda m: " " if m[0] in EVENTS and m[0] not in known else m[0], text)

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 
 from ..errors import KaikouError
-from ..studio import Given
+from ..studio import Given, usual_s
 from ..types import Take, Voice
 
 
@@ -71,4 +71,5 @@ def take(it: Take) -> dict:
         "state": it.state,
         "starred": it.starred,
         "peaks": list(it.peaks),
+        "usual_s": usual_s(it),
     }

@@ -5,7 +5,6 @@ A recording comes with the request, as there, and is kept nowhere. Who sends one
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
@@ -41,9 +40,6 @@ THEIRS = {
     "audio_sample": "prompt_wav",
     "reference": "prompt_wav",
 }
-TAG = re.compile(
-    r"\s*<\|(zh|en|jp|ja|yue|ko)\|>"
-)  # the language at the head of a text, as the first model wants it
 
 
 @dataclass(frozen=True)
@@ -137,15 +133,14 @@ async def _clip(sent: UploadFile | str | None) -> bytes:
 
 
 def _open(studio: Studio, owner: str, way: Way, asked: dict) -> Job:
-    text, speaker, tag = asked["tts_text"], asked.get("spk_id", ""), TAG.match(asked["tts_text"])
-    language = {"jp": "ja"}.get(tag[1], tag[1]) if tag else LANGUAGE_OF.get(speaker, "auto")
+    speaker = asked.get("spk_id", "")
     with called(THEIRS):
         return studio.speaker.open(
             owner,
-            text_in=text[tag.end() :] if tag else text,
+            text_in=asked["tts_text"],
             voice_id="" if way.has_clip else _voice(studio, owner, speaker),
             mode=way.mode,
-            language=language,
+            language=LANGUAGE_OF.get(speaker, "auto"),
             instruction=asked.get("instruct_text", ""),
             transcript=asked.get("prompt_text", "")[:MAX_TRANSCRIPT],
             consent=way.has_clip and asked["consent"],

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ...errors import EngineFault, KaikouError, NotReady
-from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
+from ...types import Abilities, Chunk, Health, Prompt, Segmentation, SpeechRequest
 from ..memory_lock import MemoryLock
 from .contents import with_reinforced
 from .device import MemoryPlan, Place, choose, plan
@@ -36,6 +36,7 @@ LANES = (
     8,
     32,
 )  # streams that may be stepped at once, on a CPU and on a GPU, where a model has places for so many
+SEGMENTATION = Segmentation(80, 60, 20)  # the published front end's
 WARM_TEXT = ("你好，我已经准备好了。", "Hello, I am ready to speak to you now.")
 GRAPHS = (
     "auto",
@@ -256,6 +257,7 @@ class CosyVoiceEngine:
             streams=model.streams,
             prompt_version=self.prompt_version,
             note=self._note,
+            segmentation=SEGMENTATION,
         )
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from ...text import unknown_tags
+from ...text import unknown_tags, without_marks, without_prompt_marks
 from . import files
 from .faults import model_fault
 
@@ -26,8 +25,6 @@ SPECIALS = (
     *EVENT_TAGS,
 )  # in this order, from training
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"  # how Qwen2 cuts a text before merging
-CONTROL = SPECIALS[:4]  # orders to the model, never part of what a person types
-_MARK = re.compile(r"<\|[^|<>]{1,32}\|>")
 
 
 class TextTokenizer:
@@ -52,7 +49,6 @@ class TextTokenizer:
         )
         self._bpe.decoder = decoders.ByteLevel()
         self.base, self._tags = len(vocab), tuple(tags)
-        self._control = [name for name in specials if _MARK.fullmatch(name)]
         self._bpe.add_special_tokens(
             [AddedToken(name, normalized=False, special=True) for name in specials]
         )
@@ -80,30 +76,24 @@ class TextTokenizer:
         return self._bpe.encode(text, add_special_tokens=False).ids
 
     def typed(self, text: str) -> list[int]:
-        """Ids of what a person typed: event tags work, control marks are taken out, since they would be obeyed."""
-        return self.arriving(text.strip())
+        """Ids of what a person typed: event tags work, marks are taken out, since they would be obeyed or read aloud."""
+        return self.arriving(without_marks(text).strip())
 
     def arriving(self, piece: str) -> list[int]:
         """As `typed`, of a piece of a text that goes on: blanks at its ends count."""
-        return self.encode(without_control(piece, self._control))
+        return self.encode(without_marks(piece))
 
     def decode(self, ids: list[int]) -> str:
         return self._bpe.decode(ids, skip_special_tokens=False)
 
     def unknown(self, text: str) -> list[str]:
-        """What looks like an event tag or a mark and does not work as one, each once: it would be read aloud or dropped."""
-        return list(
-            dict.fromkeys(unknown_tags(_MARK.sub(" ", text), self._tags) + _MARK.findall(text))
-        )
-
-
-def without_control(text: str, control: Container[str] = CONTROL) -> str:
-    return _MARK.sub(lambda m: "" if m[0] in control else m[0], text)
+        """What looks like an event tag and does not work as one, each once: it would be read aloud."""
+        return unknown_tags(without_marks(text), self._tags)
 
 
 def instruction(text: str) -> str:
-    """The prompt text of an instruction: ended by the mark without which it would be spoken; control marks inside are taken out."""
-    return without_control(text).strip() + END_OF_PROMPT
+    """The prompt text of an instruction: ended by the mark without which it would be spoken; marks inside are taken out."""
+    return without_prompt_marks(text) + END_OF_PROMPT
 
 
 def _vocabulary(root: Path, name: str) -> dict[str, int]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...errors import BadInput
-from ...text import detect
+from ...text import detect, marked_language
 from ..cosyvoice.board import Board
 from ..cosyvoice.lm_seam import Past
 from ..cosyvoice.script import Script
 from ..cosyvoice.sources import Arriving
+from .descriptions import described
 from .tokenizer import mark_of
 
 
@@ -23,18 +24,19 @@ class FirstScript(Script):
 
     def prompt(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return (
-            (tuple(self.model.tokenizer.instruction(self.request.instruction)), ())
+            (tuple(self.model.tokenizer.instruction(described(self.request.instruction))), ())
             if self._is_described
             else super().prompt()
         )
 
     def text(self, segment: str) -> list[int]:
-        """In cross_lingual the language's mark is in front of every segment; one that the text itself begins with counts."""
-        ids = super().text(segment)
-        if self.request.mode != "cross_lingual" or segment.lstrip().startswith("<|") or not ids:
-            return ids
-        language = detect(segment) if self.request.language == "auto" else self.request.language
-        return super().text(mark_of(language) + segment.strip())
+        """In front of every segment is the mark of the language that the text itself begins with, in any mode; else, in cross_lingual, that of
+        its language."""
+        ids, request = super().text(segment), self.request
+        language = marked_language(segment) or marked_language(request.text)
+        if not language and request.mode == "cross_lingual":
+            language = detect(segment) if request.language == "auto" else request.language
+        return [*self.model.tokenizer.encode(mark_of(language)), *ids] if ids else ids
 
     def prefix(self) -> Past:
         speaker = None if self._is_described else self.voice.prompt.vector

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ...text import unknown_tags
+from ...text import unknown_tags, without_marks, without_prompt_marks
 from ..cosyvoice import files
 from ..cosyvoice.faults import model_fault
-from ..cosyvoice.tokenizer import END_OF_PROMPT
 
 VOCABULARY = "multilingual.tiktoken"
 EVENT_TAGS = (
@@ -40,8 +38,7 @@ SPECIALS = [
     f"<|{name}|>" for name in ("endoftext", "startoftranscript", *SPOKEN, *_ORDERS, *_TIMES)
 ]
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # how a text is cut before merging
-_MARK = re.compile(r"<\|[^|<>]{1,32}\|>")
-_HABITS = {"<|jp|>": "<|ja|>"}  # seen in published examples; no mark of the vocabulary
+END_OF_PROMPT = "<endofprompt>"  # plain text to the vocabulary, as in the paper's examples and the public front end of 2024-07 to 2025-12
 
 
 def mark_of(language: str) -> str:
@@ -50,9 +47,10 @@ def mark_of(language: str) -> str:
 
 
 class WhisperTokenizer:
-    """Thread-safe. The special ids start where the base vocabulary ends. tags: event tags that the model at hand knows."""
+    """Thread-safe. The special ids start where the base vocabulary ends. tags: event tags that the model at hand knows. end_of_prompt: what is put
+    behind a description; today's public code writes <|endofprompt|>, and so do the golden data."""
 
-    def __init__(self, root: Path, tags: tuple[str, ...] = ()):
+    def __init__(self, root: Path, tags: tuple[str, ...] = (), end_of_prompt: str = END_OF_PROMPT):
         """root: a model directory, which may bring a vocabulary of its own. Raises NotReady when that is none."""
         ranks = _ranks(root if (root / VOCABULARY).exists() else Path(__file__).parent)
         self._bpe = Tokenizer(
@@ -69,7 +67,7 @@ class WhisperTokenizer:
         self._bpe.add_special_tokens(
             [AddedToken(name, normalized=False, special=True) for name in SPECIALS]
         )
-        self._tags, self._heard = tags, {mark_of(language) for language in LANGUAGES}
+        self._tags, self.end_of_prompt = tags, end_of_prompt
 
     @property
     def size(self) -> int:
@@ -81,30 +79,19 @@ class WhisperTokenizer:
         return self._bpe.encode(text, add_special_tokens=False).ids
 
     def typed(self, text: str) -> list[int]:
-        """Ids of what a person typed: language marks work, other special tokens are taken out, since they would be obeyed."""
-        return self.arriving(text.strip())
-
-    def arriving(self, piece: str) -> list[int]:
-        """As `typed`, blanks at its ends count."""
-        return self.encode(_MARK.sub(lambda m: self._allowed(m[0]), piece))
-
-    def _allowed(self, mark: str) -> str:
-        mark = _HABITS.get(mark, mark)
-        return (
-            "" if (mark in SPECIALS and mark not in self._heard) or mark == END_OF_PROMPT else mark
-        )
+        """Ids of what a person typed: marks are taken out, since they would be obeyed or read aloud."""
+        return self.encode(without_marks(text).strip())
 
     def instruction(self, text: str) -> list[int]:
-        """Ids of a description: ended by the words without which it would be spoken, no special token but theirs in it."""
-        return self.encode(_MARK.sub("", text).strip() + END_OF_PROMPT)
+        """Ids of a description: ended by the words without which it would be spoken, no mark but theirs in it."""
+        return self.encode(without_prompt_marks(text) + self.end_of_prompt)
 
     def decode(self, ids: list[int]) -> str:
         return self._bpe.decode(ids, skip_special_tokens=False)
 
     def unknown(self, text: str) -> list[str]:
-        """What looks like an event tag or a mark and does not work as one, each once."""
-        marks = [mark for mark in _MARK.findall(text) if _HABITS.get(mark, mark) not in self._heard]
-        return list(dict.fromkeys(unknown_tags(_MARK.sub(" ", text), self._tags) + marks))
+        """What looks like an event tag and does not work as one, each once."""
+        return unknown_tags(without_marks(text), self._tags)
 
 
 def _ranks(root: Path) -> dict[bytes, int]:

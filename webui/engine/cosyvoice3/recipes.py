@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...text import detect
 from ...types import SpeechRequest
+from ..cosyvoice.chips import meanings
 
 
 class Recipe(NamedTuple):
@@ -57,20 +58,11 @@ MANNERS = {
 RECIPES = DIALECTS | MANNERS
 STYLES = tuple(RECIPES)
 _CHIPS = {words: recipe.trained for recipe in RECIPES.values() for words in (recipe.zh, recipe.en)}
-_SAID = (
-    (re.compile(r"(.+?)说这句话[。.]?"), "、"),
-    (re.compile(r"Speak (.+?)\.?"), ", "),
-)  # how the page puts the chips' words together
 
 
 def trained(instruction: str) -> str:
     """An instruction as the model knows it, where it says nothing but what the page's chips say; else as it is."""
-    for form, between in _SAID:
-        said = form.fullmatch(instruction.strip())
-        words = said[1].split(between) if said else []
-        if words and all(word in _CHIPS for word in words):
-            return "".join(_CHIPS[word] for word in words)
-    return instruction
+    return "".join(meanings(instruction, _CHIPS)) or instruction
 
 
 def cautions(request: SpeechRequest) -> list[tuple[str, str]]:

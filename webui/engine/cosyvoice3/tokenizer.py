@@ -6,17 +6,14 @@ import re
 import unicodedata
 from pathlib import Path
 
+from ...text import PREFIX, without_prompt_marks
 from ..cosyvoice.tokenizer import (
     END_OF_PROMPT,
     EVENT_TAGS,
     SPECIALS,
     TextTokenizer,
-    without_control,
 )
 
-PREFIX = (
-    "You are a helpful assistant."  # before the mark in every prompt the model was trained with
-)
 _VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW".split()
 _CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split()
 _PINYIN = (
@@ -51,9 +48,6 @@ class Tokenizer(TextTokenizer):
     def encode(self, text: str) -> list[int]:
         return super().encode(unicodedata.normalize("NFC", text))
 
-    def typed(self, text: str) -> list[int]:
-        return super().typed(bare(text))
-
     def unknown(self, text: str) -> list[str]:
         """Readings too that are none: a tone on the wrong letter, a phone that English has not."""
         text = unicodedata.normalize("NFC", text)
@@ -67,13 +61,7 @@ class Tokenizer(TextTokenizer):
         )
 
 
-def bare(text: str) -> str:
-    """A text without the prefix and mark that examples of the model show in front of it: every prompt has them once, from us."""
-    head, mark, rest = text.partition(END_OF_PROMPT)
-    return rest if mark and head.strip() in ("", PREFIX) else text
-
-
 def asked(instruction: str) -> str:
     """The prompt text of an instruction, whether or not it brings the prefix and the mark itself."""
-    words = without_control(instruction).strip().removeprefix(PREFIX).strip()
+    words = without_prompt_marks(instruction)
     return f"{PREFIX} {words}{END_OF_PROMPT}" if words else PREFIX + END_OF_PROMPT

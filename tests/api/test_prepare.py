@@ -1,0 +1,71 @@
+"""POST /v1/text/prepare: what will be spoken of a text, told without speaking it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.client import Socket
+from tests.api.test_http import error
+from webui.api import scopes
+from webui.types import MAX_TEXT
+
+PATH = "/v1/text/prepare"
+SMITH = "Dr. Smith paid $1,234.56 … https://example.com/a?b=1 now!"
+
+
+def test_it_is_what_the_engine_will_be_given_and_nothing_is_spoken(studio):
+    with studio.client() as http:
+        before = studio.state()["opened"]
+        for written in (SMITH, "<|en|>Hello. 我有3只猫。", "今天天气真不错，我们一起去公园散步吧。然后[laughter]回家。"):  # fmt: skip
+            told = http.post(PATH, json={"text": written})
+            assert told.status_code == 200
+            assert studio.state()["opened"] == before
+            one = Socket(studio, http)
+            ask = {"input": written, "mode": "instruct", "instructions": "seconds=0.05"}
+            begin = one.say(ask).of("begin")[0]
+            one.close()
+            before = studio.state()["opened"]
+            assert [s["text"] for s in told.json()["segments"]] == begin["sentences"]
+            assert told.json()["seconds"] == begin["predicted_s"]
+
+
+def test_sentences_characters_and_seconds_are_of_what_is_said(studio):
+    with studio.client() as http:
+        told = http.post(PATH, json={"text": SMITH}).json()
+        assert (told["sentences"], told["characters"]) == (1, len(SMITH))
+        assert told["seconds"] > 9 and "dollars" in told["segments"][0]["text"]
+        mixed = http.post(PATH, json={"text": "我有3只猫。I have 3 cats."}).json()
+        assert (
+            mixed["segments"]
+            == [
+                {"text": "我有三只猫。", "language": "zh"},
+                {"text": "I have three cats.", "language": "en"},
+            ]
+            and mixed["sentences"] == 2
+        )
+        asked = http.post(PATH, json={"text": "我有2只猫", "language": "yue"}).json()
+        assert [s["language"] for s in asked["segments"]] == ["yue"]
+        marked = http.post(PATH, json={"text": "<|jp|>はい。<|endofprompt|>", "language": "zh"})
+        assert marked.json()["segments"] == [{"text": "はい。", "language": "ja"}]
+        assert marked.json()["characters"] == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"text": ""}, 422, "no_text"), ({"text": "。。。"}, 422, "no_text"), ({"text": "<|endofprompt|>"}, 422, "no_text"),
+        ({"text": "字" * (MAX_TEXT + 1)}, 422, "too_long_text"), ({"text": "a\ud800"}, 422, "bad_text"), ({}, 422, "bad_field"),
+        ({"text": 5}, 422, "bad_field"), ({"text": "a", "language": "xx"}, 422, "bad_language"), ({"text": "a", "model": "nobody"}, 404, "model_not_found"),
+    ],
+)  # fmt: skip
+def test_what_speaking_would_refuse_is_refused(studio, body, status, code):
+    import json
+
+    with studio.client() as http:
+        answer = http.post(PATH, content=json.dumps(body), headers={"Content-Type": "application/json"})  # fmt: skip
+        assert answer.status_code == status and error(answer)["code"] == code, answer.text
+
+
+def test_whoever_speaks_or_hands_in_batches_may_ask():
+    assert scopes.needed("POST", PATH) == {"speak", "jobs"}
+    assert scopes.needed("GET", PATH) == scopes.needed("POST", PATH + "/x") == frozenset()

@@ -1,0 +1,76 @@
+"""The count beside the text: from the studio's own preparation, asked seldom, and the page's guess where no answer comes."""
+
+from __future__ import annotations
+
+import json
+
+from tests.browser.studio_page import StudioPage
+
+PATH = "**/v1/text/prepare"
+SMITH = "Dr. Smith paid $1,234.56 … https://example.com/a?b=1 now!"
+COUNT = "document.querySelector('.kk-count').innerText"
+
+
+def told(n: int, seconds: float = 10.0) -> dict:
+    body = {"segments": [], "characters": 1000 + n, "sentences": n, "seconds": seconds}
+    return {"status": 200, "content_type": "application/json", "body": json.dumps(body)}
+
+
+def test_sentences_and_seconds_are_the_studios(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh") as p:
+        with p.page.expect_response(PATH) as answer:
+            p.page.fill("#kk-text textarea", SMITH)
+        said = answer.value.json()
+        assert said["sentences"] == 1
+        wanted = f"{len(SMITH)} 字 · 1 句 · 约 {round(said['seconds'])} 秒"
+        p.page.wait_for_function(f"{COUNT} === {json.dumps(wanted)}")
+        assert p.violations() == [] and not p.errors
+
+
+def test_one_question_when_the_typing_rests_and_none_for_what_is_known(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh") as p:
+        asked = []
+        p.page.route(
+            PATH,
+            lambda route: (asked.append(route.request.post_data_json), route.fulfill(**told(7))),
+        )
+        p.page.fill("#kk-text textarea", "")
+        p.page.wait_for_function(f"{COUNT} === '0 字'")
+        asked.clear()
+        p.js(
+            """() => { for (let n = 1; n <= 40; n++) { KK.setField("kk-text", "字".repeat(n)); KK.recount(); }
+            for (let n = 0; n < 40; n++) document.dispatchEvent(new CustomEvent("kk:engine")); }"""
+        )
+        p.page.wait_for_function(f"{COUNT}.startsWith('1007 字 · 7 句')")
+        assert asked == [{"text": "字" * 40, "language": "auto"}]
+        p.js("() => { for (let n = 0; n < 9; n++) KK.recount(); }")
+        p.page.fill("#kk-text textarea", "字" * 5000)
+        p.page.wait_for_function(f"{COUNT}.includes('超出')")
+        p.page.wait_for_timeout(500)
+        assert len(asked) == 1, "a text that cannot be spoken is not asked about"
+
+
+def test_an_overtaken_answer_is_dropped_and_without_one_the_pages_guess_stands(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh") as p:
+        held = []
+        p.page.route(PATH, lambda route: held.append(route))
+        with p.page.expect_request(PATH):
+            p.page.fill("#kk-text textarea", "第一句话。")
+        p.page.wait_for_function(f"{COUNT}.startsWith('5 字 · 1 句')")
+        with p.page.expect_request(PATH):
+            p.page.fill("#kk-text textarea", "第一句话。第二句话。")
+        p.page.wait_for_function(f"{COUNT}.startsWith('10 字 · 2 句')")
+        first, second = held
+        second.fulfill(**told(8))
+        p.page.wait_for_function(f"{COUNT}.startsWith('1008 字 · 8 句')")
+        try:
+            first.fulfill(**told(9))
+        except Exception as error:  # the page has let go of it
+            assert "abort" in str(error).lower() or "cancel" in str(error).lower()
+        with p.page.expect_request(PATH):
+            p.page.fill("#kk-text textarea", "三。")
+        p.page.wait_for_function(f"{COUNT}.startsWith('2 字 · 1 句')")
+        with p.page.expect_response(PATH):
+            held[2].fulfill(status=503, body="{}")
+        p.js("() => KK.recount()")
+        assert p.js(COUNT).startswith("2 字 · 1 句") and len(held) == 3, "it is not asked again"
