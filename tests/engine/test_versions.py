@@ -58,7 +58,8 @@ def test_prompts_that_were_saved_by_earlier_versions_are_still_good(pair):
     about, model = pair[0].describe(), pair[0]._loaded()
     usual = {"cosyvoice1": "1", "cosyvoice2": "2", "cosyvoice3": "1"}[about.name]
     assert about.prompt_version == f"{usual}-{model.mark}"
-    assert about.version.startswith(f"{int(usual) + 1}-{model.mark}")
+    samples = {"cosyvoice1": "3", "cosyvoice2": "3", "cosyvoice3": "2"}[about.name]
+    assert about.version.startswith(f"{samples}-{model.mark}")
 
 
 @pytest.mark.parametrize(
