@@ -29,8 +29,9 @@ import soundfile
 from webui.errors import KaikouError
 from webui.settings import ROOT, load
 from webui.store import doctor_reports
-from webui.store.expected import files_of
+from webui.store.models import expected_files, read_manifest
 
+MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 VOICES = ROOT / "assets" / "voices"
 STARTERS = ("starter-en-low", "starter-zh-high")
 SIGNS = {"passed": "ok     ", "warned": "notice ", "failed": "FAILED ", "skipped": "-      "}
@@ -85,7 +86,7 @@ def examine(root: Path, data_dir: Path, clips: list, asked: argparse.Namespace) 
         return f"kaikou-{name}.wav"
 
     options = Options(
-        files_of(names, family_of(root).yaml),
+        expected_files(read_manifest(MANIFEST), names, family_of(root).yaml),
         asked.device,
         asked.quick,
         keep,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from webui.store import doctor_reports
-from webui.store.expected import EXPECTED, files_of
 
 
 @pytest.fixture
@@ -49,10 +48,3 @@ def test_a_report_of_other_files_is_not_believed(model, tmp_path):
 def test_a_damaged_report_is_none(model, tmp_path):
     (model / doctor_reports.FILE).write_text("{")
     assert doctor_reports.load(model, tmp_path) is None
-
-
-def test_the_table_of_a_model_is_found_by_its_folders_name_or_its_yaml():
-    assert files_of(("CosyVoice-300M-SFT",), "cosyvoice.yaml") is EXPECTED["CosyVoice-300M-SFT"]
-    assert files_of(("mine", "CosyVoice2-0.5B"), "") is EXPECTED["CosyVoice2-0.5B"]
-    assert "cosyvoice3.yaml" in files_of(("mine",), "cosyvoice3.yaml")
-    assert files_of(("mine",), "other.yaml") == {}

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 from tests.unit.model_origin import fetcher
 from webui.errors import BadInput
 from webui.store import models as store
-from webui.store.models import Model, ModelFetcher, read_manifest
+from webui.store.models import Model, ModelFetcher, expected_files, read_manifest
 
 MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 
@@ -151,3 +151,14 @@ def test_who_may_be_asked(source, url, is_allowed):
         stop = error.error
     assert (stop is None) == is_allowed
     assert stop is None or (stop.code == "model_redirect" and stop.zh.endswith("。"))
+
+
+def test_the_checksums_of_a_directory_are_found_by_its_name_or_its_yaml():
+    models = read_manifest(MANIFEST)
+    speakers = expected_files(models, ("CosyVoice-300M-SFT",), "cosyvoice.yaml")
+    assert speakers["llm.pt"][0] == 1242994835 and len(speakers["llm.pt"][1]) == 64
+    second = expected_files(models, ("mine", "CosyVoice2-0.5B"), "")
+    assert {"llm.pt", "cosyvoice2.yaml", "CosyVoice-BlankEN/merges.txt"} <= second.keys()
+    assert "spk2info.pt" not in second, "its size is a guess, and it has no checksum"
+    assert "cosyvoice3.yaml" in expected_files(models, ("mine",), "cosyvoice3.yaml")
+    assert expected_files(models, ("mine",), "other.yaml") == {}

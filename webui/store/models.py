@@ -96,6 +96,22 @@ def read_manifest(path: Path) -> dict[str, Model]:
     return models
 
 
+def expected_files(
+    models: Mapping[str, Model], names: tuple[str, ...], yaml: str
+) -> dict[str, tuple[int, str]]:
+    """Path -> (bytes, sha256) of the published files of a model directory, where a checksum is known. Third parties list them: a difference is a
+    reason to warn. names: of the directory and its parents, the first that is a model's counts; else the first model with that yaml; else {}."""
+    found = [models[name] for name in names if name in models] or [
+        model for model in models.values() if any(spec.path == yaml for spec in model.files)
+    ]
+    return {
+        spec.path: (spec.size, spec.sha256)
+        for model in found[:1]
+        for spec in model.files
+        if spec.sha256 is not None
+    }
+
+
 def _model(name: str, entry: Mapping) -> Model:
     if not _STEP.fullmatch(name):
         raise _bad("models", name)
