@@ -17,7 +17,7 @@ from .harness import PATIENT
 from .studio_page import StudioPage, clip
 
 pytestmark = pytest.mark.browser
-SAID = "大家好，这是一段测试。"
+SAID = "你好。"  # not more than twice what is spoken
 LONG = "第一句话说完了。第二句话也说完了。第三句话还没有说完。第四句话正在说。第五句话是最后一句。"
 PHONE = "const all = matchMedia; window.matchMedia = q => q === '(pointer: coarse)' ? { matches: true } : all.call(window, q);"  # 5 s are made ahead, not 15
 CHIPS = {"cosyvoice1": "happy", "cosyvoice3": "robot"}
