@@ -20,10 +20,13 @@ from webui.api.sockets import Sockets
 from webui.errors import Busy
 from webui.settings import Limits
 
-LIMITS = {
+COUNTS = {
     "KAIKOU_SOCKETS": "9",
     "KAIKOU_SOCKETS_PER_ADDRESS": "7",
     "KAIKOU_SOCKETS_PER_VISITOR": "3",
+}
+LIMITS = {
+    **COUNTS,
     "KAIKOU_SILENT_S": "1",
     "KAIKOU_IDLE_S": "1",
     "KAIKOU_UNREAD_S": "1.5",
@@ -34,6 +37,13 @@ LIMITS = {
 @pytest.fixture(scope="module")
 def strict():
     with running(env=LIMITS) as studio:
+        yield studio
+
+
+@pytest.fixture
+def patient():
+    """On a busy machine a dozen sockets take longer to open than the others wait for a word."""
+    with running(env=COUNTS) as studio:
         yield studio
 
 
@@ -67,8 +77,8 @@ def n_opened(studio, stack: ExitStack, n: int, headers) -> int:
 
 
 # ---- too many ---------------------------------------------------------------------------------------------------
-def test_sockets_are_counted_by_visitor_by_address_and_in_all(strict):
-    http = strict.client()
+def test_sockets_are_counted_by_visitor_by_address_and_in_all(patient):
+    http = patient.client()
     one = visit(http)
 
     def same(n: int) -> dict:
@@ -89,8 +99,8 @@ def test_sockets_are_counted_by_visitor_by_address_and_in_all(strict):
     for headers, most in ((same, 3), (nobody, 7), (visits, 7), (addresses, 9), (one_network, 7)):
         for _ in range(2):  # what is closed is free again
             with ExitStack() as stack:
-                assert n_opened(strict, stack, 12, headers) == most
-            settle(strict, lambda s: s["sockets"] == 0)
+                assert n_opened(patient, stack, 12, headers) == most
+            settle(patient, lambda s: s["sockets"] == 0)
 
 
 def test_a_hundred_and_twenty_sockets_of_new_visits_are_too_many():
