@@ -28,7 +28,7 @@ from webui.engine.builtin.stock import STOCK
 from webui.engine.natural import weights
 from webui.engine.natural.convolution import Scratch
 from webui.engine.natural.equaliser import analyse
-from webui.engine.natural.generator import BLOCKS, EPSILON, whole
+from webui.engine.natural.generator import BLOCKS, EPSILON, one_pass
 from webui.engine.natural.network import RATE_HZ, Network, tokens_of
 from webui.engine.natural.phonemes import clauses
 from webui.engine.natural.speaking import Trim, active_rms
@@ -85,7 +85,7 @@ def learn(network: Network, speaker: Speaker, styles: np.ndarray, language: str)
         trunk = network.trunk(
             tokens, style, 1.0, factor * middle / middle_hz, middle * (1 - factor)
         )
-        _, found = whole(network.generator, trunk.features, trunk.source, style[:128])
+        _, found = one_pass(network.generator, trunk.features, trunk.source, style[:128])
         mean, variance = (
             np.concatenate([found[name][:, i].ravel() for name in BLOCKS]) for i in (0, 1)
         )

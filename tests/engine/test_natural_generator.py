@@ -30,7 +30,7 @@ from webui.engine.natural.generator import (
     TAPS,
     Generator,
     Sound,
-    whole,
+    one_pass,
 )
 from webui.engine.natural.network import MARGIN_ROWS, Network, spectra, tokens_of
 from webui.engine.natural.parts import FOLDER, GENERATOR, TRUNK
@@ -165,7 +165,7 @@ def pieces(generator, clause, statistics, lengths, scratch=None, check=lambda: N
 def test_told_what_its_norms_would_see_it_makes_the_formula_s_sound(clause):
     weights, features, source, style = clause
     generator = Generator(weights)
-    at_once, statistics = whole(generator, features, source, style)
+    at_once, statistics = one_pass(generator, features, source, style)
     assert {name: value.shape for name, value in statistics.items()} == {
         name: (n_norms, 2, n_channels) for name, (n_norms, n_channels) in SHAPES.items()
     }
@@ -179,7 +179,7 @@ def test_told_what_its_norms_would_see_it_makes_the_formula_s_sound(clause):
 def test_windows_change_nothing_and_the_work_of_one_stream_is_not_another_s(clause):
     weights, features, source, style = clause
     generator, scratch = Generator(weights), Scratch()
-    _, statistics = whole(generator, features, source, style)
+    _, statistics = one_pass(generator, features, source, style)
     all_of_it = np.concatenate(list(pieces(generator, clause, statistics, [100])))
     for lengths in ([1] * 23, [2, 3, 5, 7], [9, 1, 1]):
         made = list(pieces(generator, clause, statistics, lengths))
@@ -197,7 +197,7 @@ def test_windows_change_nothing_and_the_work_of_one_stream_is_not_another_s(clau
 
 def test_it_asks_whether_to_go_on_many_times_in_a_window(clause):
     generator = Generator(clause[0])
-    _, statistics = whole(generator, *clause[1:])
+    _, statistics = one_pass(generator, *clause[1:])
     n_asked = 0
 
     def check():
@@ -262,7 +262,7 @@ def test_it_sounds_like_the_published_graph():
     )
     graph = graph.reshape(-1)
     trunk = network.trunk(tokens, style)
-    _, found = whole(network.generator, trunk.features, trunk.source, style[:128])
+    _, found = one_pass(network.generator, trunk.features, trunk.source, style[:128])
     exact = Sound(
         network.generator, trunk.features, trunk.source, style[:128], found, Scratch()
     ).pieces(iter([10_000]), lambda: None)

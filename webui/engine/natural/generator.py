@@ -334,7 +334,7 @@ class _Spectra:
         return sound[skipped:]
 
 
-def whole(
+def one_pass(
     generator: Generator,
     features: np.ndarray,
     source: np.ndarray,

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 
 from ...errors import Cancelled, NotReady
 from .convolution import Scratch
-from .generator import HOP, ROW_SAMPLES, SPECTRUM, WINDOW, Generator, Sound, whole
+from .generator import HOP, ROW_SAMPLES, SPECTRUM, WINDOW, Generator, Sound, one_pass
 from .parts import (
     DURATIONS,
     FEATURES,
@@ -147,7 +147,7 @@ class Network:
 
         style = style[: style.size // 2]
         if statistics is None:
-            made, _ = whole(self.generator, trunk.features, trunk.source, style, scratch, check)
+            made, _ = one_pass(self.generator, trunk.features, trunk.source, style, scratch, check)
             yield made[trunk.first * ROW_SAMPLES : trunk.end * ROW_SAMPLES]
             return
         sound = Sound(
