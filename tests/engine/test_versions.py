@@ -58,8 +58,7 @@ def test_prompts_that_were_saved_without_silence_behind_the_clip_are_made_again(
     about, model = pair[0].describe(), pair[0]._loaded()
     usual = {"cosyvoice1": "2", "cosyvoice2": "3", "cosyvoice3": "2"}[about.name]
     assert about.prompt_version == f"{usual}-{model.mark}"
-    samples = {"cosyvoice1": "3", "cosyvoice2": "3", "cosyvoice3": "2"}[about.name]
-    assert about.version.startswith(f"{samples}-{model.mark}")
+    assert about.version.startswith(f"{int(usual) + 1}-{model.mark}")
 
 
 @pytest.mark.parametrize(
