@@ -19,7 +19,7 @@ from ..voices import LiveVoice
 from .language import LEAST_AGREEMENT, agreement
 from .machine import MOST_DISTANCE
 from .result import Result, failed, passed, skipped
-from .speech import distance, draw, grown, heard_mel, request
+from .speech import distance, draw, grown, mel_of_sound, request
 
 if TYPE_CHECKING:
     from ..family import Model
@@ -67,7 +67,7 @@ def difference(model: Model, wanted: Spoken, found: Spoken) -> tuple[Note, Mappi
         "agreement": agreement(wanted.ids, found.ids),
         "mel_distance": distance(wanted.mel, found.mel),
         "sound_distance": distance(
-            heard_mel(model, wanted.wave, rate), heard_mel(model, found.wave, rate)
+            mel_of_sound(model, wanted.wave, rate), mel_of_sound(model, found.wave, rate)
         ),
     }
     if figures["agreement"] < LEAST_AGREEMENT:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..prompt import VoicePrompt
 from .result import UNTRAINED, Result, failed, passed, skipped
-from .speech import Clip, cut, distance, grown, heard_mel, match, mel_of, sound_of
+from .speech import Clip, cut, distance, grown, match, mel_of, mel_of_sound, sound_of
 
 if TYPE_CHECKING:
     from ..family import Model
@@ -38,7 +38,7 @@ def vocoder(model: Model, clip: Clip, prompt: VoicePrompt) -> Result:
 
 
 def _vocoded(model: Model, prompt: VoicePrompt):
-    return heard_mel(model, sound_of(model, prompt.mel[0]), model.spec.sample_rate)
+    return mel_of_sound(model, sound_of(model, prompt.mel[0]), model.spec.sample_rate)
 
 
 def flow(model: Model, clip: Clip, prompt: VoicePrompt) -> Result:

@@ -12,7 +12,7 @@ from ....errors import KaikouError
 from ..prompt import VoicePrompt
 from ..voices import LiveVoice
 from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
-from .speech import cosine, draw, grown, heard_mel, match, mel_of, request, sound_of
+from .speech import cosine, draw, grown, match, mel_of, mel_of_sound, request, sound_of
 
 if TYPE_CHECKING:
     from ..family import Model
@@ -72,7 +72,7 @@ def _heard(
         again = model.maker.voice(wave, model.spec.sample_rate)
     except KaikouError as error:  # too short, silent or not finite: nothing to hear
         return told | {"match": 0.0, "cosine": 0.0, "cosine_other": 0.0, "fault": error.en}
-    mel, tail = heard_mel(model, wave, model.spec.sample_rate), prompt.mel[0]
+    mel, tail = mel_of_sound(model, wave, model.spec.sample_rate), prompt.mel[0]
     count = int(EDGE_S * len(mel) * model.spec.sample_rate / len(wave))
     edges = {"start": mel[:count], "end": mel[-count:]}
     return told | {

@@ -96,7 +96,7 @@ def sound_of(model: Model, mel: Tensor) -> np.ndarray:
     return model.wave_many([(wave, mel.to(model.place.device), True)])[0].cpu().numpy()
 
 
-def heard_mel(model: Model, samples: np.ndarray, rate: int) -> Tensor:
+def mel_of_sound(model: Model, samples: np.ndarray, rate: int) -> Tensor:
     """The mel (frames, 80) of samples, as this generation's flow was trained on it."""
     how = model.maker.hearing
     return how.mel(resample(torch.from_numpy(np.ascontiguousarray(samples)), rate, how.mel_hz))
