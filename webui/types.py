@@ -104,6 +104,7 @@ class SpeechRequest:
     """One utterance to speak. Owns all its settings; an engine keeps nothing about it outside the iterator it returns.
 
     text: what the user typed; segments: the normalised sentences to speak, in order (filled by studio.wording).
+    first_segment: the segments before it were spoken already; the others sound as they would after them.
     speed: 0.25-4.0, pitch kept. seed: 0 .. 2**63-1. language: BCP 47 primary tag ("zh", "yue", "en"...) or "auto".
     """
 
@@ -121,6 +122,7 @@ class SpeechRequest:
     voice_engine: str = (
         ""  # "natural" or "instant" of the built-in voice; "" = the default when it is accepted
     )
+    first_segment: int = 0
 
     def __post_init__(self):
         if self.mode not in (*MODES, CONVERT):
@@ -288,7 +290,10 @@ class Take:
     first_sound_ms: float | None = None
     rtf: float | None = None
     state: str = "done"  # done, cancelled, failed
-    error: str = ""
+    error: tuple[str, ...] = ()  # why it failed (English, Chinese)
+    marks: tuple[
+        tuple[int, int], ...
+    ] = ()  # (segment, first sample) of one that is not whole; the last one broke off
     starred: bool = False
     peaks: tuple[float, ...] = ()  # 160 values 0..1 for the card
     trace: Mapping = field(

@@ -85,6 +85,19 @@ class EngineContract:
         [t.join(60) for t in threads]
         assert all(np.array_equal(got[lane], alone) for lane in range(len(threads)))
 
+    def test_a_stream_that_begins_later_gives_the_rest_of_the_whole(self, engine, prompt):
+        parts = {
+            "text": "One, two. Three, four. Five.",
+            "segments": ("One, two.", "三，四。", "Five."),
+        }
+        all_of_it = list(engine.stream(ask(**parts), prompt))
+        for first in (1, 2):
+            rest = list(engine.stream(ask(id=f"l{first}", **parts, first_segment=first), prompt))
+            assert [c.number for c in rest] == list(range(len(rest))) and rest[0].start == 0
+            assert {c.segment for c in rest} == set(range(first, 3)) and rest[-1].last
+            wanted = whole(c for c in all_of_it if c.segment >= first)
+            assert np.array_equal(whole(rest), wanted)
+
     def test_closing_early_ends_it_and_the_engine_goes_on(self, engine, prompt):
         stream = engine.stream(ask(id="c1"), prompt)
         next(stream)

@@ -76,6 +76,7 @@ class FakeEngine:
         opt = lambda k, d: float(told.get(k, d))  # noqa: E731
         seconds = opt("seconds", sum(map(len, request.segments or (request.text,))) * 0.15)
         total, done, number, rng = int(seconds * RATE), 0, 0, random.Random(request.seed)
+        n_skipped = at_first = 0  # chunks and samples of the segments before the first one
         self.opened += 1
         began = time.monotonic()
         try:
@@ -90,9 +91,15 @@ class FakeEngine:
                     total - done,
                     int((opt("first", 0.04) if number == 0 else opt("chunk", 0.2)) * RATE),
                 )
+                n_parts = len(request.segments or (1,))
+                segment = min(n_parts - 1, int(done / total * n_parts))
+                if segment < request.first_segment:
+                    done, number, n_skipped = done + n, number + 1, n_skipped + 1
+                    at_first = done
+                    continue
                 due = (
                     began
-                    + (done + n) / RATE * opt("rtf", 0)
+                    + (done - at_first + n) / RATE * opt("rtf", 0)
                     + rng.uniform(-1, 1) * opt("jitter", 0)
                 )
                 with self.change:
@@ -104,11 +111,13 @@ class FakeEngine:
                     raise Cancelled()
                 k = np.arange(done, done + n)
                 tone = 0.5 * np.cos(2 * np.pi * (f0 + request.seed % 97) * k / RATE)
-                segment = min(
-                    len(request.segments or (1,)) - 1,
-                    int(done / total * len(request.segments or (1,))),
+                yield Chunk(
+                    number - n_skipped,
+                    tone.astype(np.float32),
+                    done - at_first,
+                    segment,
+                    done + n >= total,
                 )
-                yield Chunk(number, tone.astype(np.float32), done, segment, done + n >= total)
                 done, number = done + n, number + 1
         finally:
             self.finalised += 1

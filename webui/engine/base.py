@@ -31,7 +31,8 @@ class Engine(Protocol):
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         """One `next()` = one chunk on `lane` (0 <= lane < describe().lanes), made then or waited for. `request.segments` is what is spoken,
-        `request.text` when it is empty. The iterator has `close()`; it owns all state of the request."""
+        `request.text` when it is empty. With `first_segment` it gives what a stream of all segments gives from that one on, sample for sample;
+        chunks keep the index that a segment has among all. The iterator has `close()`; it owns all state of the request."""
 
     def make_way(self, lane: int) -> None:
         """Somebody who listens waits for this lane: a long step of work in the background (`request.priority` > 0) ends early, with what it has.

@@ -26,7 +26,7 @@ from .script import cannot_read
 
 NAME = "builtin"
 PROMPT_VERSION = "7"  # raised when prompts are other ones, or are read otherwise
-VERSION = "7+fp32.cpu"  # raised when the same seed gives other samples; what computes them is always the same
+VERSION = "8+fp32.cpu"  # raised when the same seed gives other samples; what computes them is always the same
 RATE_HZ = 24000
 LANGUAGES = ("zh", "yue", "en", "ja", "ko", "ru")
 MAX_PROMPTS = 128
@@ -107,6 +107,7 @@ class Speech:
             "seed": r.seed,
             "instruction": "",
             "at_once": bool(self._most),
+            "first": r.first_segment,
         }
         if r.mode in ("instruct", "preset"):
             order["instruction"] = r.instruction

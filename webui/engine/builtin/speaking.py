@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...types import part_seed
 from .analysis import emphasised, envelope, pitch
 from .conversion import CONTEXT, Converter, tilt_bands
 from .espeak import Speaker
@@ -51,7 +52,7 @@ class Voice:
 @dataclass(frozen=True)
 class Order:
     """What a stream is asked to say: already normalised segments and settings. at_once: nobody waits for the first block, so that nothing
-    is said twice for its sake; the sound is the same."""
+    is said twice for its sake; the sound is the same. first: index of the segment that is spoken first; it sounds as in a stream of all."""
 
     segments: tuple[str, ...]
     language: str
@@ -59,6 +60,12 @@ class Order:
     seed: int
     instruction: str
     at_once: bool = False
+    first: int = 0
+
+    def random_of(self, segment: int) -> np.random.SeedSequence:
+        """Each segment has random numbers of its own, so that it does not depend on those before it."""
+        seed = part_seed(self.seed, segment) if segment else self.seed
+        return np.random.SeedSequence([seed & 0xFFFFFFFF, seed >> 32])
 
 
 @dataclass(frozen=True)
@@ -196,17 +203,21 @@ class Stream(Steps):
         style = read(order.instruction)
         self._style = style
         super().__init__(self._speak_all(), {})
-        profile = voice.profile
-        seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
-        breath = profile.breathiness + style.breath * np.sqrt(target_hz / 12000.0)
-        self._synthesizer = Synthesizer(np.clip(breath, 0.0, 1.0), seed, style.jitter)
+        breath = voice.profile.breathiness + style.breath * np.sqrt(target_hz / 12000.0)
+        self._breath = np.clip(breath, 0.0, 1.0)
         self._tilt = (
             tilt_bands(style.tilt_db, 9.0 if style.whisper else 0.0)
             if style.tilt_db or style.whisper
             else None
         )
-        self._drift = _drift(np.random.Generator(np.random.SFC64(seed.spawn(1)[0])))
-        self._blocks = 0
+        self._segment = -1
+
+    def _begin(self, segment: int) -> None:
+        """What a segment has of its own: its chance, and where it is cut, which moves the last bits."""
+        if segment != self._segment:
+            seed, self._segment, self._blocks = self._order.random_of(segment), segment, 0
+            self._synthesizer = Synthesizer(self._breath, seed, self._style.jitter)
+            self._drift = _drift(np.random.Generator(np.random.SFC64(seed.spawn(1)[0])))
 
     def _plan(self, segment: str) -> list[Utterance]:
         dialect, language = self._style.dialect, self._order.language
@@ -225,9 +236,12 @@ class Stream(Steps):
     def _speak_all(self) -> Generator[tuple[np.ndarray, int, bool]]:
         """Holds one block back only where the end is in doubt: what follows may turn out to be silent."""
         segments = self._order.segments
-        plans = [(i, u) for i, s in enumerate(segments) for u in self._plan(s)]
+        plans = [
+            (i, u) for i, s in enumerate(segments) if i >= self._order.first for u in self._plan(s)
+        ]
         for k, (segment, utterance) in enumerate(plans):
             final = k + 1 == len(plans)
+            self._begin(segment)
             for block, ended in self._speak(utterance):
                 yield block, segment, final and ended
                 if final and ended:

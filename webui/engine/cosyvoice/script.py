@@ -78,6 +78,8 @@ class Script:
         model, request, dims = self.model, self.request, self.model.lm.dims
         out = []
         for index, segment in enumerate(request.segments or (request.text,)):
+            if index < request.first_segment:
+                continue
             text = self.text(segment)
             seed = part_seed(request.seed, index)
             if isinstance(model.lm, DrawingModel):

@@ -57,7 +57,9 @@ class Utterance:
             rate,
         )
         self._profile = profile
-        self.segments = [Segment(index, source) for index, source in enumerate(sources)]
+        self.segments = [
+            Segment(index, source) for index, source in enumerate(sources, request.first_segment)
+        ]
         self.sounding = 0  # index of the segment whose sound is made
         self.born_s, self.dry_s = (
             time.monotonic(),
@@ -181,7 +183,7 @@ class Utterance:
 
     def put(self, wave: np.ndarray, segment: Segment, is_over: bool) -> None:
         """A hop's sound is made, and with `is_over` the segment's."""
-        is_last = is_over and segment.index == len(self.segments) - 1
+        is_last = is_over and segment is self.segments[-1]
         if not len(wave) and is_over and (is_last or not segment.has_sounded):
             wave = np.zeros(int(SILENCE_S * self.rate), np.float32)
         if is_over:

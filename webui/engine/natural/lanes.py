@@ -18,7 +18,7 @@ from ..builtin.lane import Lane, WorkerProcess
 from . import weights
 
 log = logging.getLogger(__name__)
-VERSION = "natural-2+fp32.cpu"  # raised when the same seed gives other samples, also by the mapping that both voices share; the part behind + names what computes them
+VERSION = "natural-3+fp32.cpu"  # raised when the same seed gives other samples, also by the mapping that both voices share; the part behind + names what computes them
 Sentence = tuple[str, str]  # English, Chinese
 SLOWEST_DEFAULT = (
     0.9  # seconds of work per second of sound: slower than this it is offered, and not the default

@@ -64,8 +64,6 @@ class Stream(Steps):
         self.run, self._ahead, self._scratch = run, ahead, scratch
         self._style = style = read(order.instruction)
         self._tilt = tilt_bands(style.tilt_db) if style.tilt_db else None
-        seed = np.random.SeedSequence([order.seed & 0xFFFFFFFF, order.seed >> 32])
-        self._chance = np.random.Generator(np.random.SFC64(seed))
 
     def close(self) -> None:
         self.run.terminate = True
@@ -87,6 +85,9 @@ class Stream(Steps):
     def _plan(self) -> Iterator[tuple[int, _Draft | str]]:
         """(segment index, clause), or the segment itself where the instant voice has to say it."""
         for index, segment in enumerate(self._order.segments):
+            if index < self._order.first:
+                continue
+            self._chance = np.random.Generator(np.random.SFC64(self._order.random_of(index)))
             with self._timed("phonemes"):
                 said = (
                     clauses(segment, self._order.language, self._speaker, is_first=index == 0)
@@ -124,7 +125,7 @@ class Stream(Steps):
             yield from self._clause(what)
             return
         stream = instant.Stream(
-            self._speaker, self._voice.instant, replace(self._order, segments=(what,))
+            self._speaker, self._voice.instant, replace(self._order, segments=(what,), first=0)
         )
         is_end = False
         try:
