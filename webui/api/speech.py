@@ -130,9 +130,16 @@ class Speech(JsonBody):
         "Addresses and paths are refused",
     )
     ref_text: str = Field("", description="What is said in `ref_audio`")
+    continue_from: str = Field(
+        "",
+        description="Id of a take that was stopped or failed: the sound is that take up to the sentence that broke, and goes on from there with the same seed. "
+        "All other fields are the take's, and `input` may be empty. The finished take replaces it",
+    )
 
     def open(self, studio: Studio, owner: str) -> Job:
         """Blocking; raises every refusal there is."""
+        if self.continue_from:
+            return studio.speaker.continue_take(owner, self.continue_from[:80])
         asked = self.asked()
         with named("ref_audio"):
             return studio.speaker.open(owner, text_in=self.input, **asked)
@@ -432,7 +439,8 @@ async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> Asyn
     async with JobReader(studio, job) as reader:
         if is_wav:
             yield studio.header(job, None)
-        sent, began_s, lead = 0, None, UNLIMITED if math.isinf(lead_s) else int(lead_s * job.rate)
+        sent, began_s = 0, None
+        lead = UNLIMITED if math.isinf(lead_s) else job.n_begun + int(lead_s * job.rate)
         while True:
             played = int((time.monotonic() - began_s) * job.rate) if began_s is not None else 0
             studio.turns.credit(job, min(UNLIMITED, played + lead))

@@ -7,6 +7,7 @@ import logging
 import math
 import struct
 import time
+from contextlib import suppress
 
 from fastapi import APIRouter, WebSocket
 from pydantic import ValidationError
@@ -57,11 +58,13 @@ class Connection:
         self._sender: asyncio.Task | None = None
         self._seq, self._credit, self._reader = -1, 0, None
         self._moved_s = 0.0  # when a sample was sent or credited last
+        self._unwatch = lambda: None
 
     async def serve(self) -> None:
         self._holder.listen(self._poke)
         try:
             await self._hello()
+            self._watch_takes()
             while True:
                 await self._take(await self._wire.message(self._is_their_turn))
         except WebSocketDisconnect:
@@ -69,7 +72,25 @@ class Connection:
         except Close as close:
             await self._wire.close(close.code, close.error.code)
         finally:
+            self._unwatch()
             await self._stop()
+
+    def _watch_takes(self) -> None:
+        """Whoever has the page open is told of takes that were made, here or in another tab."""
+        loop = asyncio.get_running_loop()
+        news: set[asyncio.Task] = set()  # the loop itself holds its tasks weakly
+
+        def tell() -> None:
+            if self._reader is not None and self._reader.job.snapshot().state == "saving":
+                return  # the end of its own stream says so
+            news.add(task := loop.create_task(self._wire.tell({"op": "takes"})))
+            task.add_done_callback(news.discard)
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(tell)
+
+        self._unwatch = self._studio.takes.watchers.add(self._owner, wake)
 
     def _is_their_turn(self) -> bool:
         return self._sender is None or self._sender.done()

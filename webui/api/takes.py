@@ -20,7 +20,8 @@ ABOUT = (
 
 
 class TakeKept(BaseModel):
-    """With these fields and its seed `/v1/audio/speech` makes it again. `url`: of the sound, below the address of the studio."""
+    """With these fields and its seed `/v1/audio/speech` makes it again. `url`: of the sound, below the address of the studio. One that was stopped or
+    failed has what was made of it; with its id as `continue_from` it goes on from sentence `stopped_at`."""
 
     id: str
     object: Literal["audio.take"] = "audio.take"
@@ -40,6 +41,8 @@ class TakeKept(BaseModel):
     first_sound_ms: float | None
     rtf: float | None
     starred: bool
+    state: Literal["done", "cancelled", "failed"]
+    stopped_at: int | None
     url: str
 
 
@@ -75,6 +78,8 @@ def told(take: Take) -> TakeKept:
         first_sound_ms=take.first_sound_ms,
         rtf=take.rtf,
         starred=take.starred,
+        state=take.state,
+        stopped_at=take.stopped_at,
         url=f"/tts/result/{take.id}.wav",
     )
 

@@ -170,6 +170,8 @@ class TakeStore:
                     "request": SpeechRequest(**told["request"]),
                     "peaks": shared(told["peaks"]),
                     "voice_notes": tuple(map(tuple, told.get("voice_notes", ()))),
+                    "marks": tuple(map(tuple, told.get("marks", ()))),
+                    "error": tuple(told.get("error", ())),
                 }
             )
             is_whole = math.isfinite(take.created_at + take.n_samples / take.sample_rate)

@@ -24,7 +24,7 @@ from .asked import (
 from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .hall import Hall
-from .job import Job
+from .job import Beginning, Job
 from .metrics import Metrics
 from .prompts import Prompts
 from .shelf import Shelf
@@ -125,6 +125,7 @@ class Cast:
         trace: Trace,
         source: Clip | None = None,
         kept_notes: Sequence[tuple[str, str]] = (),
+        beginning: Beginning | None = None,
     ) -> Ready:
         """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes. kept_notes: what
         its take tells of how it was spoken."""
@@ -155,6 +156,7 @@ class Cast:
                 about.name,
                 about.version_of(request.voice_engine),
                 tempo=round(request.speed / own, 4),
+                beginning=beginning,
                 source=source,
                 trace=trace,
             )

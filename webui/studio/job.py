@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,6 +51,24 @@ class Heard:
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """The sound of a request up to the sentence where it broke off, which is the first one that is spoken now.
+
+    marks: (segment, first sample) of the segments in `pcm`, which is s16le. replaces: ids of the takes that end there.
+    """
+
+    first_segment: int
+    pcm: bytes
+    marks: tuple[tuple[int, int], ...]
+    replaces: tuple[str, ...]
+
+
+def broken_off(marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """(segment, first sample) of the one that was under way: a later chunk is the only sign that a segment was whole."""
+    return marks[-1] if marks else (0, 0)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     state: str  # waiting, running, saving, done, failed, cancelled
     position: int  # place in the line, 1 = next; 0 when not waiting
@@ -75,6 +93,7 @@ class Job:
     source: audio.Clip | None = None  # of a voice conversion
     written: Written | None = None  # its text, while that is still arriving
     heard: Heard = field(default_factory=Heard)
+    beginning: Beginning | None = None  # of one that goes on
     credit: int = 0  # samples the reader will take so far
     born_s: float = field(default_factory=time.monotonic)
     trace: Trace = field(default_factory=Trace)
@@ -84,10 +103,11 @@ class Job:
 
     def __post_init__(self):
         self._lock = threading.Lock()
-        self._pcm = bytearray()
-        self._trim = audio.LeadTrim(self.rate)
-        self._tempo = audio.Tempo(self.rate, self.tempo) if self.tempo != 1.0 else None
-        self._marks: list[tuple[int, int]] = []
+        self._pcm = bytearray(self.beginning.pcm if self.beginning else b"")
+        self._marks = list(self.beginning.marks) if self.beginning else []
+        self.n_begun = self.produced  # samples that were not made for this job
+        self._trim = audio.LeadTrim(self.rate) if not self.n_begun else None
+        self._tempo, self._segment = None, -1
         self._state, self._position, self._error = "waiting", 0, None
         self._save_error: KaikouError | None = None
         self._saved = False
@@ -122,7 +142,8 @@ class Job:
         with self._lock:
             self._signalled = False
             n = len(self._pcm) // 2
-            rtf = self.work_s / (n / self.rate) if n else 0.0
+            n_made = n - self.n_begun
+            rtf = self.work_s / (n_made / self.rate) if n_made else 0.0
             return Snapshot(
                 self._state,
                 self._position,
@@ -145,10 +166,41 @@ class Job:
         """Asks for the voice that speaks it, as `model` of another request."""
         return model_of(self.engine, self.request.voice_engine)
 
+    def so_far(self) -> Beginning | None:
+        """What another job with the same request can go on from; None where no sentence is whole."""
+        with self._lock:
+            first_segment, stop = broken_off(self._marks)
+            if not stop:
+                return None
+            return Beginning(
+                first_segment,
+                bytes(memoryview(self._pcm)[: 2 * stop]),
+                tuple(self._marks[:-1]),
+                (*self.replaces, self.id),
+            )
+
     # ---- the producer's side ----------------------------------------------------------------------------
     @property
     def produced(self) -> int:
         return len(self._pcm) // 2
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """Ids of the takes that it goes on from."""
+        return self.beginning.replaces if self.beginning else ()
+
+    @property
+    def made_s(self) -> float:
+        """Seconds of sound that were made for this job."""
+        return (self.produced - self.n_begun) / self.rate
+
+    @property
+    def n_chars(self) -> int:
+        """Of the text that is spoken for this job."""
+        request = self.request
+        if not request.first_segment:
+            return len(request.text)
+        return sum(map(len, request.segments[request.first_segment :]))
 
     @property
     def is_hungry(self) -> bool:
@@ -198,7 +250,8 @@ class Job:
 
     def accept(self, chunk: Chunk, work_s: float) -> None:
         began = time.perf_counter()
-        sound = self._trim.push(chunk.samples)
+        sound = self._trim.push(chunk.samples) if self._trim is not None else chunk.samples
+        rest = self._at_tempo(chunk.segment)
         if self._tempo is not None:
             sound = self._tempo.push(sound)
             if chunk.last:
@@ -209,6 +262,7 @@ class Job:
         with self._lock:
             self.work_s += work_s
             now = time.monotonic()
+            self._pcm += rest
             if data:
                 if not self._marks or self._marks[-1][0] != chunk.segment:
                     self._marks.append((chunk.segment, len(self._pcm) // 2))
@@ -218,9 +272,17 @@ class Job:
                 elif now > self.dry_s and self.credit < UNLIMITED:
                     self.underruns += 1
                 self._pcm += data
-                self.dry_s = max(self.dry_s, now) + len(data) / 2 / self.rate
+                self.dry_s = max(self.dry_s, now) + (len(rest) + len(data)) / 2 / self.rate
             self.made_in_s = now - self.born_s
         self._wake()
+
+    def _at_tempo(self, segment: int) -> bytes:
+        """The sound of the segment before, when another one begins: each has its own end, so that one can be where a stream goes on."""
+        if self.tempo == 1.0 or segment == self._segment:
+            return b""
+        rest = audio.to_s16(self._tempo.flush()) if self._tempo is not None else b""
+        self._tempo, self._segment = audio.Tempo(self.rate, self.tempo), segment
+        return rest
 
     def settle(self) -> None:
         """No more of its text will be spoken: what there is of it is its text."""

@@ -161,7 +161,7 @@ class Metrics:
         if end == "done":
             self._rtf.observe(told.rtf)
         self._underruns.inc(job.underruns)
-        self._sound_s.inc(job.produced / job.rate)
+        self._sound_s.inc(job.made_s)
         self._work_s.inc(job.work_s)
         for stage, seconds in trace.whole().items():
             if stage in self._stage_s and stage != "socket":

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import wraps
 
 from ..audio import Clip
-from ..errors import BadInput, KaikouError
+from ..errors import BadInput, Conflict, KaikouError
 from ..store.files import new_id
-from ..types import CONVERT, Abilities, SpeechRequest, Voice
+from ..types import CONVERT, Abilities, SpeechRequest, Voice, model_of
 from .admission import Buckets
 from .arriving import Written
 from .asked import asked_for, heeded, with_fitting_mode
@@ -18,7 +18,7 @@ from .cast import Cast
 from .conversion import source_of
 from .demos import Demos, is_guest
 from .drafts import Drafts
-from .job import Job
+from .job import Beginning, Job
 from .metrics import Metrics
 from .takes import Takes
 from .trace import Trace
@@ -222,12 +222,75 @@ class Speaker:
 
     def _again(self, old: Job) -> Job:
         self._rate.check(old.owner)
-        request = replace(
-            old.request, id=new_id("take"), speed=round(old.request.speed * old.tempo, 4)
-        )
+        self._check_engine(old.engine, old.rate, old.request)
+        request = replace(old.request, speed=round(old.request.speed * old.tempo, 4))
         voice = self._cast.voice(old.owner, old.voice.id)
-        job = self._admit(old.owner, voice, request, Trace(), old.source)
-        job.heard = old.heard
+        beginning = old.so_far() if old.source is None else None
+        job = self._go_on(old.owner, voice, request, beginning, old.voice_notes, old.source)
+        job.heard, job.notes = old.heard, old.notes
+        return job
+
+    @_counted
+    def continue_take(self, owner: str, take_id: str) -> Job:
+        """A stopped or failed take goes on with the sentence that broke, as it was asked for and with its seed: the same sound as if it had never
+        stopped, as one job that begins with what is there. When it is over, its take is in the place of that one.
+        Raises NotFound (take, its voice), Conflict (nothing to continue, or it would not be the same), Busy, NotReady."""
+        self._rate.check(owner)
+        take = self._takes.shown(owner, take_id)
+        request, trace = take.request, Trace()
+        if take.state == "done" or request.mode == CONVERT:
+            raise Conflict(
+                "This take cannot be continued: it is whole, or a conversion. Generate it again.",
+                "这条记录不能继续：它已经完整，或是变声。请重新生成。",
+                code="take_not_continued",
+                param="continue_from",
+            )
+        about = self._check_engine(take.engine, take.sample_rate, request)
+        voice = self._cast.voice(owner, request.voice)
+        told, notes = self._wording.put(owner, request, about, trace)
+        if self._takes.with_notice(owner, told).segments != request.segments:
+            raise Conflict(
+                "Its text is read otherwise since a pronunciation or the spoken notice was changed. Generate it again.",
+                "读音或语音提示改过了，这段文本现在读法不同。请重新生成。",
+                code="take_read_otherwise",
+                param="continue_from",
+            )
+        beginning = self._takes.beginning(take)
+        job = self._go_on(owner, voice, request, beginning, take.voice_notes, trace=trace)
+        job.notes = list(dict.fromkeys([*notes, *job.notes]))
+        return job
+
+    def _check_engine(self, engine: str, rate: int, request: SpeechRequest) -> Abilities:
+        """Raises Conflict where not the same voice would speak on."""
+        about = self._cast.check_model("auto")
+        kind = request.voice_engine
+        if (about.name, about.sample_rate) != (engine, rate) or (
+            kind and kind not in about.voice_engines
+        ):
+            raise Conflict(
+                f"{model_of(engine, kind)} began this, and it does not speak now. Continue when it is back, or generate the text again.",
+                f"这段由 {model_of(engine, kind)} 开始，它现在不能朗读。等它恢复后再继续，或重新生成。",
+                code="take_other_engine",
+                param="continue_from",
+            )
+        return about
+
+    def _go_on(
+        self,
+        owner: str,
+        voice: Voice,
+        request: SpeechRequest,
+        beginning: Beginning | None,
+        notes: Sequence[tuple[str, str]],
+        source: Clip | None = None,
+        trace: Trace | None = None,
+    ) -> Job:
+        first = beginning.first_segment if beginning is not None else 0
+        request = replace(request, id=new_id("take"), first_segment=first)
+        job = self._admit(
+            owner, voice, request, trace or Trace(), source, notes=notes, beginning=beginning
+        )
+        job.voice_notes = tuple(notes)  # the choice of a voice was made, and told, before
         return job
 
     def _admit(
@@ -239,9 +302,10 @@ class Speaker:
         source: Clip | None = None,
         written: Written | None = None,
         notes: Sequence[tuple[str, str]] = (),
+        beginning: Beginning | None = None,
     ) -> Job:
         """notes: that a take keeps."""
-        ready = self._cast.job(owner, voice, request, trace, source, notes)
+        ready = self._cast.job(owner, voice, request, trace, source, notes, beginning)
         ready.job.written = written
         self._turns.enter(ready)
         return ready.job

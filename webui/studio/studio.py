@@ -335,6 +335,7 @@ class Studio:
             "seed": job.request.seed,
             "engine": job.engine,
             "voice": job.voice.id,
+            "at": job.n_begun,
             "sentences": [] if is_guest(job.owner) else list(job.request.segments),
             "predicted_s": round(seconds, 1),
             "voice_engine": job.request.voice_engine,

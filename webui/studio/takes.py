@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from .. import audio, text
@@ -19,7 +21,8 @@ from ..store.takes import gone
 from ..types import SpeechRequest, Take, finite
 from .archive import Zip
 from .choices import Choices
-from .job import Job
+from .job import Beginning, Job, broken_off
+from .watchers import Watchers
 
 log = logging.getLogger(__name__)
 DAY_S = 86400.0
@@ -35,13 +38,18 @@ class Takes:
         self._keep_days, self._max_each, self._label = keep_days, max_each, label
         self._lock = threading.Lock()
         self._hidden: dict[str, threading.Timer] = {}  # deleted, may still be undone
+        self.watchers = Watchers()  # of the takes of an owner
 
-    def record(self, job: Job) -> Take:
-        """Write a finished job's take. Raises StorageFull."""
-        n = job.produced
+    def record(self, job: Job) -> None:
+        """Write the take of a job that is over. One that goes on from others takes their place, unless it came no further. Raises StorageFull."""
+        n, now = job.produced, job.snapshot()
+        is_whole = now.state in ("saving", "done")
+        before = [t for t in map(partial(self._found, job.owner), job.replaces) if t is not None]
+        if not is_whole and any(t.n_samples >= n for t in before):
+            return
         data = job.pcm(0, n)
         asked = replace(
-            job.request, speed=round(job.request.speed * job.tempo, 4)
+            job.request, speed=round(job.request.speed * job.tempo, 4), first_segment=0
         )  # what it takes to make it again, not what was left to the engine
         take = Take(
             job.id,
@@ -56,13 +64,32 @@ class Takes:
             first_sound_ms=round(1000 * job.trace.first_s, 1)
             if job.trace.first_s is not None
             else None,
-            rtf=round(job.snapshot().rtf, 4),
+            rtf=round(now.rtf, 4),
+            state="done" if is_whole else now.state,
+            error=(now.error.en, now.error.zh) if now.state == "failed" else (),
+            marks=() if is_whole else now.marks,
+            starred=any(t.starred for t in before),
             peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)),
             trace=job.trace.told(),
             voice_notes=job.voice_notes,
         )
         self._store.add(take, audio.wav_header(job.rate, n, self.label_for(job.owner)) + data)
-        return take
+        for t in before:
+            self._store.delete(t.id)
+        self.watchers.tell(job.owner)
+
+    def _found(self, owner: str, take_id: str) -> Take | None:
+        with suppress(NotFound):
+            return self._store.get(take_id, owner)
+        return None
+
+    def beginning(self, take: Take) -> Beginning:
+        """What a job goes on from that continues it. Raises NotFound when its sound is gone."""
+        first_segment, stop = broken_off(take.marks)
+        with self._store.wav_path(take).open("rb") as file:
+            file.seek(-2 * take.n_samples, os.SEEK_END)  # behind the header, whatever it says
+            pcm = file.read(2 * stop)
+        return Beginning(first_segment, pcm, take.marks[:-1], (take.id,))
 
     def label_for(self, owner: str) -> str:
         """What a file of theirs says of its origin; "" when they wish for none."""

@@ -110,15 +110,22 @@ class Turns:
         self._metrics.ended(job)
         if job.snapshot().state == "saving" and is_guest(job.owner):
             job.saved(None, is_kept=False)
-        elif job.snapshot().state == "saving" and not job.is_background:
-            self._writer.submit(self._save, job)
+        elif not job.is_background and not is_guest(job.owner):
+            self._keep(job)
         self._close(job, by_engine=True)
+
+    def _keep(self, job: Job) -> None:
+        """Its take is written; of a stopped or failed one what there is of it, if that is more than it began with."""
+        with contextlib.suppress(RuntimeError):  # the studio is closing and writes no more
+            is_whole = job.snapshot().state == "saving"
+            if is_whole or (job.made_s and job.written is None):
+                self._writer.submit(self._save, job)
 
     def _close(self, job: Job, by_engine: bool) -> None:
         if not job.closed(by_engine):
             return
         self._metrics.read(job)
-        self._usage.spoke(job.owner, len(job.request.text), job.produced / job.rate)
+        self._usage.spoke(job.owner, job.n_chars, job.made_s)
         log.info("%s", line(job))
         if job.is_background or is_guest(job.owner):
             return
@@ -139,7 +146,8 @@ class Turns:
             error = problem
         except OSError:
             error = StorageFull()
-        job.saved(error)
+        if job.snapshot().state == "saving":
+            job.saved(error)
 
     def close(self) -> None:
         """What is to be written is written first."""

@@ -1,0 +1,155 @@
+"""A take that was stopped or failed goes on from the sentence that broke, and is then what a whole run with its seed is."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.engine.fake import FakeEngine
+from tests.unit.test_studio import ME, OTHER, finish, studio  # noqa: F401
+from webui.engine.builtin import BuiltinEngine
+from webui.errors import Conflict, NotFound
+from webui.settings import Paths, Settings
+from webui.studio import Studio
+
+TEXT = "First comes this sentence. Then the second one is said. The third one ends it."
+
+
+def ask(studio, text=TEXT, owner=ME, **kw):  # noqa: F811
+    given = {"voice_id": "alloy", "mode": "instruct", "instruction": "chunk=0.5", "seed": 7, **kw}
+    return studio.speaker.open(owner, text_in=text, **given)
+
+
+def sound(job) -> np.ndarray:
+    return np.frombuffer(job.pcm(0, job.produced), np.int16)
+
+
+def stop_in(studio, job, segment: int) -> None:  # noqa: F811
+    """With some of that sentence made, and none of the next."""
+    heard = threading.Event()
+    job.listen(heard.set)
+    while not (job.snapshot().marks or ((-1, 0),))[-1][0] >= segment:
+        studio.turns.credit(job, job.produced + 1)
+        heard.wait(0.05)
+        heard.clear()
+        job.snapshot()
+    studio.turns.cancel(job)
+    assert finish(studio, job).state == "cancelled"
+    written(studio)
+
+
+def written(studio) -> None:  # noqa: F811
+    """Its take, by the only thread that writes them."""
+    studio.turns._writer.submit(lambda: None).result(20)
+
+
+def wav(studio, take) -> np.ndarray:  # noqa: F811
+    path = studio.takes.wav_path(take.owner, take.id)
+    return np.frombuffer(path.read_bytes()[-2 * take.n_samples :], np.int16)
+
+
+@pytest.mark.parametrize("speed", [1.0, 3.0], ids=["at the engine's speed", "through the tempo"])
+def test_a_stopped_take_continued_is_the_whole(studio, speed):  # noqa: F811
+    whole = ask(studio, speed=speed)
+    finish(studio, whole)
+    job = ask(studio, speed=speed)
+    stop_in(studio, job, 1)
+    take = studio.takes.get(ME, job.id)
+    assert (take.state, take.stopped_at, take.n_samples) == ("cancelled", 2, job.produced)
+    studio.takes.star(ME, take.id, True)
+
+    on = studio.speaker.continue_take(ME, take.id)
+    assert on.n_begun == take.marks[-1][1] < take.n_samples and on.request.seed == 7
+    assert finish(studio, on).state == "done"
+    assert np.array_equal(sound(on), sound(whole)), "no word twice, and none is missing"
+    assert on.snapshot().marks == whole.snapshot().marks
+    made, *others = studio.takes.list(ME)
+    assert [t.id for t in others] == [whole.id], "it is in the place of the one that stopped"
+    assert (made.state, made.starred, made.marks) == ("done", True, ())
+    assert np.array_equal(wav(studio, made), sound(whole))
+    assert made.request.first_segment == 0 and made.request.segments == whole.request.segments
+
+
+def test_one_that_comes_no_further_leaves_the_stopped_one(studio):  # noqa: F811
+    job = ask(studio)
+    stop_in(studio, job, 1)
+    on = studio.speaker.continue_take(ME, job.id)
+    studio.turns.cancel(on)
+    finish(studio, on)
+    written(studio)
+    assert [t.id for t in studio.takes.list(ME)] == [job.id]
+    further = studio.speaker.continue_take(ME, job.id)
+    stop_in(studio, further, 2)
+    (take,) = studio.takes.list(ME)
+    assert (take.id, take.stopped_at) == (further.id, 3)
+
+
+def test_a_failure_keeps_what_was_made_and_its_reason(studio):  # noqa: F811
+    job = ask(studio, instruction="chunk=0.5 fail=5")
+    assert finish(studio, job).state == "failed"
+    written(studio)
+    take = studio.takes.get(ME, job.id)
+    assert take.state == "failed" and take.error[0].startswith("This could not") and take.error[1]
+    assert take.n_samples == job.produced > 0
+
+
+def test_what_is_resumed_by_its_reader_is_not_spoken_from_the_start(studio):  # noqa: F811
+    whole = ask(studio)
+    finish(studio, whole)
+    job = ask(studio, instruction="chunk=0.5", language="en")
+    job.notes = [("Told.", "说过。")]
+    stop_in(studio, job, 1)
+    again = studio.speaker.resume(job, job.produced)
+    assert again.n_begun and again.notes == job.notes, "what a listener must know is told again"
+    finish(studio, again)
+    assert np.array_equal(sound(again), sound(whole))
+    assert [t.id for t in studio.takes.list(ME)] == [again.id, whole.id]
+
+
+def test_what_cannot_go_on_says_why(studio):  # noqa: F811
+    done, job = ask(studio), ask(studio, "Kaikou here. Kaikou there. Kaikou everywhere.")
+    finish(studio, done)
+    stop_in(studio, job, 1)
+
+    def refusal(take_id, owner=ME):
+        with pytest.raises((Conflict, NotFound)) as error:
+            studio.speaker.continue_take(owner, take_id)
+        assert error.value.en and error.value.zh
+        return error.value.code
+
+    assert refusal("take-unknown") == refusal(job.id, OTHER) == "take_gone"
+    assert refusal(done.id) == "take_not_continued"
+    studio.takes.notice(ME, True)
+    assert refusal(job.id) == "take_read_otherwise"
+    studio.takes.notice(ME, False)
+    studio.takes.delete(ME, job.id)
+    assert refusal(job.id) == "take_gone"
+    studio.takes.restore(ME, job.id)
+    studio.resident.start(Another).join(20)
+    assert refusal(job.id) == "take_other_engine"
+
+
+class Another(FakeEngine):
+    def describe(self):
+        return replace(super().describe(), name="another")
+
+
+def test_the_built_in_voice_goes_on_sample_for_sample(tmp_path):
+    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
+    made.start(lambda: BuiltinEngine(1)).join(60)
+    try:
+        asked = {"mode": "auto", "instruction": "", "voice_id": "starter-zh-low"}
+        text = "第一句在这里。Then a second sentence. 第三句结束。"
+        whole = ask(made, text, **asked)
+        finish(made, whole)
+        job = ask(made, text, **asked)
+        stop_in(made, job, 1)
+        on = made.speaker.continue_take(ME, job.id)
+        assert on.n_begun
+        finish(made, on)
+        assert np.array_equal(sound(on), sound(whole))
+    finally:
+        made.close()
