@@ -103,14 +103,11 @@
     KK.draw("target");
   };
 
-  /* An idle bar says what this tab waits for, and takes it back on the others. */
-  document.addEventListener("click", e => {
-    if (!e.target.closest?.("#kk-tabs [role=tab]")) return;
-    requestAnimationFrame(() => {
-      const here = KK.tabNow() === "convert", state = KK.player.state;
-      if (here && ["cold", "warm", "notext", "novoice"].includes(state)) KK.notice("convert");
-      if (!here && ["convert", "nosource"].includes(state)) KK.unnotice();
-    });
+  /* An idle bar says what this tab waits for; what was wrong on another tab stays there. */
+  document.addEventListener("kk:tab", () => {
+    const here = KK.tabNow() === "convert", state = KK.player.state, is_old = ["notext", "novoice", "nosource", "failed"].includes(state);
+    if (here && (is_old || ["cold", "warm"].includes(state))) KK.notice("convert");
+    else if (!here && (is_old || state === "convert")) KK.unnotice();
   });
 
   /* An engine that cannot convert takes the tab away; nobody is left standing on it. */

@@ -71,11 +71,15 @@
   /* The built-in engine has two voices, which a request names as models; left to the engine, or with another one, it names none. */
   KK.modelOf = kind => (["natural", "instant"].includes(kind) && KK.engine().engine === "builtin" ? { model: "builtin-" + kind } : {});
 
+  /* What the button beside the player does on this tab, where that is not to generate. */
+  KK.goLabel = () => ({ convert: "bar.convert", batch: "bar.batch", voices: "bar.tospeak", settings: "bar.tospeak" })[KK.tabNow()] || "";
+
   // ---- the Generate event ends here: values of the widgets, by name ------------------------------------------
   KK.speak = v => {
     KK.hush?.();
     if (KK.tabNow() === "convert") return KK.convert();
     if (KK.tabNow() === "batch") return KK.startBatch();
+    if (KK.goLabel()) return KK.toText();
     const text = field("kk-text")?.value ?? v.text ?? "",
       who = KK.voiceNow();
     if (!/[\p{L}\p{N}]/u.test(text)) {
@@ -113,25 +117,25 @@
     });
   };
   /* Once more, from a take: the same settings, whatever the form says now. */
-  KK.again = params => {
+  KK.again = (params, at_s = null) => {
     KK.hush?.();
-    go(params);
+    go(params, at_s);
   };
   let waiting = null; // pressed before the engine was ready: said in words, begun by itself
-  function go(params) {
+  function go(params, at_s = null) {
     shown = null;
     waiting = null;
     if (KK.engine().state === "starting") {
-      waiting = params;
+      waiting = [params, at_s];
       notice("warming");
       return KK.askEngine(1000);
     }
     KK.said = params;
-    KK.player.start(params);
+    KK.player.start(params, at_s);
     if (!KK.settings.autoplay) KK.player.pause(true);
   }
   document.addEventListener("kk:engine", () => {
-    if (waiting && KK.engine().state !== "starting") go(waiting);
+    if (waiting && KK.engine().state !== "starting") go(...waiting);
   });
   /* Words of ours in the bar. The player repaints itself when its context wakes up; they are put back while it has
      nothing of its own to say. */

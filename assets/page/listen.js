@@ -27,6 +27,7 @@
     if (node?.paired && which) return swap();
     KK.hush?.();
     KK.player?.pause(true);
+    KK.player?.silenceOthers();
     ctx ??= new AudioContext();
     ctx.resume();
     const pair = !!which || ui().ab === "b";

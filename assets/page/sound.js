@@ -32,6 +32,7 @@
 
   function begin() {
     KK.player?.pause(true);
+    KK.player?.silenceOthers();
     KK.listen?.stop();
     sound.play().catch(e => {
       if (e.name !== "AbortError") KK.toast(t("takes.nofile"));

@@ -10,6 +10,7 @@
     live
   } = KK;
   let failed = []; // attempts that never became a take: kept on this page only
+  const local = id => failed.some(f => f.id === id);
   const list = () => [...failed, ...(live.takes?.data || [])],
     find = KK.take = id => list().find(k => k.id === id);
   const clock = KK.clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
@@ -37,10 +38,11 @@
       dur = k.n_samples / k.sample_rate,
       on = KK.sounding(k.id, "take");
     const id = `data-id="${esc(k.id)}"`, span = (words, cls = "") => `<span${cls && ` class="${cls}"`}>${esc(words)}</span>`;
+    const why = typeof k.error === "string" ? k.error : said(k.error), goes_on = KK.canContinue(k.id);
     const again = k.mode !== "convert" || bad || sources.has(k.id);
     const meta = [
-      bad ? span(t("takes.failed") + (k.error ? `: ${k.error}` : ""), "kk-badword") : "",
-      k.state === "cancelled" ? span(t("takes.stopped")) : "",
+      bad ? span(t("takes.failed") + (why ? `: ${why}` : ""), "kk-badword") : "",
+      k.stopped_at ? span(t("takes.stoppedat", { n: k.stopped_at, m: k.n_segments })) : "",
       ...[voiceOf(k), k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean).map(s => span(s)),
       k.seed === "" ? "" : `<button type="button" data-do="copyseed" ${id}
           aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`,
@@ -49,13 +51,15 @@
       span(ago(k.created_at))
     ].join("");
     const press = [
+      goes_on ? `<button type="button" class="kk-again" data-do="continuetake" ${id}
+          data-tip="takes.continue.t">${esc(t("takes.continue"))}</button>` : "",
       again ? `<button type="button" class="kk-again" data-do="reroll" ${id}
-          data-tip="${bad ? "bar.retry" : "takes.reroll.t"}">${esc(t(bad ? "bar.retry" : "takes.reroll"))}</button>` : "",
+          data-tip="${local(k.id) ? "bar.retry" : "takes.reroll.t"}">${esc(t(local(k.id) ? "bar.retry" : "takes.reroll"))}</button>` : "",
       b("restore", k.id, "again", "takes.restore"),
       k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download
           data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : "",
       KK.hasCode(k) ? b("code", k.id, "code", "takes.code", ' aria-haspopup="dialog"') : "",
-      bad ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
+      local(k.id) ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
       b("droptake", k.id, "bin", "takes.del")
     ].join("");
     const notes = (k.voice_notes || []).map(([en, zh]) => `<p class="kk-sub kk-voicenote">${esc(KK.lang === "zh" ? zh : en)}</p>`).join("");
@@ -81,6 +85,7 @@
       ${takes.length ? `<ol class="kk-takes">${takes.map(card).join("")}</ol>` : `<p
           class="kk-empty">${esc(t("takes.empty"))}</p>`}</section>`;
     KK.soundHead?.();
+    document.dispatchEvent(new CustomEvent("kk:takes"));
   };
   setInterval(() => {
     if (!document.hidden && list().length) live.takes.root.querySelectorAll("[data-take]").forEach(li => {
@@ -95,6 +100,7 @@
       p = KK.said;
     if (P.job && p?.mode === "convert") sources.set(P.job, p.source);
     if (P.state !== "failed" || !("code" in P.info) || !p || p === failed[0]?.params) return; // without a code it is the page's own word: nothing was begun
+    if (P.peaks.length || p.continue_from) return; // the studio keeps what was made of it
     failed = [{
       id: "failed-" + Date.now(),
       params: p,
@@ -139,6 +145,10 @@
       seed: -1
     });
   };
+  KK.canContinue = id => (k => !!k?.stopped_at && k.mode !== "convert")(find(id));
+  /* From the sentence that broke, with its seed and settings, which the studio knows; the sound that is there comes first. */
+  KK.continueTake = id => KK.again({ ...params(find(id)), continue_from: id }, KK.player.job === id ? KK.player.position() : null);
+  acts.continuetake = el => KK.continueTake(el.dataset.id);
   acts.restore = el => {
     const k = find(el.dataset.id);
     if (k.mode === "convert") return KK.aim(k.voice);
@@ -170,7 +180,6 @@
       KK.setField("kk-seed", String(find(el.dataset.id).seed));
     }
   };
-  const local = id => failed.some(f => f.id === id);
   acts.star = el => {
     const k = find(el.dataset.id);
     k.starred = !k.starred;

@@ -1,7 +1,7 @@
 /* The player bar: one view of the player's state. Draws words, wave and figures, and turns presses into KK.player calls. Knows no socket and no sample. */
 (() => {
   const { t, ico, parts, acts } = KK, P = KK.player;
-  const TONE = { stalled: "warn", slow: "warn", locked: "warn", reconnect: "warn", failed: "bad", novoice: "warn", notext: "warn" };
+  const TONE = { stalled: "warn", slow: "warn", locked: "warn", reconnect: "warn", restarting: "warn", failed: "bad", novoice: "warn", notext: "warn" };
   const GO = { queued: "bar.leave", locked: "bar.tap", failed: "bar.retry" };
   const PEAK_HZ = 100, STEP = 5;
   const still = matchMedia("(prefers-reduced-motion: reduce)"), calm = () => KK.calm?.() ?? still.matches;
@@ -21,7 +21,7 @@
     attr(bar, "data-state", s); attr(bar, "data-tone", TONE[s] || ""); attr(go, "data-kind", kind);
     if (go.dataset.look !== look) { go.dataset.look = look; q(".kk-goico").innerHTML = ico(kind === "stop" ? "stop" : s === "locked" ? "play" : "wave", 20); }
     text(go.querySelector("kbd"), kind === "stop" ? "Esc" : KK.mac ? "⌘↵" : "Ctrl ↵");
-    text(q(".kk-golabel"), t(GO[s] || (busy ? "bar.stop" : "bar.go")));
+    text(q(".kk-golabel"), t(GO[s] || (busy ? "bar.stop" : KK.goLabel?.() || "bar.go")));
     const on = String(P.sounding), pp = q(".kk-pp"), save = q("[data-do=save]"), more = q("[data-do=second]"), act = second();
     pp.disabled = !P.peaks.length; attr(pp, "aria-label", t(P.sounding ? "bar.pause" : "bar.play"));
     if (pp.dataset.on !== on) { pp.dataset.on = on; pp.innerHTML = ico(P.sounding ? "pause" : "play", 20); }
@@ -33,14 +33,16 @@
   /* "Starting…" only when it lasts: most streams speak before anyone could read it. */
   function say() {
     clearTimeout(wordsAt);
-    const write = () => text(q("[role=status]"), t("st." + (P.state === "warm" ? "cold" : P.state), P.info));
+    const idle = KK.goLabel?.() ? "st.idle" : "st.cold", own = P.info.elsewhere ? "st.othertab" : "st." + P.state;
+    const write = () => text(q("[role=status]"), t(["cold", "warm"].includes(P.state) ? idle : own, P.info));
     if (P.state === "requesting") wordsAt = setTimeout(() => P.state === "requesting" && write(), 150); else write();
   }
   function figures() {
     const m = P.meter, set = (k, v, u = "", tone = "") => { const e = q(`[data-m=${k}]`), s = v == null ? "–" : v + (u ? `<small>${u}</small>` : ""); if (e.dataset.s !== s) { e.dataset.s = s; e.innerHTML = s; } attr(e, "data-tone", tone); };
     set("first", m.first, "ms"); set("rtf", m.rtf?.toFixed(2), "", m.rtf > 1 ? "warn" : ""); set("buf", m.buf?.toFixed(1), "s"); set("under", m.under, "", m.under ? "warn" : "");
   }
-  const second = () => (P.state === "failed" ? P.canBuiltin() && "bar.builtin" : P.waiting ? "bar.playnow" : ["slow", "playing", "stalled"].includes(P.state) && P.meter.rtf > 1 && !P.whole && "bar.waitmode") || "";
+  const canContinue = () => ["cancelled", "failed"].includes(P.state) && !!KK.canContinue?.(P.job);
+  const second = () => (canContinue() ? "takes.continue" : P.state === "failed" ? P.canBuiltin() && "bar.builtin" : P.waiting ? "bar.playnow" : ["slow", "playing", "stalled"].includes(P.state) && P.meter.rtf > 1 && !P.whole && "bar.waitmode") || "";
 
   // ---- wave and clock: each frame while it sounds, four times a second where motion is unwelcome --------------------
   const FRAME_MS = 45;                                   // twenty pictures a second: the head moves a pixel or two in that time, and eight tabs share the processor
@@ -55,7 +57,7 @@
   /* The scale is the predicted length. It moves only when that was wrong: towards the truth, a tenth at a time. */
   function ease() {
     const want = Math.max(P.target, got()), now = performance.now();
-    if (!P.peaks.length || P.total === want || !(want > P.total || P.whole) || now - scaledAt < 60) return;
+    if (!P.peaks.length || P.total === want || !(want > P.total || P.whole || P.cut) || now - scaledAt < 60) return;
     scaledAt = now;
     P.total = calm() || Math.abs(want / P.total - 1) < 0.1 ? want : P.total * (want > P.total ? 1.1 : 0.9);
     if (P.total !== want && !P.sounding) setTimeout(drawNow, 70);
@@ -64,7 +66,8 @@
     const c = q(".kk-canvas"); if (!c) return;
     ease();
     const at = drag ?? P.position(), have = got(), whole = Math.max(P.total, have);
-    text(q(".kk-time"), have ? `${clock(at)} / ${P.whole ? "" : "≈ "}${clock(P.whole ? have : whole)}` : "");
+    const fixed = P.whole || P.cut;
+    text(q(".kk-time"), have ? `${clock(at)} / ${fixed ? "" : "≈ "}${clock(fixed ? have : whole)}` : "");
     attr(c, "aria-valuemax", have.toFixed(0)); attr(c, "aria-valuenow", at.toFixed(0)); attr(c, "aria-valuetext", `${clock(at)} / ${clock(have)}`);
     wave(c.firstElementChild, at, have, Math.max(whole, 0.001));
   }
@@ -93,7 +96,7 @@
   acts.go = () => { if (unlocked() || P.state === "locked") return; if (P.busy()) P.stop(); else KK.live.player?.trigger?.("generate"); };
   acts.stop = () => P.stop();
   acts.toggle = () => { if (!unlocked()) P.toggle(); };
-  acts.second = () => { if (P.state === "failed") P.again("builtin"); else P.wait(!P.waiting); };
+  acts.second = () => { if (canContinue()) KK.continueTake(P.job); else if (P.state === "failed") P.again("builtin"); else P.wait(!P.waiting); };
   acts.save = () => P.save();
   const where = e => { const r = q(".kk-canvas").getBoundingClientRect(); return Math.max(0, Math.min(got(), (e.clientX - r.left) / r.width * Math.max(P.total, got()))); };
   document.addEventListener("keydown", e => {
@@ -112,6 +115,7 @@
 
   document.addEventListener("kk:player", e => root() && paint(e.detail.words));
   document.addEventListener("kk:theme", () => { colours = null; if (root()) drawNow(); });
-  document.addEventListener("kk:lang", () => root() && paint(true));
+  for (const n of ["kk:lang", "kk:tab"]) document.addEventListener(n, () => root() && paint(true));
+  document.addEventListener("kk:takes", () => root() && paint(false));
   addEventListener("resize", () => root() && drawNow());
 })();

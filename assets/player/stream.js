@@ -3,9 +3,9 @@
 (() => {
   const root = KK.root, base = `${root()}/tts/static/${KK_FACTS.version}/`;
   const worker = new Worker(base + "worker.js");
-  const P = KK.player = { state: "cold", info: {}, peaks: [], total: 0, target: 0, played: 0, meter: {}, notes: [], job: null, url: null, whole: false, via: "ws", limits: {}, token: "", sounding: false,
+  const P = KK.player = { state: "cold", info: {}, peaks: [], total: 0, target: 0, played: 0, meter: {}, notes: [], job: null, url: null, whole: false, cut: false, via: "ws", limits: {}, token: "", sounding: false,
     counters: { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, ctxTime: 0, outputLatency: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null } };
-  const LIVE = ["queued", "priming", "playing", "stalled", "slow", "paused", "locked", "draining", "reconnect"];
+  const LIVE = ["queued", "priming", "playing", "stalled", "slow", "paused", "locked", "draining", "reconnect", "restarting"];
   P.busy = () => P.state === "requesting" || LIVE.includes(P.state);
 
   let F = { phase: "idle" };                            // the facts of the current stream; the state is derived from them
@@ -18,6 +18,7 @@
   P.show = (state, info = {}) => { if (F.phase !== "live") { F.phase = state === "cold" ? "idle" : state; F.info = info; } update(); };
   function update() {
     const sounding = F.phase !== "idle" && F.moving && !F.paused && !F.drained && out.running();
+    if (sounding && !P.sounding) P.silenceOthers();
     P.sounding = !!sounding; P.waiting = !!F.lead;
     const [state, info] = derive(), words = state !== P.state || JSON.stringify(info) !== JSON.stringify(P.info);
     P.state = state; P.info = info;
@@ -29,10 +30,10 @@
   function derive() {
     if (F.phase === "idle") return [out.running() ? "warm" : "cold", {}];
     if (F.phase !== "live") return [F.phase, F.info];
-    if (!F.data) return F.broken ? ["reconnect", {}] : F.begun ? ["priming", {}] : F.queued ? ["queued", F.queued] : ["requesting", {}];
+    if (!F.data) return F.broken ? broken() : F.begun ? ["priming", {}] : F.queued ? ["queued", F.queued] : ["requesting", {}];
     if (out.blocked()) return ["locked", {}];
-    if (F.paused) return ["paused", {}];
-    if (F.broken) return ["reconnect", {}];
+    if (F.paused) return ["paused", { elsewhere: !!F.elsewhere }];
+    if (F.broken) return broken();
     const late = F.rtf > 1.02 && !F.ended && (F.lead || !F.started || F.stalled);
     if (late) return ["slow", { x: F.rtf.toFixed(1), s: Math.ceil(F.lead?.need_s ?? F.rebuffer_s) }];
     if (!F.started) return ["priming", {}];
@@ -40,6 +41,7 @@
     if (F.ended) return ["draining", {}];
     return ["playing", sentence()];
   }
+  const broken = () => (F.broken === "engine" ? ["restarting", { n: (F.marks.at(-1)?.sentence ?? 0) + 1 }] : ["reconnect", {}]);
   function sentence() {
     const list = F.sentences?.length ? F.sentences : [F.text], at = P.position() * F.rate;
     let i = 0;
@@ -48,24 +50,25 @@
   }
 
   // ---- what the user asks ---------------------------------------------------------------------------------
-  /* params: the fields of /v1/audio/speech (the page's own names for them are understood too). Refuses only what has no text or no voice. */
-  P.start = (params = {}) => {
+  /* params: the fields of /v1/audio/speech (the page's own names for them are understood too). Refuses only what has no text or no voice.
+     at_s: of a take that goes on, where its listener was; it is played from there or from where it goes on, whichever comes first. */
+  P.start = (params = {}, at_s = null) => {
     const { text, instruct, hop, random, ...body } = params;
     body.input ??= text ?? ""; body.instructions ??= instruct ?? ""; body.profile ??= hop ?? "fast"; body.voice ??= KK.voiceId?.() ?? "";
     body.speed = Number(body.speed ?? 1); body.consent = !!body.consent;
     body.seed = random || body.seed == null || body.seed === "" || !Number.isFinite(Number(body.seed)) ? -1 : Number(body.seed);
     if (!body.input.trim()) { P.show("notext"); KK.field?.("kk-text")?.focus(); }
     else if (!body.voice) P.show("novoice");
-    else begin(body);
+    else begin(body, at_s);
   };
-  function begin(body) {
+  function begin(body, at_s = null) {
     const now = performance.now(), zero = now - out.gestureAt < 250 ? out.gestureAt : now;
     KK.hush?.();
     out.post({ op: "cancel", turn });                   // the old voice first, then the new one
     const guess = KK.measure?.(body.input)?.s ?? body.input.length / 4.6;
-    worker.postMessage({ op: "start", seq: ++seq, turn: ++turn, params: body, predicted_s: guess });
+    worker.postMessage({ op: "start", seq: ++seq, turn: ++turn, params: body, predicted_s: guess, at_s });
     F = { phase: "live", seq, zero, body, text: body.input, marks: [], sentences: [], rate: 24000, received: 0, rebuffer_s: 0.3, at: 0, time: 0 };
-    Object.assign(P, { peaks: [], played: 0, total: guess, target: guess, job: null, url: null, whole: false, meter: {}, notes: [] });
+    Object.assign(P, { peaks: [], played: 0, total: guess, target: guess, job: null, url: null, whole: false, cut: false, meter: {}, notes: [] });
     Object.assign(P.counters, { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null });
     if (out.ctx && out.ctx.state === "suspended") out.ctx.resume();
     update();
@@ -80,9 +83,19 @@
   P.kept = () => (F.received / F.rate || 0).toFixed(1);
   P.pause = (on = true) => {
     if (!F.seq || !!F.paused === on || F.drained) return;
-    settle(); F.paused = on;
+    settle(); F.paused = on; F.elsewhere = false;
     out.post({ op: "pause", on });
     if (!on) KK.hush?.();
+    update();
+  };
+  /* One tab sounds at a time: the others of this studio pause, and say why. */
+  const tabs = new BroadcastChannel(`kk ${root()}`);
+  P.silenceOthers = () => tabs.postMessage("sound");
+  tabs.onmessage = () => {
+    KK.hush?.();
+    if (!P.sounding && !P.busy() || F.paused) return;
+    P.pause(true);
+    F.elsewhere = true;
     update();
   };
   P.toggle = () => {
@@ -119,6 +132,7 @@
   function finish(phase, info) {
     F.phase = phase; F.info = info; F.moving = phase === "failed" && F.moving; F.ended = true;
     if (phase === "cancelled") { F.at = P.played; F.drained = true; }
+    if (phase !== "done") { P.cut = true; P.target = F.received / F.rate; }   // nothing comes any more: this is its length
     if (!F.reported && F.job && phase === "failed") tell(phase);
     update();
   }
@@ -140,10 +154,12 @@
       Object.assign(F, { begun: true, broken: false, job: m.job, rate: m.rate, rtf: m.rtf, sentences: m.sentences ?? [], seed: m.seed, engine: m.engine });
       P.notes = m.notes ?? [];                                               // what the engine cannot do of this request
       P.job = m.job; P.meter.rtf = m.rtf || null; out.rate = m.rate;
+      F.at = F.floor = P.played = m.seat_s || 0;
       if (m.predicted_s) P.total = P.target = m.predicted_s;
     },
-    resumed: m => { F.broken = false; P.job = F.job = m.job; },
-    broken: () => { F.broken = true; },
+    resumed: m => { F.broken = false; P.job = F.job = m.job; P.notes = m.notes ?? P.notes; },
+    broken: m => { F.broken = m.engine ? "engine" : "link"; },
+    takes: () => KK.reloadTakes?.(),
     peaks: m => { F.data ||= m.received > 0; F.received = m.received; F.rate = m.rate; F.rtf = P.meter.rtf = m.rtf || null; P.peaks.push(...m.list); P.target = Math.max(P.target, m.received / m.rate); },
     info: m => { F.marks.push(m); },
     lead: m => { F.lead = m.on ? m : null; },
@@ -155,7 +171,7 @@
       if (F.drained) done(); else if (P.meter.first != null || !out.running()) tell("done");
     },
     error: m => finish("failed", { why: m.text || KK.t(m.key || "err.fault"), code: m.code || m.key || "", retry: m.retry }),
-    stopped: m => { F.received = m.received; F.info = { s: P.kept() }; },
+    stopped: m => { F.received = m.received; P.target = F.received / F.rate; F.info = { s: P.kept() }; },
     wav: m => { const url = URL.createObjectURL(new Blob([m.wav], { type: "audio/wav" })); P.download(url, P.fileName()); setTimeout(() => URL.revokeObjectURL(url), 60e3); },
   };
   P.fileName = () => `${(F.text ?? "").trim().slice(0, 12).replace(/[^\p{L}\p{N}]+/gu, "-") || "kaikou"}.wav`;

@@ -5,6 +5,7 @@ importScripts("take.js");
 
 const MAGIC = 0x4b01, VERSION = 1;
 const RING_SAMPLES = 1 << 20, AHEAD_S = 20, WAIT_S = 120;   // what the ring can hold, what is put into it, and the longest "play when ready"
+const BACK = ["engine_lost", "stalled", "notready"], BACK_MS = 120e3, MAX_LOSSES = 3;   // an engine that comes back, and how long and how often it is waited for
 const OPEN_MS = 1500, RETRY_MS = [100, 250, 500, 1000, 2000, 4000, 8000, 15000];
 let home = null;                                       // what the page said when it opened us
 let via = "ws", ws = null, ready = false, token = "", renew_at = 0, failures = 0, tries = 0, retry = 0;
@@ -44,11 +45,11 @@ function connect() {
   s.onclose = () => { if (s === ws) dropped(); };
 }
 function dropped() {
-  const broke = ready ? (take && !take.over) : true;   // a quiet close of an idle socket is no error
+  const live = take && !take.over && !take.abort, broke = ready ? live : true;   // a quiet close of an idle socket is no error
   ready = false; ws = null;
   if (broke && ++failures >= 2) fallBack();
   if (via === "fetch") return;
-  if (take && !take.over) {
+  if (live) {
     if (tries >= RETRY_MS.length) return fail("err.net");
     take.waiting = true;
     say("broken", {});
@@ -57,7 +58,7 @@ function dropped() {
 }
 function lose() { const s = ws; ws = null; s?.close(); dropped(); }                // give up a socket that left something out
 function onReady() {
-  ready = true; tries = 0;
+  ready = true; tries = 0; via = "ws";                 // one that opened late serves what comes from now on
   say("link", { via });
   if (take?.waiting) begin();
 }
@@ -66,7 +67,7 @@ function onReady() {
 function start(m) {
   if (take && !take.over) drop();
   take = { seq: m.seq, turn: m.turn, params: m.params, samples: null, job: "", granted: 0, rtf: m.rtf ?? 0, predicted_s: m.predicted_s || 0,
-           over: false, ended: false, waiting: false, wait: false, played: 0, fed: 0, told: false, from: 0, keep: false, chunk: 0.2, last: 0, zero: 0, came_s: 0, live: 0, held: false };
+           at_s: m.at_s ?? null, given: 0, lost_at: 0, losses: 0, over: false, ended: false, waiting: false, wait: false, played: 0, fed: 0, told: false, from: 0, keep: false, chunk: 0.2, last: 0, zero: 0, came_s: 0, live: 0, held: false };
   if (via === "fetch" || ready) begin(); else { take.waiting = true; if (!ws && home) { clearTimeout(retry); connect(); } }
 }
 function begin() {
@@ -86,6 +87,7 @@ const lead_s = () => Math.max(home?.hidden ? 30 : home?.mobile ? 5 : 15, take?.w
 
 function onText(m) {
   if (m.op === "ready") return onReady(say("limits", { limits: m.limits }));
+  if (m.op === "takes") return postMessage({ ev: "takes" });                       // the visitor's list has changed
   if (m.op === "cancelled") return postMessage({ ev: "cancelled", seq: m.seq });   // may be of an older stream
   if (!take || m.seq !== take.seq) return;
   if (take.over) return m.op === "end" ? postMessage({ ev: "cancelled", seq: m.seq }) : undefined;   // the end crossed our cancel
@@ -93,14 +95,31 @@ function onText(m) {
   else if (m.op === "begin") begun(m);
   else if (m.op === "info") { take.rtf = m.rtf || take.rtf; pace(); say("info", m); }
   else if (m.op === "end") end(m);
-  else if (m.op === "error") fail("", m);
+  else if (m.op === "error" && !comesBack(m)) fail("", m);
+}
+/* The engine was lost in mid-stream and is being restarted: the stream is asked for again when the studio says that it may be back. What is
+   there plays on meanwhile, and the rest begins with the sentence that broke. */
+function comesBack(m) {
+  if (!take.samples?.length || !BACK.includes(m.code)) return false;
+  if (!take.lost_at && ++take.losses > MAX_LOSSES) return false;
+  take.lost_at ||= performance.now();
+  if (performance.now() - take.lost_at > BACK_MS) return false;
+  take.waiting = true;
+  say("broken", { engine: true });
+  setTimeout(t => { if (t === take && t.waiting && !t.over && ready) begin(); }, 1000 * Math.min(Math.max(m.retry || 1, 1), 5), take);
+  return true;
 }
 function begun(m) {
   const again = !!take.job;
   take.job = m.job; take.rtf = m.rtf || take.rtf; take.predicted_s = m.predicted_s || take.predicted_s;
   take.samples ??= new Samples(m.rate);
-  if (!again) seat(take.turn, 0, false);
-  say(again ? "resumed" : "begin", m);
+  take.lost_at = 0;
+  if (again) return say("resumed", m);
+  take.given = m.at || 0;                              // of a take that goes on: the sound that was made before
+  take.played = Math.min(take.given, take.at_s === null ? Infinity : Math.round(take.at_s * m.rate));
+  seat(take.turn, take.played, false);
+  say("begin", { ...m, seat_s: take.played / m.rate });
+  raise();
 }
 function onFrame(buf) {
   const v = new DataView(buf);
@@ -115,7 +134,7 @@ function push(pcm) {
   const now = performance.now(), s = take.samples, len_s = pcm.length / s.rate;
   s.append(pcm);
   feed();
-  clock(now, len_s);
+  if (s.length > take.given) clock(now, len_s);
   take.chunk = Math.max(take.chunk, Math.min(len_s, 0.5));
   pace();
   sharePeaks(false);
@@ -177,7 +196,7 @@ async function fetchStream(t) {
       if (n > 1) push(new Int16Array(all.buffer, 0, n >> 1));
     }
     end({ op: "end", job: t.job, samples: t.samples.length });
-  } catch (e) { if (mine() && e.name !== "AbortError") fail("err.net"); }
+  } catch (e) { if (mine() && e.name !== "AbortError") fail(t.job ? "err.cut" : "err.net"); }
 }
 function notesOf(text) {                               // a proxy may have cut the header: sound matters more
   try { return JSON.parse(decodeURIComponent(text || "[]")); } catch { return []; }

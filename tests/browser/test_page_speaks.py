@@ -266,8 +266,9 @@ def test_takes_star_delete_undo_restore_reroll(chrome, studio):
 
 
 def test_a_failure_stays_in_the_list_and_can_be_tried_again(chrome, studio):
+    """One of which nothing was made is known to this page only."""
     with StudioPage(chrome, studio.url, "zh") as p:
-        p.instruct("fail=1")
+        p.instruct("fail=0")
         p.go()
         p.until("failed")
         p.page.wait_for_selector(".kk-take[data-tone=bad]")

@@ -1,6 +1,6 @@
 """A tone instead of a voice: the smallest engine that keeps every rule of the seam, with faults on request.
 
-The instruction carries what to do: "rtf=1.3 jitter=0.05 seconds=20 chunk=0.2 first=0.04 fail=3 stall=2".
+The instruction carries what to do: "rtf=1.3 jitter=0.05 seconds=20 chunk=0.2 first=0.04 fail=3 stall=2 lost=9" (lost: its process, once, and it is back at the second question).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import time
 
 import numpy as np
 
-from webui.errors import BadInput, Cancelled, EngineFault
+from webui.engine.hosted.life import lost
+from webui.errors import BadInput, Cancelled, EngineFault, NotReady
 from webui.types import Abilities, Chunk, Health, Prompt
 
 RATE = 24000
@@ -28,6 +29,7 @@ class FakeEngine:
         ] = {}  # what it remembers of prompts that it spoke with, or made itself ready for
         self.forgotten: list[str] = []
         self.change = threading.Condition()
+        self.n_lost = self.n_absent = 0
 
     def describe(self):
         return Abilities(
@@ -85,6 +87,9 @@ class FakeEngine:
                     raise Cancelled()
                 if number == opt("fail", -1):
                     raise EngineFault()
+                if number == opt("lost", -1) and not self.n_lost:
+                    self.n_lost = self.n_absent = 1
+                    raise lost()
                 if number == opt("stall", -1):
                     self.stop.wait(3600)
                 n = min(
@@ -130,6 +135,9 @@ class FakeEngine:
         self.kept.pop(fingerprint, None)
 
     def notes(self, request):
+        if self.n_absent:
+            self.n_absent = 0
+            raise NotReady("It is starting.", "正在启动。", retry_after_s=1)
         return [("I only hum.", "我只会哼。")] if "sing" in request.instruction else []
 
     def check(self, request, prompt):
