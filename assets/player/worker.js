@@ -5,7 +5,7 @@ importScripts("take.js");
 
 const MAGIC = 0x4b01, VERSION = 1;
 const RING_SAMPLES = 1 << 20, AHEAD_S = 20, WAIT_S = 120;   // what the ring can hold, what is put into it, and the longest "play when ready"
-const BACK = ["engine_lost", "stalled", "notready"], BACK_MS = 120e3, MAX_LOSSES = 3;   // an engine that comes back, and how long and how often it is waited for
+const BACK = ["engine_lost", "device_fault", "stalled", "notready"], BACK_MS = 120e3, MAX_LOSSES = 3;   // an engine that comes back, and how long and how often it is waited for
 const OPEN_MS = 1500, RETRY_MS = [100, 250, 500, 1000, 2000, 4000, 8000, 15000];
 let home = null;                                       // what the page said when it opened us
 let via = "ws", ws = null, ready = false, token = "", renew_at = 0, failures = 0, tries = 0, retry = 0;

@@ -166,3 +166,41 @@ def test_pages_have_bounds(http, how, param):
 def test_a_star_is_yes_or_no(http, body):
     answer = http.patch(f"{PATH}/{NEVER}", json=body)
     assert answer.status_code == 422 and error(answer)["param"] == "starred"
+
+
+def test_a_take_that_was_stopped_is_continued_by_its_id(own, http):
+    """One request, whose sound begins with what there is; nobody but its owner may."""
+    _, bob, _ = own
+    asked = {
+        "input": "The first of them. The second of them. The third of them.",
+        "voice": "alloy",
+        "mode": "instruct",
+        "instructions": "seconds=6 chunk=0.5",
+        "response_format": "pcm",
+        "seed": 5,
+    }
+    whole = http.post("/v1/audio/speech", json={**asked, "stream": False})
+    asked["instructions"] += " rtf=0.5"
+    with http.stream("POST", "/v1/audio/speech", json=asked) as answer:
+        job, n = answer.headers["x-job-id"], 0
+        for piece in answer.iter_bytes():
+            n += len(piece)
+            if n > 2 * 24000 * 3:
+                break
+    spoken(http, [job, whole.headers["x-job-id"]])
+    take = http.get(f"{PATH}/{job}").json()
+    assert (take["state"], take["stopped_at"]) == ("cancelled", 2) and 2 < take["duration_s"] < 6
+    ask = {"input": "", "continue_from": job, "response_format": "pcm", "stream": False}
+    refused = bob.post("/v1/audio/speech", json=ask)
+    assert refused.status_code == 404 and error(refused)["code"] == "take_gone"
+    on = http.post("/v1/audio/speech", json=ask)
+    assert on.status_code == 200 and on.headers["x-seed"] == "5"
+    assert on.content == whole.content
+    made = on.headers["x-job-id"]
+    end = time.monotonic() + 20
+    while http.get(f"{PATH}/{made}").status_code != 200 and time.monotonic() < end:
+        time.sleep(0.02)
+    spoken(http, [made, whole.headers["x-job-id"]])  # in the place of the one that stopped
+    assert error(http.post("/v1/audio/speech", json=ask))["code"] == "take_gone"
+    refused = http.post("/v1/audio/speech", json={**ask, "continue_from": made})
+    assert refused.status_code == 409 and error(refused)["code"] == "take_not_continued"

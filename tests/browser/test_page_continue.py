@@ -3,24 +3,16 @@ the button beside the player does on each tab."""
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
-PICTURES = os.environ.get("PICTURES", "")  # a folder, to look at what the tests see
 RATE = 24000
 TEXT = {
     "zh": "第一句已经读完了。第二句读到一半停下。第三句还没有开始。",
     "en": "The first sentence was read. The second one stopped half way. The third had not begun.",
 }
-
-
-def picture(p: StudioPage, name: str) -> None:
-    if PICTURES:
-        p.page.screenshot(path=f"{PICTURES}/take-{name}.png")
 
 
 def card(p: StudioPage) -> str:
@@ -67,7 +59,6 @@ def test_a_stopped_take_is_kept_and_goes_on(chrome, studio, lang, size):
             assert box["height"] >= 40
         assert p.violations() == []
         p.page.locator(".kk-take").scroll_into_view_if_needed()
-        picture(p, f"stopped-{lang}-{size}")
         if size == "phone":
             p.page.click(".kk-take [data-do=continuetake]")
         else:
@@ -88,7 +79,6 @@ def test_a_failed_take_says_why_and_goes_on(chrome, studio):
         assert p.page.get_attribute(".kk-take", "data-tone") == "bad"
         assert p.js("document.querySelectorAll('.kk-take').length") == 1
         assert p.violations() == []
-        picture(p, "failed-zh")
         p.page.click(".kk-take [data-do=continuetake]")
         p.until("requesting", "priming", "playing", "failed")
         p.page.wait_for_function("KK.player.state === 'failed' && KK.player.peaks.length > 300")
@@ -105,7 +95,6 @@ def test_a_lost_engine_is_waited_for_and_the_stream_goes_on_by_itself(chrome, st
         go(p)
         p.page.wait_for_function("states.some(s => s[0] === 'restarting')")
         p.page.wait_for_function("states.some(s => s[1].includes('goes on from sentence 2'))")
-        picture(p, "restarting-en")
         goes_on(p, "en")
 
 
@@ -127,7 +116,6 @@ def test_one_tab_sounds_and_takes_appear_in_both(chrome, studio):
         other.click(".kk-take [data-do=playtake]")
         p.until("paused")
         assert p.status() == "另一个标签页在播放，这里已暂停"
-        picture(p, "othertab-zh")
         p.page.bring_to_front()
         p.page.click("#kk-player [data-do=toggle]")
         p.until("draining", "playing")
@@ -154,13 +142,11 @@ def test_the_button_says_what_it_does_and_an_error_stays_on_its_tab(chrome, stud
         )
         assert p.status() == said[4] and p.page.get_attribute(".kk-bar", "data-tone") == ""
         assert p.violations() == []
-        picture(p, f"tab-voices-{lang}")
         for name, words in (("convert", said[1]), ("batch", said[2]), ("settings", said[3])):
             p.page.click(tab(name))
             p.page.wait_for_function(
                 "s => document.querySelector('.kk-golabel').innerText === s", arg=words
             )
-            picture(p, f"tab-{name}-{lang}")
         p.go()
         p.page.wait_for_function("KK.tabNow() === 'speak'")
         p.page.wait_for_function(

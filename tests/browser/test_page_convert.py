@@ -30,10 +30,10 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
         p.clip_in(clip(6))
         opened(p)
         p.page.wait_for_function("KK.player.state === 'convert'")
-        assert p.status() == "放入录音、选好音色，点「生成音频」。"
+        assert p.status() == "放入录音、选好音色，点「转换声音」。"
         p.page.click("[role=tab][data-tab-id=voices]")
         p.page.wait_for_function(
-            "document.querySelector('#kk-player [role=status]').innerText.startsWith('写好文本')"
+            "document.querySelector('#kk-player [role=status]').innerText.startsWith('生成的声音')"
         )
         opened(p)
         p.go()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.engine import wild
 from tests.engine.fake import FakeEngine
 from tests.unit.test_studio import ME, OTHER, finish, studio  # noqa: F401
 from webui.engine.builtin import BuiltinEngine
-from webui.errors import Conflict, NotFound
+from webui.errors import Conflict, NotFound, NotReady
 from webui.settings import Paths, Settings
 from webui.studio import Studio
 
@@ -153,3 +155,29 @@ def test_the_built_in_voice_goes_on_sample_for_sample(tmp_path):
         assert np.array_equal(sound(on), sound(whole))
     finally:
         made.close()
+
+
+def test_a_stream_whose_process_died_goes_on_when_that_is_back(tmp_path):
+    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
+    with wild.unstarted("", None) as engine:
+        made.start(lambda: engine).join(60)
+        try:
+            whole = ask(made)
+            finish(made, whole)
+            job = ask(made, instruction="chunk=0.5 do=exit at=12")
+            assert finish(made, job).error.code == "engine_lost"
+            job.request = replace(job.request, instruction="chunk=0.5")  # it dies only once
+            written(made)
+            take = made.takes.get(ME, job.id)
+            assert (take.state, take.stopped_at) == ("failed", 2) and take.error[0]
+
+            def back():
+                with suppress(NotReady):  # and says when it may be back
+                    return made.speaker.resume(job, job.produced)
+
+            on = wild.until(back, 60)
+            assert on.n_begun and finish(made, on).state == "done"
+            assert np.array_equal(sound(on), sound(whole))
+            assert [t.id for t in made.takes.list(ME)] == [on.id, whole.id]
+        finally:
+            made.close()
