@@ -105,7 +105,8 @@
 
   /* An idle bar says what this tab waits for; what was wrong on another tab stays there. */
   document.addEventListener("kk:tab", () => {
-    const here = KK.tabNow() === "convert", state = KK.player.state, is_old = ["notext", "novoice", "nosource", "failed"].includes(state);
+    const here = KK.tabNow() === "convert", state = KK.player.state;
+    const is_old = ["notext", "novoice", "nosource", "failed"].includes(state);
     if (here && (is_old || ["cold", "warm"].includes(state))) KK.notice("convert");
     else if (!here && (is_old || state === "convert")) KK.unnotice();
   });

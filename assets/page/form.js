@@ -72,7 +72,8 @@
   KK.modelOf = kind => (["natural", "instant"].includes(kind) && KK.engine().engine === "builtin" ? { model: "builtin-" + kind } : {});
 
   /* What the button beside the player does on this tab, where that is not to generate. */
-  KK.goLabel = () => ({ convert: "bar.convert", batch: "bar.batch", voices: "bar.tospeak", settings: "bar.tospeak" })[KK.tabNow()] || "";
+  const GOES = { convert: "bar.convert", batch: "bar.batch", voices: "bar.tospeak", settings: "bar.tospeak" };
+  KK.goLabel = () => GOES[KK.tabNow()] || "";
 
   // ---- the Generate event ends here: values of the widgets, by name ------------------------------------------
   KK.speak = v => {

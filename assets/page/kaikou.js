@@ -145,7 +145,8 @@ window.KK ??= (() => {
     if (e.target.closest?.("#kk-text")) document.dispatchEvent(new CustomEvent("kk:text"));
   });
   document.addEventListener("click", e => {
-    if (e.target.closest?.("#kk-tabs [role=tab]")) requestAnimationFrame(() => document.dispatchEvent(new CustomEvent("kk:tab")));
+    if (!e.target.closest?.("#kk-tabs [role=tab]")) return;
+    requestAnimationFrame(() => document.dispatchEvent(new CustomEvent("kk:tab")));
   });
   const changed = (q, name) => document.addEventListener("change", e => {
     if (e.target.closest?.(q)) requestAnimationFrame(() => document.dispatchEvent(new CustomEvent(name)));

@@ -38,7 +38,8 @@
       dur = k.n_samples / k.sample_rate,
       on = KK.sounding(k.id, "take");
     const id = `data-id="${esc(k.id)}"`, span = (words, cls = "") => `<span${cls && ` class="${cls}"`}>${esc(words)}</span>`;
-    const why = typeof k.error === "string" ? k.error : said(k.error), goes_on = KK.canContinue(k.id);
+    const why = typeof k.error === "string" ? k.error : said(k.error);
+    const retry = local(k.id) ? "bar.retry" : "";
     const again = k.mode !== "convert" || bad || sources.has(k.id);
     const meta = [
       bad ? span(t("takes.failed") + (why ? `: ${why}` : ""), "kk-badword") : "",
@@ -51,15 +52,15 @@
       span(ago(k.created_at))
     ].join("");
     const press = [
-      goes_on ? `<button type="button" class="kk-again" data-do="continuetake" ${id}
+      KK.canContinue(k.id) ? `<button type="button" class="kk-again" data-do="continuetake" ${id}
           data-tip="takes.continue.t">${esc(t("takes.continue"))}</button>` : "",
       again ? `<button type="button" class="kk-again" data-do="reroll" ${id}
-          data-tip="${local(k.id) ? "bar.retry" : "takes.reroll.t"}">${esc(t(local(k.id) ? "bar.retry" : "takes.reroll"))}</button>` : "",
+          data-tip="${retry || "takes.reroll.t"}">${esc(t(retry || "takes.reroll"))}</button>` : "",
       b("restore", k.id, "again", "takes.restore"),
       k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download
           data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : "",
       KK.hasCode(k) ? b("code", k.id, "code", "takes.code", ' aria-haspopup="dialog"') : "",
-      local(k.id) ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
+      retry ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
       b("droptake", k.id, "bin", "takes.del")
     ].join("");
     const notes = (k.voice_notes || []).map(([en, zh]) => `<p class="kk-sub kk-voicenote">${esc(KK.lang === "zh" ? zh : en)}</p>`).join("");
@@ -146,8 +147,12 @@
     });
   };
   KK.canContinue = id => (k => !!k?.stopped_at && k.mode !== "convert")(find(id));
-  /* From the sentence that broke, with its seed and settings, which the studio knows; the sound that is there comes first. */
-  KK.continueTake = id => KK.again({ ...params(find(id)), continue_from: id }, KK.player.job === id ? KK.player.position() : null);
+  /* From the sentence that broke, with its seed and settings, which the studio knows; the sound
+     that is there comes first. */
+  KK.continueTake = id => {
+    const heard_s = KK.player.job === id ? KK.player.position() : null;
+    KK.again({ ...params(find(id)), continue_from: id }, heard_s);
+  };
   acts.continuetake = el => KK.continueTake(el.dataset.id);
   acts.restore = el => {
     const k = find(el.dataset.id);

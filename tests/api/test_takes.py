@@ -197,10 +197,10 @@ def test_a_take_that_was_stopped_is_continued_by_its_id(own, http):
     assert on.status_code == 200 and on.headers["x-seed"] == "5"
     assert on.content == whole.content
     made = on.headers["x-job-id"]
-    end = time.monotonic() + 20
-    while http.get(f"{PATH}/{made}").status_code != 200 and time.monotonic() < end:
+    end, after = time.monotonic() + 20, [made, whole.headers["x-job-id"]]
+    while (ids := [t["id"] for t in http.get(PATH).json()["data"]]) != after:
+        assert time.monotonic() < end, ids  # it comes to be in the place of the one that stopped
         time.sleep(0.02)
-    spoken(http, [made, whole.headers["x-job-id"]])  # in the place of the one that stopped
     assert error(http.post("/v1/audio/speech", json=ask))["code"] == "take_gone"
     refused = http.post("/v1/audio/speech", json={**ask, "continue_from": made})
     assert refused.status_code == 409 and error(refused)["code"] == "take_not_continued"

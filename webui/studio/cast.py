@@ -21,10 +21,11 @@ from .asked import (
     own_names,
     with_known_words,
 )
+from .beginning import Beginning
 from .demos import Demos, is_guest, shown
 from .drafts import Drafts
 from .hall import Hall
-from .job import Beginning, Job
+from .job import Job
 from .metrics import Metrics
 from .prompts import Prompts
 from .shelf import Shelf

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..errors import Cancelled, KaikouError
 from ..logs import REQUEST_ID
 from ..types import Chunk, SpeechRequest, Voice, model_of
 from .arriving import Written
+from .beginning import Beginning, broken_off
 from .held import Hold
 from .trace import Trace
 
@@ -48,24 +49,6 @@ class Heard:
             is_free = not self._is_given_up and 0 < start <= self._n_sent and self._n_free > 0
             self._n_free -= is_free
             return is_free
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """The sound of a request up to the sentence where it broke off, which is the first one that is spoken now.
-
-    marks: (segment, first sample) of the segments in `pcm`, which is s16le. replaces: ids of the takes that end there.
-    """
-
-    first_segment: int
-    pcm: bytes
-    marks: tuple[tuple[int, int], ...]
-    replaces: tuple[str, ...]
-
-
-def broken_off(marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """(segment, first sample) of the one that was under way: a later chunk is the only sign that a segment was whole."""
-    return marks[-1] if marks else (0, 0)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from ..types import CONVERT, Abilities, SpeechRequest, Voice, model_of
 from .admission import Buckets
 from .arriving import Written
 from .asked import asked_for, heeded, with_fitting_mode
+from .beginning import Beginning
 from .cast import Cast
 from .conversion import source_of
 from .demos import Demos, is_guest
 from .drafts import Drafts
-from .job import Beginning, Job
+from .job import Job
 from .metrics import Metrics
 from .takes import Takes
 from .trace import Trace

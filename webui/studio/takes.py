@@ -20,8 +20,9 @@ from ..store import TakeStore
 from ..store.takes import gone
 from ..types import SpeechRequest, Take, finite
 from .archive import Zip
+from .beginning import Beginning, broken_off
 from .choices import Choices
-from .job import Beginning, Job, broken_off
+from .job import Job
 from .watchers import Watchers
 
 log = logging.getLogger(__name__)
