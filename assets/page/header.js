@@ -45,12 +45,12 @@
     if (["ready", "busy"].includes(e.state) && e.rtf) lines.push(pace(e));
     if (state === "slow") lines.push(t("eng.d.slow", { x: (+e.rtf).toFixed(1) }));
     if (n) lines.push(t("eng.d.busy", { n, q: e.waiting || 0 }));
-    return { main, state, short: t(`eng.${state}.s`, { n }), lines };
+    return { main, state, short: state === "busy" ? doing(e, ".s") : t(`eng.${state}.s`, { n }), lines };
   }
   /* Streams of the page and of programs, and lines of batches: counted as what they are, whoever asked for them. */
-  function doing(e) {
+  function doing(e, short = "") {
     const b = Math.min(e.batch_lines || 0, e.streams), n = e.streams - b;
-    return t("eng.busy" + (b ? n ? ".both" : ".lines" : ""), { n, b });
+    return t("eng.busy" + (b && !n ? ".lines" : b && !short ? ".both" : "") + short, { n: short ? n + b : n, b });
   }
   /* Measured here: the factor by the engine, the first sound by the newest take it made on this page. */
   function pace(e) {

@@ -31,6 +31,7 @@
     if (mine !== asked) return newest; // this answer may be the older of the two
     if (!told.error) {
       ui.jobs = told.data;
+      ui.days = told.limits.keep_days;
       if (ui.open && !ui.jobs.some(j => j.id === ui.open)) ui.open = "";
       if (ui.open) await lines();
     }
@@ -64,7 +65,7 @@
   parts.jobs = root => {
     shown.clear();
     root.innerHTML = `<section class="kk kk-jobs" aria-labelledby="kk-jobs-h"><div class="kk-secthead"><h2 class="kk-h2" id="kk-jobs-h">${esc(t("ba.jobs"))}</h2>${KK.formatMenu("jobs")}</div>
-      <p class="kk-inline" data-tone="bad" id="kk-jobsay" role="status"></p><ol class="kk-joblist" aria-label="${esc(t("ba.jobs"))}"></ol></section>`;
+      <p class="kk-sub kk-num kk-storage" id="kk-jobkeep"></p><p class="kk-inline" data-tone="bad" id="kk-jobsay" role="status"></p><ol class="kk-joblist" aria-label="${esc(t("ba.jobs"))}"></ol></section>`;
     update();
     watch(root);
   };
@@ -72,6 +73,7 @@
     const root = live.jobs?.root, list = root?.querySelector(".kk-joblist");
     if (!list || ui.jobs === null) return;
     root.querySelector("#kk-jobsay").textContent = ui.say;
+    root.querySelector("#kk-jobkeep").textContent = KK.isForever(ui.days) ? t("ba.keep.forever") : t("ba.keep", { n: ui.days });
     const ids = ui.jobs.map(j => j.id);
     if (!ids.length) {
       list.innerHTML = `<li class="kk-empty">${esc(t("ba.jobs.none"))}</li>`;

@@ -15,6 +15,7 @@
     return left > Math.max(1, s.max_takes / 10) ? "" : left > 0 ? t("takes.near", { m: s.max_takes, n: left }) : t("takes.full", { m: s.max_takes });
   }
   KK.storage = () => storage;
+  KK.isForever = days => days >= FOREVER;
   KK.setStorage = s => {
     const before = storage;
     storage = s;

@@ -71,6 +71,7 @@ def test_pasted_lines_become_a_job_that_can_be_heard_and_taken_away(chrome, own)
         p.page.fill("#kk-batchseed", "7")
         job = send(p)
         until(p, job, "done")
+        assert "保留到你删除为止" in p.page.inner_text("#kk-jobkeep")
         assert (
             "已开始，共 3 行" in p.page.inner_text("#kk-batchsay")
             and p.page.input_value("#kk-batchtext") == ""

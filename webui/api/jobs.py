@@ -208,7 +208,7 @@ def routes(studio: Studio) -> APIRouter:
         return {
             "object": "list",
             "data": [told(job, request) for job in batch.list(owner(request), limit)],
-            "limits": BATCH_LIMITS,
+            "limits": {**BATCH_LIMITS, "keep_days": batch.keep_days},
         }
 
     @router.get(

@@ -60,12 +60,8 @@ class Batch:
         label: str,
         keep_days: int,
     ):
-        self._jobs, self._sounds, self._cast, self._keep_s = (
-            jobs,
-            sounds,
-            cast,
-            max(1, keep_days) * DAY_S,
-        )
+        self._jobs, self._sounds, self._cast = jobs, sounds, cast
+        self.keep_days = max(1, keep_days)  # after its end
         self.work = BatchWork(jobs, sounds, LineMaker(jobs, sounds, background, turns, label), hall)
 
     # ---- hand in --------------------------------------------------------------------------------------------
@@ -296,7 +292,7 @@ class Batch:
     def sweep(self, seconds: float) -> None:
         """Jobs that have been over for as long as takes are kept go, counted in the studio's own running time. `seconds`: since the last sweep."""
         self.work.maker.purge()
-        for job_id in self._jobs.aged(seconds, self._keep_s):
+        for job_id in self._jobs.aged(seconds, self.keep_days * DAY_S):
             try:
                 self._delete(job_id)
             except KaikouError as error:
