@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from .errors import BadInput
+from .types import FOREVER_DAYS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -87,7 +88,7 @@ class EngineChoice:
 
 @dataclass(frozen=True)
 class Privacy:
-    keep_takes_days: int = 7
+    keep_takes_days: int = FOREVER_DAYS  # at most; FOREVER_DAYS: until they are deleted
     label_files: bool = True
 
 

@@ -31,6 +31,7 @@ LANGUAGES = (
 )  # primary BCP 47 tags that may be asked for; an engine may speak fewer
 VOICE_ENGINES = ("natural", "instant")  # of the built-in voice
 MAX_TEXT = 4096
+FOREVER_DAYS = 36_500  # of keeping something: until it is deleted
 MAX_INSTRUCTION = 1000
 MAX_TRANSCRIPT = 1000  # characters: what a quick speaker says in 30 s
 

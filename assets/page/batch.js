@@ -1,8 +1,8 @@
 /* The tab Batch, left: texts come in, what will be made of them is shown, and the whole is handed in. Blind to jobs that are there already. */
 (() => {
   const { t, esc, ico, parts, acts, live, store } = KK;
-  const SHOWN = 8, MAX = 10000, MAX_TEXT = 4096, MAX_FILE = 8 << 20, MODES = ["auto", "zero_shot", "cross_lingual", "instruct", "preset"];
-  const ui = { raw: "", kind: "", name: "", voice: store.get("batchvoice") || "", speaks: store.get("batchspeaks") || "auto", seed: "", rows: [], say: null, sending: false };
+  const SHOWN = 8, MORE = 50, MAX = 10000, MAX_TEXT = 4096, MAX_FILE = 8 << 20, MODES = ["auto", "zero_shot", "cross_lingual", "instruct", "preset"];
+  const ui = { raw: "", kind: "", name: "", voice: store.get("batchvoice") || "", speaks: store.get("batchspeaks") || "auto", seed: "", rows: [], say: null, sending: false, shown: SHOWN, asks: false };
   const root = () => live.batch?.root;
 
   // ---- what is wrong with a row, before it is sent --------------------------------------------------------------------
@@ -41,7 +41,7 @@
       <div class="kk-batchset"><label class="kk-field"><span>${esc(t("ba.voice"))}</span><select id="kk-batchvoice">${voices()}</select></label>
         <label class="kk-field kk-batchve"><span>${esc(t("ve.label"))}</span><select id="kk-batchspeaks">${kinds()}</select></label>
         <label class="kk-field"><span>${esc(t("ba.seed"))}</span><input type="text" id="kk-batchseed" inputmode="numeric" autocomplete="off" value="${esc(ui.seed)}"></label></div>
-      <p class="kk-inline" id="kk-batchsay" role="status"></p>
+      <p class="kk-inline" id="kk-batchsay" role="status"></p><div class="kk-row" id="kk-batchask" role="alert"></div>
       <div class="kk-row"><button type="button" class="kk-b2 kk-primary" id="kk-batchgo" data-do="batchgo">${ico("play", 16)}${esc(t("ba.start"))}</button></div></section>`;
     show();
   };
@@ -51,16 +51,26 @@
   function show() {
     const box = root();
     if (!box) return;
-    const { rows } = ui, chars = rows.reduce((n, r) => n + (r.text || "").length, 0), fields = KK.batchFields(rows), wrong = new Map(bad());
+    const { rows } = ui, chars = rows.reduce((n, r) => n + (r.text || "").length, 0), fields = KK.batchFields([{ text: "-" }, ...rows]), wrong = new Map(bad());
     box.querySelector("#kk-batchcount").textContent = rows.length ? t("ba.count", { n: rows.length, c: chars }) : "";
-    const row = (r, i) => `<tr${wrong.has(i + 1) ? ' data-tone="bad"' : ""}><td class="kk-num">${i + 1}</td>${fields.map(f => `<td>${esc(cell(r, f))}</td>`).join("")}</tr>`;
-    const more = rows.length > SHOWN ? `<p class="kk-sub kk-num">${esc(t("ba.more", { n: rows.length - SHOWN }))}</p>` : "";
+    const row = ([n, why]) => `<tr${why ? ' data-tone="bad"' : ""}><td class="kk-num">${n}${why ? ico("bad", 16) : tryButton(n)}</td>${fields.map((f, i) =>
+      `<td>${esc(cell(rows[n - 1], f))}${why && !i ? `<small>${esc(why)}</small>` : ""}</td>`).join("")}</tr>`;
+    // those that have a problem, and then the first of the others
+    const seen = [...[...wrong].slice(0, MORE), ...[...rows.keys()].slice(0, ui.shown).filter(i => !wrong.has(i + 1)).map(i => [i + 1])];
+    const left = rows.length - ui.shown;
+    const more = left > 0 ? `<button type="button" class="kk-link" data-do="batchmore">${esc(t("ba.more", { n: left }))}</button>` : "";
     box.querySelector("#kk-batchpreview").innerHTML = rows.length ? `<div class="kk-tablebox" tabindex="0" role="region" aria-label="${esc(t("ba.preview"))}"><table><thead><tr>
-      <th scope="col">${esc(t("ba.col.n"))}</th>${fields.map(head).join("")}</tr></thead><tbody>${rows.slice(0, SHOWN).map(row).join("")}</tbody></table></div>${more}` : "";
+      <th scope="col">${esc(t("ba.col.n"))}</th>${fields.map(head).join("")}</tr></thead><tbody>${seen.map(row).join("")}</tbody></table></div>${more}` : "";
     const say = box.querySelector("#kk-batchsay"), told = ui.say || (wrong.size ? { tone: "bad", text: wrongWords([...wrong]) } : { tone: "", text: "" });
+    const good = rows.length - wrong.size, ask = ui.asks && wrong.size && good;
+    box.querySelector("#kk-batchask").innerHTML = ask ? `<p class="kk-ask">${esc(t(wrong.size === 1 ? "ba.skip.1" : "ba.skip", { n: wrong.size }))}</p>
+      <button type="button" class="kk-b2 kk-primary" data-do="batchrest">${esc(t(good === 1 ? "ba.rest.1" : "ba.rest", { n: good }))}</button>
+      <button type="button" class="kk-b2" data-do="batchback">${esc(t("ba.back"))}</button>` : "";
     say.textContent = told.text;
     say.dataset.tone = told.tone;
     box.querySelector("#kk-batchgo").disabled = ui.sending;
+    box.querySelector("#kk-batchgo").hidden = !!ask;
+    paintTry();
   }
   function wrongWords(list) {
     const [n, why] = list[0];
@@ -73,7 +83,7 @@
 
   // ---- texts come in -------------------------------------------------------------------------------------------------------
   function take(raw, kind = "", name = "") {
-    Object.assign(ui, { raw, kind, name, rows: KK.batchRows(raw, kind), say: null });
+    Object.assign(ui, { raw, kind, name, rows: KK.batchRows(raw, kind), say: null, asks: false, shown: SHOWN });
     if (ui.rows.length > MAX) ui.say = { text: t("ba.e.many", { n: MAX }), tone: "bad" };
     show();
   }
@@ -118,7 +128,8 @@
   const number = x => (x === undefined || x === "" ? undefined : Number(x));
   const wanted = r => ({ input: r.text, voice: find(r.voice)?.id || ui.voice, mode: r.mode || undefined, instructions: r.instructions, language: r.language,
     model: r.model || undefined, seed: number(r.seed), speed: number(r.speed) });
-  KK.startBatch = acts.batchgo = async () => {
+  /* `skips`: the user has agreed that lines with a problem are left out; they stay in the field. */
+  KK.startBatch = async (skips = false) => {
     if (ui.sending) return;
     clearTimeout(later);
     const text = root().querySelector("#kk-batchtext");
@@ -129,18 +140,59 @@
       return text.focus();
     }
     if (ui.rows.length > MAX) return said(t("ba.e.many", { n: MAX }));
-    if (wrong.length) return said(wrongWords(wrong));
+    if (wrong.length && !(skips && wrong.length < ui.rows.length)) {
+      ui.asks = true;
+      said(wrongWords(wrong));
+      return root().querySelector("[data-do=batchrest]")?.focus();
+    }
     if (ui.seed && !/^\d{1,15}$/.test(ui.seed)) return said(t("ba.e.seed"));
     ui.sending = true;
     show();
-    const name = ui.name || ui.rows[0].text.slice(0, 40);
-    const made = await KK.askJobs("POST", "/v2/synthesize/batch", { requests: ui.rows.map(wanted), seed: number(ui.seed), name, async: true,
+    const bads = new Set(wrong.map(([n]) => n)), good = ui.rows.filter((_, i) => !bads.has(i + 1)), rest = ui.rows.filter((_, i) => bads.has(i + 1));
+    const name = ui.name || good[0].text.slice(0, 40);
+    const made = await KK.askJobs("POST", "/v2/synthesize/batch", { requests: good.map(wanted), seed: number(ui.seed), name, async: true,
       ...(KK.hasNatural() ? KK.modelOf(ui.speaks) : {}) });
     ui.sending = false;
     if (made.error) return said(made.error);
-    text.value = "";
-    take("");
-    said(t("ba.started", { n: made.total }), "ok");
+    text.value = KK.batchText(rest);
+    take(text.value);
+    said(t("ba.started", { n: made.total }) + (rest.length ? t("ba.left", { n: rest.length }) : ""), "ok");
     KK.showJob(made.id);
   };
+  acts.batchgo = () => KK.startBatch();
+  acts.batchrest = () => KK.startBatch(true);
+  acts.batchback = () => {
+    ui.asks = false;
+    show();
+    root().querySelector("#kk-batchtext").focus();
+  };
+  acts.batchmore = () => {
+    ui.shown += MORE;
+    show();
+    root().querySelector("[data-do=batchmore], .kk-tablebox").focus();
+  };
+
+  // ---- one row, alone, before anything is handed in: by the player, as any text ----------------------------------------------
+  const tryButton = n => `<button type="button" class="kk-iconb" data-do="batchtry" data-n="${n}" aria-label="${esc(t("ba.try", { n }))}">${ico("play", 16)}</button>`;
+  let tried = null; // what the player speaks of a row
+  const isTried = r => tried?.row === r && tried.params === KK.said;
+  acts.batchtry = b => {
+    const r = ui.rows[b.dataset.n - 1];
+    if (isTried(r) && KK.player.state !== "failed") return KK.player.toggle();
+    const { input, voice, mode, instructions, language, model, seed, speed } = wanted(r);
+    const params = { input, voice, mode: mode || "auto", instructions: instructions || "", language: language || "auto", speed: speed ?? 1,
+      seed: seed ?? number(ui.seed) ?? -1, profile: KK.chosen("kk-hop", "fast"), transcript: "", consent: false,
+      ...(model ? { model } : KK.hasNatural() ? KK.modelOf(ui.speaks) : {}) };
+    tried = { row: r, params };
+    KK.again(params);
+  };
+  function paintTry() {
+    root()?.querySelectorAll("[data-do=batchtry]").forEach(b => {
+      const on = isTried(ui.rows[b.dataset.n - 1]) && KK.player.sounding, look = on ? "pause" : "play";
+      if (b.dataset.look === look) return;
+      b.dataset.look = look;
+      b.innerHTML = ico(look, 16);
+    });
+  }
+  document.addEventListener("kk:player", paintTry);
 })();

@@ -46,6 +46,12 @@
     if (kind === "csv" || kind === "tsv" || (!kind && comma)) return fromTable(text, comma || (kind === "tsv" ? "\t" : ","));
     return text.split("\n").map(l => l.trim()).filter(Boolean).map(l => ({ text: l }));
   };
+  /* Rows as text that `batchRows` reads: lines, or a table where they have more than a text. */
+  KK.batchText = rows => {
+    const names = KK.batchFields(rows), quoted = v => (/[",\n]/.test(v) ? `"${v.replace(/"/g, '""')}"` : v);
+    if (!names.length || names.join() === "text") return rows.map(r => r.text || "").join("\n");
+    return [names, ...rows.map(r => names.map(f => quoted(r[f] || "")))].map(r => r.join(",")).join("\n");
+  };
   KK.batchFields = rows => FIELDS.filter(f => rows.some(r => r[f]));
   /* Bytes as spreadsheets and editors save them. Throws what TextDecoder throws. */
   KK.batchDecode = buffer => {

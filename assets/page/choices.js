@@ -2,7 +2,6 @@
 (() => {
   const { live, store, firstOf } = KK;
   const is = (what, otherwise) => (firstOf(["on", "off"], store.get(what)) ?? (otherwise ? "on" : "off")) === "on";
-  const days = () => firstOf(["0", "1", "7"].filter(d => d <= KK_FACTS.keep_days), store.get("keep"));
 
   KK.settings = {
     get autoplay() {
@@ -18,22 +17,23 @@
     }
   };
   KK.settingsNow = (keep, label) => [KK.lang, KK.themeNow(), KK.settings.autoplay, store.get("motion") === "less",
-    is("keys", true), is("notice", false), days() ?? keep, is("label", label)
+    is("keys", true), is("notice", false), String(KK.storage()?.days ?? keep), is("label", label)
   ];
   const tell = () => live.form?.trigger("privacy", {
-    days: Number(days() ?? KK_FACTS.keep_days),
     label: is("label", true),
     notice: is("notice", false)
   });
   KK.setPrivacy = (what, v) => {
-    store.set(what, what === "keep" ? v : v ? "on" : "off");
+    if (what === "keep") return KK.send("takes", { op: "keep", days: Number(v) }); // the studio knows it, for all browsers of an account
+    store.set(what, v ? "on" : "off");
     tell();
   };
   document.addEventListener("kk:ready", () => {
-    if (["keep", "label", "notice"].some(k => store.get(k) !== null)) tell();
+    if (["label", "notice"].some(k => store.get(k) !== null)) tell();
   });
   const show = () => live.form?.trigger("settings", {});
   document.addEventListener("kk:ready", show);
   document.addEventListener("kk:lang", show);
+  document.addEventListener("kk:storage", show);
   document.addEventListener("kk:themed", show);
 })();

@@ -34,7 +34,7 @@
     if (state === "ready" && !e.basic && e.rtf > 1) state = "slow";
     const own = e.natural === "ready" ? "eng.natural" : e.natural === "starting" ? "eng.both" : upcoming(e) ? "eng.builtin" : "eng.ready";
     const name = e.basic ? t(own) : t("eng.full", { e: e.name });
-    const main = state === "ready" ? name : t("eng." + state, { n, e: e.name });
+    const main = state === "ready" ? name : state === "busy" ? doing(e) : t("eng." + state, { n, e: e.name });
     const lines = [];
     if (e.state === "starting") lines.push(why(e) || t("eng.d.starting"));
     if (e.state === "broken") lines.push(why(e) || t("eng.d.broken"));
@@ -45,7 +45,12 @@
     if (["ready", "busy"].includes(e.state) && e.rtf) lines.push(pace(e));
     if (state === "slow") lines.push(t("eng.d.slow", { x: (+e.rtf).toFixed(1) }));
     if (n) lines.push(t("eng.d.busy", { n, q: e.waiting || 0 }));
-    return { main, state, short: t(`eng.${state}.s`, { n }), lines };
+    return { main, state, short: state === "busy" ? doing(e, ".s") : t(`eng.${state}.s`, { n }), lines };
+  }
+  /* Streams of the page and of programs, and lines of batches: counted as what they are, whoever asked for them. */
+  function doing(e, short = "") {
+    const b = Math.min(e.batch_lines || 0, e.streams), n = e.streams - b;
+    return t("eng.busy" + (b && !n ? ".lines" : b && !short ? ".both" : "") + short, { n: short ? n + b : n, b });
   }
   /* Measured here: the factor by the engine, the first sound by the newest take it made on this page. */
   function pace(e) {

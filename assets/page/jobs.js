@@ -31,6 +31,7 @@
     if (mine !== asked) return newest; // this answer may be the older of the two
     if (!told.error) {
       ui.jobs = told.data;
+      ui.days = told.limits.keep_days;
       if (ui.open && !ui.jobs.some(j => j.id === ui.open)) ui.open = "";
       if (ui.open) await lines();
     }
@@ -63,8 +64,8 @@
   const shown = new Map(); // what was drawn of each job, so that a look that brings nothing new touches nothing
   parts.jobs = root => {
     shown.clear();
-    root.innerHTML = `<section class="kk kk-jobs" aria-labelledby="kk-jobs-h"><div class="kk-secthead"><h2 class="kk-h2" id="kk-jobs-h">${esc(t("ba.jobs"))}</h2></div>
-      <p class="kk-inline" data-tone="bad" id="kk-jobsay" role="status"></p><ol class="kk-joblist" aria-label="${esc(t("ba.jobs"))}"></ol></section>`;
+    root.innerHTML = `<section class="kk kk-jobs" aria-labelledby="kk-jobs-h"><div class="kk-secthead"><h2 class="kk-h2" id="kk-jobs-h">${esc(t("ba.jobs"))}</h2>${KK.formatMenu("jobs")}</div>
+      <p class="kk-sub kk-num kk-storage" id="kk-jobkeep"></p><p class="kk-inline" data-tone="bad" id="kk-jobsay" role="status"></p><ol class="kk-joblist" aria-label="${esc(t("ba.jobs"))}"></ol></section>`;
     update();
     watch(root);
   };
@@ -72,6 +73,7 @@
     const root = live.jobs?.root, list = root?.querySelector(".kk-joblist");
     if (!list || ui.jobs === null) return;
     root.querySelector("#kk-jobsay").textContent = ui.say;
+    root.querySelector("#kk-jobkeep").textContent = KK.isForever(ui.days) ? t("ba.keep.forever") : t("ba.keep", { n: ui.days });
     const ids = ui.jobs.map(j => j.id);
     if (!ids.length) {
       list.innerHTML = `<li class="kk-empty">${esc(t("ba.jobs.none"))}</li>`;
@@ -110,13 +112,14 @@
       j.state === "running" && j.eta_s != null ? t("ba.eta", { s: KK.clock(Math.ceil(j.eta_s)) }) : "", t("takes.seed", { n: j.seed })].filter(Boolean);
     const buttons = [
       `<button type="button" class="kk-b2" data-do="joblines" data-id="${esc(j.id)}" aria-expanded="${isOpen}" aria-label="${esc(t(isOpen ? "ba.hide" : "ba.lines") + " " + j.name)}">${esc(t(isOpen ? "ba.hide" : "ba.lines"))}</button>`,
-      ["running", "paused"].includes(j.state) ? press("jobcancel", "ba.cancel", j) : "",
+      j.state === "running" ? press("jobpause", "ba.pause", j) : "",
       ["paused", "cancelled"].includes(j.state) ? press("jobresume", "ba.resume", j) : "",
       j.failed ? press("jobretry", "ba.retry", j) : "",
-      j.done ? `<a class="kk-b2" href="${esc(url(at(j.id, "/download")))}" download aria-label="${esc(t("ba.zip") + " " + j.name)}">${ico("down", 16)}${esc(t("ba.zip"))}</a>` : "",
+      j.done ? `<a class="kk-b2" href="${esc(url(at(j.id, "/download")))}" download data-do="savezip" aria-label="${esc(t("ba.zip") + " " + j.name)}">${ico("down", 16)}${esc(t("ba.zip"))}</a>` : "",
+      j.done + j.failed ? `<a class="kk-b2" href="${esc(url(at(j.id, "/lines.csv")))}" download data-do="savetable" aria-label="${esc(t("ba.csv") + " " + j.name)}">${esc(t("ba.csv"))}</a>` : "",
       `<button type="button" class="kk-iconb" data-do="jobask" data-id="${esc(j.id)}" aria-label="${esc(t("ba.del") + " " + j.name)}">${ico("bin")}</button>`
     ].join("");
-    const sure = ui.ask === j.id ? `<div class="kk-toolbar"><p class="kk-ask" role="alert">${esc(t("ba.del.ask"))}</p>${press("jobdrop", "ba.del", j, "kk-b2 kk-danger")}${press("jobkeep", "vo.keep", j)}</div>` : "";
+    const sure = ui.ask === j.id ? `<div class="kk-toolbar"><p class="kk-ask" role="alert">${esc(t(j.state === "running" ? "ba.del.ask.open" : "ba.del.ask"))}</p>${press("jobdrop", "ba.del", j, "kk-b2 kk-danger")}${press("jobkeep", "vo.keep", j)}</div>` : "";
     return `<h3>${esc(j.name || j.id)}</h3><div class="kk-meter2" role="progressbar" aria-label="${esc(j.name || j.id)}" aria-valuemin="0" aria-valuemax="100" aria-valuenow="${part}"
         data-state="${j.state}"><span style="width:${part}%"></span></div><p class="kk-meta kk-num">${facts.map(f => `<span>${esc(f)}</span>`).join("")}</p>` +
       (j.error ? `<p class="kk-inline" data-tone="bad" role="status">${esc(j.error.message)}</p>` : "") + `<div class="kk-row kk-jobacts">${buttons}</div>${sure}${isOpen ? rows(j) : ""}`;
@@ -129,10 +132,10 @@
       first ? `<span class="kk-sub kk-num">${esc(t("ba.page", { a: first, b: last }))}</span>` : "",
       ui.next ? `<button type="button" class="kk-link" data-do="jobnext" ${id}>${esc(t("ba.next"))}</button>` : ""].join("");
     const row = l => `<li class="kk-jobrow" data-state="${l.state}"><span class="kk-num">${l.line}</span><bdi>${esc(l.text)}</bdi><span class="kk-sub kk-num">${esc(
-        l.state === "done" ? `${l.seconds.toFixed(1)} s` : state(l.state))}</span><span class="kk-jobdo">${l.state === "done" ? `<button type="button" class="kk-iconb" data-do="playline"
+        l.state === "done" ? `${l.seconds.toFixed(1)} s` : state(l.state === "cancelled" ? "waiting" : l.state))}</span><span class="kk-jobdo">${l.state === "done" ? `<button type="button" class="kk-iconb" data-do="playline"
         data-id="${esc(j.id)}/${l.line}" data-n="${l.line}" aria-label="${esc(t("ba.play", { n: l.line }))}">${ico(KK.sounding(`${j.id}/${l.line}`, "line") ? "pause" : "play", 18)}</button>` :
         l.state === "failed" ? `<button type="button" class="kk-iconb" data-do="lineretry" ${id} data-n="${l.line}" aria-label="${esc(t("ba.retry1", { n: l.line }))}">${ico("again")}</button>` : ""}</span>
-      ${l.error && l.state === "failed" ? `<p class="kk-inline" data-tone="bad">${esc(l.error.message)}</p>` : ""}</li>`;
+      ${l.state === "done" && l.notes.length ? `<p class="kk-sub kk-linenote">${esc(l.notes.join(" "))}</p>` : ""}${l.error && l.state === "failed" ? `<p class="kk-inline" data-tone="bad">${esc(l.error.message)}</p>` : ""}</li>`;
     return `<div class="kk-joblines"><div class="kk-row">${turn}</div><ol class="kk-jobrows" tabindex="0" aria-label="${esc(t("ba.lines") + " " + j.name)}">${ui.lines.map(row).join("")}</ol></div>`;
   }
 
@@ -149,7 +152,7 @@
     await load();
     live.jobs.root.querySelector(`[data-job="${CSS.escape(id)}"] [data-do=joblines]`)?.focus();
   };
-  acts.jobcancel = b => act("POST", at(b.dataset.id, "/cancel"));
+  acts.jobpause = b => act("POST", at(b.dataset.id, "/cancel"));
   acts.jobresume = b => act("POST", at(b.dataset.id, "/resume"));
   acts.jobretry = b => act("POST", at(b.dataset.id, "/retry"));
   acts.lineretry = b => act("POST", at(b.dataset.id, `/retry?line=${b.dataset.n}`));

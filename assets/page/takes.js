@@ -57,7 +57,7 @@
       again ? `<button type="button" class="kk-again" data-do="reroll" ${id}
           data-tip="${retry || "takes.reroll.t"}">${esc(t(retry || "takes.reroll"))}</button>` : "",
       b("restore", k.id, "again", "takes.restore"),
-      k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download
+      k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download data-do="savetake"
           data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : "",
       KK.hasCode(k) ? b("code", k.id, "code", "takes.code", ' aria-haspopup="dialog"') : "",
       retry ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
@@ -74,15 +74,17 @@
       <div class="kk-acts">${press}</div>${wave}</li>`;
   }
   parts.takes = (root, data) => {
-    if (data?.fault) {
-      KK.toast(said(data.fault));
+    if (data?.fault) KK.toast(said(data.fault));
+    if (data?.list) {
       live.takes.data = data.list;
+      KK.setStorage(data.storage);
     }
     const takes = list().filter(k => !gone.has(k.id));
     root.innerHTML =
       `<section class="kk" aria-labelledby="kk-takes-h"><div class="kk-secthead"><h2 class="kk-h2"
-          id="kk-takes-h">${esc(t("takes.title"))}</h2>${takes.some(k => k.n_samples) ? `<a class="kk-link"
-          href="${esc(KK.root())}/tts/takes.zip" download>${ico("down", 15)}${esc(t("takes.zip"))}</a>` : ""}</div>
+          id="kk-takes-h">${esc(t("takes.title"))}</h2>${takes.some(k => k.n_samples) ? `${KK.formatMenu("takes")}<a class="kk-link"
+          href="${esc(KK.root())}/tts/takes.zip" download data-do="savezip">${ico("down", 15)}${esc(t("takes.zip"))}</a>` : ""}</div>
+      ${takes.length ? KK.storageLine() : ""}
       ${takes.length ? `<ol class="kk-takes">${takes.map(card).join("")}</ol>` : `<p
           class="kk-empty">${esc(t("takes.empty"))}</p>`}</section>`;
     KK.soundHead?.();

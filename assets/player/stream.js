@@ -116,7 +116,7 @@
   P.canBuiltin = () => !!F.body && F.engine !== "builtin" && F.body.model !== "builtin" && ["notready", "stalled", "fault"].includes(F.info?.code);
   P.wait = on => worker.postMessage({ op: "wait", on });
   P.save = () => {
-    if (P.url) return P.download(P.url);
+    if (P.url) return (KK.saveAs || P.download)(P.url);   // in the format that the page's menu names
     if (F.received) worker.postMessage({ op: "save", label: KK.t("takes.label") });
   };
   P.download = (url, name = "") => { const a = Object.assign(document.createElement("a"), { href: url, download: name }); document.body.append(a); a.click(); a.remove(); };

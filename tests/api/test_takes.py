@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
 import time
+import zipfile
 
+import av
 import pytest
 
 from tests.api.test_http import error
@@ -204,3 +208,58 @@ def test_a_take_that_was_stopped_is_continued_by_its_id(own, http):
     assert error(http.post("/v1/audio/speech", json=ask))["code"] == "take_gone"
     refused = http.post("/v1/audio/speech", json={**ask, "continue_from": made})
     assert refused.status_code == 409 and error(refused)["code"] == "take_not_continued"
+
+
+def test_a_login_has_its_takes_in_every_browser(own):
+    told, bob, _ = own
+    mine = say(bob, 1)
+    spoken(bob, [mine])
+    with told.client() as other:
+        assert other.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
+        other.post("/tts/session")
+        assert other.cookies["kk_visit"] and "kk_visit" not in bob.cookies
+        assert [t["id"] for t in other.get(PATH).json()["data"]] == [mine]
+        assert other.patch(f"{PATH}/{mine}", json={"starred": True}).status_code == 200
+        assert other.get(f"/tts/result/{mine}.wav").content[:4] == b"RIFF"
+    assert bob.get(f"{PATH}/{mine}").json()["starred"] is True
+
+
+def test_a_browser_that_comes_back_gets_its_cookie_anew(own):
+    _, bob, _ = own
+    first = bob.post("/tts/session").headers["set-cookie"]
+    again = bob.get("/").headers["set-cookie"]
+    assert first == again and "Max-Age" in again
+
+
+@pytest.mark.parametrize(
+    ("kind", "media", "codec"),
+    [
+        ("mp3", "audio/mpeg", "mp3float"),
+        ("flac", "audio/flac", "flac"),
+        ("opus", "audio/ogg", "opus"),
+    ],
+)
+def test_a_take_comes_in_the_format_that_is_asked_for(http, kind, media, codec):
+    made = say(http, 7, instructions="seconds=1")
+    spoken(http, [made])
+    wav = http.get(f"/tts/result/{made}.wav").content
+    answer = http.get(f"/tts/result/{made}.{kind}")
+    assert answer.headers["content-type"] == media
+    assert answer.headers["content-disposition"].endswith(f".{kind}")
+    with av.open(io.BytesIO(answer.content)) as file:
+        (sound,) = file.streams.audio
+        assert sound.codec_context.name == codec
+        told = {k.lower(): v for k, v in {**file.metadata, **sound.metadata}.items()}
+        assert told["comment"].startswith("AI-generated") and told["comment"].encode() in wav
+        assert abs(sum(f.samples / f.sample_rate for f in file.decode(sound)) - 1.0) < 0.1
+    with zipfile.ZipFile(
+        io.BytesIO(http.get("/tts/takes.zip", params={"format": kind}).content)
+    ) as z:
+        (row,) = json.loads(z.read("manifest.json"))
+        assert row["file"].endswith(f".{kind}") and len(z.read(row["file"])) == len(answer.content)
+
+
+def test_a_format_that_is_not_made_here_has_a_sentence(http):
+    answer = http.get("/tts/takes.zip", params={"format": "exe"})
+    assert answer.status_code == 422 and error(answer)["code"] == "bad_format"
+    assert http.get(f"/tts/result/{NEVER}.exe").status_code == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import zipfile
@@ -70,6 +71,7 @@ def test_pasted_lines_become_a_job_that_can_be_heard_and_taken_away(chrome, own)
         p.page.fill("#kk-batchseed", "7")
         job = send(p)
         until(p, job, "done")
+        assert "保留到你删除为止" in p.page.inner_text("#kk-jobkeep")
         assert (
             "已开始，共 3 行" in p.page.inner_text("#kk-batchsay")
             and p.page.input_value("#kk-batchtext") == ""
@@ -91,7 +93,7 @@ def test_pasted_lines_become_a_job_that_can_be_heard_and_taken_away(chrome, own)
         card.locator("[data-do=playline] >> nth=1").click()
         p.page.wait_for_function("id => KK.sounding(id, 'line')", arg=f"{job}/2")
         with p.page.expect_download() as down:
-            card.locator("a[download]").click()
+            card.locator("[data-do=savezip]").click()
         with zipfile.ZipFile(io.BytesIO(down.value.path().read_bytes())) as z:
             assert (
                 z.namelist()[-1] == "manifest.json"
@@ -119,7 +121,11 @@ def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
                 [f'1|One, and "two"|{voice}|5|instruct|seconds=1', "2|plain||||"],
             ),
             ("b.csv", "文本\n你好，世界\n".encode("gb18030"), ["1|你好，世界"]),
-            ("c.jsonl", jsonl.encode(), ["1|from json|9", "2|another|", "3|not json|"]),
+            (
+                "c.jsonl",
+                jsonl.encode(),
+                ["3|not jsonnot valid JSON|", "1|from json|9", "2|another|"],
+            ),
             ("e.jsonl", loud.encode(), ["1|Loud keys|9", "2|你好|"]),
             ("d.txt", "text,voice\nb,c".encode("utf-16"), ["1|text,voice", "2|b,c"]),
         ):
@@ -191,11 +197,11 @@ def test_a_bad_line_is_seen_and_tried_again_and_a_job_stopped_and_resumed(chrome
         )
         job = send(p)
         card = p.page.locator(f'[data-job="{job}"]')
-        card.locator("[data-do=jobcancel]").click()
+        card.locator("[data-do=jobpause]").click()
         until(p, job, "cancelled")
         card.locator("[data-do=jobresume]").click()
         until(p, job, "running")
-        card.locator("[data-do=jobcancel]").click()  # the next test does not wait for it
+        card.locator("[data-do=jobpause]").click()  # the next test does not wait for it
         until(p, job, "cancelled")
         assert not p.errors
 
@@ -245,3 +251,104 @@ def test_by_keyboard_alone(chrome, own):
         walk(p, "[data-do=playline]")
         p.page.keyboard.press("Enter")
         p.page.wait_for_function("id => KK.sounding(id, 'line')", arg=f"{job}/1")
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_lines_with_a_problem_are_left_out_when_that_is_agreed_to(chrome, own, lang):
+    said = {
+        "zh": (
+            "2 行有问题，会跳过。",
+            "合成其余 11 行",
+            "没有音色「nobody」",
+            "跳过的 2 行留在输入框里",
+        ),
+        "en": ("2 lines have", "Run the other 11", "there is no voice “nobody”", "The 2 left out"),
+    }[lang]
+    with StudioPage(chrome, own.url, lang) as p:
+        opened(p)
+        good = [f"Line {n}." for n in range(1, 11)]
+        put(p, "\n".join(["text,voice", *good, "。", "Who?,nobody", "Last."]))
+        assert [r.split("|")[0] for r in rows(p)] == ["11", "12", *map(str, range(1, 9))], (
+            "those with a problem are shown first, wherever they stand"
+        )
+        assert "nobody" in rows(p)[1] and said[2] in rows(p)[1] and p.violations() == []
+        before = p.page.locator(".kk-job").count()
+        p.page.click("#kk-batchgo")
+        p.page.wait_for_function("document.activeElement.dataset.do === 'batchrest'")
+        ask = p.page.inner_text("#kk-batchask")
+        assert said[0] in ask and said[1] in ask and p.violations() == []
+        p.page.click("[data-do=batchback]")
+        assert p.js("document.activeElement.id") == "kk-batchtext"
+        assert p.page.locator(".kk-job").count() == before
+        p.page.click("#kk-batchgo")
+        p.page.click("[data-do=batchrest]")
+        p.page.wait_for_function("n => document.querySelectorAll('.kk-job').length > n", arg=before)
+        job = p.page.locator(".kk-job").first.get_attribute("data-job")
+        until(p, job, "done")
+        told = p.js("id => fetch(`${KK.root()}/v2/jobs/${id}/lines`).then(r => r.json())", job)
+        assert [line["text"] for line in told["data"]] == [*good, "Last."]
+        assert p.page.input_value("#kk-batchtext") == "text,voice\n。,\nWho?,nobody"
+        assert said[3] in p.page.inner_text("#kk-batchsay") and not p.errors
+
+
+def test_a_row_is_heard_alone_before_it_is_handed_in(chrome, own):
+    with StudioPage(chrome, own.url, "en") as p:
+        opened(p)
+        put(p, f"First.\n{'Second words, ' * 12}\n。")
+        assert p.page.locator("[data-do=batchtry]").count() == 2, "not the one that has no words"
+        jobs = p.page.locator(".kk-job").count()
+        second = p.page.locator("[data-do=batchtry][data-n='2']")
+        second.click()
+        p.page.wait_for_function(
+            "KK.player.sounding && KK.said.input.startsWith('Second') && document.querySelector('[data-do=batchtry][data-n=\"2\"]').dataset.look === 'pause'"
+        )
+        assert p.js("KK.said.voice") == p.page.input_value("#kk-batchvoice")
+        second.click()
+        p.page.wait_for_function("!KK.player.sounding")
+        assert p.page.locator(".kk-job").count() == jobs and not p.errors
+        p.js("KK.player.stop()")
+
+
+def test_what_was_changed_of_a_line_stands_at_it_and_a_pause_is_called_one(chrome, own):
+    with StudioPage(chrome, own.url, "zh") as p:
+        opened(p)
+        put(p, '{"text": "唱一句。", "mode": "instruct", "instruction": "sing seconds=0.5"}')
+        job = send(p)
+        until(p, job, "done")
+        card = p.page.locator(f'[data-job="{job}"]')
+        card.locator("[data-do=joblines]").click()
+        p.page.wait_for_selector(".kk-linenote")
+        assert card.locator(".kk-linenote").inner_text() == "我只会哼。" and p.violations() == []
+        with p.page.expect_download() as down:
+            card.locator("a[href$='lines.csv']").click()
+        (row,) = csv.DictReader(io.StringIO(down.value.path().read_bytes().decode("utf-8-sig")))
+        assert (row["line"], row["text"], row["notes"]) == ("1", "唱一句。", "我只会哼。")
+        p.page.select_option("#kk-format-jobs", "mp3")
+        with p.page.expect_download() as down:
+            card.locator("[data-do=savezip]").click()
+        with zipfile.ZipFile(io.BytesIO(down.value.path().read_bytes())) as z:
+            assert z.namelist() == ["0001_唱一句.mp3", "manifest.json"]
+        put(
+            p,
+            "\n".join(
+                json.dumps(
+                    {"text": f"慢 {n}", "mode": "instruct", "instruction": "seconds=2 rtf=1"}
+                )
+                for n in range(60)
+            ),
+        )
+        job = send(p)
+        card = p.page.locator(f'[data-job="{job}"]')
+        p.page.wait_for_function(
+            "() => { KK.askEngine(); return /^正在合成批量的 [2-9] 行$/.test(document.querySelector('#kk-head .kk-engtext').textContent); }",
+            polling=500,
+        )
+        assert "用户" not in p.page.inner_text("#kk-head")
+        assert card.locator("[data-do=jobpause]").inner_text() == "暂停"
+        card.locator("[data-do=jobpause]").click()
+        until(p, job, "cancelled")
+        assert "已暂停" in card.inner_text() and "取消" not in card.inner_text()
+        card.locator("[data-do=joblines]").click()
+        p.page.wait_for_selector(f'[data-job="{job}"] .kk-jobrow')
+        assert "取消" not in card.inner_text() and card.locator("[data-do=jobresume]").is_visible()
+        assert not p.errors

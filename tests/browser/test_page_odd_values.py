@@ -15,7 +15,7 @@ JUNK = {
     "mode": "opera", "speed": "abc", "seed": {}, "random": "no", "language": "xx", "profile": 9, "instruct": [1], "text": "x", "more": 1,
 }  # fmt: skip
 KEYS = (
-    "lang", "theme", "autoplay", "motion", "keys", "keep", "label", "notice", "form", "voice", "starter", "target", "source", "batchvoice",
+    "lang", "theme", "autoplay", "motion", "keys", "format", "label", "notice", "form", "voice", "starter", "target", "source", "batchvoice",
     "words.notice",
 )  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_a_memory_that_holds_anything_changes_nothing(chrome, studio, form):
             """() => { const sent = {}, form = KK.live.form, send = form.trigger; form.trigger = (name, what) => { sent[name] = what; send(name, what); };
             document.dispatchEvent(new CustomEvent("kk:ready")); form.trigger = send; return sent; }"""
         )
-        assert wishes["privacy"] == {"days": 7, "label": True, "notice": False}
+        assert wishes["privacy"] == {"label": True, "notice": False}
         for other in (form, '"text"', "[[1], 2]", "7", "null", ""):
             assert p.js("f => { KK.store.set('form', f); return KK.remembered(); }", other) == {}
         p.page.click(".kk-adv button.label-wrap")
@@ -77,7 +77,7 @@ def test_a_memory_that_holds_anything_changes_nothing(chrome, studio, form):
         p.page.wait_for_selector("#kk-set-keep input[aria-checked=true]", state="attached")
         assert p.js(
             "['kk-set-theme', 'kk-set-lang', 'kk-set-keep'].map(id => KK.chosen(id, 'none'))"
-        ) == ["light", "en", "7"]
+        ) == ["light", "en", "36500"]
         assert odd(p) == [] and not p.errors
         p.page.click("[role=tab][data-tab-id=speak]")
         p.go()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 import threading
 import time
+import zipfile
 from dataclasses import replace
 
 from tests.engine.fake import FakeEngine
@@ -237,3 +240,21 @@ def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engin
         names(asyncio.run(taken(live)))[:8] == [f"{n:04d}_Line-{n}.wav" for n in range(1, 9)]
         and 2 <= len(looks) <= 8 + 3
     ), "one for every line that ends, at most"
+
+
+def test_what_was_left_out_or_changed_of_a_line_stands_at_it(studio, engine, monkeypatch):
+    note = ("The instruction was left out.", "已忽略风格指令。")
+    monkeypatch.setattr(
+        engine, "notes", lambda request: [note] if request.text == "Line 1." else []
+    )
+    job = studio.batch.submit(ME, asks(2))
+    until(studio, job, "done")
+    assert [line.notes for line in lines(studio, job)] == [(note,), ()]
+    again = studio.batch.submit(ME, asks(1), seed=job.seed)  # its sound is there already
+    until(studio, again, "done")
+    assert lines(studio, again)[0].notes == (note,) and studio.batch.work.maker.n_cached == 1
+    with zipfile.ZipFile(io.BytesIO(b"".join(studio.batch.zip(ME, job.id, "flac")))) as z:
+        rows = json.loads(z.read("manifest.json"))["lines"]
+        assert [row["notes"] for row in rows] == [[note[0]], []]
+        assert [row["file"] for row in rows] == ["0001_Line-1.flac", "0002_Line-2.flac"]
+        assert z.read("0001_Line-1.flac")[:4] == b"fLaC"

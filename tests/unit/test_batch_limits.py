@@ -67,7 +67,7 @@ def test_a_wall_clock_that_jumps_changes_nothing(studio, monkeypatch):
     assert [j.id for j in studio.batch.list(ME)] == [later.id, job.id]
     studio.batch.sweep(600)
     assert len(studio.batch.list(ME)) == 2, "jobs age by the time the studio has run"
-    studio.batch.sweep(8 * 86400)
+    studio.batch.sweep((studio.batch.keep_days + 1) * 86400)
     assert studio.batch.list(ME) == [] and not list(
         studio.settings.paths.data_dir.glob("sounds/*/*.wav")
     )

@@ -101,8 +101,11 @@ def test_rows_that_are_not_ours_are_an_error_with_a_name(tmp_path):
     assert told.value.code == "data_newer"
 
 
-def test_jobs_of_the_first_version_go_on_and_lines_get_a_model_of_their_own(tmp_path):
-    """A file as version 1 made it: its lines have no model, and speak with their job's."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_jobs_of_earlier_versions_go_on_and_lines_get_a_model_and_notes_of_their_own(
+    tmp_path, version
+):
+    """A file as version 1 made it: its lines have no model, and speak with their job's. Notes came with version 3."""
     with sqlite3.connect(tmp_path / "jobs.sqlite") as db:
         db.execute(
             "CREATE TABLE jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, "
@@ -123,9 +126,14 @@ def test_jobs_of_the_first_version_go_on_and_lines_get_a_model_of_their_own(tmp_
         db.execute(
             "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed, chars) VALUES ('job-1', 1, 'x', 'v', 'auto', '', 'auto', 1, 1, 1)"
         )
-        db.execute("PRAGMA user_version=1")
+        if version > 1:
+            db.execute("ALTER TABLE lines ADD COLUMN model TEXT NOT NULL DEFAULT ''")
+        db.execute(f"PRAGMA user_version={version}")
     store = JobStore(tmp_path)
-    assert store.claim("job-1").model == "builtin"
+    line = store.claim("job-1")
+    assert line.model == "builtin" and line.notes == ()
+    store.done(line, "k", 1, 24000, "e", [("One.", "一。")])
+    assert store.lines("job-1")[0].notes == (("One.", "一。"),)
     job = store.add(
         "a", "", "auto", 1, [Line(1, "x", "v"), Line(2, "x", "v", model="builtin-instant")]
     )

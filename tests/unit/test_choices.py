@@ -8,19 +8,22 @@ import pytest
 
 from tests.unit.test_deletion import fault  # noqa: F401
 from tests.unit.test_store import REQUEST, take
-from webui.errors import StorageFull
+from webui.errors import NotAllowed, NotFound, StorageFull
 from webui.settings import Paths, Settings
 from webui.store import AccessStore, ChoiceStore, TakeStore
 from webui.studio import Studio, choices, studio, usage
 from webui.studio.choices import Choice, Choices
 from webui.studio.takes import DAY_S, Takes
+from webui.types import FOREVER_DAYS
 
 ME, OTHER = "local/a", "local/b"
 
 
-def takes_at(root, keep_days: int = 7) -> Takes:
+def takes_at(root, keep_days: int = 7, max_each: int = 200, **more) -> Takes:
     store = TakeStore(root, clock=lambda: 3 * DAY_S)
-    return Takes(store, Choices(ChoiceStore(root), store.has_any), keep_days, 200, "label")
+    return Takes(
+        store, Choices(ChoiceStore(root), store.has_any), keep_days, max_each, "label", **more
+    )
 
 
 def test_choices_hold_after_a_restart(tmp_path):
@@ -41,6 +44,51 @@ def test_choices_hold_after_a_restart(tmp_path):
     assert (third.days(ME), third.days(OTHER)) == (1, 30)
     third.keep(ME, 14)
     assert takes_at(tmp_path, keep_days=7).days(ME) == 7, "never longer than the studio keeps any"
+
+
+def test_an_account_has_its_takes_and_its_term_in_every_browser(tmp_path):
+    first, second = "user-bob/a", "user-bob/b"
+    before = takes_at(tmp_path)
+    for n, owner in enumerate((first, second, "user-ann/a"), 1):
+        before._store.add(take(n, owner=owner), b"RIFF")
+    before.keep(first, 1)  # in a visit, when each had takes of its own
+    assert [t.id for t in before.list(second)] == ["take-2"]
+    shared = takes_at(tmp_path, has_logins=lambda: True)
+    assert [t.id for t in shared.list(first)] == [t.id for t in shared.list(second)]
+    assert {t.id for t in shared.list(second)} == {"take-1", "take-2"}
+    assert (shared.days(first), shared.days(second)) == (1, 7)
+    assert shared.sweep() == 1 and [t.id for t in shared.list(first)] == ["take-2"], (
+        "what was promised in that visit holds for what it made"
+    )
+    shared.keep(second, 30), shared.star(first, "take-2", True)
+    assert (shared.days(first), shared.days(second), shared.days("user-ann/z")) == (7, 7, 7)
+    told = shared.storage(first)
+    assert (told["n_takes"], told["n_bytes"], told["is_account"]) == (
+        1,
+        2 * shared.get(first, "take-2").n_samples,
+        True,
+    )
+    assert told["free_bytes"] > 0
+    with pytest.raises(NotFound):
+        shared.get("user-ann/z", "take-2")
+    shared.delete(second, "take-2")
+    assert shared.storage(first)["n_takes"] == 0, "one that is deleted is not counted"
+    shared.close()
+
+
+def test_takes_stay_until_deleted_and_favourites_whatever_comes(tmp_path):
+    takes = takes_at(tmp_path, FOREVER_DAYS, max_each=3)
+    for n in range(1, 7):
+        takes._store.add(take(n, at=-1e9 + n), b"RIFF")
+    for n in (1, 2, 3):
+        takes.star(ME, f"take-{n}", True)
+    takes.star(ME, "take-3", True)
+    with pytest.raises(NotAllowed, match="3 favourites"):
+        takes.star(ME, "take-4", True)
+    assert takes.sweep() == 3, "too many: the oldest without a star"
+    assert [t.id for t in takes.list(ME)] == ["take-3", "take-2", "take-1"], "however old"
+    takes._store.add(take(7, at=2.0), b"RIFF")
+    assert takes.days(ME) == FOREVER_DAYS and takes.sweep() == 1
 
 
 def test_a_page_that_says_its_choices_again_writes_nothing(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..errors import BadInput, KaikouError
 from ..studio import CODED
@@ -71,12 +71,21 @@ def format_of(asked: str | None, headers: Mapping[str, str]) -> str:
     """A key of TYPES. headers: names in any case. Raises BadInput."""
     if asked is None:
         return "mp3" if is_openai_client(headers) else "wav"
-    if asked not in TYPES:
-        names = ", ".join(TYPES)
+    return _known(asked, TYPES, "response_format")
+
+
+def file_format(format: str = "wav") -> str:
+    """Of files that are made already: wav or a key of CODED. A dependency of routes. Raises BadInput."""
+    return _known(format, ("wav", *CODED), "format")
+
+
+def _known(asked: str, known: Iterable[str], param: str) -> str:
+    if asked not in known:
+        names = ", ".join(known)
         raise BadInput(
             f"The format {asked[:20]} is not made here. Use one of: {names}.",
             f"不支持格式 {asked[:20]}，可用：{names}。",
-            param="response_format",
+            param=param,
             code="bad_format",
         )
     return asked

@@ -117,13 +117,13 @@ class Guard:
         try:
             self._check_headers(scope)
             self._check_origin(scope, headers)
-            new_visit = await asyncio.get_running_loop().run_in_executor(
+            visit = await asyncio.get_running_loop().run_in_executor(
                 self._door, self._let_in, scope, headers, path
             )
             limit = self._body_limit(scope, headers)
             with Holder(self._studio, self._door, scope) as holder:
                 scope["kk_holder"] = holder
-                cookie = self._cookie(new_visit, scope, headers)
+                cookie = self._cookie(visit, scope, headers)
                 if scope["type"] == "http":
                     await self._answer(scope, receive, send, headers, limit, cookie)
                 else:
@@ -225,12 +225,12 @@ class Guard:
         return True
 
     def _let_in(self, scope, headers, path: str) -> str:
-        """Blocking. Returns the id of a new visit, "" for none. Raises every refusal that depends on who asks."""
+        """Blocking. Returns the id of a visit that gets its cookie, "" for none. Raises every refusal that depends on who asks."""
         self._check_host(headers)
         return "" if self._guest(scope, path) else self._identify(scope, headers, path)
 
     def _identify(self, scope, headers, path: str) -> str:
-        """Returns the id of a new visit when a page is opened without one."""
+        """Returns the id of the visit when a page is opened, a new one where there is none."""
         cookies, is_free = cookies_of(headers), scopes.is_free(path)
         try:
             caller = self._sessions.caller(
@@ -253,6 +253,8 @@ class Guard:
         scope["kk_login"] = caller.login if caller is not None else ""
         if not visit and path in ("/", "/tts/session"):
             visit = fresh = self._sessions.new_visit()
+        elif path == "/":
+            fresh = visit  # its cookie begins anew: a browser that comes back keeps its takes
         scope["kk_owner"] = (
             f"{caller.account if caller else 'nobody'}/{visit or (caller.visit if caller else '') or 'api'}"
         )
@@ -274,10 +276,10 @@ class Guard:
             raise too_large(limit)
         return limit
 
-    def _cookie(self, new_visit: str, scope, headers) -> str:
+    def _cookie(self, visit: str, scope, headers) -> str:
         return (
-            self._sessions.visit_cookie(new_visit, self._root, self._is_secure(scope, headers))
-            if new_visit
+            self._sessions.visit_cookie(visit, self._root, self._is_secure(scope, headers))
+            if visit
             else ""
         )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -18,11 +20,17 @@ from . import shapes
 from .document import answers, file_of, refusals
 from .faults import wrong_field
 from .fields import JsonBody, Number
+from .formats import file_format
 from .guard import language_of
 from .parts import File
 from .speech import BrokenStream
 
 PAGE = 100
+MAX_ROWS = BATCH_LIMITS["lines"]
+COLUMNS = (
+    *("line", "text", "voice", "mode", "instructions", "language", "speed", "seed", "model"),
+    *("state", "engine", "seconds", "notes", "error"),
+)
 PIECE_BYTES = 1 << 20  # of a zip held in memory, and one line more
 
 
@@ -156,6 +164,7 @@ def routes(studio: Studio) -> APIRouter:
             "attempts": line.attempts,
             "engine": line.engine or None,
             "seconds": round(line.samples / line.rate, 3) if line.rate else None,
+            "notes": [zh_words if zh else en for en, zh_words in line.notes],
             "error": {"code": line.code, "message": line.error_zh if zh else line.error}
             if line.code
             else None,
@@ -199,7 +208,7 @@ def routes(studio: Studio) -> APIRouter:
         return {
             "object": "list",
             "data": [told(job, request) for job in batch.list(owner(request), limit)],
-            "limits": BATCH_LIMITS,
+            "limits": {**BATCH_LIMITS, "keep_days": batch.keep_days},
         }
 
     @router.get(
@@ -226,6 +235,24 @@ def routes(studio: Studio) -> APIRouter:
             "data": [line_told(x, request) for x in found],
             "next": found[-1].n + 1 if len(found) == count else None,
         }
+
+    @router.get(
+        "/v2/jobs/{job_id}/lines.csv",
+        response_class=Response,
+        responses={
+            **answers(200, content=file_of("text/csv")),
+            **refusals(404, 422, 500, 507),
+        },
+    )
+    def table(job_id: str, request: Request):
+        """One row a line, for a spreadsheet: what it says, what became of it, and what was left out or changed."""
+        rows = [line_told(x, request) for x in batch.lines(owner(request), job_id, 1, MAX_ROWS)]
+        return Response(
+            _csv(rows),
+            200,
+            {"Content-Disposition": _attachment(job_id, "csv"), "Cache-Control": "no-store"},
+            "text/csv",
+        )
 
     @router.get(
         "/v2/jobs/{job_id}/lines/{n}.wav",
@@ -273,9 +300,9 @@ def routes(studio: Studio) -> APIRouter:
             **refusals(404, 422, 500, 507),
         },
     )
-    def download(job_id: str, request: Request):
+    def download(job_id: str, request: Request, kind: Annotated[str, Depends(file_format)]):
         return StreamingResponse(
-            batch.zip(owner(request), job_id),
+            batch.zip(owner(request), job_id, kind),
             200,
             {"Cache-Control": "no-store", "Content-Disposition": _attachment(job_id)},
             "application/zip",
@@ -300,8 +327,19 @@ def _schema() -> dict:
 
 
 # ---- the answers ----------------------------------------------------------------------------------------------
-def _attachment(job_id: str) -> str:
-    return f'attachment; filename="kaikou-{job_id}.zip"'
+def _attachment(job_id: str, kind: str = "zip") -> str:
+    return f'attachment; filename="kaikou-{job_id}.{kind}"'
+
+
+def _csv(rows: list[dict]) -> bytes:
+    """With the mark in front by which spreadsheets know UTF-8."""
+    out = io.StringIO()
+    table = csv.DictWriter(out, COLUMNS, extrasaction="ignore")
+    table.writeheader()
+    for row in rows:
+        error = row["error"]["message"] if row["error"] else ""
+        table.writerow({**row, "notes": " ".join(row["notes"]), "error": error})
+    return out.getvalue().encode("utf-8-sig")
 
 
 async def _as_made(studio: Studio, owner: str, job) -> AsyncIterator[bytes]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import html
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 
 from ..errors import KaikouError, LoginNeeded, NotFound, NotReady
@@ -14,6 +15,7 @@ from ..settings import Settings
 from ..studio import Shelf, Studio
 from . import shapes
 from .document import answers, file_of, refusals
+from .formats import file_format
 from .guard import language_of
 from .session import FIRST, PAGE_AGE_S, Sessions
 from .sockets import address_of
@@ -115,11 +117,11 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     @router.get(
         "/tts/takes.zip",
         response_class=StreamingResponse,
-        responses={**answers(200, content=file_of("application/zip")), **refusals()},
+        responses={**answers(200, content=file_of("application/zip")), **refusals(422)},
     )
-    def takes(request: Request):
+    def takes(request: Request, kind: Annotated[str, Depends(file_format)]):
         return StreamingResponse(
-            studio.takes.zip(request.scope["kk_owner"]),
+            studio.takes.zip(request.scope["kk_owner"], kind),
             200,
             {
                 "Content-Disposition": 'attachment; filename="kaikou-takes.zip"',

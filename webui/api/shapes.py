@@ -64,6 +64,7 @@ class LineInfo(BaseModel):
     attempts: int
     engine: str | None
     seconds: float | None
+    notes: list[str]
     error: Why | None
 
 
@@ -182,4 +183,5 @@ class HealthInfo(BaseModel):
     progress: float
     version: str
     streams: int
+    batch_lines: int
     waiting: int

@@ -25,6 +25,7 @@ from ..studio import (
     Job,
     Resampler,
     Studio,
+    coded,
     coded_hz,
     file_name,
     known_language,
@@ -233,20 +234,23 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
     @router.get(
         "/tts/result/{name}",
         response_class=File,
-        responses={**answers(200, 206, content=file_of("audio/wav")), **refusals(404, 416, 422)},
+        responses={
+            **answers(200, 206, content=file_of("audio/wav", *CODED.values())),
+            **refusals(404, 416, 422, 500),
+        },
     )
     def result(name: str, request: Request):
         take_id, dot, kind = name.rpartition(".")
-        if not dot or kind != "wav":
+        if not dot or kind not in ("wav", *CODED):
             raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
         owner = request.scope["kk_owner"]
         path = studio.takes.wav_path(owner, take_id)
-        return File(
-            path,
-            media_type="audio/wav",
-            filename=file_name(studio.takes.get(owner, take_id)),
-            headers={"Cache-Control": "private, max-age=3600"},
-        )
+        called = file_name(studio.takes.get(owner, take_id), kind)
+        headers = {"Cache-Control": "private, max-age=3600"}
+        if kind == "wav":
+            return File(path, media_type="audio/wav", filename=called, headers=headers)
+        headers["Content-Disposition"] = f"attachment; filename*=utf-8''{quote(called)}"
+        return Response(coded(path, kind), 200, headers, CODED[kind])
 
     return router
 

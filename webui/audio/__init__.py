@@ -3,7 +3,16 @@
 from .advice import Advice
 from .clean import cleaner_children, cleaning_hurts, close_cleaner, denoise
 from .clip import Clip
-from .coder import CODED, Coder, close_coder, coded_hz, coder_children, coders_open, warm_coder
+from .coder import (
+    CODED,
+    Coder,
+    close_coder,
+    coded,
+    coded_hz,
+    coder_children,
+    coders_open,
+    warm_coder,
+)
 from .edit import cut, joined, raise_level, trim_to_words
 from .encode import from_s16, peaks, to_s16, wav_header
 from .health import Report, check_transcript, inspect
@@ -33,6 +42,7 @@ __all__ = [
     "close_cleaner",
     "close_coder",
     "close_decoder",
+    "coded",
     "coded_hz",
     "coder_children",
     "coders_open",

@@ -10,9 +10,12 @@ import itertools
 import logging
 import os
 import threading
+from functools import partial
+from pathlib import Path
 
 from ..errors import KaikouError
 from .child import Child, Lost
+from .encode import read_wav_header
 
 log = logging.getLogger(__name__)
 CODED = {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac"}
@@ -154,6 +157,18 @@ class Coder:
         except Lost:
             self._is_open = False
             raise _lost(self._kind) from None
+
+
+def coded(path: Path, kind: str) -> bytes:
+    """A WAV file of ours as a file of `kind`, a key of CODED, with the same label. Blocking. Raises KaikouError("encode")."""
+    with path.open("rb") as file:
+        coder = Coder(kind, *read_wav_header(file), is_whole=True)
+        try:
+            for piece in iter(partial(file.read, PIECE_BYTES), b""):
+                coder.push(piece)
+            return coder.finish()
+        finally:
+            coder.close()
 
 
 def _lost(kind: str) -> KaikouError:

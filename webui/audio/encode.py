@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import BinaryIO
 
 import numpy as np
 
@@ -41,6 +42,20 @@ def wav_header(rate: int, n_samples: int | None, label: str = "") -> bytes:
         + info
         + struct.pack("<4sI", b"data", n_bytes)
     )
+
+
+def read_wav_header(file: BinaryIO) -> tuple[int, str]:
+    """Hz and label of a file that begins with a `wav_header`; leaves it at its first sample."""
+    rate, label = 0, ""
+    file.seek(12)
+    while (head := file.read(8))[:4] not in (b"data", b""):
+        body = file.read((size := int.from_bytes(head[4:], "little")) + size % 2)
+        if head[:4] == b"fmt ":
+            rate = int.from_bytes(body[4:8], "little")
+        elif body[:8] == b"INFOICMT":
+            length = int.from_bytes(body[8:12], "little")
+            label = body[12 : 12 + length].rstrip(b"\0").decode("utf-8")
+    return rate, label
 
 
 def _info(label: str) -> bytes:

@@ -40,7 +40,7 @@ class Database:
     when the file turns out broken: it is set aside and a new one begun), KaikouError (made by a newer studio).
 
     `name`: what errors call it, (English, Chinese), and `code` what their codes begin with. `columns` of tables: a file that has others is broken.
-    `rescue` (path of a broken file, new file): takes over what can still be read, in one transaction, and returns how much that is."""
+    `changes`: (version, statement), after `tables`, for a file of an earlier version than that. `rescue` (path of a broken file, new file): takes over what can still be read, in one transaction, and returns how much that is."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Database:
         name: tuple[str, str] = ("", ""),
         code: str = "",
         columns: Mapping[str, list[str]] | None = None,
+        changes: Sequence[tuple[int, str]] = (),
         rescue: Callable[[Path, sqlite3.Connection], int] | None = None,
     ):
         self.path, self._version, self._tables, self._columns, self._rescue = (
@@ -60,6 +61,7 @@ class Database:
             columns or {},
             rescue,
         )
+        self._changes = changes
         self._en, self._zh, self._code = name[0] or path.name, name[1] or f"{path.name} ", code
         self._locks = {False: threading.Lock(), True: threading.Lock()}
         self._opening = (
@@ -154,7 +156,8 @@ class Database:
         if (
             db.execute("PRAGMA user_version").fetchone()[0] == found
         ):  # else another connection was quicker
-            for statement in self._tables:
+            changes = [statement for made_in, statement in self._changes if found < made_in]
+            for statement in (*self._tables, *changes):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version={self._version}")
 

@@ -6,8 +6,9 @@ A line: waiting -> running -> done | failed | resting (tried in vain, once more 
 from __future__ import annotations
 
 import fcntl
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -32,7 +33,10 @@ TABLES = (
  error TEXT NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, n)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS by_state ON lines (job, state, n, chars)",
     "CREATE INDEX IF NOT EXISTS by_key ON lines (key) WHERE key != ''",
-    "ALTER TABLE lines ADD COLUMN model TEXT NOT NULL DEFAULT ''",  # of version 2; what is above is there already in a file of version 1
+)
+CHANGES = (
+    (2, "ALTER TABLE lines ADD COLUMN model TEXT NOT NULL DEFAULT ''"),
+    (3, "ALTER TABLE lines ADD COLUMN notes TEXT NOT NULL DEFAULT ''"),  # JSON, "" for none
 )
 
 
@@ -59,6 +63,7 @@ class Line:
     error: str = ""
     error_zh: str = ""
     model: str = ""  # its own, "" = its job's; read back as the one that counts
+    notes: tuple[tuple[str, str], ...] = ()  # what was left out or changed (English, Chinese)
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,15 @@ class BatchJob:
 
 JOB = "id, account, name, model, seed, total, state, code, error, error_zh, created_at"
 COUNTS = "SELECT state, count(*) AS n, sum(chars) AS chars FROM lines WHERE job = ? GROUP BY state"
-LINE = "n, text, voice, mode, instruction, language, speed, seed, job, state, attempts, key, samples, rate, engine, code, error, error_zh, coalesce(nullif(model, ''), (SELECT model FROM jobs WHERE jobs.id = lines.job))"
+LINE = "n, text, voice, mode, instruction, language, speed, seed, job, state, attempts, key, samples, rate, engine, code, error, error_zh, coalesce(nullif(model, ''), (SELECT model FROM jobs WHERE jobs.id = lines.job)), notes"
 
 
 class JobStore:
     """Thread-safe. `clock`: of the wall, shown to people and used for nothing else."""
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time):
-        self._db, self._clock = Database(root / "jobs.sqlite", 2, TABLES), clock
+        self._db = Database(root / "jobs.sqlite", 3, TABLES, changes=CHANGES)
+        self._clock = clock
         self._lock_file = root / "jobs.lock"
         self._held: IO | None = None
 
@@ -349,7 +355,7 @@ class JobStore:
         """From number `start` on, in order; `state`: only those in it."""
         ask = f"SELECT {LINE} FROM lines WHERE job = ? AND n >= ?{' AND state = ?' if state else ''} ORDER BY n LIMIT ?"
         values = (job_id, start, *([state] if state else []), count)
-        return self._db.read(lambda db: [Line(*r) for r in db.execute(ask, values)])
+        return self._db.read(lambda db: [_line(r) for r in db.execute(ask, values)])
 
     def ended(self, account: str, job_id: str, start: int, count: int) -> tuple[str, list[Line]]:
         """The state of a job, and its lines from number `start` on that are over, up to the first that is not, `count` at most. Raises NotFound."""
@@ -364,7 +370,7 @@ class JobStore:
                 list(
                     takewhile(
                         lambda line: line.state in OVER,
-                        (Line(*r) for r in db.execute(ask, (job_id, start, count))),
+                        map(_line, db.execute(ask, (job_id, start, count))),
                     )
                 ),
             )
@@ -385,7 +391,7 @@ class JobStore:
             db.execute(
                 "UPDATE lines SET state = 'running' WHERE job = ? AND n = ?", (job_id, row["n"])
             )
-            return Line(*row)
+            return _line(row)
 
         return self._db.write(work, is_lasting=False)
 
@@ -398,23 +404,33 @@ class JobStore:
                 (job_id, n, job_id),
             ).rowcount:
                 return None
-            return Line(
-                *db.execute(
+            return _line(
+                db.execute(
                     f"SELECT {LINE} FROM lines WHERE job = ? AND n = ?", (job_id, n)
                 ).fetchone()
             )
 
         return self._db.write(work, is_lasting=False)
 
-    def done(self, line: Line, key: str, samples: int, rate: int, engine: str) -> bool:
+    def done(
+        self,
+        line: Line,
+        key: str,
+        samples: int,
+        rate: int,
+        engine: str,
+        notes: Sequence[tuple[str, str]] = (),
+    ) -> bool:
         """Its sound is on the disk. False when the line is gone."""
 
         def work(db: Connection) -> bool:
-            is_there = db.execute(ask, (key, samples, rate, engine, line.job, line.n)).rowcount > 0
+            is_there = db.execute(ask, values).rowcount > 0
             _settle(db, line.job)
             return is_there
 
-        ask = "UPDATE lines SET state = 'done', key = ?, samples = ?, rate = ?, engine = ?, code = '', error = '', error_zh = '' WHERE job = ? AND n = ?"
+        ask = "UPDATE lines SET state = 'done', key = ?, samples = ?, rate = ?, engine = ?, notes = ?, code = '', error = '', error_zh = '' WHERE job = ? AND n = ?"
+        told = json.dumps(notes, ensure_ascii=False) if notes else ""
+        values = (key, samples, rate, engine, told, line.job, line.n)
         return self._db.write(work)
 
     def tried(self, line: Line, error: KaikouError, is_last: bool) -> None:
@@ -479,6 +495,10 @@ def _is_used(db: Connection, key: str) -> bool:
         db.execute("SELECT 1 FROM lines WHERE key = ? AND key != '' LIMIT 1", (key,)).fetchone()
         is not None
     )
+
+
+def _line(row: Row) -> Line:
+    return Line(*row[:-1], notes=tuple(map(tuple, json.loads(row[-1] or "[]"))))
 
 
 def _job(row: Row, counts: Iterable[Row]) -> BatchJob:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shutil
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from sys import intern
@@ -31,10 +32,21 @@ class _Entry(NamedTuple):
     owner: str
     created_at: float
     starred: bool
+    n_bytes: int  # of its sound
+
+
+class Usage(NamedTuple):
+    """How much there is of an owner's: takes, of these starred, and bytes of sound."""
+
+    n_takes: int
+    n_starred: int
+    n_bytes: int
 
 
 class TakeStore:
-    """Thread-safe. In memory lie an index and the records used last; records and sound (WAV) are on disk."""
+    """Thread-safe. In memory lie an index and the records used last; records and sound (WAV) are on disk.
+
+    An owner is `account/visit`. Where one is asked for, an account alone means the takes of all its visits."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time):
         self.folder = Folder(root / "takes")
@@ -42,7 +54,7 @@ class TakeStore:
         self._lock, self._clock = threading.Lock(), clock
         self._changing = threading.Lock()
         self._entries: dict[str, _Entry] = {}
-        self._of: defaultdict[str, set[str]] = defaultdict(set)  # ids by owner
+        self._of: defaultdict[str, set[str]] = defaultdict(set)  # ids by owner and by account
         self._at_hand: OrderedDict[str, Take] = OrderedDict()
         for entry in self.folder.ids():
             if (take := self._read(entry)) is not None:
@@ -65,6 +77,16 @@ class TakeStore:
     def has_any(self, owner: str) -> bool:
         return owner in self._of
 
+    def usage(self, owner: str, without: Container[str] = ()) -> Usage:
+        with self._lock:
+            entries = [self._entries[i] for i in self._of.get(owner, ()) if i not in without]
+        return Usage(len(entries), sum(e.starred for e in entries), sum(e.n_bytes for e in entries))
+
+    def free_bytes(self) -> int:
+        """Of the disk that takes lie on."""
+        places = (self.folder.root, *self.folder.root.parents)  # the first is made with a take
+        return shutil.disk_usage(next(p for p in places if p.exists())).free
+
     def list(self, owner: str) -> list[Take]:
         return self.some(self.ids(owner))
 
@@ -74,7 +96,8 @@ class TakeStore:
 
     def get(self, take_id: str, owner: str) -> Take:
         entry = self._entries.get(take_id)
-        take = self._whole(take_id) if entry is not None and entry.owner == owner else None
+        is_theirs = entry is not None and owner in (entry.owner, _account(entry.owner))
+        take = self._whole(take_id) if is_theirs else None
         if take is None:
             raise gone()
         return take
@@ -103,26 +126,33 @@ class TakeStore:
             entry = self._entries.pop(take_id, None)
             self._at_hand.pop(take_id, None)
             if entry is not None:
-                self._of[entry.owner].discard(take_id)
-                if not self._of[entry.owner]:
-                    del self._of[entry.owner]
+                for owner in (entry.owner, _account(entry.owner)):
+                    self._of[owner].discard(take_id)
+                    if not self._of[owner]:
+                        del self._of[owner]
 
-    def sweep(self, max_age_s: Callable[[str], float], max_each: int) -> int:
-        """Drop what is too old (per owner) or too many, starred ones last. One that cannot be removed keeps none of the others.
-        Returns how many went."""
+    def sweep(
+        self,
+        max_age_s: Callable[[str], float],
+        max_each: int,
+        scope: Callable[[str], str] = lambda owner: owner,
+    ) -> int:
+        """Drop what is too old for its owner, or the oldest where a scope has too many; starred ones stay. One that cannot be removed keeps
+        none of the others. Returns how many went.
+
+        scope: of an owner, whose takes are counted together."""
         self.folder.purge()
+        by_scope: defaultdict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         with self._lock:
-            by_owner = {
-                owner: [(i, self._entries[i]) for i in ids] for owner, ids in self._of.items()
-            }
+            for take_id, entry in self._entries.items():
+                by_scope[scope(entry.owner)].append((take_id, entry))
         now, gone = self._clock(), []
-        for owner, takes in by_owner.items():
+        for takes in by_scope.values():
             takes.sort(key=lambda t: (t[1].starred, t[1].created_at), reverse=True)
-            keep_s = max_age_s(owner)
             gone += [
                 i
                 for n, (i, t) in enumerate(takes)
-                if n >= max_each or (now - t.created_at > keep_s and not t.starred)
+                if not t.starred and (n >= max_each or now - t.created_at > max_age_s(t.owner))
             ]
         failures: list[StorageFull] = []
         for take_id in gone:
@@ -136,8 +166,9 @@ class TakeStore:
 
     def _index(self, take: Take) -> None:
         owner = intern(take.owner)
-        self._entries[take.id] = _Entry(owner, take.created_at, take.starred)
-        self._of[owner].add(take.id)
+        self._entries[take.id] = _Entry(owner, take.created_at, take.starred, 2 * take.n_samples)
+        for key in (owner, _account(owner)):
+            self._of[key].add(take.id)
 
     def _hold(self, take: Take) -> None:
         self._at_hand[take.id] = take
@@ -178,6 +209,10 @@ class TakeStore:
             return take if is_whole else None
         except (NotFound, ValueError, TypeError, KeyError, ZeroDivisionError):
             return None
+
+
+def _account(owner: str) -> str:
+    return intern(owner.partition("/")[0])
 
 
 def gone() -> NotFound:

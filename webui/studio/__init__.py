@@ -1,6 +1,6 @@
 """Use cases without a screen: speak, voices, drafts, takes, admission, metrics."""
 
-from ..audio import CODED, Coder, Resampler, coded_hz
+from ..audio import CODED, Coder, Resampler, coded, coded_hz
 from .archive import Zip
 from .arriving import Written
 from .asked import OPENAI_MODELS, OPENAI_VOICES, known_language
@@ -54,6 +54,7 @@ __all__ = [
     "Used",
     "Written",
     "Zip",
+    "coded",
     "coded_hz",
     "file_name",
     "known_language",

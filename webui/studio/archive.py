@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from .. import audio
+from ..errors import KaikouError
+
 PIECE_BYTES = 1 << 20
 
 
@@ -88,6 +91,16 @@ class Zip:
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
     return iter(partial(file.read, PIECE_BYTES), b"")
+
+
+def in_format(path: Path, kind: str) -> tuple[str, bytes | None, str]:
+    """How an entry made from a WAV file ends, its bytes (None: those of the file), and why it is not of `kind`. Raises FileNotFoundError."""
+    if kind == "wav":
+        return kind, None, ""
+    try:
+        return kind, audio.coded(path, kind), ""
+    except KaikouError as error:
+        return "wav", None, error.en
 
 
 def zipped(entries: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:

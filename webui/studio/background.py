@@ -47,8 +47,8 @@ class Background:
                 code="draft_voice",
                 param="voice",
             )
-        mode, instruction, _ = heeded(about, voice, mode, instruction)
-        request, _ = self._wording.put(
+        mode, instruction, left_out = heeded(about, voice, mode, instruction)
+        request, notes = self._wording.put(
             owner,
             asked_for(
                 about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND, model
@@ -56,8 +56,10 @@ class Background:
             about,
             trace,
         )
-        request, _ = with_fitting_mode(about, request)
-        return self._cast.job(owner, voice, request, trace)
+        request, fitting = with_fitting_mode(about, request)
+        ready = self._cast.job(owner, voice, request, trace, kept_notes=fitting)
+        ready.job.notes = [*left_out, *notes, *ready.job.notes]
+        return ready
 
     def begin(self, ready: Ready) -> None:
         ready.job.credit = UNLIMITED

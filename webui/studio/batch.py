@@ -17,7 +17,7 @@ from ..errors import BadInput, KaikouError, NotAllowed, NotFound, NotReady
 from ..store import BatchJob, JobStore, Line, SoundStore
 from ..store.jobs import MAX_OPEN_JOBS, OVER
 from ..types import CONVERT, MAX_TEXT, MODES, SpeechRequest
-from .archive import zipped
+from .archive import in_format, zipped
 from .asked import known_language
 from .background import Background
 from .batch_line import LineMaker
@@ -60,12 +60,8 @@ class Batch:
         label: str,
         keep_days: int,
     ):
-        self._jobs, self._sounds, self._cast, self._keep_s = (
-            jobs,
-            sounds,
-            cast,
-            max(1, keep_days) * DAY_S,
-        )
+        self._jobs, self._sounds, self._cast = jobs, sounds, cast
+        self.keep_days = max(1, keep_days)  # after its end
         self.work = BatchWork(jobs, sounds, LineMaker(jobs, sounds, background, turns, label), hall)
 
     # ---- hand in --------------------------------------------------------------------------------------------
@@ -203,28 +199,33 @@ class Batch:
         return self.work.watchers.add(job_id, wake)
 
     # ---- the whole as a zip -----------------------------------------------------------------------------------
-    def zip(self, owner: str, job_id: str) -> Iterator[bytes]:
-        """What is made so far, in order, and a manifest of every line. Raises NotFound at once, not while it is read."""
+    def zip(self, owner: str, job_id: str, kind: str = "wav") -> Iterator[bytes]:
+        """What is made so far, in order, as files of `kind`, and a manifest of every line. Raises NotFound at once, not while it is read."""
         job = self.get(owner, job_id)
-        return zipped(self._entries(job))
+        return zipped(self._entries(job, kind))
 
-    def _entries(self, job: BatchJob) -> Iterator[tuple[str, bytes]]:
+    def _entries(self, job: BatchJob, kind: str) -> Iterator[tuple[str, bytes]]:
         told, start = [], 1
         while page := self._jobs.lines(job.id, start, 200):
             for line in page:
-                entry, row = self.entry(line, job.total)
+                entry, row = self.entry(line, job.total, kind)
                 told.append(row)
                 if entry is not None:
                     yield entry
             start = page[-1].n + 1
         yield self.manifest(job, told)
 
-    def entry(self, line: Line, total: int) -> tuple[tuple[str, bytes] | None, dict]:
-        """A line's file, if it has one, and its row of the manifest."""
-        name, data = file_name(line, total), None
+    def entry(
+        self, line: Line, total: int, kind: str = "wav"
+    ) -> tuple[tuple[str, bytes] | None, dict]:
+        """A line's file, if it has one, and its row of the manifest. One that cannot be written as `kind` is WAV, and its row says why."""
+        name, data, problem = "", None, ""
         if line.state == "done":
             with suppress(FileNotFoundError, NotFound):
-                data = self._sounds.path(line.key).read_bytes()
+                path = self._sounds.path(line.key)
+                ending, data, problem = in_format(path, kind)
+                data = path.read_bytes() if data is None else data
+                name = file_name(line, total, ending)
         row = {
             "line": line.n,
             "text": line.text,
@@ -236,7 +237,9 @@ class Batch:
             "engine": line.engine or None,
             "seconds": round(line.samples / line.rate, 3) if line.rate else None,
             "attempts": line.attempts,
+            "notes": [en for en, _ in line.notes],
             "error": {"code": line.code, "message": line.error} if line.code else None,
+            **({"format_error": problem} if problem else {}),
         }
         return ((name, data) if data else None), row
 
@@ -289,7 +292,7 @@ class Batch:
     def sweep(self, seconds: float) -> None:
         """Jobs that have been over for as long as takes are kept go, counted in the studio's own running time. `seconds`: since the last sweep."""
         self.work.maker.purge()
-        for job_id in self._jobs.aged(seconds, self._keep_s):
+        for job_id in self._jobs.aged(seconds, self.keep_days * DAY_S):
             try:
                 self._delete(job_id)
             except KaikouError as error:
@@ -349,7 +352,7 @@ def _line(n: int, ask: Ask, job_seed: int, seen: Counter[tuple]) -> Line:
     )
 
 
-def file_name(line: Line, total: int) -> str:
+def file_name(line: Line, total: int, kind: str = "wav") -> str:
     """0007_first-words.wav: in order, and safe on every file system."""
     words = re.sub(r"[^\w-]+", "-", line.text)[:24].strip("-_") or "line"
-    return f"{line.n:0{max(4, len(str(total)))}d}_{words}.wav"
+    return f"{line.n:0{max(4, len(str(total)))}d}_{words}.{kind}"

@@ -120,14 +120,16 @@ class LineMaker:
             if self._sounds.has(key):
                 self.n_cached += 1  # before anybody can see the line done
                 with wave.open(str(self._sounds.path(key))) as found:
-                    self._jobs.done(line, key, found.getnframes(), found.getframerate(), engine)
+                    self._jobs.done(
+                        line, key, found.getnframes(), found.getframerate(), engine, job.notes
+                    )
                 return False
         pcm = self._spoken(flight)
         data = audio.wav_header(job.rate, len(pcm) // 2, self._label) + pcm
         with self._saving:
             self._sounds.keep(key, data)
             if not self._jobs.done(
-                line, key, len(pcm) // 2, job.rate, engine
+                line, key, len(pcm) // 2, job.rate, engine, job.notes
             ) and not self._jobs.is_used(key):
                 with self._sounds.dropping([key]):  # the job was deleted meanwhile
                     pass

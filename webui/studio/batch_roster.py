@@ -86,6 +86,13 @@ class Roster:
                 }
             )
 
+    def n_speaking(self) -> int:
+        """Lines that an engine is making now."""
+        with self._change:
+            flights = list(self._flights.values())
+        jobs = [f.ready.job for f in flights if f.ready is not None]
+        return sum(job.snapshot().state == "running" for job in jobs)
+
     def eta_s(self, job_id: str, chars: int) -> float | None:
         with self._change:
             pace = self._paces.get(job_id)

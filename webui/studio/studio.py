@@ -81,6 +81,7 @@ class Studio:
             settings.privacy.keep_takes_days,
             limits.takes_per_visitor,
             label,
+            has_logins=lambda: not settings.server.is_open or self.keys.are_on(),
         )
         self.consents = Consents(ConsentStore(paths.data_dir), store, intake)
         self.voices = Voices(store, self.drafts, self.prompts, self.consents)
@@ -250,6 +251,7 @@ class Studio:
             "progress": health.progress,
             "version": self.version,
             "streams": self.hall.n_open,
+            "batch_lines": self.batch.work.roster.n_speaking(),
             "waiting": self.turns.admission.n_waiting,
             "share": self.settings.server.share,
         }

@@ -29,6 +29,7 @@ SCRIPTS = (  # in this order: each reads what the ones before it put on KK
         "listen",
         "pace",
         "text",
+        "storage",
         "takes",
         "code",
         "sound",
@@ -76,7 +77,6 @@ def build(studio, settings, version: str, uploads: Uploads) -> tuple[gr.Blocks, 
         "share": settings.server.share,
         "lang": settings.server.lang,
         "max_text": MAX_TEXT,
-        "keep_days": settings.privacy.keep_takes_days,
         **studio.limits(),
     }
     page = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gradio as gr
 
+from ..types import FOREVER_DAYS
 from .owner import owner_of
-from .parts import number, part
+from .parts import part
 from .strings import T
 
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
@@ -35,11 +36,10 @@ def _choice(key: str, elem_id: str, choices: list[tuple], value: str) -> gr.Radi
 
 def tab(most_days: int) -> dict[str, gr.components.Component]:
     """most_days: what the studio keeps at most; longer choices are not offered."""
-    days = [
-        (T(f"set.priv.{k}"), v)
-        for k, v, n in (("day", "1", 1), ("week", "7", 7), ("never", "0", 0))
-        if n <= most_days
-    ]
+    terms = {"forever": FOREVER_DAYS, "month": 30, "week": 7, "day": 1, "never": 0}
+    if most_days not in terms.values():
+        terms = {"most": most_days, **terms}
+    days = [(T(f"set.priv.{name}"), str(n)) for name, n in terms.items() if n <= most_days]
     with (
         gr.Tab(T("tab.settings"), id="settings"),
         gr.Column(elem_classes=["kk-page", "kk-settings"]),
@@ -60,9 +60,8 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
             keys = _check("set.keys", "kk-set-keys", True)
         with gr.Column(elem_classes="kk-card"):
             part("title_priv", {"t": "set.priv", "s": "set.priv.note"})
-            keep = _choice(
-                "set.priv.keep", "kk-set-keep", days, days[-2][1] if len(days) > 1 else "0"
-            )
+            keep = _choice("set.priv.keep", "kk-set-keep", days, str(most_days))
+            part("storage", elem_id="kk-storage")
             label = _check("set.label.file", "kk-set-label", True)
             notice = _check("set.label.spoken", "kk-set-notice", False)
         with gr.Column(elem_classes="kk-card"):
@@ -92,11 +91,11 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
 
 
 def wire(studio, w: dict[str, gr.components.Component]) -> None:
-    """The studio holds these three per visit, in memory; the browser remembers them and says them again when a page opens."""
+    """The studio holds label and notice for each visit; the browser remembers them and says them again when a page opens. How long takes are kept
+    only the studio knows: an account may have several browsers."""
 
     def privacy(event: gr.EventData, request: gr.Request) -> None:
         wish, owner = event._data, owner_of(request)
-        studio.takes.keep(owner, int(number(wish["days"])))
         studio.takes.label(owner, wish["label"] is True)
         studio.takes.notice(owner, wish["notice"] is True)
 

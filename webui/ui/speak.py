@@ -263,7 +263,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         return as_json(every(studio, owner))
 
     def takes_of(owner: str) -> str:
-        return as_json([told.take(t) for t in studio.takes.list(owner)])
+        return as_json(told.takes(studio, owner))
 
     def take_act(event: gr.EventData, request: gr.Request):
         what, owner = event._data, owner_of(request)
@@ -274,13 +274,10 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                 studio.takes.delete(owner, str(what["id"]))
             elif what["op"] == "restore":
                 studio.takes.restore(owner, str(what["id"]))
+            elif what["op"] == "keep":
+                studio.takes.keep(owner, int(number(what["days"])))
         except KaikouError as error:
-            return as_json(
-                {
-                    "fault": told.fault(error),
-                    "list": [told.take(t) for t in studio.takes.list(owner)],
-                }
-            )
+            return as_json({"fault": told.fault(error), **told.takes(studio, owner)})
         return takes_of(owner)
 
     def done(event: gr.EventData, request: gr.Request):
@@ -370,5 +367,5 @@ def load(studio, request: gr.Request) -> tuple[str, str, str]:
     return (
         as_json(studio.status()),
         as_json(every(studio, owner)),
-        as_json([told.take(t) for t in studio.takes.list(owner)]),
+        as_json(told.takes(studio, owner)),
     )

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 
 from ..errors import KaikouError
-from ..studio import Given, usual_s
+from ..studio import Given, Studio, usual_s
 from ..types import Take, Voice
 
 
@@ -44,6 +44,14 @@ def voice(it: Voice, given: Given | None = None) -> dict:
         "sample": not it.id.startswith(
             "preset-"
         ),  # voices an engine brings have no recording to play
+    }
+
+
+def takes(studio: Studio, owner: str) -> dict:
+    """The list, and how much of it is kept for how long."""
+    return {
+        "list": [take(t) for t in studio.takes.list(owner)],
+        "storage": studio.takes.storage(owner),
     }
 
 
