@@ -13,7 +13,7 @@ import torch
 from scripts import doctor as script
 from scripts.make_small_model import make
 from tests.engine import doctor_small
-from webui.engine.cosyvoice.doctor import directory, language, machine, sound, speaking
+from webui.engine.cosyvoice.doctor import directory, language, machine, sound, speaking, text
 from webui.engine.cosyvoice.doctor.examination import Options, examine
 from webui.engine.cosyvoice.doctor.machine import Choice
 from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, WARNED
@@ -55,7 +55,7 @@ def item(name: str, root, clip):
         return directory.tensors(root, family)
     model = doctor_small.load(root)
     if name == "B text":
-        return directory.text(root, model)
+        return text.text(root, model)
     prompt = model.maker.voice(clip.samples, clip.rate)
     return {"E transcript": language.transcript, "F vocoder": sound.vocoder}[name](
         model, clip, prompt

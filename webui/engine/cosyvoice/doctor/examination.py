@@ -14,7 +14,7 @@ from ....errors import KaikouError
 from ..device import Place, choose
 from ..family import Family, Model, family_of
 from ..prompt import VoicePrompt
-from . import directory, graphs, language, listening, machine, sound, speaking
+from . import directory, graphs, language, listening, machine, sound, speaking, text
 from .result import FAILED, FETCH, Result, failed
 from .speech import Clip
 
@@ -74,7 +74,7 @@ def _load(root: Path, family: Family, place: Place) -> Model:
 def _networks(
     run: _Run, root: Path, family: Family, model: Model, clips: Sequence[Clip], options: Options
 ) -> None:
-    run.add("B", "text", lambda: directory.text(root, model))
+    run.add("B", "text", lambda: text.text(root, model))
     run.add("C", "tensors", lambda: directory.tensors(root, family))
     run.add("C", "spectrum", lambda: directory.spectrum(root, family))
     run.add("D", "listening", lambda: listening.listening(model, clips))
