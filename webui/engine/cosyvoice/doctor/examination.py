@@ -14,7 +14,7 @@ from ....errors import KaikouError
 from ..device import Place, choose
 from ..family import Family, Model, family_of
 from ..prompt import VoicePrompt
-from . import directory, graphs, language, listening, machine, sound, speaking, text
+from . import description, directory, graphs, language, listening, machine, sound, speaking, text
 from .result import FAILED, FETCH, Result, failed
 from .speech import Clip
 
@@ -92,6 +92,12 @@ def _networks(
         lambda: graphs.recorded(lambda at: _load(root, family, at), choose(options.device)),
     )
     run.speak(model, prompt, other, options)
+    if run.is_trained and description.applies(model):
+        run.add(
+            "G",
+            "description",
+            lambda: description.description(model, prompt, options.recognise),
+        )
     if not options.is_quick and run.is_trained:
         run.compare(root, family, model, clip, prompt)
 
