@@ -6,25 +6,33 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..weights import component_state
+from . import origin
+from .origin import Expected
 from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
 
 if TYPE_CHECKING:
     from ..family import Family
 
-Expected = Mapping[str, tuple[int, str]]  # path -> bytes, sha256 ("" where it is not known)
 RANDOM_EDGE = 1.15  # largest singular value, in units of that of a matrix of independent values
 MIN_SIDE, MIN_VALUES = 16, 4096  # of a matrix whose spectrum tells anything
 MOST_RANDOM = 0.5  # share of matrices
 
 
-def files(root: Path, family: Family, expected: Expected) -> Result:
-    """Item A. expected: of the published model; empty where no table is known. Reads every file of it once."""
+def files(
+    root: Path,
+    family: Family,
+    expected: Expected,
+    published: Mapping[str, Expected] = MappingProxyType({}),
+) -> Result:
+    """Item A. expected: of the model that the directory is called by; empty where no table is known. published: of each release of this
+    generation, by name. Reads every file once."""
     needed = [
         *family.required,
         *(part.published(root) for part in family.components.values()),
@@ -32,7 +40,9 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
     missing = sorted(name for name in needed if not (root / name).is_file())
     own = {
         name: {"bytes": (root / name).stat().st_size, "sha256": _sha256(root / name)}
-        for name in sorted({*needed, *expected})
+        for name in sorted(
+            {*needed, *expected, *(path for table in published.values() for path in table)}
+        )
         if (root / name).is_file()
     }
     differing = sorted(
@@ -44,13 +54,17 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
     unknown = sorted(
         path.name for path in root.iterdir() if path.is_file() and path.name not in own
     )
+    release, commit = origin.releases(own, published), origin.revision(root)
     figures = {
+        "release": list(release),
+        "revision": commit,
         "files": own,
         "missing": missing,
         "differing": differing,
         "compared": len(expected),
         "unknown": unknown,
     }
+    where = _where(release, commit)
     if missing:
         names = ", ".join(missing)
         said = f"Files of the model are missing: {names}.", f"缺少模型文件：{names}。"
@@ -58,8 +72,8 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
     if differing:
         names = ", ".join(differing[:3]) + " …" * (len(differing) > 3)
         said = (
-            f"{len(differing)} of {len(own)} files are not those that were published: {names}.",
-            f"{len(own)} 个文件中有 {len(differing)} 个与发布的不同：{names}。",
+            f"{len(differing)} of {len(own)} files are not those that were published: {names}.{where[0]}",
+            f"{len(own)} 个文件中有 {len(differing)} 个与发布的不同：{names}。{where[1]}",
         )
         way_out = (
             "If you changed nothing, fetch them again with scripts/fetch_models.py.",
@@ -68,16 +82,30 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
         return failed("A", "files", said, way_out, figures, WARNED)
     if not expected:
         said = (
-            f"All {len(own)} files are here; no list to compare them with.",
-            (f"{len(own)} 个文件齐全，没有可对照的清单。"),
+            f"All {len(own)} files are here; no list to compare them with.{where[0]}",
+            f"{len(own)} 个文件齐全，没有可对照的清单。{where[1]}",
         )
         return failed("A", "files", said, ("", ""), figures, WARNED)
     return passed(
         "A",
         "files",
-        (f"All {len(own)} files are as published.", f"{len(own)} 个文件与发布的一致。"),
+        (
+            f"All {len(own)} files are as published.{where[0]}",
+            f"{len(own)} 个文件与发布的一致。{where[1]}",
+        ),
         figures,
     )
+
+
+def _where(release: tuple[str, ...], commit: str) -> tuple[str, str]:
+    """What is known of the origin, as sentences behind another."""
+    parts = [
+        (f" They are {' or '.join(release)}.", f"版本：{'或'.join(release)}。")
+        if release
+        else ("", ""),
+        (f" Revision {commit[:12]}.", f"修订 {commit[:12]}。") if commit else ("", ""),
+    ]
+    return "".join(en for en, _ in parts), "".join(zh for _, zh in parts)
 
 
 def _sha256(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ Keep = Callable[[str, np.ndarray, int], str]  # name, samples, Hz -> name of the
 
 @dataclass(frozen=True)
 class Options:
-    """expected: sizes and checksums of the published files. quick: the short texts only, and no item I. keep: where sound is put for whoever
+    """expected: sizes and checksums of the published files; published: of each release. quick: the short texts only, and no item I. keep: where sound is put for whoever
     listens. recognise: of item H."""
 
     expected: directory.Expected
@@ -33,6 +33,7 @@ class Options:
     is_quick: bool = False
     keep: Keep | None = None
     recognise: speaking.Recognise | None = None
+    published: Mapping[str, directory.Expected] = field(default_factory=dict)
 
 
 def examine(
@@ -46,7 +47,9 @@ def examine(
     family = family_of(root)
     run = _Run(on_result)
     began = time.perf_counter()
-    run.add("A", "files", lambda: directory.files(root, family, options.expected))
+    run.add(
+        "A", "files", lambda: directory.files(root, family, options.expected, options.published)
+    )
     model = run.load(lambda: _reference(root, family, options.device))
     if model is not None:
         _networks(run, root, family, model, clips, options)
