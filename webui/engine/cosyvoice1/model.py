@@ -43,7 +43,7 @@ ENGINE = "cosyvoice1"
 ROWS = 4
 ENDS = (END_OF_PROMPT, MARK_END)  # of a description
 MOST_BLOCKS = 2  # of a hop; longer ones were never published
-PROMPT_TEXT_IDS = 60
+PROMPT_TEXT_IDS = int(6 * VOICE_S)  # of its transcript
 HEARING = Hearing(
     ENGINE,
     LISTENER_ONNX,
