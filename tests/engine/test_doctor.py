@@ -250,3 +250,24 @@ def test_every_choice_is_measured_beside_the_exact_model(learnt):
     assert (made[0].agreement, made[0].mel_distance) == (1.0, 0.0)
     assert made[0].is_alike and made[0].first_sound_s > 0 and made[0].rtf > 0
     assert made[-1].mel_distance > 0, "fewer steps give another mel"
+
+
+def test_recorded_networks_are_measured_beside_plain_ones(small_model, monkeypatch):
+    """On a GPU; what may not be used recorded says why."""
+    exact = Choice("fp32", 10, 1.0, 0.8, 0, 0.99, 0.1)
+    monkeypatch.setattr(machine, "measure", lambda *given: replace(exact, steps=given[-1]))
+    monkeypatch.setattr(machine, "timed", lambda model, prompt: (0.2, 0.1))
+    family, places = family_of(small_model), []
+
+    def record(load, place):
+        places.append(place)
+        return None, ("They differ.", "不同。") if len(places) == 2 else None
+
+    given = (small_model, family, None, None, None, lambda name: doctor_small.PLACE, ["fp32"])
+    made = machine.choices(*given, record)
+    assert [choice.graphs for choice in made] == [False, True] * len(family.steps)
+    assert all(place.graphs for place in places)
+    assert (made[1].rtf, made[1].first_sound_s, made[1].agreement) == (0.1, 0.2, 0.99)
+    assert made[3].fault == "They differ." and not made[3].is_alike
+    assert machine.machine(made).figures["recommended"] == {"precision": "fp32", "steps": 10}
+    assert [choice.graphs for choice in machine.choices(*given)] == [False] * len(family.steps)

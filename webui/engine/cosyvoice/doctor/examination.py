@@ -178,7 +178,10 @@ class _Run:
             )
             names = machine.precisions(device)
             place = machine.place_for(device)
-            made.extend(machine.choices(root, family, clip, prompt, reference, place, names))
+            record = graphs.load_compared if device == "cuda" else None
+            made.extend(
+                machine.choices(root, family, clip, prompt, reference, place, names, record)
+            )
             return machine.machine(made)
 
         self.add("I", "machine", measure)
