@@ -29,7 +29,7 @@ import soundfile
 from webui.errors import KaikouError
 from webui.settings import ROOT, load
 from webui.store import doctor_reports
-from webui.store.models import expected_files, read_manifest
+from webui.store.models import expected_files, published_files, read_manifest
 
 MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 VOICES = ROOT / "assets" / "voices"
@@ -85,12 +85,14 @@ def examine(root: Path, data_dir: Path, clips: list, asked: argparse.Namespace) 
         sounds[f"kaikou-{name}.wav"] = made.getvalue()
         return f"kaikou-{name}.wav"
 
+    models, yaml = read_manifest(MANIFEST), family_of(root).yaml
     options = Options(
-        expected_files(read_manifest(MANIFEST), names, family_of(root).yaml),
+        expected_files(models, names, yaml),
         asked.device,
         asked.quick,
         keep,
         None if asked.quick else recogniser(),
+        published_files(models, yaml),
     )
     report = run(root, clips, options, tell)
     folder = doctor_reports.save(root, data_dir, report, sounds)

@@ -120,7 +120,7 @@ def cosyvoice_maker(settings: Settings, root: Path) -> Maker:
 
 def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
     """As JSON can say them, for the table in engine/hosted/child.py. The profile that the doctor recommended, where the user has agreed to it
-    and has set nothing else."""
+    and has set nothing else; and the end of a description that it found not to be read aloud."""
     choice = settings.engine
     usual, agreed = EngineChoice(), doctor_reports.agreed(root, settings.paths.data_dir)
     if (choice.precision, choice.steps) == (usual.precision, usual.steps):  # nobody set them
@@ -138,6 +138,7 @@ def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
         "first_hop": choice.first_hop,
         "reinforced": choice.reinforced,
         "graphs": choice.graphs,
+        "end_of_prompt": doctor_reports.end_of_prompt(root, settings.paths.data_dir),
     }
 
 

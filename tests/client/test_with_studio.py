@@ -84,6 +84,10 @@ def test_a_voice_is_cloned_and_spoken(studio, tts, tmp_path):
     with pytest.raises(NotAllowed) as refused:
         tts.clone(path, "x")
     assert refused.value.code == "consent"
+    part = tts.clone(path, "Part", consent="me", start_s=0.0, end_s=3.5)
+    assert part["used"] == {"start_s": 0.0, "end_s": 3.5}
+    with pytest.raises(BadInput, match="start_s and end_s"):
+        tts.clone(path, "x", consent="me", end_s=3.5)
     path.write_bytes(b"no sound")
     with pytest.raises(BadInput):
         tts.clone(path, "x", consent="me")

@@ -31,6 +31,8 @@ from webui.engine.cosyvoice1.script import FirstScript
 from webui.engine.cosyvoice1.spec import MARKER, read_spec, release_of
 from webui.engine.cosyvoice1.tokenizer import WhisperTokenizer
 from webui.errors import BadInput, Cancelled, NotReady
+from webui.studio.asked import asked_for
+from webui.types import Abilities, Voice
 
 
 @pytest.fixture(scope="module")
@@ -422,6 +424,13 @@ def test_the_transcript_is_rewritten_as_the_text_is_unless_it_holds_a_mark(words
     assert heard("I paid 5 dollars")["prompt_text"] == heard("I paid five dollars")["prompt_text"]
     marked = "<|en|>I paid 5 dollars"
     assert heard(marked)["prompt_text"] == tuple(words.typed(marked))
+    about = Abilities("e", "1", 24000, ("zero_shot",), ("en",))
+    for typed, read in ((marked, "I paid 5 dollars"), ("I paid 5<endofprompt>", "I paid five")):
+        voice = Voice("v", "V", "en", typed, "", 3.0, 0.0)
+        request = asked_for(about, "Hello.", voice, "zero_shot", "", "en", 1.0, 0)
+        assert heard(request.transcript)["prompt_text"] == tuple(words.typed(read)), (
+            "as the page asks"
+        )
 
 
 def test_modes_feed_what_the_published_code_does(words):

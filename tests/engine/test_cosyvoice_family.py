@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from scripts.engine_bench.build import random_voice
 from scripts.make_small_model import make
+from tests.engine import doctor_small
 from webui.engine.cosyvoice import device
 from webui.engine.cosyvoice.device import INT8, Place
+from webui.engine.cosyvoice.doctor.speech import grown
 from webui.engine.cosyvoice.family import FOLDERS, families, family_of
+from webui.engine.cosyvoice.prompt import MAX_S
 from webui.engine.cosyvoice.weights import (
     Component,
     component_state,
@@ -373,3 +377,17 @@ def test_a_gpu_holds_no_listening_networks_and_its_host_holds_them(published, mo
     assert fault.value.code == "no_memory"
     free["cpu"] += 1
     device.plan(family, spec, root, Place("cuda", "bf16", "test")).check()
+
+
+def test_the_memory_plan_counts_the_longest_clip_that_is_used(small_model):
+    """Its voice as the flow keeps it, and its ids in front of a stream's."""
+    assert device.VOICE_S == MAX_S
+    place = Place("cpu", "fp32", "test")
+    model, family = doctor_small.load(small_model), family_of(small_model)
+    plan = device.plan(family, model.spec, small_model, place)
+    voice = grown(model, random_voice(MAX_S / 30, model.spec.lm.speech_codes))
+    assert plan.voice / 2 < 30 * voice.bytes <= plan.voice
+    shorter = model.spec.lm.cache_bytes(device.STREAM_TEXT_TOKENS, 4)
+    prompt = model.spec.lm.cache_bytes(int(MAX_S * model.spec.ids_per_s), 4)
+    assert plan.stream > prompt + shorter
+    assert "a 30 s voice" in plan.words()

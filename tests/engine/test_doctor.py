@@ -13,12 +13,21 @@ import torch
 from scripts import doctor as script
 from scripts.make_small_model import make
 from tests.engine import doctor_small
-from webui.engine.cosyvoice.doctor import directory, language, machine, sound, speaking
+from webui.engine.cosyvoice.doctor import (
+    directory,
+    language,
+    machine,
+    origin,
+    sound,
+    speaking,
+    text,
+)
 from webui.engine.cosyvoice.doctor.examination import Options, examine
 from webui.engine.cosyvoice.doctor.machine import Choice
 from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, WARNED
 from webui.engine.cosyvoice.family import family_of
 from webui.errors import NotReady
+from webui.store.models import published_files, read_manifest
 
 SHORT = (("zh", "好"),) * len(speaking.TEXTS)
 
@@ -55,7 +64,7 @@ def item(name: str, root, clip):
         return directory.tensors(root, family)
     model = doctor_small.load(root)
     if name == "B text":
-        return directory.text(root, model)
+        return text.text(root, model)
     prompt = model.maker.voice(clip.samples, clip.rate)
     return {"E transcript": language.transcript, "F vocoder": sound.vocoder}[name](
         model, clip, prompt
@@ -135,6 +144,56 @@ def test_files_are_compared_with_what_was_published(small_model, tmp_path):
     assert directory.files(root, family, table).figures["missing"] == ["campplus.onnx"]
 
 
+def release_of(sums: dict, llm: int = 0) -> list[str]:
+    """What item A says of files with these checksums, beside the real table. llm: bytes of llm.pt."""
+    models = published_files(read_manifest(script.MANIFEST), "cosyvoice.yaml")
+    own = {path: {"bytes": 1, "sha256": sha256} for path, sha256 in sums.items()}
+    return list(
+        origin.releases(own | {"llm.pt": {"bytes": llm, "sha256": sums.get("llm.pt")}}, models)
+    )
+
+
+def test_the_release_is_told_by_sizes_and_checksums(small_model, tmp_path):
+    models = published_files(read_manifest(script.MANIFEST), "cosyvoice.yaml")
+    shared = {path: models["CosyVoice-300M"][path][1] for path in ("flow.pt", "hift.pt")}
+    sft = models["CosyVoice-300M-SFT"]["llm.pt"]
+    assert release_of(shared | {"llm.pt": sft[1]}, sft[0]) == ["CosyVoice-300M-SFT"]
+    instruct = models["CosyVoice-300M-Instruct"]["llm.pt"][0]
+    assert release_of(shared, instruct) == ["CosyVoice-300M-Instruct"]
+    assert release_of(shared, 1_241_234_567) == ["CosyVoice-300M"]
+    assert release_of({"flow.pt": "0" * 64}, instruct) == []
+    root, family = tmp_path / "model", family_of(small_model)
+    shutil.copytree(small_model, root)
+    own = directory.files(root, family, {}).figures["files"]
+    table = {name: (f["bytes"], f["sha256"]) for name, f in own.items()}
+    found = directory.files(
+        root, family, table, {"Some-0.5B": table, "Other": {"llm.pt": (1, "0")}}
+    )
+    assert found.status == PASSED and found.figures["release"] == ["Some-0.5B"]
+    assert "Some-0.5B" in found.en and "Some-0.5B" in found.zh
+
+
+def test_the_revision_is_what_the_hubs_libraries_wrote_down(tmp_path):
+    commit, other = "1a2b3c4d5e" * 4, "f" * 40
+    cached = tmp_path / "models--us--Some" / "snapshots" / commit
+    cached.mkdir(parents=True)
+    assert origin.revision(cached) == commit
+    linked = tmp_path / "linked"
+    linked.symlink_to(cached)
+    assert origin.revision(linked) == commit, "behind a link too"
+    plain = tmp_path / "plain"
+    notes = plain / ".cache" / "huggingface" / "download"
+    (notes / "part").mkdir(parents=True)
+    assert origin.revision(plain) == ""
+    (plain / ".mv").write_text("Revision:v1.0,CreatedAt:1734000000")
+    assert origin.revision(plain) == "v1.0"
+    for name, line in (("llm.pt", commit), ("part/vocab.json", commit), ("odd", "no commit")):
+        (notes / f"{name}.metadata").write_text(f"{line}\netag\n1734000000.0\n")
+    assert origin.revision(plain) == commit
+    (notes / "flow.pt.metadata").write_text(f"{other}\netag\n1734000000.0\n")
+    assert origin.revision(plain) == "v1.0", "files of two revisions are none"
+
+
 def test_what_breaks_off_is_a_failure_of_its_item_and_the_next_is_asked(
     small_model, monkeypatch, clips
 ):
@@ -191,3 +250,24 @@ def test_every_choice_is_measured_beside_the_exact_model(learnt):
     assert (made[0].agreement, made[0].mel_distance) == (1.0, 0.0)
     assert made[0].is_alike and made[0].first_sound_s > 0 and made[0].rtf > 0
     assert made[-1].mel_distance > 0, "fewer steps give another mel"
+
+
+def test_recorded_networks_are_measured_beside_plain_ones(small_model, monkeypatch):
+    """On a GPU; what may not be used recorded says why."""
+    exact = Choice("fp32", 10, 1.0, 0.8, 0, 0.99, 0.1)
+    monkeypatch.setattr(machine, "measure", lambda *given: replace(exact, steps=given[-1]))
+    monkeypatch.setattr(machine, "timed", lambda model, prompt: (0.2, 0.1))
+    family, places = family_of(small_model), []
+
+    def record(load, place):
+        places.append(place)
+        return None, ("They differ.", "不同。") if len(places) == 2 else None
+
+    given = (small_model, family, None, None, None, lambda name: doctor_small.PLACE, ["fp32"])
+    made = machine.choices(*given, record)
+    assert [choice.graphs for choice in made] == [False, True] * len(family.steps)
+    assert all(place.graphs for place in places)
+    assert (made[1].rtf, made[1].first_sound_s, made[1].agreement) == (0.1, 0.2, 0.99)
+    assert made[3].fault == "They differ." and not made[3].is_alike
+    assert machine.machine(made).figures["recommended"] == {"precision": "fp32", "steps": 10}
+    assert [choice.graphs for choice in machine.choices(*given)] == [False] * len(family.steps)

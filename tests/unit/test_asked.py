@@ -86,13 +86,17 @@ def test_the_marked_language_decides_whether_the_clip_speaks_another(typed, mode
     assert request.mode == mode and request.text == typed
 
 
-def test_marks_are_no_part_of_an_instruction_or_a_transcript():
+def test_marks_are_no_part_of_an_instruction_and_reach_an_engine_with_a_transcript():
+    """Which reads a transcript as it was typed where it sees one, and never speaks it."""
     about = Abilities("e", "1", 24000, MODES, ("en",), told_clones=True)
     prefix = "You are a helpful assistant."
-    voice = replace(VOICE, transcript=f"{prefix}<|endofprompt|>Hello there.")
+    marked = f"{prefix}<|endofprompt|>Hello there."
+    voice = replace(VOICE, transcript=marked)
     for told in (f"{prefix} Slowly.<|endofprompt|>", "Slowly.<endofprompt>", "<|zh|>Slowly. "):
         request = asked_for(about, "Hello.", voice, "zero_shot", told, "en", 1.0, 0)
-        assert (request.instruction, request.transcript) == ("Slowly.", "Hello there.")
+        assert (request.instruction, request.transcript) == ("Slowly.", marked)
+    only = replace(VOICE, transcript="<|en|> <|endofprompt|>")
+    assert asked_for(about, "a", only, "zero_shot", "", "en", 1.0, 0).transcript == ""
     assert asked_for(about, "a", VOICE, "auto", "<|endofprompt|>", "en", 1.0, 0).mode == "zero_shot"
 
 
@@ -111,6 +115,8 @@ def test_a_text_shorter_than_half_of_the_transcript_is_spoken_without_it(said, m
     assert fitting.mode == mode
     assert notes == ([SHORT_TEXT] if mode != request.mode else [])
     assert fitting.transcript == ("" if notes else request.transcript)
+    longer = replace(request, transcript=request.transcript and f"<|zh|>{request.transcript}")
+    assert with_fitting_mode(about, longer)[0].mode == mode, "marks do not count"
     assert with_fitting_mode(replace(about, segmentation=None), request) == (request, [])
     deaf = replace(about, modes=("zero_shot", "preset"))
     assert with_fitting_mode(deaf, request) == (request, [])

@@ -17,7 +17,7 @@ from webui import audio
 from webui.errors import NotAllowed, NotFound
 from webui.settings import Paths, Settings
 from webui.studio import UNLIMITED, Studio
-from webui.studio.asked import SHORT_TEXT
+from webui.studio.asked import SHORT_ARRIVED, SHORT_TEXT
 from webui.types import Segmentation
 
 ME, OTHER = "local/me", "local/other"
@@ -286,3 +286,17 @@ def test_a_take_says_why_a_short_text_was_spoken_without_the_transcript(studio):
         assert [note for note in job.notes if note == SHORT_TEXT] == list(notes)
         assert take.request.segments == (f"{said}.",), "one call, with a full stop"
         assert studio.speaker.preview(ME, said).segments == ((f"{said}.", "en"),)
+
+
+def test_a_take_says_that_a_text_which_arrived_was_too_short_for_the_transcript(studio):
+    """It could not be known when it was begun."""
+    studio.resident.start(Packing).join(20)
+    asked = {"voice_id": "alloy", "mode": "zero_shot", "transcript": "Hello, how are you today?"}
+    for said, notes in (("Yes, ", (SHORT_ARRIVED,)), ("Yes, it is a fine day for all of us, ", ())):
+        written, _ = studio.speaker.expect(ME, **asked)
+        written.push(said)
+        written.end()
+        job = studio.speaker.open(ME, text_in=written.first, written=written, **asked)
+        assert finish(studio, job).state == "done"
+        take = studio.takes.get(ME, job.id)
+        assert (take.request.mode, take.voice_notes) == ("zero_shot", notes)

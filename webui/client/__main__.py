@@ -42,6 +42,12 @@ def parser() -> argparse.ArgumentParser:
         "--consent", required=True, help="who agrees, and on what basis / 谁同意、依据是什么"
     )
     clone.add_argument("--transcript", default="", help="what is said in it / 录音里说的话")
+    for end in ("start", "end"):
+        clone.add_argument(
+            f"--{end}-s",
+            type=float,
+            help=f"{end} of the part to use, in seconds / 所用片段的起止秒数",
+        )
     clone.add_argument("--denoise", action="store_true", help="clean it first / 先降噪")
     batch = verbs.add_parser(
         "batch",
@@ -149,6 +155,8 @@ def clone(told: argparse.Namespace, key: str | None) -> int:
                 transcript=told.transcript,
                 language=told.language,
                 denoise=told.denoise,
+                start_s=told.start_s,
+                end_s=told.end_s,
                 consent=told.consent,
             )["id"]
         )

@@ -167,9 +167,16 @@ class Hearing:
 
 
 def clone_form(
-    path: str | Path, name: str, transcript: str, language: str, denoise: bool, consent: str
+    path: str | Path,
+    name: str,
+    transcript: str,
+    language: str,
+    denoise: bool,
+    consent: str,
+    start_s: float | None,
+    end_s: float | None,
 ) -> dict:
-    """Keywords for a POST. Raises BadInput when the file cannot be read."""
+    """Keywords for a POST. start_s, end_s: None = not told. Raises BadInput when the file cannot be read."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -186,6 +193,8 @@ def clone_form(
         "language": language,
         "denoise": str(bool(denoise)).lower(),
         "consent": consent,
+        "start_s": "" if start_s is None else str(start_s),
+        "end_s": "" if end_s is None else str(end_s),
     }
     return {
         "files": {"audio_sample": (path.name, data)},

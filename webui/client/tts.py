@@ -120,10 +120,13 @@ class TTS:
         language: str = "",
         denoise: bool = False,
         consent: str = "",
+        start_s: float | None = None,
+        end_s: float | None = None,
     ) -> dict:
         """A voice from a recording: what the studio tells of it, `id` and `report` among others. consent: who agrees and on what basis; the
-        studio refuses without it. Tried again only when the studio cannot have heard of it: it would make two voices."""
-        form = clone_form(path, name, transcript, language, denoise, consent)
+        studio refuses without it. start_s, end_s: the part of it to use, both or neither; transcript is exactly what is said there. Tried again
+        only when the studio cannot have heard of it: it would make two voices."""
+        form = clone_form(path, name, transcript, language, denoise, consent, start_s, end_s)
         return self._retry.sync(is_unheard)(self._told, "POST", form)
 
     def voices(self) -> list[dict]:

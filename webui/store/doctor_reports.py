@@ -64,6 +64,15 @@ def switched_off(model: Path, data_dir: Path) -> tuple[str, ...]:
     return tuple(name for figures in found for name in figures.get("off", ()))
 
 
+def end_of_prompt(model: Path, data_dir: Path) -> str:
+    """What ended a description of these very files without its being read aloud; "" where that was not examined."""
+    results = (load(model, data_dir) or {}).get("results") or ()
+    found = (
+        r["figures"] for r in results if (r.get("item"), r.get("name")) == ("G", "description")
+    )
+    return next((str(figures.get("end_of_prompt", "")) for figures in found), "")
+
+
 def agree(model: Path, data_dir: Path, profile: dict) -> None:
     """These files shall be used with this profile. Where that cannot be written, it is forgotten."""
     folder = folders(model, data_dir)[1]

@@ -112,6 +112,15 @@ def expected_files(
     }
 
 
+def published_files(models: Mapping[str, Model], yaml: str) -> dict[str, dict]:
+    """Model -> path -> (bytes, sha256 or "") of every release with that yaml, to tell which one a directory holds."""
+    return {
+        name: {s.path: (s.size, s.sha256 or "") for s in model.files if not s.optional}
+        for name, model in models.items()
+        if any(spec.path == yaml for spec in model.files)
+    }
+
+
 def _model(name: str, entry: Mapping) -> Model:
     if not _STEP.fullmatch(name):
         raise _bad("models", name)

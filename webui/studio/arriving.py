@@ -58,6 +58,7 @@ class Written:
         self.is_running = False  # a call of the engine is under way
         self.is_starved = False  # somebody waits in `run`
         self.fed_s = 0.0  # when that was last over, on the monotonic clock
+        self.late_notes: Callable[[SpeechRequest], list[tuple[str, str]]] = lambda request: []
 
     # ---- the writer's side --------------------------------------------------------------------------------
     def push(self, delta: str) -> None:

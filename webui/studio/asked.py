@@ -42,6 +42,12 @@ SHORT_TEXT = (
 )
 
 
+SHORT_ARRIVED = (
+    "The text came while it was spoken, and was over before half of the clip's transcript, which nobody could know: it was spoken with the transcript. Send a short text in one piece.",
+    "文本是边写边读的，最后不到参考文本的一半长；开始时无从得知，因此仍用了参考文本。短文本请一次发完。",
+)
+
+
 def check_mode(mode: str, about: Abilities) -> None:
     if mode not in ("auto", *about.modes):
         raise BadInput(
@@ -90,9 +96,15 @@ def with_fitting_mode(
     if rule is None or request.mode != "zero_shot" or mode not in about.modes:
         return request, []
     length = text.units("".join(request.segments), rule)
-    if not request.transcript or length >= text.units(request.transcript, rule) / 2:
+    known = text.without_marks(request.transcript)
+    if not known or length >= text.units(known, rule) / 2:
         return request, []
     return replace(request, mode=mode, transcript=""), [SHORT_TEXT]
+
+
+def late_notes(about: Abilities, request: SpeechRequest) -> list[tuple[str, str]]:
+    """As `with_fitting_mode`, of a text that was known as a whole only after it was spoken."""
+    return [SHORT_ARRIVED] if with_fitting_mode(about, request)[1] else []
 
 
 def heeded(
@@ -131,6 +143,7 @@ def asked_for(
         text.without_prompt_marks(instruction),
     )
     chosen = _mode(mode, instruction, text_in, voice)
+    has_words = bool(text.without_marks(voice.transcript).strip())  # an engine must see its marks
     is_told = chosen == "instruct" or (chosen == "zero_shot" and about.told_clones)
     return SpeechRequest(
         new_id("take"),
@@ -142,7 +155,7 @@ def asked_for(
         speed,
         seed,
         priority,
-        transcript=text.without_marks(voice.transcript) if chosen == "zero_shot" else "",
+        transcript=voice.transcript if chosen == "zero_shot" and has_words else "",
         voice_engine=voice_engine_of(about, model),
     )
 

@@ -272,6 +272,7 @@ class Job:
         if self.written is not None:
             self.written.close()
             self.request = self.written.settled(self.request)
+            self.voice_notes += tuple(self.written.late_notes(self.request))
 
     def fail(self, error: KaikouError) -> None:
         with self._lock:

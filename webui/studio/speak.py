@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 
 from ..audio import Clip
 from ..errors import BadInput, Conflict, KaikouError
@@ -13,7 +13,7 @@ from ..store.files import new_id
 from ..types import CONVERT, Abilities, SpeechRequest, Voice, model_of
 from .admission import Buckets
 from .arriving import Written
-from .asked import asked_for, heeded, with_fitting_mode
+from .asked import asked_for, heeded, late_notes, with_fitting_mode
 from .beginning import Beginning
 from .cast import Cast
 from .conversion import source_of
@@ -140,8 +140,9 @@ class Speaker:
             request, notes = self._wording.put(owner, request, about, trace)
             request, fitting = with_fitting_mode(about, request)
             request = self._takes.with_notice(owner, request)
-        else:  # nobody knows yet how long it will be
+        else:  # nobody knows yet how long it will be, and the same text must sound the same whenever it ends
             request, notes = replace(request, segments=tuple(written.pieces)), written.notes
+            written.late_notes = partial(late_notes, about)
         job = self._admit(owner, voice, request, trace, written=written, notes=[*dropped, *fitting])
         job.notes = [] if is_guest(owner) else [*left_out, *notes, *job.notes]
         return job

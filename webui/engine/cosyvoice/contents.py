@@ -1,4 +1,5 @@
-"""What one directory of a generation has and lacks: networks that hear a clip, a language model beside the usual one. Reads names and sizes only."""
+"""What one directory of a generation has and lacks: networks that hear a clip, a language model beside the usual one, what ends a
+description. Reads names and sizes only."""
 
 from __future__ import annotations
 
@@ -62,3 +63,10 @@ def with_reinforced(family: Family, root: Path) -> Family:
         )
     parts = {**family.components, "llm": part}
     return replace(family, components=parts, load=partial(family.load, parts=parts))
+
+
+def with_end_of_prompt(family: Family, end: str) -> Family:
+    """Ending descriptions with `end`; as it is where the generation has no such end, or it is the usual one."""
+    if end not in family.ends_of_prompt[1:]:
+        return family
+    return replace(family, load=partial(family.load, end_of_prompt=end))

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .family import Family, Spec
 
 log = logging.getLogger(__name__)
-VOICE_S = 10.0  # of a prompt
+VOICE_S = 30.0  # of a prompt: the longest clip that is used as a whole
 STREAM_S = 20.0  # of speech, the longest a segment grows in practice
-STREAM_TOKENS = 1500
+STREAM_TEXT_TOKENS = 250  # of the clip and of the segment
 WORKSPACE = 0.15  # activations of one call, as a share of the weights
 
 
@@ -135,7 +135,7 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes: weights, one voice of 10 s, one stream of 20 s; `available` on the device now (0 = unknown); `host`: free memory of the host,
+    """Bytes: weights, one voice of VOICE_S, one stream of STREAM_S; `available` on the device now (0 = unknown); `host`: free memory of the host,
     for a device that has its own; `listening`: the networks that hear a clip, always on the host; `loading`: the most that weights take
     while they load."""
 
@@ -177,7 +177,7 @@ class MemoryPlan:
         names = ("weights", "voice", "stream", "listening", "loading", "needed", "available")
         mb = {k: f"{getattr(self, k) / 2**20:.0f} MiB" for k in names}
         return (
-            f"weights {mb['weights']}, a 10 s voice {mb['voice']}, a 20 s stream {mb['stream']}, listening networks {mb['listening']}, "
+            f"weights {mb['weights']}, a {VOICE_S:.0f} s voice {mb['voice']}, a {STREAM_S:.0f} s stream {mb['stream']}, listening networks {mb['listening']}, "
             f"weights while loading {mb['loading']}; needed {mb['needed']}, available {mb['available']}"
         )
 
@@ -207,7 +207,8 @@ def plan(family: Family, spec: Spec, root: Path, place: Place) -> MemoryPlan:
         beside = 0 if kept == published or form.is_file() else published
         weights += kept
         loading = max(loading, (kept if has_own else weights) + beside)
-    past = spec.lm.cache_bytes(STREAM_TOKENS, 4 if place.lm == INT8 else size)
+    positions = int((VOICE_S + STREAM_S) * spec.ids_per_s) + STREAM_TEXT_TOKENS
+    past = spec.lm.cache_bytes(positions, 4 if place.lm == INT8 else size)
     return MemoryPlan(
         weights,
         costs.voice,

@@ -18,7 +18,7 @@ import torch
 from ...errors import EngineFault, KaikouError, NotReady
 from ...types import Abilities, Chunk, Health, Prompt, Segmentation, SpeechRequest
 from ..memory_lock import MemoryLock
-from .contents import with_reinforced
+from .contents import with_end_of_prompt, with_reinforced
 from .device import MemoryPlan, Place, choose, plan
 from .doctor.graphs import Note, load_compared
 from .family import Family, Model, check_files, family_of
@@ -50,6 +50,7 @@ class CosyVoiceEngine:
     lock_memory: keep what the plan needs from others. profile: a name of pace.py. steps: of the flow's solver; first_hop: ids of the first
     sound; of those the generation has, 0 = as it was trained. reinforced: speak with the language model after reinforcement learning, where a
     generation has one. threads: of torch in each stage, 0 = chosen from the machine. graphs: of GRAPHS.
+    end_of_prompt: of a description, where a generation has several; "" is the usual one.
     Raises nothing until `start`."""
 
     def __init__(
@@ -65,6 +66,7 @@ class CosyVoiceEngine:
         threads: int = 0,
         reinforced: bool = False,
         graphs: str = "auto",
+        end_of_prompt: str = "",
     ):
         self._root, self._asked, self._locks = root, (device, precision, threads), lock_memory
         self._profile, self._steps, self._first_hop, self._is_reinforced = (
@@ -73,7 +75,7 @@ class CosyVoiceEngine:
             first_hop,
             reinforced,
         )
-        self._graphs = graphs
+        self._graphs, self._end_of_prompt = graphs, end_of_prompt
         self._note: Note = None  # what it does not do as it should, in English and Chinese
         self.lock = MemoryLock()
         self._moving = threading.Lock()  # of `_health` and `_fault`
@@ -99,6 +101,7 @@ class CosyVoiceEngine:
         self._family = family = (
             with_reinforced(family, self._root) if self._is_reinforced else family
         )
+        family = with_end_of_prompt(family, self._end_of_prompt)
         self._steps, self._first_hop = (
             self._one_of("steps", self._steps, family.steps),
             self._one_of("first_hop", self._first_hop, family.first_hops),
@@ -219,6 +222,8 @@ class CosyVoiceEngine:
         family = model.family
         usual = (family.steps[0], family.first_hops[0], USUAL)
         told = "".join(f"-{s}" for s in settings) if settings != usual else ""
+        ends = family.ends_of_prompt
+        told += f"-end{ends.index(self._end_of_prompt)}" if self._end_of_prompt in ends[1:] else ""
         return f"{family.code}-{model.mark}{told}+{model.place.mark}"
 
     @property

@@ -98,7 +98,7 @@ class Spec(Protocol):
 class Family:
     """One generation. engine: its name in prompts and in describe(). title: in sentences. code: raised when the same weights and seed give
     other samples. prompt_code: raised when prompts are other ones, or are read otherwise. yaml: the file that tells it. required: files needed beside the components; listening: those of them that
-    hear a clip. reinforced: a language model that may be chosen instead. telling: a tensor of flow.pt that no other generation has. steps, first_hops: what may be asked for, the first is what it was trained for.
+    hear a clip. reinforced: a language model that may be chosen instead. telling: a tensor of flow.pt that no other generation has. steps, first_hops: what may be asked for, the first is what it was trained for. ends_of_prompt: what may end a description, the usual one first; the doctor may find another.
 
     read_spec(root) and load(root, place, told, steps) raise NotReady naming file and field; costs(spec, place) is for the memory plan."""
 
@@ -117,6 +117,7 @@ class Family:
     load: Callable[[Path, Place, Progress, int], Model]
     listening: tuple[str, ...] = ()
     reinforced: Component | None = None
+    ends_of_prompt: tuple[str, ...] = ()
     cautions: Callable[[SpeechRequest], list[tuple[str, str]]] = (
         lambda request: []
     )  # what it cannot do of a request, in English and Chinese

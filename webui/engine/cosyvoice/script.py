@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import BadInput
-from ...text import rewrite
+from ...text import rewrite, without_marks
 from ...types import SpeechRequest, part_seed
 from .board import Board
 from .lm import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, Drawing
@@ -51,7 +51,7 @@ class Script:
     def transcript(self) -> str:
         """The clip's words as they are read: rewritten as the text is, unless they hold a mark (specification "First contact", section 1)."""
         words = self.request.transcript
-        return words if "<|" in words else rewrite(words)
+        return words if "<|" in words else rewrite(without_marks(words))
 
     def fit_notes(self) -> list[tuple[str, str]]:
         """What is odd about the clip's words beside the clip, as (English, Chinese) sentences."""

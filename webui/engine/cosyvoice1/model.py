@@ -35,14 +35,15 @@ from .int8 import runtime
 from .lm import StackLm
 from .script import FirstScript
 from .spec import LISTENER_ONNX, NEEDS_SPEAKERS, TITLE, YAML, FirstSpec, read_spec
-from .tokenizer import EVENT_TAGS, LANGUAGES, WhisperTokenizer
+from .tokenizer import END_OF_PROMPT, EVENT_TAGS, LANGUAGES, MARK_END, WhisperTokenizer
 from .vocoder import FirstVocoder, dims_of
 
 log = logging.getLogger(__name__)
 ENGINE = "cosyvoice1"
 ROWS = 4
+ENDS = (END_OF_PROMPT, MARK_END)  # of a description
 MOST_BLOCKS = 2  # of a hop; longer ones were never published
-PROMPT_TEXT_IDS = 60
+PROMPT_TEXT_IDS = int(6 * VOICE_S)  # of its transcript
 HEARING = Hearing(
     ENGINE,
     LISTENER_ONNX,
@@ -88,12 +89,13 @@ class CosyVoice1:
         place: Place,
         told: Progress = lambda share, en, zh: None,
         steps: int = EULER_STEPS,
+        end_of_prompt: str = END_OF_PROMPT,
     ) -> CosyVoice1:
-        """steps: of the flow's solver. Raises NotReady naming the first file or field that does not fit."""
+        """steps: of the flow's solver. end_of_prompt: of ENDS. Raises NotReady naming the first file or field that does not fit."""
         told(0.02, "Checking model files", "正在校验模型文件")
         check_files(FAMILY, root, place.precision)
         spec = read_spec(root, steps)
-        tokenizer = WhisperTokenizer(root, FACTS[spec.release].tags)
+        tokenizer = WhisperTokenizer(root, FACTS[spec.release].tags, end_of_prompt)
         check_rows(spec, tokenizer)
         told(0.1, "Loading the voice networks", "正在载入声音网络")
         ready = presets(root, None)
@@ -235,6 +237,7 @@ FAMILY = Family(
     telling="length_regulator.model.0.weight",
     steps=(EULER_STEPS, 7, 5),
     first_hops=(HOP_IDS, 50),
+    ends_of_prompt=ENDS,
     read_spec=read_spec,
     costs=costs,
     load=CosyVoice1.load,

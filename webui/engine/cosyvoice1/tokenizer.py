@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -39,6 +40,7 @@ SPECIALS = [
 ]
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # how a text is cut before merging
 END_OF_PROMPT = "<endofprompt>"  # plain text to the vocabulary, as in the paper's examples and the public front end of 2024-07 to 2025-12
+MARK_END = "<|endofprompt|>"  # plain text too; the public front end's since then
 
 
 def mark_of(language: str) -> str:
@@ -85,6 +87,12 @@ class WhisperTokenizer:
     def instruction(self, text: str) -> list[int]:
         """Ids of a description: ended by the words without which it would be spoken, no mark but theirs in it."""
         return self.encode(without_prompt_marks(text) + self.end_of_prompt)
+
+    def ending(self, end_of_prompt: str) -> WhisperTokenizer:
+        """The same vocabulary, with another end of descriptions."""
+        other = copy.copy(self)
+        other.end_of_prompt = end_of_prompt
+        return other
 
     def decode(self, ids: list[int]) -> str:
         return self._bpe.decode(ids, skip_special_tokens=False)

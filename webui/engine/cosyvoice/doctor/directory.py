@@ -1,44 +1,38 @@
-"""Items A, B and C: the files of a model directory, its tokenizer and its weights. Speaks nothing."""
+"""Items A and C: the files of a model directory and its weights. Speaks nothing."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..weights import component_state
+from . import origin
+from .origin import Expected
 from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
 
 if TYPE_CHECKING:
-    from ..family import Family, Model
+    from ..family import Family
 
-Expected = Mapping[str, tuple[int, str]]  # path -> bytes, sha256 ("" where it is not known)
-VOCAB, MERGES = "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt"
-SENTENCES = (
-    "你好，今天天气不错。", "我们明天上午九点在车站见面。", "他说：「这本书真好看！」", "请把音量调大一点，谢谢。", "红楼梦是一部长篇小说。",
-    "Hello, how are you today?", "The quick brown fox jumps over the lazy dog.", "It costs twelve dollars and fifty cents.",
-    "开口 reads 中文 and English.", "Wait… what did you say?",
-)  # fmt: skip
-QWEN_IDS = {
-    "The quick brown fox jumps over the lazy dog.": (785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13),
-    "Hello, world!": (9707, 11, 1879, 0),
-}  # of Qwen2's published tokenizer  # fmt: skip
-QWEN_BASE, QWEN_MERGES, NI_HAO = 151643, 134839, ("你好", 2)
-MOST_DISORDER = 0.01  # share of merges whose token does not come behind the one before
 RANDOM_EDGE = 1.15  # largest singular value, in units of that of a matrix of independent values
 MIN_SIDE, MIN_VALUES = 16, 4096  # of a matrix whose spectrum tells anything
 MOST_RANDOM = 0.5  # share of matrices
 
 
-def files(root: Path, family: Family, expected: Expected) -> Result:
-    """Item A. expected: of the published model; empty where no table is known. Reads every file of it once."""
+def files(
+    root: Path,
+    family: Family,
+    expected: Expected,
+    published: Mapping[str, Expected] = MappingProxyType({}),
+) -> Result:
+    """Item A. expected: of the model that the directory is called by; empty where no table is known. published: of each release of this
+    generation, by name. Reads every file once."""
     needed = [
         *family.required,
         *(part.published(root) for part in family.components.values()),
@@ -46,7 +40,9 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
     missing = sorted(name for name in needed if not (root / name).is_file())
     own = {
         name: {"bytes": (root / name).stat().st_size, "sha256": _sha256(root / name)}
-        for name in sorted({*needed, *expected})
+        for name in sorted(
+            {*needed, *expected, *(path for table in published.values() for path in table)}
+        )
         if (root / name).is_file()
     }
     differing = sorted(
@@ -58,13 +54,17 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
     unknown = sorted(
         path.name for path in root.iterdir() if path.is_file() and path.name not in own
     )
+    release, commit = origin.releases(own, published), origin.revision(root)
     figures = {
+        "release": list(release),
+        "revision": commit,
         "files": own,
         "missing": missing,
         "differing": differing,
         "compared": len(expected),
         "unknown": unknown,
     }
+    where = _where(release, commit)
     if missing:
         names = ", ".join(missing)
         said = f"Files of the model are missing: {names}.", f"缺少模型文件：{names}。"
@@ -72,8 +72,8 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
     if differing:
         names = ", ".join(differing[:3]) + " …" * (len(differing) > 3)
         said = (
-            f"{len(differing)} of {len(own)} files are not those that were published: {names}.",
-            f"{len(own)} 个文件中有 {len(differing)} 个与发布的不同：{names}。",
+            f"{len(differing)} of {len(own)} files are not those that were published: {names}.{where[0]}",
+            f"{len(own)} 个文件中有 {len(differing)} 个与发布的不同：{names}。{where[1]}",
         )
         way_out = (
             "If you changed nothing, fetch them again with scripts/fetch_models.py.",
@@ -82,72 +82,35 @@ def files(root: Path, family: Family, expected: Expected) -> Result:
         return failed("A", "files", said, way_out, figures, WARNED)
     if not expected:
         said = (
-            f"All {len(own)} files are here; no list to compare them with.",
-            (f"{len(own)} 个文件齐全，没有可对照的清单。"),
+            f"All {len(own)} files are here; no list to compare them with.{where[0]}",
+            f"{len(own)} 个文件齐全，没有可对照的清单。{where[1]}",
         )
         return failed("A", "files", said, ("", ""), figures, WARNED)
     return passed(
         "A",
         "files",
-        (f"All {len(own)} files are as published.", f"{len(own)} 个文件与发布的一致。"),
+        (
+            f"All {len(own)} files are as published.{where[0]}",
+            f"{len(own)} 个文件与发布的一致。{where[1]}",
+        ),
         figures,
     )
+
+
+def _where(release: tuple[str, ...], commit: str) -> tuple[str, str]:
+    """What is known of the origin, as sentences behind another."""
+    parts = [
+        (f" They are {' or '.join(release)}.", f"版本：{'或'.join(release)}。")
+        if release
+        else ("", ""),
+        (f" Revision {commit[:12]}.", f"修订 {commit[:12]}。") if commit else ("", ""),
+    ]
+    return "".join(en for en, _ in parts), "".join(zh for _, zh in parts)
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
-
-
-def text(root: Path, model: Model) -> Result:
-    """Item B. Qwen2's vocabulary is numbered in the order of its merges: a table in another order belongs to other weights."""
-    tokenizer, figures = model.tokenizer, {}
-    torn = [line for line in SENTENCES if tokenizer.decode(tokenizer.encode(line)) != line]
-    figures |= {"size": tokenizer.size, "torn": torn}
-    wrong: list[str] = [f"“{line}” does not come back" for line in torn]
-    odd: list[str] = []
-    if (root / MERGES).is_file():
-        order = _merge_ids(root)
-        jumps = sum(late <= early for early, late in pairwise(order))
-        figures |= {"merges": len(order), "disorder": jumps / max(1, len(order) - 1)}
-        if figures["disorder"] > MOST_DISORDER:
-            wrong.append(f"{jumps} of {len(order)} merges are out of order")
-        is_published = figures["is_published"] = tokenizer.base == QWEN_BASE
-        if is_published:
-            found = {line: tokenizer.encode(line) for line in (NI_HAO[0], *QWEN_IDS)}
-            figures["ids"] = found
-            odd += [line for line, ids in QWEN_IDS.items() if tuple(found[line]) != ids]
-            odd += [NI_HAO[0]] * (len(found[NI_HAO[0]]) != NI_HAO[1])
-            odd += [MERGES] * (len(order) != QWEN_MERGES)
-        else:
-            odd.append(f"{tokenizer.base} tokens, {QWEN_BASE} were published")
-    if wrong:
-        said = (
-            f"The tokenizer is not this model's: {'; '.join(wrong[:3])}.",
-            f"分词器与模型不符：{'；'.join(wrong[:3])}。",
-        )
-        way_out = (
-            "Fetch vocab.json and merges.txt (or multilingual.tiktoken) again with scripts/fetch_models.py.",
-            "请用 scripts/fetch_models.py 重新下载 vocab.json 和 merges.txt（或 multilingual.tiktoken）。",
-        )
-        return failed("B", "text", said, way_out, figures)
-    if odd:
-        said = (
-            f"The tokenizer is whole, but not the published one: {'; '.join(odd[:3])}.",
-            f"分词器完整，但与发布的不同：{'；'.join(odd[:3])}。",
-        )
-        return failed("B", "text", said, ("", ""), figures, WARNED)
-    count = len(SENTENCES)
-    said = f"{count} sentences are cut as they should be.", f"{count} 个句子的分词正确。"
-    return passed("B", "text", said, figures)
-
-
-def _merge_ids(root: Path) -> list[int]:
-    """The id of what each merge gives, in the order of the merges."""
-    vocab = json.loads((root / VOCAB).read_text("utf-8"))
-    lines = (root / MERGES).read_text("utf-8").split("\n")
-    pairs = (line.split(" ") for line in lines if line.strip() and not line.startswith("#version"))
-    return [vocab["".join(pair)] for pair in pairs]
 
 
 def tensors(root: Path, family: Family) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from ....errors import KaikouError
 from ..device import Place, choose
 from ..family import Family, Model, family_of
 from ..prompt import VoicePrompt
-from . import directory, graphs, language, listening, machine, sound, speaking
+from . import description, directory, graphs, language, listening, machine, sound, speaking, text
 from .result import FAILED, FETCH, Result, failed
 from .speech import Clip
 
@@ -25,7 +25,7 @@ Keep = Callable[[str, np.ndarray, int], str]  # name, samples, Hz -> name of the
 
 @dataclass(frozen=True)
 class Options:
-    """expected: sizes and checksums of the published files. quick: the short texts only, and no item I. keep: where sound is put for whoever
+    """expected: sizes and checksums of the published files; published: of each release. quick: the short texts only, and no item I. keep: where sound is put for whoever
     listens. recognise: of item H."""
 
     expected: directory.Expected
@@ -33,6 +33,7 @@ class Options:
     is_quick: bool = False
     keep: Keep | None = None
     recognise: speaking.Recognise | None = None
+    published: Mapping[str, directory.Expected] = field(default_factory=dict)
 
 
 def examine(
@@ -46,7 +47,9 @@ def examine(
     family = family_of(root)
     run = _Run(on_result)
     began = time.perf_counter()
-    run.add("A", "files", lambda: directory.files(root, family, options.expected))
+    run.add(
+        "A", "files", lambda: directory.files(root, family, options.expected, options.published)
+    )
     model = run.load(lambda: _reference(root, family, options.device))
     if model is not None:
         _networks(run, root, family, model, clips, options)
@@ -74,7 +77,7 @@ def _load(root: Path, family: Family, place: Place) -> Model:
 def _networks(
     run: _Run, root: Path, family: Family, model: Model, clips: Sequence[Clip], options: Options
 ) -> None:
-    run.add("B", "text", lambda: directory.text(root, model))
+    run.add("B", "text", lambda: text.text(root, model))
     run.add("C", "tensors", lambda: directory.tensors(root, family))
     run.add("C", "spectrum", lambda: directory.spectrum(root, family))
     run.add("D", "listening", lambda: listening.listening(model, clips))
@@ -92,6 +95,12 @@ def _networks(
         lambda: graphs.recorded(lambda at: _load(root, family, at), choose(options.device)),
     )
     run.speak(model, prompt, other, options)
+    if run.is_trained and description.applies(model):
+        run.add(
+            "G",
+            "description",
+            lambda: description.description(model, prompt, options.recognise),
+        )
     if not options.is_quick and run.is_trained:
         run.compare(root, family, model, clip, prompt)
 
@@ -169,7 +178,10 @@ class _Run:
             )
             names = machine.precisions(device)
             place = machine.place_for(device)
-            made.extend(machine.choices(root, family, clip, prompt, reference, place, names))
+            record = graphs.load_compared if device == "cuda" else None
+            made.extend(
+                machine.choices(root, family, clip, prompt, reference, place, names, record)
+            )
             return machine.machine(made)
 
         self.add("I", "machine", measure)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ..family import Family, Model
 
 EXACT = "fp32"
+Record = Callable[
+    [Callable[[Place], "Model"], Place], tuple["Model", tuple[str, str] | None]
+]  # (load, place) -> the model recorded, or a plain one and why
 MOST_DISTANCE = 0.3  # natural-log mel beside the reference, 2.6 dB
 IDS_S = 3.0  # of speech that is timed
 TEXT = ("zh", "今天天气很好，我们去公园走一走吧，湖边的花已经开了。")
@@ -33,7 +36,7 @@ TEXT = ("zh", "今天天气很好，我们去公园走一走吧，湖边的花�
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to compute: its speed, and how like the reference it is. fault: why it could not be measured."""
+    """One way to compute: its speed, and how like the reference it is. fault: why it could not be measured. graphs: recorded for a GPU."""
 
     precision: str
     steps: int
@@ -43,6 +46,7 @@ class Choice:
     agreement: float = 0.0
     mel_distance: float = 0.0
     fault: str = ""
+    graphs: bool = False
 
     @property
     def is_alike(self) -> bool:
@@ -109,6 +113,30 @@ def measure(
     return told
 
 
+def measure_recorded(
+    root: Path,
+    family: Family,
+    prompt: VoicePrompt,
+    plain: Choice,
+    place: Place,
+    record: Record,
+) -> Choice:
+    """The same with its networks recorded. `record` has compared them with the plain ones, so that they are as like the reference."""
+    failure = Choice(plain.precision, plain.steps, graphs=True)
+    try:
+        model, note = record(lambda at: load_beside(root, family, at, plain.steps), place)
+    except NotReady as error:
+        return replace(failure, fault=error.en)
+    if note is not None:
+        return replace(failure, fault=note[0])
+    first_s, rtf = timed(model, prompt)
+    made = replace(plain, graphs=True, first_sound_s=round(first_s, 3), rtf=round(rtf, 3))
+    made = replace(made, memory_mb=round(memory_mb(place.device)))
+    del model
+    gc.collect()
+    return made
+
+
 def reference_mel(model: Model, prompt: VoicePrompt) -> Tensor:
     half = len(prompt.speech_ids) // 2
     return mel_of(model, grown(model, cut(prompt, half)), prompt.speech_ids[half:])
@@ -149,25 +177,27 @@ def choices(
     reference: Reference,
     place: Callable[[str], Place],
     names: Sequence[str],
-    on_choice: Callable[[Choice], None] = lambda choice: None,
+    record: Record | None = None,
 ) -> list[Choice]:
-    """place(precision): where it is computed."""
+    """place(precision): where it is computed. record: how networks are recorded there, None where they are not."""
     out = []
     for name in names:
         for steps in family.steps:
             out.append(measure(root, family, clip, prompt, reference, place(name), name, steps))
-            on_choice(out[-1])
+            if record is not None and not out[-1].fault:
+                recorded = replace(place(name), graphs=True)
+                out.append(measure_recorded(root, family, prompt, out[-1], recorded, record))
     return out
 
 
 def place_for(device: str) -> Callable[[str], Place]:
-    """Plain networks: recorded ones are an item of their own."""
+    """Plain networks: recorded ones are measured beside them."""
     return lambda precision: replace(choose(device, precision), graphs=False)
 
 
 def precision(made: Sequence[Choice], steps: int) -> Result:
     """Items E and F: narrower weights beside the exact ones."""
-    narrow = [c for c in made if c.precision != EXACT and c.steps == steps]
+    narrow = [c for c in made if c.precision != EXACT and c.steps == steps and not c.graphs]
     figures: dict = {
         c.precision: {"agreement": c.agreement, "mel_distance": c.mel_distance, "fault": c.fault}
         for c in narrow

@@ -1,0 +1,116 @@
+"""Item G of a model that is told of its speaker: which end of a description keeps it from being read aloud? One sentence is spoken alone and
+behind a description several times as long, once with each end that this generation has been fed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..lm import MAX_IDS_PER_TEXT_ID, Drawing
+from ..prompt import VoicePrompt
+from ..sampler import Sampler
+from ..sources import Drawn
+from ..voices import LiveVoice
+from .result import WARNED, Result, failed, passed
+from .speaking import Recognise
+from .speech import grown, mel_of, request, sound_of
+
+if TYPE_CHECKING:
+    from ..family import Model
+
+LANGUAGE, TEXT = "en", "Hello, it is good to see you again."
+DESCRIPTION = (
+    "A calm and friendly woman of about forty with a clear voice, a steady speaking rate, a medium pitch and an expressive tone, "
+    "who is telling a long story to the children of her village on a warm evening in summer."
+)
+READ, NOT_READ = 2.5, 1.7  # speech ids, in units of those of the sentence alone
+MOST_ERROR = 1.5  # words that were not asked for, per word of the sentence
+
+
+def applies(model: Model) -> bool:
+    return len(model.family.ends_of_prompt) > 1 and "instruct" in model.facts.modes
+
+
+def description(model: Model, prompt: VoicePrompt, recognise: Recognise | None = None) -> Result:
+    """The figure `end_of_prompt` is what the engine shall use. recognise: where words can be told they decide, else lengths do."""
+    voice = LiveVoice(model, next(iter(model.presets.values()), prompt))
+    alone, ends_alone, _ = _said(model, voice, "", None)
+    figures: dict = {"alone": alone, "ends_alone": ends_alone, "with": {}}
+    for end in model.family.ends_of_prompt:
+        ended = replace(model, tokenizer=model.tokenizer.ending(end))
+        ids, _, error = _said(ended, voice, DESCRIPTION, recognise)
+        ratio = round(ids / max(1, alone), 2)
+        is_read = _is_read(ratio if ends_alone else None, error)
+        figures["with"][end] = {"ids": ids, "ratio": ratio, "error": error, "is_read": is_read}
+    return _judged(figures)
+
+
+def _judged(figures: dict) -> Result:
+    """The usual end unless it is known to be read with its description, and another is known not to be."""
+    read: Mapping[str, bool | None] = {end: f["is_read"] for end, f in figures["with"].items()}
+    usual, *others = read
+    better = next((end for end in others if read[end] is False), None)
+    figures["end_of_prompt"] = usual
+    if read[usual] is False:
+        said = (
+            f"A description that ends with {usual} is not read aloud.",
+            f"以 {usual} 结尾的描述不会被读出来。",
+        )
+        return passed("G", "description", said, figures)
+    if read[usual] and better is not None:
+        figures["end_of_prompt"] = better
+        said = (
+            f"A description that ends with {usual} is read aloud, with {better} it is not: the latter is used from the next start on.",
+            f"以 {usual} 结尾的描述会被读出来，{better} 则不会：下次启动起改用后者。",
+        )
+        return passed("G", "description", said, figures)
+    if read[usual] and all(read[end] for end in others):
+        said = (
+            "A description is read aloud, whichever way it ends.",
+            "不管怎么结尾，描述都会被读出来。",
+        )
+        way_out = (
+            "Speak without an instruction, or with the ready speakers only.",
+            "请不带指令朗读，或只用预训练音色。",
+        )
+        return failed("G", "description", said, way_out, figures)
+    said = (
+        f"It cannot be told whether a description is read aloud; it goes on to end with {usual}.",
+        f"无法判断描述是否会被读出来，继续以 {usual} 结尾。",
+    )
+    way_out = (
+        "Speak a sentence with a style: if you hear the style's words, report it.",
+        "请带风格读一句，如果听到风格的文字，请反馈。",
+    )
+    return failed("G", "description", said, way_out, figures, WARNED)
+
+
+def _is_read(ratio: float | None, error: float | None) -> bool | None:
+    """None: cannot be told."""
+    if error is not None:
+        return error > MOST_ERROR
+    if ratio is None or NOT_READ < ratio < READ:
+        return None
+    return ratio >= READ
+
+
+def _said(
+    model: Model, voice: LiveVoice, told: str, recognise: Recognise | None
+) -> tuple[int, bool, float | None]:
+    """How many speech ids the sentence has, whether it ends by itself, and its word error. There is room for the description: the usual
+    most of 20 ids for each text id would end what reads it."""
+    asked = request(TEXT, LANGUAGE, "instruct" if told else "cross_lingual", instruction=told)
+    script, dims = model.script(voice, asked), model.lm.dims
+    text = script.text(TEXT)
+    sampler = Sampler(asked.seed, model.spec.rule, never=dims.barred(dims.end))
+    most = MAX_IDS_PER_TEXT_ID * (len(text) + len(script.prompt_text))
+    drawing = Drawing(dims, len(text), sampler, most)
+    source = Drawn(model.lm, script.prefix, text, script.prompt_speech, drawing, script.hears())
+    while not source.is_over:
+        source.go_on()
+    error = None
+    if recognise is not None and source.ids:
+        wave = sound_of(model, mel_of(model, grown(model, voice.prompt), source.ids))
+        error = recognise(wave, model.spec.sample_rate, LANGUAGE, TEXT)
+    return len(source.ids), len(source.ids) < most, error
