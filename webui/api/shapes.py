@@ -127,6 +127,9 @@ class DemoInfo(BaseModel):
     state: Literal["live", "revoked", "expired", "used_up"]
     path: str
     url: str
+    urls: list[
+        DemoPlace
+    ]  # where other devices reach it; empty where the studio listens on this machine only
     created_at: int
     expires_at: int
     max_text: int
@@ -183,3 +186,5 @@ class HealthInfo(BaseModel):
     version: str
     streams: int
     waiting: int
+    restarting: bool  # the engine had served, lost its process, and is coming back
+    handing_over: bool  # it is lost for good, and the one before it takes over

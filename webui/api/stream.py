@@ -7,13 +7,15 @@ import logging
 import math
 import struct
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 from fastapi import APIRouter, WebSocket
 from pydantic import ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from ..errors import BadInput, KaikouError
-from ..studio import Job, Snapshot, Studio
+from ..studio import ENGINE_CHANGE, Job, Snapshot, Studio, is_guest
 from .faults import wrong_field
 from .reader import JobReader, open_job
 from .recent import Recent
@@ -60,8 +62,9 @@ class Connection:
 
     async def serve(self) -> None:
         self._holder.listen(self._poke)
+        unwatch = None
         try:
-            await self._hello()
+            unwatch = self._follow(await self._hello())
             while True:
                 await self._take(await self._wire.message(self._is_their_turn))
         except WebSocketDisconnect:
@@ -69,7 +72,26 @@ class Connection:
         except Close as close:
             await self._wire.close(close.code, close.error.code)
         finally:
+            if unwatch is not None:
+                unwatch()
             await self._stop()
+
+    def _follow(self, hello: dict) -> Callable[[], None] | None:
+        """Whoever asked for it is told that the engine's state is another; what it is now they ask for. A demo link's guest is told nothing of it."""
+        if hello.get("engine") is not True or is_guest(self._owner):
+            return None
+        loop, telling = asyncio.get_running_loop(), set()
+
+        def tell() -> None:
+            task = asyncio.ensure_future(self._wire.tell({"op": "engine"}))
+            telling.add(task)  # the loop itself keeps no task alive
+            task.add_done_callback(telling.discard)
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(tell)
+
+        return self._studio.changes.add(ENGINE_CHANGE, wake)
 
     def _is_their_turn(self) -> bool:
         return self._sender is None or self._sender.done()
@@ -78,7 +100,7 @@ class Connection:
         if self._reader is not None:
             self._reader.poke()
 
-    async def _hello(self) -> None:
+    async def _hello(self) -> dict:
         try:
             told = await asyncio.wait_for(self._wire.message(self._is_their_turn), HELLO_S)
         except TimeoutError:
@@ -89,6 +111,7 @@ class Connection:
         self._owner = owner
         self._set_locale(told)
         await self._wire.tell({"op": "ready", "v": 1, "limits": self._studio.limits()})
+        return told
 
     def _set_locale(self, told: dict) -> None:
         self._wire.language = "zh" if str(told.get("locale", "")).startswith("zh") else "en"
