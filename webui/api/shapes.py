@@ -119,6 +119,13 @@ class KeyList(BaseModel):
     are_on: bool
 
 
+class DemoPlace(BaseModel):
+    url: str
+    interface: (
+        str  # of this machine; "" where the caller came by this address, or the studio was told it
+    )
+
+
 class DemoInfo(BaseModel):
     id: str
     object: Literal["demo"]

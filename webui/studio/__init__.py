@@ -1,6 +1,7 @@
 """Use cases without a screen: speak, voices, drafts, takes, admission, metrics."""
 
 from ..audio import CODED, Coder, Resampler, coded_hz
+from .addresses import reachable
 from .archive import Zip
 from .arriving import Written
 from .asked import OPENAI_MODELS, OPENAI_VOICES, known_language
@@ -59,6 +60,7 @@ __all__ = [
     "file_name",
     "is_guest",
     "known_language",
+    "reachable",
     "usual_s",
     "wav",
 ]
