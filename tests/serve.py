@@ -26,6 +26,7 @@ from pathlib import Path
 import httpx
 
 from tests.nest import Hatched, alone
+from webui.errors import KaikouError
 
 lay = alone  # how a server comes into being; tests/conftest.py has them forked
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,11 +65,13 @@ def running(
     max_file_kb: int = 0,
     port: int = 0,
     natural: str = "",
+    hosted_gate: Path | str = "",
 ):
     """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}. `max_file_kb`: the kernel refuses larger files, as a full disk does.
 
     `natural`: "fast": the built-in engine's natural voice is there, and the default whatever this machine's speed is. "slow", "loading": it says
-    that it is, and loads nothing."""
+    that it is, and loads nothing. `hosted_gate`: a tone engine in a process of its own takes over, and comes back once when that dies; each of its
+    starts waits until somebody writes to this named pipe."""
     with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
         data = data_dir or Path(made) / "data"
         port, log = port or free_port(), Path(made) / "log.txt"
@@ -91,6 +94,7 @@ def running(
             "--data-dir",
             str(data),
             *(["--natural", natural] if natural else []),
+            *(["--hosted", str(hosted_gate)] if hosted_gate else []),
             *flags,
         ]
         # the natural voice takes seconds of work to load: tests that are about it ask for it
@@ -183,6 +187,26 @@ def _set_natural(mode: str) -> None:
         lanes.NaturalLanes.start = start_slow if mode == "slow" else lambda self: None
 
 
+def engine_pid(studio) -> int | None:
+    """Of the process of the engine in charge, where it has one that lives."""
+    try:
+        lease = studio.resident.lease()
+    except KaikouError:
+        return None
+    lease.release()
+    return getattr(lease.engine, "pid", None)
+
+
+def _hosted(gate: str):
+    """Makes a tone engine in a process of its own; the second failure is its last."""
+    from webui.engine.hosted import HostedEngine, Patience
+
+    patience = Patience(beat_s=0.1, max_restarts=1, back_off_s=(0.0,))
+    return lambda: HostedEngine(
+        "wild", {"held_by": gate}, patience, program="tests.engine.hosted_child"
+    )
+
+
 def _main(argv: list[str]) -> int:
     from tests.engine.fake import FakeEngine
     from webui import __main__ as program
@@ -202,10 +226,15 @@ def _main(argv: list[str]) -> int:
             start_s=float(argv[at + 1]), lanes=int(argv[at + 3]), held_by=argv[at + 5]
         )
         del argv[at : at + 6]
+    makers = [lambda: fake] if fake else []
+    if "--hosted" in argv:
+        at = argv.index("--hosted")
+        makers.append(_hosted(argv[at + 1]))
+        del argv[at : at + 2]
     program.log_to_stderr()
     settings = load(argv)
     listener = program.listen(settings)
-    app, studio = root.build(settings, *([lambda: fake] if fake else []))
+    app, studio = root.build(settings, *makers)
 
     sockets: set[int] = set()  # that are open
 
@@ -219,6 +248,7 @@ def _main(argv: list[str]) -> int:
                 "thread_names": sorted(t.name for t in threading.enumerate()),
                 "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
                 "pid": os.getpid(),
+                "engine_pid": engine_pid(studio),
                 "open": studio.hall.n_open,
                 "waiting": studio.turns.admission.n_waiting,
                 "admitted": studio.turns.admission.n_open,

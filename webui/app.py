@@ -21,7 +21,7 @@ from .engine.generations import engine_of, is_model
 from .settings import ROOT, EngineChoice, Settings
 from .store import doctor_reports
 from .store.installed import Installed, find, first, remember, remembered
-from .store.models import ModelFetcher, read_manifest
+from .store.models import Model, ModelFetcher, read_manifest
 from .studio import Doctor, Offer, Shelf, Studio
 
 log = logging.getLogger(__name__)
@@ -171,9 +171,18 @@ def furnish(studio: Studio, settings: Settings) -> None:
             usual,
             lambda name: remember(settings.paths.data_dir, name),
             doctor,
+            partial(_unexpected, read_manifest(MANIFEST), settings.paths.model_dir),
         ),
         doctor,
     )
+
+
+def _unexpected(known: dict[str, Model], root: Path, name: str) -> list[str]:
+    """Files of the model of that name that came with another checksum than the manifest expects."""
+    if name not in known:
+        return []
+    folder = root if is_model(root) else root / name
+    return ModelFetcher(folder, "modelscope", known[name]).unexpected()
 
 
 def _offers(settings: Settings) -> dict[str, Offer]:

@@ -11,7 +11,7 @@
   /* A request can be for either of two voices; while the natural one loads the instant one speaks in its place, and says so. */
   KK.hasNatural = () => ["starting", "ready", "slow"].includes(KK.engine().natural);
   const why = e => (KK.lang === "zh" ? e.reason_zh || e.reason : e.reason) || "";
-  const TONE = { starting: "work", broken: "bad", offline: "bad", slow: "warn" };
+  const TONE = { starting: "work", restarting: "warn", broken: "bad", offline: "bad", slow: "warn" };
   const STATES = ["starting", "ready", "busy", "broken", "offline"];
   KK.engine = () => live.header?.data || { state: "starting" };
   KK.usualVoice = () => Object.keys(KK.engine().voice_engines || {})[0] || ""; // which of the engine's voices speaks where none is asked for
@@ -30,6 +30,7 @@
   function words(e) {
     const n = e.streams || 0;
     let state = STATES.includes(e.state) ? e.state : "ready";
+    if (state === "starting" && e.restarting) state = "restarting";
     if (state === "ready" && n > 1) state = "busy";
     if (state === "ready" && !e.basic && e.rtf > 1) state = "slow";
     const own = e.natural === "ready" ? "eng.natural" : e.natural === "starting" ? "eng.both" : upcoming(e) ? "eng.builtin" : "eng.ready";
@@ -37,7 +38,9 @@
     const main = state === "ready" ? name : state === "busy" ? doing(e) : t("eng." + state, { n, e: e.name });
     const lines = [];
     if (e.state === "starting") lines.push(why(e) || t("eng.d.starting"));
+    if (state === "restarting") lines.push(t("eng.d.restarting"));
     if (e.state === "broken") lines.push(why(e) || t("eng.d.broken"));
+    if (e.handing_over) lines.push(t("eng.d.handover"));
     if (e.state === "offline") lines.push(t("eng.d.offline"));
     if (e.basic && e.state !== "offline") lines.push(t(e.natural === "ready" ? "eng.d.natural" : e.model?.state === "downloading" ? "eng.d.builtin" : "eng.d.basic"));
     if (e.basic && e.voice_note?.length) lines.push(e.voice_note[KK.lang === "zh" ? 1 : 0]);
@@ -98,14 +101,17 @@
       const lines = [why(m) || t("eng.d.lost"), origin(m)], acts = [["modelfetch", "eng.again"], ...source];
       return { ...told, tone: "warn", main: t("eng.lost", { e: it }), short: t("eng.lost.s"), lines, acts };
     }
-    const fetchable = m.state === "none" ? [["modelfetch", "eng.fetch"]] : [];
+    const idle = KK.modelsHere().find(x => x.state === "here")?.name;
+    const fetchable = m.state === "none" && !idle ? [["modelfetch", "eng.fetch"]] : [];
     if (e.failure) {
       const stays = e.basic ? t("eng.d.stays") : t("eng.d.goes", { e: speaks });
       const lines = e.state === "broken" ? [] : [(KK.lang === "zh" ? e.failure_zh : e.failure) || "", stays];
       const again = [...fetchable, ...(e.again ? [["engineagain", "eng.retry"]] : [])];
       return { ...told, tone: "warn", main: t("eng.cannot", { e: lost }), short: t("eng.cannot.s"), lines, acts: again };
     }
-    if (m.state === "none" && e.basic) {
+    if (idle && e.basic && !e.next)
+      return { ...told, tone: "none", main: t("eng.here", { e: idle }), lines: [t("eng.d.here")], acts: [["modeluse", "md.use", idle]], offers: idle };
+    if (m.state === "none" && e.basic && !e.next) {
       const lines = [m.b ? t("eng.d.none.b", m) : t("eng.d.none")];
       return { ...told, tone: "none", main: t("eng.none", { e: it }), lines, acts: fetchable };
     }
@@ -156,7 +162,7 @@
       (ahead ? `<i></i><span class="kk-second kk-num">${next.tone === "work" ? ring(next.p) : ""}${esc(next.main)}</span>` : "") +
       `<span class="kk-engshort kk-num">${ahead ? (next.tone === "work" ? ring(next.p) : "") + esc(next.short) : esc(w.short)}</span>`;
     root.querySelector("#kk-engpop").innerHTML = `<h2>${esc(t("eng.label"))}</h2>` +
-      row(TONE[w.state] || "ok", e.progress, w.main, w.lines) + (next ? row(next.tone, next.p, next.main, next.lines, next) : "") + others(e) +
+      row(TONE[w.state] || "ok", e.progress, w.main, w.lines) + (next ? row(next.tone, next.p, next.main, next.lines, next) : "") + others(e, next?.offers) +
       `<p class="kk-engmodels"><button type="button" class="kk-link" data-do="report">${esc(t("eng.report"))}</button></p>`;
     root.querySelector("#kk-keys").innerHTML =
       `<h2>${esc(t("key.title"))}</h2><div
@@ -171,12 +177,12 @@
     `<div class="kk-engrow" data-tone="${tone}">${sign(tone, p)}<b class="kk-num">${esc(main)}</b><span></span>` +
     (next && ["work", "still"].includes(tone) ? `<div class="kk-prog"><span style="width:${Math.round(p * 100)}%"></span></div>` : "") +
     lines.filter(Boolean).map(l => `<p>${esc(l)}</p>`).join("") +
-    (next?.acts.length ? `<p class="kk-row">${next.acts.map(([what, key]) =>
-      `<button type="button" class="kk-b2" data-do="${what}">${esc(t(key))}</button>`).join("")}</p>` : "") + "</div>";
+    (next?.acts.length ? `<p class="kk-row">${next.acts.map(([what, key, v = ""]) =>
+      `<button type="button" class="kk-b2" data-do="${what}"${v && ` data-v="${esc(v)}"`}>${esc(t(key))}</button>`).join("")}</p>` : "") + "</div>";
 
   /* Other models of this disk, where there are any and none is on its way: one press and the next text is theirs. */
-  const others = e => {
-    const list = KK.modelsHere().filter(m => m.state === "here" || m.state === "failed");
+  const others = (e, offered) => {
+    const list = KK.modelsHere().filter(m => (m.state === "here" || m.state === "failed") && m.name !== offered);
     return !list.length || e.next || e.state === "offline" ? "" : `<div class="kk-engmodels" role="group" aria-label="${esc(t("md.change"))}"><span
         class="kk-sub">${esc(t("md.change"))}</span>${list.map(m => `<button type="button" class="kk-b2" data-do="modeluse"
         data-v="${esc(m.name)}">${esc(m.name)}</button>`).join("")}</div>`;
@@ -273,6 +279,8 @@
     const now = next.engine && who(next) !== who(before);
     if (now) KK.toast(next.basic ? t("eng.now.ready") : t("eng.now.full", { e: named(next).name }));
     if (now) KK.send("picker", { op: "list" });
+    if (next.restarting && !before.restarting) KK.toast(t("eng.now.restarting", { e: named(next).name }));
+    if (before.restarting && !next.restarting && next.state === "ready" && !now) KK.toast(t("eng.now.back", { e: named(next).name }));
     if (before.natural === "starting" && next.natural === "ready") KK.toast(t("eng.now.natural"));
     const lost = e => e.failure && e.state !== "broken" ? (e.failed || "-") : "";
     const it = { e: KK.modelName(next.failed, "cosyvoice2"), by: named(next).name };
@@ -283,6 +291,14 @@
     if (!document.hidden) ask();
   });
   document.addEventListener("kk:ready", () => ask());
+  document.addEventListener("kk:enginechange", () => ask()); // the studio says so over the page's socket
+  /* Whoever looks sees what is there now: models that were copied onto the disk meanwhile too. */
+  document.addEventListener("toggle", e => {
+    if (e.target.id === "kk-engpop" && e.newState === "open") ask();
+  }, true);
+  document.addEventListener("kk:tab", e => {
+    if (e.detail.tab === "settings") ask();
+  });
 
   // ---- toast: one polite line, with at most one button --------------------------------------------------------
   let away = 0;

@@ -2,7 +2,7 @@
 (() => {
   const { t, esc, ico, parts, acts, live } = KK;
   const PAGE = 50, MOVING_MS = 1200, STILL_MS = 15000;
-  const ui = { jobs: null, open: "", start: 1, failed: false, lines: [], next: null, ask: "", say: "" };
+  const ui = { jobs: null, open: "", start: 1, failed: false, lines: [], next: null, ask: "", say: "", is_new: false };
   const url = tail => `${KK.root()}/v2/jobs${tail}`;
   const at = (id, tail = "") => `/${encodeURIComponent(id)}${tail}`;
 
@@ -32,13 +32,20 @@
     if (!told.error) {
       ui.jobs = told.data;
       ui.days = told.limits.keep_days;
-      if (ui.open && !ui.jobs.some(j => j.id === ui.open)) ui.open = "";
+      if (ui.open && !ui.jobs.some(j => j.id === ui.open)) await older();
       if (ui.open) await lines();
     }
     ui.say = told.error || ui.say;
     update();
     clearTimeout(timer);
     timer = setTimeout(load, ui.jobs?.some(j => j.state === "running") ? MOVING_MS : STILL_MS);
+  }
+  /* The job that is open is none of the newest: it stands below them, or it is gone, and the studio says so. */
+  async function older() {
+    const id = ui.open, told = /^[\w-]+$/.test(id) ? await ask("GET", at(id)) : { error: t("ad.job") };
+    if (id !== ui.open) return;
+    if (told.error) Object.assign(ui, { open: "", say: told.error });
+    else ui.jobs.push(told);
   }
   let turned = 0;
   async function lines() {
@@ -65,7 +72,7 @@
   parts.jobs = root => {
     shown.clear();
     root.innerHTML = `<section class="kk kk-jobs" aria-labelledby="kk-jobs-h"><div class="kk-secthead"><h2 class="kk-h2" id="kk-jobs-h">${esc(t("ba.jobs"))}</h2>${KK.formatMenu("jobs")}</div>
-      <p class="kk-sub kk-num kk-storage" id="kk-jobkeep"></p><p class="kk-inline" data-tone="bad" id="kk-jobsay" role="status"></p><ol class="kk-joblist" aria-label="${esc(t("ba.jobs"))}"></ol></section>`;
+      <p class="kk-sub kk-num kk-storage" id="kk-jobkeep"></p><p class="kk-inline" data-tone="bad" id="kk-jobsay" role="status" tabindex="-1"></p><ol class="kk-joblist" aria-label="${esc(t("ba.jobs"))}"></ol></section>`;
     update();
     watch(root);
   };
@@ -77,7 +84,8 @@
     const ids = ui.jobs.map(j => j.id);
     if (!ids.length) {
       list.innerHTML = `<li class="kk-empty">${esc(t("ba.jobs.none"))}</li>`;
-      return shown.clear();
+      shown.clear();
+      return arrive();
     }
     for (const li of [...list.children]) if (!ids.includes(li.dataset.job)) {
       shown.delete(li.dataset.job);
@@ -93,7 +101,27 @@
       shown.set(j.id, html);
       redraw(li, html);
     });
+    arrive();
+    KK.drawTitle();
   }
+  /* Whoever came by an address is led to its job, or to the sentence that says that there is none. */
+  function arrive() {
+    const el = ui.is_new && live.jobs.root.querySelector(ui.open ? `[data-job="${CSS.escape(ui.open)}"] [data-do=joblines]` : "#kk-jobsay:not(:empty)");
+    if (!el) return;
+    ui.is_new = false;
+    el.scrollIntoView({ block: "center" });
+    el.focus({ preventScroll: true });
+  }
+  KK.places.batch = {
+    show(id) {
+      if (id === ui.open && !ui.say) return;
+      Object.assign(ui, { open: id, start: 1, failed: false, lines: [], next: null, say: "", is_new: !!id });
+      update();
+      load();
+    },
+    now: () => ui.open,
+    name: id => ui.jobs?.find(j => j.id === id)?.name || ""
+  };
   function redraw(li, html) {
     const el = document.activeElement, held = li.contains(el) && el.dataset.do ? `[data-do="${el.dataset.do}"]${el.dataset.n ? `[data-n="${el.dataset.n}"]` : ""}` : "";
     const scroll = li.querySelector(".kk-jobrows")?.scrollTop || 0;
@@ -120,7 +148,7 @@
       `<button type="button" class="kk-iconb" data-do="jobask" data-id="${esc(j.id)}" aria-label="${esc(t("ba.del") + " " + j.name)}">${ico("bin")}</button>`
     ].join("");
     const sure = ui.ask === j.id ? `<div class="kk-toolbar"><p class="kk-ask" role="alert">${esc(t(j.state === "running" ? "ba.del.ask.open" : "ba.del.ask"))}</p>${press("jobdrop", "ba.del", j, "kk-b2 kk-danger")}${press("jobkeep", "vo.keep", j)}</div>` : "";
-    return `<h3>${esc(j.name || j.id)}</h3><div class="kk-meter2" role="progressbar" aria-label="${esc(j.name || j.id)}" aria-valuemin="0" aria-valuemax="100" aria-valuenow="${part}"
+    return `<h3><a href="${esc(KK.addressOf("batch", j.id))}">${esc(j.name || j.id)}</a></h3><div class="kk-meter2" role="progressbar" aria-label="${esc(j.name || j.id)}" aria-valuemin="0" aria-valuemax="100" aria-valuenow="${part}"
         data-state="${j.state}"><span style="width:${part}%"></span></div><p class="kk-meta kk-num">${facts.map(f => `<span>${esc(f)}</span>`).join("")}</p>` +
       (j.error ? `<p class="kk-inline" data-tone="bad" role="status">${esc(j.error.message)}</p>` : "") + `<div class="kk-row kk-jobacts">${buttons}</div>${sure}${isOpen ? rows(j) : ""}`;
   }
@@ -158,6 +186,7 @@
   acts.lineretry = b => act("POST", at(b.dataset.id, `/retry?line=${b.dataset.n}`));
   acts.joblines = async b => {
     Object.assign(ui, { open: ui.open === b.dataset.id ? "" : b.dataset.id, start: 1, failed: false, lines: [], next: null });
+    KK.setAddress("batch", ui.open);
     if (ui.open) await lines();
     update();
   };
@@ -184,6 +213,10 @@
   };
   acts.jobdrop = async b => {
     ui.ask = "";
+    if (ui.open === b.dataset.id) {
+      ui.open = "";
+      KK.setAddress("batch", "", true);
+    }
     await act("DELETE", at(b.dataset.id));
     (live.jobs.root.querySelector("[data-do=joblines]") || document.getElementById("kk-batchtext"))?.focus();
   };

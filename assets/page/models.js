@@ -44,12 +44,14 @@
     }
     KK.draw("models");
   };
+  const names = list => list.join(KK.lang === "zh" ? "、" : ", ");
+  const differs = m => (m.unexpected ? `<p class="kk-inline kk-differs" data-tone="warn">${esc(t("md.unexpected", { f: names(m.unexpected) }))}</p>` : "");
   const row = (m, e) => {
     const here = KK.modelsHere().includes(m), p = e.model?.name === m.name && e.model.p != null ? ` ${e.model.p}%` : "";
     const size = m.gb ? t("md.gb", { n: m.gb }) : "";
     return `<li class="kk-model" data-state="${m.state}"><div><b>${esc(m.name)}</b><p class="kk-sub">${esc(t("md.about." + m.engine))}</p></div>
       <span class="kk-num kk-inline" data-tone="${TONE[m.state] || ""}">${esc([t("md." + m.state) + p, size].filter(Boolean).join(" · "))}</span>
-      <span class="kk-row">${act(m, e, here)}</span>${doctor(m)}</li>`;
+      <span class="kk-row">${act(m, e, here)}</span>${differs(m)}${doctor(m)}</li>`;
   };
   parts.models = root => {
     const e = KK.engine(), models = KK.models();

@@ -15,8 +15,9 @@
   };
   const ui = {
     edit: "",
-    ask: ""
-  }; // voice being renamed, voice whose deletion is asked about
+    ask: "",
+    at: "", is_new: false
+  }; // voice being renamed, voice whose deletion is asked about, voice that the page's address names, and whether nobody was led to it yet
   const match = (v, q) => !q || [v.name, v.name_zh, v.language, v.transcript].some(s => (s || "").toLowerCase().includes(q
     .toLowerCase()));
   const tongue = l => {
@@ -85,10 +86,10 @@
   }
   acts.use = b => {
     const v = KK.voices().find(x => x.id === b.dataset.id);
-    const fits = KK.offered().some(x => x.id === v?.id);
-    if (b.closest("#kk-library") && !fits) KK.setMode(v?.sample === false ? "preset" : "zero_shot");
+    const fits = KK.offered().some(x => x.id === v?.id), in_library = !!b.closest("#kk-library"); // asked now: the button is drawn anew
+    if (in_library && !fits) KK.setMode(v?.sample === false ? "preset" : "zero_shot");
     KK.useVoice(b.dataset.id);
-    if (b.closest("#kk-library")) {
+    if (in_library) {
       if (fits ? !KK.noClip() : v?.sample !== false) {
         KK.pick.saved = b.dataset.id;
         KK.store.set("voice", b.dataset.id);
@@ -106,8 +107,34 @@
     root.innerHTML = `<div class="kk"><div class="kk-secthead"><div><h2 class="kk-h2">${esc(t("vo.title"))}</h2><p
         class="kk-sub">${esc(t("vo.sub"))}</p></div><button type="button" class="kk-b2"
         data-do="import">${ico("up", 16)}${esc(t("vo.import"))}</button></div>${search("voices", all.length)}
+      ${gone(all) ? `<p class="kk-inline" id="kk-gone" data-tone="bad" role="status" tabindex="-1">${esc(t("ad.voice"))}</p>` : ""}
       ${all.some(v => !v.starter) || query.voices ? "" : `<p class="kk-sub kk-vonone">${esc(t("vo.empty"))}</p>`}
       ${list.length ? `<ul class="kk-grid">${list.map(card).join("")}</ul>` : none(query.voices)}</div>`;
+    arrive();
+    KK.drawTitle();
+  };
+
+  // ---- the voice that the page's address names ---------------------------------------------------------------------
+  const is_loaded = () => Array.isArray(live.picker?.data);
+  const gone = all => ui.at && is_loaded() && !all.some(v => v.id === ui.at);
+  const named = () => document.getElementById(KK.voices().some(v => v.id === ui.at) ? "kk-voiceat" : "kk-gone");
+  function arrive() {
+    const el = ui.is_new && is_loaded() && named();
+    if (!el?.offsetParent) return;
+    ui.is_new = false;
+    el.scrollIntoView({ block: "center" });
+    el.focus({ preventScroll: true });
+  }
+  KK.places.voices = {
+    show(id) {
+      if (id === ui.at && !id) return;
+      Object.assign(ui, { at: id, is_new: !!id });
+      query.voices = "";
+      KK.draw("voices");
+      if (id) KK.when(() => named()?.offsetParent, arrive); // the tab is drawn a frame later
+    },
+    now: () => ui.at,
+    name: id => KK.voices().filter(v => v.id === id).map(KK.voiceName)[0] || ""
   };
 
   /* When and by whom its use was agreed to, as far as that was written down. */
@@ -135,7 +162,7 @@
         placeholder="${esc(t("tr.place"))}">${esc(v.transcript)}</textarea></label><div class="kk-row"><button type="submit"
         class="kk-b2">${esc(t("vo.ok"))}</button><button type="button" class="kk-b2" data-do="leavevoice"
         data-id="${id}">${esc(t("pr.cancel"))}</button></div></form></li>`;
-    const head = `<h3>${esc(name)} ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
+    const head = `<h3><a${ui.at === v.id ? ' id="kk-voiceat"' : ""} href="${esc(KK.addressOf("voices", v.id))}">${esc(name)}</a> ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
     const press = (what, key, icon) => `<button type="button" class="kk-iconb" data-do="${what}" data-id="${id}"
         aria-label="${esc(t(key) + " " + name)}">${ico(icon)}</button>`;
     const use = `<button type="button" class="kk-b2" data-do="use" data-id="${id}"
@@ -144,7 +171,7 @@
         download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>`;
     const share = press("sharevoice", "dm.share", "share");
     const own = mine ? press("editvoice", "vo.edit", "pen") + press("askvoice", "vo.del", "bin") : "";
-    return `<li class="kk-voice">${face(v)}<div>${head}${agreed(v)}</div><div class="kk-row">${use}${playb(v)}${save}${share}${own}</div></li>`;
+    return `<li class="kk-voice"${ui.at === v.id ? ' aria-current="true"' : ""}>${face(v)}<div>${head}${agreed(v)}</div><div class="kk-row">${use}${playb(v)}${save}${share}${own}</div></li>`;
   }
   const redraw = focus => {
     KK.draw("voices");
@@ -170,6 +197,10 @@
   };
   acts.dropvoice = b => {
     ui.ask = "";
+    if (ui.at === b.dataset.id) {
+      ui.at = "";
+      KK.setAddress("voices", "", true);
+    }
     KK.send("picker", {
       op: "delete",
       id: b.dataset.id

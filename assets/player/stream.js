@@ -149,6 +149,7 @@
     session: m => { P.token = m.token; P.limits = m.limits ?? {}; document.dispatchEvent(new CustomEvent("kk:session", { detail: m })); },
     limits: m => { P.limits = m.limits ?? P.limits; },
     link: m => { P.via = m.via; P.linked = true; document.dispatchEvent(new CustomEvent("kk:link", { detail: m })); },
+    engine: () => { document.dispatchEvent(new CustomEvent("kk:enginechange")); },
     queued: m => { if (F.queuedAt && performance.now() - F.queuedAt < 1000 && F.queued.n === m.position) return; F.queuedAt = performance.now(); F.queued = { n: m.position, s: Math.ceil(m.eta_s ?? 0) }; },
     begin: m => {
       Object.assign(F, { begun: true, broken: false, job: m.job, rate: m.rate, rtf: m.rtf, sentences: m.sentences ?? [], seed: m.seed, engine: m.engine });

@@ -40,12 +40,13 @@ function fallBack() {
 function connect() {
   const s = ws = new WebSocket(home.root.replace(/^http/, "ws") + "/tts/ws");
   s.binaryType = "arraybuffer";
-  s.onopen = () => s.send(JSON.stringify({ op: "hello", v: VERSION, token, locale: home.locale }));
+  s.onopen = () => s.send(JSON.stringify({ op: "hello", v: VERSION, token, locale: home.locale, engine: true }));
   s.onmessage = e => { if (s !== ws) return; if (typeof e.data === "string") onText(JSON.parse(e.data)); else onFrame(e.data); };
   s.onclose = () => { if (s === ws) dropped(); };
 }
 function dropped() {
   const live = take && !take.over && !take.abort, broke = ready ? live : true;   // a quiet close of an idle socket is no error
+  if (ready) postMessage({ ev: "engine" });                            // the studio itself may be gone: whoever shows its state asks
   ready = false; ws = null;
   if (broke && ++failures >= 2) fallBack();
   if (via === "fetch") return;
@@ -58,6 +59,7 @@ function dropped() {
 }
 function lose() { const s = ws; ws = null; s?.close(); dropped(); }                // give up a socket that left something out
 function onReady() {
+  if (tries) postMessage({ ev: "engine" });                            // it is back, or another one is
   ready = true; tries = 0; via = "ws";                 // one that opened late serves what comes from now on
   say("link", { via });
   if (take?.waiting) begin();
@@ -88,6 +90,7 @@ const lead_s = () => Math.max(home?.hidden ? 30 : home?.mobile ? 5 : 15, take?.w
 function onText(m) {
   if (m.op === "ready") return onReady(say("limits", { limits: m.limits }));
   if (m.op === "takes") return postMessage({ ev: "takes" });                       // the visitor's list has changed
+  if (m.op === "engine") return postMessage({ ev: "engine" });   // its state is another
   if (m.op === "cancelled") return postMessage({ ev: "cancelled", seq: m.seq });   // may be of an older stream
   if (!take || m.seq !== take.seq) return;
   if (take.over) return m.op === "end" ? postMessage({ ev: "cancelled", seq: m.seq }) : undefined;   // the end crossed our cancel

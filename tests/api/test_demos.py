@@ -17,6 +17,7 @@ from websockets.sync.client import connect
 from tests.api.client import FRAME, Heard, Socket
 from tests.api.test_http import clip, error
 from tests.serve import running
+from webui.studio import reachable
 
 TEXT = "Hello there, dear guest."
 
@@ -210,6 +211,44 @@ def test_the_qr_code_holds_the_link(house):
         re.findall(r' d="([^"]+)"', svg.text)[-1]
         == re.findall(r' d="([^"]+)"', again.svg_inline(scale=4, border=4))[-1]
     )
+
+
+def test_a_link_is_told_at_the_addresses_where_others_reach_it_and_its_qr_code_holds_only_these(
+    house,
+):
+    _, http, voice = house
+    demo = share(http, voice)
+    assert demo["urls"] == [], "nobody else reaches a studio that listens on loopback"
+    far = {"X-Forwarded-Host": "voice.example", "X-Forwarded-Proto": "https"}
+    seen = http.get("/v1/demos", headers=far).json()["data"]
+    at = f"https://voice.example{demo['path']}"
+    assert {d["id"]: d["urls"] for d in seen}[demo["id"]] == [{"url": at, "interface": ""}]
+    picture = f"/v1/demos/{demo['id']}/qr.svg"
+    svg = http.get(picture, params={"url": at}, headers=far)
+    assert svg.status_code == 200 and len(svg.text) > 500
+    for elsewhere in ("https://evil.example/", at, demo["url"] + "/../.."):
+        refused = http.get(picture, params={"url": elsewhere})
+        assert refused.status_code == 422 and error(refused)["code"] == "bad_url"
+
+
+def test_a_studio_on_the_network_tells_its_addresses_to_its_keeper_and_to_no_guest():
+    with running("--host", "0.0.0.0", "--auth", "bob:secret") as studio, studio.client() as http:
+        assert http.post("/v1/demos", json={"voice": "alloy"}).status_code == 401
+        http.post("/login", data={"user": "bob", "password": "secret"})
+        http.get("/")
+        demo = share(http, "starter-zh-low")
+        port = studio.url.rpartition(":")[2]
+        assert demo["urls"] == [
+            {"url": f"http://{at.address}:{port}{demo['path']}", "interface": at.name}
+            for at in reachable("0.0.0.0")
+        ]
+        with studio.client() as guest:
+            page = guest.get(demo["path"]).text
+            assert not any(at["url"] in page for at in demo["urls"])
+            assert guest.get(demo["path"] + "/v1/demos").status_code == 404
+            assert guest.get("/v1/demos").status_code == 401
+            for at in demo["urls"]:
+                assert guest.get(at["url"]).status_code == 200
 
 
 # ---- what ends a link ------------------------------------------------------------------------------------------

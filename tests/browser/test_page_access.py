@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 import time
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tests.serve import running
 from .studio_page import AXE, RULES, StudioPage
 
 pytestmark = pytest.mark.browser
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="164" height="164"><path d="M8 8h148v148z"/></svg>'
 # every sample that a context plays, kept: what is heard can be asked for
 HEARD = """window.heard = 0; const make = AudioWorkletNode.prototype.connect; AudioWorkletNode.prototype.connect = function (to, ...more) {
   if (to instanceof AudioDestinationNode) { const look = this.context.createAnalyser(); look.fftSize = 2048; make.call(this, look); const data = new Float32Array(2048);
@@ -89,8 +91,7 @@ def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
             and made["url"] in made["frame"]
             and "<iframe" in made["frame"]
         )
-        p.page.wait_for_function("document.querySelector('.kk-qr').naturalWidth > 100")
-        assert p.violations() == []
+        assert not p.page.locator(".kk-qr").count() and p.violations() == []
         p.page.click("[data-do=shareleave]")
         assert p.page.evaluate("document.activeElement.dataset.do") == "sharevoice"
         p.page.click("[role=tab][data-tab-id=settings]")
@@ -107,6 +108,51 @@ def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
         )
         assert p.page.request.get(made["url"]).status == 403
         assert p.errors == []
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_the_qr_code_leads_to_an_address_that_was_chosen_and_on_loopback_there_is_none(
+    chrome, lone, lang
+):
+    """The studio listens on loopback; what one on the network would tell is put into its answer."""
+    with StudioPage(chrome, lone.url, lang) as p:
+        p.page.click("[role=tab][data-tab-id=voices]")
+        share(p)
+        assert p.page.inner_text(".kk-share").count(p.js("KK.t('dm.local')")) == 1
+        assert "--host 0.0.0.0 --auth" in p.page.input_value("#kk-sharehow")
+        assert not p.page.locator(".kk-qr, #kk-share-at").count() and p.violations() == []
+        p.page.click("[data-do=shareleave]")
+        hosts, asked = ["192.168.1.20:7860", "172.17.0.1:7860"], []
+
+        def on_the_network(route) -> None:
+            told = route.fetch().json()
+            told["urls"] = [
+                {"url": f"http://{host}{told['path']}", "interface": name}
+                for host, name in zip(hosts, ("wlan0", "docker0"), strict=True)
+            ]
+            route.fulfill(status=201, json=told)
+
+        def picture(route) -> None:
+            asked.append(parse_qs(urlsplit(route.request.url).query)["url"][0])
+            route.fulfill(body=SVG, content_type="image/svg+xml")
+
+        p.page.route("**/v1/demos", on_the_network)
+        p.page.route("**/qr.svg*", picture)
+        link = share(p)
+        assert f"//{hosts[0]}/d/" in link["url"] and link["url"] in link["frame"]
+        assert p.page.locator("#kk-share-at option").all_inner_texts() == [
+            f"{hosts[0]} (wlan0)",
+            f"{hosts[1]} (docker0)",
+        ]
+        p.page.select_option("#kk-share-at", "1")
+        p.page.wait_for_function(
+            "h => document.querySelector('.kk-qr').alt.includes(h)", arg=hosts[1]
+        )
+        assert p.page.evaluate("document.activeElement.id") == "kk-share-at"
+        other = p.page.input_value("#kk-sharelink")
+        assert f"//{hosts[1]}/d/" in other and other in p.page.input_value("#kk-shareframe")
+        p.page.wait_for_function("document.querySelector('.kk-qr').complete")
+        assert asked == [link["url"], other] and p.violations() == [] and not p.errors
 
 
 @pytest.mark.parametrize(

@@ -313,3 +313,21 @@ def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
     assert resident.replace(lambda: FakeEngine(version="fourth"))
     assert settled(resident, lambda: resident.lease().engine.version == "fourth")
     resident.close()
+
+
+def test_whoever_watches_is_told_of_a_takeover_and_of_an_engine_that_restarts():
+    seen = []
+    resident = Resident(
+        on_change=lambda: seen.append((resident.health().state, resident.is_restarting()))
+    )
+    engine = FakeEngine()
+    engine.on_change = lambda: None
+    resident.start(lambda: engine).join()
+    assert seen[-1] == ("ready", False)
+    engine.state = "starting"
+    engine.on_change()
+    assert seen[-1] == ("starting", True) and not resident.is_handing_over()
+    engine.state = "ready"
+    engine.on_change()
+    assert seen[-1] == ("ready", False)
+    resident.close()

@@ -9,15 +9,16 @@ import time
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import segno
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Field, FiniteFloat
 
-from ..errors import KaikouError
-from ..settings import Settings
-from ..studio import DEMO_LIMITS, Demo, Studio, Used
+from ..errors import BadInput, KaikouError
+from ..settings import Settings, is_loopback
+from ..studio import DEMO_LIMITS, Demo, Studio, Used, reachable
 from . import shapes
 from .document import answers, file_of, refusals
 from .fields import JsonBody
@@ -86,6 +87,15 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         host = forwarded if name_of_host(forwarded) else head.get("host", "")
         return f"{'https' if scheme in ('https', 'wss') else 'http'}://{host}{root}"
 
+    def places(path: str, request: Request) -> list[dict]:
+        """Where other devices reach `path`: as this caller came, unless that is this machine only, and at the interfaces that are listened on."""
+        own = base(request)
+        found = {} if is_loopback(urlsplit(own).hostname or "") else {own + path: ""}
+        for at in reachable(settings.server.host):
+            host = f"[{at.address}]" if ":" in at.address else at.address
+            found.setdefault(f"http://{host}:{settings.server.port}{root}{path}", at.name)
+        return [{"url": url, "interface": name} for url, name in found.items()]
+
     def told(demo: Demo, used: Used, request: Request) -> dict:
         state = demo.ended or (
             "expired"
@@ -103,6 +113,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
             "state": state,
             "path": path,
             "url": base(request) + path,
+            "urls": places(path, request),
             "created_at": int(demo.created_at),
             "expires_at": int(demo.expires_at),
             "max_text": demo.max_text,
@@ -154,11 +165,17 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         response_class=Response,
         responses={
             200: {"description": "The link as a QR code", "content": file_of("image/svg+xml")},
-            **refusals(404, 503, 507),
+            **refusals(404, 422, 503, 507),
         },
     )
-    def qr(demo_id: str, request: Request):
-        url = base(request) + f"/d/{sessions.demo_token(demos.get(owner(request), demo_id))}"
+    def qr(demo_id: str, request: Request, url: str = Query("", max_length=2000)):
+        """`url`: one of the link's `urls`; else the address that this caller came by."""
+        path = f"/d/{sessions.demo_token(demos.get(owner(request), demo_id))}"
+        if url and all(url != at["url"] for at in places(path, request)):
+            raise BadInput(
+                "The link has no such address.", "链接没有这个地址。", code="bad_url", param="url"
+            )
+        url = url or base(request) + path
         out = io.BytesIO()
         segno.make(url, error="m", micro=False).save(
             out, kind="svg", scale=4, border=4, dark="#000", light="#fff", xmldecl=False

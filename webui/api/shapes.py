@@ -120,6 +120,13 @@ class KeyList(BaseModel):
     are_on: bool
 
 
+class DemoPlace(BaseModel):
+    url: str
+    interface: (
+        str  # of this machine; "" where the caller came by this address, or the studio was told it
+    )
+
+
 class DemoInfo(BaseModel):
     id: str
     object: Literal["demo"]
@@ -128,6 +135,9 @@ class DemoInfo(BaseModel):
     state: Literal["live", "revoked", "expired", "used_up"]
     path: str
     url: str
+    urls: list[
+        DemoPlace
+    ]  # where other devices reach it; empty where the studio listens on this machine only
     created_at: int
     expires_at: int
     max_text: int
@@ -185,3 +195,5 @@ class HealthInfo(BaseModel):
     streams: int
     batch_lines: int
     waiting: int
+    restarting: bool  # the engine had served, lost its process, and is coming back
+    handing_over: bool  # it is lost for good, and the one before it takes over

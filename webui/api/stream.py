@@ -7,14 +7,15 @@ import logging
 import math
 import struct
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 
 from fastapi import APIRouter, WebSocket
 from pydantic import ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from ..errors import BadInput, KaikouError
-from ..studio import Job, Snapshot, Studio
+from ..studio import ENGINE_CHANGE, Job, Snapshot, Studio, is_guest
 from .faults import wrong_field
 from .reader import JobReader, open_job
 from .recent import Recent
@@ -58,13 +59,12 @@ class Connection:
         self._sender: asyncio.Task | None = None
         self._seq, self._credit, self._reader = -1, 0, None
         self._moved_s = 0.0  # when a sample was sent or credited last
-        self._unwatch = lambda: None
 
     async def serve(self) -> None:
         self._holder.listen(self._poke)
+        watches = ExitStack()
         try:
-            await self._hello()
-            self._watch_takes()
+            self._follow(await self._hello(), watches)
             while True:
                 await self._take(await self._wire.message(self._is_their_turn))
         except WebSocketDisconnect:
@@ -72,25 +72,29 @@ class Connection:
         except Close as close:
             await self._wire.close(close.code, close.error.code)
         finally:
-            self._unwatch()
+            watches.close()
             await self._stop()
 
-    def _watch_takes(self) -> None:
-        """Whoever has the page open is told of takes that were made, here or in another tab."""
+    def _follow(self, hello: dict, watches: ExitStack) -> None:
+        """The page is told that something changed, and asks itself what there is now: the visitor's takes, made here or in another tab, and the state
+        of the engine where the page asked for that. A guest of a demo link is told nothing of the engine."""
         loop = asyncio.get_running_loop()
         news: set[asyncio.Task] = set()  # the loop itself holds its tasks weakly
 
-        def tell() -> None:
-            if self._reader is not None and self._reader.job.snapshot().state == "saving":
-                return  # the end of its own stream says so
-            news.add(task := loop.create_task(self._wire.tell({"op": "takes"})))
+        def tell(op: str) -> None:
+            if op == "takes" and self._reader is not None:
+                if self._reader.job.snapshot().state == "saving":
+                    return  # the end of its own stream says so
+            news.add(task := loop.create_task(self._wire.tell({"op": op})))
             task.add_done_callback(news.discard)
 
-        def wake() -> None:
+        def wake(op: str) -> None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(tell)
+                loop.call_soon_threadsafe(tell, op)
 
-        self._unwatch = self._studio.takes.watchers.add(self._owner, wake)
+        watches.callback(self._studio.takes.watch(self._owner, partial(wake, "takes")))
+        if hello.get("engine") is True and not is_guest(self._owner):
+            watches.callback(self._studio.changes.add(ENGINE_CHANGE, partial(wake, "engine")))
 
     def _is_their_turn(self) -> bool:
         return self._sender is None or self._sender.done()
@@ -99,7 +103,7 @@ class Connection:
         if self._reader is not None:
             self._reader.poke()
 
-    async def _hello(self) -> None:
+    async def _hello(self) -> dict:
         try:
             told = await asyncio.wait_for(self._wire.message(self._is_their_turn), HELLO_S)
         except TimeoutError:
@@ -110,6 +114,7 @@ class Connection:
         self._owner = owner
         self._set_locale(told)
         await self._wire.tell({"op": "ready", "v": 1, "limits": self._studio.limits()})
+        return told
 
     def _set_locale(self, told: dict) -> None:
         self._wire.language = "zh" if str(told.get("locale", "")).startswith("zh") else "en"

@@ -53,14 +53,20 @@ class Missing:
 
 class Resident:
     """`on_ready(engine)` is called in the starting thread each time an engine takes over; when it raises, the engine has failed. An engine may have `on_broken`, to be set: it calls
-    that with its error, in a thread of its own, when it has served and will not again."""
+    that with its error, in a thread of its own, when it has served and will not again. It may have `on_change` too: called when its health is another.
 
-    def __init__(self, on_ready: Callable[[Engine], None] = lambda engine: None):
+    `on_change()` is called, from any thread, when `health`, `coming`, `failure` or whoever speaks may be another."""
+
+    def __init__(
+        self,
+        on_ready: Callable[[Engine], None] = lambda engine: None,
+        on_change: Callable[[], object] = lambda: None,
+    ):
         self._lock = threading.Lock()
         self._seat: _Seat | None = None
         self._coming: Engine | None = None
         self._missing: Missing | None = None
-        self._on_ready = on_ready
+        self._on_ready, self._on_change = on_ready, on_change
         self._closed = False
         self._due: list[Maker] = []  # on their way, the first of them now
 
@@ -81,6 +87,7 @@ class Resident:
                 return False
             self._missing = None
             self._due.append(make)
+        self._on_change()
         threading.Thread(
             target=self._bring_all, args=((make,),), name="engine-start", daemon=True
         ).start()
@@ -93,6 +100,7 @@ class Resident:
             finally:  # else nothing could ever be replaced again
                 with self._lock:
                     self._due.remove(make)
+                self._on_change()
 
     def made_by(self) -> Maker | None:
         """What the engine in charge came of."""
@@ -128,6 +136,9 @@ class Resident:
                 self._missing = self._missing if steps_in else None
             if hasattr(engine, "on_broken"):
                 engine.on_broken = lambda error: self._broke(engine, error)
+            if hasattr(engine, "on_change"):
+                engine.on_change = self._on_change
+            self._on_change()
             engine.start()
             if not self._closed:
                 self._on_ready(
@@ -162,6 +173,7 @@ class Resident:
                 self._missing = Missing(engine, make, error)
             if steps_in and self._seat is not None:
                 self._seat.is_lost = False
+        self._on_change()
         if engine is not None:
             _close(engine)
 
@@ -176,6 +188,7 @@ class Resident:
             if old is not None:
                 old.retired = True
             is_idle = old is not None and not old.leases
+        self._on_change()
         if is_idle:
             _close(old.engine)
         if is_late:
@@ -192,6 +205,7 @@ class Resident:
                 return
             self._missing = Missing(engine, seat.make, error)
             seat.is_lost, before = seat.before is not None, seat.before
+        self._on_change()
         if before is not None:
             log.error("%s is lost; the engine before it steps in", self._missing.name)
             threading.Thread(
@@ -230,6 +244,16 @@ class Resident:
         with self._lock:
             steps_in = self._seat is not None and self._seat.is_lost
             return self._coming.health() if self._coming is not None and not steps_in else None
+
+    def is_restarting(self) -> bool:
+        """The engine in charge had served, lost its process, and is on its way back."""
+        seat = self._seat
+        return seat is not None and seat.engine.health().state == "starting"
+
+    def is_handing_over(self) -> bool:
+        """The engine in charge is lost for good, and the one before it is on its way."""
+        seat = self._seat
+        return seat is not None and seat.is_lost
 
     def failure(self) -> KaikouError | None:
         """Why the engine that failed last is not there; a new object each time, so it may be raised."""

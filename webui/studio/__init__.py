@@ -1,12 +1,13 @@
 """Use cases without a screen: speak, voices, drafts, takes, admission, metrics."""
 
 from ..audio import CODED, Coder, Resampler, coded, coded_hz
+from .addresses import reachable
 from .archive import Zip
 from .arriving import Written
 from .asked import OPENAI_MODELS, OPENAI_VOICES, known_language
 from .batch import BATCH_LIMITS, Ask, Batch
 from .consents import BY_PAGE, Given
-from .demos import DEMO_LIMITS, GUEST, Demo
+from .demos import DEMO_LIMITS, GUEST, Demo, is_guest
 from .doctor import Doctor
 from .drafts import Draft, wav
 from .job import UNLIMITED, Job, Snapshot
@@ -15,7 +16,7 @@ from .logins import Logins
 from .models import ModelDownload
 from .pronunciations import TERM_LIMITS
 from .shelf import Offer, Shelf
-from .studio import Studio
+from .studio import ENGINE_CHANGE, Studio
 from .takes import file_name, usual_s
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
@@ -26,6 +27,7 @@ __all__ = [
     "BY_PAGE",
     "CODED",
     "DEMO_LIMITS",
+    "ENGINE_CHANGE",
     "GUEST",
     "OPENAI_MODELS",
     "OPENAI_VOICES",
@@ -57,7 +59,9 @@ __all__ = [
     "coded",
     "coded_hz",
     "file_name",
+    "is_guest",
     "known_language",
+    "reachable",
     "usual_s",
     "wav",
 ]

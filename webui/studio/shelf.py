@@ -30,6 +30,7 @@ class Shelf:
     """here(): what is on the disk now. maker(model): what brings its engine up, the same object each time it is asked for one model.
     offers: what may be fetched, and offered: the one of them that is shown beside the engine before anybody asks for another; "" = none.
     doctor: examines them, where there is one.
+    unexpected(name): files of a model that came with another checksum than expected.
     chosen(name) is told when somebody chose a model, so that it can be remembered. A change is refused while another is on its way."""
 
     def __init__(
@@ -41,6 +42,7 @@ class Shelf:
         offered: str = "",
         chosen: Callable[[str], object] = lambda name: None,
         doctor: Doctor | None = None,
+        unexpected: Callable[[str], list[str]] = lambda name: [],
     ):
         self._resident, self._here, self._make, self._offers, self._chosen = (
             resident,
@@ -49,7 +51,7 @@ class Shelf:
             offers,
             chosen,
         )
-        self._doctor = doctor
+        self._doctor, self._unexpected = doctor, unexpected
         self._makers: dict[str, Maker] = {}
         self._downloads: dict[str, ModelDownload] = {}
         self._lock, self._choosing = threading.Lock(), threading.Lock()
@@ -88,7 +90,7 @@ class Shelf:
 
     def list(self) -> list[dict]:
         """name, engine, state (speaks, loads, failed, here, or that of its download: none, downloading, paused, failed), gigabytes of those that
-        are not here; doctor: as `Doctor.status`, of those that are."""
+        are not here; doctor: as `Doctor.status`, of those that are; unexpected: files that are not the expected ones, where there are such."""
         here = {m.name: m for m in self.installed()}
         states = {self.failed: "failed", self.coming: "loads", self.speaking: "speaks"}
         told = [
@@ -107,14 +109,22 @@ class Shelf:
                         "gb": round(offer.gigabytes, 1),
                     }
                 )
-        return told
+        return [
+            row | ({"unexpected": paths} if (paths := self._unexpected(row["name"])) else {})
+            for row in told
+        ]
 
     def knows(self, name: str) -> bool:
+        """Whether it is on this disk, whole."""
         return any(m.name == name for m in self.installed())
 
     def fetching(self) -> dict | None:
-        """The download that is shown beside the engine, with its model's name; None where there is none."""
-        return self._download(self._shown).status() | {"name": self._shown} if self._shown else None
+        """The download that is shown beside the engine, with its model's name; None where there is none, or nothing is left to fetch of it."""
+        if not self._shown:
+            return None
+        told = self._download(self._shown).status() | {"name": self._shown}
+        is_copied = told["state"] == "none" and self.knows(self._shown)
+        return None if is_copied else told
 
     def _download(self, name: str) -> ModelDownload:
         """Raises NotFound."""

@@ -53,6 +53,7 @@ from .wording import Wording
 
 log = logging.getLogger(__name__)
 SWEEP_S = 600.0
+ENGINE_CHANGE = "engine"  # what `changes` tells of: `status` may say something else now
 
 
 class Studio:
@@ -62,7 +63,8 @@ class Studio:
         self.metrics = Metrics()
         tighten(paths.data_dir)
         store = VoiceStore(paths.data_dir, paths.assets / "voices")
-        self.resident = Resident(self._took_over)
+        self.changes = Watchers()
+        self.resident = Resident(self._took_over, partial(self.changes.tell, ENGINE_CHANGE))
         self.prompts = Prompts(store)
         intake = Intake(limits.uploads_per_minute)
         self.drafts = Drafts(
@@ -254,6 +256,8 @@ class Studio:
             "batch_lines": self.batch.work.roster.n_speaking(),
             "waiting": self.turns.admission.n_waiting,
             "share": self.settings.server.share,
+            "restarting": self.resident.is_restarting(),
+            "handing_over": self.resident.is_handing_over(),
         }
         if coming is not None and health.state in ("ready", "broken"):
             told["coming"] = {

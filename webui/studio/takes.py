@@ -49,7 +49,7 @@ class Takes:
         self._keep_days, self._max_each, self._label = keep_days, max_each, label
         self._lock = threading.Lock()
         self._hidden: dict[str, threading.Timer] = {}  # deleted, may still be undone
-        self.watchers = Watchers()  # of the takes of an owner
+        self._watchers = Watchers()  # of the takes of an account, or of a visit
 
     def record(self, job: Job) -> None:
         """Write the take of a job that is over. One that goes on from others takes their place, unless it came no further. Raises StorageFull."""
@@ -87,11 +87,11 @@ class Takes:
         self._store.add(take, audio.wav_header(job.rate, n, self.label_for(job.owner)) + data)
         for t in before:
             self._store.delete(t.id)
-        self.watchers.tell(job.owner)
+        self._watchers.tell(self._scope(job.owner))
 
     def _found(self, owner: str, take_id: str) -> Take | None:
         with suppress(NotFound):
-            return self._store.get(take_id, owner)
+            return self.get(owner, take_id)
         return None
 
     def beginning(self, take: Take) -> Beginning:
@@ -109,6 +109,10 @@ class Takes:
     def _scope(self, owner: str) -> str:
         """Whose takes an owner sees: the account's, or those of one visit."""
         return account_of(owner) if self._has_logins() else owner
+
+    def watch(self, owner: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """`wake` is called from other threads when a take of theirs was written. Returns what ends that."""
+        return self._watchers.add(self._scope(owner), wake)
 
     def list(self, owner: str) -> list[Take]:
         return [t for t in self._store.list(self._scope(owner)) if t.id not in self._hidden]

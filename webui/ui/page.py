@@ -17,6 +17,7 @@ from .uploads import Uploads
 SCRIPTS = (  # in this order: each reads what the ones before it put on KK
     *(
         "kaikou",
+        "address",
         "look",
         "header",
         "report",

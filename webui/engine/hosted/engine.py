@@ -60,6 +60,7 @@ class HostedEngine:
         self.on_broken: Callable[[KaikouError], None] = lambda error: (
             None
         )  # called once, when it had served and is not started again
+        self.on_change: Callable[[], None] = lambda: None  # health() may say something else now
 
     @property
     def kind(self) -> str:
@@ -257,6 +258,7 @@ class HostedEngine:
                 self._health = Health("ready")
             self._start_s = time.monotonic() - self._born_s
             log.info("the engine's process %d is ready after %.1f s", life.pid, self._start_s)
+            self.on_change()
             if not self._first.done():
                 self._first.set_result(None)
         elif op == "failed":
@@ -284,8 +286,11 @@ class HostedEngine:
             )
         if self._is_ready or (told.state == "starting" and told.reason):
             with self._lock:
-                if not self._closing.is_set() and self._refusal is None and not life.over.is_set():
-                    self._health = told
+                if self._closing.is_set() or self._refusal is not None or life.over.is_set():
+                    return
+                is_new, self._health = told.state != self._health.state, told
+            if is_new:
+                self.on_change()
 
     # ---- after an end -------------------------------------------------------------------------------------------
     def _goes_on(self, fault: KaikouError, code: int) -> bool:
@@ -314,11 +319,8 @@ class HostedEngine:
         )
         with self._lock:
             if not self._closing.is_set():
-                self._health = Health(
-                    "starting",
-                    f"The voice engine is being restarted. {fault.en}",
-                    f"语音引擎正在重启。{fault.zh}",
-                )
+                self._health = Health("starting", fault.en, fault.zh)
+        self.on_change()
         self._restarts.append(now)
         self.restarts += 1
         self._born_s = 0.0
