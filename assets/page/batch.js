@@ -34,7 +34,7 @@
     if (!find(ui.voice)) ui.voice = KK.voices().find(v => v.language === KK.lang)?.id || KK.voices()[0]?.id || "";
     box.innerHTML = `<section class="kk kk-batch" aria-labelledby="kk-batch-h"><div class="kk-cardhead"><h2 class="kk-h2" id="kk-batch-h">${esc(t("ba.new"))}</h2>
       <p class="kk-sub">${esc(t("ba.new.sub", { n: MAX.toLocaleString(KK.lang) }))}</p></div>
-      <label class="kk-field"><span>${esc(t("ba.text"))}</span><textarea id="kk-batchtext" rows="8" spellcheck="false" placeholder="${esc(t("ba.place"))}">${esc(ui.raw)}</textarea></label>
+      <label class="kk-field"><span>${esc(t("ba.text"))}</span><textarea id="kk-batchtext" rows="8" spellcheck="false" placeholder="${esc(t(KK.touch.matches ? "ba.place.tap" : "ba.place"))}">${esc(ui.raw)}</textarea></label>
       <div class="kk-row kk-batchfile"><button type="button" class="kk-b2" data-do="batchfile">${ico("up", 16)}${esc(t("ba.file"))}</button>
         <span class="kk-sub kk-num" id="kk-batchcount"></span></div>
       <div id="kk-batchpreview"></div>

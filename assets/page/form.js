@@ -78,6 +78,7 @@
   // ---- the Generate event ends here: values of the widgets, by name ------------------------------------------
   KK.speak = v => {
     KK.hush?.();
+    if (!page.kk) return document.addEventListener("kk:shown", () => live.player.trigger("generate"), { once: true });
     if (KK.tabNow() === "convert") return KK.convert();
     if (KK.tabNow() === "batch") return KK.startBatch();
     if (KK.goLabel()) return KK.toText();
@@ -295,10 +296,15 @@
     const old = KK.remembered(),
       text = store.get("text"),
       first = text === null;
+    const words = field("kk-text").value || (first ? t("ex.1") : text); // typed already, where the page was shown as it was
     KK.put({
       ...old,
-      text: first ? t("ex.1") : text,
+      text: words,
       speed: old.speed ?? 1
+    });
+    KK.when(() => field("kk-text")?.value === words, () => { // now whatever is pressed works
+      page.kk = "ready";
+      document.dispatchEvent(new CustomEvent("kk:shown"));
     });
     if (text && text !== KK_STRINGS.zh["ex.1"] && text !== KK_STRINGS.en["ex.1"]) KK.toast(t("sys.restored"));
     if (store.get("source") === "saved") KK.choose("kk-source", "saved");

@@ -239,8 +239,10 @@
   };
   parts.title_voice = (root, d) => {
     KK.recount?.(); // each voice has its own pace
-    const now = KK.voiceNow(),
-      folded = page.voice === "folded",
+    const now = KK.voiceNow();
+    if (now) page.voice ||= "folded"; // the text comes first; with no voice to speak there is nothing to fold
+    else if (page.voice) page.voice = "open";
+    const folded = page.voice === "folded",
       line = !now ? "" : now.draft ? `${t("ref.label")} · ${(now.draft.end_s - now.draft.start_s).toFixed(1)} s` : KK.voiceName(now
         .voice);
     root.innerHTML =

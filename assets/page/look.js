@@ -12,6 +12,7 @@
     when
   } = KK;
   const page = document.documentElement;
+  const touch = KK.touch = matchMedia("(pointer: coarse)");
   const locale = l => (l === "zh" ? "zh-CN" : "en");
   // Gradio loads its widgets in pieces, each kind its own download: the page is shown when the last of these is there
   const LATE = ["#kk-text textarea", "#kk-transcript textarea", "#kk-mode input", "#kk-ref .source-selection"];
@@ -109,8 +110,8 @@
     });
     const drop = document.querySelector(`${box} [data-testid=upload-text]`),
       lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
-    if (lines[0]) node(lines[0], t("ref.drop"));
-    if (lines[1]) node(lines[1], t("ref.click"));
+    if (lines[0]) node(lines[0], t(touch.matches ? "ref.tap" : "ref.drop"));
+    if (lines[1]) node(lines[1], touch.matches ? "" : t("ref.click")); // nobody drags a file with a finger
     words(drop?.querySelector(".or"), t("ref.or"));
     document.querySelectorAll(`${box} .icon-button-wrapper button`).forEach(b => put(b, "title", t("ref.clear")));
   }
@@ -166,7 +167,6 @@
     gradioLang().finally(() => when(() => live.player && LATE.every(q => document.querySelector(q)), () => requestAnimationFrame(
     () => {
       nameGroups();
-      page.dataset.kk = "ready";
       document.dispatchEvent(new CustomEvent("kk:ready"));
     })));
   });

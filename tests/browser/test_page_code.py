@@ -204,6 +204,8 @@ def test_the_dialog_by_keyboard(chrome, studio, lang, size, theme):
         size,
         permissions=["clipboard-read", "clipboard-write", "microphone"],
     ) as p:
+        if size == "phone":
+            p.page.click("[data-do=fold]")
         p.page.click("#kk-source label >> nth=1")
         p.instruct("seconds=0.3")
         p.go()

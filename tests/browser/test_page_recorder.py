@@ -68,6 +68,8 @@ def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studi
         return [s, {at: [r.x, r.y, r.width, r.height], spills: e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1, out: r.right > box.right || r.bottom > box.bottom}]; }))"""
     with StudioPage(chrome, studio.url, lang, size=size, init=CLOCK) as p:
         p.js("runs(0)")
+        if size == "phone":
+            p.page.click("[data-do=fold]")
         began(p)
         p.page.wait_for_selector("#kk-ref .mic-select option", state="attached")
         early, before = p.js(places), None

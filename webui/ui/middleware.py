@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from ..errors import BadInput, Busy, NotAllowed, NotFound
+from .first_load import FirstLoad
 from .uploads import Uploads
 
 API = "/gradio_api"
@@ -141,6 +142,7 @@ class PageMiddleware:
 
     def __init__(self, app, blocks, uploads: Uploads, root_path: str):
         self._app, self._blocks, self._uploads, self._root_path = app, blocks, uploads, root_path
+        self._first_load = FirstLoad(app)
         self._events = EventLimit(blocks._queue)
         self.routes = app.routes  # so that a list of all routes still finds Gradio's
 
@@ -156,7 +158,7 @@ class PageMiddleware:
         elif method == "POST" and path == f"{API}/queue/join":
             return await self._join(scope, receive, send)
         elif ROUTES.fullmatch(f"{method} {path}"):
-            return await self._app(scope, receive, send)
+            return await self._first_load(scope, receive, send)
         else:
             raise NotFound("There is nothing at this address.", "这个地址没有内容。")
         await answer(scope, receive, send)

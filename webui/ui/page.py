@@ -10,7 +10,7 @@ from ..types import MAX_TEXT
 from . import batch, convert, speak, voices
 from . import settings as settings_tab
 from .parts import as_json, part
-from .strings import LANGUAGES, i18n, table
+from .strings import i18n
 from .theme import theme
 from .uploads import Uploads
 
@@ -93,7 +93,7 @@ def build(studio, settings, version: str, uploads: Uploads) -> tuple[gr.Blocks, 
 
 def head(assets: Path, facts: dict) -> str:
     """Style and scripts in <head>, inline: no request of their own, and they are there before the first part is drawn."""
-    data = f"const KK_FACTS={as_json(facts)};const KK_STRINGS={as_json({k: table(k) for k in LANGUAGES})};"
+    data = f"const KK_FACTS={as_json(facts)},KK_STRINGS=window.gradio_config.i18n_translations;"
     bar = assets / "player" / "player.html"
     data += f"const KK_PLAYER_HTML={as_json(bar.read_text('utf-8') if bar.is_file() else '')};"
     files = [assets / "page" / f"{n}.js" for n in SCRIPTS] + [

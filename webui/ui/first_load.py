@@ -1,0 +1,84 @@
+"""What a first visit has to fetch: the page packed, Gradio's hashed files kept by the browser, and nothing in place of
+those that no part of this page ever calls. Pure ASGI around Gradio's app."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from functools import lru_cache
+from importlib.resources import files
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+
+KEPT = "public, max-age=31536000, immutable"  # Vite names each of these files after its content
+# hls.js, half a megabyte, comes with every gr.Audio and is asked for streamed outputs only; the resizer serves pages inside
+# a frame of another site, which the page's own policy forbids
+UNUSED = re.compile(r"/assets/(hls-[\w-]+\.js)|/static/js/iframeResizer[\w.]*\.js")
+EXPORTS = re.compile(r"export\{([\w$]+ as [\w$]+(?:,[\w$]+ as [\w$]+)*)\};?\s*(?://.*)?$")
+
+
+class FirstLoad:
+    def __init__(self, app):
+        self._app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        path = scope["path"]
+        if scope["method"] == "GET" and path == "/":
+            return await self._page(scope, receive, send)
+        unused = UNUSED.fullmatch(path)
+        if unused and (script := without_use(unused[1] or "")) is not None:
+            answer = Response(script, 200, {"Cache-Control": KEPT}, "text/javascript")
+            return await answer(scope, receive, send)
+
+        async def keep(message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                MutableHeaders(scope=message)["Cache-Control"] = KEPT
+            await send(message)
+
+        await self._app(scope, receive, keep if path.startswith("/assets/") else send)
+
+    async def _page(self, scope, receive, send) -> None:
+        """Packed once for all visitors who get the same, and not sent again to whoever has it already."""
+        start, body = {}, bytearray()
+
+        async def collect(message) -> None:
+            start.update(message) if message["type"] == "http.response.start" else None
+            body.extend(message.get("body", b""))
+
+        await self._app(scope, receive, collect)
+        headers = MutableHeaders(raw=[h for h in start["headers"] if h[0] != b"content-length"])
+        asked = Request(scope).headers
+        if start["status"] != 200 or "gzip" not in asked.get("accept-encoding", ""):
+            answer = Response(bytes(body), start["status"])
+        else:
+            packed, tag = await run_in_threadpool(pack, bytes(body))
+            is_known = asked.get("if-none-match") == tag
+            answer = Response(b"" if is_known else packed, 304 if is_known else 200)
+            headers.update({"Content-Encoding": "gzip", "Cache-Control": "no-cache", "ETag": tag})
+            headers.add_vary_header("Accept-Encoding")
+        answer.raw_headers += headers.raw
+        await answer(scope, receive, send)
+
+
+@lru_cache(maxsize=8)  # a page differs by the address it is asked at
+def pack(body: bytes) -> tuple[bytes, str]:
+    """The page compressed, and the tag that a browser says it has it by."""
+    return gzip.compress(body, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:24]}"'
+
+
+@lru_cache
+def without_use(name: str) -> str | None:
+    """A module with the exports of Gradio's file `name` that can do nothing, which hls.js calls "not supported"; "" for a
+    plain script. None: Gradio writes it in another way than we know, and it has to be sent as it is."""
+    if not name:
+        return ""
+    file = files("gradio") / "templates" / "frontend" / "assets" / name
+    exports = EXPORTS.search(file.read_text("utf-8")) if file.is_file() else None
+    if exports is None:
+        return None
+    names = [pair.split(" as ")[1] for pair in exports[1].split(",")]
+    return f"const none=()=>false;export{{{','.join(f'none as {n}' for n in names)}}};"
