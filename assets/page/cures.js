@@ -164,6 +164,7 @@
     too_short: () => KK.tape.more(),
     clipped: () => KK.tape.anew(),
     narrow: () => acts.otherclip(),
+    first_track: () => acts.otherclip(),
     too_long: d => {
       const n = d.report.windows.length,
         at = d.report.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05);

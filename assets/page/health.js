@@ -68,7 +68,7 @@
     const part = card();
     part.ui ??= {};
     if (d && d !== part.last) d = part.data = arrived(part, d);
-    if (!d) part.last = part.sure = null;
+    if (!d) part.last = part.sure = part.refused = null;
     if (part.busy) {
       root.innerHTML = `<div class="kk kk-health"><p class="kk-empty" role="status">${esc(t("health.loading"))}</p></div>`;
       return;
@@ -85,6 +85,10 @@
     }
     full(root, d, part.ui);
   };
+  /* Why what was brought last did not take the place of the clip that is there. */
+  KK.refusal = card => (!live[card].refused ? "" : `<div class="kk-warn" data-tone="bad" role="alert">${ico("bad")}<span>${
+    esc(`${said(live[card].refused)} ${t("ref.stays")}`)}</span><button type="button" data-do="dismiss"
+      data-card="${card}">${esc(t("sys.close"))}</button></div>`);
   /* What Python sent: a new clip, the answer to a change, or why it could not be. Answers to wishes that were overtaken are passed over. */
   function arrived(part, d) {
     if (d.n && d.n < part.wish) return part.last;
@@ -92,12 +96,14 @@
       live.need.data = { said: d.fault, tone: "bad" };
       KK.draw("need");
     } else if (d.fault) KK.toast(said(d.fault));
-    const now = d.fault ? structuredClone(part.sure) ?? null : d;
-    if (now && !d.fault && (now.clip !== part.last?.clip || now.error)) {
+    const refused = d.error && part.sure; // the clip that is there stays, and the notice stands above it
+    const now = d.fault || refused ? structuredClone(part.sure) ?? null : d;
+    if (now && !d.fault && !refused && (now.clip !== part.last?.clip || now.error)) {
       part.ui = { fits: false }; // a transcript that is there was typed for another clip, or ahead of this one
-      part.wish = 0;
       KK.listen?.stop();
+      if (d.placed) live.health.trigger("place", {});
     }
+    part.refused = refused ? d.error : null;
     part.last = now;
     part.sure = now && !now.error ? structuredClone(now) : part.sure;
     part.busy = part.pending = false;
@@ -144,7 +150,7 @@
     root.innerHTML =
       `<div class="kk kk-health"><div class="kk-healthhead"><h3>${esc(t("health.title"))}</h3>
         <span class="kk-verdict" data-tone="${tone}">${ico(tone, 16)}${esc(verdict)}</span></div>` +
-      strip(d, r, ui) + cureList(list, ui) +
+      KK.refusal("health") + strip(d, r, ui) + cureList(list, ui) +
       (ui.tips ? `<p class="kk-inline" role="status">${esc(t("ref.tips"))}</p>` : "") +
       `<details class="kk-details" ${more ? "open" : ""}><summary>${esc(t("health.more"))}</summary>${details(d, r)}</details></div>`;
   }

@@ -8,13 +8,13 @@ from fastapi import APIRouter, File, Form, Request, Response, UploadFile
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 from starlette.concurrency import run_in_threadpool
 
-from ..errors import BadInput, TooLarge
+from ..errors import BadInput, ClipTooLarge
 from ..studio import Studio
 from ..types import Voice
 from .document import answers, file_of, refusals
 from .fields import JsonBody
 
-MAX_SAMPLE = 10 << 20
+MAX_SAMPLE = 50 << 20  # of a video; what is none may have less, which its decoder sees to
 PART = "Of the part to use, in seconds, at most 30 s; needs both. Without: all of it, or the best part of what is longer"
 
 
@@ -108,11 +108,7 @@ def told(voice: Voice, engines: list[str]) -> dict:
 async def read(upload: UploadFile, param: str = "audio_sample") -> bytes:
     data = await upload.read(MAX_SAMPLE + 1)
     if len(data) > MAX_SAMPLE:
-        raise TooLarge(
-            "The file is over 10 MB or 60 s. Trim it and try again.",
-            "文件超过 10 MB 或 60 秒。请裁短后再传。",
-            param=param,
-        )
+        raise ClipTooLarge(param=param)
     return data
 
 

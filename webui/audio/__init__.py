@@ -9,7 +9,15 @@ from .encode import from_s16, peaks, to_s16, wav_header
 from .health import Report, check_transcript, inspect
 from .lead import LeadTrim
 from .loudness import loudness_lufs
-from .reader import MAX_BYTES, MAX_S, close_decoder, decode, decoder_children, warm_decoder
+from .reader import (
+    MAX_BYTES,
+    MAX_S,
+    MAX_VIDEO_BYTES,
+    close_decoder,
+    decode,
+    decoder_children,
+    warm_decoder,
+)
 from .resample import Resampler, resample
 from .tempo import Tempo
 from .windows import MAX_PROMPT_S, Window
@@ -19,6 +27,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_PROMPT_S",
     "MAX_S",
+    "MAX_VIDEO_BYTES",
     "Advice",
     "Clip",
     "Coder",

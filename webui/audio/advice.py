@@ -90,6 +90,12 @@ SENTENCES = {
         "Check transcript",
         "核对文本",
     ),
+    "first_track": (
+        "This video has several sound tracks; the first one is used.",
+        "这个视频有多条音轨，已使用第一条。",
+        "Other clip",
+        "换音频",
+    ),
     "quiet": ("The clip is quiet ({v} LUFS).", "声音偏小（{v} LUFS）。", "Raise level", "提升响度"),
     "too_long": (
         "{v} s long; at most 30 s can be used, so a part of {k} s was chosen. A transcript must be of exactly the part in use.",

@@ -169,6 +169,8 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
         )
     if echoes:
         out.append(Advice("echo", "warn", 0))
+    if clip.is_first_track:
+        out.append(Advice("first_track", "warn", 0))
     if has_music(clip):
         out.append(Advice("music", "warn", 0))
     broken = broken_edges(clip.samples, clip.rate, float(np.percentile(spectrum.level_db, 97)))
