@@ -43,7 +43,8 @@ class Window(Part):
 
 class Report(BaseModel):
     """What was found in a recording. `warnings`: what is wrong with it, and what helps. `whole`: the recording without its outer silence, the part
-    that is used; none where that is longer than 30 s, and the first of `windows` is used."""
+    that is used; none where that is longer than 30 s. Then, and where another speaker takes over (`speaker_changes_s`), the first of `windows` is
+    used."""
 
     model_config = ConfigDict(extra="allow")
     duration_s: float
@@ -56,6 +57,7 @@ class Report(BaseModel):
     bandwidth_hz: float
     windows: list[Window]
     whole: Window | None
+    speaker_changes_s: list[float]
     warnings: list[dict[str, Any]]
 
 

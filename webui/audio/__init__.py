@@ -6,7 +6,7 @@ from .clip import Clip
 from .coder import CODED, Coder, close_coder, coded_hz, coder_children, coders_open, warm_coder
 from .edit import cut, joined, raise_level, trim_to_words
 from .encode import from_s16, peaks, to_s16, wav_header
-from .health import Report, check_transcript, inspect
+from .health import Report, check_transcript, inspect, measure
 from .lead import LeadTrim
 from .loudness import loudness_lufs
 from .reader import (
@@ -53,6 +53,7 @@ __all__ = [
     "inspect",
     "joined",
     "loudness_lufs",
+    "measure",
     "peaks",
     "raise_level",
     "resample",

@@ -40,6 +40,12 @@ def worst_first(warnings: list[Advice]) -> tuple[Advice, ...]:
 
 # in the order of harm to a clone
 SENTENCES = {
+    "no_speech": (
+        "No speech was found: this sounds like tones, music or noise.",
+        "没有听到人说话：听起来像纯音、音乐或噪声。",
+        "Other clip",
+        "换音频",
+    ),
     "too_short": (
         "Only {v} s of speech; at least 3 s are needed.",
         "只有 {v} 秒人声，至少需要 3 秒。",
@@ -57,6 +63,12 @@ SENTENCES = {
         "背景噪声偏大（信噪比 {v} dB）。",
         "Try denoise",
         "降噪试听",
+    ),
+    "speakers": (
+        "More than one speaker was heard; the parts proposed hold one each.",
+        "听到不止一个人说话；推荐的片段里各只有一个人。",
+        "Pick one speaker",
+        "选单人片段",
     ),
     "narrow": (
         "Only {v} kHz of bandwidth, like a phone call; the result will sound dull.",
