@@ -102,3 +102,35 @@ def container_of(clip, form, codec, rate):
         for packet in [*stream.encode(frame), *stream.encode(None)]:
             container.mux(packet)
     return out.getvalue()
+
+
+def video_of(form, sounds, codec="aac", pictures="mpeg4", seconds=2.0):
+    """Bytes of a video of grey pictures in a container of PyAV, with one sound track for each clip of `sounds`."""
+    import av
+
+    out = io.BytesIO()
+    with av.open(out, "w", format=form) as container:
+        film = container.add_stream(pictures, rate=10)
+        film.width = film.height = 64
+        film.pix_fmt = "yuv420p"
+        tracks = [container.add_stream(codec, rate=48000, layout="mono") for _ in sounds]
+        for _ in range(int(seconds * 10)):
+            for packet in film.encode(
+                av.VideoFrame.from_ndarray(np.full((64, 64), 90, np.uint8), "gray")
+            ):
+                container.mux(packet)
+        for packet in film.encode(None):
+            container.mux(packet)
+        for track, clip in zip(tracks, sounds):
+            samples = _at_48_khz(clip)
+            frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+            frame.sample_rate = 48000
+            for packet in [*track.encode(frame), *track.encode(None)]:
+                container.mux(packet)
+    return out.getvalue()
+
+
+def _at_48_khz(clip):
+    from webui.audio import resample
+
+    return (np.clip(resample(clip.samples, clip.rate, 48000), -1, 1) * 32767).astype(np.int16)

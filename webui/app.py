@@ -227,7 +227,7 @@ def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
         server_name=settings.server.host,
         server_port=settings.server.port,
         root_path=settings.server.root_path or None,
-        max_file_size=f"{settings.limits.max_body_mb}mb",
+        max_file_size=f"{settings.limits.max_upload_mb}mb",
         show_error=True,
         **page,
     )

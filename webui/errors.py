@@ -57,6 +57,18 @@ class TooLarge(KaikouError):
     status, kind, code = 413, "invalid_request_error", "too_large"
 
 
+class ClipTooLarge(TooLarge):
+    """A recording, or a video with one, is over the limits of `webui/audio/reader.py`."""
+
+    def __init__(
+        self,
+        en: str = "The file is over 10 MB (a video: 50 MB) or 60 s. Trim it and try again.",
+        zh: str = "文件超过 10 MB（视频 50 MB）或 60 秒。请裁短后再传。",
+        **kw,
+    ):
+        super().__init__(en, zh, **kw)
+
+
 class TooManyHeaders(TooLarge):
     status, code = 431, "too_many_headers"
 

@@ -42,7 +42,8 @@ class Limits:
     max_waiting: int = 32
     max_streams_per_visitor: int = 12  # streams and waiting together
     starts_per_minute: int = 240  # per visitor
-    max_body_mb: int = 11
+    max_body_mb: int = 11  # of a request in JSON, which may bring a clip along
+    max_upload_mb: int = 51  # of a file that is sent as such: a clip, or a video with one
     max_draft_mb: int = 96  # decoded clips kept in memory, all visitors
     max_draft_mb_per_visitor: int = 32  # of these; a minute at 48 kHz takes 11.5
     uploads_per_minute: int = 60  # recordings of a visitor that are decoded

@@ -1,74 +1,113 @@
-/* The clip on its way in: the drop zone's own checks, a file let go beside it. What is recorded is recorder.js, how it sounds listen.js. */
+/* The clip on its way in: whatever is chosen or let go is checked here, sent, and read by the studio, and only what was read takes the place of
+   the clip that is there. What is recorded is recorder.js, how it sounds listen.js. */
 (() => {
-  const {
-    t,
-    acts,
-    live
-  } = KK;
+  const { acts, live } = KK;
   const MB = 2 ** 20;
+  const SOUNDS = ["wav", "mp3", "m4a", "flac", "ogg", "oga", "opus", "aac", "aif", "aiff", "caf", "amr"];
+  const VIDEOS = ["mp4", "m4v", "mov", "webm", "mkv"];
+  const named = list => new RegExp(`\\.(${list.join("|")})$`, "i");
+  const SOUND = named(SOUNDS), VIDEO = named(VIDEOS);
+  KK.accept = ["audio/*", "video/*", ...[...SOUNDS, ...VIDEOS].map(s => "." + s)].join();
+  const CARDS = { "#kk-ref": "health", "#kk-src": "source" };
+  const begin = { "#kk-ref": () => KK.checking(true), "#kk-src": () => KK.sourceIn(true) };
+  const fault = key => ({ error: { zh: KK_STRINGS.zh[key], en: KK_STRINGS.en[key], code: key } });
 
-  // ---- in: a file that cannot work is refused before it travels -------------------------------------------------
-  const NAMES = /\.(wav|mp3|m4a|mp4|flac|ogg|oga|opus|webm|aac|aif|aiff)$/i;
-  const fault = key => ({
-    error: {
-      zh: KK_STRINGS.zh[key],
-      en: KK_STRINGS.en[key],
-      code: key
-    }
-  });
-
-  const wrong = f => (f.size > KK_FACTS.max_clip_mb * MB ? "err.too_large" : !/^(audio|video)\//.test(f.type) && !NAMES.test(f.name) ?
-    "err.bad_audio" : "");
-
-  function refuse(files, e) {
-    const key = files?.[0] && wrong(files[0]);
-    if (!key) return;
-    e.preventDefault();
-    e.stopImmediatePropagation();
-    if (e.target.value) e.target.value = "";
-    const card = e.target.closest("#kk-src") ? "source" : "health";
-    live[card].data = fault(key);
-    live[card].busy = false;
-    KK.draw(card);
+  /* The string of what is wrong with a file that cannot work, so that it need not travel; "" otherwise. */
+  function wrong(file) {
+    const is_video = VIDEO.test(file.name) || file.type.startsWith("video/");
+    if (!is_video && !SOUND.test(file.name) && !file.type.startsWith("audio/")) return "err.bad_audio";
+    return file.size > (is_video ? KK_FACTS.max_video_mb : KK_FACTS.max_clip_mb) * MB ? "err.too_large" : "";
   }
+
+  function refuse(box, why) {
+    const card = live[CARDS[box]];
+    card.busy = false;
+    card.data = why;
+    KK.draw(CARDS[box]);
+  }
+  /* Gradio's own upload would show the file before anybody has looked at it, and speak English: this is the same route without its widget. */
+  async function bring(box, file) {
+    const card = live[CARDS[box]], key = wrong(file);
+    if (key) return refuse(box, fault(key));
+    begin[box]();
+    const n = card.wish = (card.wish || 0) + 1, form = new FormData();
+    form.append("files", file, file.name);
+    try {
+      const answer = await fetch(`${KK.root()}/gradio_api/upload`, {
+        method: "POST", body: form, headers: { "Accept-Language": KK.lang }
+      });
+      if (n !== card.wish) return;
+      const told = await answer.json();
+      if (!answer.ok) return refuse(box, { error: { zh: told.error.message, en: told.error.message } });
+      KK.send(CARDS[box], { op: "clip", path: told[0], n });
+      card.file = { path: told[0], orig_name: file.name, size: file.size };
+    } catch {
+      if (n === card.wish) refuse(box, fault("err.upload"));
+    }
+  }
+  /* The studio has read it: now Gradio's widget holds it too, and shows its row with the buttons. */
+  KK.placed = card => {
+    const { path, orig_name, size } = live[card].file;
+    const url = `${KK.root()}/gradio_api/file=${encodeURIComponent(path)}`;
+    return { path, url, orig_name, size, mime_type: "audio/wav", is_stream: false, meta: { _type: "gradio.FileData" } };
+  };
+
+  const boxOf = el => Object.keys(CARDS).find(box => el.closest?.(box));
+  const stop = e => {
+    e.preventDefault();
+    e.stopImmediatePropagation(); // before Gradio hears of it
+  };
   document.addEventListener("change", e => {
-    if (e.target.matches?.(":is(#kk-ref, #kk-src) input[type=file]")) refuse(e.target.files, e);
+    const box = e.target.matches?.("input[type=file]") && boxOf(e.target), file = box && e.target.files[0];
+    if (!file) return;
+    stop(e);
+    e.target.value = "";
+    bring(box, file);
   }, true);
+  const hasFile = e => e.dataTransfer?.types.includes("Files");
   document.addEventListener("drop", e => {
-    if (e.target.closest?.("#kk-ref, #kk-src")) refuse(e.dataTransfer?.files, e);
+    const box = hasFile(e) && boxOf(e.target), file = box && e.dataTransfer.files[0];
+    if (!box) return;
+    stop(e);
+    e.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true })); // or the zone stays highlighted
+    if (file) bring(box, file);
   }, true);
   /* Let go beside the drop zone, a file would take the place of the page: it is the clip that was meant. What a zone takes itself is left to it. */
-  const beside = e => e.dataTransfer?.types.includes("Files") && !e.defaultPrevented && !e.target.closest?.("input[type=file]");
+  const beside = e => hasFile(e) && !e.defaultPrevented && !e.target.closest?.("input[type=file]");
   document.addEventListener("dragover", e => beside(e) && e.preventDefault());
   document.addEventListener("drop", e => {
     if (!beside(e)) return;
     e.preventDefault();
-    const bag = new DataTransfer(), box = KK.tabNow() === "convert" ? "#kk-src" : "#kk-ref", zone = () => document.querySelector(box + " input[type=file]");
-    const file = e.dataTransfer.files[0], is_full = document.querySelector(box + " audio.standard-player");
+    const file = e.dataTransfer.files[0], box = KK.tabNow() === "convert" ? "#kk-src" : "#kk-ref";
     if (!file || !["speak", "voices", "convert"].includes(KK.tabNow())) return;
-    if (is_full && wrong(file)) return KK.toast(t(wrong(file))); // the clip that is there stays
-    bag.items.add(file);
-    const take = () => KK.when(zone, input => {
-      input.files = bag.files;
-      input.dispatchEvent(new Event("change", { bubbles: true }));
-    });
-    if (box === "#kk-src") emptied(box, take);
-    else KK.newClip(() => emptied(box, take));
+    if (box === "#kk-src") bring(box, file);
+    else KK.newClip(() => bring(box, file));
   });
-  /* The upload of that recorder, shown and without a clip. */
-  function emptied(box, then) {
-    if (document.querySelector(box + " input[type=file]")) return then(); // a press on its source would clear what is said below it
-    if (document.querySelector(box + " audio.standard-player")) document.querySelector(box + " .icon-button-wrapper button")?.click();
-    KK.when(() => document.querySelector(box + " .source-selection button"), b => {
-      b.click();
-      then();
-    });
+
+  const picker = document.createElement("input");
+  picker.type = "file";
+  picker.accept = KK.accept;
+  let picks = "#kk-ref";
+  picker.addEventListener("change", () => picker.files[0] && bring(picks, picker.files[0]));
+  function pick(box) {
+    picks = box;
+    picker.value = "";
+    picker.click();
   }
-  KK.checking = () => {
+  /* Beside a clip the button of the upload brings another one; what is there stays until that was read. */
+  document.addEventListener("click", e => {
+    const b = e.target.closest?.(".source-selection button"), box = b && boxOf(b);
+    if (!box || b !== b.parentElement.querySelector("button") || !document.querySelector(box + " audio.standard-player")) return;
+    stop(e);
+    pick(box);
+  }, true);
+
+  /* `stays`: the clip that is there is not given up before the new one was read. */
+  KK.checking = stays => {
     KK.tape.after(); // whatever came in, nothing waits to go on any more
     KK.listen.stop();
     live.health.busy = true;
-    live.health.data = null;
+    if (!stays) live.health.data = null;
     live.need.data = null;
     ["health", "need", "fit"].forEach(KK.draw);
     document.documentElement.dataset.clip = "in";
@@ -90,13 +129,9 @@
     if (KK.source() !== "new") KK.choose("kk-source", "new");
     then();
   };
-  acts.otherclip = () => KK.newClip(() => {
-    KK.tape.after();
-    document.querySelector("#kk-ref [aria-label=\"" + CSS.escape(t("ref.clear")) + "\"]")?.click();
-    KK.when(() => document.querySelector("#kk-ref .source-selection button"), b => {
-      b.click();
-      KK.when(() => document.querySelector("#kk-ref input[type=file]"), f => f.click(), 30);
-    });
-  });
-  acts.import = acts.otherclip;
+  acts.otherclip = acts.import = () => KK.newClip(() => pick("#kk-ref"));
+  acts.dismiss = b => {
+    live[b.dataset.card].refused = null;
+    KK.draw(b.dataset.card);
+  };
 })();

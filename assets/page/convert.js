@@ -6,9 +6,9 @@
   let target = store.get("target"), agreed = false, need = "";
 
   // ---- the recording ------------------------------------------------------------------------------------------
-  KK.sourceIn = () => {
+  KK.sourceIn = stays => {
     live.source.busy = true;
-    live.source.data = null;
+    if (!stays) live.source.data = null;
     need = "";
     ["source", "target"].forEach(KK.draw);
   };
@@ -25,12 +25,23 @@
   const seconds = d => d.report.duration_s;
   parts.source = (root, d) => {
     const part = live.source;
-    if (d && d !== part.last) part.busy = false; // what Python sent
+    if (d && d !== part.last) d = part.data = arrived(part, d);
+    if (!d) part.sure = part.refused = null;
     part.last = d;
     root.innerHTML = `<div class="kk kk-health">${part.busy ? `<p class="kk-empty" role="status">${esc(t("health.loading"))}</p>` :
       !d ? `<p class="kk-empty">${esc(t("cv.empty"))}</p>` : d.error ? bad(said(d.error)) :
-      seconds(d) > MAX_S ? bad(t("cv.long", { s: seconds(d).toFixed(0) })) : good(d)}</div>`;
+      KK.refusal("source") + (seconds(d) > MAX_S ? bad(t("cv.long", { s: seconds(d).toFixed(0) })) : good(d))}</div>`;
   };
+  /* What Python sent, or why it did not: then the recording that is there stays. */
+  function arrived(part, d) {
+    if (d.n && d.n < part.wish) return part.last;
+    part.busy = false;
+    part.refused = d.error && part.sure ? d.error : null;
+    if (part.refused) return part.sure;
+    part.sure = d.error ? null : d;
+    if (d.placed) part.trigger("place", {});
+    return d;
+  }
   const bad = words => `<div class="kk-warn" data-tone="bad" role="alert">${ico("bad")}<span>${esc(words)}</span></div>`;
   const good = d =>
     `<div class="kk-healthhead"><span class="kk-verdict" role="status">${ico("ok", 16)}` +

@@ -9,6 +9,7 @@
   const change = () => {
     const d = data();
     d.worse = false;
+    d.before = d.after = null; // measured again by the studio
     card().pending = true;
     card().wish = (card().wish || 0) + 1;
     KK.send("health", {
@@ -48,6 +49,10 @@
     const odd = !!KK.health.pace(data());
     if (odd || card().ui.odd) KK.draw("health"); // not when the field is left: what is being pressed then would be drawn anew
     card().ui.odd = odd;
+  });
+  document.addEventListener("input", e => {
+    if (!e.target.matches?.("[data-amount]")) return;
+    e.target.ariaValueText = e.target.closest("label").querySelector("output").value = e.target.value + "%";
   });
   acts.morewarns = () => {
     card().ui.all = true;
@@ -164,6 +169,9 @@
     too_short: () => KK.tape.more(),
     clipped: () => KK.tape.anew(),
     narrow: () => acts.otherclip(),
+    first_track: () => acts.otherclip(),
+    no_speech: () => acts.otherclip(),
+    speakers: () => acts.window({ dataset: { i: 0 } }),
     too_long: d => {
       const n = d.report.windows.length,
         at = d.report.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05);
@@ -176,7 +184,7 @@
   acts.fix = b => {
     const code = b.dataset.code,
       d = data(),
-      before = KK.health.isCleaned(code, d) ? { clean: 0 } : card().ui.undo?.[code];
+      before = KK.health.isCleaned(code, d) ? { clean: 0 } : !d.after?.[code] && card().ui.undo?.[code];
     if (before) {
       delete card().ui.undo?.[code];
       if (before.window) return use(...before.window);

@@ -34,7 +34,7 @@
   KK.source = () => KK.chosen("kk-source", "new");
   KK.draft = () => {
     const d = live.health?.data;
-    return d?.id && !d.error ? d : null;
+    return d?.id && !d.error && !live.health.busy ? d : null;
   };
   /* The chosen voice: {id, draft} of a clip, a saved voice, or a starter; null when there is none. With no clip in, the sample voice
      that the empty card names stands in, so that the first click on a fresh page already speaks. */

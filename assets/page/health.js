@@ -32,6 +32,14 @@
   const isSame = (a, b) => Math.abs(a.start_s - b.start_s) < .05 && Math.abs(a.end_s - b.end_s) < .05;
   const isWhole = d => !!d.report.whole && isSame(d, d.report.whole);
   const isCleaned = (code, d) => ["noisy", "music"].includes(code) && d.clean > 0;
+  const hasChange = d => d.report.speaker_changes_s.some(s => s > d.start_s && s < d.end_s);
+  /* What a cure did to the figure that its warning is about, measured again by the studio on the part in use. */
+  const FIGURES = { noisy: ["snr_db", "dB"], music: ["snr_db", "dB"], quiet: ["loudness_lufs", "LUFS"] };
+  function moved(code, d) {
+    const [key, unit] = FIGURES[code] || [];
+    return key && d.after ? t("w.moved", { a: plain(d.before[key]), b: plain(d.after[key]), u: unit }) : "";
+  }
+  const plain = v => String(Math.round(v)).replace("-", "−");
   /* Report -> warnings as shown: worst first, with the measured value in the sentence. A cured one keeps its place and turns green. */
   function warnings(d) {
     const r = d.report,
@@ -45,7 +53,8 @@
     const odd = pace(d);
     if (odd) list.push({ tone: "warn", ...odd });
     list.forEach(w => {
-      w.done = !!ui.undo?.[w.code] || isCleaned(w.code, d);
+      w.done = w.code === "speakers" ? !hasChange(d) : (!!ui.undo?.[w.code] && !d.after?.[w.code]) || isCleaned(w.code, d);
+      w.moved = w.done ? moved(w.code, d) : "";
     });
     return list.filter(w => `w.${w.code}` in KK_STRINGS.zh).sort((a, b) => (b.tone === "bad") - (a.tone === "bad"));
   }
@@ -68,7 +77,7 @@
     const part = card();
     part.ui ??= {};
     if (d && d !== part.last) d = part.data = arrived(part, d);
-    if (!d) part.last = part.sure = null;
+    if (!d) part.last = part.sure = part.refused = null;
     if (part.busy) {
       root.innerHTML = `<div class="kk kk-health"><p class="kk-empty" role="status">${esc(t("health.loading"))}</p></div>`;
       return;
@@ -85,6 +94,10 @@
     }
     full(root, d, part.ui);
   };
+  /* Why what was brought last did not take the place of the clip that is there. */
+  KK.refusal = card => (!live[card].refused ? "" : `<div class="kk-warn" data-tone="bad" role="alert">${ico("bad")}<span>${
+    esc(`${said(live[card].refused)} ${t("ref.stays")}`)}</span><button type="button" data-do="dismiss"
+      data-card="${card}">${esc(t("sys.close"))}</button></div>`);
   /* What Python sent: a new clip, the answer to a change, or why it could not be. Answers to wishes that were overtaken are passed over. */
   function arrived(part, d) {
     if (d.n && d.n < part.wish) return part.last;
@@ -92,12 +105,14 @@
       live.need.data = { said: d.fault, tone: "bad" };
       KK.draw("need");
     } else if (d.fault) KK.toast(said(d.fault));
-    const now = d.fault ? structuredClone(part.sure) ?? null : d;
-    if (now && !d.fault && (now.clip !== part.last?.clip || now.error)) {
+    const refused = d.error && part.sure; // the clip that is there stays, and the notice stands above it
+    const now = d.fault || refused ? structuredClone(part.sure) ?? null : d;
+    if (now && !d.fault && !refused && (now.clip !== part.last?.clip || now.error)) {
       part.ui = { fits: false }; // a transcript that is there was typed for another clip, or ahead of this one
-      part.wish = 0;
       KK.listen?.stop();
+      if (d.placed) live.health.trigger("place", {});
     }
+    part.refused = refused ? d.error : null;
     part.last = now;
     part.sure = now && !now.error ? structuredClone(now) : part.sure;
     part.busy = part.pending = false;
@@ -144,7 +159,7 @@
     root.innerHTML =
       `<div class="kk kk-health"><div class="kk-healthhead"><h3>${esc(t("health.title"))}</h3>
         <span class="kk-verdict" data-tone="${tone}">${ico(tone, 16)}${esc(verdict)}</span></div>` +
-      strip(d, r, ui) + cureList(list, ui) +
+      KK.refusal("health") + strip(d, r, ui) + cureList(list, ui) +
       (ui.tips ? `<p class="kk-inline" role="status">${esc(t("ref.tips"))}</p>` : "") +
       `<details class="kk-details" ${more ? "open" : ""}><summary>${esc(t("health.more"))}</summary>${details(d, r)}</details></div>`;
   }
@@ -174,8 +189,11 @@
     const shown = ui.all ? list : list.slice(0, 4), rest = list.length - shown.length;
     const row = w => {
       const tone = w.done ? "ok" : w.tone, cure = w.done ? t("w.undo") : t(`w.${w.code}.fix`);
-      return `<li class="kk-warn" data-tone="${tone}">${ico(tone)}<span>${esc(t("w." + w.code, w))}</span><button type="button"
-          data-do="fix" data-code="${w.code}">${esc(cure)}</button></li>`;
+      const words = t(w.done && w.code === "speakers" ? "w.speakers.one" : "w." + w.code, w);
+      const button = w.done && w.code === "speakers" ? "" : `<button type="button" data-do="fix"
+          data-code="${w.code}">${esc(cure)}</button>`;
+      return `<li class="kk-warn" data-tone="${tone}">${ico(tone)}<span>${esc(words)}${w.moved &&
+        ` <b class="kk-num">${esc(w.moved)}</b>`}</span>${button}</li>`;
     };
     return `<ul class="kk-warns">${shown.map(row).join("")}</ul>` + (rest ?
       `<button type="button" class="kk-link" data-do="morewarns">${esc(t("health.more.n", { n: rest }))}</button>` : "");
@@ -193,20 +211,23 @@
           aria-label="${esc(t(key))}" aria-valuetext="${v.toFixed(1)} s">`;
     const side = v => `<button type="button" role="radio" tabindex="${ab === v ? 0 : -1}" aria-checked="${ab === v}"
           data-do="ab" data-v="${v}">${ico("play", 14)}${esc(t("dn." + v))}</button>`;
-    const snr = r.snr_db, lufs = Math.round(r.loudness_lufs);
+    const is = (key, cured) => (cured && d.after ? d.after[key] : r[key]);
+    const was = (key, cured) => (cured && d.after ? plain(d.before[key]) + " → " : "");
+    const snr = is("snr_db", d.clean > 0), lufs = is("loudness_lufs", d.gain);
     const facts = [
       fact("dur", r.duration_s.toFixed(1), "s"),
       fact("speech", Math.round(r.speech_ratio * 100), "%", r.speech_ratio < .3 ? "warn" : ""),
-      fact("snr", Math.round(snr), "dB", snr < 12 ? "bad" : snr < 20 ? "warn" : ""),
+      fact("snr", was("snr_db", d.clean > 0) + Math.round(snr), "dB", snr < 12 ? "bad" : snr < 20 ? "warn" : ""),
       fact("clip", (r.clipping_ratio * 100).toFixed(1), "%", r.clipping_ratio > .005 ? "bad" : ""),
-      fact("lufs", (lufs < 0 ? "−" : "") + Math.abs(lufs), "LUFS", r.loudness_lufs < -30 ? "warn" : ""),
+      fact("lufs", was("loudness_lufs", d.gain) + plain(lufs), "LUFS", lufs < -30 ? "warn" : ""),
       fact("band", (r.bandwidth_hz / 1000).toFixed(0), "kHz", r.bandwidth_hz < 5000 ? "bad" : "")
     ];
     return `<dl class="kk-facts">${facts.join("")}</dl>
       <div class="kk-edges" role="group" aria-label="${esc(t("health.edges"))}"><span>${esc(t("health.edges"))}</span>` +
       edge("start", d.start_s, "health.edge.a") + edge("end", d.end_s, "health.edge.b") + `</div>
       <div class="kk-ab"><div class="kk-seg2" role="radiogroup" aria-label="${esc(t("dn.label"))}">${["a", "b"].map(side).join("")}</div>
-        <input type="range" min="0" max="100" step="5" value="${amount(d)}" data-amount aria-label="${esc(t("dn.amount"))}">
+        <label class="kk-amount"><span>${esc(t("dn.amount"))} <output class="kk-num">${amount(d)}%</output></span><input
+          type="range" min="0" max="100" step="5" value="${amount(d)}" data-amount aria-valuetext="${amount(d)}%"></label>
         <label class="kk-switch"><span>${esc(t("dn.kind"))}</span><select id="kk-noise">${["steady", "varying"].map(k => `<option
             value="${k}"${(k === "varying") === !!d.varying ? " selected" : ""}>${esc(t("dn." + k))}</option>`).join("")}</select></label>
         <label class="kk-switch"><input type="checkbox" id="kk-useclean"

@@ -99,6 +99,8 @@
     name(`${box} .mic-select`, "ref.input");
     name(`${box} .pause-button`, "ref.pause");
     name(`${box} input[type=file]`, "ref.upload");
+    const file = document.querySelector(`${box} input[type=file]`);
+    if (file) put(file, "accept", KK.accept);
     for (const [q, key] of [
         [".record-button", "ref.rec"],
         [".resume-button", "ref.resume"]

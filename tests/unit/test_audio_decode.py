@@ -9,10 +9,19 @@ import numpy as np
 import pytest
 
 import webui.audio
-from tests.voice_like import container_of, file_of, voice_like
-from webui.audio import Clip, close_decoder, decode, decoder_children, resample
+from tests.voice_like import container_of, file_of, video_of, voice_like
+from webui.audio import (
+    MAX_BYTES,
+    MAX_VIDEO_BYTES,
+    Clip,
+    close_decoder,
+    decode,
+    decoder_children,
+    inspect,
+    resample,
+)
 from webui.audio.sniff import sniff
-from webui.errors import BadInput
+from webui.errors import BadInput, ClipTooLarge
 
 VOICE = voice_like(2.0)
 
@@ -53,6 +62,45 @@ def test_what_browsers_record(form, codec, rate):
     clip = decode(container_of(VOICE, form, codec, rate))
     assert clip.rate == rate and abs(clip.duration_s - 2.0) < 0.1
     assert likeness(clip.samples, resample(VOICE.samples, VOICE.rate, rate)) > 0.9
+
+
+@pytest.mark.parametrize(
+    "form, codec, pictures",
+    [
+        ("mp4", "aac", "mpeg4"),
+        ("mov", "pcm_s16le", "mpeg4"),
+        ("webm", "libopus", "libvpx"),
+        ("matroska", "libopus", "libvpx"),
+        ("matroska", "pcm_s16le", "mpeg4"),
+    ],
+)
+def test_the_sound_of_a_video_is_taken(form, codec, pictures):
+    clip = decode(video_of(form, [VOICE], codec, pictures))
+    assert abs(clip.duration_s - 2.0) < 0.1 and not clip.is_first_track
+    assert likeness(clip.samples, resample(VOICE.samples, VOICE.rate, 48000)) > 0.9
+
+
+@pytest.mark.parametrize("form", ["mp4", "mov", "matroska"])
+def test_of_several_tracks_the_first_is_taken_and_said(form):
+    other = voice_like(2.0, seed=5, f0_hz=230)
+    clip = decode(video_of(form, [VOICE, other]))
+    assert likeness(clip.samples, resample(VOICE.samples, VOICE.rate, 48000)) > 0.9
+    assert "first_track" in [w.code for w in inspect(clip).warnings]
+
+
+@pytest.mark.parametrize("form, pictures", [("mp4", "mpeg4"), ("webm", "libvpx")])
+def test_a_video_without_sound_is_said_so(form, pictures):
+    with pytest.raises(BadInput) as e:
+        decode(video_of(form, [], pictures=pictures))
+    assert e.value.code == "no_sound"
+
+
+def test_a_video_may_be_larger_than_a_sound_file_and_has_its_own_limit():
+    data = video_of("mov", [VOICE], "pcm_s16le")
+    padding = (12 << 20).to_bytes(4, "big") + b"free" + bytes((12 << 20) - 8)
+    assert len(data + padding) > MAX_BYTES and abs(decode(padding + data).duration_s - 2.0) < 0.1
+    with pytest.raises(ClipTooLarge):
+        decode(data.ljust(MAX_VIDEO_BYTES + 1, b"\0"))
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ..errors import KaikouError, TooLarge, TooSlow
+from ..errors import ClipTooLarge, KaikouError, TooLarge, TooSlow
 
 SMALL_BODY = 1 << 20
 BATCH_BODY = 16 << 20
@@ -22,10 +22,7 @@ def too_large(limit: int) -> TooLarge:
             "这一批超过 16 MB，请拆开。",
             code="body_too_large",
         )
-    return TooLarge(
-        "The file is over 10 MB or 60 s. Trim it and try again.",
-        "文件超过 10 MB 或 60 秒。请裁短后再传。",
-    )
+    return ClipTooLarge()
 
 
 class Body:

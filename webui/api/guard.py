@@ -265,7 +265,7 @@ class Guard:
         limit = (
             GUEST_BODY
             if scope["kk_demo"]
-            else self._settings.limits.max_body_mb << 20
+            else self._upload_mb(headers) << 20
             if path.startswith(UPLOADS) or path == "/tts"
             else BATCH_BODY
             if path == BATCH
@@ -275,6 +275,12 @@ class Guard:
         if not told.isdigit() or int(told) > limit:
             raise too_large(limit)
         return limit
+
+    def _upload_mb(self, headers) -> int:
+        """A file comes to the disk while it is read; JSON is held in memory several times over, so it may have less."""
+        is_form = headers.get(b"content-type", b"").startswith(b"multipart/form-data")
+        limits = self._settings.limits
+        return limits.max_upload_mb if is_form else limits.max_body_mb
 
     def _cookie(self, visit: str, scope, headers) -> str:
         return (

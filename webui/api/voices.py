@@ -8,13 +8,13 @@ from fastapi import APIRouter, File, Form, Request, Response, UploadFile
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 from starlette.concurrency import run_in_threadpool
 
-from ..errors import BadInput, TooLarge
+from ..errors import BadInput, ClipTooLarge
 from ..studio import Studio
 from ..types import Voice
 from .document import answers, file_of, refusals
 from .fields import JsonBody
 
-MAX_SAMPLE = 10 << 20
+MAX_SAMPLE = 50 << 20  # of a video; what is none may have less, which its decoder sees to
 PART = "Of the part to use, in seconds, at most 30 s; needs both. Without: all of it, or the best part of what is longer"
 
 
@@ -43,7 +43,8 @@ class Window(Part):
 
 class Report(BaseModel):
     """What was found in a recording. `warnings`: what is wrong with it, and what helps. `whole`: the recording without its outer silence, the part
-    that is used; none where that is longer than 30 s, and the first of `windows` is used."""
+    that is used; none where that is longer than 30 s. Then, and where another speaker takes over (`speaker_changes_s`), the first of `windows` is
+    used."""
 
     model_config = ConfigDict(extra="allow")
     duration_s: float
@@ -56,6 +57,7 @@ class Report(BaseModel):
     bandwidth_hz: float
     windows: list[Window]
     whole: Window | None
+    speaker_changes_s: list[float]
     warnings: list[dict[str, Any]]
 
 
@@ -108,11 +110,7 @@ def told(voice: Voice, engines: list[str]) -> dict:
 async def read(upload: UploadFile, param: str = "audio_sample") -> bytes:
     data = await upload.read(MAX_SAMPLE + 1)
     if len(data) > MAX_SAMPLE:
-        raise TooLarge(
-            "The file is over 10 MB or 60 s. Trim it and try again.",
-            "文件超过 10 MB 或 60 秒。请裁短后再传。",
-            param=param,
-        )
+        raise ClipTooLarge(param=param)
     return data
 
 

@@ -15,10 +15,18 @@ from .coder import (
 )
 from .edit import cut, joined, raise_level, trim_to_words
 from .encode import from_s16, peaks, to_s16, wav_header
-from .health import Report, check_transcript, inspect
+from .health import Report, check_transcript, inspect, measure
 from .lead import LeadTrim
 from .loudness import loudness_lufs
-from .reader import MAX_BYTES, MAX_S, close_decoder, decode, decoder_children, warm_decoder
+from .reader import (
+    MAX_BYTES,
+    MAX_S,
+    MAX_VIDEO_BYTES,
+    close_decoder,
+    decode,
+    decoder_children,
+    warm_decoder,
+)
 from .resample import Resampler, resample
 from .tempo import Tempo
 from .windows import MAX_PROMPT_S, Window
@@ -28,6 +36,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_PROMPT_S",
     "MAX_S",
+    "MAX_VIDEO_BYTES",
     "Advice",
     "Clip",
     "Coder",
@@ -54,6 +63,7 @@ __all__ = [
     "inspect",
     "joined",
     "loudness_lufs",
+    "measure",
     "peaks",
     "raise_level",
     "resample",

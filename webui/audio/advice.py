@@ -40,6 +40,12 @@ def worst_first(warnings: list[Advice]) -> tuple[Advice, ...]:
 
 # in the order of harm to a clone
 SENTENCES = {
+    "no_speech": (
+        "No speech was found: this sounds like tones, music or noise.",
+        "没有听到人说话：听起来像纯音、音乐或噪声。",
+        "Other clip",
+        "换音频",
+    ),
     "too_short": (
         "Only {v} s of speech; at least 3 s are needed.",
         "只有 {v} 秒人声，至少需要 3 秒。",
@@ -57,6 +63,12 @@ SENTENCES = {
         "背景噪声偏大（信噪比 {v} dB）。",
         "Try denoise",
         "降噪试听",
+    ),
+    "speakers": (
+        "More than one speaker was heard; the parts proposed hold one each.",
+        "听到不止一个人说话；推荐的片段里各只有一个人。",
+        "Pick one speaker",
+        "选单人片段",
     ),
     "narrow": (
         "Only {v} kHz of bandwidth, like a phone call; the result will sound dull.",
@@ -89,6 +101,12 @@ SENTENCES = {
         "参考文本可能漏写了所用片段里的话，或片段里停顿很长（每秒 {v} 字），可能会读出参考音频里的字。",
         "Check transcript",
         "核对文本",
+    ),
+    "first_track": (
+        "This video has several sound tracks; the first one is used.",
+        "这个视频有多条音轨，已使用第一条。",
+        "Other clip",
+        "换音频",
     ),
     "quiet": ("The clip is quiet ({v} LUFS).", "声音偏小（{v} LUFS）。", "Raise level", "提升响度"),
     "too_long": (

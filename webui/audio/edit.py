@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import BadInput, TooLarge
+from ..errors import BadInput, ClipTooLarge
 from .clip import Clip
 from .health import Report
 from .loudness import loudness_lufs
@@ -48,13 +48,9 @@ def _faded(clip: Clip) -> Clip:
 
 def joined(first: Clip, second: Clip) -> Clip:
     """`second` after `first`, at the higher of their rates. Cross-faded: no click, and no silence between them that would pass for a quiet room.
-    Raises TooLarge when both together are longer than a clip may be."""
+    Raises ClipTooLarge when both together are longer than a clip may be."""
     if first.duration_s + second.duration_s > READ_S:
-        raise TooLarge(
-            "The file is over 10 MB or 60 s. Trim it and try again.",
-            "文件超过 10 MB 或 60 秒。请裁短后再传。",
-            code="too_large",
-        )
+        raise ClipTooLarge
     rate = max(first.rate, second.rate)
     a, b = (resample(c.samples, c.rate, rate) for c in (first, second))
     n = min(round(JOIN_S * rate), len(a), len(b))

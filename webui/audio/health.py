@@ -14,7 +14,9 @@ from .edges import broken_edges
 from .encode import peaks
 from .loudness import SILENT_LUFS, loudness_of
 from .music import has_music
+from .speakers import speaker_changes
 from .spectrum import HOP_S, Spectrum, analyse
+from .speech import lacks_speech
 from .windows import MIN_S, Window, best_windows, clipped_ratio, whole_window
 
 MIN_CLIP_S = 0.5  # below this nothing can be measured
@@ -31,7 +33,8 @@ ECHO_DB_S, ECHO_MIN_SNR_DB = (
 @dataclass(frozen=True)
 class Report:
     """What the studio says about a clip. peaks: 240 values 0..1 over the whole clip; sample_rate_hz and channels are the file's own. whole: the
-    clip without its outer silence, the part that is used unless another is chosen; None where that is too long, and the best of `windows` is."""
+    clip without its outer silence, the part that is used unless another is chosen; None where that is too long. Then, and where more than one
+    speaker is heard, the best of `windows` is used. speaker_changes_s: where another speaker takes over; no window goes across."""
 
     duration_s: float
     sample_rate_hz: int
@@ -45,22 +48,29 @@ class Report:
     warnings: tuple[Advice, ...]
     peaks: tuple[float, ...]
     whole: Window | None = None
+    speaker_changes_s: tuple[float, ...] = ()
+
+    @property
+    def uses_part(self) -> bool:
+        """Not all of the clip is used unless another part is chosen."""
+        return self.whole is None or bool(self.speaker_changes_s and self.windows)
 
     @property
     def used(self) -> Window:
         """The part that is used unless another is chosen."""
-        return self.whole or self.windows[0]
+        return self.windows[0] if self.uses_part else self.whole
 
     def to_json(self) -> dict:
         plain = {
             k: getattr(self, k)
             for k in self.__dataclass_fields__
-            if k not in ("windows", "warnings", "peaks", "whole")
+            if k not in ("windows", "warnings", "peaks", "whole", "speaker_changes_s")
         }
         return plain | {
             "windows": [asdict(w) for w in self.windows],
             "warnings": [w.to_json() for w in self.warnings],
             "peaks": list(self.peaks),
+            "speaker_changes_s": list(self.speaker_changes_s),
             "whole": asdict(self.whole) if self.whole is not None else None,
         }
 
@@ -84,7 +94,8 @@ def inspect(clip: Clip) -> Report:
             code="silent",
             param="audio_sample",
         )
-    windows = best_windows(clip, spectrum)
+    changes = speaker_changes(spectrum)
+    windows = best_windows(clip, spectrum, changes)
     report = Report(
         duration_s=round(clip.duration_s, 2),
         sample_rate_hz=clip.source_hz or clip.rate,
@@ -98,8 +109,22 @@ def inspect(clip: Clip) -> Report:
         warnings=(),
         peaks=tuple(peaks(clip.samples, STRIP_BARS)),
         whole=whole_window(clip, spectrum),
+        speaker_changes_s=changes,
     )
     return Report(**{**_fields(report), "warnings": worst_first(_warnings(clip, spectrum, report))})
+
+
+def measure(clip: Clip) -> dict[str, float | bool]:
+    """Return the figures of a part of a clip that its cures move, to be compared before and after."""
+    spectrum = analyse(clip)
+    loud_db = float(np.percentile(spectrum.level_db, 97))
+    start, end = broken_edges(clip.samples, clip.rate, loud_db)
+    return {
+        "snr_db": round(_snr_db(spectrum), 1),
+        "loudness_lufs": round(loudness_of(spectrum.power, spectrum.hz), 1),
+        "cut_start": start,
+        "cut_end": end,
+    }
 
 
 def _fields(report: Report) -> dict:
@@ -133,6 +158,10 @@ def _bandwidth_hz(spectrum: Spectrum) -> int:
 
 
 def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
+    if lacks_speech(clip, spectrum):
+        return [
+            Advice("no_speech", "bad", 0)
+        ]  # nothing else matters, and other figures are of no voice
     out = []
     spoken_s = float(spectrum.speech.sum()) * HOP_S
     if spoken_s < MIN_S - 0.25:  # the mask leaves out soft beginnings and ends
@@ -140,6 +169,8 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
     if r.whole is None and r.windows:
         used_s = r.windows[0].end_s - r.windows[0].start_s
         out.append(Advice("too_long", "warn", round(r.duration_s, 1), round(used_s, 1)))
+    if r.speaker_changes_s:
+        out.append(Advice("speakers", "warn", len(r.speaker_changes_s)))
     echoes = r.snr_db > ECHO_MIN_SNR_DB and _steepest_fall_db_s(spectrum) < ECHO_DB_S
     if (
         r.snr_db < SNR_WARN_DB
@@ -169,6 +200,8 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
         )
     if echoes:
         out.append(Advice("echo", "warn", 0))
+    if clip.is_first_track:
+        out.append(Advice("first_track", "warn", 0))
     if has_music(clip):
         out.append(Advice("music", "warn", 0))
     broken = broken_edges(clip.samples, clip.rate, float(np.percentile(spectrum.level_db, 97)))

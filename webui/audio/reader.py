@@ -11,18 +11,22 @@ import threading
 
 import numpy as np
 
-from ..errors import BadInput, TooLarge
+from ..errors import BadInput, ClipTooLarge
 from .child import Child, Lost
 from .clip import Clip
 from .sniff import sniff
 
 MAX_BYTES = 10 * 2**20
+# Of a container that may hold pictures: some 25 s of what a phone films in full HD, a minute at 720p. The pictures
+# are never decoded, but the file lies in memory twice while it is read.
+MAX_VIDEO_BYTES = 50 * 2**20
+VIDEO_KINDS = ("mp4", "webm")
 MAX_S = 60.0
 MAX_WALL_S = 20.0
 MAX_CPU_S = 12
 MEMORY_BYTES = 1536 * 2**20  # address space, of which libraries take about half
 AT_ONCE = 2  # more decodes than cores only slow the voice that is speaking
-OK, _, TOO_LARGE, NO_READER = range(4)
+OK, _, TOO_LARGE, NO_READER, NO_SOUND, FIRST_TRACK = range(6)
 
 
 class _Readers:
@@ -85,11 +89,12 @@ _readers = _Readers()
 def decode(data: bytes) -> Clip:
     """The sound in `data` as mono at its own rate (at most 48 kHz). Safe from several threads; blocks, about 20 ms when warm.
 
-    Raises TooLarge (over 10 MiB, 60 s of sound, or the limits of time and memory) and BadInput ("bad_audio": not a sound file we read).
+    Of a video the first sound track is taken. Raises ClipTooLarge (over 10 MiB, or 50 MiB of a video, 60 s of sound, or the limits of time and
+    memory) and BadInput ("bad_audio": not a file we read; "no_sound": a video without sound).
     """
-    if len(data) > MAX_BYTES:
-        raise too_large()
     kind = sniff(data)
+    if len(data) > (MAX_VIDEO_BYTES if kind in VIDEO_KINDS else MAX_BYTES):
+        raise too_large()
     if not kind:
         raise bad_audio()
     try:
@@ -105,9 +110,17 @@ def decode(data: bytes) -> Clip:
             code="bad_audio",
             param="audio_sample",
         )
-    if state != OK:
+    if state == NO_SOUND:
+        raise BadInput(
+            "This video has no sound. Use one in which somebody speaks, or a sound file.",
+            "这个视频没有声音。请换一个有人说话的视频，或换音频文件。",
+            code="no_sound",
+            param="audio_sample",
+        )
+    if state not in (OK, FIRST_TRACK):
         raise bad_audio()
-    return Clip(np.frombuffer(body, "<f4").astype(np.float32), rate, channels, source_hz)
+    samples = np.frombuffer(body, "<f4").astype(np.float32)
+    return Clip(samples, rate, channels, source_hz, is_first_track=state == FIRST_TRACK)
 
 
 def warm_decoder() -> None:
@@ -127,19 +140,15 @@ def decoder_children() -> int:
 
 def bad_audio() -> BadInput:
     return BadInput(
-        "This audio file cannot be read. Use wav, mp3, m4a or flac.",
-        "读不懂这个音频文件。请换 wav、mp3、m4a 或 flac。",
+        "This file cannot be read. Use wav, mp3, m4a or flac, or a video (mp4, mov, webm, mkv).",
+        "读不懂这个文件。请换 wav、mp3、m4a、flac，或 mp4、mov、webm、mkv 视频。",
         code="bad_audio",
         param="audio_sample",
     )
 
 
-def too_large() -> TooLarge:
-    return TooLarge(
-        "The file is over 10 MB or 60 s. Trim it and try again.",
-        "文件超过 10 MB 或 60 秒。请裁短后再传。",
-        param="audio_sample",
-    )
+def too_large() -> ClipTooLarge:
+    return ClipTooLarge(param="audio_sample")
 
 
 atexit.register(close_decoder)

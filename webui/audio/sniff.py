@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 MAX_PADDING = 8192
+# with which a file of the family of QuickTime may begin; older .mov files have no `ftyp`
+MOVIE_ATOMS = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
 
 def sniff(data: bytes) -> str:
@@ -21,7 +23,7 @@ def sniff(data: bytes) -> str:
     ):
         if head.startswith(magic):
             return kind
-    if head[4:8] == b"ftyp":
+    if head[4:8] in MOVIE_ATOMS:
         return "mp4"
     at = _after_id3(data)
     while (

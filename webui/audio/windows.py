@@ -35,23 +35,28 @@ def whole_window(clip: Clip, spectrum: Spectrum) -> Window | None:
     return Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
 
 
-def best_windows(clip: Clip, spectrum: Spectrum, most: int = 3) -> tuple[Window, ...]:
-    """Up to `most` windows, best first, 3-10 s each and apart where the clip allows; one shorter window when there is less speech."""
+def best_windows(
+    clip: Clip, spectrum: Spectrum, changes_s: tuple[float, ...] = (), most: int = 3
+) -> tuple[Window, ...]:
+    """Up to `most` windows, best first, 3-10 s each and apart where the clip allows; a shorter one where there is less speech.
+
+    changes_s: where another speaker takes over, which no window goes across.
+    """
     phrases = _phrases(spectrum)
     if not phrases:
         return ()
-    found = []
+    found, short = [], []
     for i, (start, _) in enumerate(phrases):
         for j in range(i, len(phrases)):
             left = max(start - _room(phrases, i), 0) * HOP_S
             right = min((phrases[j][1] + _room(phrases, j + 1)) * HOP_S, clip.duration_s)
-            if right - left > MAX_S:
+            if right - left > MAX_S or any(left < s < right for s in changes_s):
                 break
-            if right - left >= MIN_S or len(phrases) == j - i + 1:
-                found.append(
-                    Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
-                )
-    return _apart(sorted(found or [_all_there_is(clip, spectrum, phrases)], key=_rank), most)
+            window = Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
+            (found if right - left >= MIN_S or len(phrases) == j - i + 1 else short).append(window)
+    if not changes_s:
+        short = [_all_there_is(clip, spectrum, phrases)]
+    return _apart(sorted(found or short, key=_rank), most)
 
 
 def _rank(w: Window) -> float:

@@ -39,6 +39,8 @@ class Draft:
     varying: bool = False  # the noise comes and goes: cleaned as such, not as a steady one
     gain: bool = False
     worse: bool = False  # cleaning by that amount hurts the voice
+    before: dict | None = None  # audio.measure of the part in use, as it was recorded
+    after: dict | None = None  # and as it will be used
     transcript: str = ""
     is_once: bool = False  # it came along with a request to speak, as its reference
     notes: tuple[tuple[str, str], ...] = ()  # what was not done as asked (English, Chinese)
@@ -50,7 +52,7 @@ class Draft:
     def words(self, transcript: str) -> tuple[str, list[tuple[str, str]]]:
         """The transcript, and no note; or "" and the reason, where a clip that is too long to be used as a whole came along with a request: of
         which part somebody wrote down the words, nobody was asked."""
-        if not (transcript.strip() and self.is_once and self.report.whole is None):
+        if not (transcript.strip() and self.is_once and self.report.uses_part):
             return transcript, []
         return "", [left_out(self.report)]
 
@@ -177,7 +179,18 @@ class Drafts:
             )
         else:
             new = replace(new, worse=False)
-        return new
+        return self._measured(new)
+
+    def _measured(self, draft: Draft) -> Draft:
+        """With the figures of its part before and after its cures, so that the page can show what they did."""
+        start, end = (round(s * draft.clip.rate) for s in (draft.start_s, draft.end_s))
+        raw = draft.clip.with_samples(draft.clip.samples[start:end])
+        before = after = audio.measure(raw)
+        if draft.clean or draft.gain:
+            cleaned = self._clean(draft, draft.clean, draft.varying).samples[start:end]
+            cured = raw.with_samples(cleaned)
+            after = audio.measure(audio.raise_level(cured) if draft.gain else cured)
+        return replace(draft, before=before, after=after)
 
     def get(self, owner: str, draft_id: str) -> Draft:
         with self._lock:
@@ -402,6 +415,11 @@ def left_out(report: Report) -> tuple[str, str]:
     """Why the transcript of a clip that is too long was not used (English, Chinese)."""
     used = report.used
     part = f"{used.start_s:.1f}–{used.end_s:.1f}"
+    if report.speaker_changes_s:
+        return (
+            f"More than one speaker was heard, and only {part} s of the clip are used: the transcript was left out, and the voice speaks as a cross-lingual clone. Send a clip of one speaker with exactly its words.",
+            f"听到不止一个人说话，只使用其中 {part} 秒：未使用参考文本，按跨语种复刻合成。请改用只有一个人说话的音频，并附上一字不差的文本。",
+        )
     return (
         f"The clip is {report.duration_s:.1f} s long and only {part} s of it are used: the transcript was left out, and the voice speaks as a cross-lingual clone. Send a clip of up to 30 s with exactly its words.",
         f"参考音频长 {report.duration_s:.1f} 秒，只使用其中 {part} 秒：未使用参考文本，按跨语种复刻合成。请改用不超过 30 秒的音频，并附上一字不差的文本。",

@@ -364,7 +364,8 @@ class Studio:
         return {
             "max_text": MAX_TEXT,
             "max_instruction": MAX_INSTRUCTION,
-            "max_clip_mb": 10,
+            "max_clip_mb": audio.MAX_BYTES >> 20,
+            "max_video_mb": audio.MAX_VIDEO_BYTES >> 20,
             "max_clip_s": 60,
         }
 

@@ -76,7 +76,7 @@ class Voices:
         with self._drafts.hearing(owner, data) as draft:
             if denoise or window is not None:
                 draft = self._drafts.changed(draft, window, clean=0.6 if denoise else None)
-            if draft.report.whole is None and window is None and transcript.strip():
+            if draft.report.uses_part and window is None and transcript.strip():
                 transcript, draft = "", replace(draft, notes=(left_out(draft.report),))
             odd = audio.check_transcript(draft.report, draft.duration_s, transcript)
             if odd is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import gradio as gr
 
-from ..errors import TooLarge
+from ..errors import KaikouError
 from ..studio.drafts import Draft
+from . import told
+from .parts import number
 from .strings import T
 from .uploads import Uploads
 
@@ -35,12 +39,20 @@ def draft_of(studio, uploads: Uploads, owner: str, path: str | None, after: str 
     upload = uploads.get(owner, path or "")
     if upload.draft_id:
         return studio.drafts.get(owner, upload.draft_id)
-    if len(upload.data) > studio.limits()["max_clip_mb"] << 20:
-        raise TooLarge(
-            "The file is over 10 MB or 60 s. Trim it and try again.",
-            "文件超过 10 MB 或 60 秒。请裁短后再传。",
-            code="too_large",
-        )
     draft = studio.drafts.make(owner, upload.data, after)
     uploads.replace(path, draft.id)
     return draft
+
+
+def brought(studio, uploads: Uploads, owner: str, what: dict) -> dict:
+    """Return what the page draws of the upload that `what` names: its draft, or why there is none.
+
+    what: `path` as the answer to the upload gave it, `n` counts what the page asked for.
+    """
+    n = int(number(what["n"]))
+    try:
+        path = str(what["path"])
+        draft = told.draft(draft_of(studio, uploads, owner, path))
+        return draft | {"n": n, "placed": True, "name": Path(path).stem[:40]}
+    except KaikouError as error:
+        return {"error": told.fault(error), "n": n}

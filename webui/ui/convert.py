@@ -8,7 +8,7 @@ import gradio as gr
 
 from ..errors import KaikouError
 from . import told
-from .clip import draft_of, recorder
+from .clip import brought, draft_of, recorder
 from .owner import owner_of
 from .parts import as_json, part
 from .strings import T
@@ -28,7 +28,7 @@ def tab() -> dict[str, gr.components.Component]:
             part("title_source", {"t": "cv.src", "s": "cv.src.hint"})
             recording = recorder("cv.label", "kk-src")
             part("mic_src", elem_id="kk-micsrc")
-            source = part("source", elem_id="kk-sourcecard")
+            source = part("source", events=("act", "place"), elem_id="kk-sourcecard")
         with gr.Column(), gr.Column(elem_classes="kk-card"):
             part("title_target", {"t": "cv.to", "s": "cv.to.hint"})
             part("target", elem_id="kk-target")
@@ -43,9 +43,20 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         except KaikouError as error:
             return as_json({"error": told.fault(error)})
 
-    came = {"inputs": [w["recording"]], "outputs": [w["source"]], "concurrency_limit": 4, **QUIET}
-    w["recording"].upload(source_in, js="(x) => { KK.sourceIn(); return [x]; }", **came)
-    w["recording"].stop_recording(source_in, js="(x) => { KK.sourceIn(); return [x]; }", **came)
+    def source_act(event: gr.EventData, request: gr.Request) -> str:
+        return as_json(brought(studio, uploads, owner_of(request), event._data))
+
+    came = {"outputs": [w["source"]], "concurrency_limit": 4, **QUIET}
+    w["recording"].stop_recording(
+        source_in,
+        inputs=[w["recording"]],
+        js="(x) => { KK.sourceIn(); return [x]; }",
+        **came,
+    )
+    w["source"].act(source_act, trigger_mode="multiple", **came)
+    w["source"].place(
+        None, outputs=[w["recording"]], js="() => KK.placed('source')", api_visibility="private"
+    )
     w["recording"].start_recording(
         None, js="() => KK.tape.begun('#kk-src')", api_visibility="private"
     )

@@ -8,7 +8,7 @@ from ..errors import BadInput, KaikouError
 from ..studio import BY_PAGE
 from ..types import LANGUAGES, MODES, VOICE_ENGINES
 from . import told
-from .clip import draft_of, recorder
+from .clip import brought, draft_of, recorder
 from .owner import owner_of
 from .parts import as_json, number, part
 from .strings import T
@@ -35,7 +35,7 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
         picker = part("picker", starters, events=("act",), elem_id="kk-picker")
         ref = recorder("ref.label", "kk-ref")
         part("mic", elem_id="kk-mic")
-        health = part("health", events=("act",), elem_id="kk-health")
+        health = part("health", events=("act", "place"), elem_id="kk-health")
         transcript = gr.Textbox(
             label=T("tr.label"),
             info=T("tr.info"),
@@ -210,9 +210,6 @@ def tab(studio) -> dict[str, gr.components.Component]:
 def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> None:
     """Events of the tab. Handlers answer with JSON of the part they redraw; a failure is a sentence in it, never a stack trace."""
 
-    def clip_in(path: str | None, request: gr.Request):
-        return recorded(path, "", request)
-
     def recorded(path: str | None, after: str, request: gr.Request):
         """after: what the page says in the place of the card's own value, the draft that the recording goes on from."""
         try:
@@ -232,9 +229,10 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                     "varying": what["varying"] is True,
                 }
                 made = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
-                return as_json(
-                    told.draft(made, str(what["clip"])) | {"n": int(number(what["n"]))}
-                ), gr.skip()
+                made = told.draft(made, str(what["clip"])) | {"n": int(number(what["n"]))}
+                return as_json(made), gr.skip(), gr.skip()
+            if what["op"] == "clip":
+                return clip_in(what, owner)
             if what["op"] == "save":
                 consent = BY_PAGE if what.get("consent") is True else ""
                 voice = studio.drafts.save(
@@ -244,10 +242,17 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                     str(what.get("transcript") or ""),
                     consent,
                 )
-                return gr.skip(), as_json({"saved": voice.id, "list": every(studio, owner)})
+                saved = as_json({"saved": voice.id, "list": every(studio, owner)})
+                return gr.skip(), saved, gr.skip()
             raise BadInput("Unknown request.", "不认识的请求。")
         except KaikouError as error:
-            return as_json({"fault": told.fault(error), "n": what.get("n", 0)}), gr.skip()
+            fault = as_json({"fault": told.fault(error), "n": what.get("n", 0)})
+            return fault, gr.skip(), gr.skip()
+
+    def clip_in(what: dict, owner: str):
+        """A file was brought. Only one that can be read takes the place of the clip that is there, and asks for consent anew."""
+        made = brought(studio, uploads, owner, what)
+        return as_json(made), gr.skip(), gr.skip() if "error" in made else False
 
     def voice_act(event: gr.EventData, request: gr.Request):
         what, owner = event._data, owner_of(request)
@@ -290,7 +295,9 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         return takes_of(owner)
 
     came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
-    w["ref"].upload(clip_in, inputs=[w["ref"]], js="(x) => { KK.checking(); return [x]; }", **came)
+    w["health"].place(
+        None, outputs=[w["ref"]], js="() => KK.placed('health')", api_visibility="private"
+    )
     w["ref"].start_recording(None, js="() => KK.tape.begun('#kk-ref')", api_visibility="private")
     w["ref"].stop_recording(
         recorded,
@@ -301,7 +308,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     w["ref"].clear(None, js="() => KK.cleared()", api_visibility="private")
     w["health"].act(
         draft_act,
-        outputs=[w["health"], w["picker"]],
+        outputs=[w["health"], w["picker"], w["consent"]],
         trigger_mode="multiple",
         concurrency_limit=4,
         **QUIET,

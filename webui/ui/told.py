@@ -27,6 +27,8 @@ def draft(it, clip: str = "") -> dict:
         "gain": it.gain,
         "varying": it.varying,
         "worse": it.worse,
+        "before": it.before,
+        "after": it.after,
     }
 
 

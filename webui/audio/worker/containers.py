@@ -1,4 +1,5 @@
-"""Sound in containers libsndfile does not open (what browsers record): webm, mp4/m4a, raw AAC. Needs PyAV; ImportError without it."""
+"""Sound in containers libsndfile does not open: webm and mkv, mp4, m4a and mov, raw AAC; pictures in them are passed over. Needs PyAV; ImportError
+without it."""
 
 import io
 
@@ -8,14 +9,15 @@ DEMUXERS = {"webm": "matroska", "mp4": "mov"}  # the other kinds carry the same 
 def read_av(kind, payload, gather):
     """Decode the first sound track into `gather`. The demuxer is named, so that no playlist or network format can be reached."""
     import av
-    from reading import Unreadable
+    from reading import NoSound, Unreadable
 
     try:
         with av.open(
             io.BytesIO(payload), format=DEMUXERS.get(kind, kind), metadata_errors="ignore"
         ) as container:
             if not container.streams.audio:
-                raise Unreadable
+                raise NoSound if container.streams.video else Unreadable
+            gather.n_tracks = len(container.streams.audio)
             _drain(container, gather, av)
     except av.error.FFmpegError as e:
         if not gather.seen:

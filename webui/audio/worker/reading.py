@@ -6,7 +6,7 @@ import numpy as np
 import soundfile
 import soxr
 
-OK, BAD, TOO_LARGE, NO_READER = range(4)
+OK, BAD, TOO_LARGE, NO_READER, NO_SOUND, FIRST_TRACK = range(6)
 MAX_RATE_HZ = (
     48_000  # nothing in a voice lies above; higher rates are brought down while they are read
 )
@@ -21,6 +21,10 @@ class TooMuch(Exception):
 
 class Unreadable(Exception):
     pass
+
+
+class NoSound(Exception):
+    """A video that can be read and has no sound track."""
 
 
 def run(kind, numbers, payload):
@@ -38,6 +42,8 @@ def run(kind, numbers, payload):
         return (TOO_LARGE,)
     except ImportError:
         return (NO_READER,)
+    except NoSound:
+        return (NO_SOUND,)
     except (
         Unreadable,
         soundfile.SoundFileError,
@@ -49,7 +55,7 @@ def run(kind, numbers, payload):
     ):
         return (BAD,)
     return (
-        OK,
+        FIRST_TRACK if gather.n_tracks > 1 else OK,
         gather.rate,
         gather.source_hz,
         gather.channels,
@@ -86,6 +92,7 @@ class Gather:
     def __init__(self, max_s):
         self.max_s, self.blocks, self.seen, self.broken = max_s, [], 0, 0
         self.rate = self.source_hz = self.channels = 0
+        self.n_tracks = 1
 
     def begin(self, rate, channels):
         if not (4000 <= rate <= 384_000 and 1 <= channels <= MAX_CHANNELS):

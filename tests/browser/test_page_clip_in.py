@@ -1,0 +1,86 @@
+"""What is brought to the clip's zone by any way: what cannot be read is said in the page's language and takes nothing away; of a video the sound is taken."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tests.voice_like import video_of, voice_like
+
+from .studio_page import StudioPage, clip
+
+pytestmark = pytest.mark.browser
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
+NOTICE = "#kk-health .kk-warn[role=alert] span"
+DROP = """([q, name, type, data]) => { const bag = new DataTransfer();
+    bag.items.add(new File([Uint8Array.from(atob(data), c => c.charCodeAt(0))], name, {type}));
+    const to = document.querySelector(q);
+    for (const kind of ["dragenter", "dragover", "drop"])
+      to.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: bag})); }"""
+WITH_PLAYER = "#kk-ref audio.standard-player"
+
+
+def drop(p: StudioPage, to: str, data: bytes, name: str, mime: str) -> None:
+    p.js(DROP, [to, name, mime, base64.b64encode(data).decode()])
+
+
+def pick(p: StudioPage, data: bytes, name: str, mime: str) -> None:
+    """With the button of the upload, beside a clip that is there."""
+    with p.page.expect_file_chooser() as chooser:
+        p.page.click("#kk-ref .source-selection button >> nth=0")
+    chooser.value.set_files({"name": name, "mimeType": mime, "buffer": data})
+
+
+def test_what_cannot_be_read_is_said_in_our_words_and_the_clip_stays(chrome, studio):
+    silent = video_of("mp4", [])
+    with StudioPage(chrome, studio.url, "zh") as p:
+        drop(p, "#kk-ref .upload-container, #kk-ref button", PNG, "photo.png", "image/png")
+        p.page.wait_for_selector(NOTICE)
+        assert "读不懂这个文件" in p.page.inner_text(NOTICE) and not p.js("KK.draft()")
+        drop(p, "#kk-ref .upload-container, #kk-ref button", clip(5), "voice.wav", "audio/wav")
+        p.page.wait_for_function("KK.draft()")
+        p.page.wait_for_selector(WITH_PLAYER, state="attached")
+        p.consent()
+        first = p.js("KK.draft().id")
+        ways = (
+            lambda *what: pick(p, *what),
+            lambda *what: drop(p, "#kk-ref", *what),
+            lambda *what: drop(p, "#kk-textcard", *what),
+        )
+        files = {
+            "读不懂": (PNG, "a.wav", "audio/wav"),
+            "没有听到人声": (clip(4, level=0.0), "b.wav", "audio/wav"),
+            "没有声音": (silent, "c.mp4", "video/mp4"),
+            "10 MB": (bytes(11 << 20), "d.wav", "audio/wav"),
+        }
+        for i, (words, file) in enumerate(files.items()):
+            if file[1] == "d.wav":
+                pick(p, *file)
+            else:
+                ways[i % 3](*file)
+            p.page.wait_for_function(
+                "([q, s]) => document.querySelector(q)?.innerText.includes(s)", arg=[NOTICE, words]
+            )
+            assert "原来的音频还在" in p.page.inner_text(NOTICE)
+            assert p.js("KK.draft().id") == first == p.js("KK.voiceId()")
+            assert p.page.locator(WITH_PLAYER).count() and p.page.is_checked("#kk-consent input")
+        assert not p.page.locator(".toast-body").count(), "Gradio has nothing to say in its English"
+        assert p.violations() == []
+        p.page.screenshot(path="/tmp/clip-kept-zh.png")
+        p.js("KK.setLang('en')")
+        p.page.wait_for_function(
+            "q => document.querySelector(q).innerText.includes('still here')", arg=NOTICE
+        )
+        p.page.click("#kk-health [data-do=dismiss]")
+        p.page.wait_for_selector(NOTICE, state="detached")
+        assert p.js("KK.draft().id") == first
+        film = video_of("matroska", [voice_like(5.0), voice_like(5.0, seed=3)], "libopus", "libvpx")
+        pick(p, film, "film.mkv", "video/x-matroska")
+        p.page.wait_for_function("id => KK.draft() && KK.draft().id !== id", arg=first)
+        assert "several sound tracks" in p.page.inner_text("#kk-health .kk-warns")
+        assert not p.page.is_checked("#kk-consent input"), "another voice, another consent"
+        p.page.screenshot(path="/tmp/clip-film-en.png")
+        p.page.click("#kk-ref .icon-button-wrapper button")
+        p.page.wait_for_selector("#kk-health .kk-demo")
+        assert not p.errors
