@@ -14,6 +14,7 @@
     if ([...r.text].length > MAX_TEXT) return t("ba.e.long", { n: MAX_TEXT });
     if (r.voice && !find(r.voice)) return t("ba.e.voice", { v: r.voice });
     if (r.mode && !MODES.includes(r.mode)) return t("ba.e.mode", { v: r.mode });
+    if (r.language && !KK_STRINGS.en["lang." + r.language.toLowerCase().split(/[-_]/)[0]] && r.language !== "auto") return t("ba.e.language", { v: r.language });
     if (r.seed && !/^(-1|\d{1,15})$/.test(r.seed)) return t("ba.e.seed");
     if (r.speed && !(+r.speed >= 0.25 && +r.speed <= 4)) return t("ba.e.speed");
     return "";

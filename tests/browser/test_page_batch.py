@@ -257,18 +257,23 @@ def test_by_keyboard_alone(chrome, own):
 def test_lines_with_a_problem_are_left_out_when_that_is_agreed_to(chrome, own, lang):
     said = {
         "zh": (
-            "2 行有问题，会跳过。",
+            "3 行有问题，会跳过。",
             "合成其余 11 行",
             "没有音色「nobody」",
-            "跳过的 2 行留在输入框里",
+            "跳过的 3 行留在输入框里",
         ),
-        "en": ("2 lines have", "Run the other 11", "there is no voice “nobody”", "The 2 left out"),
+        "en": ("3 lines have", "Run the other 11", "there is no voice “nobody”", "The 3 left out"),
     }[lang]
     with StudioPage(chrome, own.url, lang) as p:
         opened(p)
         good = [f"Line {n}." for n in range(1, 11)]
-        put(p, "\n".join(["text,voice", *good, "。", "Who?,nobody", "Last."]))
-        assert [r.split("|")[0] for r in rows(p)] == ["11", "12", *map(str, range(1, 9))], (
+        put(
+            p,
+            "\n".join(
+                ["text,voice,language", *good, "。", "Who?,nobody", "Hm.,,klingon", "Last.,,en-US"]
+            ),
+        )
+        assert [r.split("|")[0] for r in rows(p)] == ["11", "12", "13", *map(str, range(1, 9))], (
             "those with a problem are shown first, wherever they stand"
         )
         assert "nobody" in rows(p)[1] and said[2] in rows(p)[1] and p.violations() == []
@@ -287,7 +292,10 @@ def test_lines_with_a_problem_are_left_out_when_that_is_agreed_to(chrome, own, l
         until(p, job, "done")
         told = p.js("id => fetch(`${KK.root()}/v2/jobs/${id}/lines`).then(r => r.json())", job)
         assert [line["text"] for line in told["data"]] == [*good, "Last."]
-        assert p.page.input_value("#kk-batchtext") == "text,voice\n。,\nWho?,nobody"
+        assert (
+            p.page.input_value("#kk-batchtext")
+            == "text,voice,language\n。,,\nWho?,nobody,\nHm.,,klingon"
+        )
         assert said[3] in p.page.inner_text("#kk-batchsay") and not p.errors
 
 
