@@ -81,7 +81,8 @@ class Connection:
         news: set[asyncio.Task] = set()  # the loop itself holds its tasks weakly
 
         def tell() -> None:
-            if self._reader is not None and self._reader.job.snapshot().state == "saving":
+            job = self._reader.job if self._reader is not None else None
+            if job is not None and job.snapshot().state in ("saving", "done"):
                 return  # the end of its own stream says so
             news.add(task := loop.create_task(self._wire.tell({"op": "takes"})))
             task.add_done_callback(news.discard)
