@@ -240,6 +240,8 @@ def test_a_spoken_notice_is_wished_for_in_the_settings_and_remembered(
         for _ in range(400):  # it stands in a line before the studio knows of it
             if studio.state()["notices"] == before:
                 p.page.wait_for_timeout(50)
+        p.go()  # to the tab Speak, and there it speaks
+        p.page.wait_for_function("KK.tabNow() === 'speak'")
         p.go()
         p.until("done")
         take = p.wait_takes(1)[0]

@@ -82,9 +82,9 @@ class Connection:
         news: set[asyncio.Task] = set()  # the loop itself holds its tasks weakly
 
         def tell(op: str) -> None:
-            if op == "takes" and self._reader is not None:
-                if self._reader.job.snapshot().state == "saving":
-                    return  # the end of its own stream says so
+            job = self._reader.job if self._reader is not None else None
+            if op == "takes" and job is not None and job.snapshot().state in ("saving", "done"):
+                return  # the end of its own stream says so
             news.add(task := loop.create_task(self._wire.tell({"op": op})))
             task.add_done_callback(news.discard)
 
