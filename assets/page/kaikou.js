@@ -23,7 +23,7 @@ window.KK ??= (() => {
 
   const mac = /Mac|iPhone|iPad/.test(navigator.platform);
   const esc = s => String(s ?? "").replace(/[&<>"']/g, c => `&#${c.charCodeAt(0)};`);
-  const t = (key, vars = {}) => (KK_STRINGS[lang][key] ?? key).replace(/\{(\w+)\}/g, (_, k) => vars[k] ?? "");
+  const t = (key, vars = {}, language = lang) => (KK_STRINGS[language][key] ?? key).replace(/\{(\w+)\}/g, (_, k) => vars[k] ?? "");
   const said = two => (two ? two[lang] || two.en || "" : ""); // a sentence that came from Python in both languages
   const ico = (name, size = 18) =>
     `<svg class="kk-ico" style="width:${size}px;height:${size}px" viewBox="0 0 24 24" aria-hidden="true">${ICONS[name]}</svg>`;

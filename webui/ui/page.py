@@ -29,6 +29,7 @@ SCRIPTS = (  # in this order: each reads what the ones before it put on KK
         "listen",
         "pace",
         "text",
+        "style",
         "takes",
         "code",
         "sound",
