@@ -51,7 +51,7 @@
   function show() {
     const box = root();
     if (!box) return;
-    const { rows } = ui, chars = rows.reduce((n, r) => n + (r.text || "").length, 0), fields = KK.batchFields(rows), wrong = new Map(bad());
+    const { rows } = ui, chars = rows.reduce((n, r) => n + KK.characters(r.text || "").length, 0), fields = KK.batchFields(rows), wrong = new Map(bad());
     box.querySelector("#kk-batchcount").textContent = rows.length ? t("ba.count", { n: rows.length, c: chars }) : "";
     const row = (r, i) => `<tr${wrong.has(i + 1) ? ' data-tone="bad"' : ""}><td class="kk-num">${i + 1}</td>${fields.map(f => `<td>${esc(cell(r, f))}</td>`).join("")}</tr>`;
     const more = rows.length > SHOWN ? `<p class="kk-sub kk-num">${esc(t("ba.more", { n: rows.length - SHOWN }))}</p>` : "";

@@ -190,7 +190,7 @@
     };
     const edge = (k, v, key) =>
       `<input type="range" min="0" max="${r.duration_s.toFixed(1)}" step="0.1" value="${v.toFixed(1)}" data-edge="${k}"
-          aria-label="${esc(t(key))}" aria-valuetext="${v.toFixed(1)} s">`;
+          aria-label="${esc(t(key))}" aria-valuetext="${esc(t("vo.sec", { d: v.toFixed(1) }))}">`;
     const side = v => `<button type="button" role="radio" tabindex="${ab === v ? 0 : -1}" aria-checked="${ab === v}"
           data-do="ab" data-v="${v}">${ico("play", 14)}${esc(t("dn." + v))}</button>`;
     const snr = r.snr_db, lufs = Math.round(r.loudness_lufs);
@@ -241,7 +241,7 @@
     KK.recount?.(); // each voice has its own pace
     const now = KK.voiceNow(),
       folded = page.voice === "folded",
-      line = !now ? "" : now.draft ? `${t("ref.label")} · ${(now.draft.end_s - now.draft.start_s).toFixed(1)} s` : KK.voiceName(now
+      line = !now ? "" : now.draft ? `${t("ref.label")} · ${t("vo.sec", { d: (now.draft.end_s - now.draft.start_s).toFixed(1) })}` : KK.voiceName(now
         .voice);
     root.innerHTML =
       `<div class="kk kk-cardhead"><h2 class="kk-h2">${esc(t(d.t))}</h2><span

@@ -2,6 +2,7 @@
 (() => {
   const {
     t,
+    clock,
     said,
     esc,
     ico,
@@ -12,7 +13,6 @@
   let failed = []; // attempts that never became a take: kept on this page only
   const list = () => [...failed, ...(live.takes?.data || [])],
     find = KK.take = id => list().find(k => k.id === id);
-  const clock = KK.clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
   const url = KK.takeUrl = id => `${KK.root()}/tts/result/${encodeURIComponent(id)}.wav`;
   const gone = new Set(); // deleted, still undoable
   const sources = new Map(); // take -> the recording it was converted from: known to this page only
@@ -81,6 +81,7 @@
       ${takes.length ? `<ol class="kk-takes">${takes.map(card).join("")}</ol>` : `<p
           class="kk-empty">${esc(t("takes.empty"))}</p>`}</section>`;
     KK.soundHead?.();
+    KK.recount?.(); // a voice's newest takes say how long its next one lasts
   };
   setInterval(() => {
     if (!document.hidden && list().length) live.takes.root.querySelectorAll("[data-take]").forEach(li => {

@@ -2,6 +2,7 @@
 (() => {
   const {
     t,
+    clock,
     esc,
     ico,
     parts,
@@ -76,19 +77,12 @@
     el.focus();
     el.setSelectionRange(at, at);
   };
-  /* c characters as typed, n sentences, s seconds by the usual rates: 4.6 Han characters or 2.7 words a second */
+  /* The page's own guess of what the studio will answer: c characters as typed, n sentences, raw: seconds by the rates of webui/text/prepare.py. */
+  KK.characters = text => [...text.replace(MARK, "").trim()];
   KK.measure = text => {
-    const plain = text.replace(MARK, "").trim(),
-      han = (plain.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu) || []).length,
-      words = (plain.replace(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu, " ").match(
-        /[\p{L}\p{N}']+/gu) || []).length,
-      raw = han / 4.6 + words / 2.7;
-    return {
-      c: [...plain].length,
-      n: Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length),
-      s: Math.max(plain ? 1 : 0, Math.round(raw)),
-      raw
-    };
+    const all = KK.characters(text), plain = all.join(""), wide = all.filter(c => c >= "\u2e80").length,
+      n = Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length);
+    return { c: all.length, n, raw: wide * .21 + (all.length - wide) * .065 + n * .25 };
   };
 
   /* The studio says what it will speak of a text: asked once the typing rests, and an answer that was overtaken is dropped. Until one has come, and
@@ -113,12 +107,15 @@
       const r = await fetch(KK.root() + "/v1/text/prepare", { method: "POST", body, headers: { "Content-Type": "application/json" }, signal: call.signal }),
         d = r.ok ? await r.json() : null;
       if (key !== asked || !d) return;
-      answer = { key, m: { c: d.characters, n: d.sentences, s: Math.max(1, Math.round(d.seconds)), raw: d.seconds } };
+      answer = { key, text: JSON.parse(body).text, m: { c: d.characters, n: d.sentences, raw: d.seconds } };
       count();
     } catch {
       /* overtaken, or no studio: the page's own guess stands */
     }
   }
+
+  /* Seconds that a request will last: by the studio's answer, where that is of this text. */
+  KK.expected = ({ input, voice, speed }) => KK.lasting(answer.text === input ? answer.m : KK.measure(input), voice, speed).s;
 
   const count = KK.recount = () => {
     const out = live.under?.root.querySelector(".kk-count");
@@ -129,7 +126,7 @@
       m = KK.lasting((over <= 0 && own.c && prepared(text)) || own);
     out.textContent = over > 0 ? t("text.over", {
       n: over
-    }) : t(m.c ? "text.count" : "text.count.0", m);
+    }) : t(m.c ? "text.count" : "text.count.0", { ...m, s: clock(m.s) });
     out.toggleAttribute("data-over", over > 0);
     const bad = (text.match(MARK) || []).find(x => !known().includes(x) && !x.startsWith("<|")),
       better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";

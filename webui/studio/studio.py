@@ -336,7 +336,8 @@ class Studio:
             "engine": job.engine,
             "voice": job.voice.id,
             "sentences": [] if is_guest(job.owner) else list(job.request.segments),
-            "predicted_s": round(seconds, 1),
+            "spans": text.sentence_spans(job.request.segments, text.measure(job.request.text)[1]),
+            "predicted_s": round(seconds, 3),
             "voice_engine": job.request.voice_engine,
             "rtf": round(self.expected_rtf(job), 4),
         }
