@@ -27,9 +27,9 @@ window.KK ??= (() => {
   const t = (key, vars = {}, language = lang) => (KK_STRINGS[language][key] ?? key)
     .replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (_, k, one, many) => (one === undefined ? vars[k] ?? "" : +vars[k] === 1 ? one : many));
   /* How long a sound is, one way everywhere: m:ss, and h:mm:ss from an hour on. */
-  const clock = s => {
-    const two = n => String(Math.floor(n)).padStart(2, "0"), h = Math.floor(s / 3600);
-    return h ? `${h}:${two(s / 60 % 60)}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`;
+  const clock = seconds => {
+    const s = Math.round(seconds), h = Math.floor(s / 3600), two = n => String(n).padStart(2, "0");
+    return h ? `${h}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`;
   };
   const said = two => (two ? two[lang] || two.en || "" : ""); // a sentence that came from Python in both languages
   const ico = (name, size = 18) =>

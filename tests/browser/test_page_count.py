@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 from tests.browser.harness import PATIENT
 from tests.browser.studio_page import StudioPage
@@ -18,7 +19,7 @@ def told(n: int, seconds: float = 10.0) -> dict:
 
 
 def clock(seconds: float) -> str:
-    return f"{int(seconds // 60)}:{int(seconds % 60):02d}"
+    return f"0:{math.floor(seconds + 0.5):02d}"
 
 
 PLAIN = [
