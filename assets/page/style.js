@@ -53,9 +53,9 @@
   parts.style = root => {
     const refused = refusal(), why = refused || (rests() ? "style.rests" : isForeign() ? "style.no.dialect" : "style.opt");
     const shown = g => GROUPS[g].filter(k => KK.engine().styles?.includes(k) || !SELDOM.includes(k));
-    const isMandarin = picked.dialect && WORDING[picked.dialect] && !isForeign() && /\p{Script=Han}/u.test(text()) && !WORDING[picked.dialect].test(text());
+    const isMandarin = why === "style.opt" && picked.dialect && WORDING[picked.dialect] && /\p{Script=Han}/u.test(text()) && !WORDING[picked.dialect].test(text());
     const link = (what, key) => `<button type="button" class="kk-link" data-do="${what}">${esc(t(key))}</button>`;
-    const grey = KK.engine().basic ? (KK.hasNatural() ? "style.both" : "style.basic") : Object.keys(GROUPS).some(g => !shown(g).every(has)) ? "style.grey" : "";
+    const grey = refused ? "" : KK.engine().basic ? (KK.hasNatural() ? "style.both" : "style.basic") : Object.keys(GROUPS).some(g => !shown(g).every(has)) ? "style.grey" : "";
     const html = `<div class="kk kk-style"><div class="kk-note"><h3>${esc(t("style.title"))}</h3><span id="kk-style-why">${esc(t(why))}</span><span>` +
       (rests() || refused === "style.no.preset" ? link("usestyle", "style.use") : "") + (isPicked() && !refused ? link("nostyle", "style.clear") : "") + "</span></div>" +
       Object.keys(GROUPS).map(g => `<span id="kk-g-${g}">${esc(t("style." + g))}</span><div class="kk-chips kk-scroll" role="group"

@@ -29,12 +29,12 @@ CUT = """() => {
     if (document.activeElement !== e) return [];
     const host = e.type === "radio" ? e.closest("label") : e, css = getComputedStyle(host), box = host.getBoundingClientRect();
     const name = `${e.closest("[id]")?.id} ${e.dataset.do || e.id || e.className} ${(e.innerText || e.ariaLabel || "").slice(0, 20)}`;
-    if (css.outlineStyle === "none") return css.boxShadow === "none" ? ["no ring: " + name] : [];
-    const wide = parseFloat(css.outlineWidth) + parseFloat(css.outlineOffset);
+    if (css.outlineStyle === "none" && css.boxShadow === "none") return ["no ring: " + name];
+    const wide = css.outlineStyle === "none" ? Math.max(...(css.boxShadow.match(/[\\d.]+px/g) || []).map(parseFloat)) : parseFloat(css.outlineWidth) + parseFloat(css.outlineOffset);
     for (let a = host.parentElement; wide > 0 && a && a !== document.body; a = a.parentElement) {
       const { overflowX, overflowY } = getComputedStyle(a), outer = a.getBoundingClientRect(), top = outer.top + a.clientTop, left = outer.left + a.clientLeft;
       if ((overflowY !== "visible" && (box.top - wide < top - .5 || box.bottom + wide > top + a.clientHeight + .5)) ||
-          (overflowX !== "visible" && (box.left - wide < left - .5 || box.right + wide > left + a.clientWidth + .5))) return ["cut: " + name];
+          (overflowX !== "visible" && (box.left - wide < left - .5 || box.right + wide > left + a.clientWidth + .5))) return [`cut by ${a.id || a.className}: ${name}`];
     }
     return [];
   });
