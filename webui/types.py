@@ -305,11 +305,6 @@ class Take:
     ] = ()  # why it was not the wished voice or mode that spoke (English, Chinese)
 
     @property
-    def stopped_at(self) -> int | None:
-        """The sentence, counted from 1, that one which is not whole broke off in."""
-        return None if self.state == "done" else 1 + (self.marks[-1][0] if self.marks else 0)
-
-    @property
     def model(self) -> str:
         """Asks for the voice that spoke it, as `model` of another request."""
         return model_of(self.engine, self.request.voice_engine)

@@ -52,7 +52,7 @@
   function show() {
     const box = root();
     if (!box) return;
-    const { rows } = ui, chars = rows.reduce((n, r) => n + (r.text || "").length, 0), fields = KK.batchFields([{ text: "-" }, ...rows]), wrong = new Map(bad());
+    const { rows } = ui, chars = rows.reduce((n, r) => n + KK.characters(r.text || "").length, 0), fields = KK.batchFields([{ text: "-" }, ...rows]), wrong = new Map(bad());
     box.querySelector("#kk-batchcount").textContent = rows.length ? t("ba.count", { n: rows.length, c: chars }) : "";
     const row = ([n, why]) => `<tr${why ? ' data-tone="bad"' : ""}><td class="kk-num">${n}${why ? ico("bad", 16) : tryButton(n)}</td>${fields.map((f, i) =>
       `<td>${esc(cell(rows[n - 1], f))}${why && !i ? `<small>${esc(why)}</small>` : ""}</td>`).join("")}</tr>`;
@@ -64,8 +64,8 @@
       <th scope="col">${esc(t("ba.col.n"))}</th>${fields.map(head).join("")}</tr></thead><tbody>${seen.map(row).join("")}</tbody></table></div>${more}` : "";
     const say = box.querySelector("#kk-batchsay"), told = ui.say || (wrong.size ? { tone: "bad", text: wrongWords([...wrong]) } : { tone: "", text: "" });
     const good = rows.length - wrong.size, ask = ui.asks && wrong.size && good;
-    box.querySelector("#kk-batchask").innerHTML = ask ? `<p class="kk-ask">${esc(t(wrong.size === 1 ? "ba.skip.1" : "ba.skip", { n: wrong.size }))}</p>
-      <button type="button" class="kk-b2 kk-primary" data-do="batchrest">${esc(t(good === 1 ? "ba.rest.1" : "ba.rest", { n: good }))}</button>
+    box.querySelector("#kk-batchask").innerHTML = ask ? `<p class="kk-ask">${esc(t("ba.skip", { n: wrong.size }))}</p>
+      <button type="button" class="kk-b2 kk-primary" data-do="batchrest">${esc(t("ba.rest", { n: good }))}</button>
       <button type="button" class="kk-b2" data-do="batchback">${esc(t("ba.back"))}</button>` : "";
     say.textContent = told.text;
     say.dataset.tone = told.tone;

@@ -22,9 +22,10 @@
   const brought = () => !!KK.engine().preset_modes?.includes(mode());
   const hears = () => KK.engine().modes?.includes("cross_lingual") ?? true; // without it only the model's own voices speak
   KK.offered = () => KK.voices().filter(v => (KK.noClip() ? v.starter && (!v.sample || hears()) : v.sample || brought()));
+  const firstLanguage = KK.lang; // of the sample voice that stands in: switching the page's language later changes no voice
   const starter = () => {
     const list = KK.offered().filter(v => v.starter);
-    return known(KK.pick.starter, list) || list.find(v => !v.sample) || list.find(v => v.language === KK.lang) || list[0];
+    return known(KK.pick.starter, list) || list.find(v => !v.sample) || list.find(v => v.language === firstLanguage) || list[0];
   };
   KK.pick = {
     saved: store.get("voice"),
@@ -282,6 +283,7 @@
     delete v.text;
     store.set("form", JSON.stringify(v));
     KK.recount?.(); // in another language a text lasts longer
+    KK.restyle?.(); // and a dialect may not apply
   };
   const remember = () => store.set("text", field("kk-text")?.value || "");
   let soon = 0;

@@ -97,7 +97,7 @@
   /* Why what was brought last did not take the place of the clip that is there. */
   KK.refusal = card => (!live[card].refused ? "" : `<div class="kk-warn" data-tone="bad" role="alert">${ico("bad")}<span>${
     esc(`${said(live[card].refused)} ${t("ref.stays")}`)}</span><button type="button" data-do="dismiss"
-      data-card="${card}">${esc(t("sys.close"))}</button></div>`);
+      data-card="${card}">${esc(t("m.close"))}</button></div>`);
   /* What Python sent: a new clip, the answer to a change, or why it could not be. Answers to wishes that were overtaken are passed over. */
   function arrived(part, d) {
     if (d.n && d.n < part.wish) return part.last;
@@ -208,7 +208,7 @@
     };
     const edge = (k, v, key) =>
       `<input type="range" min="0" max="${r.duration_s.toFixed(1)}" step="0.1" value="${v.toFixed(1)}" data-edge="${k}"
-          aria-label="${esc(t(key))}" aria-valuetext="${v.toFixed(1)} s">`;
+          aria-label="${esc(t(key))}" aria-valuetext="${esc(t("vo.sec", { d: v.toFixed(1) }))}">`;
     const side = v => `<button type="button" role="radio" tabindex="${ab === v ? 0 : -1}" aria-checked="${ab === v}"
           data-do="ab" data-v="${v}">${ico("play", 14)}${esc(t("dn." + v))}</button>`;
     const is = (key, cured) => (cured && d.after ? d.after[key] : r[key]);
@@ -264,7 +264,7 @@
     if (now) page.voice ||= "folded"; // the text comes first; with no voice to speak there is nothing to fold
     else if (page.voice) page.voice = "open";
     const folded = page.voice === "folded",
-      line = !now ? "" : now.draft ? `${t("ref.label")} · ${(now.draft.end_s - now.draft.start_s).toFixed(1)} s` : KK.voiceName(now
+      line = !now ? "" : now.draft ? `${t("ref.label")} · ${t("vo.sec", { d: (now.draft.end_s - now.draft.start_s).toFixed(1) })}` : KK.voiceName(now
         .voice);
     root.innerHTML =
       `<div class="kk kk-cardhead"><h2 class="kk-h2">${esc(t(d.t))}</h2><span

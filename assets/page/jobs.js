@@ -160,7 +160,7 @@
       first ? `<span class="kk-sub kk-num">${esc(t("ba.page", { a: first, b: last }))}</span>` : "",
       ui.next ? `<button type="button" class="kk-link" data-do="jobnext" ${id}>${esc(t("ba.next"))}</button>` : ""].join("");
     const row = l => `<li class="kk-jobrow" data-state="${l.state}"><span class="kk-num">${l.line}</span><bdi>${esc(l.text)}</bdi><span class="kk-sub kk-num">${esc(
-        l.state === "done" ? `${l.seconds.toFixed(1)} s` : state(l.state === "cancelled" ? "waiting" : l.state))}</span><span class="kk-jobdo">${l.state === "done" ? `<button type="button" class="kk-iconb" data-do="playline"
+        l.state === "done" ? KK.clock(l.seconds) : state(l.state === "cancelled" ? "waiting" : l.state))}</span><span class="kk-jobdo">${l.state === "done" ? `<button type="button" class="kk-iconb" data-do="playline"
         data-id="${esc(j.id)}/${l.line}" data-n="${l.line}" aria-label="${esc(t("ba.play", { n: l.line }))}">${ico(KK.sounding(`${j.id}/${l.line}`, "line") ? "pause" : "play", 18)}</button>` :
         l.state === "failed" ? `<button type="button" class="kk-iconb" data-do="lineretry" ${id} data-n="${l.line}" aria-label="${esc(t("ba.retry1", { n: l.line }))}">${ico("again")}</button>` : ""}</span>
       ${l.state === "done" && l.notes.length ? `<p class="kk-sub kk-linenote">${esc(l.notes.join(" "))}</p>` : ""}${l.error && l.state === "failed" ? `<p class="kk-inline" data-tone="bad">${esc(l.error.message)}</p>` : ""}</li>`;

@@ -23,7 +23,14 @@ window.KK ??= (() => {
 
   const mac = /Mac|iPhone|iPad/.test(navigator.platform);
   const esc = s => String(s ?? "").replace(/[&<>"']/g, c => `&#${c.charCodeAt(0)};`);
-  const t = (key, vars = {}) => (KK_STRINGS[lang][key] ?? key).replace(/\{(\w+)\}/g, (_, k) => vars[k] ?? "");
+  /* The sentence of a key. {n} is what `vars` holds, {n|day|days} the form that fits it. */
+  const t = (key, vars = {}, language = lang) => (KK_STRINGS[language][key] ?? key)
+    .replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (_, k, one, many) => (one === undefined ? vars[k] ?? "" : +vars[k] === 1 ? one : many));
+  /* How long a sound is, one way everywhere: m:ss, and h:mm:ss from an hour on. */
+  const clock = seconds => {
+    const s = Math.round(seconds), h = Math.floor(s / 3600), two = n => String(n).padStart(2, "0");
+    return h ? `${h}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`;
+  };
   const said = two => (two ? two[lang] || two.en || "" : ""); // a sentence that came from Python in both languages
   const ico = (name, size = 18) =>
     `<svg class="kk-ico" style="width:${size}px;height:${size}px" viewBox="0 0 24 24" aria-hidden="true">${ICONS[name]}</svg>`;
@@ -204,6 +211,7 @@ window.KK ??= (() => {
 
   return {
     t,
+    clock,
     said,
     esc,
     ico,

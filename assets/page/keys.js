@@ -64,7 +64,7 @@
   const press = (what, key, id, cls = "kk-b2", name = "") => `<button type="button" class="${cls}" data-do="${what}" data-id="${esc(id)}"${
     name ? ` aria-label="${esc(t(key) + " " + name)}"` : ""}>${esc(t(key))}</button>`;
   const day = s => new Date(s * 1000).toLocaleDateString(KK.lang === "zh" ? "zh-CN" : "en", { year: "numeric", month: "short", day: "numeric" });
-  const used = u => [t("ak.used", { n: u.requests, c: u.characters, s: u.audio_s.toFixed(1) }), u.last_used_at ? t("ak.last", { d: day(u.last_used_at) }) : t("ak.never")].join(" · ");
+  const used = u => [t("ak.used", { n: u.requests, c: u.characters, s: KK.clock(u.audio_s) }), u.last_used_at ? t("ak.last", { d: day(u.last_used_at) }) : t("ak.never")].join(" · ");
   const empty = (part, key) => (ui[part] === null ? "" : `<p class="kk-empty">${esc(t(key))}</p>`);
   /* A line to be copied: shown, selected by a press, copied by the button beside it. */
   const copyable = (id, label, value) => `<label class="kk-copy"><span>${esc(label)}</span><span class="kk-row"><input type="text" readonly id="${id}"
@@ -109,7 +109,7 @@
       `${live ? `<a class="kk-link" href="${esc(d.url)}" target="_blank" rel="noopener" aria-label="${esc(t("dm.show") + " " + d.title)}">${esc(t("dm.show"))}</a>` : ""}${
         press("demoask", "dm.revoke", d.id, "kk-link", d.title)}`;
     const facts = [voice ? KK.voiceName(voice) : t("dm.gone"), t("dm.uses", { n: d.uses, m: d.max_uses }), t("dm.chars", { n: d.characters, m: d.max_chars }),
-      t("dm.until", { d: day(d.expires_at) }), t("ak.sound", { s: d.usage.audio_s.toFixed(1) })];
+      t("dm.until", { d: day(d.expires_at) }), t("ak.sound", { s: KK.clock(d.usage.audio_s) })];
     return `<li class="kk-word kk-accrow"><bdi class="kk-wordterm">${esc(d.title)}</bdi><span class="kk-tag"${live ? "" : ' data-tone="bad"'}>${esc(t("dm.state." + d.state))}</span>
       <span class="kk-wordacts">${end}</span><small class="kk-sub kk-num">${esc(facts.join(" · "))}</small></li>`;
   }

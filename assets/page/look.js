@@ -21,10 +21,19 @@
     KK.lang = next;
     store.set("lang", next);
     page.lang = locale(next);
-    Object.keys(live).forEach(draw);
+    redrawAll();
     document.dispatchEvent(new CustomEvent("kk:lang"));
     await gradioLang();
   };
+  /* Every drawn part in the new language; what is typed or ticked in one and not sent yet stays. */
+  function redrawAll() {
+    const fields = root => [...root.querySelectorAll("input[id], textarea[id], select[id]")].filter(e => e.type !== "file");
+    for (const name of Object.keys(live)) {
+      const before = new Map(fields(live[name].root).map(e => [e.id, [e.value, e.checked]]));
+      draw(name);
+      for (const e of fields(live[name].root)) if (before.has(e.id)) [e.value, e.checked] = before.get(e.id);
+    }
+  }
   /* Gradio's own strings. It reads navigator.language before anything of ours runs, but its loader module exports changeLocale
      under that very name. No such export: the widgets keep the browser's language and nothing else breaks. */
   async function gradioLang() {

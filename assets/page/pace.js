@@ -18,8 +18,10 @@
     const el = document.querySelector("#kk-speed input[type=number]"); // not drawn before its fold was opened
     return +(el?.value || KK.remembered().speed) || 1;
   }
-  /* What KK.measure or the studio gave, with the seconds of this voice. */
-  KK.lasting = m => ({ ...m, s: m.raw ? Math.max(1, Math.round(m.raw * pace(KK.voiceId()) / speed())) : m.s });
+  /* Seconds that `usual_s` of the usual rates last as this voice speaks. */
+  KK.paced = (usual_s, voice) => Math.max(1, usual_s * pace(voice));
+  /* What KK.measure or the studio gave, with the seconds of a voice. */
+  KK.lasting = (m, voice = KK.voiceId(), at = speed()) => ({ ...m, s: m.raw ? KK.paced(m.raw / at, voice) : 0 });
 
   document.addEventListener("input", e => e.target.closest?.("#kk-speed") && KK.recount());
 })();

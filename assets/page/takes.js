@@ -2,6 +2,7 @@
 (() => {
   const {
     t,
+    clock,
     said,
     esc,
     ico,
@@ -13,7 +14,6 @@
   const local = id => failed.some(f => f.id === id);
   const list = () => [...failed, ...(live.takes?.data || [])],
     find = KK.take = id => list().find(k => k.id === id);
-  const clock = KK.clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
   const url = KK.takeUrl = id => `${KK.root()}/tts/result/${encodeURIComponent(id)}.wav`;
   const gone = new Set(); // deleted, still undoable
   const sources = new Map(); // take -> the recording it was converted from: known to this page only
@@ -43,7 +43,7 @@
     const again = k.mode !== "convert" || bad || sources.has(k.id);
     const meta = [
       bad ? span(t("takes.failed") + (why ? `: ${why}` : ""), "kk-badword") : "",
-      k.stopped_at ? span(t("takes.stoppedat", { n: k.stopped_at, m: k.n_segments })) : "",
+      k.stopped_at ? span(t("takes.stoppedat", { n: k.stopped_at[0], m: k.stopped_at[1] })) : "",
       ...[voiceOf(k), k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean).map(s => span(s)),
       k.seed === "" ? "" : `<button type="button" data-do="copyseed" ${id}
           aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`,
@@ -89,6 +89,7 @@
           class="kk-empty">${esc(t("takes.empty"))}</p>`}</section>`;
     KK.soundHead?.();
     document.dispatchEvent(new CustomEvent("kk:takes"));
+    KK.recount?.(); // a voice's newest takes say how long its next one lasts
   };
   setInterval(() => {
     if (!document.hidden && list().length) live.takes.root.querySelectorAll("[data-take]").forEach(li => {

@@ -1,7 +1,8 @@
-/* Around the text: count, lint, sound tags, examples, style chips, the line that says what a mode is for. */
+/* Around the text: count, lint, sound tags, examples, the line that says what a mode is for. */
 (() => {
   const {
     t,
+    clock,
     esc,
     ico,
     parts,
@@ -76,19 +77,12 @@
     el.focus();
     el.setSelectionRange(at, at);
   };
-  /* c characters as typed, n sentences, s seconds by the usual rates: 4.6 Han characters or 2.7 words a second */
+  /* The page's own guess of what the studio will answer: c characters as typed, n sentences, raw: seconds by the rates of webui/text/prepare.py. */
+  KK.characters = text => [...text.replace(MARK, "").trim()];
   KK.measure = text => {
-    const plain = text.replace(MARK, "").trim(),
-      han = (plain.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu) || []).length,
-      words = (plain.replace(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/gu, " ").match(
-        /[\p{L}\p{N}']+/gu) || []).length,
-      raw = han / 4.6 + words / 2.7;
-    return {
-      c: [...plain].length,
-      n: Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length),
-      s: Math.max(plain ? 1 : 0, Math.round(raw)),
-      raw
-    };
+    const all = KK.characters(text), plain = all.join(""), wide = all.filter(c => c >= "\u2e80").length,
+      n = Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length);
+    return { c: all.length, n, raw: wide * .21 + (all.length - wide) * .065 + n * .25 };
   };
 
   /* The studio says what it will speak of a text: asked once the typing rests, and an answer that was overtaken is dropped. Until one has come, and
@@ -113,12 +107,15 @@
       const r = await fetch(KK.root() + "/v1/text/prepare", { method: "POST", body, headers: { "Content-Type": "application/json" }, signal: call.signal }),
         d = r.ok ? await r.json() : null;
       if (key !== asked || !d) return;
-      answer = { key, m: { c: d.characters, n: d.sentences, s: Math.max(1, Math.round(d.seconds)), raw: d.seconds } };
+      answer = { key, text: JSON.parse(body).text, m: { c: d.characters, n: d.sentences, raw: d.seconds } };
       count();
     } catch {
       /* overtaken, or no studio: the page's own guess stands */
     }
   }
+
+  /* Seconds that a request will last: by the studio's answer, where that is of this text. */
+  KK.expected = ({ input, voice, speed }) => KK.lasting(answer.text === input ? answer.m : KK.measure(input), voice, speed).s;
 
   const count = KK.recount = () => {
     const out = live.under?.root.querySelector(".kk-count");
@@ -129,7 +126,7 @@
       m = KK.lasting((over <= 0 && own.c && prepared(text)) || own);
     out.textContent = over > 0 ? t("text.over", {
       n: over
-    }) : t(m.c ? "text.count" : "text.count.0", m);
+    }) : t(m.c ? "text.count" : "text.count.0", { ...m, s: clock(m.s) });
     out.toggleAttribute("data-over", over > 0);
     const bad = (text.match(MARK) || []).find(x => !known().includes(x) && !x.startsWith("<|")),
       better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";
@@ -163,114 +160,6 @@
     KK.field("kk-text")?.focus();
   };
   document.addEventListener("kk:player", notes);
-
-  // ---- style chips --------------------------------------------------------------------------------------------
-  const GROUPS = {
-    dialect: ["sichuan", "yue", "dongbei", "tianjin", "henan", "shaanxi", "shandong", "shanghai", "minnan", "hunan", "gansu", "guizhou", "hubei", "jiangxi", "ningxia",
-      "shanxi", "yunnan"
-    ],
-    emotion: ["happy", "sad", "angry", "calm", "surprise", "fear"],
-    pace: ["gentle", "whisper", "soft", "loud", "fast", "slow", "news", "story", "robot", "peppa"]
-  };
-  /* Of the third generation; where they cannot be had there is no word of them. Others that cannot are grey. */
-  const SELDOM = ["gansu", "guizhou", "hubei", "jiangxi", "ningxia", "shanxi", "yunnan", "soft", "loud", "robot", "peppa"];
-  const LETTER = {
-    dialect: "d",
-    emotion: "e",
-    pace: "p"
-  };
-  /* What shows that a dialect's own wording is already there; other dialects are not judged. */
-  const WORDING = {
-    yue: /[嘅咗喺唔冇佢哋嚟啲咁]/,
-    sichuan: /啥子|咋个|巴适|晓得|要得|格老子|安逸|莫得/,
-    dongbei: /整|咋|嘎哈|贼|啥|埋汰|杠杠/,
-    shanghai: /侬|阿拉|伐|额|辰光/
-  };
-  const picked = {
-    dialect: "",
-    emotion: "",
-    pace: ""
-  };
-  let before = "zero_shot",
-    wrote = "";
-  const can = k => {
-    const s = KK.engine().styles;
-    return !s?.length || s.includes(k);
-  };
-  parts.style = root => {
-    const trial = KK.engine().trial_styles || [];
-    const chip = (g, k) => {
-      const ok = can(k),
-        try_ = trial.includes(k),
-        why = ok ? (try_ ? t("style.trial") : "") : t("style.cannot");
-      return `<button type="button" class="kk-chip" data-do="style" data-g="${g}" data-v="${k}" aria-pressed="${picked[g] === k}"` +
-        `${ok ? "" : " disabled"}${why ? ` title="${esc(why)}"` : ""}>${esc(t(`${LETTER[g]}.${k}`))}` +
-        `${try_ ? '<span class="kk-trial"></span>' : ""}${why ? `<span class="kk-vh">（${esc(why)}）</span>` : ""}</button>`;
-    };
-    const mandarin = picked.dialect && WORDING[picked.dialect] && /\p{Script=Han}/u.test(KK.field("kk-text")?.value || "") && !
-      WORDING[picked.dialect].test(KK.field("kk-text").value);
-    const clear = `<button type="button" class="kk-link" data-do="nostyle">${esc(t("style.clear"))}</button>`;
-    root.innerHTML =
-      `<div class="kk kk-style"><div class="kk-note"><h3>${esc(t("style.title"))} <span>　${esc(t("style.opt"))}</span></h3>` +
-      `${Object.values(picked).some(Boolean) ? clear : ""}</div>` +
-      Object.entries(GROUPS).map(([g, list]) =>
-        `<span id="kk-g-${g}">${esc(t("style." + g))}</span><div class="kk-chips kk-scroll" role="group"
-            aria-labelledby="kk-g-${g}">${list.filter(k => KK.engine().styles?.includes(k) || !SELDOM.includes(k)).map(k => chip(g, k)).join("")}</div>`
-        ).join("") +
-      (mandarin ?
-        `<p class="kk-inline kk-wide" data-tone="warn" role="status">${esc(t("style.mandarin", { d: t("d." + picked.dialect) }))}</p>` :
-        "") +
-      (KK.engine().basic ? `<p class="kk-sub kk-wide">${esc(t(KK.hasNatural() ? "style.both" : "style.basic"))}</p>` : "") + "</div>";
-  };
-  acts.style = b => {
-    const {
-      g,
-      v
-    } = b.dataset;
-    picked[g] = picked[g] === v ? "" : v;
-    if (KK.mode() !== "instruct") before = KK.mode();
-    write();
-    KK.setMode(Object.values(picked).some(Boolean) ? "instruct" : before);
-    KK.draw("style");
-  };
-
-  function write() {
-    const list = [picked.dialect && t("i.dialect", {
-      d: t("d." + picked.dialect)
-    }), picked.emotion && t("i." + picked.emotion), picked.pace && t("i." + picked.pace)].filter(Boolean);
-    KK.setField("kk-instruct", wrote = list.length ? t("i.say", {
-      w: list.join(KK.lang === "zh" ? "、" : ", ")
-    }) : "");
-  }
-  const unpick = () => {
-    Object.keys(picked).forEach(k => {
-      picked[k] = "";
-    });
-  };
-  acts.nostyle = () => {
-    unpick();
-    write();
-    KK.setMode(before);
-    KK.draw("style");
-  };
-  KK.unstyle = () => {
-    if (Object.values(picked).some(Boolean)) {
-      unpick();
-      wrote = "";
-      KK.draw("style");
-    }
-  };
-  document.addEventListener("kk:lang", () => {
-    if (wrote && KK.field("kk-instruct")?.value === wrote) write();
-  }); // our own sentence follows the language; the visitor's stays
-  document.addEventListener("input", e => { // typing an instruction means that mode; the chips no longer speak for it
-    if (!e.isTrusted || !e.target.closest?.("#kk-instruct")) return;
-    KK.unstyle();
-    if (e.target.value && KK.mode() !== "instruct") {
-      before = KK.mode();
-      KK.setMode("instruct");
-    }
-  });
 
   parts.modehint = root => {
     KK.when(() => document.querySelector("#kk-mode input"), () => {

@@ -1,12 +1,11 @@
 /* The player bar: one view of the player's state. Draws words, wave and figures, and turns presses into KK.player calls. Knows no socket and no sample. */
 (() => {
-  const { t, ico, parts, acts } = KK, P = KK.player;
+  const { t, clock, ico, parts, acts } = KK, P = KK.player;
   const TONE = { stalled: "warn", slow: "warn", locked: "warn", reconnect: "warn", restarting: "warn", failed: "bad", novoice: "warn", notext: "warn" };
   const GO = { queued: "bar.leave", locked: "bar.tap", failed: "bar.retry" };
   const PEAK_HZ = 100, STEP = 5;
   const still = matchMedia("(prefers-reduced-motion: reduce)"), calm = () => KK.calm?.() ?? still.matches;
   const root = () => KK.live.player?.root, q = s => root()?.querySelector(s);
-  const clock = s => `${Math.floor(s / 60)}:${String(Math.floor(s % 60)).padStart(2, "0")}`;
   const got = () => P.peaks.length / PEAK_HZ;
   let drag = null, frame = 0, wordsAt = 0, colours = null, scaledAt = 0;
 
@@ -33,7 +32,7 @@
   /* "Starting…" only when it lasts: most streams speak before anyone could read it. */
   function say() {
     clearTimeout(wordsAt);
-    const idle = KK.goLabel?.() ? "st.idle" : "st.cold", own = P.info.elsewhere ? "st.othertab" : "st." + P.state;
+    const idle = KK.goLabel?.() ? "st.idle" : "st.cold", own = P.info.elsewhere ? "st.othertab" : P.state === "playing" && !P.info.n ? "st.sounding" : "st." + P.state;
     const write = () => text(q("[role=status]"), t(["cold", "warm"].includes(P.state) ? idle : own, P.info));
     if (P.state === "requesting") wordsAt = setTimeout(() => P.state === "requesting" && write(), 150); else write();
   }

@@ -41,12 +41,14 @@
     if (F.ended) return ["draining", {}];
     return ["playing", sentence()];
   }
-  const broken = () => (F.broken === "engine" ? ["restarting", { n: (F.marks.at(-1)?.sentence ?? 0) + 1 }] : ["reconnect", {}]);
+  const sentenceOf = k => F.spans[k]?.[0] ?? k + 1;       // the first one of what is spoken in one go
+  const broken = () => (F.broken === "engine" ? ["restarting", { n: sentenceOf(F.marks.at(-1)?.sentence ?? 0) }] : ["reconnect", {}]);
   function sentence() {
-    const list = F.sentences?.length ? F.sentences : [F.text], at = P.position() * F.rate;
-    let i = 0;
-    for (const m of F.marks) if (m.from <= at) i = m.sentence;
-    return { i: i + 1, n: list.length, t: list[Math.min(i, list.length - 1)] };
+    const at = P.position() * F.rate;
+    let k = 0;
+    for (const m of F.marks) if (m.from <= at) k = m.sentence;
+    const [first, last] = F.spans[Math.min(k, F.spans.length - 1)] ?? [];      // what is spoken in one go may be a part of a sentence, or several
+    return { i: first === last ? first : `${first}–${last}`, n: F.spans.at(-1)?.[1], t: F.sentences[k] ?? F.text };
   }
 
   // ---- what the user asks ---------------------------------------------------------------------------------
@@ -65,9 +67,9 @@
     const now = performance.now(), zero = now - out.gestureAt < 250 ? out.gestureAt : now;
     KK.hush?.();
     out.post({ op: "cancel", turn });                   // the old voice first, then the new one
-    const guess = KK.measure?.(body.input)?.s ?? body.input.length / 4.6;
+    const guess = KK.expected?.(body) ?? body.input.length / 4.6;
     worker.postMessage({ op: "start", seq: ++seq, turn: ++turn, params: body, predicted_s: guess, at_s });
-    F = { phase: "live", seq, zero, body, text: body.input, marks: [], sentences: [], rate: 24000, received: 0, rebuffer_s: 0.3, at: 0, time: 0 };
+    F = { phase: "live", seq, zero, body, text: body.input, marks: [], sentences: [], spans: [], rate: 24000, received: 0, rebuffer_s: 0.3, at: 0, time: 0 };
     Object.assign(P, { peaks: [], played: 0, total: guess, target: guess, job: null, url: null, whole: false, cut: false, meter: {}, notes: [] });
     Object.assign(P.counters, { played: 0, queued: 0, peakQueue: 0, underruns: 0, missing: 0, rendered: 0, firstRenderedMs: null, firstAudibleMs: null, firstHeardMs: null });
     if (out.ctx && out.ctx.state === "suspended") out.ctx.resume();
@@ -80,7 +82,7 @@
     worker.postMessage({ op: "cancel", seq });
     finish("cancelled", { s: P.kept() });
   };
-  P.kept = () => (F.received / F.rate || 0).toFixed(1);
+  P.kept = () => KK.clock(F.received / F.rate || 0);
   P.pause = (on = true) => {
     if (!F.seq || !!F.paused === on || F.drained) return;
     settle(); F.paused = on; F.elsewhere = false;
@@ -152,11 +154,11 @@
     engine: () => { document.dispatchEvent(new CustomEvent("kk:enginechange")); },
     queued: m => { if (F.queuedAt && performance.now() - F.queuedAt < 1000 && F.queued.n === m.position) return; F.queuedAt = performance.now(); F.queued = { n: m.position, s: Math.ceil(m.eta_s ?? 0) }; },
     begin: m => {
-      Object.assign(F, { begun: true, broken: false, job: m.job, rate: m.rate, rtf: m.rtf, sentences: m.sentences ?? [], seed: m.seed, engine: m.engine });
+      Object.assign(F, { begun: true, broken: false, job: m.job, rate: m.rate, rtf: m.rtf, sentences: m.sentences ?? [], spans: m.spans ?? [], seed: m.seed, engine: m.engine });
       P.notes = m.notes ?? [];                                               // what the engine cannot do of this request
       P.job = m.job; P.meter.rtf = m.rtf || null; out.rate = m.rate;
       F.at = F.floor = P.played = m.seat_s || 0;
-      if (m.predicted_s) P.total = P.target = m.predicted_s;
+      if (m.predicted_s) P.total = P.target = F.body.mode === "convert" ? m.predicted_s : KK.paced?.(m.predicted_s, F.body.voice) ?? m.predicted_s;
     },
     resumed: m => { F.broken = false; P.job = F.job = m.job; P.notes = m.notes ?? P.notes; },
     broken: m => { F.broken = m.engine ? "engine" : "link"; },

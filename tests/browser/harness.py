@@ -52,7 +52,7 @@ PAGE = """<!doctype html><meta charset="utf-8"><title>player</title><style>#bar 
 const KK_FACTS = {version: "%(version)s"}, KK_STRINGS = %(strings)s, KK_PLAYER_HTML = %(html)s;
 window.KK = (() => {
   const t = (k, v = {}) => (KK_STRINGS[KK.lang][k] ?? k).replace(/\\{(\\w+)\\}/g, (_, x) => v[x] ?? "");
-  return {t, esc: s => s, ico: n => `<svg data-icon="${n}"></svg>`, parts: {}, acts: {}, live: {}, lang: "%(lang)s", mac: false, root: () => "%(root)s", field: () => document.getElementById("kk-text"),
+  return {t, clock: s => `0:${String(Math.round(s)).padStart(2, "0")}`, esc: s => s, ico: n => `<svg data-icon="${n}"></svg>`, parts: {}, acts: {}, live: {}, lang: "%(lang)s", mac: false, root: () => "%(root)s", field: () => document.getElementById("kk-text"),
           fields: {}, setField(k, v) { this.fields[k] = v; }};
 })();
 const done = [], states = [];

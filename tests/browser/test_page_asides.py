@@ -265,18 +265,14 @@ def test_the_expected_length_follows_the_voice_and_the_speed(chrome, studio):
         p.page.wait_for_function("document.querySelector('.kk-count').innerText === '0 字'")
         p.page.fill("#kk-text textarea", text)
         p.page.wait_for_function(
-            "document.querySelector('.kk-count').innerText.includes('约 4 秒')"
+            "document.querySelector('.kk-count').innerText.includes('约 0:04')"
         )
         p.instruct("seconds=8")
         p.go()
         p.until("done")
         p.wait_takes(1)
         p.page.fill("#kk-text textarea", text + text)
-        p.page.wait_for_function(
-            "document.querySelector('.kk-count').innerText.includes('约 16 秒')"
-        )
+        p.page.wait_for_function("/约 0:16/.test(document.querySelector('.kk-count').innerText)")
         p.page.click(".kk-adv button.label-wrap")
         p.page.fill("#kk-speed input[type=number]", "2")
-        p.page.wait_for_function(
-            "document.querySelector('.kk-count').innerText.includes('约 8 秒')"
-        )
+        p.page.wait_for_function("/约 0:08/.test(document.querySelector('.kk-count').innerText)")

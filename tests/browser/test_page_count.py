@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 
+from tests.browser.harness import PATIENT
 from tests.browser.studio_page import StudioPage
 
 PATH = "**/v1/text/prepare"
@@ -14,6 +16,17 @@ COUNT = "document.querySelector('.kk-count').innerText"
 def told(n: int, seconds: float = 10.0) -> dict:
     body = {"segments": [], "characters": 1000 + n, "sentences": n, "seconds": seconds}
     return {"status": 200, "content_type": "application/json", "body": json.dumps(body)}
+
+
+def clock(seconds: float) -> str:
+    return f"0:{math.floor(seconds + 0.5):02d}"
+
+
+PLAIN = [
+    "你好。",
+    "清晨的风从窗口吹进来。我写下来，它就开口了。你听！",
+    "It was a bright cold day. Clocks struck!",
+]
 
 
 def is_of_smith(response) -> bool:
@@ -28,7 +41,7 @@ def test_sentences_and_seconds_are_the_studios(chrome, studio):
             p.page.fill("#kk-text textarea", SMITH)
         said = answer.value.json()
         assert said["sentences"] == 1
-        wanted = f"{len(SMITH)} 字 · 1 句 · 约 {round(said['seconds'])} 秒"
+        wanted = f"{len(SMITH)} 字 · 1 句 · 约 {clock(said['seconds'])}"
         p.page.wait_for_function(f"{COUNT} === {json.dumps(wanted)}")
         assert p.violations() == [] and not p.errors
 
@@ -80,3 +93,35 @@ def test_an_overtaken_answer_is_dropped_and_without_one_the_pages_guess_stands(c
             held[2].fulfill(status=503, body="{}")
         p.js("() => KK.recount()")
         assert p.js(COUNT).startswith("2 字 · 1 句") and len(held) == 3, "it is not asked again"
+
+
+def test_card_bar_and_take_count_alike(chrome, studio):
+    """Three sentences that are spoken in four goes; the second time the voice's own pace is known."""
+    with StudioPage(chrome, studio.url, "zh", init=PATIENT) as p:
+        p.page.fill("#kk-text textarea", "清晨的风从窗口吹进来，很轻很轻。我写下来。你听！")
+        p.instruct("rtf=0.1 first=1 seconds=12")
+        for n in (1, 2):
+            p.go()
+            p.until("playing")
+            p.page.wait_for_function(
+                "/^第 [1-3] \\/ 3 句/.test(document.querySelector('#kk-player [role=status]').innerText)"
+            )
+            if n == 2:
+                assert p.page.inner_text(".kk-time").endswith("0:12")
+            p.until("done")
+            take = p.wait_takes(n)[0]
+            length = clock(take["n_samples"] / take["sample_rate"])
+            assert length in p.status() and p.page.inner_text(".kk-time").endswith(length)
+            assert p.page.inner_text(".kk-take .kk-mini time") == length
+            p.page.wait_for_function(f"{COUNT}.endsWith(' · 3 句 · 约 0:12')")
+
+
+def test_the_pages_guess_is_the_studios_answer_for_plain_texts(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh") as p:
+        for text in PLAIN:
+            guess = p.js("text => KK.measure(text)", text)
+            answer = p.context.request.post(
+                studio.url + PATH.removeprefix("**"), data={"text": text}
+            ).json()
+            assert (guess["c"], guess["n"]) == (answer["characters"], answer["sentences"]), text
+            assert abs(guess["raw"] - answer["seconds"]) < 0.2, text

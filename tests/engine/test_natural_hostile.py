@@ -94,7 +94,7 @@ def test_a_text_without_letters_is_refused_before_anybody_speaks_and_costs_the_n
 @pytest.mark.parametrize("instruction", ["用四川话说", "whisper, please"])
 def test_a_style_that_it_cannot_do_is_left_to_the_instant_voice_with_a_note(instruction):
     spoke, [note], sound = speak("我们走吧。", mode="instruct", instruction=instruction)
-    assert spoke == "instant" and "whisper" in note[0] and "耳语" in note[1]
+    assert spoke == "instant" and "whisper" in note[0] and "低语" in note[1]
     heard(sound, lowest=0.005)  # a whisper is not loud
 
 

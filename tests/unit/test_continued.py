@@ -15,7 +15,7 @@ from tests.unit.test_studio import ME, OTHER, finish, studio  # noqa: F401
 from webui.engine.builtin import BuiltinEngine
 from webui.errors import Conflict, NotFound, NotReady
 from webui.settings import Paths, Settings
-from webui.studio import Studio
+from webui.studio import Studio, stopped_at
 
 TEXT = "First comes this sentence. Then the second one is said. The third one ends it."
 
@@ -60,7 +60,7 @@ def test_a_stopped_take_continued_is_the_whole(studio, speed):  # noqa: F811
     job = ask(studio, speed=speed)
     stop_in(studio, job, 1)
     take = studio.takes.get(ME, job.id)
-    assert (take.state, take.stopped_at, take.n_samples) == ("cancelled", 2, job.produced)
+    assert (take.state, stopped_at(take)[0], take.n_samples) == ("cancelled", 2, job.produced)
     studio.takes.star(ME, take.id, True)
 
     on = studio.speaker.continue_take(ME, take.id)
@@ -86,7 +86,7 @@ def test_one_that_comes_no_further_leaves_the_stopped_one(studio):  # noqa: F811
     further = studio.speaker.continue_take(ME, job.id)
     stop_in(studio, further, 2)
     (take,) = studio.takes.list(ME)
-    assert (take.id, take.stopped_at) == (further.id, 3)
+    assert (take.id, stopped_at(take)[0]) == (further.id, 3)
 
 
 def test_a_failure_keeps_what_was_made_and_its_reason(studio):  # noqa: F811
@@ -169,7 +169,7 @@ def test_a_stream_whose_process_died_goes_on_when_that_is_back(tmp_path):
             job.request = replace(job.request, instruction="chunk=0.5")  # it dies only once
             written(made)
             take = made.takes.get(ME, job.id)
-            assert (take.state, take.stopped_at) == ("failed", 2) and take.error[0]
+            assert (take.state, stopped_at(take)[0]) == ("failed", 2) and take.error[0]
 
             with suppress(NotReady):  # it may be back already
                 made.turns.cancel(made.speaker.resume(job, job.produced))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from webui import text
 from webui.text import detect, duration, measure, prepare, strip_tags, suggest, unknown_tags
 from webui.text.sentences import MAX_WEIGHT, split, weight
+from webui.types import Segmentation
 
 
 @pytest.mark.parametrize(
@@ -237,6 +238,26 @@ def test_reading_twice_changes_nothing(written):
     assert "".join(prepare("\n".join(once), "zh")).replace(" ", "") == "".join(once).replace(
         " ", ""
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "rule", "spans"),
+    [
+        ("第一句。第二句！第三句？", None, [(1, 1), (2, 2), (3, 3)]),
+        (
+            "清晨的风从窗口吹进来，很轻很轻。我写下来。你听！",
+            None,
+            [(1, 1), (1, 1), (2, 2), (3, 3)],
+        ),
+        ("第一行\n第二行\n第三行", None, [(1, 1), (2, 2), (3, 3)]),
+        ("长" * 150 + "。短的一句。", None, [(1, 1), (1, 1), (1, 1), (2, 2)]),
+        ("一句短的。" * 40, Segmentation(80, 60, 20), [(1, 16), (17, 32), (33, 40)]),
+        ("Dr. Smith paid $3.50. He left!", Segmentation(80, 60, 20), [(1, 2)]),
+    ],
+)
+def test_what_is_spoken_in_one_go_is_counted_in_typed_sentences(written, rule, spans):
+    segments, (_, n) = prepare(written, rule=rule), text.measure(written)
+    assert text.sentence_spans(segments, n) == spans and spans[-1][1] == n
 
 
 def test_the_result_is_the_callers_own():

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from ..studio import Studio
+from ..studio import Studio, stopped_at
 from ..types import Take
 from .document import answers, refusals
 from .fields import JsonBody
@@ -79,7 +79,7 @@ def told(take: Take) -> TakeKept:
         rtf=take.rtf,
         starred=take.starred,
         state=take.state,
-        stopped_at=take.stopped_at,
+        stopped_at=at[0] if (at := stopped_at(take)) else None,
         url=f"/tts/result/{take.id}.wav",
     )
 

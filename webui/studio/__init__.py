@@ -17,7 +17,7 @@ from .models import ModelDownload
 from .pronunciations import TERM_LIMITS
 from .shelf import Offer, Shelf
 from .studio import ENGINE_CHANGE, Studio
-from .takes import file_name, usual_s
+from .takes import file_name, stopped_at, usual_s
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
 
@@ -62,6 +62,7 @@ __all__ = [
     "is_guest",
     "known_language",
     "reachable",
+    "stopped_at",
     "usual_s",
     "wav",
 ]

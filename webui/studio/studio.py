@@ -343,7 +343,8 @@ class Studio:
             "voice": job.voice.id,
             "at": job.n_begun,
             "sentences": [] if is_guest(job.owner) else list(job.request.segments),
-            "predicted_s": round(seconds, 1),
+            "spans": text.sentence_spans(job.request.segments, text.measure(job.request.text)[1]),
+            "predicted_s": round(seconds, 3),
             "voice_engine": job.request.voice_engine,
             "rtf": round(self.expected_rtf(job), 4),
         }

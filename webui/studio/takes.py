@@ -261,6 +261,16 @@ class Takes:
         self.choices.close()
 
 
+def stopped_at(take: Take) -> tuple[int, int] | None:
+    """(sentence that it broke off in, how many there are) of a take that is not whole, counted from 1 and as the page counts what was typed."""
+    if take.state == "done":
+        return None
+    segments = take.request.segments or (take.request.text,)
+    spans = text.sentence_spans(segments, text.measure(take.request.text)[1])
+    broken = take.marks[-1][0] if take.marks else 0
+    return spans[min(broken, len(spans) - 1)][0], spans[-1][1]
+
+
 def usual_s(take: Take) -> float:
     """Seconds that what it speaks lasts by the usual rates, to compare with how long it is. 0 for a conversion."""
     return text.duration(take.request.segments)

@@ -2,7 +2,16 @@
 
 from .clauses import Clause, Clauses
 from .marks import PREFIX, marked_language, without_marks, without_prompt_marks
-from .prepare import KEPT, duration, measure, prepare, rewrite, segment_languages, warm
+from .prepare import (
+    KEPT,
+    duration,
+    measure,
+    prepare,
+    rewrite,
+    segment_languages,
+    sentence_spans,
+    warm,
+)
 from .readings import (
     MAX_READING,
     MAX_TERM,
@@ -20,6 +29,6 @@ from .tags import EVENTS, strip_tags, suggest, unknown_tags
 
 __all__ = [
     "EVENTS", "KEPT", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "Clauses", "Packer", "Pronunciation", "Readings", "check", "check_language", "close",
-    "detect", "duration", "find_key", "glue", "marked_language", "measure", "pack", "prepare", "rewrite", "segment_languages", "strip_tags", "suggest", "units", "unknown_tags", "warm", "weight",
+    "detect", "duration", "find_key", "glue", "marked_language", "measure", "pack", "prepare", "rewrite", "segment_languages", "sentence_spans", "strip_tags", "suggest", "units", "unknown_tags", "warm", "weight",
     "without_marks", "without_prompt_marks",
 ]  # fmt: skip

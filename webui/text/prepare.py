@@ -32,6 +32,8 @@ _SAYABLE = re.compile(
     r"[\d&@%°#*_^~|\\=+<>/.$€£¥]|\b[A-Z][a-z]+ [IVX]+\b"
 )  # the last: World War II
 _READERS = {"en": read_english, "ko": read_korean, "ru": read_russian}
+_CLAUSE_END = re.compile(rf"[，,、：:—–-][{re.escape(sentences.CLOSERS)}\s]*$")
+_STOP_END = re.compile(rf"[。！？；…!?;.][{re.escape(sentences.CLOSERS)}\s]*$")
 KEPT = Kept(max_entries=256, max_chars=1_000_000)  # at most a few megabytes
 _HAN_SECONDS, _OTHER_SECONDS, _PAUSE_SECONDS = 0.21, 0.065, 0.25
 
@@ -139,6 +141,23 @@ def measure(text: str) -> tuple[int, int]:
     """(characters, sentences) of what was typed, without marks and event tags."""
     tidy = clean(strip_tags(text, ()))
     return len(tidy), sum(map(sentences.is_spoken, sentences.split(tidy)))
+
+
+def sentence_spans(segments: Sequence[str], n_sentences: int) -> list[tuple[int, int]]:
+    """For each segment (first, last) of the typed sentences that it speaks, counted from 1 to `n_sentences`; one that ends in a mark of a clause
+    leaves its sentence open for the next. Lines that were put together without a mark between them count as one until the last segment."""
+    wholes = [sum(map(sentences.is_spoken, sentences.split(segment))) for segment in segments]
+    opens = [_CLAUSE_END.search(segment) is not None for segment in segments]
+    if sum(wholes) - sum(opens) > n_sentences:  # a long sentence without a mark was cut
+        opens = [_STOP_END.search(segment) is None for segment in segments]
+    spans, number, most = [], 1, max(n_sentences, 1)
+    for n_whole, is_open in zip(wholes, opens, strict=True):
+        last = min(max(number, number + n_whole - 1), most)
+        spans.append((min(number, last), last))
+        number = last if is_open else last + 1
+    if spans:
+        spans[-1] = (spans[-1][0], most)
+    return spans
 
 
 def duration(segments: Sequence[str]) -> float:

@@ -31,6 +31,7 @@ SCRIPTS = (  # in this order: each reads what the ones before it put on KK
         "pace",
         "text",
         "storage",
+        "style",
         "takes",
         "code",
         "sound",

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 
 from ..errors import KaikouError
-from ..studio import Given, Studio, usual_s
+from ..studio import Given, Studio, stopped_at, usual_s
 from ..types import Take, Voice
 
 
@@ -80,8 +80,7 @@ def take(it: Take) -> dict:
         "created_at": it.created_at,
         "state": it.state,
         "error": dict(zip(("en", "zh"), it.error, strict=False)),
-        "stopped_at": it.stopped_at,
-        "n_segments": len(r.segments),
+        "stopped_at": stopped_at(it),
         "starred": it.starred,
         "peaks": list(it.peaks),
         "usual_s": usual_s(it),

@@ -167,7 +167,7 @@ class BuiltinEngine:
         self._prompts: OrderedDict[str, Prompt] = OrderedDict()
         self._guard = threading.Lock()
         self._rtf = 0.02
-        self._health = Health("starting", "The built-in voice is starting.", "内置声音正在启动。")
+        self._health = Health("starting", "The built-in voice is starting.", "内置音色正在启动。")
 
     def describe(self) -> Abilities:
         return Abilities(
@@ -298,4 +298,4 @@ class BuiltinEngine:
         for lane in (*self._lanes, self._listener):
             lane.close()
         with self._guard:
-            self._health = Health("draining", "The built-in voice is closed.", "内置声音已关闭。")
+            self._health = Health("draining", "The built-in voice is closed.", "内置音色已关闭。")

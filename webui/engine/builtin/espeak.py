@@ -34,7 +34,7 @@ _WORD, _PHONEME = 1, 7
 _IPA_TIED = 0x82 | ord("^") << 8  # of espeak_TextToPhonemes: IPA, sounds of several letters tied
 MISSING = (
     "The built-in voice needs eSpeak NG, which is not on this computer. Install the package espeakng-loader, or eSpeak NG itself.",
-    "内置声音需要 eSpeak NG，这台电脑上没有。请安装 espeakng-loader 包，或安装 eSpeak NG。",
+    "内置音色需要 eSpeak NG，这台电脑上没有。请安装 espeakng-loader 包，或安装 eSpeak NG。",
 )
 
 

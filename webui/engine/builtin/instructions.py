@@ -75,12 +75,12 @@ _CANNOT = (
      "It cannot act a character; the voice stays that of the clip.", "它不会扮演角色，音色始终跟随参考音频。"),
 )  # fmt: skip
 _COLOURING = (
-    "A dialect is only coloured in: the tones follow it, the words do not.",
-    "方言只是染色：声调会跟着变，用词不变。",
+    "A dialect is only an accent: the tones follow it, the words do not.",
+    "方言只是腔调：声调会跟着变，用词不变。",
 )
 _NOTHING = (
     "The built-in voice found nothing in this instruction that it can follow; it knows simple moods, tempo, whisper and a few dialects.",
-    "内置声音没有读懂这条指令：它只会简单的情绪、快慢、耳语和几种方言。",
+    "内置音色没有读懂这条指令：它只会简单的情绪、快慢、低语和几种方言。",
 )
 
 

@@ -160,7 +160,7 @@ class Lane:
             self._kill()
             raise errors.NotReady(
                 "The built-in voice could not start. See the log.",
-                "内置声音没能启动，请查看日志。",
+                "内置音色没能启动，请查看日志。",
                 code="no_worker",
             ) from e
         if "error" in header:

@@ -1,4 +1,4 @@
-"""Mandarin as eSpeak reads it: the syllables it cannot read, and the tones of a text for dialect colouring. Pure text and numbers.
+"""Mandarin as eSpeak reads it: the syllables it cannot read, and the tones of a text for a dialect's accent. Pure text and numbers.
 
 eSpeak 1.52 has no reading for jiong, qiong and xiong (熊, 穷, 胸...) and says "Chinese letter" instead; they are given as phonemes.
 """

@@ -123,7 +123,7 @@ def cannot_read(text: str, language: str = "auto", to_kana: bool = False) -> lis
         return [
             (
                 "The built-in voice reads kanji as Chinese; write them in kana.",
-                "内置声音会把日文汉字读成中文，请改写成假名。",
+                "内置音色会把日文汉字读成中文，请改写成假名。",
             )
         ]
     return []

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ...errors import NotReady
 
 _REMEDY_EN = "Fetch this file again with scripts/fetch_models.py; the built-in voice keeps speaking meanwhile."
-_REMEDY_ZH = "请用 scripts/fetch_models.py 重新下载这个文件；在此之前由内置声音朗读。"
+_REMEDY_ZH = "请用 scripts/fetch_models.py 重新下载这个文件；在此之前由内置音色朗读。"
 
 
 def remedy(title: str) -> tuple[str, str]:
     """For a file that belongs to another model than `title`."""
     return (
         f"Use the files of {title} (scripts/fetch_models.py brings them); the built-in voice keeps speaking.",
-        f"请使用 {title} 的文件（scripts/fetch_models.py 可下载）；在此之前由内置声音朗读。",
+        f"请使用 {title} 的文件（scripts/fetch_models.py 可下载）；在此之前由内置音色朗读。",
     )
 
 

@@ -41,7 +41,7 @@ _ABSENT = (
 )
 _STYLE = (
     "The natural voice knows no dialects and cannot whisper; the instant voice speaks.",
-    "自然音色不会方言和耳语，改用即时音色。",
+    "自然音色不会方言和低语，改用即时音色。",
 )
 _TEXT = (
     "The natural voice reads Chinese and English only; the instant voice speaks.",
