@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -369,7 +370,8 @@ def test_a_gpu_holds_no_listening_networks_and_its_host_holds_them(published, mo
     free = {"cuda": 1 << 40, "cpu": 1 << 40}
     monkeypatch.setattr(device, "available", free.get)
     plan = device.plan(family, spec, root, Place("cuda", "bf16", "test"))
-    assert plan.needed == plan.speaking == int(plan.weights * 1.15) + plan.voice + plan.stream
+    usual = int(plan.voice * device.USUAL_VOICE_S / device.VOICE_S)
+    assert plan.needed == plan.speaking == int(plan.weights * 1.15) + usual + plan.stream
     assert plan.host_needed == plan.listening + sizes["llm"] * 3 // 2
     free["cpu"] = plan.host_needed - 1
     with pytest.raises(NotReady) as fault:
@@ -379,7 +381,7 @@ def test_a_gpu_holds_no_listening_networks_and_its_host_holds_them(published, mo
     device.plan(family, spec, root, Place("cuda", "bf16", "test")).check()
 
 
-def test_the_memory_plan_counts_the_longest_clip_that_is_used(small_model):
+def test_the_memory_plan_counts_the_longest_clip_that_is_used(small_model, caplog):
     """Its voice as the flow keeps it, and its ids in front of a stream's."""
     assert device.VOICE_S == MAX_S
     place = Place("cpu", "fp32", "test")
@@ -391,3 +393,8 @@ def test_the_memory_plan_counts_the_longest_clip_that_is_used(small_model):
     prompt = model.spec.lm.cache_bytes(int(MAX_S * model.spec.ids_per_s), 4)
     assert plan.stream > prompt + shorter
     assert "a 30 s voice" in plan.words()
+    for free, is_said in ((plan.needed + plan.voice, False), (plan.needed, True)):
+        caplog.clear()
+        dataclasses.replace(plan, available=free).check()
+        assert ("a clip of 30 s may find no memory" in caplog.text) == is_said
+    assert dataclasses.replace(plan, available=plan.needed).voices_budget == plan.voice

@@ -127,7 +127,7 @@ class Transfer:
         """What a library raised, as a sentence."""
         number = next((n for e in _chain(error) if (n := getattr(e, "errno", 0)) in DISK), 0)
         if number:
-            return _disk(number, self.spec.path)
+            return disk_fault(number, self.spec.path)
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
         if status in (404, 410):
@@ -391,7 +391,8 @@ def sha256_of(path: Path, cancelled: threading.Event | None = None) -> str:
     return digest.hexdigest()
 
 
-def _disk(number: int, path: str) -> StorageFull:
+def disk_fault(number: int, path: str) -> StorageFull:
+    """What the system said (an errno) of writing to `path`, as a sentence."""
     if number in FULL:
         return StorageFull(
             f"The disk is full: {path} is not complete. Make room and start again; what is there is kept.",

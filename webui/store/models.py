@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ..errors import BadInput, Busy, NotReady, StorageFull
+from ..errors import BadInput, Busy, StorageFull
 from .download import (
     PLAUSIBLE,
     FileAbsent,
@@ -23,6 +23,7 @@ from .download import (
     HuggingFace,
     ModelScope,
     Source,
+    disk_fault,
     download,
     sha256_of,
     unfinished,
@@ -224,7 +225,6 @@ class ModelFetcher:
         Raises Cancelled (started files stay and are taken up again), StorageFull, Busy (another fetch runs here), NotReady with the reason.
         """
         cancelled = cancelled or threading.Event()
-        self._make_root()
         with self._alone():
             plan = self.plan()
             self._check_room(plan)
@@ -313,16 +313,6 @@ class ModelFetcher:
         part = unfinished(self.root / spec.path)
         return part.stat().st_size if part.is_file() else 0
 
-    def _make_root(self) -> None:
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageFull(
-                f"The model folder cannot be made ({error.strerror}). Check its rights, or choose another place.",
-                f"建不了模型目录（{error.strerror}）。请检查权限，或换一个位置。",
-                code="storage_denied",
-            ) from error
-
     def _place(self, spec: FileSpec) -> Path:
         """Where the file goes. A link inside the folder that leads out of it is refused."""
         final = self.root / _inside(spec.path)
@@ -342,15 +332,12 @@ class ModelFetcher:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Two writers would spoil each other's parts. The lock goes with the process, however it ends."""
+        """In a folder of its own: two writers would spoil each other's parts. The lock goes with the process, however it ends."""
         try:
+            self.root.mkdir(parents=True, exist_ok=True)
             lock = (self.root / ".fetch.lock").open("w")
         except OSError as error:
-            raise StorageFull(
-                f"The model folder cannot be written ({error.strerror}). Check its rights.",
-                f"模型目录写不进去（{error.strerror}），请检查权限。",
-                code="storage_denied",
-            ) from error
+            raise disk_fault(error.errno, self.root.name) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -365,13 +352,9 @@ class ModelFetcher:
     def _record(self) -> dict[str, dict]:
         try:
             record = json.loads((self.root / RECORD).read_text("utf-8"))
-        except (OSError, ValueError):
+            return {k: v for k, v in record.items() if isinstance(v, dict)}
+        except (OSError, ValueError, AttributeError):
             return {}
-        return (
-            {k: v for k, v in record.items() if isinstance(v, dict)}
-            if isinstance(record, dict)
-            else {}
-        )
 
     def _remember(self, spec: FileSpec, size: int, sha256: str) -> None:
         record = {
@@ -383,11 +366,7 @@ class ModelFetcher:
             draft.write_text(json.dumps(record, indent=1), "utf-8")
             draft.replace(self.root / RECORD)
         except OSError as error:
-            raise NotReady(
-                f"{RECORD} cannot be written ({error.strerror}).",
-                f"写不进 {RECORD}（{error.strerror}）。",
-                code="model_fetch",
-            ) from error
+            raise disk_fault(error.errno, RECORD) from error
 
 
 class _Teller:

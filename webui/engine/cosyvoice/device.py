@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 VOICE_S = 30.0  # of a prompt: the longest clip that is used as a whole
+USUAL_VOICE_S = 10.0  # without room for that one nothing is begun
 STREAM_S = 20.0  # of speech, the longest a segment grows in practice
 STREAM_TEXT_TOKENS = 250  # of the clip and of the segment
 WORKSPACE = 0.15  # activations of one call, as a share of the weights
@@ -149,8 +150,9 @@ class MemoryPlan:
 
     @property
     def speaking(self) -> int:
-        """The least that speaks: weights, one voice, one stream, room to work; and the listening networks where the memory is one."""
-        own = int(self.weights * (1 + WORKSPACE)) + self.voice + self.stream
+        """The least that speaks: weights, a usual voice, one stream, room to work; and the listening networks where the memory is one."""
+        usual = int(self.voice * USUAL_VOICE_S / VOICE_S)
+        own = int(self.weights * (1 + WORKSPACE)) + usual + self.stream
         return own if self.host else own + self.listening
 
     @property
@@ -182,7 +184,7 @@ class MemoryPlan:
         )
 
     def check(self, title: str = "CosyVoice") -> None:
-        """Raises NotReady: a clear refusal now instead of an out-of-memory kill later."""
+        """Raises NotReady: a clear refusal now instead of an out-of-memory kill later. Where only the longest clip has no room, the log says so."""
         for needed, free in ((self.needed, self.available), (self.host_needed, self.host)):
             if free and free < needed:
                 gb = needed / 2**30, free / 2**30
@@ -191,6 +193,13 @@ class MemoryPlan:
                     f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。请关闭其他程序，或使用内置音色。",
                     code="no_memory",
                 )
+        rest = int(self.voice * (1 - USUAL_VOICE_S / VOICE_S))
+        if self.available and self.available < self.speaking + rest:
+            log.warning(
+                "a clip of %.0f s may find no memory here: it takes %.1f GB more than a usual one",
+                VOICE_S,
+                rest / 2**30,
+            )
 
 
 def plan(family: Family, spec: Spec, root: Path, place: Place) -> MemoryPlan:
