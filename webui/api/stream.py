@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from ..errors import BadInput, KaikouError
-from ..studio import ENGINE_CHANGE, Job, Snapshot, Studio, is_guest
+from ..studio import ENGINE_CHANGE, Job, Snapshot, Studio, Watchers, is_guest
 from .faults import wrong_field
 from .reader import JobReader, open_job
 from .recent import Recent
@@ -59,12 +59,14 @@ class Connection:
         self._sender: asyncio.Task | None = None
         self._seq, self._credit, self._reader = -1, 0, None
         self._moved_s = 0.0  # when a sample was sent or credited last
+        self._unwatch: list[Callable[[], None]] = []
 
     async def serve(self) -> None:
         self._holder.listen(self._poke)
-        unwatch = None
         try:
-            unwatch = self._follow(await self._hello())
+            hello = await self._hello()
+            if hello.get("engine") is True and not is_guest(self._owner):
+                self._watch(self._studio.changes, ENGINE_CHANGE, "engine")
             while True:
                 await self._take(await self._wire.message(self._is_their_turn))
         except WebSocketDisconnect:
@@ -72,26 +74,24 @@ class Connection:
         except Close as close:
             await self._wire.close(close.code, close.error.code)
         finally:
-            if unwatch is not None:
+            for unwatch in self._unwatch:
                 unwatch()
             await self._stop()
 
-    def _follow(self, hello: dict) -> Callable[[], None] | None:
-        """Whoever asked for it is told that the engine's state is another; what it is now they ask for. A demo link's guest is told nothing of it."""
-        if hello.get("engine") is not True or is_guest(self._owner):
-            return None
-        loop, telling = asyncio.get_running_loop(), set()
+    def _watch(self, watchers: Watchers, watched_id: str, op: str) -> None:
+        """The page is told `op` at each change, and asks for what it wants to know of it."""
+        loop, news = asyncio.get_running_loop(), set()  # the loop itself holds its tasks weakly
 
         def tell() -> None:
-            task = asyncio.ensure_future(self._wire.tell({"op": "engine"}))
-            telling.add(task)  # the loop itself keeps no task alive
-            task.add_done_callback(telling.discard)
+            task = loop.create_task(self._wire.tell({"op": op}))
+            news.add(task)
+            task.add_done_callback(news.discard)
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the loop has closed
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(tell)
 
-        return self._studio.changes.add(ENGINE_CHANGE, wake)
+        self._unwatch.append(watchers.add(watched_id, wake))
 
     def _is_their_turn(self) -> bool:
         return self._sender is None or self._sender.done()
