@@ -20,6 +20,7 @@ from .studio import ENGINE_CHANGE, Studio
 from .takes import file_name, stopped_at, usual_s
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
+from .watchers import Watchers
 
 __all__ = [
     "ADMIN",
@@ -54,6 +55,7 @@ __all__ = [
     "Snapshot",
     "Studio",
     "Used",
+    "Watchers",
     "Written",
     "Zip",
     "coded",
