@@ -13,7 +13,8 @@ from .clip import Clip
 from .edges import broken_edges
 from .encode import peaks
 from .loudness import SILENT_LUFS, loudness_of
-from .music import has_music
+from .music import SHARE as MUSIC_SHARE
+from .music import music_share
 from .speakers import speaker_changes
 from .spectrum import HOP_S, Spectrum, analyse
 from .speech import lacks_speech
@@ -158,7 +159,8 @@ def _bandwidth_hz(spectrum: Spectrum) -> int:
 
 
 def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
-    if lacks_speech(clip, spectrum):
+    music = music_share(clip)
+    if lacks_speech(spectrum, music):
         return [
             Advice("no_speech", "bad", 0)
         ]  # nothing else matters, and other figures are of no voice
@@ -202,7 +204,7 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
         out.append(Advice("echo", "warn", 0))
     if clip.is_first_track:
         out.append(Advice("first_track", "warn", 0))
-    if has_music(clip):
+    if music > MUSIC_SHARE:
         out.append(Advice("music", "warn", 0))
     broken = broken_edges(clip.samples, clip.rate, float(np.percentile(spectrum.level_db, 97)))
     out += [
