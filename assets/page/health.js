@@ -53,7 +53,7 @@
     const odd = pace(d);
     if (odd) list.push({ tone: "warn", ...odd });
     list.forEach(w => {
-      w.done = w.code === "speakers" ? !hasChange(d) : (!!ui.undo?.[w.code] && !d.after?.[w.code]) || isCleaned(w.code, d);
+      w.done = w.code === "speakers" ? !hasChange(d) : !!ui.undo?.[w.code] || isCleaned(w.code, d);
       w.moved = w.done ? moved(w.code, d) : "";
     });
     return list.filter(w => `w.${w.code}` in KK_STRINGS.zh).sort((a, b) => (b.tone === "bad") - (a.tone === "bad"));

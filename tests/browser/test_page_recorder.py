@@ -120,6 +120,7 @@ def test_a_recording_shows_that_it_runs_and_its_line_is_the_transcript(chrome, s
         p.page.fill("#kk-transcript textarea", line)
         p.page.click("#kk-ref .icon-button-wrapper button")
         p.page.wait_for_function("!KK.draft()")
+        p.page.click("#kk-ref .source-selection button >> nth=0")
         p.upload(clip(4.0))
         p.page.wait_for_function("KK.draft()")
         p.page.wait_for_function("KK.field('kk-transcript').value === ''")

@@ -105,7 +105,3 @@ def test_a_part_is_measured_so_that_before_and_after_can_be_compared():
     noise, quiet = noisy(clean, 12), clean.with_samples(0.05 * clean.samples)
     assert measure(clean)["snr_db"] > measure(noise)["snr_db"] + 10
     assert measure(clean)["loudness_lufs"] > measure(quiet)["loudness_lufs"] + 20
-    cut = clean.with_samples(clean.samples[int(0.4 * clean.rate) : -int(0.4 * clean.rate)])
-    assert not measure(clean)["cut_start"] and (
-        measure(cut)["cut_start"] or measure(cut)["cut_end"]
-    )

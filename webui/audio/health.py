@@ -115,16 +115,12 @@ def inspect(clip: Clip) -> Report:
     return Report(**{**_fields(report), "warnings": worst_first(_warnings(clip, spectrum, report))})
 
 
-def measure(clip: Clip) -> dict[str, float | bool]:
+def measure(clip: Clip) -> dict[str, float]:
     """Return the figures of a part of a clip that its cures move, to be compared before and after."""
     spectrum = analyse(clip)
-    loud_db = float(np.percentile(spectrum.level_db, 97))
-    start, end = broken_edges(clip.samples, clip.rate, loud_db)
     return {
         "snr_db": round(_snr_db(spectrum), 1),
         "loudness_lufs": round(loudness_of(spectrum.power, spectrum.hz), 1),
-        "cut_start": start,
-        "cut_end": end,
     }
 
 
