@@ -37,7 +37,7 @@
   const FIGURES = { noisy: ["snr_db", "dB"], music: ["snr_db", "dB"], quiet: ["loudness_lufs", "LUFS"] };
   function moved(code, d) {
     const [key, unit] = FIGURES[code] || [];
-    return key && d.after ? t("w.moved", { a: plain(d.before[key]), b: plain(d.after[key]), u: unit }) : "";
+    return key && d.after ? t("health.moved", { a: plain(d.before[key]), b: plain(d.after[key]), u: unit }) : "";
   }
   const plain = v => String(Math.round(v)).replace("-", "−");
   /* Report -> warnings as shown: worst first, with the measured value in the sentence. A cured one keeps its place and turns green. */
@@ -189,7 +189,7 @@
     const shown = ui.all ? list : list.slice(0, 4), rest = list.length - shown.length;
     const row = w => {
       const tone = w.done ? "ok" : w.tone, cure = w.done ? t("w.undo") : t(`w.${w.code}.fix`);
-      const words = t(w.done && w.code === "speakers" ? "w.speakers.one" : "w." + w.code, w);
+      const words = t(w.done && w.code === "speakers" ? "health.one_speaker" : "w." + w.code, w);
       const button = w.done && w.code === "speakers" ? "" : `<button type="button" data-do="fix"
           data-code="${w.code}">${esc(cure)}</button>`;
       return `<li class="kk-warn" data-tone="${tone}">${ico(tone)}<span>${esc(words)}${w.moved &&
