@@ -11,6 +11,7 @@ import pytest
 
 import webui.audio
 from tests.voice_like import container_of, file_of, video_of, voice_like
+from webui.api.inline import sound_in
 from webui.audio import (
     MAX_BYTES,
     MAX_VIDEO_BYTES,
@@ -21,7 +22,6 @@ from webui.audio import (
     inspect,
     resample,
 )
-from webui.api.inline import sound_in
 from webui.audio.sniff import sniff
 from webui.errors import BadInput, ClipTooLarge
 
