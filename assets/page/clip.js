@@ -1,22 +1,28 @@
-/* The clip on its way in: whatever is chosen or let go is checked here, sent, and read by the studio, and only what was read takes the place of
-   the clip that is there. What is recorded is recorder.js, how it sounds listen.js. */
+/* The clip on its way in: whatever is chosen or let go is checked here, sent, and read by the studio,
+   and only what was read takes the place of the clip that is there. What is recorded is recorder.js,
+   how it sounds listen.js. */
 (() => {
   const { acts, live } = KK;
   const MB = 2 ** 20;
-  const SOUNDS = ["wav", "mp3", "m4a", "flac", "ogg", "oga", "opus", "aac", "aif", "aiff", "caf", "amr"];
+  const SOUNDS =
+    ["wav", "mp3", "m4a", "flac", "ogg", "oga", "opus", "aac", "aif", "aiff", "caf", "amr"];
   const VIDEOS = ["mp4", "m4v", "mov", "webm", "mkv"];
   const named = list => new RegExp(`\\.(${list.join("|")})$`, "i");
   const SOUND = named(SOUNDS), VIDEO = named(VIDEOS);
   KK.accept = ["audio/*", "video/*", ...[...SOUNDS, ...VIDEOS].map(s => "." + s)].join();
   const CARDS = { "#kk-ref": "health", "#kk-src": "source" };
   const begin = { "#kk-ref": () => KK.checking(true), "#kk-src": () => KK.sourceIn(true) };
-  const fault = key => ({ error: { zh: KK_STRINGS.zh[key], en: KK_STRINGS.en[key], code: key } });
+  const fault = key => ({
+    error: { zh: KK_STRINGS.zh[key], en: KK_STRINGS.en[key], code: key }
+  });
 
   /* The string of what is wrong with a file that cannot work, so that it need not travel; "" otherwise. */
   function wrong(file) {
     const is_video = VIDEO.test(file.name) || file.type.startsWith("video/");
-    if (!is_video && !SOUND.test(file.name) && !file.type.startsWith("audio/")) return "err.bad_audio";
-    return file.size > (is_video ? KK_FACTS.max_video_mb : KK_FACTS.max_clip_mb) * MB ? "err.too_large" : "";
+    const is_sound = SOUND.test(file.name) || file.type.startsWith("audio/");
+    if (!is_video && !is_sound) return "err.bad_audio";
+    const most_mb = is_video ? KK_FACTS.max_video_mb : KK_FACTS.max_clip_mb;
+    return file.size > most_mb * MB ? "err.too_large" : "";
   }
 
   function refuse(box, why) {
@@ -25,7 +31,8 @@
     card.data = why;
     KK.draw(CARDS[box]);
   }
-  /* Gradio's own upload would show the file before anybody has looked at it, and speak English: this is the same route without its widget. */
+  /* Gradio's own upload would show the file before anybody has looked at it, and speak English:
+     this is the same route without its widget. */
   async function bring(box, file) {
     const card = live[CARDS[box]], key = wrong(file);
     if (key) return refuse(box, fault(key));
@@ -38,7 +45,8 @@
       });
       if (n !== card.wish) return;
       const told = await answer.json();
-      if (!answer.ok) return refuse(box, { error: { zh: told.error.message, en: told.error.message } });
+      const why = told.error?.message; // in the language of the page
+      if (!answer.ok) return refuse(box, { error: { zh: why, en: why } });
       KK.send(CARDS[box], { op: "clip", path: told[0], n });
       card.file = { path: told[0], orig_name: file.name, size: file.size };
     } catch {
@@ -49,7 +57,8 @@
   KK.placed = card => {
     const { path, orig_name, size } = live[card].file;
     const url = `${KK.root()}/gradio_api/file=${encodeURIComponent(path)}`;
-    return { path, url, orig_name, size, mime_type: "audio/wav", is_stream: false, meta: { _type: "gradio.FileData" } };
+    const meta = { _type: "gradio.FileData" };
+    return { path, url, orig_name, size, mime_type: "audio/wav", is_stream: false, meta };
   };
 
   const boxOf = el => Object.keys(CARDS).find(box => el.closest?.(box));
@@ -58,7 +67,8 @@
     e.stopImmediatePropagation(); // before Gradio hears of it
   };
   document.addEventListener("change", e => {
-    const box = e.target.matches?.("input[type=file]") && boxOf(e.target), file = box && e.target.files[0];
+    const box = e.target.matches?.("input[type=file]") && boxOf(e.target);
+    const file = box && e.target.files[0];
     if (!file) return;
     stop(e);
     e.target.value = "";
@@ -69,16 +79,19 @@
     const box = hasFile(e) && boxOf(e.target), file = box && e.dataTransfer.files[0];
     if (!box) return;
     stop(e);
-    e.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true })); // or the zone stays highlighted
+    e.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true })); // it stays highlighted
     if (file) bring(box, file);
   }, true);
-  /* Let go beside the drop zone, a file would take the place of the page: it is the clip that was meant. What a zone takes itself is left to it. */
-  const beside = e => hasFile(e) && !e.defaultPrevented && !e.target.closest?.("input[type=file]");
+  /* Let go beside the drop zone, a file would take the place of the page: it is the clip that was
+     meant. What a zone takes itself is left to it. */
+  const beside = e =>
+    hasFile(e) && !e.defaultPrevented && !e.target.closest?.("input[type=file]");
   document.addEventListener("dragover", e => beside(e) && e.preventDefault());
   document.addEventListener("drop", e => {
     if (!beside(e)) return;
     e.preventDefault();
-    const file = e.dataTransfer.files[0], box = KK.tabNow() === "convert" ? "#kk-src" : "#kk-ref";
+    const file = e.dataTransfer.files[0];
+    const box = KK.tabNow() === "convert" ? "#kk-src" : "#kk-ref";
     if (!file || !["speak", "voices", "convert"].includes(KK.tabNow())) return;
     if (box === "#kk-src") bring(box, file);
     else KK.newClip(() => bring(box, file));
@@ -94,10 +107,11 @@
     picker.value = "";
     picker.click();
   }
-  /* Beside a clip the button of the upload brings another one; what is there stays until that was read. */
+  /* Beside a clip the button of the upload brings another one; what is there stays until then. */
   document.addEventListener("click", e => {
     const b = e.target.closest?.(".source-selection button"), box = b && boxOf(b);
-    if (!box || b !== b.parentElement.querySelector("button") || !document.querySelector(box + " audio.standard-player")) return;
+    if (!box || b !== b.parentElement.querySelector("button")) return;
+    if (!document.querySelector(box + " audio.standard-player")) return;
     stop(e);
     pick(box);
   }, true);

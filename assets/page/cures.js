@@ -184,7 +184,7 @@
   acts.fix = b => {
     const code = b.dataset.code,
       d = data(),
-      before = KK.health.isCleaned(code, d) ? { clean: 0 } : !d.after?.[code] && card().ui.undo?.[code];
+      before = KK.health.isCleaned(code, d) ? { clean: 0 } : card().ui.undo?.[code];
     if (before) {
       delete card().ui.undo?.[code];
       if (before.window) return use(...before.window);

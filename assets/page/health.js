@@ -37,7 +37,7 @@
   const FIGURES = { noisy: ["snr_db", "dB"], music: ["snr_db", "dB"], quiet: ["loudness_lufs", "LUFS"] };
   function moved(code, d) {
     const [key, unit] = FIGURES[code] || [];
-    return key && d.after ? t("w.moved", { a: plain(d.before[key]), b: plain(d.after[key]), u: unit }) : "";
+    return key && d.after ? t("health.moved", { a: plain(d.before[key]), b: plain(d.after[key]), u: unit }) : "";
   }
   const plain = v => String(Math.round(v)).replace("-", "−");
   /* Report -> warnings as shown: worst first, with the measured value in the sentence. A cured one keeps its place and turns green. */
@@ -53,7 +53,7 @@
     const odd = pace(d);
     if (odd) list.push({ tone: "warn", ...odd });
     list.forEach(w => {
-      w.done = w.code === "speakers" ? !hasChange(d) : (!!ui.undo?.[w.code] && !d.after?.[w.code]) || isCleaned(w.code, d);
+      w.done = w.code === "speakers" ? !hasChange(d) : !!ui.undo?.[w.code] || isCleaned(w.code, d);
       w.moved = w.done ? moved(w.code, d) : "";
     });
     return list.filter(w => `w.${w.code}` in KK_STRINGS.zh).sort((a, b) => (b.tone === "bad") - (a.tone === "bad"));
@@ -96,8 +96,8 @@
   };
   /* Why what was brought last did not take the place of the clip that is there. */
   KK.refusal = card => (!live[card].refused ? "" : `<div class="kk-warn" data-tone="bad" role="alert">${ico("bad")}<span>${
-    esc(`${said(live[card].refused)} ${t("ref.stays")}`)}</span><button type="button" data-do="dismiss"
-      data-card="${card}">${esc(t("m.close"))}</button></div>`);
+    esc(said(live[card].refused) + t("ref.stays"))}</span><button type="button" data-do="dismiss"
+      data-card="${card}">${esc(t("notes.close"))}</button></div>`);
   /* What Python sent: a new clip, the answer to a change, or why it could not be. Answers to wishes that were overtaken are passed over. */
   function arrived(part, d) {
     if (d.n && d.n < part.wish) return part.last;
@@ -189,7 +189,7 @@
     const shown = ui.all ? list : list.slice(0, 4), rest = list.length - shown.length;
     const row = w => {
       const tone = w.done ? "ok" : w.tone, cure = w.done ? t("w.undo") : t(`w.${w.code}.fix`);
-      const words = t(w.done && w.code === "speakers" ? "w.speakers.one" : "w." + w.code, w);
+      const words = t(w.done && w.code === "speakers" ? "health.one_speaker" : "w." + w.code, w);
       const button = w.done && w.code === "speakers" ? "" : `<button type="button" data-do="fix"
           data-code="${w.code}">${esc(cure)}</button>`;
       return `<li class="kk-warn" data-tone="${tone}">${ico(tone)}<span>${esc(words)}${w.moved &&
@@ -212,7 +212,7 @@
     const side = v => `<button type="button" role="radio" tabindex="${ab === v ? 0 : -1}" aria-checked="${ab === v}"
           data-do="ab" data-v="${v}">${ico("play", 14)}${esc(t("dn." + v))}</button>`;
     const is = (key, cured) => (cured && d.after ? d.after[key] : r[key]);
-    const was = (key, cured) => (cured && d.after ? plain(d.before[key]) + " → " : "");
+    const was = (key, cured) => (cured && d.after ? `<small class="kk-was">${plain(d.before[key])} → </small>` : "");
     const snr = is("snr_db", d.clean > 0), lufs = is("loudness_lufs", d.gain);
     const facts = [
       fact("dur", r.duration_s.toFixed(1), "s"),
@@ -241,7 +241,8 @@
     const tick = () => `<label class="kk-switch"><input type="checkbox" id="kk-fits"${ui.fits ? " checked" : ""}>${
       esc(t("fit.tick", partOf(d)))}</label>` +
       (ui.fits ? "" : `<p class="kk-inline" data-tone="warn" role="status">${esc(t("fit.off"))}</p>`);
-    root.innerHTML = !d ? "" : `<div class="kk kk-fit">${words ? tick() : `<p class="kk-inline">${esc(t("fit.empty", partOf(d)))}</p>`}</div>`;
+    const read = words && words === ui.read ? `<p class="kk-inline" data-tone="warn" role="status">${esc(t("fit.read"))}</p>` : "";
+    root.innerHTML = !d ? "" : `<div class="kk kk-fit">${read}${words ? tick() : `<p class="kk-inline">${esc(t("fit.empty", partOf(d)))}</p>`}</div>`;
   };
   KK.health = {
     isWhole,

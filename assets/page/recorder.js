@@ -16,7 +16,10 @@
   /* Gradio tells when sound comes in, which is not when the button was pressed: the browser may ask first. */
   function begun(box) {
     now = { box, most_s: onto ? room() : MOST_S, banked_s: 0, since: performance.now() };
+    line = t("ref.line");
     tick();
+    mics();
+    listen();
   }
   /* Of words that change: once at each whole second until it may end, and then when it ends by itself. */
   function tick() {
@@ -32,6 +35,7 @@
   function over() {
     clearTimeout(clock);
     now = null;
+    mics();
   }
   function pause(is_on) {
     if (!now || is_on === !now.since) return;
@@ -47,7 +51,10 @@
       if (!left(box)) return over();
       e.preventDefault();
       e.stopImmediatePropagation(); // before Gradio hears of it
-    } else if (on(".record-button")) now = { box, most_s: MOST_S, banked_s: 0, since: 0 }; // nothing is heard yet
+    } else if (on(".record-button")) { // nothing is heard yet
+      now = { box, most_s: MOST_S, banked_s: 0, since: 0 };
+      KK.nameGroups();
+    }
     else if (on(".pause-button")) pause(true);
     else if (on(".resume-button")) pause(false);
     else if (on(".source-selection button, .icon-button-wrapper button")) {
@@ -60,6 +67,7 @@
   const room = () => Math.min(MOST_S, KK_FACTS.max_clip_s - 0.5 - (KK.draft()?.report.duration_s ?? 0));
   KK.tape = {
     begun,
+    isFresh: false, // what is being looked at is a recording of its own
     goesOn: () => !!onto,
     /* What the end button says, and whether it may be pressed. */
     end: box => (left(box) ? { words: t("ref.rec.wait", { n: Math.ceil(left(box)) }), early: true } : { words: t("ref.stop"), early: false }),
@@ -67,6 +75,7 @@
     after: () => {
       const id = onto;
       onto = "";
+      KK.tape.isFresh = false;
       return id;
     },
     more: () => {
@@ -93,10 +102,61 @@
   KK.parts.mic = root => {
     const why = !window.isSecureContext || !navigator.mediaDevices ? "ref.mic.insecure" : KK.micDenied === "NotFoundError" ?
       "ref.mic.none" : KK.micDenied ? "ref.mic.denied" : "";
-    root.innerHTML =
-      `<p class="kk kk-inline kk-micline"${why ? ' data-tone="warn" role="status"' : ""}>${KK.esc(t(why || "ref.read"))}</p>`;
+    const words = t(why || "ref.read", { line: t("ref.line") });
+    root.innerHTML = why ? `<p class="kk kk-inline kk-micline" data-tone="warn" role="status">${KK.esc(words)}</p>` :
+      `<div class="kk"><div class="kk-recrow" data-on="${!!now}"><i class="kk-recdot"></i><span class="kk-num">0:00</span>
+        <span class="kk-level" role="img" aria-label="${KK.esc(t("ref.level"))}"><i></i></span></div>
+      <p class="kk-inline kk-micline">${KK.esc(words)}</p></div>`;
   };
   const mics = () => ["mic", "mic_src"].forEach(KK.draw);
+
+  // ---- red dot, seconds and level, while it records ----------------------------------------------------------------
+  let stream = null, meter = null; // of the microphone; { context, analyser } while something is recorded
+  function listen() {
+    meter?.context.close();
+    meter = null;
+    if (stream?.active) {
+      const context = new AudioContext(), analyser = context.createAnalyser();
+      context.createMediaStreamSource(stream).connect(analyser); // and on to nowhere: nobody hears themselves
+      meter = { context, analyser };
+    }
+    level();
+  }
+  const samples = new Float32Array(2048);
+  const FLOOR_DB = -55; // of a quiet room
+  function level() {
+    const row = document.querySelector(now?.box === "#kk-src" ? "#kk-micsrc .kk-recrow" : "#kk-mic .kk-recrow");
+    if (!now || !row) {
+      meter?.context.close();
+      meter = null;
+      return;
+    }
+    meter?.analyser.getFloatTimeDomainData(samples);
+    const power = samples.reduce((sum, x) => sum + x * x, 0) / samples.length, s = Math.floor(seconds());
+    const share = meter && now.since ? Math.max(0, 1 - 10 * Math.log10(power + 1e-9) / FLOOR_DB) : 0;
+    row.querySelector(".kk-level i").style.transform = `scaleX(${Math.min(1, share).toFixed(3)})`;
+    const text = row.querySelector(".kk-num").firstChild, told = `0:${String(s).padStart(2, "0")}`;
+    if (text.data !== told) text.data = told;
+    if (KK.calm()) setTimeout(level, 250);
+    else requestAnimationFrame(level);
+  }
+
+  // ---- the line that was read aloud is the transcript, until somebody writes another --------------------------------
+  let line = "", written = "", clip = "";
+  document.addEventListener("kk:draft", () => {
+    const d = KK.draft(), field = KK.field("kk-transcript");
+    if (!d || !field || d.clip === clip) return;
+    clip = d.clip;
+    const is_ours = !!written && field.value === written;
+    if (field.value.trim() && !is_ours) return;
+    written = KK.tape.isFresh ? line : "";
+    if (written || is_ours) KK.setField("kk-transcript", written);
+    const ui = KK.health.card().ui;
+    ui.read = written;
+    if (KK.health.pace(d)) ui.fits = false; // nobody says it in that time
+    if (written) document.documentElement.dataset.voice = "open"; // what was written must be seen
+    ["fit", "title_voice"].forEach(KK.draw);
+  });
   document.addEventListener("click", e => {
     const b = e.target.closest?.(":is(#kk-ref, #kk-src) .source-selection button");
     if (b) document.documentElement.dataset[b.closest("#kk-src") ? "micsrc" : "mic"] = b === source(1) ? "on" : "off";
@@ -106,6 +166,7 @@
     navigator.mediaDevices.getUserMedia = async (...a) => {
       try {
         const s = await ask(...a);
+        stream = s;
         if (KK.micDenied) {
           KK.micDenied = "";
           mics();

@@ -175,7 +175,7 @@ def test_a_big_body_is_cut_while_it_is_read(studio):
 
             def endless():
                 yield b'--y\r\nContent-Disposition: form-data; name="audio_sample"; filename="x"\r\n\r\n'
-                for _ in range(400):
+                for _ in range(900):
                     yield b"y" * (64 << 10)
 
             try:

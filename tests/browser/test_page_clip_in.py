@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.voice_like import video_of, voice_like
+from tests.voice_like import file_of, noisy, video_of, voice_like
+from webui.audio import Clip, decode
 
 from .studio_page import StudioPage, clip
 
@@ -67,7 +70,6 @@ def test_what_cannot_be_read_is_said_in_our_words_and_the_clip_stays(chrome, stu
             assert p.page.locator(WITH_PLAYER).count() and p.page.is_checked("#kk-consent input")
         assert not p.page.locator(".toast-body").count(), "Gradio has nothing to say in its English"
         assert p.violations() == []
-        p.page.screenshot(path="/tmp/clip-kept-zh.png")
         p.js("KK.setLang('en')")
         p.page.wait_for_function(
             "q => document.querySelector(q).innerText.includes('still here')", arg=NOTICE
@@ -80,7 +82,55 @@ def test_what_cannot_be_read_is_said_in_our_words_and_the_clip_stays(chrome, stu
         p.page.wait_for_function("id => KK.draft() && KK.draft().id !== id", arg=first)
         assert "several sound tracks" in p.page.inner_text("#kk-health .kk-warns")
         assert not p.page.is_checked("#kk-consent input"), "another voice, another consent"
-        p.page.screenshot(path="/tmp/clip-film-en.png")
         p.page.click("#kk-ref .icon-button-wrapper button")
         p.page.wait_for_selector("#kk-health .kk-demo")
+        assert not p.errors
+
+
+def two_voices() -> bytes:
+    """Two starters of the studio, one after the other."""
+    starters = Path(__file__).parents[2] / "assets" / "voices"
+    first, second = (
+        decode((starters / f"starter-{name}.wav").read_bytes()) for name in ("en-low", "zh-high")
+    )
+    pause = np.zeros(round(0.3 * first.rate), np.float32)
+    return file_of(Clip(np.concatenate([first.samples, pause, second.samples]), first.rate))
+
+
+def test_the_card_says_what_it_finds_and_what_a_cure_did(chrome, studio):
+    t = np.arange(5 * 24000) / 24000
+    beeps = Clip(
+        (0.3 * np.sin(2 * np.pi * 440 * t) * (np.sin(9 * t) > 0)).astype(np.float32), 24000
+    )
+    with StudioPage(chrome, studio.url, "zh") as p:
+        p.clip_in(file_of(beeps))
+        assert "没有听到人说话" in p.page.inner_text("#kk-health .kk-warns")
+        assert p.page.get_attribute("#kk-health .kk-verdict", "data-tone") == "bad"
+        pick(p, two_voices(), "two.wav", "audio/wav")
+        p.page.wait_for_function("KK.draft()?.report.speaker_changes_s.length === 1")
+        assert "所选片段里只有一个人" in p.page.inner_text("#kk-health .kk-warns")
+        assert p.violations() == []
+        p.page.click("#kk-health [data-do=whole]")
+        p.page.wait_for_function("!KK.live.health.pending")
+        assert "不止一个人在说话" in p.page.inner_text("#kk-health .kk-warn[data-tone=warn]")
+        p.page.click("#kk-health [data-do=fix][data-code=speakers]")
+        p.page.wait_for_function("!KK.live.health.pending && KK.draft().start_s > 3")
+        assert "所选片段里只有一个人" in p.page.inner_text("#kk-health .kk-warns")
+
+        pick(p, file_of(noisy(voice_like(5.0), 10)), "noisy.wav", "audio/wav")
+        p.page.wait_for_selector("#kk-health [data-do=fix][data-code=noisy]")
+        p.page.evaluate("document.querySelector('#kk-health details').open = true")
+        assert p.page.inner_text("#kk-health .kk-amount span") == "降噪强度 60%"
+        p.page.check("#kk-useclean")
+        p.page.wait_for_function("!KK.live.health.pending && KK.draft().after")
+        before, after = p.js("[KK.draft().before.snr_db, KK.draft().after.snr_db].map(Math.round)")
+        assert after > before + 3
+        assert f"已从 {before} 变为 {after} dB" in p.page.inner_text("#kk-health .kk-warns")
+        assert f"{before} → {after}" in p.page.inner_text("#kk-health .kk-facts")
+        p.page.focus("#kk-health [data-amount]")
+        p.page.keyboard.press("ArrowRight")
+        p.page.wait_for_function(
+            "document.querySelector('#kk-health .kk-amount output').value === '65%'"
+        )
+        assert p.violations() == []
         assert not p.errors

@@ -88,6 +88,48 @@ def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studi
     assert early == late
 
 
+def test_a_recording_shows_that_it_runs_and_its_line_is_the_transcript(chrome, studio):
+    row = "#kk-mic .kk-recrow"
+    line = "清晨的阳光照进窗子，新的一天就这样开始了。"
+    with StudioPage(chrome, studio.url, "zh", init=CLOCK) as p:
+        p.js("runs(0)")
+        p.page.click("#kk-ref .source-selection button >> nth=1")
+        p.page.wait_for_selector(row + "[data-on=false]")
+        p.page.wait_for_selector("#kk-ref .record-button")
+        p.js("""() => { window.loudest = 0; const mic = document.querySelector("#kk-mic");
+            new MutationObserver(() => { const bar = mic.querySelector(".kk-level i");
+              loudest = Math.max(loudest, parseFloat(bar?.style.transform.slice(7)) || 0); })
+            .observe(mic, {subtree: true, childList: true, attributes: true}); }""")
+        first = p.js(f"""() => {{ document.querySelector("#kk-ref .record-button").click();
+            return document.querySelector("{END}").textContent; }}""")
+        assert "结束" in first and "秒" in first, "before the browser has given its leave"
+        p.page.wait_for_selector(row + "[data-on=true]")
+        p.js("runs(1.3)")
+        p.page.wait_for_function(
+            "q => document.querySelector(q).textContent.includes('0:01')", arg=row
+        )
+        p.page.wait_for_function("loudest > 0.2")
+        assert p.violations() == []
+        p.js("runs(Infinity)")
+        p.page.wait_for_selector(END + "[aria-disabled=false]")
+        assert p.page.inner_text(END).strip() == "结束"
+        p.page.click(END)
+        p.page.wait_for_function("KK.draft()")
+        p.page.wait_for_function("s => KK.field('kk-transcript').value === s", arg=line)
+        assert "已填入提示的朗读句" in p.page.inner_text("#kk-fit")
+        assert p.violations() == []
+        p.page.fill("#kk-transcript textarea", "我说的是别的话。")
+        p.page.wait_for_function("!document.querySelector('#kk-fit').innerText.includes('朗读句')")
+        p.page.fill("#kk-transcript textarea", line)
+        p.page.click("#kk-ref .icon-button-wrapper button")
+        p.page.wait_for_function("!KK.draft()")
+        p.page.click("#kk-ref .source-selection button >> nth=0")
+        p.upload(clip(4.0))
+        p.page.wait_for_function("KK.draft()")
+        p.page.wait_for_function("KK.field('kk-transcript').value === ''")
+        assert not p.errors
+
+
 def samples(p: StudioPage, draft: dict) -> np.ndarray:
     answer = p.context.request.get(f"{p.url}/tts/draft/{draft['id']}/audio?clean=0")
     with wave.open(io.BytesIO(answer.body())) as w:

@@ -1,5 +1,6 @@
 """Does every kind of sound file come out as the sound that went in?"""
 
+import base64
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 import webui.audio
 from tests.voice_like import container_of, file_of, video_of, voice_like
+from webui.api.inline import sound_in
 from webui.audio import (
     MAX_BYTES,
     MAX_VIDEO_BYTES,
@@ -101,6 +103,12 @@ def test_a_video_may_be_larger_than_a_sound_file_and_has_its_own_limit():
     assert len(data + padding) > MAX_BYTES and abs(decode(padding + data).duration_s - 2.0) < 0.1
     with pytest.raises(ClipTooLarge):
         decode(data.ljust(MAX_VIDEO_BYTES + 1, b"\0"))
+
+
+def test_a_video_may_come_inside_json():
+    data = video_of("mov", [VOICE])
+    sent = "data:video/quicktime;base64," + base64.b64encode(data).decode()
+    assert abs(decode(sound_in(sent, "ref_audio")).duration_s - 2.0) < 0.1
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])

@@ -13,7 +13,8 @@ from .clip import Clip
 from .edges import broken_edges
 from .encode import peaks
 from .loudness import SILENT_LUFS, loudness_of
-from .music import has_music
+from .music import SHARE as MUSIC_SHARE
+from .music import music_share
 from .speakers import speaker_changes
 from .spectrum import HOP_S, Spectrum, analyse
 from .speech import lacks_speech
@@ -114,16 +115,12 @@ def inspect(clip: Clip) -> Report:
     return Report(**{**_fields(report), "warnings": worst_first(_warnings(clip, spectrum, report))})
 
 
-def measure(clip: Clip) -> dict[str, float | bool]:
+def measure(clip: Clip) -> dict[str, float]:
     """Return the figures of a part of a clip that its cures move, to be compared before and after."""
     spectrum = analyse(clip)
-    loud_db = float(np.percentile(spectrum.level_db, 97))
-    start, end = broken_edges(clip.samples, clip.rate, loud_db)
     return {
         "snr_db": round(_snr_db(spectrum), 1),
         "loudness_lufs": round(loudness_of(spectrum.power, spectrum.hz), 1),
-        "cut_start": start,
-        "cut_end": end,
     }
 
 
@@ -158,7 +155,8 @@ def _bandwidth_hz(spectrum: Spectrum) -> int:
 
 
 def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
-    if lacks_speech(clip, spectrum):
+    music = music_share(clip)
+    if lacks_speech(spectrum, music):
         return [
             Advice("no_speech", "bad", 0)
         ]  # nothing else matters, and other figures are of no voice
@@ -202,7 +200,7 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
         out.append(Advice("echo", "warn", 0))
     if clip.is_first_track:
         out.append(Advice("first_track", "warn", 0))
-    if has_music(clip):
+    if music > MUSIC_SHARE:
         out.append(Advice("music", "warn", 0))
     broken = broken_edges(clip.samples, clip.rate, float(np.percentile(spectrum.level_db, 97)))
     out += [

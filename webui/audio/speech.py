@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from .clip import Clip
-from .music import music_share
 from .spectrum import Spectrum
 
 LOUD_DB = 25.0  # below the loud parts: what lies deeper says little
@@ -15,14 +13,17 @@ MAX_TONE_BINS, MIN_PERIODIC, MUSIC_ALONE = 7.0, 0.12, 0.78
 VOICED = 0.45
 
 
-def lacks_speech(clip: Clip, spectrum: Spectrum) -> bool:
-    """Whether it sounds like pure tones, noise or music without a voice. Some solo instruments pass for a voice."""
+def lacks_speech(spectrum: Spectrum, music: float) -> bool:
+    """Whether it sounds like pure tones, noise or music without a voice. Some solo instruments pass for a voice.
+
+    music: `music_share` of the clip.
+    """
     loud = spectrum.level_db > np.percentile(spectrum.level_db, 97) - LOUD_DB
     if float((spectrum.voiced[loud] > VOICED).mean()) < MIN_PERIODIC:
         return True
     if float(np.percentile(_spread(spectrum.power[loud]), 75)) < MAX_TONE_BINS:
         return True
-    return music_share(clip) > MUSIC_ALONE
+    return music > MUSIC_ALONE
 
 
 def _spread(power: np.ndarray) -> np.ndarray:

@@ -52,11 +52,15 @@ def best_windows(
             right = min((phrases[j][1] + _room(phrases, j + 1)) * HOP_S, clip.duration_s)
             if right - left > MAX_S or any(left < s < right for s in changes_s):
                 break
-            window = Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
-            (found if right - left >= MIN_S or len(phrases) == j - i + 1 else short).append(window)
-    if not changes_s:
-        short = [_all_there_is(clip, spectrum, phrases)]
-    return _apart(sorted(found or short, key=_rank), most)
+            if right - left >= MIN_S or len(phrases) == j - i + 1:
+                found.append((left, right))
+            elif changes_s:
+                short.append((left, right))
+    scored = [
+        Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
+        for left, right in found or short
+    ]
+    return _apart(sorted(scored or [_all_there_is(clip, spectrum, phrases)], key=_rank), most)
 
 
 def _rank(w: Window) -> float:
@@ -133,10 +137,13 @@ def clipped_ratio(x: np.ndarray) -> float:
         )
         step = np.diff(near)
         starts, ends = np.flatnonzero(step == 1), np.flatnonzero(step == -1)
-        same = np.cumsum(np.concatenate([[0], np.abs(np.diff(x)) <= 2e-5]))
+        long = ends - starts >= 3
+        starts, ends = starts[long], ends[long]
         # the round top of a low tone stays near its extreme as long, but its neighbours differ
-        flat = (ends - starts >= 3) & (same[ends - 1] - same[starts] >= (ends - starts) // 2)
-        total, tops = total + int((ends - starts)[flat].sum()), tops + int(flat.sum())
+        same = np.abs(np.diff(x)) <= 2e-5 if len(starts) else x
+        for start, end in zip(starts.tolist(), ends.tolist()):
+            if np.count_nonzero(same[start : end - 1]) >= (end - start) // 2:
+                total, tops = total + end - start, tops + 1
     return total / len(x) if tops >= 3 else 0.0
 
 

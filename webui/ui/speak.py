@@ -302,7 +302,8 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     w["ref"].stop_recording(
         recorded,
         inputs=[w["ref"], w["health"]],
-        js="(x) => { const after = KK.tape.after(); KK.checking(); return [x, after]; }",
+        js="(x) => { const after = KK.tape.after(); KK.checking(); KK.tape.isFresh = !after;"
+        " return [x, after]; }",
         **came,
     )
     w["ref"].clear(None, js="() => KK.cleared()", api_visibility="private")
