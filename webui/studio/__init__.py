@@ -20,7 +20,6 @@ from .studio import ENGINE_CHANGE, Studio
 from .takes import file_name, stopped_at, usual_s
 from .term_files import KINDS as TERM_FILES
 from .usage import Used
-from .watchers import Watchers
 
 __all__ = [
     "ADMIN",
@@ -55,7 +54,6 @@ __all__ = [
     "Snapshot",
     "Studio",
     "Used",
-    "Watchers",
     "Written",
     "Zip",
     "coded",
