@@ -55,6 +55,9 @@
   addEventListener("popstate", () => follow(true)); // a press on a link with "#" says so too
   document.addEventListener("kk:lang", KK.drawTitle);
   document.addEventListener("kk:ready", () => {
+    if (KK.tabNow() !== read().tab) KK.tab(read().tab);
+  });
+  document.addEventListener("kk:shown", () => { // nothing that is hidden takes the focus
     follow(false);
     /* However a tab was chosen: a press, the arrow keys, or the page itself. */
     new MutationObserver(() => {

@@ -139,6 +139,8 @@ window.KK ??= (() => {
     if (el) then(el);
     else if (left) requestAnimationFrame(() => when(ready, then, left - 1));
   };
+  /* Whether it can take the focus: a page that was just shown is still hidden for a frame, where a theme fades. */
+  const isSeen = el => !!el?.offsetParent && getComputedStyle(el).visibility === "visible";
   const tabNow = () => document.querySelector("#kk-tabs [role=tab][aria-selected=true]")?.dataset.tabId || "speak";
   const tab = id => document.querySelector(`[role=tab][data-tab-id=${id}]`)?.click();
 
@@ -150,10 +152,6 @@ window.KK ??= (() => {
   });
   document.addEventListener("input", e => {
     if (e.target.closest?.("#kk-text")) document.dispatchEvent(new CustomEvent("kk:text"));
-  });
-  document.addEventListener("click", e => {
-    if (!e.target.closest?.("#kk-tabs [role=tab]")) return;
-    requestAnimationFrame(() => document.dispatchEvent(new CustomEvent("kk:tab")));
   });
   const changed = (q, name) => document.addEventListener("change", e => {
     if (e.target.closest?.(q)) requestAnimationFrame(() => document.dispatchEvent(new CustomEvent(name)));
@@ -235,6 +233,7 @@ window.KK ??= (() => {
     when,
     tab,
     tabNow,
+    isSeen,
     toText,
     translate,
     booting,

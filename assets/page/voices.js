@@ -120,7 +120,7 @@
   const named = () => document.getElementById(KK.voices().some(v => v.id === ui.at) ? "kk-voiceat" : "kk-gone");
   function arrive() {
     const el = ui.is_new && is_loaded() && named();
-    if (!el?.offsetParent) return;
+    if (!KK.isSeen(el)) return;
     ui.is_new = false;
     el.scrollIntoView({ block: "center" });
     el.focus({ preventScroll: true });
@@ -131,7 +131,7 @@
       Object.assign(ui, { at: id, is_new: !!id });
       query.voices = "";
       KK.draw("voices");
-      if (id) KK.when(() => named()?.offsetParent, arrive); // the tab is drawn a frame later
+      if (id) KK.when(() => KK.isSeen(named()), arrive); // the tab is drawn a frame later
     },
     now: () => ui.at,
     name: id => KK.voices().filter(v => v.id === id).map(KK.voiceName)[0] || ""

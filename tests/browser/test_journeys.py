@@ -226,6 +226,7 @@ def settings(chrome, url):
         w.page.reload()
         w.ready()
         assert w.js("KK.store.get('theme')"), "what was chosen stays"
+        w.tab("speak")
         w.generate()
         return w.end()
 

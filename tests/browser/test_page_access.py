@@ -327,6 +327,7 @@ def test_a_key_is_made_by_keyboard_shown_once_and_revoked(chrome, lone):
         )
         p.page.reload()
         p.ready()
+        p.page.click("[role=tab][data-tab-id=speak]")
         p.page.fill("#kk-text textarea", "Still at home.")
         p.go()
         p.until("done")

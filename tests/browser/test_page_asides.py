@@ -122,7 +122,8 @@ def test_a_file_let_go_anywhere_is_the_clip_and_the_page_stays(chrome, studio):
         )
         assert p.js("Math.round(KK.draft().report.duration_s)") == 6
         assert let_go(p, "body", b"\x89PNG\r\n\x1a\n", "photo.png", "image/png")
-        says(p, "读不懂")
+        p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad] [data-do=dismiss]")
+        assert "读不懂" in p.page.inner_text("#kk-health .kk-warn[data-tone=bad] span")
         assert p.js("Math.round(KK.draft().report.duration_s)") == 6, "the clip that is there stays"
         p.page.click("#kk-ref .icon-button-wrapper button >> nth=0")
         p.page.wait_for_selector("#kk-health .kk-demo")
@@ -173,7 +174,7 @@ def test_a_transcript_of_another_clip_is_asked_about(chrome, studio):
 def test_noise_that_comes_and_goes_is_cleaned_otherwise(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in(clip(4, noise=0.02))
-        asked = lambda: [r.split("audio?")[1] for r in p.requests if "/tts/draft/" in r]  # noqa: E731
+        asked = lambda: [r.split("audio?")[1] for r in p.requests if "&varying=" in r]  # noqa: E731
         p.page.evaluate("document.querySelector('.kk-details').open = true")
         p.page.click("[data-do=ab][data-v=b]")
         p.page.wait_for_function("KK.listen.playing")
