@@ -160,18 +160,35 @@ def test_an_upload_is_its_visitors_alone_and_lies_nowhere(open_studio, visitor):
 
 
 def clip_event(http: httpx.Client) -> int:
-    """The event that makes a draft of the page's clip: an upload of the first Audio widget."""
+    """The event that makes a draft of the page's clip: an act of the health card."""
     config = http.get("/config").json()
-    [ref] = [c["id"] for c in config["components"] if c["props"].get("elem_id") == "kk-ref"]
-    [fn] = [e["id"] for e in config["dependencies"] if [ref, "upload"] in e["targets"]]
+    [card] = [c["id"] for c in config["components"] if c["props"].get("elem_id") == "kk-health"]
+    [fn] = [e["id"] for e in config["dependencies"] if [card, "act"] in e["targets"]]
     return fn
+
+
+def bring(http: httpx.Client, fn_index: int, path: str, **more) -> httpx.Response:
+    return join(http, fn_index, [], event_data={"op": "clip", "path": path, "n": 1}, **more)
 
 
 def made_draft(http: httpx.Client, path: str) -> dict:
     session = uuid.uuid4().hex
-    answer = join(http, clip_event(http), [file_data(path)], session_hash=session)
+    answer = bring(http, clip_event(http), path, session_hash=session)
     assert answer.status_code == 200, answer.text
     return json.loads(result(http, session)["output"]["data"][0])
+
+
+def test_a_clip_that_is_named_by_a_path_must_be_an_upload_of_this_visitor(
+    open_studio, visitor, secret
+):
+    """It is named in the event's own words, where no file of Gradio's is looked for."""
+    [path] = upload(visitor, clip(4)).json()
+    with open_studio.client() as other:
+        other.post("/tts/session")
+        for named in (path, str(secret), "https://127.0.0.1/x", ""):
+            answer = bring(other, clip_event(other), named)
+            assert answer.status_code == 403 and error(answer)["code"] == "foreign_file", named
+    assert made_draft(visitor, path)["id"].startswith("draft-")
 
 
 def test_the_raw_upload_is_gone_when_its_draft_is_there(visitor):
@@ -260,7 +277,7 @@ def test_one_visitor_has_so_many_events_in_the_queue_and_no_more(open_studio, vi
         with open_studio.client(cookies=visitor.cookies) as mine:
             start.wait()
             for _ in range(40):
-                answers.append(join(mine, fn, [file_data(path)]).status_code)
+                answers.append(bring(mine, fn, path).status_code)
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     [t.start() for t in threads]

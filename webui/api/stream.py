@@ -82,6 +82,8 @@ class Connection:
         news: set[asyncio.Task] = set()  # the loop itself holds its tasks weakly
 
         def tell(op: str) -> None:
+            if self._holder.error is not None:
+                return  # the right to be here has ended
             job = self._reader.job if self._reader is not None else None
             if op == "takes" and job is not None and job.snapshot().state in ("saving", "done"):
                 return  # the end of its own stream says so
