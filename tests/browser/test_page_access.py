@@ -337,7 +337,7 @@ def test_a_key_is_made_by_keyboard_shown_once_and_revoked(chrome, lone):
         assert (
             secret not in p.page.content()
             and "robot" in p.page.inner_text("#kk-apikeys .kk-accrow")
-            and "1 requests" in p.page.inner_text("#kk-apikeys .kk-accrow")
+            and "1 request " in p.page.inner_text("#kk-apikeys .kk-accrow")
         )
         with_stranger = chrome.new_context()
         stranger = with_stranger.new_page()
