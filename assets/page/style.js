@@ -40,10 +40,16 @@
     if (asked !== "auto") return !["zh", "yue"].includes(asked);
     return /\p{L}/u.test(text()) && (!/\p{Script=Han}/u.test(text()) || /[\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u.test(text()));
   }
+  /* A dialect is chosen and the text is worded as Mandarin is. */
+  function isMandarin() {
+    const own = WORDING[picked.dialect];
+    return !!own && /\p{Script=Han}/u.test(text()) && !own.test(text());
+  }
+  const ofText = () => `${isForeign()} ${isMandarin()}`; // all that a text changes here
   const applies = (g, k) => has(k) && !(g === "dialect" && isForeign());
 
   // ---- drawing ------------------------------------------------------------------------------------------------------
-  let drawn = "";
+  let drawn = "", drawnText = "";
   function chip(g, k, refused) {
     const isTrial = KK.engine().trial_styles?.includes(k), isOff = refused || !applies(g, k), reason = refused || has(k) ? "kk-style-why" : "kk-style-grey";
     const off = isOff ? ` aria-disabled="true" aria-describedby="${reason}"` : isTrial ? ` title="${esc(t("style.trial"))}"` : "";
@@ -53,15 +59,15 @@
   parts.style = root => {
     const refused = refusal(), why = refused || (rests() ? "style.rests" : isForeign() ? "style.no.dialect" : "style.opt");
     const shown = g => GROUPS[g].filter(k => KK.engine().styles?.includes(k) || !SELDOM.includes(k));
-    const isMandarin = why === "style.opt" && picked.dialect && WORDING[picked.dialect] && /\p{Script=Han}/u.test(text()) && !WORDING[picked.dialect].test(text());
     const link = (what, key) => `<button type="button" class="kk-link" data-do="${what}">${esc(t(key))}</button>`;
     const grey = refused ? "" : KK.engine().basic ? (KK.hasNatural() ? "style.both" : "style.basic") : Object.keys(GROUPS).some(g => !shown(g).every(has)) ? "style.grey" : "";
     const html = `<div class="kk kk-style"><div class="kk-note"><h3>${esc(t("style.title"))}</h3><span id="kk-style-why">${esc(t(why))}</span><span>` +
       (rests() || refused === "style.no.preset" ? link("usestyle", "style.use") : "") + (isPicked() && !refused ? link("nostyle", "style.clear") : "") + "</span></div>" +
       Object.keys(GROUPS).map(g => `<span id="kk-g-${g}">${esc(t("style." + g))}</span><div class="kk-chips kk-scroll" role="group"
           aria-labelledby="kk-g-${g}">${shown(g).map(k => chip(g, k, refused)).join("")}</div>`).join("") +
-      (isMandarin ? `<p class="kk-inline kk-wide" data-tone="warn" role="status">${esc(t("style.mandarin", { d: t("d." + picked.dialect) }))}</p>` : "") +
+      (why === "style.opt" && isMandarin() ? `<p class="kk-inline kk-wide" data-tone="warn" role="status">${esc(t("style.mandarin", { d: t("d." + picked.dialect) }))}</p>` : "") +
       (grey ? `<p class="kk-sub kk-wide" id="kk-style-grey">${esc(t(grey))}</p>` : "") + "</div>";
+    drawnText = ofText();
     if (html !== drawn || !root.firstChild) root.innerHTML = drawn = html;
     const el = field();
     if (!el) return;
@@ -110,7 +116,8 @@
     if (isPicked()) write();
     KK.draw("style");
   };
-  ["kk:text", "kk:engine", "kk:mode", "kk:ready"].forEach(n => document.addEventListener(n, KK.restyle));
+  document.addEventListener("kk:text", () => ofText() !== drawnText && KK.restyle());
+  ["kk:engine", "kk:mode", "kk:ready"].forEach(n => document.addEventListener(n, KK.restyle));
   document.addEventListener("input", e => { // typing an instruction means that mode; the chips no longer speak for it
     if (!e.target.closest?.("#kk-instruct") || !e.isTrusted) return;
     if (e.target.value && KK.mode() !== "instruct") {
