@@ -35,6 +35,7 @@ def empty(lone):
 def opened(p: StudioPage) -> StudioPage:
     p.page.click("[role=tab][data-tab-id=settings]")
     p.page.wait_for_selector(".kk-wordfoot")
+    p.page.locator(".kk-wordfoot").scroll_into_view_if_needed()  # asked for when it is seen
     p.page.wait_for_selector(
         ".kk-word, .kk-wordlist .kk-empty"
     )  # the studio has said what there is
