@@ -66,9 +66,9 @@ class Walk(StudioPage):
             self.page.keyboard.press("Control+Enter")
         else:
             self.press("#kk-player .kk-go")
-        self.heard()
+        self.listen()
 
-    def heard(self) -> None:
+    def listen(self) -> None:
         self.page.wait_for_function(
             "KK.player.counters?.firstAudibleMs > 0 || KK.player.state === 'failed'", timeout=60000
         )
@@ -76,7 +76,7 @@ class Walk(StudioPage):
         self.first_ms = self.first_ms or self.js("KK.player.counters.firstAudibleMs")
         assert self.js(LEVEL, "player") > 0.005, "silence"
 
-    def heard_beside(self) -> None:
+    def listen_beside(self) -> None:
         """What another player of the page plays: a take, a line of a batch."""
         self.page.wait_for_function("window.heardMs > 0")
         self.first_ms = self.first_ms or self.js("heardMs")
@@ -112,7 +112,7 @@ def first_minute(chrome, url):
         w.until("done", timeout_s=60)
         w.wait_takes(1)
         w.press("[data-do=playtake]")
-        w.heard_beside()
+        w.listen_beside()
         return w.end()
 
 
@@ -173,7 +173,7 @@ def batch(chrome, url):
         w.page.wait_for_selector(".kk-job .kk-meter2[data-state=done]", timeout=60000)
         w.press(".kk-job [data-do=joblines]")
         w.press(".kk-jobrow [data-do=playline]")
-        w.heard_beside()
+        w.listen_beside()
         with w.page.expect_download() as zipped:
             w.press(".kk-job a[download]")
         assert zipped.value.path().stat().st_size > 10_000
@@ -235,7 +235,7 @@ def phone_and_keyboard(chrome, url):
     with Walk(chrome, url, "zh", size="phone", is_mobile=True) as w:
         w.press("[data-do=fold]")
         w.press("#kk-health [data-do=demo] >> nth=2")
-        w.heard_beside()
+        w.listen_beside()
         w.press("[data-do=fold]")
         w.press("#kk-player .kk-go")
         w.page.wait_for_function("KK.player.counters?.firstAudibleMs > 0")

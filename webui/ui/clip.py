@@ -44,7 +44,7 @@ def draft_of(studio, uploads: Uploads, owner: str, path: str | None, after: str 
     return draft
 
 
-def brought(studio, uploads: Uploads, owner: str, what: dict) -> dict:
+def clip_view(studio, uploads: Uploads, owner: str, what: dict) -> dict:
     """Return what the page draws of the upload that `what` names: its draft, or why there is none.
 
     what: `path` as the answer to the upload gave it, `n` counts what the page asked for.

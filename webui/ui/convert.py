@@ -8,7 +8,7 @@ import gradio as gr
 
 from ..errors import KaikouError
 from . import told
-from .clip import brought, draft_of, recorder
+from .clip import clip_view, draft_of, recorder
 from .owner import owner_of
 from .parts import as_json, part
 from .strings import T
@@ -44,7 +44,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
             return as_json({"error": told.fault(error)})
 
     def source_act(event: gr.EventData, request: gr.Request) -> str:
-        return as_json(brought(studio, uploads, owner_of(request), event._data))
+        return as_json(clip_view(studio, uploads, owner_of(request), event._data))
 
     came = {"outputs": [w["source"]], "concurrency_limit": 4, **QUIET}
     w["recording"].stop_recording(

@@ -8,7 +8,7 @@ from ..errors import BadInput, KaikouError
 from ..studio import BY_PAGE
 from ..types import LANGUAGES, MODES, VOICE_ENGINES
 from . import told
-from .clip import brought, draft_of, recorder
+from .clip import clip_view, draft_of, recorder
 from .owner import owner_of
 from .parts import as_json, number, part
 from .strings import T
@@ -251,7 +251,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
 
     def clip_in(what: dict, owner: str):
         """A file was brought. Only one that can be read takes the place of the clip that is there, and asks for consent anew."""
-        made = brought(studio, uploads, owner, what)
+        made = clip_view(studio, uploads, owner, what)
         return as_json(made), gr.skip(), gr.skip() if "error" in made else False
 
     def voice_act(event: gr.EventData, request: gr.Request):
