@@ -1,7 +1,9 @@
-"""First byte of sound with the built-in voice, all ways in one run: /v1/audio/speech as pcm and in every file format, as events, and the page's own WebSocket.
+"""First byte of sound with the built-in voice, all ways in one run: /v1/audio/speech as pcm and in
+every file format, as events, and the page's own WebSocket.
 
-Bare sockets on both sides of the comparison, connections open and warm, the ways taken in turn so that what else the machine does meets all alike.
-The clock runs from the last byte of the request to the first byte that carries sound.
+Bare sockets on both sides of the comparison, connections open and warm, the ways taken in turn so
+that what else the machine does meets all alike. The clock runs from the last byte of the request to
+the first byte that carries sound.
 
     python scripts/bench_api.py --times 20
 """

@@ -1,10 +1,13 @@
-"""What batches gain: the same texts one call after the other, many calls in flight, and batches of 2 to 16 lines in flight, in one table.
+"""What batches gain: the same texts one call after the other, many calls in flight, and batches of
+2 to 16 lines in flight, in one table.
 
-Every row makes the same texts with seeds of its own, so that nothing comes out of the cache. Latency is that of a request: of one line in
-the first two kinds of rows, of a whole zip in the others. Client and server share the machine. Memory is the server's with its children.
+Every row makes the same texts with seeds of its own, so that nothing comes out of the cache.
+Latency is that of a request: of one line in the first two kinds of rows, of a whole zip in the
+others. Client and server share the machine. Memory is the server's with its children.
 
-What limits a row is in its last columns: how many milliseconds of processor a second of sound costs, server and client together, and who had the
-rest of the machine: others ("else") or nobody ("idle"). Cores over cost is the most that this machine could give.
+What limits a row is in its last columns: how many milliseconds of processor a second of sound
+costs, server and client together, and who had the rest of the machine: others ("else") or nobody
+("idle"). Cores over cost is the most that this machine could give.
 
     python scripts/bench_batch.py --lines 96
 """
@@ -73,7 +76,7 @@ def seconds_of(wav: bytes) -> float:
     return min(struct.unpack_from("<I", wav, at + 4)[0], len(wav) - at - 8) / 2 / rate
 
 
-# ---- the three ways -------------------------------------------------------------------------------------------
+# ---- the three ways ------------------------------------------------------------------------------
 async def line(http: httpx.AsyncClient, text: str, seed: int) -> float:
     answer = await http.post(
         "/v1/audio/speech",
@@ -145,7 +148,7 @@ def synchronous(url: str, some: list[str], seed: int) -> tuple[list[float], floa
     return took, made, 0
 
 
-# ---- the server ---------------------------------------------------------------------------------------------------
+# ---- the server ----------------------------------------------------------------------------------
 def family(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         kids = [

@@ -1,12 +1,17 @@
-"""What the client package gets out of a studio: the same texts one at a time, many at once, and in batches of 2 to 16 lines, in one table.
+"""What the client package gets out of a studio: the same texts one at a time, many at once, and in
+batches of 2 to 16 lines, in one table.
 
-Rows: `sync` is TTS.synthesize line after line, the whole at once; `sync paced` the same as a listener gets it (samples as they are made, at
-most ten seconds ahead of the clock: what a plain call with `stream` left on costs once a line is longer than that); `sync fresh` opens a
-connection for every line. `async` is AsyncBatchClient with one line in a request, `batch N` with N lines through /v2/synthesize/batch.
+Rows: `sync` is TTS.synthesize line after line, the whole at once; `sync paced` the same as a
+  listener gets it (samples as they are made, at
+most ten seconds ahead of the clock: what a plain call with `stream` left on costs once a line is
+longer than that); `sync fresh` opens a connection for every line. `async` is AsyncBatchClient with
+one line in a request, `batch N` with N lines through /v2/synthesize/batch.
 
-x: times `sync`. p50, p95: of a request, from its start to its last byte. CPU ms: of one line, in the engine's workers, in the server beside
-them, and in the client. `ceiling` is what the cores could make if they were busy with nothing but that; `busy` how much of it was reached.
-Client and server share the machine. Seeds differ from row to row, so that nothing comes out of a cache.
+x: times `sync`. p50, p95: of a request, from its start to its last byte. CPU ms: of one line, in
+  the engine's workers, in the server beside
+them, and in the client. `ceiling` is what the cores could make if they were busy with nothing but
+that; `busy` how much of it was reached. Client and server share the machine. Seeds differ from row
+to row, so that nothing comes out of a cache.
 
     python scripts/bench_client.py --lines 96
 """
@@ -76,7 +81,7 @@ class _Ended(httpx.AsyncByteStream):
         self._on_end()
 
 
-# ---- the ways -------------------------------------------------------------------------------------------------
+# ---- the ways ------------------------------------------------------------------------------------
 def synchronous(
     url: str, some: list[str], seed: int, is_paced: bool = False, is_fresh: bool = False
 ) -> tuple[list[float], float, int]:
@@ -116,7 +121,7 @@ def asynchronous(
     return asyncio.run(run())
 
 
-# ---- the table ----------------------------------------------------------------------------------------------------
+# ---- the table -----------------------------------------------------------------------------------
 def spent_s(pid: int) -> dict[int, float]:
     """CPU seconds of each process of the studio."""
     told = {}

@@ -1,4 +1,5 @@
-"""The first visit over a slow line, on a phone's screen: each request with its bytes, and when the text and Generate can be used.
+"""The first visit over a slow line, on a phone's screen: each request with its bytes, and when the
+text and Generate can be used.
 
 python scripts/bench_first_load.py                       # 50 KB/s, 400 ms, a studio of its own
 python scripts/bench_first_load.py --url http://127.0.0.1:7860 --kb-per-s 0    # as fast as it goes

@@ -1,8 +1,11 @@
-"""From a trusted click to sound, in a real Chromium: warm page, cold page, fallback transport, a new clip, and Gradio's own streaming player.
+"""From a trusted click to sound, in a real Chromium: warm page, cold page, fallback transport, a
+new clip, and Gradio's own streaming player.
 
-All rows use the built-in engine's instant voice, the last its natural one, and run one after another in the same call. Time zero is the click event; "rendered" is the first quantum the
-audio thread rendered, "speech" its first sample above 0.01, "heard" adds the output latency. Gradio's row is gr.Audio(streaming=True, autoplay=True)
-fed by the same engine, its time the first moment at which the <audio> element's clock moves.
+All rows use the built-in engine's instant voice, the last its natural one, and run one after
+another in the same call. Time zero is the click event; "rendered" is the first quantum the audio
+thread rendered, "speech" its first sample above 0.01, "heard" adds the output latency. Gradio's row
+is gr.Audio(streaming=True, autoplay=True) fed by the same engine, its time the first moment at
+which the <audio> element's clock moves.
 
     python scripts/bench_first_sound.py --times 10
 """
@@ -114,7 +117,10 @@ def open_page(browser, url: str, without_socket: bool = False, text: str = TEXT)
 
 
 def speak(page) -> dict:
-    """One click on Generate; the counters of the ring once speech was rendered. Stops it afterwards."""
+    """One click on Generate; the counters of the ring once speech was rendered.
+
+    Stops it afterwards.
+    """
     page.evaluate("KK.player.counters = {}")
     page.click("[data-do=go]")
     page.wait_for_function("KK.player.counters?.firstAudibleMs > 0", timeout=20000)
@@ -164,7 +170,10 @@ def fallback(browser, url: str, times: int) -> list[dict]:
 
 
 def new_clip(browser, url: str, times: int) -> list[dict]:
-    """Drop a 5 s clip, click the moment the page accepts it. "profile" = drop to card; the rest counts from the click."""
+    """Drop a 5 s clip, click the moment the page accepts it.
+
+    "profile" = drop to card; the rest counts from the click.
+    """
     clips, told = sorted(CLIP.glob("*.wav")), []
     for n in range(times):
         page = open_page(browser, url)

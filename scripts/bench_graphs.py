@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The captured networks alone: are they the plain ones on this device, and what does one replay cost in each bucket?
+"""The captured networks alone: are they the plain ones on this device, and what does one replay
+cost in each bucket?
 
     python scripts/bench_graphs.py --device cuda                  # full size, bf16
     python scripts/bench_graphs.py --device cuda --family cosyvoice3     # of another generation: cosyvoice1, cosyvoice2, cosyvoice3
     python scripts/bench_graphs.py --device cpu --size small      # the same works without graphs: a smoke test, no figures to quote
 
-Random weights at true shapes; needs torch and numpy only. Agreement is printed first, as the largest difference over the largest value;
-then one line per bucket: milliseconds per replay, best and middle of `--times`. `--json FILE` writes the same.
+Random weights at true shapes; needs torch and numpy only. Agreement is printed first, as the
+largest difference over the largest value; then one line per bucket: milliseconds per replay, best
+and middle of `--times`. `--json FILE` writes the same.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def plain(family: str, size: str, place: Place) -> Model:
 
 
 def spoken(model: Model) -> dict[str, torch.Tensor]:
-    """What each network makes of the same input: scores behind forced ids, the mel of two hops, the wave of that mel."""
+    """What each network makes of the same input: scores behind forced ids, the mel of two hops, the
+    wave of that mel.
+    """
     voice, hop = model.warm_prompt(), model.family.first_hops[0]
     past = model.lm.prefix(voice.text_ids).fork(200)
     scores = [model.lm.step(model.lm.opening([1, 2, 3], voice.speech_ids), past)]

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""How fast the natural voice is here: load, memory, time to the first piece of sound, and seconds of work per second of sound.
+"""How fast the natural voice is here: load, memory, time to the first piece of sound, and seconds
+of work per second of sound.
 
     python scripts/bench_natural.py [--times 5] [--starter NAME] [--json FILE]
 
-Through the engine, one stream at a time, on one thread, as its worker runs it. "First piece" counts from the request to the first samples in
-the engine's hands, for first clauses of 3 to 8 syllables; "work" is processor time of the worker over the sound that is heard, silence cut off.
+Through the engine, one stream at a time, on one thread, as its worker runs it. "First piece" counts
+from the request to the first samples in the engine's hands, for first clauses of 3 to 8 syllables;
+"work" is processor time of the worker over the sound that is heard, silence cut off.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ def main() -> None:
     n = 0
 
     def speak(text: str, language: str) -> tuple[float, float, float, list[float]]:
-        """(first piece s, sound s, worker's processor s, seconds that playing would have stood still)"""
+        """(first piece s, sound s, worker's processor s, seconds that playing would have stood
+        still)
+        """
         nonlocal n
         n += 1
         before, began = cpu_s(pid), time.perf_counter()
@@ -108,7 +112,9 @@ def main() -> None:
         return arrived[0], float(played[-1]), cpu_s(pid) - before, max(late)
 
     def cancel(text: str, language: str, after_s: float) -> float:
-        """Seconds from a cancel in the midst of a step until the reader has its end and the worker is free."""
+        """Seconds from a cancel in the midst of a step until the reader has its end and the worker
+        is free.
+        """
         nonlocal n
         n += 1
         stream = engine.stream(request_of(text, language, n), prompt)

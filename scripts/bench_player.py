@@ -1,4 +1,5 @@
-"""The acceptance table of the player (L1 to I1): real studio, tone engine, real Chromium, real sockets. Prints id, case, figure, pass.
+"""The acceptance table of the player (L1 to I1): real studio, tone engine, real Chromium, real
+sockets. Prints id, case, figure, pass.
 
 python scripts/bench_player.py [--rows L1,J2] [--times 10] [--json FILE]
 """

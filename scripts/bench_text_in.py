@@ -1,7 +1,10 @@
-"""The text-in socket by the clock: from the end of a first clause to its first sound, and from a cancel, or a new start, to silence.
+"""The text-in socket by the clock: from the end of a first clause to its first sound, and from a
+cancel, or a new start, to silence.
 
-Each clause is written letter by letter; time zero is when its last letter is sent, the others having been read. "whole text" is the same clause through POST /v1/audio/speech,
-to its first byte. A cancel is sent in the middle of speech; frames after it are counted. Starts a studio of its own unless --url names one.
+Each clause is written letter by letter; time zero is when its last letter is sent, the others
+having been read. "whole text" is the same clause through POST /v1/audio/speech, to its first byte.
+A cancel is sent in the middle of speech; frames after it are counted. Starts a studio of its own
+unless --url names one.
 
     python scripts/bench_text_in.py --times 50
     python scripts/bench_text_in.py --model builtin-natural --times 20
@@ -108,7 +111,10 @@ class Talk:
                 raise SystemExit(got)
 
     def write(self, text: str) -> float:
-        """Letter by letter; the last one when those before it have been read. When that was sent."""
+        """Letter by letter; the last one when those before it have been read.
+
+        When that was sent.
+        """
         for letter in text[:-1]:
             self.send("text", delta=letter)
         time.sleep(0.05)

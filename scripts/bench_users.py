@@ -1,7 +1,8 @@
-"""Many listeners at once over real sockets: first-chunk latency, underruns, refusals, CPU and memory, printed as one table.
+"""Many listeners at once over real sockets: first-chunk latency, underruns, refusals, CPU and
+memory, printed as one table.
 
-Each user speaks sentences of about five seconds one after another and listens in real time; every text is different, so nothing can
-be answered from a cache. Linux only for the CPU and RSS columns.
+Each user speaks sentences of about five seconds one after another and listens in real time; every
+text is different, so nothing can be answered from a cache. Linux only for the CPU and RSS columns.
 
     python scripts/bench_users.py --users 1,10,50,100 --seconds 30
     python scripts/bench_users.py --users 1,2,4 --seconds 60 --engine cosyvoice2 --model-dir DIR
@@ -82,7 +83,9 @@ class Tally:
 
 
 async def pulse(tally: Tally) -> None:
-    """How late this program itself woke at worst: what the clients' own waiting adds to every figure of the round."""
+    """How late this program itself woke at worst: what the clients' own waiting adds to every
+    figure of the round.
+    """
     while True:
         due = time.monotonic() + 0.01
         await asyncio.sleep(0.01)
@@ -128,7 +131,10 @@ async def user(
 
 
 async def listen(ws, seq: int, params: dict, tally: Tally) -> float:
-    """One sentence. Returns how long the listener still has sound, or should wait after a refusal."""
+    """One sentence.
+
+    Returns how long the listener still has sound, or should wait after a refusal.
+    """
     sent = time.monotonic()
     await ws.send(
         json.dumps(

@@ -1,13 +1,15 @@
 #!/usr/bin/env python
-"""Kill and freeze the engine's process again and again while people listen; print what they and the page noticed of it.
+"""Kill and freeze the engine's process again and again while people listen; print what they and the
+page noticed of it.
 
     python scripts/chaos.py                          50 faults, every fifth a freeze, on a small random model made for it
     python scripts/chaos.py --rounds 4 --freeze-every 4 --frozen-s 2
     python scripts/chaos.py --model-dir DIR          on a real model directory
 
-Promised: the page answers throughout; a stream in flight ends with a named error within 2 s of a kill, 15 s of a freeze; ready again within
-20 s (small model); nothing is left of the old process; and when the studio itself is killed, the engine is gone within 10 s.
-Exit code 1 when any of that is broken. Linux and macOS.
+Promised: the page answers throughout; a stream in flight ends with a named error within 2 s of a
+  kill, 15 s of a freeze; ready again within
+20 s (small model); nothing is left of the old process; and when the studio itself is killed, the
+engine is gone within 10 s. Exit code 1 when any of that is broken. Linux and macOS.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ TEXT = (
 TOLD_S, TOLD_FROZEN_S, READY_S, GONE_S = 2.0, 15.0, 20.0, 10.0
 
 
-# ---- the studio, in a process of its own ------------------------------------------------------------------------------
+# ---- the studio, in a process of its own ---------------------------------------------------------
 
 
 def serve(given: list[str], frozen_s: float) -> int:
@@ -117,7 +119,7 @@ def is_ready(url: str) -> bool:
         return False
 
 
-# ---- who is looked at -----------------------------------------------------------------------------------------------------
+# ---- who is looked at ----------------------------------------------------------------------------
 
 
 def processes() -> list[tuple[int, int, int, str, str]]:
@@ -245,7 +247,7 @@ class Page:
                 self.worst_s = max(self.worst_s, time.monotonic() - began)
 
 
-# ---- the rounds --------------------------------------------------------------------------------------------------------------
+# ---- the rounds ----------------------------------------------------------------------------------
 
 
 @dataclass

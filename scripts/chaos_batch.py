@@ -1,7 +1,10 @@
-"""Kills the studio (-9) again and again while it works on a batch, each time with a power cut that takes what was not synced, and says what was lost.
+"""Kills the studio (-9) again and again while it works on a batch, each time with a power cut that
+takes what was not synced, and says what was lost.
 
-Wanted: 0 lines lost, 0 made twice over, 0 half files, and at most one sound written again per kill. `--wrong` shows that the same judge
-catches a studio that marks a line before its sound is on the disk, or says it has synced and has not. Exit code 1 when something is wrong.
+Wanted: 0 lines lost, 0 made twice over, 0 half files, and at most one sound written again per kill.
+  `--wrong` shows that the same judge
+catches a studio that marks a line before its sound is on the disk, or says it has synced and has
+not. Exit code 1 when something is wrong.
 
     python scripts/chaos_batch.py --kills 200 --lines 1000
 """

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Run every golden case in a folder: `check_golden.py DIR [--only flow,hift] [--device cuda]`.
 
-One line per tensor: case, tensor, largest error, tolerance, ok. Exit code 1 when any is exceeded, cannot be computed, or none was found.
-Which generation of the model it is, and which parts there are, is read from DIR's own files, so any folder of the same format will do,
-whatever its name, with other sizes and seeds.
+One line per tensor: case, tensor, largest error, tolerance, ok. Exit code 1 when any is exceeded,
+cannot be computed, or none was found. Which generation of the model it is, and which parts there
+are, is read from DIR's own files, so any folder of the same format will do, whatever its name, with
+other sizes and seeds.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Tally:
 
 
 def generation_of(folder: Path) -> str:
-    """ "1", "2" or "3": by the sizes of the networks that the configurations name, else by the vocoder's own weights."""
+    """ "1", "2" or "3": by the sizes of the networks that the configurations name, else by the
+    vocoder's own weights.
+    """
     sizes: set[str] = set()
     for path in folder.glob("*/*_config.json"):
         with contextlib.suppress(
@@ -87,7 +90,10 @@ def _generation_of_vocoder(path: Path) -> str:
 
 
 def check_of(part: str, generation: str) -> str:
-    """The module that checks a part of a generation, or "". What is the same in all has one without a number."""
+    """The module that checks a part of a generation, or "".
+
+    What is the same in all has one without a number.
+    """
     known = {path.stem for path in (ROOT / "scripts" / "golden_checks").glob("*.py")}
     own = part if generation == "2" or part not in DIFFERENT else part + generation
     return next((name for name in (own, part + generation) if name in known), "")

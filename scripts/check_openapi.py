@@ -1,6 +1,8 @@
-"""Asks every route of the OpenAPI document what it may be asked, and more, with schemathesis: no answer may be a fault, or one that is not in the document.
+"""Asks every route of the OpenAPI document what it may be asked, and more, with schemathesis: no
+answer may be a fault, or one that is not in the document.
 
-Starts a studio of its own with the tone engine and one key, in a folder that goes away; --quick is what the tests run.
+Starts a studio of its own with the tone engine and one key, in a folder that goes away; --quick is
+what the tests run.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class Found:
 
 
 def check(url: str, *flags: str, seed: int = 1, has_things: bool = True) -> Found:
-    """Every route of the document at `url`, with what `flags` say of schemathesis' ways. has_things: it is a studio, and ids of real things are asked for too."""
+    """Every route of the document at `url`, with what `flags` say of schemathesis' ways.
+    has_things: it is a studio, and ids of real things are asked for too.
+    """
     with tempfile.TemporaryDirectory(prefix="kaikou-openapi-") as folder:
         told = Path(folder) / "events.ndjson"
         command = [

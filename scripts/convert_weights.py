@@ -1,5 +1,6 @@
 #!/usr/bin/env python
-"""Write memory-mappable copies of llm.pt, flow.pt and hift.pt beside them, so that the next start is fast.
+"""Write memory-mappable copies of llm.pt, flow.pt and hift.pt beside them, so that the next start
+is fast.
 
 python scripts/convert_weights.py pretrained_models/CosyVoice2-0.5B --dtype bf16
 """

@@ -1,11 +1,12 @@
 #!/usr/bin/env python
-"""How much of the engine the generations of the model share, and whether anything was copied: lines of code, and blocks that occur twice.
+"""How much of the engine the generations of the model share, and whether anything was copied: lines
+of code, and blocks that occur twice.
 
     python scripts/count_lines.py                    the table, and every copied block of more than 10 lines; exit code 1 when there is one
     python scripts/count_lines.py --alike            also blocks that are the same but for names and numbers (told, never counted as a fault)
 
-A line of code is one that is not empty, no comment, no docstring and no import. Shared is what a generation's own module reaches by imports
-and another one reaches too.
+A line of code is one that is not empty, no comment, no docstring and no import. Shared is what a
+generation's own module reaches by imports and another one reaches too.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ def _skipped(tree: ast.Module) -> set[int]:
 
 
 def copies(files: Iterable[list[Line]], most: int = MOST) -> list[Copy]:
-    """Every block of more than `most` lines that occurs twice, as long as it goes, the longest first."""
+    """Every block of more than `most` lines that occurs twice, as long as it goes, the longest
+    first.
+    """
     files = list(files)
     places: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
     for f, lines in enumerate(files):
@@ -164,7 +167,11 @@ def imported(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
 
 
 def reached(start: Iterable[str], known: Mapping[str, Path]) -> set[str]:
-    """A module's package counts with it. Another generation's own module is no way on: who takes two functions from it does not use all that it does."""
+    """A module's package counts with it.
+
+    Another generation's own module is no way on: who takes two functions from it does not use all
+    that it does.
+    """
     todo, seen = [s for s in start if s in known], set()
     closed = set(OWN.values()) - set(todo)
     while todo:
@@ -176,7 +183,10 @@ def reached(start: Iterable[str], known: Mapping[str, Path]) -> set[str]:
 
 
 def shares(known: Mapping[str, Path], sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """generation -> lines used by all, by one other, by it alone. Only those generations that are there."""
+    """generation -> lines used by all, by one other, by it alone.
+
+    Only those generations that are there.
+    """
     uses = {engine: reached((COMMON, own), known) for engine, own in OWN.items() if own in known}
     out = {}
     for engine, mine in uses.items():

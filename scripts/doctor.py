@@ -1,13 +1,15 @@
 #!/usr/bin/env python
-"""Examine a model on this machine: does it sound as published, and which settings suit this machine?
+"""Examine a model on this machine: does it sound as published, and which settings suit this
+machine?
 
     python scripts/doctor.py                    the model in pretrained_models that the studio would begin with
     python scripts/doctor.py DIR                another model directory
     python scripts/doctor.py DIR --quick        two short texts, and no choice of settings
     python scripts/doctor.py DIR --clip FILE --transcript TEXT --language en    with a recording of your own
 
-One line for each item. The figures are kept beside the model as kaikou-doctor.json (in the data folder where that cannot be written), with
-what the model said as WAV files. Exit code 1 when an item failed, 2 when there is no model.
+One line for each item. The figures are kept beside the model as kaikou-doctor.json (in the data
+folder where that cannot be written), with what the model said as WAV files. Exit code 1 when an
+item failed, 2 when there is no model.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ SIGNS = {"passed": "ok     ", "warned": "notice ", "failed": "FAILED ", "skipped
 
 
 def starter(name: str):
-    """One of the voices that come with the studio, as the natural voice says its words: nearer to a person than the starter itself."""
+    """One of the voices that come with the studio, as the natural voice says its words: nearer to a
+    person than the starter itself.
+    """
     entry = next(
         v for v in json.loads((VOICES / "voices.json").read_text("utf-8")) if v["id"] == name
     )

@@ -1,14 +1,16 @@
 #!/usr/bin/env python
-"""Keep the memory that a model needs: a GPU's by holding it, a computer's without one by pinning the weights' pages in RAM.
+"""Keep the memory that a model needs: a GPU's by holding it, a computer's without one by pinning
+the weights' pages in RAM.
 
     python scripts/gpu_lock.py                        hold what the model needs that the studio would begin with, until Ctrl-C or SIGTERM
     python scripts/gpu_lock.py --gb 6                 hold so much GPU memory, whatever the model
     python scripts/gpu_lock.py --device cpu           pin the (converted) weight files in RAM; the studio's start finds them there
     python scripts/gpu_lock.py --exclusive -- ./run.sh --engine cosyvoice2    run the studio as the GPU's only process
 
-While this holds GPU memory nobody else can take it, the studio included: end it when the studio is to start. To lock for the studio's
-own use, run it behind `--` as above, or set KAIKOU_LOCK_MEMORY=1 for it: then the engine's process takes the memory itself.
-Everything is undone when this ends; only an exclusive GPU stays so when this is killed with SIGKILL (nvidia-smi -c DEFAULT undoes it).
+While this holds GPU memory nobody else can take it, the studio included: end it when the studio is
+to start. To lock for the studio's own use, run it behind `--` as above, or set KAIKOU_LOCK_MEMORY=1
+for it: then the engine's process takes the memory itself. Everything is undone when this ends; only
+an exclusive GPU stays so when this is killed with SIGKILL (nvidia-smi -c DEFAULT undoes it).
 """
 
 from __future__ import annotations
@@ -133,7 +135,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=amount, help="let go after so long")
     args = parser.parse_args(own)
     args.command = command
-    stop = SimpleQueue()  # not an Event: a signal that comes inside Event.wait would wait for the lock its own thread holds
+    # not an Event: a signal that comes inside Event.wait would wait for the lock its own thread
+    # holds
+    stop = SimpleQueue()
     for number in STOP:
         signal.signal(number, lambda *_: stop.put(None))
     with MemoryLock() as lock:

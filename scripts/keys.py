@@ -1,11 +1,14 @@
 #!/usr/bin/env python
-"""API keys of a studio: make, list and revoke them, whether it runs or not. A running one knows at once.
+"""API keys of a studio: make, list and revoke them, whether it runs or not.
+
+A running one knows at once.
 
     python scripts/keys.py create --name robot --scopes speak,jobs       prints the key, this one time
     python scripts/keys.py list
     python scripts/keys.py revoke key-0123456789ab
 
-From the first key on the studio asks everyone for a key or a login; when the last one is revoked it is open again, where it was open before.
+From the first key on the studio asks everyone for a key or a login; when the last one is revoked it
+is open again, where it was open before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Makes assets/natural/voices.safetensors: the styles of the natural voice's base voices, and what each sounds like before it is bent.
+"""Makes assets/natural/voices.safetensors: the styles of the natural voice's base voices, and what
+each sounds like before it is bent.
 
-Usage: python scripts/make_natural_voices.py STYLES [--weights DIR] [--out FILE]. Same output every time; some minutes for each voice.
-STYLES: the folder package/voices of the npm package kokoro-js 1.2.1 (npm pack kokoro-js@1.2.1), Apache-2.0.
+Usage: python scripts/make_natural_voices.py STYLES [--weights DIR] [--out FILE]. Same output every
+  time; some minutes for each voice.
+STYLES: the folder package/voices of the npm package kokoro-js 1.2.1 (npm pack kokoro-js@1.2.1),
+  Apache-2.0.
 """
 
 from __future__ import annotations
@@ -72,7 +75,9 @@ def styles_of(path: Path, sha256: str) -> np.ndarray:
 
 
 def learn(network: Network, speaker: Speaker, styles: np.ndarray, language: str) -> Statistics:
-    """What the norms of the generator see, against the share of voiced rows and their pitch: a ridge regression."""
+    """What the norms of the generator see, against the share of voiced rows and their pitch: a
+    ridge regression.
+    """
     chance = np.random.default_rng(0)
     seen, at = [], []
     said = [tokens_of(c.phonemes) for c in clauses(TEXTS[language], language, speaker)]
@@ -108,7 +113,9 @@ def learn(network: Network, speaker: Speaker, styles: np.ndarray, language: str)
 def stock_sound(
     network: Network, speaker: Speaker, styles: np.ndarray, language: str, statistics: Statistics
 ):
-    """float32 (n,) at RATE_HZ: the stock text of the built-in voice, clause by clause without the silences between them."""
+    """float32 (n,) at RATE_HZ: the stock text of the built-in voice, clause by clause without the
+    silences between them.
+    """
     said, scratch = [], Scratch()
     for clause in clauses(STOCK[language], language, speaker):
         tokens = tokens_of(clause.phonemes)

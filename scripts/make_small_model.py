@@ -1,5 +1,6 @@
 #!/usr/bin/env python
-"""Write a whole model directory with random weights: the published layout without the download, for tests and trials.
+"""Write a whole model directory with random weights: the published layout without the download, for
+tests and trials.
 
     python scripts/make_small_model.py DIR                         small networks of CosyVoice2, a few megabytes
     python scripts/make_small_model.py DIR --family cosyvoice3     of another generation: cosyvoice1, cosyvoice2, cosyvoice3

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Makes what the page plays for a starter voice where the natural voice speaks: the starter's own words, said by it in that voice, as MP3.
+"""Makes what the page plays for a starter voice where the natural voice speaks: the starter's own
+words, said by it in that voice, as MP3.
 
-Usage: python scripts/make_starter_samples.py [--out assets/voices/natural]. Needs the packages of requirements-natural.txt. Make them anew when the natural
+Usage: python scripts/make_starter_samples.py [--out assets/voices/natural]. Needs the packages of
+  requirements-natural.txt. Make them anew when the natural
 voice's version changes (webui/engine/natural/lanes.py).
 """
 

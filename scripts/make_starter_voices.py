@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the synthetic starter voices in assets/voices that are not recordings of anyone: eSpeak NG taken apart by WORLD, bent, put together.
+"""Makes the synthetic starter voices in assets/voices that are not recordings of anyone: eSpeak NG
+taken apart by WORLD, bent, put together.
 
-Usage: python scripts/make_starter_voices.py [OUT_DIR]. Same output every time. Needs the packages of the built-in voice and soundfile.
+Usage: python scripts/make_starter_voices.py [OUT_DIR]. Same output every time. Needs the packages
+  of the built-in voice and soundfile.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ RATE_HZ, OUT_HZ, FFT = 24000, 16000, 1024
 
 @dataclass(frozen=True)
 class Recipe:
-    """f0 in Hz; widen = factor on the pitch range; stretch of the envelope; tilt in dB per octave; bumps = (Hz, dB); breath 0..1."""
+    """f0 in Hz; widen = factor on the pitch range; stretch of the envelope; tilt in dB per octave;
+    bumps = (Hz, dB); breath 0..1.
+    """
 
     id: str
     espeak: str

@@ -3,9 +3,11 @@
 
     python scripts/make_text_ids.py qwen.tiktoken [FOLDER]
 
-qwen.tiktoken: Qwen's vocabulary with ranks, as the package dashscope brings it. CosyVoice 2 and 3 have Qwen2's vocabulary and its merges
-except those that join more than one Chinese character, or one and a blank. Both files are made from the ranks and compared with the
-published checksums: nothing is written where they differ. FOLDER: keep them there. The first generation's vocabulary comes with the studio.
+qwen.tiktoken: Qwen's vocabulary with ranks, as the package dashscope brings it. CosyVoice 2 and 3
+  have Qwen2's vocabulary and its merges
+except those that join more than one Chinese character, or one and a blank. Both files are made from
+the ranks and compared with the published checksums: nothing is written where they differ. FOLDER:
+keep them there. The first generation's vocabulary comes with the studio.
 """
 
 from __future__ import annotations
@@ -64,7 +66,10 @@ def is_masked(token: bytes) -> bool:
 
 
 def files_of(ranks: dict[bytes, int]) -> dict[str, bytes]:
-    """The published vocab.json and merges.txt by their paths. Raises ValueError where they are others."""
+    """The published vocab.json and merges.txt by their paths.
+
+    Raises ValueError where they are others.
+    """
     letters = byte_letters()
 
     def written(token: bytes) -> str:

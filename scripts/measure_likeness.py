@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Prints how like its references the built-in voice is, how quick and how small: the acceptance table of the built-in engine.
+"""Prints how like its references the built-in voice is, how quick and how small: the acceptance
+table of the built-in engine.
 
 Usage: python scripts/measure_likeness.py [--audio DIR] [--quick]
-DIR holds WAV references (default: assets/voices). The measuring code shares nothing with the converter: 16 kHz, 25 ms frames, 26 mel bands,
-pitch by WORLD's harvest (the engine has its own tracker), words by PocketSphinx in English. Exit code 1 when a required figure is missed.
---quick: likeness, and words heard once instead of twice.
+DIR holds WAV references (default: assets/voices). The measuring code shares nothing with the
+converter: 16 kHz, 25 ms frames, 26 mel bands, pitch by WORLD's harvest (the engine has its own
+tracker), words by PocketSphinx in English. Exit code 1 when a required figure is missed. --quick:
+likeness, and words heard once instead of twice.
 """
 
 from __future__ import annotations
@@ -104,8 +106,10 @@ class Heard:
 
 
 def clearness(whole: Heard, source: Heard) -> float:
-    """How well the movement of the bands survives, 0..1: correlation of band envelopes over 0.38 s, as intelligibility indices do,
-    between the unconverted base voice and the converted one saying the same at the same tempo."""
+    """How well the movement of the bands survives, 0..1: correlation of band envelopes over 0.38 s,
+    as intelligibility indices do, between the unconverted base voice and the converted one saying
+    the same at the same tempo.
+    """
     a, b = (np.log(h.bands[:, :22] + 1e-4) for h in (source, whole))
     shift = max(range(-12, 13), key=lambda s: _match(a, b, s))
     a, b = _shifted(a, b, shift)
@@ -255,7 +259,9 @@ def likeness(engine, references, prompts, speaker, table) -> None:
 
 
 def words(engine, references, prompts, speaker, table, hearings: int) -> None:
-    """Word error in English of the base voice as it is, and of each converted voice; what differs is the conversion and its tempo."""
+    """Word error in English of the base voice as it is, and of each converted voice; what differs
+    is the conversion and its tempo.
+    """
     name = "word error, converted less unconverted"
     try:
         recogniser = Recogniser()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Prints how natural the voices sound, beside what is required of the natural one. 测量各音色听起来有多自然，打印成表。
+"""Prints how natural the voices sound, beside what is required of the natural one.
+测量各音色听起来有多自然，打印成表。
 
     python scripts/measure_naturalness.py                          the built-in engine's instant and natural voice 内置的即时音色与自然音色
     python scripts/measure_naturalness.py --model DIR              and a CosyVoice model's 另加一个 CosyVoice 模型
@@ -7,9 +8,11 @@
     python scripts/measure_naturalness.py --wavs DIR1 DIR2         scores folders of wav files instead, file by file: two builds, say
                                                                    只给已有的音频打分，逐个文件对比两个文件夹
 
-Six references (assets/voices) say eight sentences in Chinese and eight in English. Meters: DistillMOS; Resemblyzer's similarity to the
-reference, and whether it is the nearest of all six; words that PocketSphinx hears in English; how far apart the tones of Chinese are; and the
-pinyin of the labelled sentences. Exit code 1 when the natural voice misses a required figure, 2 when nothing can be measured.
+Six references (assets/voices) say eight sentences in Chinese and eight in English. Meters:
+DistillMOS; Resemblyzer's similarity to the reference, and whether it is the nearest of all six;
+words that PocketSphinx hears in English; how far apart the tones of Chinese are; and the pinyin of
+the labelled sentences. Exit code 1 when the natural voice misses a required figure, 2 when nothing
+can be measured.
 
 The meters are packages of their own 测量用的依赖要单独安装:
     pip install -r requirements-dev.txt && pip install --no-deps -r requirements-meters.txt
@@ -84,7 +87,9 @@ def references() -> list[Reference]:
 
 
 def request_of(utterance: Utterance, reference: Reference, voice_engine: str) -> SpeechRequest:
-    """As the page asks for it; CosyVoice takes the reference's transcript where the languages are the same."""
+    """As the page asks for it; CosyVoice takes the reference's transcript where the languages are
+    the same.
+    """
     is_same = reference.language == utterance.language
     return SpeechRequest(
         id=utterance.file,
@@ -116,7 +121,11 @@ def spoken(
 def said(
     engine: Engine, request: SpeechRequest, prompt: Prompt, n_tries: int = TRIES
 ) -> np.ndarray:
-    """The whole sound. On a busy machine a worker may be taken for one that stands still; the same seed gives the same sound once it is back."""
+    """The whole sound.
+
+    On a busy machine a worker may be taken for one that stands still; the same seed gives the same
+    sound once it is back.
+    """
     try:
         return np.concatenate([c.samples for c in engine.stream(request, prompt)])
     except EngineStalled:
@@ -208,7 +217,10 @@ def wav_files(folder: Path) -> dict[str, Path]:
 
 
 def compare(folders: list[Path], names: list[str]) -> dict[str, list[Score]]:
-    """Folder's name -> the scores of the files that all of them have. Prints their DistillMOS side by side."""
+    """Folder's name -> the scores of the files that all of them have.
+
+    Prints their DistillMOS side by side.
+    """
     files = [wav_files(folder) for folder in folders]
     common = [name for name in files[0] if all(name in other for other in files)]
     if not common:

@@ -1,10 +1,12 @@
 #!/usr/bin/env python
-"""Load a model, speak its warm-up sentences at every shape that serving uses, and tell how fast it is.
+"""Load a model, speak its warm-up sentences at every shape that serving uses, and tell how fast it
+is.
 
     python scripts/prewarm.py                              the model in pretrained_models that the studio would begin with
     python scripts/prewarm.py DIR --convert                first write the converted weights (once): later starts are fast
 
-A process' warm state ends with it; what stays is on disk: converted weights, and the weights in the page cache. The studio warms itself.
+A process' warm state ends with it; what stays is on disk: converted weights, and the weights in the
+page cache. The studio warms itself.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ def usual() -> Path:
 
 
 def convert(root: Path, precision: str, lm: str) -> None:
-    """Write what is not there yet, or was made from other files. lm: "torch", or "int8", a form that the engine writes itself when it starts.
-    Raises NotReady, StorageFull."""
+    """Write what is not there yet, or was made from other files. lm: "torch", or "int8", a form
+    that the engine writes itself when it starts. Raises NotReady, StorageFull.
+    """
     from webui.engine.cosyvoice.family import family_of
     from webui.engine.cosyvoice.weights import convert as write
 

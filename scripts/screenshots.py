@@ -1,6 +1,9 @@
-"""Pictures of the running studio for the README: python scripts/screenshots.py [--url http://127.0.0.1:7860] [--out assets/screenshots].
+"""Pictures of the running studio for the README: python scripts/screenshots.py [--url
+http://127.0.0.1:7860] [--out assets/screenshots].
 
-Without --url a studio with the built-in voice is started on a free port with an empty data folder. Needs the test packages and a Chromium."""
+Without --url a studio with the built-in voice is started on a free port with an empty data folder.
+Needs the test packages and a Chromium.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,9 @@ def started():
 
 
 def recording() -> bytes:
-    """A clip with something to say about it: two pieces of speech, a pause, some hiss, and a last word that is cut off."""
+    """A clip with something to say about it: two pieces of speech, a pause, some hiss, and a last
+    word that is cut off.
+    """
     pieces, rate = [], 16000
     for name in ("starter-zh-high.wav", "starter-zh-breathy.wav"):
         with wave.open(str(ROOT / "assets" / "voices" / name)) as w:

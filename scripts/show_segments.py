@@ -1,8 +1,10 @@
-"""How 40 texts are cut: sentence by sentence with a short first clause (the built-in voice), packed for CosyVoice, and by the public front end.
+"""How 40 texts are cut: sentence by sentence with a short first clause (the built-in voice), packed
+for CosyVoice, and by the public front end.
 
     python scripts/show_segments.py [--texts]
 
-Prints a Markdown table of units per segment, a line of counts, and with --texts the segments of CosyVoice themselves.
+Prints a Markdown table of units per segment, a line of counts, and with --texts the segments of
+CosyVoice themselves.
 """
 
 from __future__ import annotations
@@ -117,7 +119,9 @@ def n_short(cut: list[str]) -> int:
 
 
 def n_marks(cut: list[str]) -> int:
-    """Segments in which something of a mark would be spoken; event tags that the engine knows do not count."""
+    """Segments in which something of a mark would be spoken; event tags that the engine knows do
+    not count.
+    """
     return sum(
         bool(_MARK_WORDS.search(re.sub("|".join(map(re.escape, KEPT_TAGS)), "", segment)))
         for segment in cut

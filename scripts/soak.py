@@ -1,6 +1,9 @@
 #!/usr/bin/env python
-"""Does a studio that is used for hours grow? Mixed visitors in rounds; between rounds, when all is quiet, memory, descriptors, threads and
-temporary files are counted. Ends with 1 when one of them goes up, or when nobody heard anything. Linux only.
+"""Does a studio that is used for hours grow?
+
+Mixed visitors in rounds; between rounds, when all is quiet, memory, descriptors, threads and
+temporary files are counted. Ends with 1 when one of them goes up, or when nobody heard anything.
+Linux only.
 
     python scripts/soak.py --minutes 120 --engine cosyvoice2 --model-dir DIR
     python scripts/soak.py --minutes 5 --engine builtin --json soak.json
@@ -68,8 +71,9 @@ def count(pid: int, temp: Path) -> Count:
 
 
 def grown(counts: Sequence[Count], filling_mb: float = 0.0) -> dict[str, float]:
-    """What went up, and by how much: the last third of the rounds beside the first third, warm-up left out. filling_mb: what bounded
-    caches may still take in so short a time."""
+    """What went up, and by how much: the last third of the rounds beside the first third, warm-up
+    left out. filling_mb: what bounded caches may still take in so short a time.
+    """
     kept = counts[WARM_ROUNDS:]
     third = max(1, len(kept) // 3)
     out = {}

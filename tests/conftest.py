@@ -1,4 +1,6 @@
-"""Fixtures shared by all tests: a running studio with the tone engine (one per test run), and the shared data when it is there."""
+"""Fixtures shared by all tests: a running studio with the tone engine (one per test run), and the
+shared data when it is there.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="session")
 def studio():
-    """The real studio with the tone engine. Tests use visits of their own, so they do not see each other."""
+    """The real studio with the tone engine.
+
+    Tests use visits of their own, so they do not see each other.
+    """
     from tests.serve import running
 
     env = {"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_SOCKETS_PER_ADDRESS": "1000"}

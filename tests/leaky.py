@@ -1,4 +1,7 @@
-"""A studio whose engine keeps something of every request: what scripts/soak.py must notice. As a program: the flags of run.sh."""
+"""A studio whose engine keeps something of every request: what scripts/soak.py must notice.
+
+As a program: the flags of run.sh.
+"""
 
 from __future__ import annotations
 

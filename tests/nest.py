@@ -1,6 +1,8 @@
-"""A process that has read all the studio's modules and forks a server from there: reading them takes seconds, and a test run starts a hundred servers.
+"""A process that has read all the studio's modules and forks a server from there: reading them
+takes seconds, and a test run starts a hundred servers.
 
-It has no thread but one, so that a fork is whole. What it forks gets files, environment and limits of its own, as a new process would.
+It has no thread but one, so that a fork is whole. What it forks gets files, environment and limits
+of its own, as a new process would.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def alone(argv: list[str], log: Path, env: dict[str, str], max_file_kb: int) -> subprocess.Popen:
-    """tests.serve with these arguments as a process of its own: benchmarks measure this one, a fork pays for memory it shares."""
+    """tests.serve with these arguments as a process of its own: benchmarks measure this one, a fork
+    pays for memory it shares.
+    """
     with log.open("wb") as out:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.serve", *argv],

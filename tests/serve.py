@@ -1,9 +1,11 @@
-"""The real studio in a process of its own, on a free port, for tests that need real sockets and a real browser.
+"""The real studio in a process of its own, on a free port, for tests that need real sockets and a
+real browser.
 
     with running() as studio:            # the tone engine; studio.url, studio.owner_client()
     with running(engine="builtin"):      # the built-in voice
 
-As a program: python -m tests.serve [--natural fast|slow|loading] [--fake --fake-start SECONDS --fake-lanes N --fake-gate PIPE] <flags of run.sh>. /test/state tells what the fake engine did.
+As a program: python -m tests.serve [--natural fast|slow|loading] [--fake --fake-start SECONDS
+--fake-lanes N --fake-gate PIPE] <flags of run.sh>. /test/state tells what the fake engine did.
 """
 
 from __future__ import annotations
@@ -67,11 +69,16 @@ def running(
     natural: str = "",
     hosted_gate: Path | str = "",
 ):
-    """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}. `max_file_kb`: the kernel refuses larger files, as a full disk does.
+    """`env`: further KAIKOU_* settings, e.g. {"KAIKOU_MAX_STREAMS": "2"}.
 
-    `natural`: "fast": the built-in engine's natural voice is there, and the default whatever this machine's speed is. "slow", "loading": it says
-    that it is, and loads nothing. `hosted_gate`: a tone engine in a process of its own takes over, and comes back once when that dies; each of its
-    starts waits until somebody writes to this named pipe."""
+    `max_file_kb`: the kernel refuses larger files, as a full disk does.
+
+    `natural`: "fast": the built-in engine's natural voice is there, and the default whatever this
+      machine's speed is. "slow", "loading": it says
+    that it is, and loads nothing. `hosted_gate`: a tone engine in a process of its own takes over,
+    and comes back once when that dies; each of its starts waits until somebody writes to this named
+    pipe.
+    """
     with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
         data = data_dir or Path(made) / "data"
         port, log = port or free_port(), Path(made) / "log.txt"
@@ -136,7 +143,9 @@ def wait_for_line(process, log: Path, limit_s: float = 90) -> None:
 
 
 def _known_to(told: Running, flags: tuple[str, ...], env: dict[str, str]) -> httpx.Client:
-    """One that the studio lets in: to a stranger a locked one says the same whether it is ready or not."""
+    """One that the studio lets in: to a stranger a locked one says the same whether it is ready or
+    not.
+    """
     client = httpx.Client(base_url=told.url, timeout=30)
     if key := env.get("KAIKOU_API_KEY"):
         client.headers["Authorization"] = f"Bearer {key.split(',')[0]}"

@@ -1,4 +1,6 @@
-"""What is written down is true: files that exist, options that exist, every package pinned, no machine's paths."""
+"""What is written down is true: files that exist, options that exist, every package pinned, no
+machine's paths.
+"""
 
 import re
 import subprocess
@@ -91,7 +93,8 @@ def test_options_are_the_same_everywhere():
     assert table == real
 
 
-# Has read what takes seconds to read, nothing of ours, and forks: each script finds the interpreter as `python scripts/NAME.py --help` would.
+# Has read what takes seconds to read, nothing of ours, and forks: each script finds the interpreter
+# as `python scripts/NAME.py --help` would.
 _FORKS = """
 import os, runpy, sys, traceback
 import numpy, torch
@@ -192,9 +195,9 @@ PACKAGE_OF = {
     "pyworld": "pyworld-prebuilt",
     "yaml": "pyyaml",
 }  # where the import has another name than the package
-OPTIONAL = {
-    "pykakasi"
-}  # reads kanji when somebody has installed it (it is GPL); the built-in voice says so when it is not there
+# reads kanji when somebody has installed it (it is GPL); the built-in voice says so when it is not
+# there
+OPTIONAL = {"pykakasi"}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +209,9 @@ OPTIONAL = {
     ],
 )
 def test_direct_imports_are_required(folders, files):
-    """What is imported by name must be a package that is asked for, or the standard library's; modules beside the file are its own."""
+    """What is imported by name must be a package that is asked for, or the standard library's;
+    modules beside the file are its own.
+    """
     from tests.test_layers import absolute_imports
 
     def plain(name):

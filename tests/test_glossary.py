@@ -1,4 +1,6 @@
-"""One word for one meaning: docs/glossary.md, and what the page, the included voices and the README make of it."""
+"""One word for one meaning: docs/glossary.md, and what the page, the included voices and the README
+make of it.
+"""
 
 from __future__ import annotations
 

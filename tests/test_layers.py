@@ -1,4 +1,6 @@
-"""The house keeps its shape: who may import whom, and that the page and the routes open without torch."""
+"""The house keeps its shape: who may import whom, and that the page and the routes open without
+torch.
+"""
 
 import ast
 import importlib.util
@@ -48,7 +50,9 @@ FILES = sorted((ROOT / "webui").rglob("*.py"))
 
 @cache
 def absolute_imports(path):
-    """(line, dotted name) of everything `path` imports, relative names made absolute, at any depth of the file."""
+    """(line, dotted name) of everything `path` imports, relative names made absolute, at any depth
+    of the file.
+    """
     return tuple(_imports(path))
 
 
@@ -136,7 +140,9 @@ def test_opening_loads_no_torch(module):
 
 
 def test_the_environment_is_read_in_one_place():
-    """Settings are read once; a process of its own may set its thread counts, and the client's command line is another program."""
+    """Settings are read once; a process of its own may set its thread counts, and the client's
+    command line is another program.
+    """
     readers = {
         str(p.relative_to(ROOT))
         for p in FILES

@@ -1,4 +1,6 @@
-"""Nothing in the engine's room is copied: a generation of the model is what differs, and the rest is shared."""
+"""Nothing in the engine's room is copied: a generation of the model is what differs, and the rest
+is shared.
+"""
 
 from __future__ import annotations
 

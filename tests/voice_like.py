@@ -1,4 +1,6 @@
-"""Sound that behaves like speech (syllables of a moving pitch, hisses, closures, pauses), for tests that need a voice but no recording."""
+"""Sound that behaves like speech (syllables of a moving pitch, hisses, closures, pauses), for tests
+that need a voice but no recording.
+"""
 
 import io
 
@@ -19,7 +21,9 @@ FORMANTS = (
 def voice_like(
     seconds=6.0, rate=24000, seed=0, f0_hz=140.0, lead_s=0.25, tail_s=0.25, rms=0.08, floor=2e-4
 ):
-    """Clip of `seconds`: phrases of five syllables, 0.3 s apart, silence at both ends, a faint steady floor."""
+    """Clip of `seconds`: phrases of five syllables, 0.3 s apart, silence at both ends, a faint
+    steady floor.
+    """
     rng = np.random.default_rng(seed)
     n = int(seconds * rate)
     x = np.zeros(n)
@@ -65,7 +69,9 @@ def noisy(clip, snr_db, seed=1):
 
 
 def echoing(clip, t60_s, seed=2):
-    """As in a room where sound takes `t60_s` to fall by 60 dB, direct sound and room equally strong."""
+    """As in a room where sound takes `t60_s` to fall by 60 dB, direct sound and room equally
+    strong.
+    """
     n = int(t60_s * clip.rate)
     room = np.random.default_rng(seed).standard_normal(n) * 10 ** (-3 * np.arange(n) / n)
     room[: int(0.004 * clip.rate)] = 0
@@ -105,7 +111,9 @@ def container_of(clip, form, codec, rate):
 
 
 def video_of(form, sounds, codec="aac", pictures="mpeg4", seconds=2.0):
-    """Bytes of a video of grey pictures in a container of PyAV, with one sound track for each clip of `sounds`."""
+    """Bytes of a video of grey pictures in a container of PyAV, with one sound track for each clip
+    of `sounds`.
+    """
     import av
 
     out = io.BytesIO()

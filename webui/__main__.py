@@ -1,4 +1,7 @@
-"""`python -m webui`: check what can be checked, open the page, start the engine. Exit code 2 with one sentence when it cannot start."""
+"""`python -m webui`: check what can be checked, open the page, start the engine.
+
+Exit code 2 with one sentence when it cannot start.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def log_to_stderr() -> None:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """The listening socket, before anything slow is loaded. Raises KaikouError when the address is taken or not ours."""
+    """The listening socket, before anything slow is loaded.
+
+    Raises KaikouError when the address is taken or not ours.
+    """
     host, port = settings.server.host, settings.server.port
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -112,7 +118,10 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
 
 
 def connection(head_s: float) -> type:
-    """uvicorn's class for a connection, which waits for the head of a request for ever. Here the head must be whole after `head_s`."""
+    """uvicorn's class for a connection, which waits for the head of a request for ever.
+
+    Here the head must be whole after `head_s`.
+    """
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     class Connection(AutoHTTPProtocol):

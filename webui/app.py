@@ -32,7 +32,9 @@ MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 ORDER = (USUAL_ENGINE, "cosyvoice3", "cosyvoice1")  # generations, where nobody says which
 LITE = "lite"
 QUIET_S = 60.0  # without speech, before a new model is examined by itself
-QUEUE_LOOK_S = 0.02  # how often Gradio's queue looks for events of the page; left alone it does so every millisecond, and a resting studio uses 4 % of a core
+# how often Gradio's queue looks for events of the page; left alone it does so every millisecond,
+# and a resting studio uses 4 % of a core
+QUEUE_LOOK_S = 0.02
 
 
 def models_here(settings: Settings) -> list[Installed]:
@@ -40,8 +42,11 @@ def models_here(settings: Settings) -> list[Installed]:
 
 
 def first_model(settings: Settings) -> Installed:
-    """The one to begin with: that of --model, the one chosen last, else by generation. Where there is none: where scripts/fetch_models.py
-    puts the usual one, so that what is missing has a name."""
+    """The one to begin with: that of --model, the one chosen last, else by generation.
+
+    Where there is none: where scripts/fetch_models.py puts the usual one, so that what is missing
+    has a name.
+    """
     choice, root = settings.engine, settings.paths.model_dir
     here = [
         m
@@ -74,7 +79,9 @@ def is_lite(choice: EngineChoice) -> bool:
 
 
 def voice_workers() -> int:
-    """Processes of the built-in voice: as many as there are cores for us, two at least (one begins while another speaks), four at most (memory)."""
+    """Processes of the built-in voice: as many as there are cores for us, two at least (one begins
+    while another speaks), four at most (memory).
+    """
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -82,7 +89,9 @@ def voice_workers() -> int:
 
 
 def engine_makers(settings: Settings, shelf: Shelf | None = None) -> list[Maker]:
-    """What `--engine` means: the engines to bring up, in order; a later one takes over from an earlier one when it is ready."""
+    """What `--engine` means: the engines to bring up, in order; a later one takes over from an
+    earlier one when it is ready.
+    """
 
     def builtin() -> Engine:
         from .engine.builtin import BuiltinEngine
@@ -107,8 +116,9 @@ def engine_makers(settings: Settings, shelf: Shelf | None = None) -> list[Maker]
 
 
 def cosyvoice_maker(settings: Settings, root: Path) -> Maker:
-    """The model directory `root`, of whichever generation, in a process of its own: what befalls torch or the device there is told to whoever
-    was listening, and the page stays up."""
+    """The model directory `root`, of whichever generation, in a process of its own: what befalls
+    torch or the device there is told to whoever was listening, and the page stays up.
+    """
 
     def make() -> Engine:
         from .engine.hosted import HostedEngine
@@ -119,8 +129,11 @@ def cosyvoice_maker(settings: Settings, root: Path) -> Maker:
 
 
 def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
-    """As JSON can say them, for the table in engine/hosted/child.py. The profile that the doctor recommended, where the user has agreed to it
-    and has set nothing else; and the end of a description that it found not to be read aloud."""
+    """As JSON can say them, for the table in engine/hosted/child.py.
+
+    The profile that the doctor recommended, where the user has agreed to it and has set nothing
+    else; and the end of a description that it found not to be read aloud.
+    """
     choice = settings.engine
     usual, agreed = EngineChoice(), doctor_reports.agreed(root, settings.paths.data_dir)
     if (choice.precision, choice.steps) == (usual.precision, usual.steps):  # nobody set them
@@ -143,8 +156,9 @@ def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
 
 
 def furnish(studio: Studio, settings: Settings) -> None:
-    """Tell the studio of the models there are, and let the page fetch those that are not: a directory that has all the names of one is
-    somebody's own and is never touched."""
+    """Tell the studio of the models there are, and let the page fetch those that are not: a
+    directory that has all the names of one is somebody's own and is never touched.
+    """
     if settings.engine.name == "builtin":
         return
     offers = _offers(settings) if settings.engine.name == "auto" else {}

@@ -1,6 +1,8 @@
-"""Every failure of the studio, with its HTTP status, its sentence in both languages and its string key.
+"""Every failure of the studio, with its HTTP status, its sentence in both languages and its string
+key.
 
-A sentence says what happened and what to do. Code that raises gives the values; the page and the API pick the language.
+A sentence says what happened and what to do. Code that raises gives the values; the page and the
+API pick the language.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ from typing import Self
 
 
 class KaikouError(Exception):
-    """Base of all named failures. `zh` and `en` are whole sentences; `param` names the field at fault, `code` is stable."""
+    """Base of all named failures.
+
+    `zh` and `en` are whole sentences; `param` names the field at fault, `code` is stable.
+    """
 
     status = 500
     kind = "server_error"
@@ -32,8 +37,12 @@ class KaikouError(Exception):
         return self.zh if language.lower().startswith("zh") else self.en
 
     def copy(self) -> Self:
-        """A new error with the same words, without traceback and cause. Whoever stores an error stores a copy, and whoever raises a stored
-        one raises a copy: every raise lengthens the traceback of the raised object, and a traceback keeps all its frames' values alive."""
+        """A new error with the same words, without traceback and cause.
+
+        Whoever stores an error stores a copy, and whoever raises a stored one raises a copy: every
+        raise lengthens the traceback of the raised object, and a traceback keeps all its frames'
+        values alive.
+        """
         twin = type(self).__new__(type(self), *self.args)
         twin.__dict__.update(self.__dict__)
         return twin
@@ -153,6 +162,9 @@ class StorageFull(KaikouError):
 
 
 class StorageDamaged(KaikouError):
-    """A file of the data folder cannot be read any more. It was set aside under the name in the sentence; nothing of it is deleted."""
+    """A file of the data folder cannot be read any more.
+
+    It was set aside under the name in the sentence; nothing of it is deleted.
+    """
 
     status, kind, code = 500, "storage_error", "damaged"

@@ -1,4 +1,6 @@
-"""How the log is written: one line per record, the id of the request it belongs to, and of a failure only where it was, never what was said in it."""
+"""How the log is written: one line per record, the id of the request it belongs to, and of a
+failure only where it was, never what was said in it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def mark(text: str) -> str:
 
 
 class OneLine(logging.Formatter):
-    """time level logger request=… message; of an exception its kind, the places it passed, and length and hash of its words."""
+    """time level logger request=… message; of an exception its kind, the places it passed, and
+    length and hash of its words.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = (
@@ -66,7 +70,9 @@ def to_stderr(level: int = logging.INFO) -> None:
 
 
 def failure(error: BaseException) -> str:
-    """kind, what it came from, the last places; its words may be a user's and are told by length and hash."""
+    """kind, what it came from, the last places; its words may be a user's and are told by length
+    and hash.
+    """
     words, chain, cause = str(error), type(error).__name__, error.__cause__ or error.__context__
     while cause is not None and len(chain) < 200:
         chain += f"<{type(cause).__name__}"

@@ -1,4 +1,6 @@
-"""Everything that can be set, read once from flags, environment (KAIKOU_*) and kaikou.toml, then frozen. The only reader of all three."""
+"""Everything that can be set, read once from flags, environment (KAIKOU_*) and kaikou.toml, then
+frozen. The only reader of all three.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,10 @@ class Limits:
     sockets: int = 512  # open WebSockets, of all visitors
     sockets_per_address: int = 64
     sockets_per_visitor: int = 48
-    silent_s: float = 600.0  # the page's socket without a stream and a word, or a stream that waits for its reader's credit
-    unread_s: float = 60.0  # a connection whose other side takes nothing of what is sent, or does not say what it wants
+    # the page's socket without a stream and a word, or a stream that waits for its reader's credit
+    silent_s: float = 600.0
+    # a connection whose other side takes nothing of what is sent, or does not say what it wants
+    unread_s: float = 60.0
     logins_per_minute: int = 12  # wrong ones, of an address
     idle_s: float = 60.0  # a socket on which a text is written, and nothing comes or goes
     body_s: float = (
@@ -66,7 +70,9 @@ class EngineChoice:
     name: str = (
         "auto"  # auto, builtin, or a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3
     )
-    model: str = ""  # folder below the model directory to begin with; "" = the one chosen last, or the first there is
+    # folder below the model directory to begin with; "" = the one chosen last, or the first there
+    # is
+    model: str = ""
     workers: int = 0  # processes of the built-in voice; 0 = one for each core, two to four
     natural: bool = True  # load the natural voice beside the built-in engine's instant one
     device: str = "auto"  # of CosyVoice: auto, cpu, cuda, mps
@@ -76,12 +82,19 @@ class EngineChoice:
     threads: int = (
         0  # of CosyVoice on a CPU, in each of its two stages; 0 = from the machine's cores
     )
-    profile: str = "balanced"  # of CosyVoice: ttfa (first sounds before everything), balanced, throughput (the most sound in all)
+    # of CosyVoice: ttfa (first sounds before everything), balanced, throughput (the most sound in
+    # all)
+    profile: str = "balanced"
     steps: int = 10  # of CosyVoice's flow: 10 as published, 5 in half the time
-    first_hop: int = 0  # of CosyVoice: ids of the first sound, 0 as trained, or one its generation has (10 of CosyVoice2)
-    reinforced: bool = False  # of Fun-CosyVoice3: speak with llm.rl.pt, its language model after reinforcement learning
-    graphs: str = "auto"  # of CosyVoice on a CUDA GPU: auto (recorded, where that sounds as the plain networks do), off
-    examine: bool = True  # a new CosyVoice model is examined by itself, once, while nobody speaks (scripts/doctor.py)
+    # of CosyVoice: ids of the first sound, 0 as trained, or one its generation has (10 of
+    # CosyVoice2)
+    first_hop: int = 0
+    # of Fun-CosyVoice3: speak with llm.rl.pt, its language model after reinforcement learning
+    reinforced: bool = False
+    # of CosyVoice on a CUDA GPU: auto (recorded, where that sounds as the plain networks do), off
+    graphs: str = "auto"
+    # a new CosyVoice model is examined by itself, once, while nobody speaks (scripts/doctor.py)
+    examine: bool = True
     lock_memory: bool = (
         False  # of CosyVoice: keep the GPU's memory, or pin the weights in RAM, from its start on
     )
@@ -186,9 +199,12 @@ def refuse(en: str, zh: str, param: str = "") -> BadInput:
 
 
 def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Settings:
-    """Flags win over environment, environment over kaikou.toml. Unknown names are refused with the nearest valid one.
+    """Flags win over environment, environment over kaikou.toml.
 
-    Raises BadInput (code bad_setting). argparse itself ends the process with exit code 2 on wrong flags.
+    Unknown names are refused with the nearest valid one.
+
+    Raises BadInput (code bad_setting). argparse itself ends the process with exit code 2 on wrong
+    flags.
     """
     environ = os.environ if environ is None else environ
     flags = vars(parser().parse_args(list(argv)))

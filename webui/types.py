@@ -37,14 +37,21 @@ MAX_TRANSCRIPT = 1000  # characters: what a quick speaker says in 30 s
 
 
 def part_seed(seed: int, index: int) -> int:
-    """The seed of part `index` (a segment, a run of text that arrives) of what has `seed`. A hash, because sums meet: part 1 of seed 7 and
-    part 0 of seed 8 would have the same random numbers."""
+    """The seed of part `index` (a segment, a run of text that arrives) of what has `seed`.
+
+    A hash, because sums meet: part 1 of seed 7 and part 0 of seed 8 would have the same random
+    numbers.
+    """
     digest = hashlib.blake2b(f"{seed} {index}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 1
 
 
 def finite(value: float, param: str) -> float:
-    """`value` as it came from outside. Raises BadInput for NaN and the infinities: they slip through comparisons, and JSON cannot hold them."""
+    """`value` as it came from outside.
+
+    Raises BadInput for NaN and the infinities: they slip through comparisons, and JSON cannot hold
+    them.
+    """
     if not -math.inf < value < math.inf:
         raise BadInput(
             f"{param} must be a finite number.",
@@ -62,7 +69,10 @@ def model_of(engine: str, voice_engine: str) -> str:
 
 @dataclass(frozen=True)
 class Voice:
-    """A saved, starter or draft voice. `id` is always ours; `fingerprint` is the content hash of its reference samples."""
+    """A saved, starter or draft voice.
+
+    `id` is always ours; `fingerprint` is the content hash of its reference samples.
+    """
 
     id: str
     name: str
@@ -80,7 +90,10 @@ class Voice:
 
 @dataclass(frozen=True)
 class Consent:
-    """A recording in which somebody agrees to the use of their voice. `language`: BCP 47, as it was told."""
+    """A recording in which somebody agrees to the use of their voice.
+
+    `language`: BCP 47, as it was told.
+    """
 
     id: str
     name: str
@@ -91,7 +104,10 @@ class Consent:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What one engine needs to speak as a voice, made once from the reference. `data` is safetensors, opaque outside that engine."""
+    """What one engine needs to speak as a voice, made once from the reference.
+
+    `data` is safetensors, opaque outside that engine.
+    """
 
     engine: str
     version: str
@@ -102,11 +118,16 @@ class Prompt:
 
 @dataclass(frozen=True)
 class SpeechRequest:
-    """One utterance to speak. Owns all its settings; an engine keeps nothing about it outside the iterator it returns.
+    """One utterance to speak.
 
-    text: what the user typed; segments: the normalised sentences to speak, in order (filled by studio.wording).
-    first_segment: the segments before it were spoken already; the others sound as they would after them.
-    speed: 0.25-4.0, pitch kept. seed: 0 .. 2**63-1. language: BCP 47 primary tag ("zh", "yue", "en"...) or "auto".
+    Owns all its settings; an engine keeps nothing about it outside the iterator it returns.
+
+    text: what the user typed; segments: the normalised sentences to speak, in order (filled by
+      studio.wording).
+    first_segment: the segments before it were spoken already; the others sound as they would after
+      them.
+    speed: 0.25-4.0, pitch kept. seed: 0 .. 2**63-1. language: BCP 47 primary tag ("zh", "yue",
+      "en"...) or "auto".
     """
 
     id: str
@@ -186,7 +207,9 @@ class SpeechRequest:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The one unit of sound from engine to loudspeaker. samples: float32 mono, (n,), n > 0, within -1..1, at the engine's rate."""
+    """The one unit of sound from engine to loudspeaker. samples: float32 mono, (n,), n > 0, within
+    -1..1, at the engine's rate.
+    """
 
     number: int
     samples: np.ndarray
@@ -199,8 +222,10 @@ class Chunk:
 
 
 class Segmentation(NamedTuple):
-    """How an engine wants a text cut: each segment is one call of its language model (specification "First contact", section 2).
-    unit: "token": a Han character, or as many letters as a token of other scripts has on average."""
+    """How an engine wants a text cut: each segment is one call of its language model (specification
+    "First contact", section 2).
+    unit: "token": a Han character, or as many letters as a token of other scripts has on average.
+    """
 
     max_units: int  # a sentence that would make a segment longer begins the next one,
     min_units: int  # if there are more than so many before it
@@ -210,7 +235,10 @@ class Segmentation(NamedTuple):
 
 @dataclass(frozen=True)
 class Abilities:
-    """What an engine can do. `lanes`: how many streams it can step at the same moment (its processes or devices)."""
+    """What an engine can do.
+
+    `lanes`: how many streams it can step at the same moment (its processes or devices).
+    """
 
     name: str
     version: str  # what has the same name and version makes the same samples
@@ -220,12 +248,16 @@ class Abilities:
     lanes: int = 1
     min_speed: float = 1.0  # speeds outside min..max are made by audio.tempo after the engine
     max_speed: float = 1.0
-    rtf: float = 0.5  # expected seconds of work per second of sound and lane; measured at warm-up where possible
-    speed: float = 0.0  # of lanes that share one device: seconds of sound a second, all of them together; 0 = each lane has its own (lanes / rtf)
+    # expected seconds of work per second of sound and lane; measured at warm-up where possible
+    rtf: float = 0.5
+    # of lanes that share one device: seconds of sound a second, all of them together; 0 = each lane
+    # has its own (lanes / rtf)
+    speed: float = 0.0
     tags: tuple[str, ...] = ()  # event tags the engine can speak, e.g. "[laughter]"
     styles: tuple[
         str, ...
-    ] = ()  # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
+        # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
+    ] = ()
     presets: tuple[
         str, ...
     ] = ()  # names of voices the engine itself brings; Engine.preset(name) gives their prompt
@@ -235,26 +267,33 @@ class Abilities:
     hears_only: bool = (
         False  # a prompt is made of the sound alone: transcript and language are no part of it
     )
-    voice_engines: Mapping[str, float] = field(
-        default_factory=dict
-    )  # what SpeechRequest.voice_engine may be, the default first -> its own rtf; empty = it makes no difference
+    # what SpeechRequest.voice_engine may be, the default first -> its own rtf; empty = it makes no
+    # difference
+    voice_engines: Mapping[str, float] = field(default_factory=dict)
     voice_versions: Mapping[str, str] = field(
         default_factory=dict
     )  # of those of them that are versioned by themselves
-    natural: str = ""  # of "natural": starting, ready, slow (offered, and not the default), broken; "" = this engine has no such voice
+    # of "natural": starting, ready, slow (offered, and not the default), broken; "" = this engine
+    # has no such voice
+    natural: str = ""
     voice_note: tuple[str, str] | None = (
         None  # why "natural" is not the default, or not there (English, Chinese)
     )
     text_in: bool = (
         False  # it reads a text that is still arriving while it speaks: Engine.stream_text
     )
-    streams: int = 0  # that may be open at once, paused ones too, where there are places for so many only; 0 = any number
+    # that may be open at once, paused ones too, where there are places for so many only; 0 = any
+    # number
+    streams: int = 0
     note: tuple[str, str] | None = (
         None  # what it does not do as it should on this machine, and why (English, Chinese)
     )
-    prompt_version: str = ""  # of its prompts, where that is another: much that changes the samples is no part of a prompt
+    # of its prompts, where that is another: much that changes the samples is no part of a prompt
+    prompt_version: str = ""
     segmentation: Segmentation | None = (
-        None  # None: a sentence is a segment, and the first clause is one of its own, so that it sounds early
+        # None: a sentence is a segment, and the first clause is one of its own, so that it sounds
+        # early
+        None
     )
 
     def __post_init__(self):
@@ -277,7 +316,10 @@ class Health:
 
 @dataclass(frozen=True)
 class Take:
-    """A finished (or stopped) stream: enough to play it, and to make it again. Sound lies in the store under `id`."""
+    """A finished (or stopped) stream: enough to play it, and to make it again.
+
+    Sound lies in the store under `id`.
+    """
 
     id: str
     request: SpeechRequest

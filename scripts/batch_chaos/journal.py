@@ -1,6 +1,8 @@
-"""A disk that writes down what it was asked for, kills its process at a given step, and a power cut that takes away what was not synced by then.
+"""A disk that writes down what it was asked for, kills its process at a given step, and a power cut
+that takes away what was not synced by then.
 
-The journal is written to the page cache, which outlives a kill; the power cut is played afterwards, by whoever killed.
+The journal is written to the page cache, which outlives a kill; the power cut is played afterwards,
+by whoever killed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from webui.store.sounds import Disk
 
 
 class Journal:
-    """One life's steps, numbered from 1. `die_at`: the step at whose end, or before whose beginning, the process kills itself; 0 = never."""
+    """One life's steps, numbered from 1.
+
+    `die_at`: the step at whose end, or before whose beginning, the process kills itself; 0 = never.
+    """
 
     def __init__(self, path: Path, die_at: int = 0):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -60,7 +65,9 @@ def steps(path: Path) -> list[list[str]]:
 
 
 def cut_power(told: list[list[str]]) -> int:
-    """What was put and not synced loses its second half; a name given in a folder that was not synced is taken back. Returns how many files suffered."""
+    """What was put and not synced loses its second half; a name given in a folder that was not
+    synced is taken back. Returns how many files suffered.
+    """
     unsynced: set[str] = set()
     moved: dict[str, str] = {}  # final -> draft, not yet safe
     for what, *names in told:

@@ -1,4 +1,6 @@
-"""What a kill may not do to a batch: lose a line that was marked, leave half a file under a real name, make a line twice over. Reads the disk only."""
+"""What a kill may not do to a batch: lose a line that was marked, leave half a file under a real
+name, make a line twice over. Reads the disk only.
+"""
 
 from __future__ import annotations
 

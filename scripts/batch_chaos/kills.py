@@ -1,4 +1,6 @@
-"""Kills a studio that works on a batch, again and again: half of the times at an exact step of its disk, half at any moment. Then lets it finish."""
+"""Kills a studio that works on a batch, again and again: half of the times at an exact step of its
+disk, half at any moment. Then lets it finish.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def life(
     rng: random.Random,
     start=alone,
 ) -> tuple[list[list[str]], bool]:
-    """One process from its start to its end. Returns the steps of its disk, and whether it ended by itself."""
+    """One process from its start to its end.
+
+    Returns the steps of its disk, and whether it ended by itself.
+    """
     journal, log = folder / f"life-{n}.jsonl", folder / f"life-{n}.log"
     argv = [
         "--data",
@@ -92,8 +97,11 @@ def run(
     told=lambda n, account: None,
     start=alone,
 ) -> Account:
-    """`steps_each`: a life is killed after at most so many steps of its disk; a line takes five. Stops at the first thing that is wrong.
-    `start`: how a life comes into being."""
+    """`steps_each`: a life is killed after at most so many steps of its disk; a line takes five.
+
+    Stops at the first thing that is wrong.
+    `start`: how a life comes into being.
+    """
     rng, account, began = random.Random(seed), Account(), time.monotonic()
     for n in range(1, kills + 1):
         at = rng.randint(1, steps_each)

@@ -1,6 +1,8 @@
-"""One life of a studio without a page: it brings up an engine, goes on with the batch it finds (or hands one in), and ends when that is done or it is killed.
+"""One life of a studio without a page: it brings up an engine, goes on with the batch it finds (or
+hands one in), and ends when that is done or it is killed.
 
-python -m scripts.batch_chaos.life --data DIR --journal FILE --lines N [--die-at STEP] [--engine builtin|tone] [--wrong mark_first|no_sync]
+python -m scripts.batch_chaos.life --data DIR --journal FILE --lines N [--die-at STEP] [--engine
+builtin|tone] [--wrong mark_first|no_sync]
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A machine with torch and numpy alone: packages that the engine imports and the bench never calls get empty stand-ins."""
+"""A machine with torch and numpy alone: packages that the engine imports and the bench never calls
+get empty stand-ins.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ class _Empty(ModuleType):
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Comes last: only asked for what nobody found. `used` are the packages that are really missing."""
+    """Comes last: only asked for what nobody found.
+
+    `used` are the packages that are really missing.
+    """
 
     def __init__(self, names: tuple[str, ...] = NOT_CALLED):
         self._names, self.used = names, set()

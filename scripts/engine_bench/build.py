@@ -1,4 +1,6 @@
-"""The three networks of CosyVoice2, from random numbers at given sizes or from a model directory, and a random voice. No ONNX."""
+"""The three networks of CosyVoice2, from random numbers at given sizes or from a model directory,
+and a random voice. No ONNX.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,10 @@ def random_model(size: Sizes, place: Place, seed: int = 0, steps: int = EULER_ST
 def load_model(
     root: Path, place: Place, is_published: bool, steps: int = EULER_STEPS
 ) -> tuple[CosyVoice2, float]:
-    """From a model directory, and the seconds it took with nothing of its files in the page cache. is_published: the .pt files as they
-    are fetched, whatever else is there; else the converted ones where there are any."""
+    """From a model directory, and the seconds it took with nothing of its files in the page cache.
+    is_published: the .pt files as they are fetched, whatever else is there; else the converted ones
+    where there are any.
+    """
     for path in (p for p in root.iterdir() if p.suffix in (".pt", ".safetensors")):
         forget(path)
     began = time.perf_counter()
@@ -123,7 +127,9 @@ def forget(path: Path) -> None:
 
 
 def random_voice(seconds: float, codes: int, seed: int = 1) -> VoicePrompt:
-    """A clip of so long: ids, mel at the level of speech, a vector, and a transcript of four text ids a second."""
+    """A clip of so long: ids, mel at the level of speech, a vector, and a transcript of four text
+    ids a second.
+    """
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, codes, (round(seconds * IDS_PER_S),), generator=random).tolist()
     text = torch.randint(0, 256, (max(1, round(4 * seconds)),), generator=random).tolist()

@@ -12,7 +12,10 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def rss_mb(field: str = "VmRSS") -> float:
-    """Resident memory now, or its peak (VmHWM). Where there is no /proc: the peak since the process began."""
+    """Resident memory now, or its peak (VmHWM).
+
+    Where there is no /proc: the peak since the process began.
+    """
     if _STATUS.exists():
         return next(
             int(line.split()[1]) / 1024

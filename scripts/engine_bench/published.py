@@ -1,6 +1,8 @@
-"""Each published model by its name, from a directory with random weights of the real sizes: loaded, and spoken with, as the studio does both.
+"""Each published model by its name, from a directory with random weights of the real sizes: loaded,
+and spoken with, as the studio does both.
 
-One process for each model, so that none is charged for the memory of another. Needs what the studio needs.
+One process for each model, so that none is charged for the memory of another. Needs what the studio
+needs.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def names() -> dict[str, str]:
 
 
 class WholeFloor(Floor):
-    """As `Floor`, with what the model's own script feeds to its language model; the length is given all the same."""
+    """As `Floor`, with what the model's own script feeds to its language model; the length is given
+    all the same.
+    """
 
     def sources(self, request: SpeechRequest, count: int) -> list[Drawn | DrawnThere]:
         model, lm = self.model, self.model.lm
@@ -74,7 +78,10 @@ class WholeFloor(Floor):
 
 
 def run(args: argparse.Namespace) -> dict:
-    """Rows and loads of every model asked for. Raises KaikouError in the process of a model that cannot be used here."""
+    """Rows and loads of every model asked for.
+
+    Raises KaikouError in the process of a model that cannot be used here.
+    """
     if len(args.family) == 1:
         return one(args, args.family[0])
     told: dict = {"rows": [], "load": []}

@@ -1,4 +1,6 @@
-"""Rounds of a bench: some users one request after another, or strangers who come when they like; and what a round tells as one row."""
+"""Rounds of a bench: some users one request after another, or strangers who come when they like;
+and what a round tells as one row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One utterance of a fixed length, spoken in two ways with the same weights: as the studio does it, and on the published code's schedule."""
+"""One utterance of a fixed length, spoken in two ways with the same weights: as the studio does it,
+and on the published code's schedule.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Run:
     _played_out: float = 0.0
 
     def sound(self, count: int) -> None:
-        """A chunk has arrived: it plays behind the one before, or at once when that one is over (an underrun)."""
+        """A chunk has arrived: it plays behind the one before, or at once when that one is over (an
+        underrun).
+        """
         now = time.perf_counter() - self._began
         if not self.samples:
             self.first_s, self._played_out, self.first_stages = now, now, dict(self.stages)
@@ -124,8 +128,11 @@ class Floor:
 
 
 def recomputed(model: CosyVoice2, prompt: VoicePrompt, count: int, seed: int) -> Run:
-    """The published schedule: prompt and history again on every hop, full attention in the last. Kinder than the published code:
-    no waits between polls, no voice features per request, and our own kernels."""
+    """The published schedule: prompt and history again on every hop, full attention in the last.
+
+    Kinder than the published code: no waits between polls, no voice features per request, and our
+    own kernels.
+    """
     run = Run(model.spec.sample_rate)
     clock = time.perf_counter()
 

@@ -1,4 +1,6 @@
-"""Golden cases of the flow: noise, times, mu, one estimator call, mel of every case, and the incremental cache on the same data."""
+"""Golden cases of the flow: noise, times, mu, one estimator call, mel of every case, and the
+incremental cache on the same data.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def check_model(
     limits: Limits,
     estimator: Callable[[CausalFlow, IO, str, Report], None],
 ) -> None:
-    """Of any generation whose blocks never change. estimator(flow, io, case, report): of the recorded call."""
+    """Of any generation whose blocks never change. estimator(flow, io, case, report): of the
+    recorded call.
+    """
     io = load_file(folder / "flow_io.safetensors")
     meta = json.loads((folder / "flow_meta.json").read_text())
     if "rand_noise_head" in io:

@@ -1,4 +1,6 @@
-"""First generation's flow against golden data: encoder, mu, one estimator call, mel and caches of every case, the frames of ids."""
+"""First generation's flow against golden data: encoder, mu, one estimator call, mel and caches of
+every case, the frames of ids.
+"""
 
 from __future__ import annotations
 

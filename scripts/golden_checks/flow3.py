@@ -1,4 +1,6 @@
-"""Golden cases of the third generation's flow: as flow.py, and inside one estimator call its time, its input and its first block."""
+"""Golden cases of the third generation's flow: as flow.py, and inside one estimator call its time,
+its input and its first block.
+"""
 
 from __future__ import annotations
 

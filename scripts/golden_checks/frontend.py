@@ -39,7 +39,9 @@ def features_of(folder: Path) -> dict[str, Tensor]:
 
 
 def check(folder: Path, report: Report) -> None:
-    """folder: golden/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
+    """folder: golden/frontend or one of the same format. report(case, tensor, largest error,
+    tolerance).
+    """
     features = features_of(folder)
     for clip in sorted({key.split(".")[0] for key in features}):
         if (folder / f"{clip}.wav").exists():

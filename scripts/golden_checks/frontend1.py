@@ -24,7 +24,9 @@ Report = Callable[[str, str, float, float], None]
 
 
 def check(folder: Path, report: Report) -> None:
-    """folder: golden1/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
+    """folder: golden1/frontend or one of the same format. report(case, tensor, largest error,
+    tolerance).
+    """
     features = features_of(folder)
     for clip in sorted({key.split(".")[0] for key in features}):
         samples, rate = soundfile.read(folder / f"{clip}.wav", dtype="float32", always_2d=True)

@@ -1,4 +1,6 @@
-"""Third generation's front end against golden data: prompt mel to 12 kHz, texts with the mark and with readings, tokens, what each mode feeds."""
+"""Third generation's front end against golden data: prompt mel to 12 kHz, texts with the mark and
+with readings, tokens, what each mode feeds.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ STUB_INSTRUCTION = "I."
 
 
 def check(folder: Path, report: Report) -> None:
-    """folder: golden3/frontend or one of the same format. report(case, tensor, largest error, tolerance)."""
+    """folder: golden3/frontend or one of the same format. report(case, tensor, largest error,
+    tolerance).
+    """
     features = features_of(folder)
     for clip in sorted({key.split(".")[0] for key in features}):
         samples, rate = soundfile.read(folder / f"{clip}.wav", dtype="float32", always_2d=True)

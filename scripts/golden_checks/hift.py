@@ -1,4 +1,6 @@
-"""Golden cases of the vocoder: f0, excitation with and without given noise, a cached excitation head, the decoder alone."""
+"""Golden cases of the vocoder: f0, excitation with and without given noise, a cached excitation
+head, the decoder alone.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) 
 
 
 def relative_rms(a: torch.Tensor, b: torch.Tensor) -> float:
-    """rms of the difference over rms of b; infinite when the shapes differ or a value is not a number."""
+    """rms of the difference over rms of b; infinite when the shapes differ or a value is not a
+    number.
+    """
     a, b = a.detach().cpu().double(), b.detach().cpu().double()
     if a.shape != b.shape or not (torch.isfinite(a).all() and torch.isfinite(b).all()):
         return float("inf")

@@ -1,4 +1,6 @@
-"""Golden cases of the third generation's vocoder: f0, excitation, wave, pieces that are not final, the decoder alone, the fixed noise."""
+"""Golden cases of the third generation's vocoder: f0, excitation, wave, pieces that are not final,
+the decoder alone, the fixed noise.
+"""
 
 from __future__ import annotations
 

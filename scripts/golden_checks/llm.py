@@ -1,4 +1,6 @@
-"""Language model against golden data: prefix scores, greedy and forced decoding, length rules, text streaming."""
+"""Language model against golden data: prefix scores, greedy and forced decoding, length rules, text
+streaming.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def model(folder: Path) -> SpeechLm:
 
 
 def scaled_error(got: Tensor, want: Tensor) -> float:
-    """Largest |got - want| / (1 + |want|): within `TOLERANCE` when it is so absolutely plus relatively. -inf must meet -inf."""
+    """Largest |got - want| / (1 + |want|): within `TOLERANCE` when it is so absolutely plus
+    relatively. -inf must meet -inf.
+    """
     if got.shape != want.shape or not torch.equal(got.isinf(), want.isinf()):
         return float("inf")
     finite = want.isfinite()
@@ -123,7 +127,9 @@ def check_mode(
 def length_with_end(
     lm: LanguageModel, prefix: Past, text: list, speech: list, preferred: float
 ) -> int:
-    """How many ids come when the end's score is raised by `preferred`; -1 when that is outside the rules of length."""
+    """How many ids come when the end's score is raised by `preferred`; -1 when that is outside the
+    rules of length.
+    """
     end = lm.dims.end
 
     def biased(scores: Tensor, history) -> int:
@@ -156,7 +162,9 @@ def check_stream(
     begun: Callable[[Sample], TextStream],
     report: Report,
 ) -> None:
-    """The most probable ids of a text that arrives id by id, and `final` of them once it is all there."""
+    """The most probable ids of a text that arrives id by id, and `final` of them once it is all
+    there.
+    """
     name, seen, after_end, over = f"bistream.{case}", [], [0], []
 
     def sample(scores: Tensor, history) -> int:

@@ -1,4 +1,6 @@
-"""First generation's language model against golden data: text encoder, prefix scores, greedy and forced decoding, length rules."""
+"""First generation's language model against golden data: text encoder, prefix scores, greedy and
+forced decoding, length rules.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) 
 
 
 def check(folder: Path, report: Report, device: str = "cpu") -> None:
-    """folder: golden1/llm or one of the same format. report(case, tensor, largest error, tolerance)."""
+    """folder: golden1/llm or one of the same format. report(case, tensor, largest error,
+    tolerance).
+    """
     lm, io = load(folder, device), load_file(folder / "llm_io.safetensors")
     meta = json.loads((folder / "llm_meta.json").read_text())
     text, prompt_text, prompt_speech = (

@@ -1,5 +1,6 @@
-"""Third generation's language model against golden data: prefix scores, greedy and forced decoding, the published length rule, text streaming
-with the published defects."""
+"""Third generation's language model against golden data: prefix scores, greedy and forced decoding,
+the published length rule, text streaming with the published defects.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def _marks() -> dict[str, int]:
 
 
 def check(folder: Path, report: Report, device: str = "cpu") -> None:
-    """folder: golden3/llm or one of the same format. report(case, tensor, largest error, tolerance)."""
+    """folder: golden3/llm or one of the same format. report(case, tensor, largest error,
+    tolerance).
+    """
     lm, io = load(folder, device), load_file(folder / "llm_io.safetensors")
     meta, marker = (
         json.loads((folder / "llm_meta.json").read_text()),

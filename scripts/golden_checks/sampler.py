@@ -1,4 +1,6 @@
-"""Repetition-aware sampling against golden data: the nucleus, the exact law, and the upstream histogram within sampling error."""
+"""Repetition-aware sampling against golden data: the nucleus, the exact law, and the upstream
+histogram within sampling error.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from webui.engine.cosyvoice.sampler import RasRule, law, nucleus
 
 
 def check(folder: Path, report: Callable[[str, str, float, float], None]) -> None:
-    """folder: golden/sampler or one of the same format. report(case, tensor, largest error, tolerance)."""
+    """folder: golden/sampler or one of the same format. report(case, tensor, largest error,
+    tolerance).
+    """
     data, rule = load_file(folder / "ras_cases.safetensors"), RasRule()
     for case in sorted(
         {key.split(".")[0] for key in data}, key=lambda name: int(name.removeprefix("case"))

@@ -11,7 +11,9 @@ from .flow import Report
 
 
 def check(folder: Path, report: Report) -> None:
-    """folder: golden3/silent or one of the same format. report(case, tensor, largest error, tolerance)."""
+    """folder: golden3/silent or one of the same format. report(case, tensor, largest error,
+    tolerance).
+    """
     told = json.loads((folder / "silent_cases.json").read_text())
     report("rule", "silent_ids", float(sorted(SILENT) != sorted(told["silent_ids"])), 0)
     report("rule", "max_run", abs(MAX_RUN - told["max_run"]), 0)

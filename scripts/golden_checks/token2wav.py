@@ -1,4 +1,5 @@
-"""Golden cases of flow and vocoder together, the published way: schedule, mel of every call, wave, streamed and in one piece.
+"""Golden cases of flow and vocoder together, the published way: schedule, mel of every call, wave,
+streamed and in one piece.
 
 Weights are those of the folders `flow` and `hift` beside this one.
 """
@@ -42,7 +43,9 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
 def spoken(
     folder: Path, begun: Callable[..., Token2Wav], report: Report
 ) -> Iterator[tuple[dict[str, torch.Tensor], str, Made]]:
-    """Each case the published way: the golden tensors, the case's key in them, what was made. begun(prompt ids, prompt mel, vector)."""
+    """Each case the published way: the golden tensors, the case's key in them, what was made.
+    begun(prompt ids, prompt mel, vector).
+    """
     io = load_file(folder / "token2wav_io.safetensors")
     meta = json.loads((folder / "token2wav_meta.json").read_text())
     for key in sorted(name.removesuffix(".wav") for name in io if name.endswith(".wav")):

@@ -1,4 +1,5 @@
-"""First generation's flow and vocoder together, the published way: schedule, mel of every call, wave, streamed and in one piece.
+"""First generation's flow and vocoder together, the published way: schedule, mel of every call,
+wave, streamed and in one piece.
 
 Weights are those of the folders `flow` and `hift` beside this one.
 """

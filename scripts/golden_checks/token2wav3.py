@@ -1,4 +1,7 @@
-"""Golden cases of the third generation's flow and vocoder together, the published way. Weights are those of `flow` and `hift` beside the folder."""
+"""Golden cases of the third generation's flow and vocoder together, the published way.
+
+Weights are those of `flow` and `hift` beside the folder.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from .token2wav import WAVE_MAX_TOLERANCE, WAVE_RMS_TOLERANCE, compare, spoken
 MEL_TOLERANCE = 3e-4
 
 
-# oneDNN has other kernels on other processors. Their rounding moves the phase of the source, and on one
-# without AVX-512 a single sample by 5.8e-3; torch's own kernels keep every sample within 6e-4.
+# oneDNN has other kernels on other processors. Their rounding moves the phase of the source, and on
+# one without AVX-512 a single sample by 5.8e-3; torch's own kernels keep every sample within 6e-4.
 @torch.backends.mkldnn.flags(enabled=False)
 @torch.inference_mode()
 def check(folder: Path, report: Report, device: str = "cpu") -> None:

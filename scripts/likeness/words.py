@@ -1,6 +1,9 @@
-"""Word error: what a small free-dictation recogniser makes of English sentences that a voice says. Knows no voice and no engine.
+"""Word error: what a small free-dictation recogniser makes of English sentences that a voice says.
 
-The recogniser is PocketSphinx with its own model, about +-0.05 of noise: compare figures of the same sentences, do not quote them.
+Knows no voice and no engine.
+
+The recogniser is PocketSphinx with its own model, about +-0.05 of noise: compare figures of the
+same sentences, do not quote them.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import soxr
 HZ = 16000
 PAUSE_S = 0.25  # of faint noise on both sides: the recogniser wants to hear a beginning and an end
 NOISE = 1e-3  # as a quiet room has it: trained on recordings, it does worse with digital silence
-MOST_STATES = 5000  # a frame: twice as quick as without a limit, and the same words but for one in two hundred
+# a frame: twice as quick as without a limit, and the same words but for one in two hundred
+MOST_STATES = 5000
 LEVEL = 0.08  # RMS it is given: how loud a reference was is another row's question
 SENTENCES = (
     "The old clock on the wall struck nine before anyone spoke.",
@@ -65,7 +69,11 @@ class Recogniser:
         )
 
     def words(self, samples: np.ndarray, rate: int, hearing: int = 0) -> list[str]:
-        """What was said in float samples (n,) at `rate` Hz. Another hearing has other room noise; the same one gives the same words, whatever was heard before."""
+        """What was said in float samples (n,) at `rate` Hz.
+
+        Another hearing has other room noise; the same one gives the same words, whatever was heard
+        before.
+        """
         x = soxr.resample(np.asarray(samples, np.float64), rate, HZ)
         x = x * (LEVEL / max(float(np.sqrt(np.mean(x**2))), 1e-6))
         pause = np.zeros(int(PAUSE_S * HZ))
@@ -87,7 +95,9 @@ def word_error(
     hearings: int = 1,
     sentences: Sequence[str] = SENTENCES,
 ) -> float:
-    """Share of the words that were got wrong, over all hearings. say(hearing, number, sentence) -> (float samples (n,), rate in Hz)."""
+    """Share of the words that were got wrong, over all hearings. say(hearing, number, sentence) ->
+    (float samples (n,), rate in Hz).
+    """
     wrong = sum(
         edits(words_of(s), recogniser.words(*say(h, i, s), h))
         for h in range(hearings)

@@ -1,4 +1,7 @@
-"""From the scores of single sounds to the figures of a voice, and the table of several. Numbers only."""
+"""From the scores of single sounds to the figures of a voice, and the table of several.
+
+Numbers only.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from .tones import Tone, separation
 
 @dataclass
 class Score:
-    """What the meters say of one sound; None, or nothing, where a meter was not asked or does not fit."""
+    """What the meters say of one sound; None, or nothing, where a meter was not asked or does not
+    fit.
+    """
 
     file: str
     reference: str = ""
@@ -129,7 +134,9 @@ def missed(of_natural: Mapping[str, Figure]) -> list[str]:
 
 
 def table(columns: Mapping[str, Mapping[str, Figure]]) -> list[str]:
-    """Lines to print: a row for each figure that was measured, a column for each voice, and what is required of the natural one."""
+    """Lines to print: a row for each figure that was measured, a column for each voice, and what is
+    required of the natural one.
+    """
     has_need = VOICE in columns
     lines = [_line("", columns, "required of natural 要求" if has_need else "")]
     for row in ROWS:

@@ -1,4 +1,5 @@
-"""Meters for sound: how natural it is (DistillMOS), whose voice it is (Resemblyzer), which words are heard (PocketSphinx), and the tones.
+"""Meters for sound: how natural it is (DistillMOS), whose voice it is (Resemblyzer), which words
+are heard (PocketSphinx), and the tones.
 
 Their packages are in requirements-meters.txt; this file needs none of them to be imported.
 """
@@ -60,7 +61,8 @@ class Naturalness:
     """DistillMOS, 1 to 5. Raises NotReady where its packages are not installed."""
 
     def __init__(self) -> None:
-        # distillmos imports torchaudio for reading files alone, which is not done here; no torchaudio that there is loads beside this torch.
+        # distillmos imports torchaudio for reading files alone, which is not done here; no
+        # torchaudio that there is loads beside this torch.
         is_stub = "torchaudio" not in sys.modules
         if is_stub:
             sys.modules["torchaudio"] = types.ModuleType("torchaudio")
@@ -96,7 +98,9 @@ class Likeness:
 
 
 class Meters:
-    """Those of NAMES that are wanted, each loaded once, and the references' embeddings. Raises NotReady where packages or weights are missing.
+    """Those of NAMES that are wanted, each loaded once, and the references' embeddings.
+
+    Raises NotReady where packages or weights are missing.
 
     references: name -> float32 (n,) at HZ.
     """

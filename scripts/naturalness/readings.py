@@ -1,4 +1,6 @@
-"""How many characters of the labelled sentences (tests/data/pinyin.tsv) the natural voice reads rightly, tone included."""
+"""How many characters of the labelled sentences (tests/data/pinyin.tsv) the natural voice reads
+rightly, tone included.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def readings(text: str) -> list[str]:
 
 
 def counted() -> dict[tuple[str, int], tuple[int, int]]:
-    """(kind, 0 or 1) -> (right, all). The tables were corrected by the errors in every first row only (0), never by those in the second (1)."""
+    """(kind, 0 or 1) -> (right, all).
+
+    The tables were corrected by the errors in every first row only (0), never by those in the
+    second (1).
+    """
     counts: dict[tuple[str, int], tuple[int, int]] = {}
     for i, (kind, text, labels) in enumerate(rows()):
         for syllable, label in zip(readings(text), labels.split(), strict=True):

@@ -1,4 +1,6 @@
-"""What is said for measuring: ordinary sentences of 10 to 25 syllables, and the name of each one's sound file."""
+"""What is said for measuring: ordinary sentences of 10 to 25 syllables, and the name of each one's
+sound file.
+"""
 
 from __future__ import annotations
 

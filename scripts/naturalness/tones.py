@@ -1,8 +1,10 @@
 """How far apart the four tones of Chinese are in a sound, whoever made it.
 
-Where the syllables stand is known of one rendition of the sentence, made here by the natural voice's network, which predicts how long each
-symbol lasts; the sound is aligned to it. A syllable is then two numbers: how high it is, and how far its pitch moves. The figure is the share
-of syllables whose tone is that of the nearest mean of the others, in the same voice; by chance it would be 0.25 to 0.3.
+Where the syllables stand is known of one rendition of the sentence, made here by the natural
+voice's network, which predicts how long each symbol lasts; the sound is aligned to it. A syllable
+is then two numbers: how high it is, and how far its pitch moves. The figure is the share of
+syllables whose tone is that of the nearest mean of the others, in the same voice; by chance it
+would be 0.25 to 0.3.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _STEP_S = 0.025
 
 @dataclass(frozen=True)
 class Tone:
-    """One syllable. level_st: its mean pitch over the sentence's median; move_st: the last third over the first, in semitones."""
+    """One syllable. level_st: its mean pitch over the sentence's median; move_st: the last third
+    over the first, in semitones.
+    """
 
     tone: int
     level_st: float
@@ -34,7 +38,9 @@ class Tone:
 
 
 def separation(tones: Sequence[Tone]) -> tuple[int, int]:
-    """(syllables whose own tone is the nearest, syllables) of one voice: each is compared with the means of all others."""
+    """(syllables whose own tone is the nearest, syllables) of one voice: each is compared with the
+    means of all others.
+    """
     points = np.array([(t.level_st, t.move_st) for t in tones])
     labels = np.array([t.tone for t in tones])
     if len(labels) < 2:
@@ -50,7 +56,9 @@ def separation(tones: Sequence[Tone]) -> tuple[int, int]:
 
 
 def tones_of(f0: np.ndarray, spans: Sequence[tuple[int, float, float]]) -> list[Tone]:
-    """f0: Hz every F0_STEP_MS, 0 without voice; spans: (tone, start_s, end_s) -> those syllables that have enough voice."""
+    """f0: Hz every F0_STEP_MS, 0 without voice; spans: (tone, start_s, end_s) -> those syllables
+    that have enough voice.
+    """
     heard = f0 > 0
     if not heard.any():
         return []
@@ -68,7 +76,9 @@ def tones_of(f0: np.ndarray, spans: Sequence[tuple[int, float, float]]) -> list[
 
 
 class ToneMeter:
-    """Raises NotReady where the natural voice's weights, or the packages of the meters, are not installed."""
+    """Raises NotReady where the natural voice's weights, or the packages of the meters, are not
+    installed.
+    """
 
     def __init__(self) -> None:
         import onnx
@@ -101,7 +111,10 @@ class ToneMeter:
         return tones_of(f0, self.spans(text, samples))
 
     def spans(self, text: str, samples: np.ndarray) -> list[tuple[int, float, float]]:
-        """(tone, start_s, end_s) of the part of each syllable that carries its tone, as it is said. Light tones are left out."""
+        """(tone, start_s, end_s) of the part of each syllable that carries its tone, as it is said.
+
+        Light tones are left out.
+        """
         features, spans = self._rendition(text)
         times_s = self._aligned(features, self._features(samples))
         frames_s = np.arange(len(times_s)) * HOP / HZ

@@ -1,4 +1,6 @@
-"""Gives schemathesis something to succeed with: real recordings, and ids of things that are there. Loaded by it, not by the studio.
+"""Gives schemathesis something to succeed with: real recordings, and ids of things that are there.
+
+Loaded by it, not by the studio.
 
 Every second request stays as it was made up, so that what nobody expects is asked too.
 """

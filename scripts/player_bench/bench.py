@@ -1,4 +1,7 @@
-"""What every row of the table is handed: the studio, the browser, how often to repeat. Rows name themselves here, in the order of the table."""
+"""What every row of the table is handed: the studio, the browser, how often to repeat.
+
+Rows name themselves here, in the order of the table.
+"""
 
 from __future__ import annotations
 

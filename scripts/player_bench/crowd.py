@@ -16,9 +16,9 @@ from tests.serve import running
 
 @row("M1", "8 tabs of one browser at once")
 def m1(k: Bench):
-    with (
-        running(env=FREE, fake_lanes=8) as studio
-    ):  # the tone engine sleeps inside its steps: with fewer lanes it, not the player, would be measured
+    # the tone engine sleeps inside its steps: with fewer lanes it, not the player, would be
+    # measured
+    with running(env=FREE, fake_lanes=8) as studio:
         return eight_tabs(k.browser.new_context(), studio.url)
 
 

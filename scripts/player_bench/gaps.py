@@ -1,4 +1,6 @@
-"""Whether the voice goes on without holes: a slow or jittery generator, a blocked page, a listener that stands still (J1 to J3, B1)."""
+"""Whether the voice goes on without holes: a slow or jittery generator, a blocked page, a listener
+that stands still (J1 to J3, B1).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How soon after the click the first sample is rendered: warm, cold, behind a proxy, by the fallback (L1 to L4)."""
+"""How soon after the click the first sample is rendered: warm, cold, behind a proxy, by the
+fallback (L1 to L4).
+"""
 
 from __future__ import annotations
 

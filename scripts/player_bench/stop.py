@@ -1,4 +1,6 @@
-"""How soon silence and the end of all work follow a stop, a closed tab, a dropped network or a new press (C1, C2)."""
+"""How soon silence and the end of all work follow a stop, a closed tab, a dropped network or a new
+press (C1, C2).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def c1(k: Bench):
 
 
 def finalised(studio, proxy: Proxy, act) -> float:
-    """ms from the moment the server's socket closed until no generator is open; asking costs a few of them."""
+    """ms from the moment the server's socket closed until no generator is open; asking costs a few
+    of them.
+    """
     with studio.client() as http, ThreadPoolExecutor(1) as pool:
 
         def watch() -> float:

@@ -1,4 +1,6 @@
-"""That every sample is played, once: after a refused autoplay, over a suspension, and against the downloaded file (S1, S2, I1)."""
+"""That every sample is played, once: after a refused autoplay, over a suspension, and against the
+downloaded file (S1, S2, I1).
+"""
 
 from __future__ import annotations
 

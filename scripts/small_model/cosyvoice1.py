@@ -1,4 +1,6 @@
-"""The 300M family: its sizes, small and real, the YAML that states them, and the published names and shapes of its tensors."""
+"""The 300M family: its sizes, small and real, the YAML that states them, and the published names
+and shapes of its tensors.
+"""
 
 from __future__ import annotations
 

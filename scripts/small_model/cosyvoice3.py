@@ -1,4 +1,6 @@
-"""Fun-CosyVoice3: its sizes, small and real, the YAML that states them, and the published names and shapes of its tensors."""
+"""Fun-CosyVoice3: its sizes, small and real, the YAML that states them, and the published names and
+shapes of its tensors.
+"""
 
 from __future__ import annotations
 

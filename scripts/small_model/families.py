@@ -1,4 +1,7 @@
-"""What a model directory of each generation holds, written from random numbers. One record per generation."""
+"""What a model directory of each generation holds, written from random numbers.
+
+One record per generation.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ QWEN = "CosyVoice-BlankEN"
 
 @dataclass(frozen=True)
 class Family:
-    """texts: name -> content, for a size. states: llm, flow, hift -> tensors. ids: frames of the log-mel for each id, levels and digits of an id."""
+    """texts: name -> content, for a size. states: llm, flow, hift -> tensors. ids: frames of the
+    log-mel for each id, levels and digits of an id.
+    """
 
     small: object
     full: object

@@ -1,4 +1,6 @@
-"""The vocoder of all three generations: the YAML that states its sizes, and the published names and shapes of its tensors."""
+"""The vocoder of all three generations: the YAML that states its sizes, and the published names and
+shapes of its tensors.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ BANDS, SPECTRUM, HARMONICS = 80, 18, 9
 
 @dataclass(frozen=True)
 class Stage:
-    """Kernels of one upsampling stage: of the layer itself, of the source's block beside it, of what brings the source down to its rate."""
+    """Kernels of one upsampling stage: of the layer itself, of the source's block beside it, of
+    what brings the source down to its rate.
+    """
 
     up: int
     block: int
@@ -59,8 +63,10 @@ hift: !new:cosyvoice.hifigan.generator.{kind}
 def shapes(
     base: int, f0: int, stages: Sequence[Stage], is_causal: bool = False
 ) -> tuple[Shapes, Shapes]:
-    """(plain tensors, directions of the weight-normed layers without their suffix). is_causal: as the third generation has it, which looks
-    ahead at the mel and upsamples by ordinary convolutions."""
+    """(plain tensors, directions of the weight-normed layers without their suffix). is_causal: as
+    the third generation has it, which looks ahead at the mel and upsamples by ordinary
+    convolutions.
+    """
     plain: dict[str, tuple[int, ...]] = {
         "m_source.l_linear.weight": (1, HARMONICS),
         "m_source.l_linear.bias": (1,),

@@ -1,4 +1,7 @@
-"""Two small ONNX files with the signatures of the speech tokenizer and the speaker network. Needs the `onnx` package."""
+"""Two small ONNX files with the signatures of the speech tokenizer and the speaker network.
+
+Needs the `onnx` package.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ def _save(
 def speech_tokenizer(
     path: Path, random: np.random.Generator, frames: int = 4, levels: int = 3, digits: int = 8
 ) -> None:
-    """feats (1, 128, T), feats_length (1,) -> ids (1, T // frames) below levels ** digits: rounded projections, as the real quantiser has."""
+    """feats (1, 128, T), feats_length (1,) -> ids (1, T // frames) below levels ** digits: rounded
+    projections, as the real quantiser has.
+    """
     kernel = random.normal(0, 1.2 / np.sqrt(128), (digits, 128, frames)).astype(np.float32)
     constants = {
         "kernel": kernel, "start": np.zeros(1, np.int32), "axis": np.array([2], np.int32), "half": np.float32((levels - 1) / 2).reshape(()),

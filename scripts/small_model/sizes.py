@@ -1,4 +1,6 @@
-"""CosyVoice2: sizes of the small model and of the real one, and the YAML and JSON files that state them in the published layout."""
+"""CosyVoice2: sizes of the small model and of the real one, and the YAML and JSON files that state
+them in the published layout.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ def config_json(sizes: Sizes | cosyvoice3.Sizes) -> str:
 
 
 def yaml_text(s: Sizes) -> str:
-    """The published file's keys and tags, as far as inference reads them. Our reader follows no tag."""
+    """The published file's keys and tags, as far as inference reads them.
+
+    Our reader follows no tag.
+    """
     return f"""\
 __set_seed1: !apply:random.seed [1986]
 sample_rate: 24000

@@ -1,4 +1,6 @@
-"""Random state dicts under the published key names, scaled so that the networks give bounded, audible, ending speech."""
+"""Random state dicts under the published key names, scaled so that the networks give bounded,
+audible, ending speech.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from .sizes import STAGES, Sizes
 
 Shapes = Mapping[str, tuple[int, ...]]
 State = dict[str, Tensor]
-_STILL = 0  # channel of the third generation's language model that holds one value throughout: its head has no bias that could say "end"
+# channel of the third generation's language model that holds one value throughout: its head has no
+# bias that could say "end"
+_STILL = 0
 
 
 def draw(shapes: Shapes, random: torch.Generator) -> State:
@@ -76,7 +80,10 @@ def hift_state(sizes: Sizes, random: torch.Generator) -> State:
 def _vocoder(
     plain: Shapes, normed: Shapes, random: torch.Generator, is_causal: bool = False
 ) -> State:
-    """Weight-normed layers as gain and direction pairs. A voice around 150 Hz, some tenths of full scale loud."""
+    """Weight-normed layers as gain and direction pairs.
+
+    A voice around 150 Hz, some tenths of full scale loud.
+    """
     state = draw(plain, random)
     for name, shape in normed.items():
         direction = torch.randn(shape, generator=random)
@@ -114,7 +121,9 @@ def hift_state_1(sizes: cosyvoice1.Sizes, random: torch.Generator) -> State:
 
 
 def llm_state_3(sizes: cosyvoice3.Sizes, random: torch.Generator) -> State:
-    """As `llm_state`, with the end among the best and the unused ids out of reach, by way of the still channel."""
+    """As `llm_state`, with the end among the best and the unused ids out of reach, by way of the
+    still channel.
+    """
     state = draw(cosyvoice3.llm_shapes(sizes), random)
     for key, value in state.items():
         if key.endswith(("o_proj.weight", "down_proj.weight")):

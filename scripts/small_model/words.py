@@ -1,4 +1,6 @@
-"""A small byte-level vocabulary in the published layout: 256 byte tokens and merges that spell some frequent words."""
+"""A small byte-level vocabulary in the published layout: 256 byte tokens and merges that spell some
+frequent words.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def vocabulary() -> tuple[str, str]:
 
 
 def ranks(count: int = 0) -> list[bytes]:
-    """The same tokens as bytes, as the first generation keeps them; filled up with pairs of bytes to `count`, where so many are wanted."""
+    """The same tokens as bytes, as the first generation keeps them; filled up with pairs of bytes
+    to `count`, where so many are wanted.
+    """
     bytes_of = {letter: b for b, letter in enumerate(byte_letters())}
     tokens = [bytes(bytes_of[letter] for letter in token) for token in _grown()[0]]
     have = set(tokens)

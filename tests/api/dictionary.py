@@ -1,4 +1,6 @@
-"""A studio of their own for tests of the dictionary: without a login all visits share one account, and so one dictionary."""
+"""A studio of their own for tests of the dictionary: without a login all visits share one account,
+and so one dictionary.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The built-in voice through the real server: the same sound whatever ran before or beside, at once, without torch."""
+"""The built-in voice through the real server: the same sound whatever ran before or beside, at
+once, without torch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The census: every route of the app, Gradio's included, is asked without a key while keys are on. All refuse but those that are named, five at most."""
+"""The census: every route of the app, Gradio's included, is asked without a key while keys are on.
+
+All refuse but those that are named, five at most.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ def filled(pattern: str) -> str:
 
 
 async def ask(app, method: str, path: str) -> int:
-    """The status of an answer to somebody who shows nothing; 0 when there is none within seconds, as of an endless stream."""
+    """The status of an answer to somebody who shows nothing; 0 when there is none within seconds,
+    as of an endless stream.
+    """
     told: list[int] = []
     headers = [(b"host", b"127.0.0.1"), (b"content-length", b"0")]
     scope = {
@@ -86,7 +91,10 @@ async def ask(app, method: str, path: str) -> int:
 
 
 def open_routes(app) -> set[str]:
-    """Patterns that do not refuse. One that crashes or answers with anything else was reached, and counts as open."""
+    """Patterns that do not refuse.
+
+    One that crashes or answers with anything else was reached, and counts as open.
+    """
 
     async def all_of_them():
         return {

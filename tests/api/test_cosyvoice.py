@@ -1,4 +1,6 @@
-"""The big engine in the real studio, on a small random model directory: takes over by itself, every mode, and what happens when it cannot."""
+"""The big engine in the real studio, on a small random model directory: takes over by itself, every
+mode, and what happens when it cannot.
+"""
 
 from __future__ import annotations
 

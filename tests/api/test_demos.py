@@ -1,4 +1,6 @@
-"""Demo links over real sockets: what a guest may do, what ends a link, and that nothing else of the studio can be reached by one."""
+"""Demo links over real sockets: what a guest may do, what ends a link, and that nothing else of the
+studio can be reached by one.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ class Guest(Socket):
         self.ready = self.recv()
 
 
-# ---- what a guest may do ---------------------------------------------------------------------------------------
+# ---- what a guest may do -------------------------------------------------------------------------
 def test_a_guest_speaks_with_the_links_voice_and_settings_over_both_ways(house):
     studio, http, voice = house
     demo = share(
@@ -251,7 +253,7 @@ def test_a_studio_on_the_network_tells_its_addresses_to_its_keeper_and_to_no_gue
                 assert guest.get(at["url"]).status_code == 200
 
 
-# ---- what ends a link ------------------------------------------------------------------------------------------
+# ---- what ends a link ----------------------------------------------------------------------------
 def refused(guest, demo: dict, status: int, code: str) -> None:
     """By every way in: the page, the session, the stream, the socket."""
     page = guest.get(demo["path"], headers={"Accept": "text/html"})
@@ -346,7 +348,9 @@ def test_no_cap_can_be_passed_however_many_try_at_once(house):
 
 
 def test_a_link_that_is_used_up_speaks_nothing_more_by_resuming(house):
-    """From its first sample a text is another use, made or not; so is one that the guest had stopped."""
+    """From its first sample a text is another use, made or not; so is one that the guest had
+    stopped.
+    """
     studio, http, voice = house
     slow = {"mode": "instruct", "instructions": "seconds=30 rtf=0.5"}
     quick = {"mode": "instruct", "instructions": "seconds=0.5"}
@@ -493,7 +497,7 @@ def test_only_who_made_a_link_sees_it(house):
     assert row(http, demo)["settings"]["mode"] == "auto"
 
 
-# ---- what a guest cannot do ------------------------------------------------------------------------------------
+# ---- what a guest cannot do ----------------------------------------------------------------------
 GUESSES = [
     "",
     "/",
@@ -621,7 +625,8 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
     assert outside == {("GET", "/login"), ("GET", "/health/live"), ("GET", "/d/{token}")}, (
         "beside it there is what everyone has"
     )
-    # a stream of the keeper's cannot be taken over or stopped, and the page's own socket does not know the guest
+    # a stream of the keeper's cannot be taken over or stopped, and the page's own socket does not
+    # know the guest
     with studio.client() as guest:
         one = Guest(studio, guest, demo)
         assert (

@@ -1,4 +1,6 @@
-"""Other programs' routes: their published clients' requests work unchanged, errors have their shape, and nothing of the server is opened."""
+"""Other programs' routes: their published clients' requests work unchanged, errors have their
+shape, and nothing of the server is opened.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def http(studio):
 def published(
     url: str, mode: str, sound: bytes, method: str = "GET", **changed
 ) -> requests.Response:
-    """As runtime/python/fastapi/client.py of CosyVoice asks: a GET with a form for its body, the recording as application/octet-stream."""
+    """As runtime/python/fastapi/client.py of CosyVoice asks: a GET with a form for its body, the
+    recording as application/octet-stream.
+    """
     payload = {
         "sft": {"tts_text": TEXT, "spk_id": "中文女"},
         "zero_shot": {"tts_text": TEXT, "prompt_text": PROMPT},
@@ -192,7 +196,7 @@ def test_who_leaves_in_mid_answer_leaves_nothing(studio, http):
     assert idle(settle(studio, idle)) and settle(studio, lambda s: not s["coders"])["coders"] == 0
 
 
-# ---- GPT-SoVITS -------------------------------------------------------------------------------------------
+# ---- GPT-SoVITS ----------------------------------------------------------------------------------
 ASK = {
     "text": "先帝创业未半而中道崩殂。",
     "text_lang": "zh",

@@ -1,4 +1,6 @@
-"""No number that comes in by a route or a socket may be NaN or infinite: every field that takes a float is found and tried, then some by hand."""
+"""No number that comes in by a route or a socket may be NaN or infinite: every field that takes a
+float is found and tried, then some by hand.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ ODD = (math.nan, math.inf, -math.inf, "nan", "inf", "-Infinity", "1e999")
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    """All routes. Only their parameters are looked at, so there is nothing behind them but what building them asks for."""
+    """All routes.
+
+    Only their parameters are looked at, so there is nothing behind them but what building them asks
+    for.
+    """
     settings = Settings(paths=replace(Paths(), data_dir=tmp_path_factory.mktemp("data")))
     studio = MagicMock(version="0")
     return api.build(studio, settings)[0]
@@ -40,7 +46,9 @@ def kind_of(field: FieldInfo) -> Any:
 
 
 def parameters(routes) -> Iterator[tuple[str, Any]]:
-    """(where, type) of everything that FastAPI reads for a route: address, query, headers, cookies, form and body."""
+    """(where, type) of everything that FastAPI reads for a route: address, query, headers, cookies,
+    form and body.
+    """
     for route in routes:
         inner = getattr(route, "original_router", None)
         if inner is not None:

@@ -71,7 +71,10 @@ def browser_says(site: str, mode: str, dest: str) -> dict:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_a_link_on_another_site_may_be_followed(studio, site):
-    """To the pages; into another site's frame come demo links alone. Another port of this host is another site."""
+    """To the pages; into another site's frame come demo links alone.
+
+    Another port of this host is another site.
+    """
     with studio.client() as http:
         link = browser_says(site, "navigate", "document")
         assert [http.get(p, headers=link).status_code for p in ("/", "/login", "/d/none")] == [

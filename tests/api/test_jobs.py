@@ -1,4 +1,6 @@
-"""Batches over HTTP: a zip in order while it is made, jobs that are watched, stopped, repaired and taken away, and what strangers try."""
+"""Batches over HTTP: a zip in order while it is made, jobs that are watched, stopped, repaired and
+taken away, and what strangers try.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def test_a_zip_in_input_order_with_a_manifest(http):
 
 
 def test_lines_leave_as_soon_as_those_before_them_are_there(own):
-    """Told by where the bytes are, not by a clock: the first file has come while the last cannot have been made."""
+    """Told by where the bytes are, not by a clock: the first file has come while the last cannot
+    have been made.
+    """
     slow = [
         {"input": "First.", **SAY},
         {"input": "Last.", **SAY, "instructions": "seconds=30 rtf=1"},
@@ -350,7 +354,9 @@ def test_strange_queries_are_named_errors(http):
 
 
 def test_listeners_go_first_and_keep_their_places(own):
-    """While a batch keeps every lane busy, visitors find the door open, and nothing of the batch counts as waiting."""
+    """While a batch keeps every lane busy, visitors find the door open, and nothing of the batch
+    counts as waiting.
+    """
     with own.client() as http:
         job = post(
             http,

@@ -1,4 +1,6 @@
-"""API keys over HTTP: shown once, kept as a hash, bound by scope and rate, counted, revoked at once; the door that the first one closes and the last one opens."""
+"""API keys over HTTP: shown once, kept as a hash, bound by scope and rate, counted, revoked at
+once; the door that the first one closes and the last one opens.
+"""
 
 from __future__ import annotations
 
@@ -233,7 +235,9 @@ def test_each_key_has_its_own_rate(bob):
 
 
 def test_a_socket_is_no_way_around_a_keys_rate_or_its_end(bob):
-    """Every start over an open socket is a request of the key, and none is heard once it is revoked."""
+    """Every start over an open socket is a request of the key, and none is heard once it is
+    revoked.
+    """
     studio, http = bob
     slow, short = make(http, per_minute=9), make(http)
     ask = {"voice": "alloy", "mode": "instruct", "instructions": "seconds=0.1"}

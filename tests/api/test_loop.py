@@ -1,4 +1,6 @@
-"""Nothing that a request does on the event loop touches SQLite or the data folder: whoever waits for the disk waits in a thread."""
+"""Nothing that a request does on the event loop touches SQLite or the data folder: whoever waits
+for the disk waits in a thread.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,11 @@ async def ask(app, method: str, path: str, headers: dict, body: bytes = b"", lim
 
 
 async def talk(app, path: str, headers: dict, messages: list[dict], is_last) -> list[dict]:
-    """What a socket told up to a message for which `is_last` holds. The first message is sent when the socket is open, each other one after the answer to that before."""
+    """What a socket told up to a message for which `is_last` holds.
+
+    The first message is sent when the socket is open, each other one after the answer to that
+    before.
+    """
     told, more, over = [], asyncio.Queue(), asyncio.Event()
     waiting = iter(messages)
     await more.put({"type": "websocket.connect"})
@@ -159,7 +165,9 @@ def as_json(told: dict) -> bytes:
 
 
 async def everything(app, studio, watch: Watch) -> set[int]:
-    """Every route, asked by a login, a key and a link's guest, with the bodies and ids that let it do something. Returns the statuses seen."""
+    """Every route, asked by a login, a key and a link's guest, with the bodies and ids that let it
+    do something. Returns the statuses seen.
+    """
 
     async def one(method: str, path: str, headers: dict, body: bytes = b"", limit_s: float = 10):
         watch.place = f"{method} {path}"

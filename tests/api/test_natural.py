@@ -1,4 +1,6 @@
-"""Which of the built-in engine's two voices speaks, over HTTP and sockets: asked for as a model, told in headers, notes and records, the same in batches."""
+"""Which of the built-in engine's two voices speaks, over HTTP and sockets: asked for as a model,
+told in headers, notes and records, the same in batches.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def models(studio) -> dict[str, bool]:
         return {m["id"]: m["active"] for m in http.get("/v1/models").json()["data"]}
 
 
-# ---- with the natural voice there -----------------------------------------------------------------------------
+# ---- with the natural voice there ----------------------------------------------------------------
 @needs_weights
 def test_both_voices_are_models_and_the_answer_says_which_one_spoke(both):
     assert models(both) == {"auto": True, "builtin": True, NATURAL: True, INSTANT: True}
@@ -130,7 +132,9 @@ def test_lines_of_a_batch_have_models_of_their_own_and_keep_what_spoke(both):
 
 @needs_weights
 def test_a_text_that_is_still_written_begins_with_its_voice_and_no_clause_is_lost(both):
-    """The first clause settles which voice speaks; a later one that this voice cannot say is said by the other."""
+    """The first clause settles which voice speaks; a later one that this voice cannot say is said
+    by the other.
+    """
     one = Typist(both)
     request = one.start(model=NATURAL)
     one.text("你好。")
@@ -179,7 +183,7 @@ def test_a_starter_has_a_sample_of_the_natural_voice_and_other_voices_their_reco
         assert gone.status_code == 404
 
 
-# ---- while it loads, where it is slow, and without it ---------------------------------------------------------------------------
+# ---- while it loads, where it is slow, and without it --------------------------------------------
 def test_a_slow_natural_voice_is_offered_and_not_the_default():
     with running(engine="builtin", natural="slow") as studio, studio.client() as http:
         told = http.get("/tts/health").json()

@@ -1,5 +1,6 @@
-"""The natural voice through the real server: what is streamed, what is sent whole and what is kept are the same sound; and without it the
-instant voice speaks and a sentence says why."""
+"""The natural voice through the real server: what is streamed, what is sent whole and what is kept
+are the same sound; and without it the instant voice speaks and a sentence says why.
+"""
 
 from __future__ import annotations
 

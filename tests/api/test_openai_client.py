@@ -1,4 +1,6 @@
-"""The official `openai` client against the built-in voice, over a real socket: every format, streams, events, voices, and its exceptions."""
+"""The official `openai` client against the built-in voice, over a real socket: every format,
+streams, events, voices, and its exceptions.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def pcm(client) -> bytes:
 
 
 def samples_of(kind: str, data: bytes, n: int) -> np.ndarray:
-    """Decoded by libsndfile, or by the standard library where there is nothing to decode; AAC, which libsndfile cannot read, by FFmpeg's own decoder."""
+    """Decoded by libsndfile, or by the standard library where there is nothing to decode; AAC,
+    which libsndfile cannot read, by FFmpeg's own decoder.
+    """
     if kind == "pcm":
         return np.frombuffer(data, "<i2").astype(np.float32) / 32768
     if kind == "wav":
@@ -124,7 +128,9 @@ def test_a_streamed_answer_comes_while_it_is_made(studio, kind):
 def test_what_comes_when_nobody_speaks_of_streaming_opens_in_an_ordinary_reader(
     server, pcm, kind, is_events
 ):
-    """soundfile.read() of the bytes as they came; a FLAC whose header said 0 samples could not be read at all."""
+    """soundfile.read() of the bytes as they came; a FLAC whose header said 0 samples could not be
+    read at all.
+    """
     ask = {**ASK, **SEED, "response_format": kind}
     answer = httpx.post(
         server.url + "/v1/audio/speech",
@@ -469,7 +475,9 @@ def test_an_engine_that_is_not_there_yet_is_their_server_error():
 
 
 def test_a_stream_that_breaks_off_is_no_file(studio):
-    """The tone engine fails after three chunks: the file must not end as if it were whole, and events say why."""
+    """The tone engine fails after three chunks: the file must not end as if it were whole, and
+    events say why.
+    """
     ask = {**ASK, "instructions": "seconds=4 chunk=0.2 fail=3 rtf=0.1"}
     with openai.OpenAI(base_url=studio.url + "/v1", api_key="none", max_retries=0) as made:
         for kind in ("pcm", "mp3", "opus"):
@@ -553,7 +561,9 @@ def test_listeners_who_hang_up_before_the_first_byte_leave_nothing(studio):
 
 
 def test_a_file_is_made_no_further_ahead_than_it_can_be_heard(studio):
-    """Small files leave quickly, however slowly they are read: the studio makes ten seconds ahead of the clock and no more."""
+    """Small files leave quickly, however slowly they are read: the studio makes ten seconds ahead
+    of the clock and no more.
+    """
     ask, made = {**ASK, "instructions": "seconds=600", "response_format": "mp3"}, None
     with httpx.Client(base_url=studio.url, timeout=30) as http:
         for _ in range(30):

@@ -1,4 +1,6 @@
-"""The OpenAPI document is true: schemathesis asks every route what it may be asked and more, and no answer is a fault or one that is not in it."""
+"""The OpenAPI document is true: schemathesis asks every route what it may be asked and more, and no
+answer is a fault or one that is not in it.
+"""
 
 from __future__ import annotations
 

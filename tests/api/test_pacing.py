@@ -1,4 +1,6 @@
-"""A listener who gives no credit is served ahead of the clock up to a limit, and from there on in pieces: not sample by sample as the clock moves."""
+"""A listener who gives no credit is served ahead of the clock up to a limit, and from there on in
+pieces: not sample by sample as the clock moves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The dictionary over HTTP, and that whatever speaks, speaks with it: the socket of the page and /v1 alike."""
+"""The dictionary over HTTP, and that whatever speaks, speaks with it: the socket of the page and
+/v1 alike.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def test_the_socket_and_v1_speak_with_it(lone, http):
 
 
 def test_a_take_can_be_told_what_was_said(lone, http):
-    """The record of a take holds the sentences as they were spoken: a dictionary that changed later takes nothing from it."""
+    """The record of a take holds the sentences as they were spoken: a dictionary that changed later
+    takes nothing from it.
+    """
     http.put(PATH, json={"term": "GPU", "reading": "G P U"})
     assert sentences(lone, http, "My GPU sings.") == ["My G P U sings."]
     records = [p.read_text("utf-8") for p in lone.data_dir.glob("takes/*/take.json")]

@@ -1,4 +1,6 @@
-"""An engine of another rate than most: bare samples come at 24 kHz whoever speaks, files and the façade of that engine's own program say which they have."""
+"""An engine of another rate than most: bare samples come at 24 kHz whoever speaks, files and the
+façade of that engine's own program say which they have.
+"""
 
 from __future__ import annotations
 

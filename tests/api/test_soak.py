@@ -1,4 +1,7 @@
-"""The soak on a small scale: a studio in use does not grow, and one that leaks is caught. KAIKOU_SOAK_MINUTES makes the first as long as wanted."""
+"""The soak on a small scale: a studio in use does not grow, and one that leaks is caught.
+
+KAIKOU_SOAK_MINUTES makes the first as long as wanted.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,9 @@ MINUTES = os.environ.get(
     "KAIKOU_SOAK_MINUTES", "1"
 )  # the whole suite has 20 minutes; five of them show slower leaks
 
-# In a minute the kernels kept (child.KEPT_KERNELS) and the language model's slots are still being filled: up to 31 MB were measured where the
-# soak itself allows 26. With torch's and oneDNN's own limits in the environment it is 175 to 218 MB, and the soak ends with 1.
+# In a minute the kernels kept (child.KEPT_KERNELS) and the language model's slots are still being
+# filled: up to 31 MB were measured where the soak itself allows 26. With torch's and oneDNN's own
+# limits in the environment it is 175 to 218 MB, and the soak ends with 1.
 FILLING_MB = 20
 
 

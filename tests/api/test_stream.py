@@ -1,4 +1,6 @@
-"""The WebSocket stream: same samples as the file and the API, credit, cancel, resume, queue, and what it refuses."""
+"""The WebSocket stream: same samples as the file and the API, credit, cancel, resume, queue, and
+what it refuses.
+"""
 
 from __future__ import annotations
 

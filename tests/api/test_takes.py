@@ -56,7 +56,9 @@ def say(http, n: int, **more) -> str:
 
 
 def spoken(http, ids: list[str]) -> list[str]:
-    """The same, newest first, when all are in the list: a take is written after its last byte was sent."""
+    """The same, newest first, when all are in the list: a take is written after its last byte was
+    sent.
+    """
     end = time.monotonic() + 20
     while (
         len(listed := [t["id"] for t in http.get(PATH, params={"limit": 100}).json()["data"]])

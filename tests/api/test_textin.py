@@ -1,4 +1,6 @@
-"""The text-in socket: sound by clause while the text is still written, flush, cancel, barge-in, limits, and nothing left behind."""
+"""The text-in socket: sound by clause while the text is still written, flush, cancel, barge-in,
+limits, and nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def spoken():
         yield told
 
 
-# ---- sound while the text is written ----------------------------------------------------------------------
+# ---- sound while the text is written -------------------------------------------------------------
 def test_the_first_sound_comes_after_the_first_clause_and_before_the_second_is_sent(spoken):
     one = Typist(spoken)
     request = one.start()
@@ -149,7 +151,7 @@ def test_a_long_wait_for_the_writer_is_no_fault_of_the_engine():
         one.close()
 
 
-# ---- cancel, barge-in -------------------------------------------------------------------------------------
+# ---- cancel, barge-in ----------------------------------------------------------------------------
 def test_cancel_stops_at_once_and_tells_how_much_was_sent(studio, typist):
     request = typist.start(**SLOW)
     typist.text("你好，", "今天天气真好。", "再来一句吧。")
@@ -224,7 +226,7 @@ def test_a_start_that_is_refused_silences_too(typist):
     assert typist.recv()["error"]["code"] == "no_request"
 
 
-# ---- what is refused --------------------------------------------------------------------------------------
+# ---- what is refused -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
@@ -360,9 +362,9 @@ def test_what_is_no_message_closes_the_socket_and_says_why(studio, typist, garba
     with pytest.raises(
         ConnectionClosed
     ) as end:  # by whichever learns of it first, the sending or the reading
-        if isinstance(
-            garbage, int
-        ):  # announced, and never sent: a reset for what lies unread may overtake the word that says why
+        # announced, and never sent: a reset for what lies unread may overtake the word that says
+        # why
+        if isinstance(garbage, int):
             other.ws.socket.sendall(b"\x81\xff" + garbage.to_bytes(8, "big") + bytes(4))
         else:
             other.ws.send(garbage)
@@ -463,7 +465,7 @@ def test_streams_and_the_line_are_limited_as_everywhere():
         assert idle(settle(small, idle))
 
 
-# ---- who leaves -------------------------------------------------------------------------------------------
+# ---- who leaves ----------------------------------------------------------------------------------
 def test_a_hundred_sockets_that_drop_at_random_moments_leave_nothing(studio):
     for _ in range(3):
         Typist(studio).close()

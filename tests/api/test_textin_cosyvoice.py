@@ -1,4 +1,6 @@
-"""The text-in socket with the big engine, which reads a text while it speaks: on a small random model, in its own process."""
+"""The text-in socket with the big engine, which reads a text while it speaks: on a small random
+model, in its own process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The stage trace over real sockets: in the end frame, in the take's record, in /metrics, for the socket and for the plain API."""
+"""The stage trace over real sockets: in the end frame, in the take's record, in /metrics, for the
+socket and for the plain API.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SPEECH = {**TEXT, "voice": "starter-zh-high", "response_format": "pcm"}
 
 
 def soon(ask, want, limit_s: float = 5.0):
-    """What `ask()` gives once `want` holds of it: the last words of a request are written behind the reader's back."""
+    """What `ask()` gives once `want` holds of it: the last words of a request are written behind
+    the reader's back.
+    """
     end = time.monotonic() + limit_s
     while not want(got := ask()) and time.monotonic() < end:
         time.sleep(0.02)

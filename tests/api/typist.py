@@ -1,4 +1,6 @@
-"""A small client of the text-in socket, for tests: writes a text, hears its sound, and keeps the order in which both went."""
+"""A small client of the text-in socket, for tests: writes a text, hears its sound, and keeps the
+order in which both went.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One Chromium for all tests that need nothing of it but a context of their own: starting one costs seconds."""
+"""One Chromium for all tests that need nothing of it but a context of their own: starting one costs
+seconds.
+"""
 
 from __future__ import annotations
 

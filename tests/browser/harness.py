@@ -1,6 +1,9 @@
-"""A plain page with the real player on it, in a real Chromium, at the address of the real studio. No Gradio: what is tested here is sound.
+"""A plain page with the real player on it, in a real Chromium, at the address of the real studio.
 
-The page listens to itself: a recorder node behind the ring keeps every sample that was rendered, so tests can compare them one by one.
+No Gradio: what is tested here is sound.
+
+The page listens to itself: a recorder node behind the ring keeps every sample that was rendered, so
+tests can compare them one by one.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ registerProcessor("recorder", class extends AudioWorkletProcessor {
 });
 """
 
-# A page that took 1.5 s to come gives the socket up, as it should; a busy machine's would, and what is asked of the socket would be asked of a plain response
+# A page that took 1.5 s to come gives the socket up, as it should; a busy machine's would, and what
+# is asked of the socket would be asked of a plain response
 PATIENT = """{ const tell = Worker.prototype.postMessage;
   Worker.prototype.postMessage = function (m, ...rest) { return tell.call(this, m?.op === "open" ? {...m, age_ms: -1e8} : m, ...rest); }; }"""
 
@@ -152,8 +156,11 @@ def page_html(root: str, version: str, lang: str = "en") -> str:
 
 
 class Player:
-    """One page. `url`: the studio, or a proxy before it (with its sub-path). is_touched False: nothing that counts as a gesture is done to it,
-    and an evaluated expression is one."""
+    """One page.
+
+    `url`: the studio, or a proxy before it (with its sub-path). is_touched False: nothing that
+    counts as a gesture is done to it, and an evaluated expression is one.
+    """
 
     def __init__(
         self,
@@ -215,7 +222,9 @@ class Player:
         )
 
     def as_soon_as(self, state: str, then: str) -> None:
-        """`then` is done by the page itself, once, when the player next says `state`: a call from here may come when that is over."""
+        """`then` is done by the page itself, once, when the player next says `state`: a call from
+        here may come when that is over.
+        """
         self.js(
             f"""state => document.addEventListener("kk:player", function seen() {{
             if (KK.player.state !== state) return;
@@ -226,7 +235,9 @@ class Player:
         )
 
     def plays_on(self, seconds: float) -> None:
-        """Until the clock of the sound has gone on by so much: a busy machine's own clock says little of what was rendered."""
+        """Until the clock of the sound has gone on by so much: a busy machine's own clock says
+        little of what was rendered.
+        """
         self.page.wait_for_function(
             "end => KK.player.output.ctx.currentTime >= end",
             arg=self.js("KK.player.output.ctx.currentTime") + seconds,

@@ -1,5 +1,6 @@
-"""A reverse proxy under a sub-path, as studios stand behind in the world: it buffers responses like nginx's proxy_buffering
-(a piece goes out when the next one has come, unless X-Accel-Buffering says no), passes upgrades, and breaks on request.
+"""A reverse proxy under a sub-path, as studios stand behind in the world: it buffers responses like
+nginx's proxy_buffering (a piece goes out when the next one has come, unless X-Accel-Buffering says
+no), passes upgrades, and breaks on request.
 """
 
 from __future__ import annotations

@@ -16,19 +16,25 @@ from .visits import Visits
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
 SIZES = {"wide": (1440, 900), "tablet": (820, 1180), "phone": (390, 844)}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# counts every shift, those within 500 ms of a press too: a bar that moves under the finger is what we look for
+# counts every shift, those within 500 ms of a press too: a bar that moves under the finger is what
+# we look for
 SHIFTS = """window.shifts = []; new PerformanceObserver(l => { for (const e of l.getEntries()) shifts.push({v: e.value, t: e.startTime, who: e.sources.map(s =>
   s.node && (s.node.nodeType === 1 ? s.node : s.node.parentElement)).filter(Boolean).map(n => n.closest("#kk-player") ? "bar" : (n.id || n.className || n.nodeName) + "").join(" | ")}); }).observe({type: "layout-shift", buffered: true});
 window.longest = 0; window.longtasks = 0;
 new PerformanceObserver(l => { for (const e of l.getEntries()) longtasks = Math.max(longtasks, e.duration); }).observe({type: "longtask", buffered: true});"""
-# what this browser remembers is put into the fields by a client event; the last of it is said as kk:mode
+# what this browser remembers is put into the fields by a client event; the last of it is said as
+# kk:mode
 RESTORED = (
     """document.addEventListener("kk:mode", () => { window.restored = true; }, {once: true});"""
 )
 
 
 class StudioPage:
-    """One visit of its own. `lang`, `theme`: as in the address; the browser's language is English unless said. `is_first`: this Chromium has nothing of the page yet."""
+    """One visit of its own.
+
+    `lang`, `theme`: as in the address; the browser's language is English unless said. `is_first`:
+    this Chromium has nothing of the page yet.
+    """
 
     def __init__(
         self,
@@ -81,7 +87,9 @@ class StudioPage:
             self.context.close()
 
     def ready(self) -> None:
-        """Opened, or loaded again: what is typed from now on is not written over by what was remembered."""
+        """Opened, or loaded again: what is typed from now on is not written over by what was
+        remembered.
+        """
         self.page.wait_for_function(
             "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked"
         )
@@ -155,7 +163,10 @@ class StudioPage:
         return self.takes()
 
     def violations(self) -> list[str]:
-        """axe-core, all rules of WCAG 2.0-2.2 A and AA and best practice. What fades is waited for: half a colour has half the contrast."""
+        """axe-core, all rules of WCAG 2.0-2.2 A and AA and best practice.
+
+        What fades is waited for: half a colour has half the contrast.
+        """
         if not self.js("!!window.axe"):
             self.page.evaluate(AXE)
         found = self.js(
@@ -186,7 +197,9 @@ def clip(
     level: float = 1.0,
     cut: bool = False,
 ) -> bytes:
-    """A WAV that passes for a voice: a buzzing tone with syllables, silent at both ends unless `cut`."""
+    """A WAV that passes for a voice: a buzzing tone with syllables, silent at both ends unless
+    `cut`.
+    """
     t = np.arange(int(seconds * rate)) / rate
     buzz = (
         sum(np.sin(2 * np.pi * 140 * k * t) / k for k in range(1, 40))

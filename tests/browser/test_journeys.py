@@ -1,4 +1,5 @@
-"""Eleven journeys of a creator, each walked with real presses to its sound; how many presses it takes and how soon it speaks is measured and printed.
+"""Eleven journeys of a creator, each walked with real presses to its sound; how many presses it
+takes and how soon it speaks is measured and printed.
 
 python -m tests.browser.test_journeys          # the table of docs/journeys.md
 """
@@ -21,7 +22,8 @@ from .visits import Visits
 
 pytestmark = pytest.mark.browser
 SPEECH = sorted((ROOT / "assets" / "voices").glob("*.wav"))[0]
-# Presses as the page gets them, whoever loads it again in between; the sound that was made, whichever way it is played.
+# Presses as the page gets them, whoever loads it again in between; the sound that was made,
+# whichever way it is played.
 COUNTED = """{
   const count = k => e => { if (e.isTrusted && !["Control", "Shift", "Alt", "Meta"].includes(e.key)) { sessionStorage[k] = 1 + Number(sessionStorage[k] || 0); window.pressedAt = performance.now(); } };
   addEventListener("pointerdown", count("clicks"), true);
@@ -94,7 +96,9 @@ class Walk(StudioPage):
         self.page.wait_for_function("KK.ticked()")
 
     def end(self) -> tuple[int, int, float, float]:
-        """Clicks, keys, first sound, longest input delay; and nothing for axe to find where it ends, in either language."""
+        """Clicks, keys, first sound, longest input delay; and nothing for axe to find where it
+        ends, in either language.
+        """
         counts = self.js("['clicks', 'keys'].map(k => Number(sessionStorage[k] || 0))")
         told = (*counts, self.first_ms, self.js("delay"))
         self.js("KK.player.stop()")

@@ -1,4 +1,6 @@
-"""Keys and demo links in the page, and the page of a link: made, shown once, copied, listed, taken back; heard on a phone and in another site's frame."""
+"""Keys and demo links in the page, and the page of a link: made, shown once, copied, listed, taken
+back; heard on a phone and in another site's frame.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def guest(chrome, url: str, size=(390, 844), lang: str = "en", init: str = HEARD
     return context, page
 
 
-# ---- links -----------------------------------------------------------------------------------------------------
+# ---- links ---------------------------------------------------------------------------------------
 def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
     with opened(chrome, lone, "voices") as p:
         made = share(p)
@@ -298,7 +300,7 @@ def test_a_list_that_was_asked_for_before_a_link_ended_does_not_bring_it_back(ch
         assert p.page.locator("#kk-demos [data-do=demoask]").count() == live - 1 and not p.errors
 
 
-# ---- keys: last, they close the studio ---------------------------------------------------------------------------
+# ---- keys: last, they close the studio -----------------------------------------------------------
 def test_a_key_is_made_by_keyboard_shown_once_and_revoked(chrome, lone):
     with opened(chrome, lone, "settings") as p:
         p.page.locator("#kk-apikeys").scroll_into_view_if_needed()

@@ -1,4 +1,6 @@
-"""Each tab, a voice of the library and a job have an address: Back, Forward and a reload return there, and what is gone is said."""
+"""Each tab, a voice of the library and a job have an address: Back, Forward and a reload return
+there, and what is gone is said.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def below():
 
 
 def at(p: StudioPage, tab: str, tail: str, title: str) -> None:
-    """The tab is shown, the address says so and kept what stands before the "#", and so does the title."""
+    """The tab is shown, the address says so and kept what stands before the "#", and so does the
+    title.
+    """
     p.page.wait_for_function(
         "([tab, title]) => KK.tabNow() === tab && document.title === title", arg=[tab, title]
     )
@@ -74,7 +78,7 @@ def test_a_voice_and_a_job_have_addresses_and_what_is_gone_is_said(chrome, below
         assert p.page.locator(".kk-voice[aria-current=true]").count() == 1
         focused(p, f'.kk-voice[aria-current] a[href$="#voices/{voice}"]')
         assert p.violations() == []
-        # ---- a job ---------------------------------------------------------------------------------------------
+        # ---- a job -------------------------------------------------------------------------------
         job = p.js(
             """async voice => (await KK.askJobs("POST", "/v2/synthesize/batch",
             { texts: ["One."], voice, name: "one", async: true })).id""",
@@ -93,7 +97,7 @@ def test_a_voice_and_a_job_have_addresses_and_what_is_gone_is_said(chrome, below
         p.page.wait_for_selector(f'.kk-job[data-job="{job}"] [aria-expanded=false]')
         p.page.go_back()
         at(p, "voices", f"#voices/{voice}", f"{name} · {voices} · {app}")
-        # ---- what is gone, from outside ----------------------------------------------------------------------------
+        # ---- what is gone, from outside ----------------------------------------------------------
         p.page.goto(f"{below.url}/?lang={lang}&theme=light#voices/voice-gone")
         p.page.reload()
         p.ready()

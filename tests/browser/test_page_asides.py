@@ -1,4 +1,6 @@
-"""What a creator does beside the straight way: two tabs, a file let go anywhere, other noise, a name with a picture, a second thought. Real studio, tone engine."""
+"""What a creator does beside the straight way: two tabs, a file let go anywhere, other noise, a
+name with a picture, a second thought. Real studio, tone engine.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def says(p: StudioPage, words: str) -> None:
 def let_go(
     p: StudioPage, query: str, data: bytes, name: str = "mine.wav", mime: str = "audio/wav"
 ) -> bool:
-    """Drag a file over `query` and let it go there. Whether the page kept the browser from opening it."""
+    """Drag a file over `query` and let it go there.
+
+    Whether the page kept the browser from opening it.
+    """
     p.page.wait_for_selector(
         query, state="attached"
     )  # of a tab that is opened for the first time it comes later

@@ -1,4 +1,6 @@
-"""The tab Batch: texts come in by paste, file and drop, are shown before they are sent, and the job is watched, played, stopped, repaired and taken away."""
+"""The tab Batch: texts come in by paste, file and drop, are shown before they are sent, and the job
+is watched, played, stopped, repaired and taken away.
+"""
 
 from __future__ import annotations
 

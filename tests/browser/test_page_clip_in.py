@@ -1,4 +1,6 @@
-"""What is brought to the clip's zone by any way: what cannot be read is said in the page's language and takes nothing away; of a video the sound is taken."""
+"""What is brought to the clip's zone by any way: what cannot be read is said in the page's language
+and takes nothing away; of a video the sound is taken.
+"""
 
 from __future__ import annotations
 

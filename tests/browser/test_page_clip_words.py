@@ -1,4 +1,6 @@
-"""The page says which part of a clip is used, and uses a transcript only where its tick says that it is of exactly that part."""
+"""The page says which part of a clip is used, and uses a transcript only where its tick says that
+it is of exactly that part.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Each take as code: what the page shows is run as it stands, in a real shell and a real Python, and gives the take again, sample for sample."""
+"""Each take as code: what the page shows is run as it stands, in a real shell and a real Python,
+and gives the take again, sample for sample.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ KEY = "kk-a-secret-of-this-test"
 
 @pytest.fixture(scope="module")
 def voice_studio():
-    """The built-in voice: other settings are other sound. A login and a key: the code has to name it."""
+    """The built-in voice: other settings are other sound.
+
+    A login and a key: the code has to name it.
+    """
     with running("--auth", "studio:secret", engine="builtin", env={"KAIKOU_API_KEY": KEY}) as told:
         yield told
 
@@ -113,7 +118,9 @@ def test_a_studio_without_keys_needs_none(chrome, studio, tmp_path):
 
 
 def test_no_text_breaks_out_of_its_quotes(chrome, studio):
-    """Read back by shell and Python rules: what is said is what was typed, and there is one command, one call."""
+    """Read back by shell and Python rules: what is said is what was typed, and there is one
+    command, one call.
+    """
     pieces = [
         "'",
         '"',

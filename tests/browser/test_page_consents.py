@@ -1,4 +1,6 @@
-"""The library tells of each voice of one's own when its use was agreed to and by whom, as far as that was written down; of the studio's own voices nothing."""
+"""The library tells of each voice of one's own when its use was agreed to and by whom, as far as
+that was written down; of the studio's own voices nothing.
+"""
 
 from __future__ import annotations
 

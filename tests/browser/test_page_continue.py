@@ -1,5 +1,6 @@
-"""A take that was stopped or broke: kept in the list, continued from its sentence, by itself when the engine comes back; two tabs; and what
-the button beside the player does on each tab."""
+"""A take that was stopped or broke: kept in the list, continued from its sentence, by itself when
+the engine comes back; two tabs; and what the button beside the player does on each tab.
+"""
 
 from __future__ import annotations
 

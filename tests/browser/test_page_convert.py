@@ -1,4 +1,6 @@
-"""The tab Convert, with the tone engine: what is missing is said, the recording becomes a take in another voice, and the tab goes with the ability."""
+"""The tab Convert, with the tone engine: what is missing is said, the recording becomes a take in
+another voice, and the tab goes with the ability.
+"""
 
 from __future__ import annotations
 

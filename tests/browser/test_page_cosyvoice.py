@@ -1,4 +1,6 @@
-"""CosyVoice2 through the page, with small random weights: it takes over while the page is open, and every mode makes a finished take."""
+"""CosyVoice2 through the page, with small random weights: it takes over while the page is open, and
+every mode makes a finished take.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The count beside the text: from the studio's own preparation, asked seldom, and the page's guess where no answer comes."""
+"""The count beside the text: from the studio's own preparation, asked seldom, and the page's guess
+where no answer comes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The doctor beside a model in the settings: asked for with a press, followed while it runs, read in the page's language, agreed to."""
+"""The doctor beside a model in the settings: asked for with a press, followed while it runs, read
+in the page's language, agreed to.
+"""
 
 from __future__ import annotations
 

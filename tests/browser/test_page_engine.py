@@ -1,4 +1,6 @@
-"""Who speaks, as the page tells it: the big engine on its way, taking over, failing, its download; what it cannot do of a request."""
+"""Who speaks, as the page tells it: the big engine on its way, taking over, failing, its download;
+what it cannot do of a request.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,8 @@ def test_takeover_is_seen_said_once_and_followed_without_a_reload(chrome, studio
         assert p.violations() == []
         p.page.keyboard.press("Escape")
         text, voices = p.page.input_value("#kk-text textarea"), p.js("KK.voices().length")
-        health.told = BIG  # nobody asks for it: while something is coming the page looks again by itself, soon
+        # nobody asks for it: while something is coming the page looks again by itself, soon
+        health.told = BIG
         p.page.wait_for_function(
             "document.querySelector('.kk-eng').innerText.includes('CosyVoice2 ' + KK.t('eng.ready.s').toLowerCase())",
             timeout=6000,
@@ -121,7 +124,9 @@ def test_an_answer_that_was_overtaken_changes_nothing(chrome, studio):
 
 
 def test_what_the_page_was_opened_with_changes_nothing_once_it_has_asked(chrome, studio):
-    """The page's first load goes through a queue, the question does not: on a busy machine its answer is the older one and comes later."""
+    """The page's first load goes through a queue, the question does not: on a busy machine its
+    answer is the older one and comes later.
+    """
     with StudioPage(chrome, studio.url, "en") as p:
         p.js("""() => fetch(KK.root() + "/v1/audio/speech", {method: "POST", headers: {"Content-Type": "application/json"},
             body: JSON.stringify({input: "One.", voice: KK.voices()[0].id, stream: false})}).then(r => r.arrayBuffer()).then(() => 0)""")

@@ -1,4 +1,6 @@
-"""What is kept and for how long stands beside the takes, is the studio's own, and holds in every browser of a login; downloads come in the chosen format."""
+"""What is kept and for how long stands beside the takes, is the studio's own, and holds in every
+browser of a login; downloads come in the chosen format.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""P4, P5 and P8: presses are answered at once, typing stays light while a stream plays, and everything works without a mouse."""
+"""P4, P5 and P8: presses are answered at once, typing stays light while a stream plays, and
+everything works without a mouse.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def chrome():
 
 
 def test_a_press_changes_the_bar_within_its_own_task(chrome, studio):
-    """P4 as a count: when the click handler has run, the bar already says so; no frame, timer or answer of the server is waited for."""
+    """P4 as a count: when the click handler has run, the bar already says so; no frame, timer or
+    answer of the server is waited for.
+    """
     with StudioPage(chrome, studio.url, "zh") as p:
         p.instruct("rtf=0.5 seconds=4")
         p.page.click("h1")  # the sound context is made by the first gesture
@@ -31,7 +35,9 @@ def test_a_press_changes_the_bar_within_its_own_task(chrome, studio):
 
 
 def test_the_audio_service_is_awake_before_the_first_press(chrome, studio):
-    """P4 for the first press of a fresh browser: what would block it 40-130 ms has been done, and the press makes no context of its own."""
+    """P4 for the first press of a fresh browser: what would block it 40-130 ms has been done, and
+    the press makes no context of its own.
+    """
     count = """window.asked = 0; window.made = 0; const ask = MediaDevices.prototype.enumerateDevices;
         MediaDevices.prototype.enumerateDevices = function () { asked++; return ask.call(this); };
         const Made = window.AudioContext; window.AudioContext = class extends Made { constructor(...a) { super(...a); made++; } };"""
@@ -43,7 +49,9 @@ def test_the_audio_service_is_awake_before_the_first_press(chrome, studio):
 
 
 def test_typing_into_a_long_text_while_a_stream_plays_redraws_little(chrome, studio):
-    """P5 as counts: a key changes the count and nothing else of the page; no part is drawn again, no request leaves."""
+    """P5 as counts: a key changes the count and nothing else of the page; no part is drawn again,
+    no request leaves.
+    """
     with StudioPage(chrome, studio.url, "zh") as p:
         p.instruct(
             "rtf=0.3 first=0.3 seconds=90"
@@ -69,7 +77,9 @@ def test_typing_into_a_long_text_while_a_stream_plays_redraws_little(chrome, stu
 
 
 def walk(p: StudioPage, want: str, most: int = 90) -> None:
-    """Tab until `want` has the focus; at each stop the focus must be seen and not lie under the bars."""
+    """Tab until `want` has the focus; at each stop the focus must be seen and not lie under the
+    bars.
+    """
     for _ in range(most):
         p.page.keyboard.press("Tab")
         told = p.js(

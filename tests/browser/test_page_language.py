@@ -1,4 +1,6 @@
-"""Switching the page's language changes words only: every control, what would be spoken, and the sound that plays stay as they are."""
+"""Switching the page's language changes words only: every control, what would be spoken, and the
+sound that plays stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from .studio_page import StudioPage, clip
 
 pytestmark = pytest.mark.browser
 
-# What every control of the page holds. A list's own field shows its choice in the page's language: the request says what is chosen.
+# What every control of the page holds. A list's own field shows its choice in the page's language:
+# the request says what is chosen.
 CONTROLS = """() => {
   const all = {}, put = (e, value) => {
     const box = e.closest("[id]"), key = [box?.id, e.type === "radio" ? "" : e.name || "", e.type || "", e.dataset.do || "", e.dataset.v || e.dataset.id || e.dataset.g || e.dataset.edge || "",

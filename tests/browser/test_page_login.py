@@ -57,7 +57,9 @@ def test_where_nobody_logs_in_there_is_nothing_to_end(chrome, studio):
 def test_a_page_asks_for_another_token_when_its_own_is_half_as_old_as_it_may_be(
     chrome, locked, token_s
 ):
-    """The studio closes its silent socket; the page comes back by itself, with a token that still counts."""
+    """The studio closes its silent socket; the page comes back by itself, with a token that still
+    counts.
+    """
     with logged_in(chrome, locked, "en") as p:
         asked, links = (
             [],

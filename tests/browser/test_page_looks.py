@@ -1,4 +1,6 @@
-"""The page's checks P1-P3, P6, P7, P9, P10 and P13 of its design: accessibility in every state, nothing moves, languages do not mix, nothing leaves the host."""
+"""The page's checks P1-P3, P6, P7, P9, P10 and P13 of its design: accessibility in every state,
+nothing moves, languages do not mix, nothing leaves the host.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def named(p: StudioPage) -> None:
     ],
 )
 def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
-    """P1, and P3 and P9 on the way: what shifted while the page came up, and which hosts were asked."""
+    """P1, and P3 and P9 on the way: what shifted while the page came up, and which hosts were
+    asked.
+    """
     found = {}
     with StudioPage(chrome, studio.url, lang, theme, size, is_first=True) as p:
         assert sum(s["v"] for s in p.js("shifts")) <= 0.1, p.js("shifts")
@@ -190,7 +194,9 @@ def test_language_and_theme_switch_in_mid_stream(chrome, studio, first, then):
 
 
 def test_small_large_still_and_forced(chrome, studio):
-    """P10: 320 px, text at 200 %, reduced motion, forced colours: no sideways scroll, states visible."""
+    """P10: 320 px, text at 200 %, reduced motion, forced colours: no sideways scroll, states
+    visible.
+    """
     with StudioPage(chrome, studio.url, "en", reduced_motion="reduce", forced_colors="active") as p:
         p.page.set_viewport_size({"width": 320, "height": 720})
         p.page.wait_for_timeout(200)

@@ -1,5 +1,6 @@
-"""Several models on one disk, with small random weights: each generation through the page in every mode that it offers, and the change from one
-to another while a stream plays."""
+"""Several models on one disk, with small random weights: each generation through the page in every
+mode that it offers, and the change from one to another while a stream plays.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from .studio_page import StudioPage, clip
 pytestmark = pytest.mark.browser
 SAID = "你好。"  # not more than twice what is spoken
 LONG = "第一句话说完了。第二句话也说完了。第三句话还没有说完。第四句话正在说。第五句话是最后一句。"
-PHONE = "const all = matchMedia; window.matchMedia = q => q === '(pointer: coarse)' ? { matches: true } : all.call(window, q);"  # 5 s are made ahead, not 15
+# 5 s are made ahead, not 15
+PHONE = "const all = matchMedia; window.matchMedia = q => q === '(pointer: coarse)' ? { matches: true } : all.call(window, q);"
 CHIPS = {"cosyvoice1": "happy", "cosyvoice3": "robot"}
 NAMES = {
     "cosyvoice1": "CosyVoice-300M-Instruct",
@@ -110,7 +112,7 @@ def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_t
     ):
         speaks(p, NAMES["cosyvoice2"], "cosyvoice2")
         assert p.js("KK.player.via") == "ws", "what a plain request hears no pause holds back"
-        # ---- a long stream, and another model is chosen while it sounds -----------------------------------------
+        # ---- a long stream, and another model is chosen while it sounds --------------------------
         voice = p.js("KK.voices().find(v => v.starter && v.sample).id")
         asked = {"input": LONG, "voice": voice, "mode": "cross_lingual", "seed": 5}
         with httpx.Client(base_url=studio.url, timeout=60) as http:
@@ -158,7 +160,7 @@ def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_t
         ) as http:
             heard = samples(http.get(f"/tts/result/{take['id']}.wav").content)
         assert np.array_equal(heard, alone), "to its last sample as if nobody had changed anything"
-        # ---- the next is the new one's; its clip is encoded for it, in every mode ---------------------------------
+        # ---- the next is the new one's; its clip is encoded for it, in every mode ----------------
         p.clip_in(clip(4))
         p.page.fill("#kk-transcript textarea", SAID)
         p.consent()
@@ -184,7 +186,7 @@ def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_t
         assert {t["sample_rate"] for t in took} == {24000} and "机器人" in next(
             t for t in took if t["mode"] == "instruct"
         )["instruction"]
-        # ---- two of one generation are told apart, and the choice lasts --------------------------------------------
+        # ---- two of one generation are told apart, and the choice lasts --------------------------
         encoded = studio.state()["encoded"]
         change(p, OTHER, "cosyvoice2")
         with httpx.Client(base_url=studio.url, timeout=60) as http:

@@ -1,4 +1,6 @@
-"""The two voices of the built-in engine on the page: the switch, what is remembered of it, what takes say, and what the engine's panel says of them."""
+"""The two voices of the built-in engine on the page: the switch, what is remembered of it, what
+takes say, and what the engine's panel says of them.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def write(p: StudioPage, text: str) -> None:
     p.js("t => KK.setField('kk-text', t)", text)
 
 
-# ---- what the page says, in each state of the natural voice -----------------------------------------------------
+# ---- what the page says, in each state of the natural voice --------------------------------------
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_switch_and_panel_follow_the_natural_voice(chrome, studio, lang):
     with StudioPage(chrome, studio.url, lang) as p:
@@ -165,7 +167,7 @@ def test_starters_are_heard_as_the_usual_voice_speaks_with_them(chrome, studio):
         assert not p.errors
 
 
-# ---- with the natural voice itself ------------------------------------------------------------------------------
+# ---- with the natural voice itself ---------------------------------------------------------------
 @needs_weights
 def test_natural_is_the_default_a_choice_is_kept_and_takes_say_which_spoke(chrome, both):
     with StudioPage(chrome, both.url, "zh") as p:

@@ -1,4 +1,6 @@
-"""An address and a browser's memory may hold anything: what is not known there is passed over, and nothing says undefined or NaN."""
+"""An address and a browser's memory may hold anything: what is not known there is passed over, and
+nothing says undefined or NaN.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The page in a hand and over a slow line: text and Generate first, no word of dragging, nothing shown before it works, nothing fetched that is not used."""
+"""The page in a hand and over a slow line: text and Generate first, no word of dragging, nothing
+shown before it works, nothing fetched that is not used.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How a word is said, and how a clone is told to say it: what the page shows of an engine that knows readings and follows instructions while it clones."""
+"""How a word is said, and how a clone is told to say it: what the page shows of an engine that
+knows readings and follows instructions while it clones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The recorder: it can be ended after three seconds and not before, and a take that is too short goes on where it was, as long as the visitor wants it to."""
+"""The recorder: it can be ended after three seconds and not before, and a take that is too short
+goes on where it was, as long as the visitor wants it to.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from .studio_page import StudioPage, browser, clip
 
 pytestmark = pytest.mark.browser
 END = "#kk-ref .stop-button"
-# runs(s): the clock that the recorder counts with goes on for s seconds and stands then, so that nothing is missed, however slow the machine; never faster than the sound
+# runs(s): the clock that the recorder counts with goes on for s seconds and stands then, so that
+# nothing is missed, however slow the machine; never faster than the sound
 CLOCK = """{ const real = performance.now.bind(performance); let lag = 0, most = Infinity;
   performance.now = () => Math.min(real() - lag, most);
   window.runs = s => { const now = performance.now(); lag = real() - now; most = now + s * 1000; }; }"""

@@ -1,4 +1,6 @@
-"""What is short stands on one line, and a focus ring is seen whole, at the three usual widths and in both languages."""
+"""What is short stands on one line, and a focus ring is seen whole, at the three usual widths and
+in both languages.
+"""
 
 from __future__ import annotations
 

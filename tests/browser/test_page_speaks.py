@@ -1,4 +1,6 @@
-"""A creator's way through the page: first visit, a clip of one's own, what can be wrong with it, takes, voices. Real studio, tone engine."""
+"""A creator's way through the page: first visit, a clip of one's own, what can be wrong with it,
+takes, voices. Real studio, tone engine.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ def test_first_click_of_a_first_visit_speaks_and_the_take_is_the_sound(chrome, s
         assert p.js("KK.voiceNow().voice.starter")
         p.go()
         p.until("done")
-        p.wait_takes(
-            1
-        )  # the list of a page that opened late may bring it before the player has told what it measured
+        # the list of a page that opened late may bring it before the player has told what it
+        # measured
+        p.wait_takes(1)
         p.page.wait_for_function(
             "() => Math.abs(KK.live.takes.data[0].first_sound_ms - KK.player.meter.first) <= 1"
         )
@@ -197,7 +199,9 @@ def test_music_behind_the_voice_is_said_and_cleaning_is_heard(chrome, studio):
 
 
 def test_recording_makes_a_clip(chrome, studio):
-    """The fake microphone beeps once a second: what matters is that what the browser uploads can be decoded."""
+    """The fake microphone beeps once a second: what matters is that what the browser uploads can be
+    decoded.
+    """
     with StudioPage(chrome, studio.url, "zh") as p:
         p.js("""() => { const add = FormData.prototype.append; FormData.prototype.append = function (k, v, ...n) {
             if (v instanceof Blob) v.slice(0, 12).text().then(s => { window.sent = [s, v.type, v.size]; }); return add.call(this, k, v, ...n); }; }""")

@@ -1,4 +1,6 @@
-"""What the page says when things are not as they should be: engine still starting, server gone, microphone refused, page shared."""
+"""What the page says when things are not as they should be: engine still starting, server gone,
+microphone refused, page shared.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_server_gone_microphone_refused_page_shared(chrome, studio):
 
 
 def test_a_change_of_the_clip_is_heard_even_if_generate_comes_at_once(chrome, studio):
-    """The window is moved and Generate pressed before the answer of the server is there: the moved part is what speaks."""
+    """The window is moved and Generate pressed before the answer of the server is there: the moved
+    part is what speaks.
+    """
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in(clip(6))
         p.consent()

@@ -1,4 +1,6 @@
-"""The page's words and colours, without a browser: every sentence is used and there, in both languages; every colour pair can be read."""
+"""The page's words and colours, without a browser: every sentence is used and there, in both
+languages; every colour pair can be read.
+"""
 
 from __future__ import annotations
 

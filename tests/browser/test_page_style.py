@@ -1,4 +1,6 @@
-"""Where a style does not apply its chips and the instruction are off, the reason stands there in words, and nothing of it is sent."""
+"""Where a style does not apply its chips and the instruction are off, the reason stands there in
+words, and nothing of it is sent.
+"""
 
 from __future__ import annotations
 

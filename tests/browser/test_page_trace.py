@@ -1,4 +1,6 @@
-"""The panel behind the player's figures: where the time of a stream went, by mouse and by keyboard, in both languages."""
+"""The panel behind the player's figures: where the time of a stream went, by mouse and by keyboard,
+in both languages.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def json_of(rows: dict) -> str:
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_with_the_keyboard_and_while_it_speaks(chrome, studio, lang):
-    """Escape closes the panel and not the stream; a new stream's stages take the place of the old ones."""
+    """Escape closes the panel and not the stream; a new stream's stages take the place of the old
+    ones.
+    """
     with StudioPage(chrome, studio.url, lang) as p:
         p.page.focus(".kk-figs")
         p.page.keyboard.press("Tab")

@@ -1,4 +1,6 @@
-"""What the page says of its engine and models is so: a process that dies, comes back, or does not; models that are there already."""
+"""What the page says of its engine and models is so: a process that dies, comes back, or does not;
+models that are there already.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def open_gate(gate) -> None:
 
 
 def shows(p: StudioPage, key: str, tone: str, **values) -> None:
-    """Nobody asks the page to look: its next look by itself may be half a minute away, and this waits no longer than that."""
+    """Nobody asks the page to look: its next look by itself may be half a minute away, and this
+    waits no longer than that.
+    """
     p.page.wait_for_function(
         """([key, tone, values]) => { const pill = document.querySelector(".kk-eng");
         return pill.dataset.tone === tone && pill.innerText.includes(KK.t(key, values)); }""",
@@ -62,13 +66,13 @@ def test_the_pill_says_at_once_that_the_engine_died_what_follows_and_that_it_is_
         assert p.js("said") == [
             p.js(f"KK.t('eng.now.{key}', {{e: 'fake'}})") for key in ("restarting", "back")
         ]
-        # ---- a second time is once too often: the engine before it takes over, and the page says why ---------------
+        # ---- a second time is once too often: the engine before it takes over, and the page says w
         os.kill(studio.state()["engine_pid"], signal.SIGKILL)
         p.page.wait_for_function("KK.engine().failure && KK.engine().state === 'ready'")
         p.page.click(".kk-eng")
         assert p.page.locator("#kk-engpop [data-do=engineagain]").is_visible()
         assert p.js("KK.engine().failure_zh") in p.page.inner_text("#kk-engpop")
-        # ---- the studio itself goes away -----------------------------------------------------------------------------
+        # ---- the studio itself goes away ---------------------------------------------------------
         studio.process.send_signal(signal.SIGKILL)
         shows(p, "eng.offline", "bad")
         assert p.violations() == [] and not p.errors

@@ -1,4 +1,6 @@
-"""The dictionary in the page: add, change, delete, take back, in and out as a file; by keyboard alone; and what is spoken with it."""
+"""The dictionary in the page: add, change, delete, take back, in and out as a file; by keyboard
+alone; and what is spoken with it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ HEAR = (
 
 @pytest.fixture(scope="module")
 def lone():
-    """A studio of its own, with the built-in voice: a dictionary belongs to the account, and without a login all visits are one."""
+    """A studio of its own, with the built-in voice: a dictionary belongs to the account, and
+    without a login all visits are one.
+    """
     with running(engine="builtin") as told:
         yield told
 
@@ -257,7 +261,9 @@ def test_the_next_term_is_not_lost_while_the_last_is_on_its_way(chrome, lone):
 
 
 def test_what_the_studio_said_before_does_not_come_back(chrome, lone):
-    """What was asked when the list came into view is answered after what was asked when it had changed: list and focus stay."""
+    """What was asked when the list came into view is answered after what was asked when it had
+    changed: list and focus stay.
+    """
     with StudioPage(chrome, lone.url, "en") as p:
         held = []
 
@@ -294,7 +300,9 @@ def test_what_the_studio_said_before_does_not_come_back(chrome, lone):
 
 
 def looked_at(p: StudioPage) -> list[str]:
-    """In a window as long as the page: what else is half under a bar at the moment is not the question here."""
+    """In a window as long as the page: what else is half under a bar at the moment is not the
+    question here.
+    """
     size = p.page.viewport_size
     p.page.set_viewport_size({"width": size["width"], "height": 4000})
     found = p.violations()

@@ -1,4 +1,6 @@
-"""The way the samples come: socket, credit, holes, broken sockets, proxies, the plain HTTP fallback, and sentences about failures."""
+"""The way the samples come: socket, credit, holes, broken sockets, proxies, the plain HTTP
+fallback, and sentences about failures.
+"""
 
 from __future__ import annotations
 
@@ -193,7 +195,9 @@ def test_nothing_to_say_and_nobody_to_say_it(player):
 
 
 def test_slow_machine_says_so_and_can_wait(player):
-    """RTF above 1: the factor in words; "play when ready" holds until the rest will not run dry, "play now" lets go."""
+    """RTF above 1: the factor in words; "play when ready" holds until the rest will not run dry,
+    "play now" lets go.
+    """
     player.page.fill(
         "#kk-text", "One tone, two tones. " * 40
     )  # what is predicted: it waits for long enough to be looked at

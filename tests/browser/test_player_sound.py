@@ -1,6 +1,9 @@
-"""What leaves the ring, sample by sample: starts, stalls, pauses, seeks, cancels, suspensions. Real studio, tone engine, real Chromium.
+"""What leaves the ring, sample by sample: starts, stalls, pauses, seeks, cancels, suspensions.
 
-first=1: the engine's first piece lasts a second, so that what is asked of the player does not depend on when a busy machine brings the next.
+Real studio, tone engine, real Chromium.
+
+first=1: the engine's first piece lasts a second, so that what is asked of the player does not
+depend on when a busy machine brings the next.
 """
 
 from __future__ import annotations
@@ -108,7 +111,9 @@ def test_a_slow_engine_pauses_seldom_and_long(player):
 
 
 def test_an_engine_at_four_fifths_of_real_time_is_heard_with_its_first_piece(player):
-    """The piece, 0.55 s, lasts longer than the next one takes to make: the ring is told to want no more than that."""
+    """The piece, 0.55 s, lasts longer than the next one takes to make: the ring is told to want no
+    more than that.
+    """
     player.page.route(
         "**/v1/audio/speech",
         lambda route: route.fulfill(
@@ -127,7 +132,9 @@ def test_an_engine_at_four_fifths_of_real_time_is_heard_with_its_first_piece(pla
 
 
 def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
-    """The ring alone, on a clock that stands still while it is fed: ten milliseconds after it ran dry it is given the rest."""
+    """The ring alone, on a clock that stands still while it is fed: ten milliseconds after it ran
+    dry it is given the rest.
+    """
     x, told = player.js("""async () => {
         const ctx = new OfflineAudioContext(1, 24000, 24000);
         await ctx.audioWorklet.addModule(`${KK.root()}/tts/static/${KK_FACTS.version}/ring.js`);
@@ -294,7 +301,9 @@ def test_keys_and_clicks_seek_within_what_came(player):
 
 
 def test_another_rate_is_resampled(chrome, studio):
-    """A browser that refuses 24 kHz: the worker resamples; the tone stays a tone of the same pitch and length."""
+    """A browser that refuses 24 kHz: the worker resamples; the tone stays a tone of the same pitch
+    and length.
+    """
     context = chrome.new_context()
     context.add_init_script(
         "const A = AudioContext; window.AudioContext = class extends A { constructor(o) { super({...o, sampleRate: 48000}); } };"

@@ -1,6 +1,8 @@
-"""Visits of one Chromium that follow each other keep what it has read of a studio's files: reading and compiling Gradio anew costs each page two seconds of a processor.
+"""Visits of one Chromium that follow each other keep what it has read of a studio's files: reading
+and compiling Gradio anew costs each page two seconds of a processor.
 
-Whatever else a visit leaves (cookies, storage, open pages, routes) is gone before the next begins. A visit that ended badly is not followed by another.
+Whatever else a visit leaves (cookies, storage, open pages, routes) is gone before the next begins.
+A visit that ended badly is not followed by another.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ LEFT = "cookies,local_storage,indexeddb,file_systems,cache_storage,service_worke
 
 
 class Visits:
-    """A Browser that lends its contexts; with one of its own (`new_context`) everything is fetched again."""
+    """A Browser that lends its contexts; with one of its own (`new_context`) everything is fetched
+    again.
+    """
 
     def __init__(self, chrome: Browser):
         self._chrome = chrome

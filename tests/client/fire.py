@@ -1,7 +1,9 @@
-"""A server on a real socket that misbehaves as it is told: what a text gets is written in the text, e.g. "reset reset ok seven".
+"""A server on a real socket that misbehaves as it is told: what a text gets is written in the text,
+e.g. "reset reset ok seven".
 
-The words before the first other one are its answers, one for each time it is asked, the last of them for ever after. A sound is made of
-text and seed alone, so that a test knows every byte. In a batch the same words; "half" breaks the zip off behind the lines before it, and "poison" is a line
+The words before the first other one are its answers, one for each time it is asked, the last of
+them for ever after. A sound is made of text and seed alone, so that a test knows every byte. In a
+batch the same words; "half" breaks the zip off behind the lines before it, and "poison" is a line
 that the studio itself gives up.
 """
 
@@ -99,7 +101,7 @@ class Fire:
         self.on_ask = lambda: None
         self._writers: set[asyncio.StreamWriter] = set()
 
-    # ---- the socket -----------------------------------------------------------------------------------------
+    # ---- the socket ------------------------------------------------------------------------------
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)
@@ -142,7 +144,7 @@ class Fire:
         self.asked[text] += 1
         return (words or ["ok"])[min(self.asked[text], max(1, len(words))) - 1]
 
-    # ---- answers ------------------------------------------------------------------------------------------------
+    # ---- answers ---------------------------------------------------------------------------------
     async def _single(self, ask: dict, what: str, writer) -> None:
         seed = (
             ask.get("seed", -1) if ask.get("seed", -1) >= 0 else self.asked[ask["input"]]

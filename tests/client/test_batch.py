@@ -1,4 +1,6 @@
-"""Many lines under fire: every one delivered once or reported, in the order of the input, with bounded hands. The usual pattern fails the same questions."""
+"""Many lines under fire: every one delivered once or reported, in the order of the input, with
+bounded hands. The usual pattern fails the same questions.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def is_lasting(line: str) -> bool:
 
 
 def check(lines: list[str], ends: list[tuple[str, bytes | None, bool]]) -> None:
-    """ends: (text, samples or None, is it reported as failed). Every line once, in order, with its own sound or its own error."""
+    """ends: (text, samples or None, is it reported as failed).
+
+    Every line once, in order, with its own sound or its own error.
+    """
     assert [text for text, _, _ in ends] == lines
     for text, pcm, is_reported in ends:
         assert is_reported == is_lasting(text) and (pcm is None) == is_reported, text
@@ -213,7 +218,9 @@ def test_every_try_takes_a_token(fire, monkeypatch):
 
 
 def test_what_was_asked_for_all_is_heeded_by_all(fire):
-    """One line is told to wait a second: the others wait too, instead of running into the same wall."""
+    """One line is told to wait a second: the others wait too, instead of running into the same
+    wall.
+    """
     order, fire.slow_s = [], 0.005
 
     async def run():
@@ -228,7 +235,7 @@ def test_what_was_asked_for_all_is_heeded_by_all(fire):
     )
 
 
-# ---- bounded hands ---------------------------------------------------------------------------------------------
+# ---- bounded hands -------------------------------------------------------------------------------
 def test_reading_stops_when_nobody_takes_or_the_first_is_stuck():
     async def run():
         read, stuck = 0, asyncio.Event()
@@ -308,7 +315,9 @@ class Quick(httpx.AsyncBaseTransport):
 
 
 def test_memory_is_flat_at_forty_thousand_lines():
-    """Counted: sounds alive and lines in hand, all the way; and the process' own growth after the first fifth."""
+    """Counted: sounds alive and lines in hand, all the way; and the process' own growth after the
+    first fifth.
+    """
     import resource
 
     read, taken, most_in_hand, most_alive, early_kb, N = 0, 0, 0, 0, 0, 40_000
@@ -343,7 +352,7 @@ def test_memory_is_flat_at_forty_thousand_lines():
     )
 
 
-# ---- the zip, while it comes in ----------------------------------------------------------------------------------
+# ---- the zip, while it comes in ------------------------------------------------------------------
 @pytest.mark.parametrize("step", [1, 7, 100, 100_000])
 def test_a_zip_is_read_whatever_the_pieces(step):
     data = zipped([("a", wav(pcm_of("a", 1))), ("b", None), ("c", wav(pcm_of("c", 1)))])

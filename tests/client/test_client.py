@@ -1,4 +1,6 @@
-"""The client against a server that misbehaves on a real socket: sound for sound what was asked for, or a named error."""
+"""The client against a server that misbehaves on a real socket: sound for sound what was asked for,
+or a named error.
+"""
 
 from __future__ import annotations
 
@@ -218,7 +220,7 @@ def test_the_asynchronous_twin(fire):
     asyncio.run(run())
 
 
-# ---- parts ----------------------------------------------------------------------------------------------------
+# ---- parts ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 64, 5000])
 def test_a_wav_is_read_whatever_the_pieces(step):
     from webui.audio import wav_header

@@ -1,4 +1,6 @@
-"""A folder of lines and the command line: what is there is whole, a killed run continues, nothing is made twice."""
+"""A folder of lines and the command line: what is there is whole, a killed run continues, nothing
+is made twice.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +192,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_and_is_continued(
     check(tmp_path, lines)
 
 
-# ---- killed --------------------------------------------------------------------------------------------------
+# ---- killed --------------------------------------------------------------------------------------
 def client(*argv, **kw) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", "webui.client", *map(str, argv)],
@@ -204,7 +206,10 @@ def client(*argv, **kw) -> subprocess.Popen:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_killed_in_the_middle_and_continued(fire, tmp_path, size):
-    """Four kills. What was marked at a kill is never asked for again; redone is at most what was in flight."""
+    """Four kills.
+
+    What was marked at a kill is never asked for again; redone is at most what was in flight.
+    """
     texts = [f"ok line {i}" for i in range(150)]
     (tmp_path / "in.txt").write_text("\n".join(texts), "utf-8")
     folder, in_flight, kills, asked_twice = tmp_path / "out", 4, 4, []
@@ -259,7 +264,7 @@ def test_killed_in_the_middle_and_continued(fire, tmp_path, size):
     check(folder, texts)
 
 
-# ---- the command line ---------------------------------------------------------------------------------------------
+# ---- the command line ----------------------------------------------------------------------------
 def test_say_clone_and_exit_codes(fire, tmp_path):
     key = {"env": {**os.environ, "KAIKOU_API_KEY": "secret"}}
     out, err = client(
@@ -346,7 +351,7 @@ def test_interrupted_with_the_keyboard_leaves_nothing_half(fire, tmp_path):
     ]
 
 
-# ---- what is read ------------------------------------------------------------------------------------------------
+# ---- what is read --------------------------------------------------------------------------------
 def rows(path, data: bytes) -> list[tuple]:
     path.write_bytes(data)
     return [

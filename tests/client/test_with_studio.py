@@ -1,4 +1,6 @@
-"""The client and the real studio: one sound whichever way it is asked for, real refusals, a studio that dies in the middle of a batch."""
+"""The client and the real studio: one sound whichever way it is asked for, real refusals, a studio
+that dies in the middle of a batch.
+"""
 
 from __future__ import annotations
 

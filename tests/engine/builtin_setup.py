@@ -1,4 +1,6 @@
-"""One started built-in engine and one voice for all tests of this process, and a way to say things with it."""
+"""One started built-in engine and one voice for all tests of this process, and a way to say things
+with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A model directory with small random weights, made once per run, and the golden data: the part kept here, and the whole where it is."""
+"""A model directory with small random weights, made once per run, and the golden data: the part
+kept here, and the whole where it is.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def small_model(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Engines start without a warm-up, which speaks for seconds: for tests that let them speak themselves, or not at all."""
+    """Engines start without a warm-up, which speaks for seconds: for tests that let them speak
+    themselves, or not at all.
+    """
     monkeypatch.setattr(
         "webui.engine.cosyvoice.engine.CosyVoiceEngine._warm_up", lambda self, model: None
     )

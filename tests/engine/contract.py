@@ -1,4 +1,7 @@
-"""The contract every engine keeps (webui/engine/base.py). A subclass supplies `engine` and `reference` fixtures; see test_fake_contract."""
+"""The contract every engine keeps (webui/engine/base.py).
+
+A subclass supplies `engine` and `reference` fixtures; see test_fake_contract.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,15 @@ def whole(chunks) -> np.ndarray:
 
 
 class EngineContract:
-    """`engine`: a started engine. `reference`: (samples float32 (n,), rate, transcript, language). `prompt`: made from it."""
+    """`engine`: a started engine.
+
+    `reference`: (samples float32 (n,), rate, transcript, language). `prompt`: made from it.
+    """
 
     def kept(self, engine) -> object:
-        """All that it keeps of prompts beyond its streams: any measure that is the same when there is the same."""
+        """All that it keeps of prompts beyond its streams: any measure that is the same when there
+        is the same.
+        """
         raise NotImplementedError
 
     def test_chunks_are_numbered_in_order_and_joined_make_the_whole(self, engine, prompt):

@@ -1,4 +1,7 @@
-"""Small random Fun-CosyVoice3 parts for tests, and its golden data of the repository. Ids, voices and clips fit those of cosyvoice_small."""
+"""Small random Fun-CosyVoice3 parts for tests, and its golden data of the repository.
+
+Ids, voices and clips fit those of cosyvoice_small.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ FLOW_DIMS = FlowDims(
 
 
 def random_state(kind: type[torch.nn.Module], dims: object, seed: int) -> dict[str, torch.Tensor]:
-    """Values under which signals keep their size: matrices by fan-in, norms about one, the rest small."""
+    """Values under which signals keep their size: matrices by fan-in, norms about one, the rest
+    small.
+    """
     with torch.device("meta"):
         model = kind(dims)
     draw = torch.Generator().manual_seed(seed)

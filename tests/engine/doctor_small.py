@@ -1,5 +1,7 @@
-"""A small model that the doctor finds in order, made without training: its language model has learnt one clip by heart, in closed form, and its
-vocoder makes one sound of every mel, which is the clip. And ways to break such a directory."""
+"""A small model that the doctor finds in order, made without training: its language model has
+learnt one clip by heart, in closed form, and its vocoder makes one sound of every mel, which is the
+clip. And ways to break such a directory.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def load(folder: Path):
 
 
 def one_sound(state: dict) -> None:
-    """The mel hardly counts; the spectrum's size is the same throughout, and its phase alone makes a tone of 150 Hz and overtones."""
+    """The mel hardly counts; the spectrum's size is the same throughout, and its phase alone makes
+    a tone of 150 Hz and overtones.
+    """
     state["f0_predictor.classifier.weight"] *= QUIET
     state["conv_pre.parametrizations.weight.original0"] *= QUIET
     gain, bias = state["conv_post.parametrizations.weight.original0"], state["conv_post.bias"]
@@ -55,7 +59,9 @@ def one_sound(state: dict) -> None:
 
 
 def by_heart(model, clip: Clip) -> torch.Tensor:
-    """The head (rows, hidden) that scores each of the clip's ids behind those before it and the clip's words: the smallest that does."""
+    """The head (rows, hidden) that scores each of the clip's ids behind those before it and the
+    clip's words: the smallest that does.
+    """
     prompt, lm = model.maker.voice(clip.samples, clip.rate), model.lm
     script = model.script(LiveVoice(model, prompt), request(clip.transcript, clip.language))
     ids, text = prompt.speech_ids[:MOST_IDS], script.text(clip.transcript)
@@ -73,7 +79,7 @@ def edit(path: Path, change) -> None:
     torch.save(state, path)
 
 
-# ---- five ways to break it ----------------------------------------------------------------------------------------
+# ---- five ways to break it -----------------------------------------------------------------------
 def tokenizer(folder: Path) -> None:
     """The tokens of the merges have each other's ids."""
     path = folder / "CosyVoice-BlankEN" / "vocab.json"

@@ -1,6 +1,8 @@
-"""A tone instead of a voice: the smallest engine that keeps every rule of the seam, with faults on request.
+"""A tone instead of a voice: the smallest engine that keeps every rule of the seam, with faults on
+request.
 
-The instruction carries what to do: "rtf=1.3 jitter=0.05 seconds=20 chunk=0.2 first=0.04 fail=3 stall=2 lost=9" (lost: its process, once, and it is back at the second question).
+The instruction carries what to do: "rtf=1.3 jitter=0.05 seconds=20 chunk=0.2 first=0.04 fail=3
+stall=2 lost=9" (lost: its process, once, and it is back at the second question).
 """
 
 from __future__ import annotations

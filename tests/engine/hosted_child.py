@@ -1,4 +1,5 @@
-"""The program of an engine's process for tests: the table of the real one, and the tone engine with every way an engine can go wrong.
+"""The program of an engine's process for tests: the table of the real one, and the tone engine with
+every way an engine can go wrong.
 
 python -m tests.engine.hosted_child SOCKET BEAT_S
 """
@@ -25,7 +26,9 @@ class OutOfMemoryError(RuntimeError):
 
 
 class WildEngine(FakeEngine):
-    """The instruction "do=WHAT at=N" makes the N-th step go wrong. start: what goes wrong in starting. marks: a file that counts starts."""
+    """The instruction "do=WHAT at=N" makes the N-th step go wrong. start: what goes wrong in
+    starting. marks: a file that counts starts.
+    """
 
     def __init__(self, start: str = "", marks: str = "", **more):
         super().__init__(**more)

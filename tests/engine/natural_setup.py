@@ -1,4 +1,6 @@
-"""One started engine with the natural voice for all tests of this process; tests that need its weights are skipped where they are not installed."""
+"""One started engine with the natural voice for all tests of this process; tests that need its
+weights are skipped where they are not installed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ needs_weights = pytest.mark.skipif(
 
 @cache
 def engine() -> BuiltinEngine:
-    """Its natural voice is up, and the default: how fast it is here makes no difference to what it says."""
+    """Its natural voice is up, and the default: how fast it is here makes no difference to what it
+    says.
+    """
     made = BuiltinEngine(2, natural=[FOLDER])
     made.start()
     assert made.natural.is_decided.wait(120)

@@ -1,4 +1,6 @@
-"""The two stages over a small model with random weights: requests to say, ways to hear them, and a language model that counts and can be held."""
+"""The two stages over a small model with random weights: requests to say, ways to hear them, and a
+language model that counts and can be held.
+"""
 
 from __future__ import annotations
 

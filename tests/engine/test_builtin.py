@@ -1,4 +1,6 @@
-"""The built-in voice through its engine: what is heard, what is kept, and what happens when a worker dies or falls silent."""
+"""The built-in voice through its engine: what is heard, what is kept, and what happens when a
+worker dies or falls silent.
+"""
 
 from __future__ import annotations
 
@@ -342,7 +344,8 @@ def test_a_worker_that_cannot_come_back_makes_the_engine_broken_until_it_can(own
 
 def test_a_silent_worker_is_replaced(own):
     own._lanes[0]._sock.settimeout(0.3)
-    # More than the socket holds: a short sentence may be there in full before the worker is stopped.
+    # More than the socket holds: a short sentence may be there in full before the worker is
+    # stopped.
     stream = own.stream(ask("Wait. " * 60), prompt())
     next(stream)
     stalled = own._lanes[0].pid
@@ -428,7 +431,9 @@ def test_a_prompt_of_another_engine_is_refused():
 
 @pytest.mark.parametrize("how", ["lost", "closed", "cancelled", "forgotten"])
 def test_whoever_lets_go_of_a_stream_or_a_voice_never_waits_for_the_worker(own, monkeypatch, how):
-    """A worker that hangs answers nothing for seconds: what it need not be asked at once is told it by another thread."""
+    """A worker that hangs answers nothing for seconds: what it need not be asked at once is told it
+    by another thread.
+    """
     told, exchange = [], lane_module.Lane._exchange
 
     def noted(self, question, body):

@@ -1,4 +1,6 @@
-"""The parts of the built-in voice, in this process: scripts, instructions, frames, profiles, and eSpeak's memory of earlier utterances."""
+"""The parts of the built-in voice, in this process: scripts, instructions, frames, profiles, and
+eSpeak's memory of earlier utterances.
+"""
 
 from __future__ import annotations
 
@@ -284,7 +286,9 @@ def test_blocks_sound_like_the_whole(speaker):
 
 
 def test_a_stream_that_is_over_or_let_go_is_free_at_once(speaker):
-    """Without a collector's help: megabytes of frames in a few objects are nothing that one hurries for."""
+    """Without a collector's help: megabytes of frames in a few objects are nothing that one hurries
+    for.
+    """
     from webui.engine.builtin.mapping import neutral
     from webui.engine.builtin.speaking import Voice
     from webui.engine.builtin.stock import base_voice

@@ -1,6 +1,8 @@
-"""Words survive the conversion: a small recogniser understands the converted voice nearly as well as the base voice. And it counts words rightly.
+"""Words survive the conversion: a small recogniser understands the converted voice nearly as well
+as the base voice. And it counts words rightly.
 
-Everything is seeded, so a machine always hears the same words. The limit leaves five words to the rounding of another machine.
+Everything is seeded, so a machine always hears the same words. The limit leaves five words to the
+rounding of another machine.
 """
 
 from __future__ import annotations

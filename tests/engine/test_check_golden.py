@@ -1,4 +1,6 @@
-"""The runner: passes on good data of any size and seed, fails on damaged data, and names what failed."""
+"""The runner: passes on good data of any size and seed, fails on damaged data, and names what
+failed.
+"""
 
 from __future__ import annotations
 
@@ -232,7 +234,9 @@ def write_models(folder, dims, voice_dims):
     voice_state["f0_predictor.classifier.bias"] += 120.0
     voice_state["conv_post.bias"] -= 3.0
     voice_state["conv_post.weight"] *= (
-        0.3  # tame: what another place in memory rounds otherwise is thousands of times larger in the wave of a random network
+        # tame: what another place in memory rounds otherwise is thousands of times larger in the
+        # wave of a random network
+        0.3
     )
     save_file(voice_state, folder / "hift" / "hift.safetensors")
     (folder / "hift" / "hift_config.json").write_text(json.dumps(dataclasses.asdict(voice_dims)))

@@ -1,4 +1,6 @@
-"""The engine on small random directories of the first generation: the contract, what each release offers, what each mode feeds."""
+"""The engine on small random directories of the first generation: the contract, what each release
+offers, what each mode feeds.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +171,7 @@ def test_a_text_that_arrives_is_refused(engine, prompt):
         list(engine.stream_text(ask(), prompt, iter(["Hello"])))
 
 
-# ---- what a directory is -----------------------------------------------------------------------------------------------
+# ---- what a directory is -------------------------------------------------------------------------
 def beside(root: Path, target: Path) -> Path:
     return Path(shutil.copytree(root, target, copy_function=os.link))
 
@@ -388,7 +390,7 @@ def test_a_text_embedding_too_small_for_the_vocabulary_is_named(root, tmp_path):
         load(there)
 
 
-# ---- what each mode feeds (golden1/frontend/mode_inputs.json) -------------------------------------------------------------
+# ---- what each mode feeds (golden1/frontend/mode_inputs.json) ------------------------------------
 @pytest.fixture(scope="module")
 def words(tmp_path_factory) -> WhisperTokenizer:
     """Ends a description as the golden data do."""

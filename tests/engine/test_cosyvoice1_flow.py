@@ -1,4 +1,6 @@
-"""The first generation's flow: golden numbers, what holds for hops of a network in which all frames see each other, and what they cost."""
+"""The first generation's flow: golden numbers, what holds for hops of a network in which all frames
+see each other, and what they cost.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def test_weights_of_the_overlap_sum_to_one():
     )
 
 
-# ---- one hop only: equal to offline ------------------------------------------------------------------------------------
+# ---- one hop only: equal to offline --------------------------------------------------------------
 @pytest.mark.parametrize("n", [1, 7, 40, 41, 119])
 @pytest.mark.parametrize("prompt", [0, 30])
 def test_one_hop_is_the_whole(n, prompt):
@@ -144,7 +146,7 @@ def test_what_is_kept_does_not_grow():
     assert len(set(sizes)) == 1
 
 
-# ---- requests and each other ----------------------------------------------------------------------------------------------
+# ---- requests and each other ---------------------------------------------------------------------
 def test_same_seed_same_frames_whatever_runs_beside():
     flow = small_flow(torch.float32)
     voice, its = hop_voice(flow, 30), ids(240)
@@ -258,8 +260,10 @@ def test_numbers_of_a_small_network_are_those_of_when_golden1_was_met():
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("first", FAMILY.first_hops)
 def test_every_hop_ends_on_an_even_frame(profile, first):
-    """The network halves the rate: an overlap that begins on an odd frame falls between its frames in the next hop, and the two hops do not
-    agree at all (difference 110 % rms with golden weights, 35 % on even ones)."""
+    """The network halves the rate: an overlap that begins on an odd frame falls between its frames
+    in the next hop, and the two hops do not agree at all (difference 110 % rms with golden weights,
+    35 % on even ones).
+    """
     hops = CosyVoice1.hops(SimpleNamespace(), first, PROFILES[profile])
     ends = [0, *(hops.end(hop) for hop in range(8))]
     frames = [frames_of(b - a + OVERLAP_IDS) - OVERLAP_FRAMES for a, b in pairwise(ends)]
@@ -268,7 +272,9 @@ def test_every_hop_ends_on_an_even_frame(profile, first):
 
 @pytest.mark.shared
 def test_hops_of_half_the_length_join_nearly_as_well(shared_dir):
-    """The difference of two hops where they overlap, golden weights: 34 % rms after 100 ids, 36 % after 50, 111 % after 60."""
+    """The difference of two hops where they overlap, golden weights: 34 % rms after 100 ids, 36 %
+    after 50, 111 % after 60.
+    """
     flow, io = (
         flow_check.load(shared_dir / "golden1" / "flow"),
         load_file(shared_dir / "golden1" / "token2wav" / "token2wav_io.safetensors"),

@@ -1,4 +1,6 @@
-"""The first generation over static buffers: ids, frames and waves are those without, whatever a hop is padded to and whoever is beside it."""
+"""The first generation over static buffers: ids, frames and waves are those without, whatever a hop
+is padded to and whoever is beside it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ ON_HOST = {
 }  # ids into the job table, what is kept into one piece
 
 
-# ---- language model ---------------------------------------------------------------------------------------------------------
+# ---- language model ------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def pair():
     lm = small_lm(torch.float32)
@@ -138,7 +140,7 @@ def test_drawing_is_replays_and_copies(pair):
     assert outside.seen <= {"select", "slice", "copy_", "zero_"}, outside.seen
 
 
-# ---- flow -------------------------------------------------------------------------------------------------------------------
+# ---- flow ----------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def flow():
     return small_flow(torch.float32)
@@ -251,7 +253,7 @@ def test_the_flow_serves_by_replays_and_copies(flow):
     assert outside.seen <= {"select", "slice", "copy_", "zero_", "clone"} | ON_HOST, outside.seen
 
 
-# ---- vocoder ----------------------------------------------------------------------------------------------------------------
+# ---- vocoder -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", [None, 3])
 def test_windows_are_the_wave_of_one_shot(seed):
     vocoder, mel = small_vocoder(), torch.randn(120, 80, generator=torch.Generator().manual_seed(4))
@@ -277,7 +279,7 @@ def test_windows_of_usual_hops_are_one_each():
     assert {172, 192, 364} < set(SteppedWork.lengths)
 
 
-# ---- the whole --------------------------------------------------------------------------------------------------------------
+# ---- the whole -----------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     return make(tmp_path_factory.mktemp("first"), family="cosyvoice1")

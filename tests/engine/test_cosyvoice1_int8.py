@@ -1,4 +1,6 @@
-"""The int8 language model of the first generation: near the exact one, rows of a batch to the bit alone, kept on disk, and past 1024 positions."""
+"""The int8 language model of the first generation: near the exact one, rows of a batch to the bit
+alone, kept on disk, and past 1024 positions.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_scores_are_near_the_exact_ones_at_every_step(both, speech, speaker):
 
 
 def test_the_place_of_a_key_is_heard(both):
-    """With its tables of distances at zero the model says something else: what is near is near because of them."""
+    """With its tables of distances at zero the model says something else: what is near is near
+    because of them.
+    """
     _, exact = both
     scores = exact.step(exact.opening(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT, SPEAKER))
     deaf = made(published())
@@ -118,7 +122,7 @@ def test_tables_grow_with_the_longest_request(both):
     assert pasts[0].length > 1024 and (scores[0] - scores[1]).abs().max() < 0.08
 
 
-# ---- a directory -----------------------------------------------------------------------------------------------------------
+# ---- a directory ---------------------------------------------------------------------------------
 @pytest.fixture
 def root(tmp_path) -> Path:
     return make(tmp_path / "model", family="cosyvoice1")

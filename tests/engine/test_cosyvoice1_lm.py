@@ -1,4 +1,6 @@
-"""The first generation's language model: golden numbers, cached = one pass, rows do not touch each other, no end of positions."""
+"""The first generation's language model: golden numbers, cached = one pass, rows do not touch each
+other, no end of positions.
+"""
 
 from __future__ import annotations
 
@@ -172,7 +174,10 @@ def test_the_text_encoders_past_goes_when_the_text_is_read(lm):
 
 
 def test_there_is_no_last_position():
-    """The published code fails at position 5001. A table that had to grow has the rows of one that was long from the start."""
+    """The published code fails at position 5001.
+
+    A table that had to grow has the rows of one that was long from the start.
+    """
     dims = replace(LM_DIMS, encoder=StackDims(16, 1, 16, 1), body=StackDims(16, 1, 16, 1))
     lm, other = small_lm(torch.float32, dims), small_lm(torch.float32, dims)
     attention = other.llm.encoders[0].self_attn

@@ -1,4 +1,6 @@
-"""Text ids of the first generation: golden cases, what a person may type, a vocabulary that is broken."""
+"""Text ids of the first generation: golden cases, what a person may type, a vocabulary that is
+broken.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The first generation's vocoder: golden numbers; a stream is the wave of one shot, start phases are a request's own."""
+"""The first generation's vocoder: golden numbers; a stream is the wave of one shot, start phases
+are a request's own.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ def test_golden_in_full(shared_dir):
 
 
 def test_ours_is_the_published_one_up_to_its_last_call_and_comes_earlier():
-    """Which sees the whole utterance at once, so that its frames follow another past than the one that was played."""
+    """Which sees the whole utterance at once, so that its frames follow another past than the one
+    that was played.
+    """
     flow, vocoder, ids, voice = small_flow(torch.float32), small_vocoder(), ids_of(70), voice_of(0)
     theirs = [wave for _, wave in Token2Wav(flow, vocoder, *voice).stream(ids)]
     state, wave = VoiceState.of(flow, *voice, Blocks(25)).begin(), WaveStream(vocoder, None)

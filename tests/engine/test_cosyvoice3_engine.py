@@ -1,4 +1,6 @@
-"""The engine on a small random Fun-CosyVoice3 directory: everything that is asked of the second generation, and what is this one's own."""
+"""The engine on a small random Fun-CosyVoice3 directory: everything that is asked of the second
+generation, and what is this one's own.
+"""
 
 from __future__ import annotations
 
@@ -204,7 +206,10 @@ def test_the_reinforced_language_model_is_chosen_by_a_setting(copy, root, prompt
     ],
 )
 def test_a_speech_tokenizer_of_another_generation_is_told_by_its_size(copy, size, told):
-    """Nothing else of it tells: its inputs, outputs and rate are the same. The file has a hole in it, not so many bytes."""
+    """Nothing else of it tells: its inputs, outputs and rate are the same.
+
+    The file has a hole in it, not so many bytes.
+    """
     with (copy / "speech_tokenizer_v3.onnx").open("r+b") as file:
         file.truncate(size)
     if told:

@@ -1,4 +1,6 @@
-"""The transformer flow: golden data, chunked with memory = one full run, in company = alone, rows apart = together, and what it keeps."""
+"""The transformer flow: golden data, chunked with memory = one full run, in company = alone, rows
+apart = together, and what it keeps.
+"""
 
 from __future__ import annotations
 

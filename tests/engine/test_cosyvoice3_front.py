@@ -1,4 +1,6 @@
-"""What is fed to the third generation: tokens behind the vocabulary, the prefix once and never twice, the trained wording of the page's chips."""
+"""What is fed to the third generation: tokens behind the vocabulary, the prefix once and never
+twice, the trained wording of the page's chips.
+"""
 
 from __future__ import annotations
 

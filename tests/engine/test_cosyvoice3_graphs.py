@@ -1,4 +1,6 @@
-"""The third generation over static buffers: flow and vocoder give what they give without, alone and in company, from replays alone."""
+"""The third generation over static buffers: flow and vocoder give what they give without, alone and
+in company, from replays alone.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def root(tmp_path_factory):
     return make(tmp_path_factory.mktemp("model3"), family="cosyvoice3")
 
 
-# ---- flow -------------------------------------------------------------------------------------------------------------------
+# ---- flow ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("hops", "prompt", "cut"),
     [
@@ -121,7 +123,7 @@ def test_the_flow_serves_by_replays_and_copies(flow):
     assert static.table.refused == 0
 
 
-# ---- vocoder ----------------------------------------------------------------------------------------------------------------
+# ---- vocoder -------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def vocoder():
     return small_vocoder()
@@ -226,13 +228,16 @@ def test_every_utterance_is_covered_once_with_its_surroundings():
                 assert emitted >= end - reach.held
 
 
-# ---- the whole --------------------------------------------------------------------------------------------------------------
+# ---- the whole -----------------------------------------------------------------------------------
 SMALL = assemble.Sizes(LmSizes((1, 2), (128, 512), (1, 16, 64), 8), FlowSizes(ids=(28, 100), batches=(1,), reaches=(256,), units=900, slots=12),
                        VocoderSizes(lengths=(*range(1, 38), 39, 43, 51, 67, 86, 136), batches=(1,), slots=8))  # fmt: skip
 
 
 def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  # noqa: F811
-    """Without one: the works run directly. Speech is that of the plain model, and everything is given back."""
+    """Without one: the works run directly.
+
+    Speech is that of the plain model, and everything is given back.
+    """
 
     def spoken() -> np.ndarray:
         other = CosyVoiceEngine(root, precision="fp32")

@@ -1,4 +1,6 @@
-"""The language model in the form of the second generation's: golden data, its own marks, its length rule, text that arrives, int8 and graphs."""
+"""The language model in the form of the second generation's: golden data, its own marks, its length
+rule, text that arrives, int8 and graphs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The causal vocoder: golden data, pieces = one shot without computing a frame twice, and a noise that belongs to places."""
+"""The causal vocoder: golden data, pieces = one shot without computing a frame twice, and a noise
+that belongs to places.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Matrices in the order of the processor's units: in bf16 the bits of plain ones, whatever the number of rows, and no second copy of the weights."""
+"""Matrices in the order of the processor's units: in bf16 the bits of plain ones, whatever the
+number of rows, and no second copy of the weights.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The CosyVoice2 engine on a small random model directory: the contract, the modes, equality of requests, what is computed and what is freed."""
+"""The CosyVoice2 engine on a small random model directory: the contract, the modes, equality of
+requests, what is computed and what is freed.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ def test_cancel_from_another_thread_ends_a_long_step(engine, prompt):
 
 
 def test_frames_computed_per_frame_emitted(engine, prompt):
-    """Counted, not timed: the voice's state is kept and its prompt ends on a block, so every frame is computed once and none besides."""
+    """Counted, not timed: the voice's state is kept and its prompt ends on a block, so every frame
+    is computed once and none besides.
+    """
     stream = engine.stream(
         ask(id="count", segments=("one two three four five six seven eight nine ten " * 3,)), prompt
     )

@@ -1,4 +1,6 @@
-"""Which generation a directory holds, and what files of other generations, of training codes and of other tools do in it."""
+"""Which generation a directory holds, and what files of other generations, of training codes and of
+other tools do in it.
+"""
 
 from __future__ import annotations
 
@@ -327,7 +329,9 @@ CAMPPLUS_BYTES = 28303423
 
 @pytest.fixture(params=FOLDERS)
 def published(request, models, tmp_path):
-    """(family, its small spec, a directory of files with the published sizes and no content, those sizes)."""
+    """(family, its small spec, a directory of files with the published sizes and no content, those
+    sizes).
+    """
     family, sizes = family_of(models[request.param]), PUBLISHED_BYTES[request.param]
     speech, speaker = sorted(family.listening, key=lambda name: "campplus" in name)
     names = {f"{name}.pt": sizes[name] for name in ("llm", "flow", "hift")}

@@ -1,4 +1,6 @@
-"""Features and text rules of the front end: golden numbers and the properties that golden clips do not show."""
+"""Features and text rules of the front end: golden numbers and the properties that golden clips do
+not show.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_features_of_near_silence_are_finite():
     ],
 )
 def test_torchaudio_without_its_extension(tmp_path, fault, is_replaced):
-    """As its wheels behave beside a torch of another kind, with a package of that name in its place."""
+    """As its wheels behave beside a torch of another kind, with a package of that name in its
+    place.
+    """
     parts = {
         "__init__": "from . import _extension; _extension.fail_if_no_align",
         "_extension": fault,

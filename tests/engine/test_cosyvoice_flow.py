@@ -1,4 +1,6 @@
-"""The flow against golden data, and the pieces its exactness rests on: block ends, fixed noise, masks."""
+"""The flow against golden data, and the pieces its exactness rests on: block ends, fixed noise,
+masks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Chunked with memory equals one full run, for every schedule and prompt; and the memory is really used, shared and given back."""
+"""Chunked with memory equals one full run, for every schedule and prompt; and the memory is really
+used, shared and given back.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def flow32():
 
 
 def streamed(state: FlowState, ids: torch.Tensor, hops: list[int]) -> list[torch.Tensor]:
-    """`hops`: how many more ids are known at each call, repeated as long as needed; the last call is final."""
+    """`hops`: how many more ids are known at each call, repeated as long as needed; the last call
+    is final.
+    """
     known, out = 0, []
     for hop in itertools.cycle(hops):
         known += hop
@@ -52,7 +56,8 @@ SCHEDULES = [[28, 25], [28, 50, 100], [1], [7], [53], [26, 1, 40], [200]]
 
 
 CUTS = list(itertools.product(PROMPTS, ("grid", "listed")))
-# every prompt and cut id by id, the other schedules in turn: each meets seven of them, and both cuts
+# every prompt and cut id by id, the other schedules in turn: each meets seven of them, and both
+# cuts
 PAIRS = [
     (cut, hops)
     for n, cut in enumerate(CUTS)
@@ -114,7 +119,9 @@ def test_steps_before_the_end_give_whole_blocks_and_wanted_ids_tells_when(flow):
 @pytest.mark.parametrize("first", [10, 25])
 @pytest.mark.parametrize("prompt", [0, 7, 25, 53, 122])
 def test_behind_a_prompt_that_ends_on_a_block_only_new_frames_are_computed(flow, prompt, first):
-    """The clip's last 3 ids are what the prompt's last block looks ahead at; then the first hop wants `first` ids and 3 more."""
+    """The clip's last 3 ids are what the prompt's last block looks ahead at; then the first hop
+    wants `first` ids and 3 more.
+    """
     given, ids, ahead = voice_of(prompt), ids_of(130), ids_of(3, seed=9) if prompt else ()
     blocks = Blocks.behind(prompt, first)
     voice = VoiceState.of(flow, *given, blocks, ahead=ahead)

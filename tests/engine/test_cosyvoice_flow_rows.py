@@ -1,4 +1,6 @@
-"""The flow's two guidance rows on two cores, and memory that goes from request to request: the same frames, nobody else's."""
+"""The flow's two guidance rows on two cores, and memory that goes from request to request: the same
+frames, nobody else's.
+"""
 
 from __future__ import annotations
 

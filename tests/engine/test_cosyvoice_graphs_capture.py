@@ -1,4 +1,6 @@
-"""What CUDA forbids while it captures, looked for on a CPU: no work may ask for a value, make one of the host's, or draw at random."""
+"""What CUDA forbids while it captures, looked for on a CPU: no work may ask for a value, make one
+of the host's, or draw at random.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def test_a_work_that_breaks_them_is_seen():
 
 
 def test_the_order_of_a_capture(monkeypatch):
-    """Warm-up on the side stream, then one recorded run on it, in the shared pool; the caller's stream waits on both sides."""
+    """Warm-up on the side stream, then one recorded run on it, in the shared pool; the caller's
+    stream waits on both sides.
+    """
     told = []
 
     class Stream:

@@ -1,4 +1,6 @@
-"""A captured model in the engine's two stages speaks as the plain one, from replays alone; and it is only made where there is a GPU and room."""
+"""A captured model in the engine's two stages speaks as the plain one, from replays alone; and it
+is only made where there is a GPU and room.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,8 @@ def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(both):
     for (ids, wave), (other_ids, other) in zip(*said):
         assert ids == other_ids
         assert wave.shape == other.shape
-        # windows end elsewhere, and a random vocoder hears much further than a trained one (test_cosyvoice_graphs_vocoder: 0.002)
+        # windows end elsewhere, and a random vocoder hears much further than a trained one
+        # (test_cosyvoice_graphs_vocoder: 0.002)
         assert np.square(wave - other).mean() ** 0.5 < 0.1 * np.square(other).mean() ** 0.5
     model = both[1].model
     del voice, whos, readers

@@ -1,4 +1,6 @@
-"""The flow over static buffers gives the frames of flow/state.py, alone and in a batch, and gives its memory back."""
+"""The flow over static buffers gives the frames of flow/state.py, alone and in a batch, and gives
+its memory back.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +216,9 @@ def test_serving_is_replays_and_copies(flow):
 
 @pytest.mark.parametrize("prompt", [0, 110])
 def test_a_stream_longer_than_any_graph_is_that_of_the_dynamic_flow(flow, prompt):
-    """A clip of 30 s and a sentence behind it: it goes alone and without a graph, and is heard to its end."""
+    """A clip of 30 s and a sentence behind it: it goes alone and without a graph, and is heard to
+    its end.
+    """
     sizes = FlowSizes(ids=(28, 52), batches=(1, 2), reaches=(32, 64), units=700, slots=10)
     static = StaticFlow(flow, sizes)
     static.prewarm()

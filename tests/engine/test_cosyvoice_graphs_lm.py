@@ -1,4 +1,6 @@
-"""The language model over static buffers is the dynamic one: same scores, same ids, whoever else is there; and it serves from replays alone."""
+"""The language model over static buffers is the dynamic one: same scores, same ids, whoever else is
+there; and it serves from replays alone.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ MOST = 100
 
 
 class Recorder:
-    """Stands where CUDA's capture stands, with its ways: works run while they are captured, and only replays run later. It counts
-    what runs outside of them."""
+    """Stands where CUDA's capture stands, with its ways: works run while they are captured, and
+    only replays run later. It counts what runs outside of them.
+    """
 
     def __init__(self):
         self.depth = 0
@@ -242,7 +245,9 @@ def test_the_most_is_cut_to_the_slot(pair):
 
 
 def test_prewarm_leaves_no_trace_and_serving_is_replays_and_copies():
-    """After prewarm: no operation outside replays but copies into buffers that are there, and the buffers stay where they are."""
+    """After prewarm: no operation outside replays but copies into buffers that are there, and the
+    buffers stay where they are.
+    """
     recorder = Recorder()
     fast = StaticLm(tiny(), RULE, SIZES, recorder)
     fast.prewarm()
@@ -313,7 +318,7 @@ def test_fit():
         fit((1, 4), 5)
 
 
-# -- the law ---------------------------------------------------------------------------------------------------------------------
+# -- the law ---------------------------------------------------------------------------------------
 
 
 def values(kind: str, size: int = 60) -> torch.Tensor:

@@ -1,4 +1,6 @@
-"""The vocoder over static windows gives the wave of one shot, however the mel comes and whoever else is in the batch."""
+"""The vocoder over static windows gives the wave of one shot, however the mel comes and whoever
+else is in the batch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The int8 language model: close to fp32, rows that do not meet, pasts in slots, and a converted file that is never trusted blindly."""
+"""The int8 language model: close to fp32, rows that do not meet, pasts in slots, and a converted
+file that is never trusted blindly.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +193,9 @@ class TestRows:
         assert done == alone and len(set(map(tuple, done.values()))) > 1 and widest == others
 
     def test_one_loud_row_leaves_the_other_as_it_is(self, lm):
-        """Scales of a whole tensor, as plain dynamic quantisation has them, would drown the quiet row."""
+        """Scales of a whole tensor, as plain dynamic quantisation has them, would drown the quiet
+        row.
+        """
         lm._tables["speech"] = lm._tables["speech"].clone()
         lm._tables["speech"][7] *= 1000
         pasts = [lm.prefix(PROMPT_TEXT).fork(0) for _ in range(3)]

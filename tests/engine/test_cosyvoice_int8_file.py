@@ -1,4 +1,6 @@
-"""The int8 form of the language model on disk is never trusted blindly, and a processor computes in what it is good at."""
+"""The int8 form of the language model on disk is never trusted blindly, and a processor computes in
+what it is good at.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The language model: golden numbers, cached = one pass, requests do not touch each other, length rules."""
+"""The language model: golden numbers, cached = one pass, requests do not touch each other, length
+rules.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ def test_the_prompt_text_matters():
     "stop,least,most", [(DIMS.end, 10, 10), (DIMS.end + 1, 0, 0), (None, 100, 100)]
 )
 def test_length_rules(stop, least, most):
-    """Minimum 2 and maximum 20 ids per text id; the minimum holds back the end id only, as the public code does."""
+    """Minimum 2 and maximum 20 ids per text id; the minimum holds back the end id only, as the
+    public code does.
+    """
     lm = tiny()
     lm.llm_decoder.weight.zero_()
     lm.llm_decoder.bias[:] = 0

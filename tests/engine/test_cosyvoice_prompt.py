@@ -1,4 +1,6 @@
-"""A clip becomes a voice: aligned, repeatable, packed; unfit clips, transcripts and ONNX files get their sentence."""
+"""A clip becomes a voice: aligned, repeatable, packed; unfit clips, transcripts and ONNX files get
+their sentence.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ def test_a_rate_below_telephone_quality(maker):
 
 
 def test_silence_is_put_behind_the_clip_before_tokens_mel_and_embedding(maker, small_model):
-    """All three are of the same samples: those of a clip that ends in that silence itself, made without it (the golden mode)."""
+    """All three are of the same samples: those of a clip that ends in that silence itself, made
+    without it (the golden mode).
+    """
     exact = PromptMaker(small_model, TextTokenizer(small_model), Hearing(tail_s=0))
     sound = clip(3)
     padded = np.concatenate([sound, np.zeros(round(TAIL_S * RATE), np.float32)])

@@ -1,4 +1,6 @@
-"""The two stages: a request speaks beside others as it does alone, none can hold up another, and nothing runs ahead or stays behind."""
+"""The two stages: a request speaks beside others as it does alone, none can hold up another, and
+nothing runs ahead or stays behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The two stages on a processor: half of flow and vocoder on the language model's core, which steps aside for a first sound."""
+"""The two stages on a processor: half of flow and vocoder on the language model's core, which steps
+aside for a first sound.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What fails in the two stages: one request's own fault ends that request, a stage's fault ends everybody with a reason, and nothing hangs."""
+"""What fails in the two stages: one request's own fault ends that request, a stage's fault ends
+everybody with a reason, and nothing hangs.
+"""
 
 from __future__ import annotations
 
@@ -212,7 +214,9 @@ class OwnedLock:
 
 
 def test_a_reader_may_be_lost_in_a_thread_that_holds_the_lock(floor, prompt, monkeypatch):
-    """The garbage collector runs wherever memory is taken, and with it the end of a generator that nobody holds any more."""
+    """The garbage collector runs wherever memory is taken, and with it the end of a generator that
+    nobody holds any more.
+    """
     own = SimpleNamespace(**{**vars(threading), "Lock": OwnedLock})
     monkeypatch.setattr(board_module, "threading", own)
     told = floor()

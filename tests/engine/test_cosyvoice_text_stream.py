@@ -1,4 +1,6 @@
-"""Text that arrives piece by piece: golden ids and call lengths, speech before the text ends, an end that always comes."""
+"""Text that arrives piece by piece: golden ids and call lengths, speech before the text ends, an
+end that always comes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pieces of sound of several requests in one call: each is what it is alone, whoever joins, leaves or fails, and a first one waits for nobody."""
+"""Pieces of sound of several requests in one call: each is what it is alone, whoever joins, leaves
+or fails, and a first one waits for nobody.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ torch.set_num_threads(1)
 BF16_DB = 30.0  # of a bf16 flow's difference below the frames: what rounding in another order gives
 
 
-# ---- the flow itself ------------------------------------------------------------------------------------------------
+# ---- the flow itself -----------------------------------------------------------------------------
 def side_by_side(flow: FlowModel, hops: tuple[int, ...] = (28, 53, 78)):
     """Frames of four requests of three voices, each alone and all together."""
     voices = [VoiceState.of(flow, *voice_of(p, seed=p)) for p in (50, 75, 50)]
@@ -123,7 +125,7 @@ def test_a_call_that_fails_half_way_leaves_all_as_they_were(monkeypatch):
     assert torch.allclose(fresh.begin().step(ids[0][:53]), want[0], rtol=0, atol=1e-10)
 
 
-# ---- the stage ------------------------------------------------------------------------------------------------------
+# ---- the stage -----------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def model():
     return random_model(SMALL, Place("cpu", "fp32", "test"))
@@ -306,7 +308,9 @@ def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
 
 
 def test_captured_networks_replay_once_for_all_of_them(prompt):
-    """What a GPU does, here without its graphs: one call of flow and of vocoder, and the sound of each alone."""
+    """What a GPU does, here without its graphs: one call of flow and of vocoder, and the sound of
+    each alone.
+    """
     sizes = replace(
         SIZES,
         flow=replace(SIZES.flow, batches=(1, 4)),

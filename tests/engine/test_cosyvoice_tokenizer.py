@@ -1,4 +1,6 @@
-"""The tokenizer: ids of a second, naive implementation, special ids behind the base, tags reported, damaged files named."""
+"""The tokenizer: ids of a second, naive implementation, special ids behind the base, tags reported,
+damaged files named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The vocoder against golden data; a stream is the wave of one shot, and its noise belongs to the utterance, not to the call."""
+"""The vocoder against golden data; a stream is the wave of one shot, and its noise belongs to the
+utterance, not to the call.
+"""
 
 from __future__ import annotations
 

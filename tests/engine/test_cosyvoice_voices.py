@@ -1,4 +1,6 @@
-"""Kept voices within two budgets: the least used one waits in the host's memory and comes back bit by bit; none is moved while it speaks."""
+"""Kept voices within two budgets: the least used one waits in the host's memory and comes back bit
+by bit; none is moved while it speaks.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,7 @@ def test_a_voice_for_which_there_is_no_room_stays_out_and_says_so(static):
     assert voice.is_ready
 
 
-# ---- budgets ----------------------------------------------------------------------------------------------------------
+# ---- budgets -------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def model():
     return captured(random_model(SMALL, Place("cpu", "fp32", "test")), sizes=SIZES, capture=Direct)

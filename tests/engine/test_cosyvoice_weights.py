@@ -1,4 +1,6 @@
-"""Model directories: sizes as data, exact keys and shapes, the converted form, and every way a directory can be spoiled."""
+"""Model directories: sizes as data, exact keys and shapes, the converted form, and every way a
+directory can be spoiled.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @pytest.fixture
 def model(small_model, tmp_path):
-    """A directory of its own to spoil. Large files are hard links: replace them, do not write into them."""
+    """A directory of its own to spoil.
+
+    Large files are hard links: replace them, do not write into them.
+    """
     target = tmp_path / "model"
     shutil.copytree(small_model, target, copy_function=os.link)
     return target
@@ -316,7 +321,9 @@ class TestConverted:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_any_damage_is_named_or_harmless(small_model, tmp_path, seed):
-    """Cuts, flips, holes and strangers anywhere in any file: never another exception than a named one."""
+    """Cuts, flips, holes and strangers anywhere in any file: never another exception than a named
+    one.
+    """
     chance = random.Random(seed)
     names = sorted(str(p.relative_to(small_model)) for p in small_model.rglob("*") if p.is_file())
     root = tmp_path / "model"

@@ -1,5 +1,6 @@
-"""The doctor says of random weights that they are untrained, finds nothing wrong in a model that has learnt its clip, and finds each of five
-faults by the item meant for it."""
+"""The doctor says of random weights that they are untrained, finds nothing wrong in a model that
+has learnt its clip, and finds each of five faults by the item meant for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A -Instruct model of the first generation is heard with both ends of a description, and the one that is not read aloud is used from then on."""
+"""A -Instruct model of the first generation is heard with both ends of a description, and the one
+that is not read aloud is used from then on.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Told:
 
 
 class Talker:
-    """A language model that says the sentence, and before it what it was told, where the end of that is one of `reads`."""
+    """A language model that says the sentence, and before it what it was told, where the end of
+    that is one of `reads`.
+    """
 
     def __init__(self, model, reads=(), never_ends=False):
         self.dims, self._model = model.lm.dims, model

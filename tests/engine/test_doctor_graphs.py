@@ -1,4 +1,6 @@
-"""Recorded networks are used only where they speak as the plain ones do; whatever goes wrong with them, the engine starts, and says why."""
+"""Recorded networks are used only where they speak as the plain ones do; whatever goes wrong with
+them, the engine starts, and says why.
+"""
 
 from __future__ import annotations
 

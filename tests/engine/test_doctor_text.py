@@ -1,5 +1,7 @@
-"""Item B compares ids with those of the published tokenizers: one that is wrong by a rule or a rank is found, though all it cuts comes
-back. The published files themselves are tested where somebody has the vocabulary that they are made of."""
+"""Item B compares ids with those of the published tokenizers: one that is wrong by a rule or a rank
+is found, though all it cuts comes back. The published files themselves are tested where somebody
+has the vocabulary that they are made of.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An engine in a process of its own: what crosses the wire, and that many streams, slow readers and slow writers cross it side by side."""
+"""An engine in a process of its own: what crosses the wire, and that many streams, slow readers and
+slow writers cross it side by side.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An engine in a process of its own keeps the contract of every engine: the tone engine, and CosyVoice2 with small random weights."""
+"""An engine in a process of its own keeps the contract of every engine: the tone engine, and
+CosyVoice2 with small random weights.
+"""
 
 import numpy as np
 import pytest

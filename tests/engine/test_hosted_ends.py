@@ -1,4 +1,6 @@
-"""Nothing is left of the engine's process: not when it is closed, not when the studio is killed, and nothing it needs is in the studio's own."""
+"""Nothing is left of the engine's process: not when it is closed, not when the studio is killed,
+and nothing it needs is in the studio's own.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def test_closing_is_idempotent_and_ends_streams_with_a_sentence():
     ["killed", "killed while the engine is stopped", "killed while the engine is stuck", "ended"],
 )
 def test_when_the_studio_is_gone_so_is_the_engine_and_what_it_started(how):
-    """Stuck: native code holds the interpreter, so nothing in the engine's process can see that the studio is gone."""
+    """Stuck: native code holds the interpreter, so nothing in the engine's process can see that the
+    studio is gone.
+    """
     command = [sys.executable, "-c", STUDIO, *(["stuck"] if "stuck" in how else [])]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -113,7 +117,9 @@ def test_the_studio_never_loads_what_the_engine_needs():
 
 
 class Overtaken:
-    """A life whose next question is overtaken by the end of its stream, as when another thread closes it."""
+    """A life whose next question is overtaken by the end of its stream, as when another thread
+    closes it.
+    """
 
     def __init__(self, life, stream):
         self._life, self._stream = life, stream

@@ -1,4 +1,6 @@
-"""What happens when the engine's process dies, freezes, hangs or talks nonsense: every listener is told, and it comes back."""
+"""What happens when the engine's process dies, freezes, hangs or talks nonsense: every listener is
+told, and it comes back.
+"""
 
 from __future__ import annotations
 
@@ -109,8 +111,10 @@ def test_frozen_it_is_noticed_killed_and_replaced(engine, prompt):
 
 @pytest.mark.parametrize("do", ["hang", "spin", "hold", "deaf"])
 def test_hung_though_its_process_lives_it_is_noticed(engine, prompt, do):
-    """hang: a call that does not come back, while the talking threads go on. spin: one that waits by computing. hold: one that lets no
-    thread go on. deaf: health() hangs."""
+    """hang: a call that does not come back, while the talking threads go on. spin: one that waits
+    by computing. hold: one that lets no
+    thread go on. deaf: health() hangs.
+    """
     before = engine.pid
     stream = engine.stream(ask(instruction=f"do={do} at=1 {PACED}"), prompt)
     assert isinstance(fault_of(stream), EngineStalled)

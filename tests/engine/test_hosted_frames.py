@@ -1,4 +1,6 @@
-"""The wire between the studio and an engine's process: what goes in comes out, and nothing else is ever taken for a frame."""
+"""The wire between the studio and an engine's process: what goes in comes out, and nothing else is
+ever taken for a frame.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Starting and restarting the engine's process: how often, how soon, what is said meanwhile and at the end of patience."""
+"""Starting and restarting the engine's process: how often, how soon, what is said meanwhile and at
+the end of patience.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Memory locks with a GPU that is not there (a stand-in for torch) and with the kernel's real one; everything taken is given back."""
+"""Memory locks with a GPU that is not there (a stand-in for torch) and with the kernel's real one;
+everything taken is given back.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ class OutOfMemory(RuntimeError):
 
 
 class Gpu:
-    """What of torch the lock uses. Blocks live as long as somebody holds them; freed ones stay cached until `empty_cache`."""
+    """What of torch the lock uses.
+
+    Blocks live as long as somebody holds them; freed ones stay cached until `empty_cache`.
+    """
 
     def __init__(self, total: int = 24 * GB, others: int = 0, is_there: bool = True):
         self.total, self.others, self.is_there, self.cached, self.held = (

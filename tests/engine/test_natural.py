@@ -1,4 +1,6 @@
-"""The natural voice as it is heard: same seed same samples, near the reference, cancelled at once, and never silent."""
+"""The natural voice as it is heard: same seed same samples, near the reference, cancelled at once,
+and never silent.
+"""
 
 from __future__ import annotations
 

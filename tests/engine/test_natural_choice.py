@@ -1,4 +1,7 @@
-"""Which of the built-in engine's two voices speaks: a property of the request, decided once. No network, no worker."""
+"""Which of the built-in engine's two voices speaks: a property of the request, decided once.
+
+No network, no worker.
+"""
 
 from __future__ import annotations
 

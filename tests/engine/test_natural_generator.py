@@ -1,4 +1,6 @@
-"""The natural voice's generator: its convolutions, its windows and its statistics against the plain formulas and the published graph."""
+"""The natural voice's generator: its convolutions, its windows and its statistics against the plain
+formulas and the published graph.
+"""
 
 from __future__ import annotations
 
@@ -247,7 +249,9 @@ def test_silence_is_taken_from_the_ends_only_in_whatever_pieces_it_comes():
 
 @setup.needs_weights
 def test_it_sounds_like_the_published_graph():
-    """Which rounds what its convolutions read to 8 bits, and is told nothing: what is left is that rounding, and the pitch is the same."""
+    """Which rounds what its convolutions read to 8 bits, and is told nothing: what is left is that
+    rounding, and the pitch is the same.
+    """
     network, voice = Network(setup.file()), styles.read()[0]
     tokens = tokens_of(HELLO)
     style = voice.style(len(tokens))

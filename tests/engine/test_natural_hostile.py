@@ -1,5 +1,8 @@
-"""Bad input to the natural voice: texts, references, memory and processes. It speaks, or the instant voice does with a note, or a sentence says
-why not; what is heard is never silence."""
+"""Bad input to the natural voice: texts, references, memory and processes.
+
+It speaks, or the instant voice does with a note, or a sentence says why not; what is heard is never
+silence.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +113,9 @@ def test_of_a_text_of_4000_characters_without_a_stop_the_beginning_is_heard_at_o
 
 
 def test_after_a_cancel_nothing_more_is_made(steps):
-    """Counted in the questions that make sound; how soon it is quiet is measured by scripts/bench_text_in.py."""
+    """Counted in the questions that make sound; how soon it is quiet is measured by
+    scripts/bench_text_in.py.
+    """
     engine = setup.engine()
     stream = engine.stream(
         ask("我们走吧。然后我们再回来看看。最后大家一起吃饭。", "gone", voice_engine="natural"),
@@ -162,7 +167,9 @@ def test_a_reference_that_is_all_but_silent_is_refused_by_name():
 
 
 def test_a_voice_saved_before_there_was_a_natural_voice_speaks_as_if_it_were_made_today():
-    """The file is what the version before wrote of this clip: a profile and how it bends eSpeak's voices."""
+    """The file is what the version before wrote of this clip: a profile and how it bends eSpeak's
+    voices.
+    """
     saved = Prompt(NAME, "7", "saved", SAVED.read_bytes())
     spoke, notes, sound = speak(prompt=saved)
     assert (spoke, notes) == ("natural", [])
@@ -171,7 +178,10 @@ def test_a_voice_saved_before_there_was_a_natural_voice_speaks_as_if_it_were_mad
 
 @pytest.mark.parametrize("limit_mb", [100, 400])
 def test_a_process_with_too_little_memory_to_load_is_a_sentence(limit_mb, monkeypatch, tmp_path):
-    """With little, a library ends the process; with more, the network cannot be read. Neither is a crash here."""
+    """With little, a library ends the process; with more, the network cannot be read.
+
+    Neither is a crash here.
+    """
     python = tmp_path / "python"
     python.write_text(
         f'#!/bin/bash\nulimit -v {limit_mb * 1024}\nexec {lane_module.sys.executable} "$@"\n'
@@ -191,7 +201,9 @@ def test_a_process_with_too_little_memory_to_load_is_a_sentence(limit_mb, monkey
 
 
 def test_too_little_memory_in_the_middle_fails_no_more_than_the_one_stream():
-    """From now on the process gets no more memory: a long clause fails, is spoken with what there is, or the process dies and is asked again."""
+    """From now on the process gets no more memory: a long clause fails, is spoken with what there
+    is, or the process dies and is asked again.
+    """
     natural = NaturalLanes([setup.FOLDER], 1)
     try:
         natural.start()

@@ -1,4 +1,6 @@
-"""Text to phonemes for the natural voice: readings, tones as said, English, mixtures, clauses, and text it cannot say."""
+"""Text to phonemes for the natural voice: readings, tones as said, English, mixtures, clauses, and
+text it cannot say.
+"""
 
 import random
 import sys
@@ -48,7 +50,9 @@ def test_the_labelled_sentences_are_enough():
 
 
 def test_readings_are_right():
-    """The tables were corrected by the errors of one half only (0); the half held out (1) must pass as well."""
+    """The tables were corrected by the errors of one half only (0); the half held out (1) must pass
+    as well.
+    """
     counts = counted()
     share = {key: right / n for key, (right, n) in counts.items()}
     for (kind, half), part in sorted(share.items()):
@@ -153,7 +157,10 @@ def test_mixed_text_switches_inside_a_sentence(speaker):
     ],
 )  # fmt: skip
 def test_a_chinese_voice_says_a_clause_that_is_chinese_for_a_third(speaker, text, language):
-    """The tones decide: a Chinese voice can say English words, an English one has no tones. What the user chose makes no difference."""
+    """The tones decide: a Chinese voice can say English words, an English one has no tones.
+
+    What the user chose makes no difference.
+    """
     for chosen in ("auto", "zh", "en"):
         assert [c.language for c in clauses(text, chosen, speaker)] == [language]
 
@@ -259,7 +266,9 @@ def test_the_work_for_a_text_without_a_stop_grows_as_its_length(speaker, unit):
 
 
 def test_whatever_is_written_only_known_symbols_come_out(speaker):
-    """Labelled sentences, and a random mixture of what people and machines write, prepared as a request's segments are."""
+    """Labelled sentences, and a random mixture of what people and machines write, prepared as a
+    request's segments are.
+    """
     pick = random.Random(7)
     alphabet = "我你的一不了得地儿长行重0123456789abcXYZ'-., ，。！？：；（）“”…—\n@#$%&é北京naïve の한กЖ𠮷😀α々〇"
     texts = [text for _, text, _ in rows()]

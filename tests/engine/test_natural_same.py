@@ -1,4 +1,6 @@
-"""The natural voice says the same samples for the same seed: whatever came before, speaks beside it, how many cores there are, and after a restart."""
+"""The natural voice says the same samples for the same seed: whatever came before, speaks beside
+it, how many cores there are, and after a restart.
+"""
 
 from __future__ import annotations
 

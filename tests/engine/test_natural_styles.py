@@ -1,4 +1,6 @@
-"""The base voices that are shipped: all there, and the nearest one is of the language that is spoken."""
+"""The base voices that are shipped: all there, and the nearest one is of the language that is
+spoken.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def test_the_tones_of_a_monotonous_reference_are_still_heard():
 
 
 def test_a_voice_is_lowered_rather_than_raised():
-    """The breathy reference lies between a man's voice and a woman's; its timbre is a little nearer to the man's."""
+    """The breathy reference lies between a man's voice and a woman's; its timbre is a little nearer
+    to the man's.
+    """
     profile = listen(*builtin_setup.clip("starter-zh-breathy"))
     by_name = {voice.name: voice for voice in VOICES}
     man, woman = by_name["zm_yunxi"], by_name["zf_xiaobei"]

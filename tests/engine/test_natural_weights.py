@@ -1,4 +1,6 @@
-"""The natural voice's weights on disk: assembled, checked, refused when they are not what they should be. Small parts stand in for the real ones."""
+"""The natural voice's weights on disk: assembled, checked, refused when they are not what they
+should be. Small parts stand in for the real ones.
+"""
 
 from __future__ import annotations
 

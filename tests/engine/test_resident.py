@@ -1,4 +1,6 @@
-"""The resident engine: ready only after its warm-up, replaced without dropping a stream, honest when it cannot start."""
+"""The resident engine: ready only after its warm-up, replaced without dropping a stream, honest
+when it cannot start.
+"""
 
 from __future__ import annotations
 

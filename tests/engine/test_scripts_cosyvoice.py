@@ -1,4 +1,6 @@
-"""The CosyVoice scripts on small random weights, each started once as a user does; and the bench on a machine that has torch and numpy alone."""
+"""The CosyVoice scripts on small random weights, each started once as a user does; and the bench on
+a machine that has torch and numpy alone.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def test_prewarm_of_nothing_names_the_reason(tmp_path):
 
 
 def test_what_cannot_be_converted_or_written_is_said_in_both_languages(small_model, tmp_path):
-    """A folder stands where the new file is to be begun: as good as a disk that is full or write-protected."""
+    """A folder stands where the new file is to be begun: as good as a disk that is full or
+    write-protected.
+    """
     root = shutil.copytree(small_model, tmp_path / "model")
     (root / "kaikou-hift-fp32.safetensors.part").mkdir()
     for out in (
@@ -199,7 +203,9 @@ def test_bench_of_published_models_by_name(tmp_path):
 
 
 def test_bench_needs_torch_and_numpy_only():
-    """The other packages are hidden from the process: what the bench imports on the way must get along without."""
+    """The other packages are hidden from the process: what the bench imports on the way must get
+    along without.
+    """
     code = (
         "import importlib.abc, importlib.machinery, runpy, sys\n"
         "hidden = {'onnxruntime', 'tokenizers', 'safetensors', 'yaml', 'onnx', 'pypinyin', 'scipy', 'soxr', 'soundfile', 'fastapi', 'gradio', 'httpx'}\n"

@@ -1,4 +1,6 @@
-"""A reason that is told to everybody who asks is a new object each time: a stored one that is raised would grow its traceback and pin memory."""
+"""A reason that is told to everybody who asks is a new object each time: a stored one that is
+raised would grow its traceback and pin memory.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Load:
 
 
 def raised_from(ask: Callable[[Load], object]) -> tuple[list[int], KaikouError, weakref.ref]:
-    """The lengths of the tracebacks of all but the last of TIMES errors, the last error itself, and a value of the first caller's frame."""
+    """The lengths of the tracebacks of all but the last of TIMES errors, the last error itself, and
+    a value of the first caller's frame.
+    """
     lengths, pinned = [], None
 
     def once() -> KaikouError:

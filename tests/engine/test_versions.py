@@ -1,4 +1,6 @@
-"""What an engine's version names, and what it leaves to the version of its prompts; and that no two parts of speech share random numbers."""
+"""What an engine's version names, and what it leaves to the version of its prompts; and that no two
+parts of speech share random numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The engine in a process of its own that tests bring up, harm and wait for, and what can be seen of processes from outside."""
+"""The engine in a process of its own that tests bring up, harm and wait for, and what can be seen
+of processes from outside.
+"""
 
 from __future__ import annotations
 

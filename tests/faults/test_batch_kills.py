@@ -1,4 +1,6 @@
-"""A batch survives kill -9 and the power cut behind it: nothing lost, nothing twice, nothing half; and the same judge catches a studio that marks too early."""
+"""A batch survives kill -9 and the power cut behind it: nothing lost, nothing twice, nothing half;
+and the same judge catches a studio that marks too early.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tests.engine.fake import FakeEngine
 from tests.nest import NEST
 from webui.errors import NotReady
 
-# 50 kills in all, 6 of them with the built-in engine, whose processes take seconds to start; scripts/chaos_batch.py does 200 in 1,000 lines
+# 50 kills in all, 6 of them with the built-in engine, whose processes take seconds to start;
+# scripts/chaos_batch.py does 200 in 1,000 lines
 KILLS = [("builtin", 6, 30), ("tone", 44, 200)]
 
 

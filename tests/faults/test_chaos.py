@@ -1,4 +1,6 @@
-"""The engine's process killed twice and frozen once under a running studio: scripts/chaos.py in short. Its clock is for a quiet machine."""
+"""The engine's process killed twice and frozen once under a running studio: scripts/chaos.py in
+short. Its clock is for a quiet machine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Each bad clip: a named error with a whole sentence in both languages, no file left, no process left beyond the standby."""
+"""Each bad clip: a named error with a whole sentence in both languages, no file left, no process
+left beyond the standby.
+"""
 
 import os
 import struct

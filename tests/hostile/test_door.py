@@ -1,4 +1,6 @@
-"""What comes to the door with bad manners: header lines without end, bodies that drip, ranges that lie, ids of others, and words that must not reach the log."""
+"""What comes to the door with bad manners: header lines without end, bodies that drip, ranges that
+lie, ids of others, and words that must not reach the log.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def strict():
 
 
 def raw(studio, data: bytes, *more: bytes, pause_s: float = 0.0, limit_s: float = 15.0) -> bytes:
-    """What comes back to bytes sent as they are; `more`: sent one after the other with a pause between."""
+    """What comes back to bytes sent as they are; `more`: sent one after the other with a pause
+    between.
+    """
     host, port = studio.url[7:].split(":")
     with socket.create_connection((host, int(port)), timeout=limit_s) as s:
         s.sendall(data)
@@ -67,7 +71,7 @@ def told(answer: bytes) -> tuple[int, str]:
     return int(top.split()[1]), json.loads(body)["error"]["code"]
 
 
-# ---- headers and bodies ------------------------------------------------------------------------------------------
+# ---- headers and bodies --------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "path", ["/v1/models", "/", "/gradio_api/info", "/health/live", "/d/x/tts/session"]
 )
@@ -114,7 +118,9 @@ def test_a_body_that_drips_is_ended_and_holds_nobody_else_up(strict):
 
 
 def test_a_large_body_that_keeps_coming_is_not_too_slow(strict):
-    """A clip of 60 kB in two seconds: slower than the first second allows, quick enough for what has come."""
+    """A clip of 60 kB in two seconds: slower than the first second allows, quick enough for what
+    has come.
+    """
     data = clip(4)[:60_000].ljust(60_000, b"\0")
     body = (
         b'--y\r\nContent-Disposition: form-data; name="audio_sample"; filename="a.wav"\r\n\r\n'
@@ -169,7 +175,7 @@ def test_a_length_that_lies_is_refused(strict, length):
     assert answer.split()[1] in (b"400", b"413", b"422", b"408"), answer[:200]
 
 
-# ---- ranges ----------------------------------------------------------------------------------------------------
+# ---- ranges --------------------------------------------------------------------------------------
 RANGES = [
     "bytes=0-",
     "bytes=-1",
@@ -218,7 +224,7 @@ def test_ranges_of_a_take_are_the_bytes_asked_for_or_refused(strict):
         assert len(many.content) <= 2 * len(data), "900 times the whole"
 
 
-# ---- ids, request id, log ----------------------------------------------------------------------------------------
+# ---- ids, request id, log ------------------------------------------------------------------------
 def test_another_visits_take_is_as_unknown_as_none(strict):
     with strict.client() as one, strict.client() as two:
         first = Socket(strict, one)

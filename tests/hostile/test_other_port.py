@@ -1,4 +1,6 @@
-"""A page that another program serves on another port of this machine, in a real Chromium: it may link to the studio and cannot make it do anything."""
+"""A page that another program serves on another port of this machine, in a real Chromium: it may
+link to the studio and cannot make it do anything.
+"""
 
 from __future__ import annotations
 

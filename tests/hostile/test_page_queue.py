@@ -1,7 +1,9 @@
-"""The page's own queue as an attacker uses it: files of the server, addresses, other visitors' uploads, and too much of everything.
+"""The page's own queue as an attacker uses it: files of the server, addresses, other visitors'
+uploads, and too much of everything.
 
-One attack is asked of every event of the mounted page, so that a new event is covered by being there. The controls
-at the end leave the check out and plant an event: there the same attack must succeed, or it would prove nothing.
+One attack is asked of every event of the mounted page, so that a new event is covered by being
+there. The controls at the end leave the check out and plant an event: there the same attack must
+succeed, or it would prove nothing.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ def result(http: httpx.Client, session: str) -> dict:
 
 
 def payloads(path: str) -> list[dict]:
-    """Ways to hide a file's path in a request to join: where it belongs, nested, and in other fields."""
+    """Ways to hide a file's path in a request to join: where it belongs, nested, and in other
+    fields.
+    """
     file = file_data(path)
     return [
         {"data": [file]},
@@ -92,7 +96,7 @@ def upload(http: httpx.Client, data: bytes, name: str = "clip.wav") -> httpx.Res
     return http.post("/gradio_api/upload", files={"files": (name, data)})
 
 
-# ---- files of the server ------------------------------------------------------------------------------------------
+# ---- files of the server -------------------------------------------------------------------------
 def test_no_event_of_the_page_takes_a_path_that_was_not_uploaded(
     visitor, open_studio, secret, tmp_path
 ):
@@ -266,7 +270,7 @@ def test_routes_of_gradio_that_the_page_does_not_use_are_closed(visitor, method,
     assert answer.status_code == 404 and error(answer)["code"] == "not_found"
 
 
-# ---- too much -----------------------------------------------------------------------------------------------------
+# ---- too much ------------------------------------------------------------------------------------
 def test_one_visitor_has_so_many_events_in_the_queue_and_no_more(open_studio, visitor):
     """Also in one burst, where each request is looked at before any of the others is in the queue."""
     fn, start = clip_event(visitor), threading.Barrier(8)
@@ -321,10 +325,12 @@ def held_by(uploads: Uploads, owner: str, path: str) -> bool:
         return False
 
 
-# ---- the controls -------------------------------------------------------------------------------------------------
+# ---- the controls --------------------------------------------------------------------------------
 @contextmanager
 def planted(tmp_path: Path, monkeypatch, is_guarded: bool):
-    """A studio whose page has one event more, that hands out what it is given; with or without the check before it."""
+    """A studio whose page has one event more, that hands out what it is given; with or without the
+    check before it.
+    """
     build, pages = ui.build, []
 
     def with_event(*given):

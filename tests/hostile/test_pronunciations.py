@@ -1,4 +1,6 @@
-"""What strangers put into a dictionary: each is kept as it is or refused in a sentence, and the studio speaks on."""
+"""What strangers put into a dictionary: each is kept as it is or refused in a sentence, and the
+studio speaks on.
+"""
 
 from __future__ import annotations
 

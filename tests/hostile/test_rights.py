@@ -1,4 +1,6 @@
-"""Whoever was let in by a key, a login or a demo link, and whose right ends while they are inside: nothing more is spoken, sent or replayed for them."""
+"""Whoever was let in by a key, a login or a demo link, and whose right ends while they are inside:
+nothing more is spoken, sent or replayed for them.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +187,7 @@ def test_the_lines_of_a_batch_of_a_key_stop_with_it(house):
     assert {state for job in found.values() for state in job.lines} == {"cancelled"}
 
 
-# ---- keys that another process revokes -----------------------------------------------------------------------------
+# ---- keys that another process revokes -----------------------------------------------------------
 def test_a_key_that_the_script_revokes_ends_its_streams_and_batches(house):
     """Nobody tells the studio. It is noticed at the next message, the next piece, the next line."""
     right = Right("key", house)
@@ -256,7 +258,7 @@ def test_what_ended_stays_so_after_a_restart(tmp_path):
         assert told == [401, 200]
 
 
-# ---- links that expire -------------------------------------------------------------------------------------------
+# ---- links that expire ---------------------------------------------------------------------------
 def test_a_link_that_expires_ends_what_it_speaks(house):
     studio, http, voice = house
     demo = share(http, voice, days=4 / 86400, **SLOW)
@@ -285,7 +287,7 @@ def test_a_link_that_expires_ends_what_it_speaks(house):
     assert idle(settle(studio, idle))
 
 
-# ---- the right itself -----------------------------------------------------------------------------------------
+# ---- the right itself ----------------------------------------------------------------------------
 def test_a_key_that_ends_itself_still_hears_that_it_did(house):
     studio, http, _ = house
     boss = make(http, "admin")

@@ -1,4 +1,7 @@
-"""What strangers and bad luck do to a running server: bad clips, slow readers, a full disk. Each a clear sentence; others untouched."""
+"""What strangers and bad luck do to a running server: bad clips, slow readers, a full disk.
+
+Each a clear sentence; others untouched.
+"""
 
 from __future__ import annotations
 

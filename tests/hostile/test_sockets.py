@@ -1,4 +1,6 @@
-"""Connections that cost the studio something and ask for nothing: too many, silent, unread, never finished."""
+"""Connections that cost the studio something and ask for nothing: too many, silent, unread, never
+finished.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def n_opened(studio, stack: ExitStack, n: int, headers) -> int:
     return told
 
 
-# ---- too many ---------------------------------------------------------------------------------------------------
+# ---- too many ------------------------------------------------------------------------------------
 def test_sockets_are_counted_by_visitor_by_address_and_in_all(patient):
     http = patient.client()
     one = visit(http)
@@ -112,7 +114,7 @@ def test_a_hundred_and_twenty_sockets_of_new_visits_are_too_many():
     assert n == 64 and not sockets._open, "what is closed is not counted any more"
 
 
-# ---- silent -----------------------------------------------------------------------------------------------------
+# ---- silent --------------------------------------------------------------------------------------
 def closed_by(one) -> str:
     with pytest.raises(ConnectionClosed) as closed:
         while True:
@@ -172,7 +174,7 @@ def test_a_message_that_never_ends_is_silence(strict):
                 continue
 
 
-# ---- never finished, never read ---------------------------------------------------------------------------------
+# ---- never finished, never read ------------------------------------------------------------------
 def test_a_head_that_drips_ends_the_connection(strict):
     host, port = strict.url[7:].split(":")
     for first in (b"", b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
@@ -230,7 +232,7 @@ def test_a_reader_that_takes_nothing_is_ended(strict, way):
         assert settle(strict, lambda s: s["fds"] <= before, 20)["fds"] <= before
 
 
-# ---- guesses ----------------------------------------------------------------------------------------------------
+# ---- guesses -------------------------------------------------------------------------------------
 def test_guessed_logins_are_slowed_and_say_so():
     env = {"KAIKOU_LOGINS_PER_MINUTE": "12"}
     with running("--auth", "bob:secret", env=env) as studio, studio.client() as bob:

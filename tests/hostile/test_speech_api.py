@@ -1,4 +1,6 @@
-"""What strangers send to the audio API: recordings that are none, addresses, texts without end, other people's ids. Each by name, nothing kept."""
+"""What strangers send to the audio API: recordings that are none, addresses, texts without end,
+other people's ids. Each by name, nothing kept.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,9 @@ def test_the_same_reference_is_read_once_and_belongs_to_who_sent_it(two, anna, b
 
 
 def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
-    """Clips come and go, and a new one may lie where an old one lay; what was cleaned of that is not the new one's."""
+    """Clips come and go, and a new one may lie where an old one lay; what was cleaned of that is
+    not the new one's.
+    """
     kept, levels = (
         drafts.Drafts(None, lambda voice, clip: None, 1),
         [n / 1000 for n in range(1, 60)],
@@ -157,7 +161,9 @@ def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
 
 
 def test_references_by_the_dozen_stay_within_their_room(monkeypatch):
-    """What is kept of a recording is the part in use, and only of the last ones; a clip that a visitor recorded stays whatever programs send."""
+    """What is kept of a recording is the part in use, and only of the last ones; a clip that a
+    visitor recorded stays whatever programs send.
+    """
     kept = drafts.Drafts(None, lambda voice, clip: None, 32 << 20)
     monkeypatch.setattr(drafts, "ONCE_BYTES", 700 << 10)
     own = kept.make("local/visit", clip(5))

@@ -1,4 +1,6 @@
-"""Recordings by the dozen: they cost their sender their own clips, nobody else's, and no more memory than there is for them."""
+"""Recordings by the dozen: they cost their sender their own clips, nobody else's, and no more
+memory than there is for them.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +151,7 @@ def test_the_room_is_never_more_than_all_threads_together_may_take(decoded):
     assert len(most) == 96 and max(most) <= 40 * MB
 
 
-# ---- how many at a time ----------------------------------------------------------------------------------------
+# ---- how many at a time --------------------------------------------------------------------------
 def test_few_are_read_at_once_and_what_waits_is_bounded(monkeypatch):
     monkeypatch.setattr(intake, "MAX_WAITING_BYTES", 30)
     gate, may, lock = Intake(1e9), threading.Event(), threading.Lock()
@@ -187,7 +189,9 @@ def test_few_are_read_at_once_and_what_waits_is_bounded(monkeypatch):
 
 
 def test_clips_that_wait_for_the_engine_are_not_held_when_they_are_pushed_out(tmp_path, decoded):
-    """An engine encodes one at a time, and slowly: what stood in its line kept every clip in memory."""
+    """An engine encodes one at a time, and slowly: what stood in its line kept every clip in
+    memory.
+    """
     engine = Listening()
     engine.may.clear()
     studio = Studio(
@@ -210,7 +214,7 @@ def test_clips_that_wait_for_the_engine_are_not_held_when_they_are_pushed_out(tm
     assert studio.prompts.n_encoded <= 5 < 20
 
 
-# ---- how often ---------------------------------------------------------------------------------------------------
+# ---- how often -----------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
     """One recording, and the next after twenty seconds."""

@@ -1,4 +1,6 @@
-"""A studio for batch tests: an engine that counts what it speaks and fails or waits when told, batches to hand in, and what became of them."""
+"""A studio for batch tests: an engine that counts what it speaks and fails or waits when told,
+batches to hand in, and what became of them.
+"""
 
 from __future__ import annotations
 

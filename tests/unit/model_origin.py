@@ -1,5 +1,6 @@
-"""A local server of one small model that speaks the routes of both hubs and of a plain folder; it breaks off, lies, refuses, redirects
-or knows no ranges. And a fetcher that asks it. No tests here."""
+"""A local server of one small model that speaks the routes of both hubs and of a plain folder; it
+breaks off, lies, refuses, redirects or knows no ranges. And a fetcher that asks it. No tests here.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ _FILE = (
 
 
 class Origin(ThreadingHTTPServer):
-    """Serves `content`. `asked` are (path of the file, Range) of every GET that a redirect did not answer."""
+    """Serves `content`.
+
+    `asked` are (path of the file, Range) of every GET that a redirect did not answer.
+    """
 
     daemon_threads = True
 
@@ -149,8 +153,10 @@ def _no_sleep(seconds: float) -> None:
 
 
 def serve_hubs(origin: Origin, monkeypatch) -> None:
-    """Both hubs by their names, at the local server; their other hosts are its own too. huggingface_hub does not wait between tries;
-    modelscope_hub waits on the event that ends it, which tests bring (NoWait)."""
+    """Both hubs by their names, at the local server; their other hosts are its own too.
+    huggingface_hub does not wait between tries; modelscope_hub waits on the event that ends it,
+    which tests bring (NoWait).
+    """
     monkeypatch.setattr("huggingface_hub.file_download.time", SimpleNamespace(sleep=_no_sleep))
     monkeypatch.setattr("huggingface_hub.utils._http.time", SimpleNamespace(sleep=_no_sleep))
     for name, kind in (("modelscope", ModelScope), ("hf-mirror", HuggingFace)):

@@ -1,4 +1,6 @@
-"""Keys, links and their use below HTTP: what lies on the disk, what another process sees, what a clock that jumps and a broken file change."""
+"""Keys, links and their use below HTTP: what lies on the disk, what another process sees, what a
+clock that jumps and a broken file change.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def store(tmp_path):
     store.close()
 
 
-# ---- keys ----------------------------------------------------------------------------------------------------
+# ---- keys ----------------------------------------------------------------------------------------
 def test_a_key_is_random_and_only_its_hash_is_written(store, tmp_path):
     keys = Keys(store)
     made = [keys.create(ME, "a", ["speak"]) for _ in range(50)]
@@ -128,7 +130,7 @@ def test_keys_of_an_account_are_bounded(store, monkeypatch):
     keys.create(ME, "a")
 
 
-# ---- use -----------------------------------------------------------------------------------------------------
+# ---- use -----------------------------------------------------------------------------------------
 def test_use_is_counted_with_what_is_not_written_yet_and_kept(store, tmp_path):
     clock = Clock()
     usage = Usage(store, clock)
@@ -185,7 +187,7 @@ def test_use_counted_from_many_threads_is_whole(store):
     assert store.usage()["key-1"].requests == 1600
 
 
-# ---- links ---------------------------------------------------------------------------------------------------
+# ---- links ---------------------------------------------------------------------------------------
 def link(demos: Demos, **more):
     return demos.create(ME, "voice-1", "T", {}, **{"per_minute": 600, **more})
 

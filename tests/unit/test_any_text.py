@@ -1,7 +1,9 @@
-"""No text may fail on its way to speech: 100,000 generated texts, in every language, through all that is pure Python.
+"""No text may fail on its way to speech: 100,000 generated texts, in every language, through all
+that is pure Python.
 
-The texts are seeded, so a run always sees the same ones. Each is made of parts that some rule looks for (numbers in every shape, units, dates,
-words of many scripts, brackets, marks) with parts that break such shapes apart (joiners, combining marks, other digits, controls, half characters).
+The texts are seeded, so a run always sees the same ones. Each is made of parts that some rule looks
+for (numbers in every shape, units, dates, words of many scripts, brackets, marks) with parts that
+break such shapes apart (joiners, combining marks, other digits, controls, half characters).
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ hello at I A U.S. e.g. i.e. etc. vs Dr. Mr. w/ w/o C# AT&T it's o’clock Ph.D. 
 """.split()  # fmt: skip
 MARKS = [*".,:;!?-–—_/\\'\"“”‘’()（）[]【】《》<>{}|~^*+=×÷≤≈≠%‰°$€£¥₩฿#&@。，、；：！？…·「」\n\t\r", "...", "……", "——", " - ", "''", "\r\n", "\u2028", "\u3000", "\xa0", "::", "//"]  # fmt: skip
 BREAKERS = [
-    *"\u200d\u200c\u200b\ufeff\u2060\u200e\u202e\ufe0f\u20e3\u00ad\u2063\u034f\u115f\u3164",  # joiners and the like
+    # joiners and the like
+    *"\u200d\u200c\u200b\ufeff\u2060\u200e\u202e\ufe0f\u20e3\u00ad\u2063\u034f\u115f\u3164",
     *"\u0301\u0308\u0338\u3099\u0e31\u093f\u064b",  # combining marks
     *"\ud800\udbff\udc00\udfff\x00\x01\x07\x1b\x7f\x85\x9f\ufffe\uffff\ue000\U000e0001\U000e0100\U0010ffff",
 ]

@@ -1,4 +1,6 @@
-"""A text that is still being written, and the stream of its sound: runs, waiting, ending; with hand-made engines."""
+"""A text that is still being written, and the stream of its sound: runs, waiting, ending; with
+hand-made engines.
+"""
 
 from __future__ import annotations
 

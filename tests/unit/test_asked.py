@@ -1,4 +1,6 @@
-"""What becomes of the fields of a request: which instruction an engine is told, and in which language."""
+"""What becomes of the fields of a request: which instruction an engine is told, and in which
+language.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Files made while the sound is: each read again by another library, equal in length and content; nothing stays when a request ends."""
+"""Files made while the sound is: each read again by another library, equal in length and content;
+nothing stays when a request ends.
+"""
 
 import io
 import os
@@ -34,7 +36,9 @@ class Flowing(soundfile.SoundFile):
 
 
 def read(kind, data):
-    """(float32 (n,), rate) by libsndfile, which shares no codec with the encoder; AAC it cannot read, so that one is read by FFmpeg again."""
+    """(float32 (n,), rate) by libsndfile, which shares no codec with the encoder; AAC it cannot
+    read, so that one is read by FFmpeg again.
+    """
     if kind == "aac":
         import av
 
@@ -49,7 +53,9 @@ def read(kind, data):
 
 
 def gliding(seconds=2.0, rate=RATE):
-    """A tone that rises: no two places in it are alike, so a piece that is missing or doubled shows."""
+    """A tone that rises: no two places in it are alike, so a piece that is missing or doubled
+    shows.
+    """
     t = np.arange(int(seconds * rate)) / rate
     return to_s16(
         (
@@ -153,7 +159,9 @@ def test_other_rates_keep_pitch_and_length(kind, rate):
 
 
 def test_the_pieces_may_be_cut_anywhere():
-    """Some frames of each, and one frame and a bit sample by sample: every push is a question to another process."""
+    """Some frames of each, and one frame and a bit sample by sample: every push is a question to
+    another process.
+    """
     pcm = gliding(0.2)
     for piece, cut in ((2, pcm[:2880]), (14, pcm), (5000, pcm), (1 << 20, pcm)):
         for kind in ("mp3", "flac"):

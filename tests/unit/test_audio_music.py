@@ -1,4 +1,6 @@
-"""Music behind a voice is heard where it is plain; no voice is taken for music, in whatever room and over whatever line."""
+"""Music behind a voice is heard where it is plain; no voice is taken for music, in whatever room
+and over whatever line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The card says what a clip is of: no speech where there is none, and a change of speaker where one is; no single voice is taken for either."""
+"""The card says what a clip is of: no speech where there is none, and a change of speaker where one
+is; no single voice is taken for either.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Batches and the disk: one that fills pauses a job with its name, and what it then met late, or at that moment, stops nothing that goes on."""
+"""Batches and the disk: one that fills pauses a job with its name, and what it then met late, or at
+that moment, stops nothing that goes on.
+"""
 
 from __future__ import annotations
 

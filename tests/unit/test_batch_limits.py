@@ -1,4 +1,6 @@
-"""What a batch may hold, how long it will take, how it ages and how it leaves as one file; with clocks that can be set."""
+"""What a batch may hold, how long it will take, how it ages and how it leaves as one file; with
+clocks that can be set.
+"""
 
 from __future__ import annotations
 

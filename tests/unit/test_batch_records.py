@@ -1,4 +1,6 @@
-"""The records of batches: made once by whoever comes first, synced before they are told, set aside when damaged, claimed by one process."""
+"""The records of batches: made once by whoever comes first, synced before they are told, set aside
+when damaged, claimed by one process.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,10 @@ def test_rows_that_are_not_ours_are_an_error_with_a_name(tmp_path):
 def test_jobs_of_earlier_versions_go_on_and_lines_get_a_model_and_notes_of_their_own(
     tmp_path, version
 ):
-    """A file as version 1 made it: its lines have no model, and speak with their job's. Notes came with version 3."""
+    """A file as version 1 made it: its lines have no model, and speak with their job's.
+
+    Notes came with version 3.
+    """
     with sqlite3.connect(tmp_path / "jobs.sqlite") as db:
         db.execute(
             "CREATE TABLE jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, "

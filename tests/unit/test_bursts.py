@@ -48,7 +48,9 @@ def at_once(n: int, act) -> list:
 
 
 def hold_together(monkeypatch, place, name: str, n: int) -> None:
-    """Whoever looks by `name` goes on when all have looked: no luck is needed to meet the gap between looking and doing."""
+    """Whoever looks by `name` goes on when all have looked: no luck is needed to meet the gap
+    between looking and doing.
+    """
     look, met = getattr(place, name, None), threading.Barrier(n)
 
     def slow(*given):
@@ -98,7 +100,9 @@ def test_open_batches_are_bounded_for_a_burst_and_for_those_that_go_on(studio, e
 
 
 def test_a_burst_of_listeners_does_not_get_in_together(tmp_path):
-    """Nobody is hungry before the reader has asked for sound, which it does when the answer is on its way."""
+    """Nobody is hungry before the reader has asked for sound, which it does when the answer is on
+    its way.
+    """
     studio = Studio(
         Settings(
             paths=replace(Paths(), data_dir=tmp_path),
@@ -195,7 +199,7 @@ def test_of_two_models_fetched_in_the_same_moment_one_goes_on():
     assert states[shelf._shown] == "downloading"
 
 
-# ---- all takes as one file ---------------------------------------------------------------------------------------
+# ---- all takes as one file -----------------------------------------------------------------------
 WAV = bytes(1 << 20)
 
 

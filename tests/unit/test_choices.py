@@ -1,4 +1,6 @@
-"""What visitors chose for their takes holds after a restart, stays bounded, and housekeeping goes on whatever a disk does."""
+"""What visitors chose for their takes holds after a restart, stays bounded, and housekeeping goes
+on whatever a disk does.
+"""
 
 from __future__ import annotations
 

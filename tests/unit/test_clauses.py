@@ -1,4 +1,6 @@
-"""Clauses of a text that is still arriving: given as soon as they are complete, cut the same however the text comes."""
+"""Clauses of a text that is still arriving: given as soon as they are complete, cut the same
+however the text comes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Clip and transcript belong together: which part of a clip is used, whose words count, and what is said where none do."""
+"""Clip and transcript belong together: which part of a clip is used, whose words count, and what is
+said where none do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is told of the consent of a voice: the box of the page, a recording, a program's words, or nothing."""
+"""What is told of the consent of a voice: the box of the page, a recording, a program's words, or
+nothing.
+"""
 
 from __future__ import annotations
 

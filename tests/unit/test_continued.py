@@ -1,4 +1,6 @@
-"""A take that was stopped or failed goes on from the sentence that broke, and is then what a whole run with its seed is."""
+"""A take that was stopped or failed goes on from the sentence that broke, and is then what a whole
+run with its seed is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The dashboard asks only for what /metrics tells, by the labels it has; and /metrics is on the dashboard."""
+"""The dashboard asks only for what /metrics tells, by the labels it has; and /metrics is on the
+dashboard.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is deleted is gone after a restart, and what cannot be deleted is told so, still listed and whole."""
+"""What is deleted is gone after a restart, and what cannot be deleted is told so, still listed and
+whole.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ CONSENT = Consent("consent-1", "Lin", "zh", 50.0, "local")
 
 @pytest.fixture
 def fault(monkeypatch):
-    """fault(name, is_hit): the call `os.<name>` of a path for which `is_hit` says so fails, until `fault.end()`."""
+    """fault(name, is_hit): the call `os.<name>` of a path for which `is_hit` says so fails, until
+    `fault.end()`.
+    """
 
     def begin(name, is_hit):
         real = getattr(os, name)
@@ -156,7 +160,7 @@ def test_of_two_changes_of_a_voice_both_are_kept(tmp_path):
     assert (now.name, now.transcript) == ("New", "words")
 
 
-# ---- with the studio -------------------------------------------------------------------------------------------
+# ---- with the studio -----------------------------------------------------------------------------
 def sounds(studio) -> list:
     return sorted(p for p in (studio.settings.paths.data_dir / "sounds").rglob("*") if p.is_file())
 

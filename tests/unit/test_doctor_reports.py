@@ -1,4 +1,6 @@
-"""A doctor's report lies beside its model, or in the data folder, and is no longer believed when a file of the model was exchanged."""
+"""A doctor's report lies beside its model, or in the data folder, and is no longer believed when a
+file of the model was exchanged.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A model is examined when somebody asks, and by itself once it speaks and nobody listens; whoever speaks goes first; a profile is used when it
-was agreed to."""
+"""A model is examined when somebody asks, and by itself once it speaks and nobody listens; whoever
+speaks goes first; a profile is used when it was agreed to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A clip that goes on: joined where it stopped, only to what is the visitor's own, and bounded as every clip is."""
+"""A clip that goes on: joined where it stopped, only to what is the visitor's own, and bounded as
+every clip is.
+"""
 
 from __future__ import annotations
 

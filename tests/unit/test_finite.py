@@ -1,4 +1,6 @@
-"""NaN and the infinities, wherever a number comes in below the routes: refused by name, and where one was kept it spoils no list."""
+"""NaN and the infinities, wherever a number comes in below the routes: refused by name, and where
+one was kept it spoils no list.
+"""
 
 from __future__ import annotations
 

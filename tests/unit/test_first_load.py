@@ -1,4 +1,6 @@
-"""Files of Gradio's that this page never uses are answered with a module of the same exports; a file that is written otherwise is sent as it is."""
+"""Files of Gradio's that this page never uses are answered with a module of the same exports; a
+file that is written otherwise is sent as it is.
+"""
 
 import re
 from importlib.resources import files

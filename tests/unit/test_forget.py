@@ -1,4 +1,6 @@
-"""What is deleted is deleted: a voice's prompt leaves the studio's memory and the engine's with the last that has its sound, and no sooner."""
+"""What is deleted is deleted: a voice's prompt leaves the studio's memory and the engine's with the
+last that has its sound, and no sooner.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +225,7 @@ def test_the_clip_a_voice_was_saved_from_goes_with_it(studio, engine):
     assert len(engine.kept) == 1
 
 
-# ---- made once --------------------------------------------------------------------------------------------------------
+# ---- made once -----------------------------------------------------------------------------------
 def test_the_prompt_of_a_clip_serves_the_voice_that_is_saved_from_it(studio, engine, tmp_path):
     draft = studio.drafts.make(ME, wav(voice_like(6.0)))
     until(lambda: len(engine.encoded) == 1)

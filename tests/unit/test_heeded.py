@@ -32,7 +32,9 @@ DEAF = replace(
     ],
 )
 def test_auto_is_what_the_engine_can_and_the_voice_was_made_for(voice, how, about, meant):
-    """What is no instruction for this engine never reaches it, so nobody reads it aloud; and whoever gave it is told."""
+    """What is no instruction for this engine never reaches it, so nobody reads it aloud; and
+    whoever gave it is told.
+    """
     assert heeded(about, voice, "auto", how) == (*meant, [LEFT_OUT] if how and not meant[1] else [])
 
 

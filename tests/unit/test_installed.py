@@ -1,4 +1,6 @@
-"""Several models on one disk: which are found, which one begins, and the change from one to another while streams sound."""
+"""Several models on one disk: which are found, which one begins, and the change from one to another
+while streams sound.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def begun(tmp_path, **choice) -> str:
     return app.first_model(settings(tmp_path, **choice)).name
 
 
-# ---- what is found ---------------------------------------------------------------------------------------------
+# ---- what is found -------------------------------------------------------------------------------
 def test_models_are_found_whatever_their_folders_are_called(tmp_path):
     root = tmp_path / "models"
     model(root / "CosyVoice3-mine", "cosyvoice1")
@@ -81,7 +83,7 @@ def test_a_folder_that_is_not_there_or_may_not_be_read_holds_nothing(tmp_path):
     assert app.models_here(settings(tmp_path)) == []
 
 
-# ---- which one begins ------------------------------------------------------------------------------------------
+# ---- which one begins ----------------------------------------------------------------------------
 def test_the_usual_one_begins_unless_somebody_said_or_chose_another(tmp_path):
     root = tmp_path / "models"
     assert begun(tmp_path) == "CosyVoice2-0.5B", "none is there: its name says what is missing"
@@ -136,7 +138,7 @@ def test_lite_takes_a_300m_on_a_cpu_and_computes_as_usual(tmp_path):
     ).engine == EngineChoice("cosyvoice3", model="x", profile="lite")
 
 
-# ---- the change ------------------------------------------------------------------------------------------------
+# ---- the change ----------------------------------------------------------------------------------
 class Held(FakeEngine):
     """Its start waits."""
 
@@ -279,7 +281,7 @@ def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_
     studio.close()
 
 
-# ---- what may be fetched ---------------------------------------------------------------------------------------
+# ---- what may be fetched -------------------------------------------------------------------------
 def test_the_page_may_fetch_all_that_are_not_here(tmp_path):
     known = app.read_manifest(app.MANIFEST)
     assert set(known) == {

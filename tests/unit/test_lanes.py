@@ -1,4 +1,6 @@
-"""Lanes and admission: order of service, fairness, credit, cancel; with a hand-cranked engine instead of a clock."""
+"""Lanes and admission: order of service, fairness, credit, cancel; with a hand-cranked engine
+instead of a clock.
+"""
 
 from __future__ import annotations
 
@@ -373,7 +375,9 @@ def test_one_place_is_never_for_work_in_the_background():
 
 
 def test_the_line_moves_when_a_place_is_given_back_and_no_faster():
-    """Admission asks the hall, which asks the lanes of the engine in charge; a bound that was set is no way around it."""
+    """Admission asks the hall, which asks the lanes of the engine in charge; a bound that was set
+    is no way around it.
+    """
     for bound in (0, 50):
         engine, hall = Placed(), Hall(20, bound)
         hall.seat(engine)

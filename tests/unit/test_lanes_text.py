@@ -1,4 +1,6 @@
-"""Lanes and texts that are still being written: whoever waits for a writer holds nobody up, is not late and is not stalled; an engine that hangs is."""
+"""Lanes and texts that are still being written: whoever waits for a writer holds nobody up, is not
+late and is not stalled; an engine that hangs is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The download as the page sees it: begins, tells how far, pauses, goes on, ends by bringing the engine up; offered only where no model is."""
+"""The download as the page sees it: begins, tells how far, pauses, goes on, ends by bringing the
+engine up; offered only where no model is.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The five published models from servers that speak both hubs' routes: whole lists of files, optional ones that are not there, redirects to
-hosts that may not be asked; and what the hubs' libraries must not do on the way."""
+"""The five published models from servers that speak both hubs' routes: whole lists of files,
+optional ones that are not there, redirects to hosts that may not be asked; and what the hubs'
+libraries must not do on the way.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A disk that really refuses: a file system with no room left, or a limit of the system on a file's size. What came is kept, and the fetch
-goes on from there once there is room."""
+"""A disk that really refuses: a file system with no room left, or a limit of the system on a file's
+size. What came is kept, and the fetch goes on from there once there is room.
+"""
 
 from __future__ import annotations
 

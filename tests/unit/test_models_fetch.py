@@ -1,5 +1,6 @@
-"""Fetching a model from each kind of source: only what is missing, taken up where it broke off, given up after bounded tries, stopped at
-will, on a disk that is full."""
+"""Fetching a model from each kind of source: only what is missing, taken up where it broke off,
+given up after bounded tries, stopped at will, on a disk that is full.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +105,9 @@ def test_the_disk_is_looked_at_before_the_first_request(origin, tmp_path, source
     [(errno.ENOSPC, "storage", "disk is full"), (errno.EACCES, "storage_denied", "rights")],
 )
 def test_a_disk_that_fills_up_on_the_way(origin, tmp_path, source, number, code, word):
-    """Where a library writes, as the system would refuse it: after a megabyte, which stays for the next time."""
+    """Where a library writes, as the system would refuse it: after a megabyte, which stays for the
+    next time.
+    """
 
     def full(progress):
         if progress.done > 1_000_000:

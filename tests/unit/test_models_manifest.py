@@ -1,4 +1,6 @@
-"""The list of a model's files: names that try to leave the folder, broken lists, and the addresses made of it."""
+"""The list of a model's files: names that try to leave the folder, broken lists, and the addresses
+made of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""scripts/fetch_models.py as somebody at a terminal meets it: offline, refused, interrupted and started again."""
+"""scripts/fetch_models.py as somebody at a terminal meets it: offline, refused, interrupted and
+started again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What came is what was meant: sizes, checksums, parts of a file that changed meanwhile, and a model read again byte by byte."""
+"""What came is what was meant: sizes, checksums, parts of a file that changed meanwhile, and a
+model read again byte by byte.
+"""
 
 from __future__ import annotations
 

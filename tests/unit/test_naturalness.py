@@ -1,4 +1,6 @@
-"""What measure_naturalness.py makes of its meters' readings: shares, tones, the table, and what it refuses. No meter is loaded here."""
+"""What measure_naturalness.py makes of its meters' readings: shares, tones, the table, and what it
+refuses. No meter is loaded here.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def test_figures_of_a_voice():
 
 
 def test_tones_are_compared_within_a_voice():
-    """Two voices in which the same place means different tones: apart they are clear, together they would not be."""
+    """Two voices in which the same place means different tones: apart they are clear, together they
+    would not be.
+    """
     mirrored = {1: 4, 4: 1, 2: 3, 3: 2}
     shifts = (-0.1, 0.0, 0.1)
     one = [shaped(t, s) for t in SHAPES for s in shifts]

@@ -1,4 +1,6 @@
-"""The data folder is for the user who runs the studio alone: what is made in it, and what an older studio left open."""
+"""The data folder is for the user who runs the studio alone: what is made in it, and what an older
+studio left open.
+"""
 
 from __future__ import annotations
 

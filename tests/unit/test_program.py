@@ -61,7 +61,9 @@ def test_where_another_voice_steps_in_it_goes_on(name, monkeypatch):
 
 
 def test_a_small_answer_is_not_held_back_until_the_one_before_it_was_received():
-    """What asyncio accepts sends at once (TCP_NODELAY) only where the listening socket names its protocol."""
+    """What asyncio accepts sends at once (TCP_NODELAY) only where the listening socket names its
+    protocol.
+    """
 
     async def accepted(listener: socket.socket) -> int:
         told = asyncio.get_running_loop().create_future()

@@ -1,4 +1,6 @@
-"""The dictionary on disk: kept through kills, shared by threads and processes, set aside when damaged; and as a file."""
+"""The dictionary on disk: kept through kills, shared by threads and processes, set aside when
+damaged; and as a file.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,7 @@ def test_every_change_is_synced_through_the_log(words, tmp_path):
     )
 
 
-# ---- damage ---------------------------------------------------------------------------------------------------
+# ---- damage --------------------------------------------------------------------------------------
 def fill(words, n: int = 600) -> None:
     words.take_in(
         "local/a", "\n".join(f"term{i:04}\t{'reading ' * 8}{i}" for i in range(n)).encode(), "tsv"
@@ -250,7 +252,9 @@ def test_damage_that_comes_while_it_runs(words, tmp_path):
 
 
 def test_the_log_of_a_damaged_file_goes_with_it(words, tmp_path):
-    """Killed with changes still in the log, and the file broken: the log must neither be lost nor be read into the file that is begun."""
+    """Killed with changes still in the log, and the file broken: the log must neither be lost nor
+    be read into the file that is begun.
+    """
     words.put("local/a", "old", "x")
     words._store._db._links[True].execute("PRAGMA wal_checkpoint(TRUNCATE)")
     words.put("local/a", "older", "x")
@@ -307,7 +311,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     )
 
 
-# ---- as a file ------------------------------------------------------------------------------------------------
+# ---- as a file -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["tsv", "csv"])
 def test_out_and_in_again_is_the_same(words, kind):
     words.put("local/a", 'a "quoted", term', "x, y")

@@ -1,4 +1,5 @@
-"""How many readings of two public suites of text normalisers (tests/data/readings) ours agree with, and where they differ on purpose.
+"""How many readings of two public suites of text normalisers (tests/data/readings) ours agree with,
+and where they differ on purpose.
 
 `python -m tests.unit.test_public_readings` prints the counts and every difference.
 """
@@ -20,7 +21,8 @@ BETWEEN = {"wetext": " => ", "nemo": "~"}
 # Counts of agreement: no change may lower them.
 AT_LEAST = {("wetext", "zh"): 79, ("wetext", "en"): 75, ("nemo", "zh"): 71, ("nemo", "en"): 112}
 
-# What the suites wish otherwise (the head of the text) and why ours stays. A difference that is not here is a fault.
+# What the suites wish otherwise (the head of the text) and why ours stays. A difference that is not
+# here is a fault.
 TASTE = {
     "the month comes before its day in the American voice, also where the day is written first": (
         "jan. 5", "2012", "2024-05-06", "this is 12th game", "The National Map", "15-01-2020", "15.01.2020",
@@ -39,7 +41,9 @@ TASTE = {
 
 
 def same(text: str) -> str:
-    """What two readings of one text have in common: neither punctuation, capitals nor "and" and "the" make them different."""
+    """What two readings of one text have in common: neither punctuation, capitals nor "and" and
+    "the" make them different.
+    """
     words = re.sub(r"\b([ap]) m\b", r"\1m", clean(text).casefold())
     words = re.sub(r"\b(?:and|the)\b|[^\w\s]", " ", words).replace("negative", "minus")
     return "".join(words.split()).replace("幺", "一")

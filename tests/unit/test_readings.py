@@ -1,4 +1,6 @@
-"""A project's own pronunciations: what counts as a whole term, in one pass, within bounds; and that a text is normalised once."""
+"""A project's own pronunciations: what counts as a whole term, in one pass, within bounds; and that
+a text is normalised once.
+"""
 
 import importlib
 import threading
@@ -137,7 +139,10 @@ def test_a_dictionary_cannot_make_a_book_of_a_text():
 
 
 def test_work_grows_with_the_text_not_with_the_dictionary():
-    """Looked up by its first character: terms that cannot begin here cost nothing. At worst one look for each length of a term."""
+    """Looked up by its first character: terms that cannot begin here cost nothing.
+
+    At worst one look for each length of a term.
+    """
     many = Readings(check(f"term{chr(0x4E00 + n)}x", "y") for n in range(1000))
     looks = 0
 
@@ -166,7 +171,7 @@ def test_the_revision_names_the_content():
     assert readings(("ab", "c")).revision != readings(("a", "bc")).revision
 
 
-# ---- normalised once ------------------------------------------------------------------------------------------
+# ---- normalised once -----------------------------------------------------------------------------
 @pytest.fixture
 def calls(monkeypatch):
     """How often a sentence was normalised, with nothing kept from before."""

@@ -1,4 +1,6 @@
-"""run.sh with a stand-in for Python in PATH: what it installs, when, what it refuses and how it says so. No network, nothing installed."""
+"""run.sh with a stand-in for Python in PATH: what it installs, when, what it refuses and how it
+says so. No network, nothing installed.
+"""
 
 import hashlib
 import os
@@ -14,7 +16,8 @@ import pytest
 from tests.conftest import ROOT
 
 PYTHONS = ("python3.12", "python3.11", "python3.13", "python3.14", "python3", "python")
-# Answers what the scripts ask of Python, writes each call to $CALLS, and becomes .venv/bin/python when it is told to make an environment.
+# Answers what the scripts ask of Python, writes each call to $CALLS, and becomes .venv/bin/python
+# when it is told to make an environment.
 STAND_IN = r"""#!/bin/bash
 echo "$*" >>"$CALLS"
 case "$*" in
@@ -35,7 +38,9 @@ echo "/dev/disk one 100 50 ${FREE_KIB} 50% /a mount"
 
 
 class Copy:
-    """A copy of the scripts in a folder with a blank and Chinese in its name, and a PATH where every Python is the stand-in."""
+    """A copy of the scripts in a folder with a blank and Chinese in its name, and a PATH where
+    every Python is the stand-in.
+    """
 
     def __init__(self, folder):
         self.root, self.bin, self.calls = folder / "开口 的 copy", folder / "bin", folder / "calls"
@@ -234,7 +239,9 @@ def test_a_natural_voice_that_nobody_wants_is_not_installed(copy, answer):
 
 
 def test_where_the_weights_are_already_nothing_is_asked_of_the_network(copy, tmp_path):
-    """A computer without one, to which they were brought by hand: it would wait at every start, and say what is not so."""
+    """A computer without one, to which they were brought by hand: it would wait at every start, and
+    say what is not so.
+    """
     from webui.engine.natural.weights import FILE
     from webui.settings import Paths
 
@@ -251,7 +258,9 @@ def test_where_the_weights_are_already_nothing_is_asked_of_the_network(copy, tmp
 
 
 class Environment:
-    """A real environment with a real pip, and a place for packages that stand in for those of the natural voice. No network."""
+    """A real environment with a real pip, and a place for packages that stand in for those of the
+    natural voice. No network.
+    """
 
     def __init__(self, folder):
         self.root, self.wheels = folder / "project", folder / "wheels"
@@ -331,7 +340,9 @@ def test_every_package_of_the_natural_voice_is_pinned_with_its_hash():
     "script", ["run.sh", "scripts/test.sh", "scripts/setup_venv.sh", ".ci/run"]
 )
 def test_scripts_are_plain_bash(script):
-    """Nothing newer than bash 3.2: no associative arrays, mapfile, case folding, |&, or empty-array expansions under set -u."""
+    """Nothing newer than bash 3.2: no associative arrays, mapfile, case folding, |&, or empty-array
+    expansions under set -u.
+    """
     text = (ROOT / script).read_text("utf-8")
     assert subprocess.run(["bash", "-n", str(ROOT / script)]).returncode == 0
     for newer in (

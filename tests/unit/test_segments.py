@@ -1,4 +1,6 @@
-"""How sentences are packed into the segments that a model speaks in one go, and what becomes of marks in pasted examples."""
+"""How sentences are packed into the segments that a model speaks in one go, and what becomes of
+marks in pasted examples.
+"""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_file_of_keys_of_an_earlier_studio_is_taken_over(tmp_path):
     store.close()
 
 
-# ---- guesses -------------------------------------------------------------------------------------------------
+# ---- guesses -------------------------------------------------------------------------------------
 def tries(logins: Logins, place: str, name: str, n: int, told: str = "", is_known=False) -> int:
     """How many of `n` were tried at all."""
     tried = []

@@ -1,4 +1,6 @@
-"""The model's process breaks for good: the built-in voice (here a tone) steps in, whoever asks for the model by name hears why, and it may be tried again."""
+"""The model's process breaks for good: the built-in voice (here a tone) steps in, whoever asks for
+the model by name hears why, and it may be tried again.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ def test_who_was_listening_hears_an_error_and_the_studio_closes_with_no_process_
 
 
 def test_an_engine_alone_is_tried_again_with_its_progress(tmp_path):
-    """--engine cosyvoice2: nobody steps in, the reason stays until it is tried again, and then the page sees it come."""
+    """--engine cosyvoice2: nobody steps in, the reason stays until it is tried again, and then the
+    page sees it come.
+    """
     studio = Studio(Settings(paths=dataclasses.replace(Paths(), data_dir=tmp_path)))
     studio.start(
         lambda: HostedEngine(

@@ -103,7 +103,9 @@ def test_a_take_keeps_why_another_voice_spoke_and_one_of_an_earlier_version_has_
 
 
 def test_takes_of_the_same_moment_keep_their_order(tmp_path):
-    """Pages are cut from it: an order of its own at each look would show some twice and others never."""
+    """Pages are cut from it: an order of its own at each look would show some twice and others
+    never.
+    """
     store = TakeStore(tmp_path)
     for n in (3, 1, 4, 2):
         store.add(take(n, at=5.0), b"RIFF")
@@ -115,7 +117,9 @@ def test_takes_of_the_same_moment_keep_their_order(tmp_path):
 
 
 def test_what_a_take_costs_in_memory_is_a_line_of_the_index(tmp_path, monkeypatch):
-    """A studio used for weeks has more takes than anybody looks at: 5 KB for each was most of what it grew by."""
+    """A studio used for weeks has more takes than anybody looks at: 5 KB for each was most of what
+    it grew by.
+    """
     monkeypatch.setattr("webui.store.takes.AT_HAND", 20)
     store = TakeStore(tmp_path)
 
@@ -130,7 +134,8 @@ def test_what_a_take_costs_in_memory_is_a_line_of_the_index(tmp_path, monkeypatc
                 b"RIFF",
             )
         gc.collect()
-        # pathlib interns names: when the interpreter's table of those doubles (megabytes) is no matter of takes
+        # pathlib interns names: when the interpreter's table of those doubles (megabytes) is no
+        # matter of takes
         others = tracemalloc.Filter(False, "*/pathlib.py")
         traces = tracemalloc.take_snapshot().filter_traces([others])
         return sum(s.size for s in traces.statistics("filename"))

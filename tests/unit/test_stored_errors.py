@@ -1,4 +1,6 @@
-"""The error of a job that ended is read by whoever takes the job up again: each of them has an object of its own to raise."""
+"""The error of a job that ended is read by whoever takes the job up again: each of them has an
+object of its own to raise.
+"""
 
 from __future__ import annotations
 

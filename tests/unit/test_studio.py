@@ -1,4 +1,6 @@
-"""The studio without a screen: hot swap under a running stream, tags, tempo, takes with undo, drafts, prompts made once."""
+"""The studio without a screen: hot swap under a running stream, tags, tempo, takes with undo,
+drafts, prompts made once.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def studio(tmp_path):
 
 
 def finish(studio, job, limit_s: float = 20.0):
-    """Until it is over and counted: a take is written, and a failure told, while the lane is still on its way to the books."""
+    """Until it is over and counted: a take is written, and a failure told, while the lane is still
+    on its way to the books.
+    """
     changed = threading.Event()
     job.listen(changed.set)
     studio.turns.credit(job, UNLIMITED)

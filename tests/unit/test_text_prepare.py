@@ -279,7 +279,9 @@ for unit in json.loads(sys.argv[1]):
 
 
 def test_fifty_thousand_characters_cost_no_quadratic_work():
-    """37 texts of one repeated unit within twenty seconds of CPU in all, eight are usual: one quadratic rule alone would need more (2.5 * 10**9 steps)."""
+    """37 texts of one repeated unit within twenty seconds of CPU in all, eight are usual: one
+    quadratic rule alone would need more (2.5 * 10**9 steps).
+    """
     run = subprocess.run(
         [sys.executable, "-c", _COUNTED, json.dumps(HOSTILE)], capture_output=True, text=True
     )

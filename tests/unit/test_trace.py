@@ -1,4 +1,6 @@
-"""The stage trace and what /metrics makes of it: nothing invented, nothing lost, every count once per request, every label from a closed set."""
+"""The stage trace and what /metrics makes of it: nothing invented, nothing lost, every count once
+per request, every label from a closed set.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ def scrape(metrics) -> dict[tuple[str, str], float]:
     return told
 
 
-# ---- the trace ---------------------------------------------------------------------------------------------
+# ---- the trace -----------------------------------------------------------------------------------
 def test_the_first_sound_has_its_own_account_and_the_whole_goes_on():
     one = job()
     one.trace.add("text", 0.001)
@@ -152,7 +154,7 @@ def test_a_trace_is_closed_once_when_engine_and_reader_are_done():
     assert job().closed(by_engine=True) is True, "never read"
 
 
-# ---- takes -------------------------------------------------------------------------------------------------
+# ---- takes ---------------------------------------------------------------------------------------
 def test_a_take_carries_its_trace_and_the_last_of_it_is_added(studio):  # noqa: F811
     one, _ = speak(studio)
     take = studio.takes.get(ME, one.id)
@@ -220,7 +222,7 @@ def test_two_changes_at_once_are_both_kept(tmp_path, monkeypatch):
         assert kept.starred and kept.first_sound_ms == 5.0
 
 
-# ---- the log -----------------------------------------------------------------------------------------------
+# ---- the log -------------------------------------------------------------------------------------
 def test_the_log_has_one_line_per_request_and_not_a_word_of_it(studio, caplog):  # noqa: F811
     with caplog.at_level(logging.INFO, "webui.studio.turns"):
         one, _ = speak(studio, text="Guten Tag, Frau Geheim.", instruction="seconds=1 secretly")
@@ -260,7 +262,7 @@ def test_a_failed_request_tells_its_code_in_the_log():
     )
 
 
-# ---- /metrics ----------------------------------------------------------------------------------------------
+# ---- /metrics ------------------------------------------------------------------------------------
 def risen(before: dict, after: dict) -> dict[tuple[str, str], float]:
     return {
         k: v - before.get(k, 0)

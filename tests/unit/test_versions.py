@@ -1,4 +1,6 @@
-"""The version of what is heard and the version of prompts, in the studio: sound is made anew for other samples, prompts are not."""
+"""The version of what is heard and the version of prompts, in the studio: sound is made anew for
+other samples, prompts are not.
+"""
 
 from __future__ import annotations
 

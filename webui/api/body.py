@@ -1,4 +1,6 @@
-"""The body of a request while it is read: counted, cut when it is too large, ended when it comes too slowly. Knows bytes and seconds, not what they mean."""
+"""The body of a request while it is read: counted, cut when it is too large, ended when it comes
+too slowly. Knows bytes and seconds, not what they mean.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def too_large(limit: int) -> TooLarge:
 
 
 class Body:
-    """Stands between the server and the app. `refuse(send, error)` answers in the app's place; for the app the request then ends."""
+    """Stands between the server and the app.
+
+    `refuse(send, error)` answers in the app's place; for the app the request then ends.
+    """
 
     def __init__(self, receive, send, limit: int, patience_s: float, refuse):
         self._receive, self._send, self._limit, self._patience_s, self._refuse = (

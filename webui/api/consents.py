@@ -1,4 +1,7 @@
-"""/v1/audio/voice_consents: recordings in which somebody agrees to the use of their voice. JSON <-> studio, no decisions."""
+"""/v1/audio/voice_consents: recordings in which somebody agrees to the use of their voice.
+
+JSON <-> studio, no decisions.
+"""
 
 from __future__ import annotations
 

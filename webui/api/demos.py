@@ -1,4 +1,6 @@
-"""/v1/demos: demo links made, listed with what they used, and taken back; /d/{token}: the page of a link. What a guest hears comes by the page's own routes."""
+"""/v1/demos: demo links made, listed with what they used, and taken back; /d/{token}: the page of a
+link. What a guest hears comes by the page's own routes.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         return f"{'https' if scheme in ('https', 'wss') else 'http'}://{host}{root}"
 
     def places(path: str, request: Request) -> list[dict]:
-        """Where other devices reach `path`: as this caller came, unless that is this machine only, and at the interfaces that are listened on."""
+        """Where other devices reach `path`: as this caller came, unless that is this machine only,
+        and at the interfaces that are listened on.
+        """
         own = base(request)
         found = {} if is_loopback(urlsplit(own).hostname or "") else {own + path: ""}
         for at in reachable(settings.server.host):
@@ -186,7 +190,10 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     @router.get("/d/{token}", response_class=HTMLResponse, include_in_schema=False)
     def visit(token: str, request: Request):
-        """The page of a link; of one that is not valid, a page that says so. Nothing of the voice is in it but its title."""
+        """The page of a link; of one that is not valid, a page that says so.
+
+        Nothing of the voice is in it but its title.
+        """
         browser = language_of(dict(request.headers.raw))
         facts: dict = {
             "version": static.version,

@@ -1,4 +1,7 @@
-"""What the OpenAPI document says of every route alike: how it refuses, what its bodies are. Describes only; decides nothing."""
+"""What the OpenAPI document says of every route alike: how it refuses, what its bodies are.
+
+Describes only; decides nothing.
+"""
 
 from __future__ import annotations
 

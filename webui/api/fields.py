@@ -1,4 +1,6 @@
-"""What JSON from outside has in common, whichever route or socket it came by: how it is read, and what none of its fields may hold."""
+"""What JSON from outside has in common, whichever route or socket it came by: how it is read, and
+what none of its fields may hold.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ Number = FiniteFloat | Annotated[int, Field(ge=-1000, le=1000)]
 
 
 class JsonBody(BaseModel):
-    """An object whose unknown fields are passed over and whose types are not guessed. No string in it holds half a character: none could be
-    kept, or told in an answer. `input` is left to the studio, since a text that is sent in pieces may be cut between two halves."""
+    """An object whose unknown fields are passed over and whose types are not guessed.
+
+    No string in it holds half a character: none could be kept, or told in an answer. `input` is
+    left to the studio, since a text that is sent in pieces may be cut between two halves.
+    """
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -36,7 +41,11 @@ class JsonBody(BaseModel):
 
 
 def read_json(text: str) -> Any:
-    """A message of a socket. Raises ValueError, also for NaN and numbers beyond a float: the json module takes both, and JSON has neither."""
+    """A message of a socket.
+
+    Raises ValueError, also for NaN and numbers beyond a float: the json module takes both, and JSON
+    has neither.
+    """
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except RecursionError as error:

@@ -1,4 +1,7 @@
-"""In which file format, and in which wrapping, spoken sound leaves. Knows names and headers; blind to samples."""
+"""In which file format, and in which wrapping, spoken sound leaves.
+
+Knows names and headers; blind to samples.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ def format_of(asked: str | None, headers: Mapping[str, str]) -> str:
 
 
 def file_format(format: str = "wav") -> str:
-    """Of files that are made already: wav or a key of CODED. A dependency of routes. Raises BadInput."""
+    """Of files that are made already: wav or a key of CODED.
+
+    A dependency of routes. Raises BadInput.
+    """
     return _known(format, ("wav", *CODED), "format")
 
 

@@ -1,7 +1,10 @@
-"""The one door: every request to the page, to Gradio's routes and to ours passes here. Host, Origin, login, keys, demo links, body, headers.
+"""The one door: every request to the page, to Gradio's routes and to ours passes here.
 
-Pure ASGI, so that streams pass untouched. Puts into the scope: kk_owner ("account/visit"), kk_key (or None), kk_by_key (it came with the
-request, not with a login), kk_demo (id of a link, or ""), kk_login (of a login, or ""), kk_holder (of the right that let it in) and kk_request.
+Host, Origin, login, keys, demo links, body, headers.
+
+Pure ASGI, so that streams pass untouched. Puts into the scope: kk_owner ("account/visit"), kk_key
+(or None), kk_by_key (it came with the request, not with a login), kk_demo (id of a link, or ""),
+kk_login (of a login, or ""), kk_holder (of the right that let it in) and kk_request.
 """
 
 from __future__ import annotations
@@ -91,7 +94,8 @@ class Guard:
         self._app, self._settings, self._sessions, self._studio = app, settings, sessions, studio
         self._root = settings.server.root_path
         self._sockets = Sockets(settings.limits)
-        # who asks is looked up on the disk: never on the event loop, and not among those who wait for voices
+        # who asks is looked up on the disk: never on the event loop, and not among those who wait
+        # for voices
         self._door = ThreadPoolExecutor(DOOR_THREADS)
 
     async def __call__(self, scope, receive, send):
@@ -133,7 +137,11 @@ class Guard:
             await self._refuse(scope, receive, send, headers, error)
 
     async def _answer(self, scope, receive, send, headers, limit: int, cookie: str) -> None:
-        """A request of HTTP. It ends when the right ends that it came in by, whatever it was doing; a shortened answer must not pass for a whole one."""
+        """A request of HTTP.
+
+        It ends when the right ends that it came in by, whatever it was doing; a shortened answer
+        must not pass for a whole one.
+        """
 
         async def refuse(send, error: KaikouError) -> None:
             await _reply(
@@ -166,7 +174,7 @@ class Guard:
             scope["raw_path"] = path.encode()
         return path
 
-    # ---- who may come in --------------------------------------------------------------------------------------
+    # ---- who may come in -------------------------------------------------------------------------
     def _check_headers(self, scope) -> None:
         if (
             len(scope["headers"]) > MAX_HEADERS
@@ -175,8 +183,10 @@ class Guard:
             raise TooManyHeaders("The request has too many header lines.", "请求头太多了。")
 
     def _check_host(self, headers) -> None:
-        """Without a login only loopback names are served: a foreign name that resolves here (DNS rebinding) gets nothing. What is no name at all gets
-        nothing anywhere: addresses are made of it."""
+        """Without a login only loopback names are served: a foreign name that resolves here (DNS
+        rebinding) gets nothing. What is no name at all gets nothing anywhere: addresses are made of
+        it.
+        """
         host = headers.get(b"host", b"").decode("latin-1")
         name = name_of_host(host)
         if host and not name:
@@ -191,7 +201,10 @@ class Guard:
             )
 
     def _check_origin(self, scope, headers) -> None:
-        """Browsers name the site that a request comes from. A page of another port of this host is another's too: it may link to ours and nothing more."""
+        """Browsers name the site that a request comes from.
+
+        A page of another port of this host is another's too: it may link to ours and nothing more.
+        """
         if headers.get(b"sec-fetch-site") in FOREIGN and not _is_visit(scope, headers):
             raise _foreign()
         origin = headers.get(b"origin", b"").decode("latin-1")
@@ -206,7 +219,9 @@ class Guard:
             raise _foreign()
 
     def _guest(self, scope, path: str) -> bool:
-        """True when the request came by a demo link: then the path is one of ours, for the link's guest. No cookie is needed, so that it works inside another site's page."""
+        """True when the request came by a demo link: then the path is one of ours, for the link's
+        guest. No cookie is needed, so that it works inside another site's page.
+        """
         token, slash, rest = path.removeprefix(DEMO).partition("/")
         if not path.startswith(DEMO) or not slash:
             return False
@@ -225,7 +240,11 @@ class Guard:
         return True
 
     def _let_in(self, scope, headers, path: str) -> str:
-        """Blocking. Returns the id of a visit that gets its cookie, "" for none. Raises every refusal that depends on who asks."""
+        """Blocking.
+
+        Returns the id of a visit that gets its cookie, "" for none. Raises every refusal that
+        depends on who asks.
+        """
         self._check_host(headers)
         return "" if self._guest(scope, path) else self._identify(scope, headers, path)
 
@@ -277,7 +296,9 @@ class Guard:
         return limit
 
     def _upload_mb(self, headers) -> int:
-        """A file comes to the disk while it is read; JSON is held in memory several times over, so it may have less."""
+        """A file comes to the disk while it is read; JSON is held in memory several times over, so
+        it may have less.
+        """
         is_form = headers.get(b"content-type", b"").startswith(b"multipart/form-data")
         limits = self._settings.limits
         return limits.max_upload_mb if is_form else limits.max_body_mb
@@ -289,7 +310,7 @@ class Guard:
             else ""
         )
 
-    # ---- what goes out ------------------------------------------------------------------------------------------
+    # ---- what goes out ---------------------------------------------------------------------------
     def _is_secure(self, scope, headers) -> bool:
         return (
             scope.get("scheme") in ("https", "wss") or headers.get(b"x-forwarded-proto") == b"https"
@@ -338,7 +359,9 @@ class Guard:
         )
 
     def _write_down(self, scope, path: str, status: int, seconds: float) -> None:
-        """Routes by their pattern, who by the id of the key or link: addresses hold ids, and ids open things."""
+        """Routes by their pattern, who by the id of the key or link: addresses hold ids, and ids
+        open things.
+        """
         if path != "/metrics":  # looking at the figures does not change them
             self._studio.metrics.answered(area_of(path), status)
         route = getattr(scope.get("route"), "path", "") or f"({area_of(path)})"
@@ -369,7 +392,10 @@ def _foreign() -> NotAllowed:
 
 
 def _is_visit(scope, headers) -> bool:
-    """A browser opens one of our pages: as a document of its own, or, of a demo link, in a frame. Some of our other addresses speak when they are asked for."""
+    """A browser opens one of our pages: as a document of its own, or, of a demo link, in a frame.
+
+    Some of our other addresses speak when they are asked for.
+    """
     path, kind = scope["path"], headers.get(b"sec-fetch-dest")
     return (
         scope.get("method") == "GET"

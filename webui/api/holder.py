@@ -1,4 +1,7 @@
-"""The right that a request came in by: a key, a demo link, a login. Asked again at whatever comes later, and told when the right ends."""
+"""The right that a request came in by: a key, a demo link, a login.
+
+Asked again at whatever comes later, and told when the right ends.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,13 @@ GLANCE_S = 0.5  # pieces that go out more closely than that are one
 
 
 class Holder:
-    """Lives as long as its request: `with Holder(...)`. Used on the event loop; what may read the disk runs in `door`.
+    """Lives as long as its request: `with Holder(...)`.
 
-    scope: as the guard has left it. Of an open socket each start is one more request; the first was counted with the socket itself."""
+    Used on the event loop; what may read the disk runs in `door`.
+
+    scope: as the guard has left it. Of an open socket each start is one more request; the first was
+      counted with the socket itself.
+    """
 
     def __init__(self, studio: Studio, door: Executor, scope):
         self._studio, self._door, self._loop = studio, door, asyncio.get_running_loop()
@@ -37,7 +44,10 @@ class Holder:
             unwatch()
 
     def listen(self, on_end: Callable[[], object] | None) -> None:
-        """`on_end` is called once, on the event loop, when the right has ended; `error` says why. None: the request goes on to its end."""
+        """`on_end` is called once, on the event loop, when the right has ended; `error` says why.
+
+        None: the request goes on to its end.
+        """
         self._on_end = on_end
 
     async def ask(self) -> None:
@@ -50,7 +60,10 @@ class Holder:
             self._studio.usage.asked(self._key.id)
 
     async def check(self) -> None:
-        """Whether what came in may still be heeded. Raises LoginNeeded, NotAllowed (link taken back or expired)."""
+        """Whether what came in may still be heeded.
+
+        Raises LoginNeeded, NotAllowed (link taken back or expired).
+        """
         if not self._rights:
             return
         try:
@@ -60,7 +73,9 @@ class Holder:
             raise
 
     def glance(self) -> None:
-        """At each piece that goes out: what another process has changed, and the end of a link's time, is noticed. Waits for nothing."""
+        """At each piece that goes out: what another process has changed, and the end of a link's
+        time, is noticed. Waits for nothing.
+        """
         if self._rights and not self._is_looking and self._loop.time() - self._looked_s > GLANCE_S:
             self._is_looking, self._looked_s = True, self._loop.time()
             self._door.submit(self._look)

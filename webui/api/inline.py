@@ -1,4 +1,7 @@
-"""A sound that came inside a JSON field. Knows base64 and data URLs; opens no address and no path, whatever they point at."""
+"""A sound that came inside a JSON field.
+
+Knows base64 and data URLs; opens no address and no path, whatever they point at.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ KINDS = (
 
 
 def sound_in(text: str, param: str) -> bytes:
-    """The bytes that `text` holds: base64 alone, or a data: URL with base64. Raises BadInput ("bad_audio", "no_address", "no_path"), TooLarge."""
+    """The bytes that `text` holds: base64 alone, or a data: URL with base64.
+
+    Raises BadInput ("bad_audio", "no_address", "no_path"), TooLarge.
+    """
     head, comma, _ = text[:400].partition(",")
     if text[:5].lower() == "data:":
         _check_head(head if comma else "", param)

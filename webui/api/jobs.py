@@ -1,4 +1,6 @@
-"""/v2/synthesize/batch and /v2/jobs: many lines in one request, as a zip in their order while they are made, or as a job. JSON <-> studio, no decisions."""
+"""/v2/synthesize/batch and /v2/jobs: many lines in one request, as a zip in their order while they
+are made, or as a job. JSON <-> studio, no decisions.
+"""
 
 from __future__ import annotations
 
@@ -245,7 +247,9 @@ def routes(studio: Studio) -> APIRouter:
         },
     )
     def table(job_id: str, request: Request):
-        """One row a line, for a spreadsheet: what it says, what became of it, and what was left out or changed."""
+        """One row a line, for a spreadsheet: what it says, what became of it, and what was left out
+        or changed.
+        """
         rows = [line_told(x, request) for x in batch.lines(owner(request), job_id, 1, MAX_ROWS)]
         return Response(
             _csv(rows),
@@ -316,9 +320,11 @@ def routes(studio: Studio) -> APIRouter:
     return router
 
 
-# ---- for the OpenAPI document -----------------------------------------------------------------------------------
+# ---- for the OpenAPI document --------------------------------------------------------------------
 def _schema() -> dict:
-    """For the OpenAPI document: the body is read by us, cut while it comes in and checked off the event loop."""
+    """For the OpenAPI document: the body is read by us, cut while it comes in and checked off the
+    event loop.
+    """
     line = Wanted.model_json_schema()
     body = BatchBody.model_json_schema(ref_template="{model}")
     body.pop("$defs", None)
@@ -326,7 +332,7 @@ def _schema() -> dict:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}}
 
 
-# ---- the answers ----------------------------------------------------------------------------------------------
+# ---- the answers ---------------------------------------------------------------------------------
 def _attachment(job_id: str, kind: str = "zip") -> str:
     return f'attachment; filename="kaikou-{job_id}.{kind}"'
 
@@ -343,8 +349,11 @@ def _csv(rows: list[dict]) -> bytes:
 
 
 async def _as_made(studio: Studio, owner: str, job) -> AsyncIterator[bytes]:
-    """The zip, each line as soon as those before it are there. A reader who leaves cancels the rest; what is made stays, under the job's id.
-    One look, one visit to a thread, for all that has ended since the last."""
+    """The zip, each line as soon as those before it are there.
+
+    A reader who leaves cancels the rest; what is made stays, under the job's id. One look, one
+    visit to a thread, for all that has ended since the last.
+    """
     batch, loop, news = studio.batch, asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:

@@ -1,4 +1,7 @@
-"""/v1/keys: API keys made, listed with what they used, and revoked. JSON <-> studio, no decisions."""
+"""/v1/keys: API keys made, listed with what they used, and revoked.
+
+JSON <-> studio, no decisions.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,10 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions) -> APIRouter:
         responses={**answers(201, of=shapes.KeyMade), **refusals(422, 503, 507)},
     )
     def create(body: NewKey, request: Request):
-        """The answer holds the key itself, this one time. The browser that makes the first key of an open studio stays logged in."""
+        """The answer holds the key itself, this one time.
+
+        The browser that makes the first key of an open studio stays logged in.
+        """
         was_open = sessions.is_open()
         key, secret = keys.create(owner(request), body.name, body.scopes, body.per_minute)
         answer = JSONResponse(

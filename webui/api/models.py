@@ -1,4 +1,6 @@
-"""/v1/models: the engines that can speak now, the models of this disk, and the names other programs know them by."""
+"""/v1/models: the engines that can speak now, the models of this disk, and the names other programs
+know them by.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Samples to file bytes for a reader, off the event loop. The codec of a request lives exactly as long as its answer."""
+"""Samples to file bytes for a reader, off the event loop.
+
+The codec of a request lives exactly as long as its answer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ PIECE_BYTES = (
 
 
 class Packing:
-    """The coding thread: one, because there is one process behind it, and because what a request asks of it stays in order even when it is given up."""
+    """The coding thread: one, because there is one process behind it, and because what a request
+    asks of it stays in order even when it is given up.
+    """
 
     def __init__(self, studio: Studio):
         self._studio, self._thread = studio, ThreadPoolExecutor(1, thread_name_prefix="coder")
@@ -60,7 +65,9 @@ class Packing:
 
 
 class Held(StreamingResponse):
-    """A streamed answer that lets go of what it holds however it ends, even when it was never begun."""
+    """A streamed answer that lets go of what it holds however it ends, even when it was never
+    begun.
+    """
 
     def __init__(
         self,

@@ -10,7 +10,9 @@ from .faults import answer
 
 
 class File(FileResponse):
-    """FileResponse answers a Range that it cannot serve in plain text; this one by name, with the length that there is."""
+    """FileResponse answers a Range that it cannot serve in plain text; this one by name, with the
+    length that there is.
+    """
 
     async def __call__(self, scope, receive, send) -> None:
         is_refused = False

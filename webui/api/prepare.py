@@ -1,4 +1,7 @@
-"""POST /v1/text/prepare: what will be spoken of a text, without speaking it. JSON <-> studio, no decisions."""
+"""POST /v1/text/prepare: what will be spoken of a text, without speaking it.
+
+JSON <-> studio, no decisions.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def routes(studio: Studio) -> APIRouter:
         responses={**answers(200, of=shapes.PreparedText), **refusals(404, 422, 503)},
     )
     def prepare(body: Asked, request: Request):
-        """The segments, as the model that speaks wants them cut, with numbers, dates and the like written out and marks taken away."""
+        """The segments, as the model that speaks wants them cut, with numbers, dates and the like
+        written out and marks taken away.
+        """
         made = studio.speaker.preview(
             request.scope["kk_owner"], body.text, body.language[:17], body.model
         )

@@ -1,4 +1,7 @@
-"""/v1/pronunciations: the dictionary of an account over HTTP, entry by entry and as a file. JSON <-> studio, no decisions."""
+"""/v1/pronunciations: the dictionary of an account over HTTP, entry by entry and as a file.
+
+JSON <-> studio, no decisions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An async reader of a job: wakes when the producer has something new. The bridge between lane threads and the event loop."""
+"""An async reader of a job: wakes when the producer has something new.
+
+The bridge between lane threads and the event loop.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from ..studio import Job, Snapshot, Studio
 
 
 class JobReader:
-    """`async with JobReader(...)`: leaving the block, for whatever reason, cancels a job that is not over."""
+    """`async with JobReader(...)`: leaving the block, for whatever reason, cancels a job that is
+    not over.
+    """
 
     def __init__(self, studio: Studio, job: Job):
         self.studio, self.job, self._event = studio, job, asyncio.Event()
@@ -41,7 +46,10 @@ class JobReader:
 
 
 async def open_job(studio: Studio, make: Callable[[], Job]) -> Job:
-    """Run the blocking `make` off the loop. If the caller is cancelled meanwhile, the job that still comes is cancelled too."""
+    """Run the blocking `make` off the loop.
+
+    If the caller is cancelled meanwhile, the job that still comes is cancelled too.
+    """
     task = asyncio.ensure_future(run_in_threadpool(make))
     try:
         return await asyncio.shield(task)

@@ -1,4 +1,6 @@
-"""Jobs of the last minute: for cancel by id, and for a reader whose socket broke and who comes back for the rest."""
+"""Jobs of the last minute: for cancel by id, and for a reader whose socket broke and who comes back
+for the rest.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ KEEP_S = 60.0
 
 
 class Recent:
-    """Bounded by age after the end, by number and by bytes; what is no longer here is spoken again with its seed. Used on the event loop only."""
+    """Bounded by age after the end, by number and by bytes; what is no longer here is spoken again
+    with its seed. Used on the event loop only.
+    """
 
     def __init__(
         self,

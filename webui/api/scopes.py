@@ -1,4 +1,7 @@
-"""What a key needs for a route. Whatever is not named here, Gradio's routes and those still to come among them, asks for admin."""
+"""What a key needs for a route.
+
+Whatever is not named here, Gradio's routes and those still to come among them, asks for admin.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import re
 from ..errors import NotAllowed
 from ..studio import ADMIN
 
-# open to everyone, with or without a key: tests/api/test_census.py holds every route of the app against these four
+# open to everyone, with or without a key: tests/api/test_census.py holds every route of the app
+# against these four
 NAMED = ("/login", "/health/live", "/tts/static/{version}/{name}", "/d/{token}")
 _FREE = re.compile(
     "|".join(

@@ -1,4 +1,6 @@
-"""The small routes: health, metrics, page session, takes as a zip, static files of the player, login."""
+"""The small routes: health, metrics, page session, takes as a zip, static files of the player,
+login.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 class Static:
-    """Files of assets/player, /page and /style, read once, under an address that holds their hash. Names are looked up, never joined to a path."""
+    """Files of assets/player, /page and /style, read once, under an address that holds their hash.
+
+    Names are looked up, never joined to a path.
+    """
 
     def __init__(self, assets: Path):
         folders = [assets / name for name in ("player", "page", "style")]
@@ -204,7 +209,9 @@ def _shelf(studio: Studio) -> Shelf:
 
 
 def nothing() -> APIRouter:
-    """The last of our routes: what lies below our prefixes and is not there answers in our shape, not in Gradio's."""
+    """The last of our routes: what lies below our prefixes and is not there answers in our shape,
+    not in Gradio's.
+    """
     router = APIRouter()
 
     @router.api_route(

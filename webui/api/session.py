@@ -1,4 +1,7 @@
-"""Who is asking: signed visits (browser cookie and page token), logins, API keys and demo links. Signs with one secret kept in the data folder."""
+"""Who is asking: signed visits (browser cookie and page token), logins, API keys and demo links.
+
+Signs with one secret kept in the data folder.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,10 @@ FIRST = "local"  # holder: the browser that made the first key of an open studio
 
 @dataclass(frozen=True)
 class Caller:
-    """`visit`: what stands for one where there is no cookie. is_by_key: the key came with this request, not with a login of before.
-    login: id of the login that let the caller in, "" where none did."""
+    """`visit`: what stands for one where there is no cookie. is_by_key: the key came with this
+    request, not with a login of before.
+    login: id of the login that let the caller in, "" where none did.
+    """
 
     account: str
     key: Key | None = None
@@ -69,7 +74,7 @@ class Sessions:
         value, _, issued = self._check(kind, signed).rpartition(".")
         return value if issued.isdigit() and self._clock() < int(issued) + age_s else ""
 
-    # ---- visits ---------------------------------------------------------------------------------------------
+    # ---- visits ----------------------------------------------------------------------------------
     def new_visit(self) -> str:
         return secrets.token_hex(12)
 
@@ -86,7 +91,7 @@ class Sessions:
         """ "" when the token is not ours, or too old."""
         return self._check_dated("page", token, PAGE_AGE_S)
 
-    # ---- demo links -----------------------------------------------------------------------------------------
+    # ---- demo links ------------------------------------------------------------------------------
     def demo_token(self, demo: Demo) -> str:
         """What stands in the address: id and end, signed, so that neither can be edited."""
         return self._sign("demo", f"{demo.id.removeprefix(GUEST)}.{int(demo.expires_at)}")
@@ -96,13 +101,16 @@ class Sessions:
         value = self._check("demo", token)
         return GUEST + value.partition(".")[0] if value else ""
 
-    # ---- accounts -------------------------------------------------------------------------------------------
+    # ---- accounts --------------------------------------------------------------------------------
     def is_open(self) -> bool:
         """No login and no key is asked for."""
         return self._server.is_open and not self._keys.are_on()
 
     def caller(self, cookies: dict[str, str], authorization: str) -> Caller | None:
-        """None when nobody we know asks, and a login or a key is needed. Raises LoginNeeded for a key that is wrong or revoked, all alike."""
+        """None when nobody we know asks, and a login or a key is needed.
+
+        Raises LoginNeeded for a key that is wrong or revoked, all alike.
+        """
         kind, _, secret = authorization.partition(" ")
         if kind.lower() == "bearer" and self._keys.are_on():
             key = self._keys.find(secret.strip())
@@ -121,7 +129,10 @@ class Sessions:
         return self._holder(signed)
 
     def _login(self, kind: str, signed: str) -> tuple[str, str, str]:
-        """Who logged in, and the id of the login. Empty when that is not ours, too old, or was ended."""
+        """Who logged in, and the id of the login.
+
+        Empty when that is not ours, too old, or was ended.
+        """
         told = self._check_dated(kind, signed, LOGIN_AGE_S).rpartition(".")
         return ("", "", "") if told[2] and self._logins.is_ended(told[2]) else told
 
@@ -136,7 +147,11 @@ class Sessions:
         return Caller(key.acts_as, key, login=login)
 
     def login_cookie(self, user: str, password: str, path: str, secure: bool) -> str:
-        """ "" when the pair is wrong. Compares every pair, so that time tells nothing. Signed with the password: another one ends what was open with it."""
+        """ "" when the pair is wrong.
+
+        Compares every pair, so that time tells nothing. Signed with the password: another one ends
+        what was open with it.
+        """
         good = [
             hmac.compare_digest(f"{u}:{p}".encode(), f"{user}:{password}".encode())
             for u, p in self._server.auth
@@ -161,7 +176,10 @@ class Sessions:
         return _cookie(LOGIN, signed, path, secure, LOGIN_AGE_S)
 
     def log_out(self, login: str, path: str) -> str:
-        """The login opens nothing any more, wherever its cookie is. Returns what takes the cookie from this browser."""
+        """The login opens nothing any more, wherever its cookie is.
+
+        Returns what takes the cookie from this browser.
+        """
         if login:
             self._logins.end(login, LOGIN_AGE_S)
         return _cookie(LOGIN, "", path, False, 0)
@@ -184,7 +202,10 @@ def _cookie(name: str, value: str, path: str, secure: bool, age_s: int) -> str:
 
 
 def _secret(path: Path) -> bytes:
-    """32 random bytes, made once. A data folder that cannot be written gives a secret for this run only."""
+    """32 random bytes, made once.
+
+    A data folder that cannot be written gives a secret for this run only.
+    """
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:

@@ -1,4 +1,6 @@
-"""The JSON that routes answer with, for the OpenAPI document alone: nothing is checked or left out by these."""
+"""The JSON that routes answer with, for the OpenAPI document alone: nothing is checked or left out
+by these.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ class SegmentInfo(BaseModel):
 
 
 class PreparedText(BaseModel):
-    """`segments`: what is spoken, in order, each in one go and in this language. `characters`, `sentences`: of what was typed. `seconds`: a guess, at normal speed."""
+    """`segments`: what is spoken, in order, each in one go and in this language.
+
+    `characters`, `sentences`: of what was typed. `seconds`: a guess, at normal speed.
+    """
 
     segments: list[SegmentInfo]
     characters: int

@@ -1,4 +1,7 @@
-"""How many WebSockets are open: of all visitors, of an address, of a visitor. Used on the event loop only."""
+"""How many WebSockets are open: of all visitors, of an address, of a visitor.
+
+Used on the event loop only.
+"""
 
 from __future__ import annotations
 

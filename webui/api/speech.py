@@ -1,4 +1,7 @@
-"""POST /v1/audio/speech and the fields it shares with the WebSocket; cancel and result files. JSON <-> jobs, no decisions."""
+"""POST /v1/audio/speech and the fields it shares with the WebSocket; cancel and result files.
+
+JSON <-> jobs, no decisions.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +69,13 @@ VOICE = [
     {"type": "object", "properties": {"id": {"type": "string"}}},
 ]
 NAMES = ", ".join(f"{theirs} = {ours}" for theirs, ours in OPENAI_VOICES.items())
-PCM_HZ = 24_000  # of bare samples, whichever engine speaks: nothing in them says their rate, and clients of OpenAI's know this one
+# of bare samples, whichever engine speaks: nothing in them says their rate, and clients of OpenAI's
+# know this one
+PCM_HZ = 24_000
 LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
-PIECE_S = 0.25  # and from there on in pieces of this length: sample by sample as the clock moves would keep a core busy
+# and from there on in pieces of this length: sample by sample as the clock moves would keep a core
+# busy
+PIECE_S = 0.25
 NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
 SMALL_BODY = 1 << 16  # a larger one is read off the event loop
 
@@ -267,8 +274,10 @@ async def reply(
     is_paced: bool = True,
     pcm_hz: int = 0,
 ) -> Response:
-    """A job's sound as the answer to whoever asked for it. kind: a key of TYPES. is_live: while it is made, else as a whole file. pcm_hz: of bare
-    samples, 0 = the engine's own. Raises KaikouError, and ClientDisconnect when who asked for a whole file has left."""
+    """A job's sound as the answer to whoever asked for it. kind: a key of TYPES. is_live: while it
+    is made, else as a whole file. pcm_hz: of bare samples, 0 = the engine's own. Raises
+    KaikouError, and ClientDisconnect when who asked for a whole file has left.
+    """
     rate, language = (
         pcm_hz if kind == "pcm" and pcm_hz else job.rate,
         language_of(dict(request.headers.raw)),
@@ -306,7 +315,9 @@ def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> d
 
 
 def notes_header(notes: list[tuple[str, str]], language: str) -> str:
-    """The sentences in the caller's language as a percent-encoded JSON array: the first ones that fit into a header, whole."""
+    """The sentences in the caller's language as a percent-encoded JSON array: the first ones that
+    fit into a header, whole.
+    """
     told: list[str] = []
     for en, zh in notes:
         more = [*told, zh if language == "zh" else en]
@@ -321,7 +332,9 @@ def _header_text(sentences: list[str]) -> str:
 
 
 def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
-    """What is known of a take, or of a request that is still spoken, failed or was stopped; the trace is the latest."""
+    """What is known of a take, or of a request that is still spoken, failed or was stopped; the
+    trace is the latest.
+    """
     if job is not None:
         now = job.snapshot()
         return {
@@ -352,7 +365,9 @@ def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
 
 
 async def _unless_left(request: Request, making: Coroutine[Any, Any, bytes]) -> bytes:
-    """What is being made, or ClientDisconnect as soon as nobody waits for it any more; then its making ends."""
+    """What is being made, or ClientDisconnect as soon as nobody waits for it any more; then its
+    making ends.
+    """
 
     async def leave() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -388,7 +403,10 @@ async def _file(studio: Studio, packing: Packing, job: Job, kind: str, rate: int
 async def _sound(
     studio: Studio, packing: Packing, job: Job, kind: str, rate: int, lead_s: float
 ) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
-    """The file's bytes while they are made, and what to call when nobody takes them any more. Raises KaikouError."""
+    """The file's bytes while they are made, and what to call when nobody takes them any more.
+
+    Raises KaikouError.
+    """
 
     def let_go() -> None:
         studio.turns.cancel(job)
@@ -417,7 +435,10 @@ async def _at_rate(sound: AsyncIterator[bytes], other: Resampler) -> AsyncIterat
 
 
 async def _events(sound: AsyncIterator[bytes], job: Job, language: str) -> AsyncIterator[bytes]:
-    """The same bytes as server-sent events. One that breaks off says why, and then ends abnormally like every other."""
+    """The same bytes as server-sent events.
+
+    One that breaks off says why, and then ends abnormally like every other.
+    """
     try:
         async for piece in sound:
             yield delta(piece)
@@ -439,7 +460,10 @@ async def _whole(studio: Studio, job: Job) -> bytes:
 
 
 async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> AsyncIterator[bytes]:
-    """Samples as they are made, never more than lead_s ahead of the wall clock. A slow reader holds this generator, and so the credit, back."""
+    """Samples as they are made, never more than lead_s ahead of the wall clock.
+
+    A slow reader holds this generator, and so the credit, back.
+    """
     async with JobReader(studio, job) as reader:
         if is_wav:
             yield studio.header(job, None)

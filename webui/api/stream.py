@@ -1,4 +1,6 @@
-"""The WebSocket of the page, protocol version 1 (streaming spec, section 3): one socket per page, one active job per socket."""
+"""The WebSocket of the page, protocol version 1 (streaming spec, section 3): one socket per page,
+one active job per socket.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def routes(studio: Studio, sessions: Sessions, recent: Recent, silent_s: float) 
 class Connection:
     """All state of one socket. The reader task takes messages; at most one sender task speaks.
 
-    silent_s: a socket on which nothing is spoken and nothing comes is closed after that, and a stream without credit ended."""
+    silent_s: a socket on which nothing is spoken and nothing comes is closed after that, and a
+      stream without credit ended.
+    """
 
     def __init__(
         self,
@@ -76,8 +80,10 @@ class Connection:
             await self._stop()
 
     def _follow(self, hello: dict, watches: ExitStack) -> None:
-        """The page is told that something changed, and asks itself what there is now: the visitor's takes, made here or in another tab, and the state
-        of the engine where the page asked for that. A guest of a demo link is told nothing of the engine."""
+        """The page is told that something changed, and asks itself what there is now: the visitor's
+        takes, made here or in another tab, and the state of the engine where the page asked for
+        that. A guest of a demo link is told nothing of the engine.
+        """
         loop = asyncio.get_running_loop()
         news: set[asyncio.Task] = set()  # the loop itself holds its tasks weakly
 
@@ -145,7 +151,9 @@ class Connection:
             raise _bad("unknown op", "不认识的 op")
 
     async def _start(self, told: dict) -> None:
-        """A new start silences the one before it: frames of another seq are dropped by the client, and its job is cancelled here."""
+        """A new start silences the one before it: frames of another seq are dropped by the client,
+        and its job is cancelled here.
+        """
         seq, credit = _whole(told, "seq"), _whole(told, "credit")
         await self._stop(is_given_up=True)
         self._seq, self._credit, self._moved_s = seq, credit, time.monotonic()
@@ -177,7 +185,7 @@ class Connection:
                     }
                 )
 
-    # ---- the sender -----------------------------------------------------------------------------------------
+    # ---- the sender ------------------------------------------------------------------------------
     async def _speak(self, seq: int, told: dict) -> None:
         try:
             job, start = await self._job(told)

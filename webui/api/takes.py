@@ -1,4 +1,7 @@
-"""/v1/audio/takes: what was spoken, for who spoke it: listed in pages, looked at, starred. Their sound is /tts/result/{id}.wav. JSON <-> studio, no decisions."""
+"""/v1/audio/takes: what was spoken, for who spoke it: listed in pages, looked at, starred.
+
+Their sound is /tts/result/{id}.wav. JSON <-> studio, no decisions.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,11 @@ ABOUT = (
 
 
 class TakeKept(BaseModel):
-    """With these fields and its seed `/v1/audio/speech` makes it again. `url`: of the sound, below the address of the studio. One that was stopped or
-    failed has what was made of it; with its id as `continue_from` it goes on from sentence `stopped_at`."""
+    """With these fields and its seed `/v1/audio/speech` makes it again.
+
+    `url`: of the sound, below the address of the studio. One that was stopped or failed has what
+    was made of it; with its id as `continue_from` it goes on from sentence `stopped_at`.
+    """
 
     id: str
     object: Literal["audio.take"] = "audio.take"

@@ -1,6 +1,8 @@
-"""The WebSocket for a text that is still being written (docs/api-text-in.md): deltas in, sound out by clause, flush, cancel, barge-in.
+"""The WebSocket for a text that is still being written (docs/api-text-in.md): deltas in, sound out
+by clause, flush, cancel, barge-in.
 
-One socket, one request at a time. A message that is refused leaves the request as it was; a new `start` ends the one before it.
+One socket, one request at a time. A message that is refused leaves the request as it was; a new
+`start` ends the one before it.
 """
 
 from __future__ import annotations

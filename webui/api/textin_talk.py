@@ -1,4 +1,6 @@
-"""One request whose text is still being written: what has come of it, what is spoken of it, how much of that was sent. Blind to what came before or after."""
+"""One request whose text is still being written: what has come of it, what is spoken of it, how
+much of that was sent. Blind to what came before or after.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from .wire import Wire
 
 log = logging.getLogger(__name__)
 LEAD_S = 5.0  # a listener that gives no credit is served at most this far ahead of the wall clock
-LOOK_AGAIN_S = 0.1  # whether the clock has gone on; less than that is not sent by itself, or the clock's every step would be a frame
+# whether the clock has gone on; less than that is not sent by itself, or the clock's every step
+# would be a frame
+LOOK_AGAIN_S = 0.1
 INLINE_CHARS = 200  # a longer delta is normalised off the event loop
 
 
@@ -43,7 +47,9 @@ class Start(Speech):
 
 
 class Talk:
-    """One request: what was asked, what has been written, what is spoken of it, how much of that was sent."""
+    """One request: what was asked, what has been written, what is spoken of it, how much of that
+    was sent.
+    """
 
     def __init__(
         self,
@@ -67,7 +73,7 @@ class Talk:
         self._frames, self._told_position, self._told_marks, self._began_s = 0, 0, 0, None
         self.task = asyncio.create_task(self._run())
 
-    # ---- the writer's side --------------------------------------------------------------------------------
+    # ---- the writer's side -----------------------------------------------------------------------
     async def write(self, delta: str) -> None:
         """Raises BadInput."""
         if self.written.is_over:
@@ -112,7 +118,7 @@ class Talk:
         await asyncio.wait([self.task])
         return was_on
 
-    # ---- the speaker's side -------------------------------------------------------------------------------
+    # ---- the speaker's side ----------------------------------------------------------------------
     async def _run(self) -> None:
         try:
             await self._has_words.wait()
@@ -232,7 +238,7 @@ class Talk:
             await self._wire.send_bytes(FRAME.pack(MAGIC, is_last, self.number, start) + sound)
         job.trace.sent(time.perf_counter() - began)
 
-    # ---- what is told ---------------------------------------------------------------------------------------
+    # ---- what is told ----------------------------------------------------------------------------
     async def tell(self, kind: str, **told) -> None:
         await self._wire.tell({"type": kind, "request": self.number, **told})
 

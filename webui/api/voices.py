@@ -42,9 +42,12 @@ class Window(Part):
 
 
 class Report(BaseModel):
-    """What was found in a recording. `warnings`: what is wrong with it, and what helps. `whole`: the recording without its outer silence, the part
-    that is used; none where that is longer than 30 s. Then, and where another speaker takes over (`speaker_changes_s`), the first of `windows` is
-    used."""
+    """What was found in a recording.
+
+    `warnings`: what is wrong with it, and what helps. `whole`: the recording without its outer
+    silence, the part that is used; none where that is longer than 30 s. Then, and where another
+    speaker takes over (`speaker_changes_s`), the first of `windows` is used.
+    """
 
     model_config = ConfigDict(extra="allow")
     duration_s: float
@@ -67,7 +70,10 @@ class Note(BaseModel):
 
 
 class VoiceAdded(VoiceInfo):
-    """`used`: the part of the recording that the voice is made from. `notes`: what was not done as asked, and why."""
+    """`used`: the part of the recording that the voice is made from.
+
+    `notes`: what was not done as asked, and why.
+    """
 
     report: Report
     used: Part

@@ -1,4 +1,6 @@
-"""One WebSocket of JSON: whole messages in, as long as somebody is there to send them; objects and sound out. Blind to what they mean."""
+"""One WebSocket of JSON: whole messages in, as long as somebody is there to send them; objects and
+sound out. Blind to what they mean.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ class Wire:
         )
         self._stirred_s = time.monotonic()  # when something came or went last
 
-    # ---- in -------------------------------------------------------------------------------------------------
+    # ---- in --------------------------------------------------------------------------------------
     async def message(self, is_their_turn: Callable[[], bool]) -> dict:
-        """The next one. Whoever is silent too long while it is their turn is not waited for any longer. Raises Close, WebSocketDisconnect."""
+        """The next one.
+
+        Whoever is silent too long while it is their turn is not waited for any longer. Raises
+        Close, WebSocketDisconnect.
+        """
         raw = await self._receive(is_their_turn)
         if raw["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(raw.get("code", 1006))
@@ -100,7 +106,7 @@ class Wire:
         finally:
             coming.cancel()
 
-    # ---- out ------------------------------------------------------------------------------------------------
+    # ---- out -------------------------------------------------------------------------------------
     def words_of(self, error: KaikouError) -> dict:
         told = {
             "error": {

@@ -1,4 +1,7 @@
-"""Samples and bytes: decode, measure, cut, clean, stretch, encode. Knows nothing of the web, of engines or of who is speaking."""
+"""Samples and bytes: decode, measure, cut, clean, stretch, encode.
+
+Knows nothing of the web, of engines or of who is speaking.
+"""
 
 from .advice import Advice
 from .clean import cleaner_children, cleaning_hurts, close_cleaner, denoise

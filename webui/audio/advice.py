@@ -1,4 +1,6 @@
-"""What to tell a creator about a clip: one sentence and one remedy for each warning, in both languages. Measures nothing."""
+"""What to tell a creator about a clip: one sentence and one remedy for each warning, in both
+languages. Measures nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Advice:
-    """code: the `w.*` string of the page; v: the measured value in it; k: a second one; tone: "warn" or "bad"."""
+    """code: the `w.*` string of the page; v: the measured value in it; k: a second one; tone:
+    "warn" or "bad".
+    """
 
     code: str
     tone: str

@@ -1,4 +1,7 @@
-"""One sound worker process: start it, put one request to it, end it. Knows frames and deadlines, not what they carry."""
+"""One sound worker process: start it, put one request to it, end it.
+
+Knows frames and deadlines, not what they carry.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ WORKER = Path(__file__).parent / "worker"
 
 
 class Lost(Exception):
-    """The worker ended without an answer. `late` says that it was ended here, for taking too long."""
+    """The worker ended without an answer.
+
+    `late` says that it was ended here, for taking too long.
+    """
 
     def __init__(self, late: bool):
         super().__init__("late" if late else "gone")
@@ -46,7 +52,10 @@ class Child:
     def ask(
         self, kind: str, numbers: tuple[float, ...], payload: bytes, *, within_s: float
     ) -> tuple[int, int, int, int, bytes]:
-        """(state, rate, source rate, channels, payload). Raises Lost when the worker dies or `within_s` passes."""
+        """(state, rate, source rate, channels, payload).
+
+        Raises Lost when the worker dies or `within_s` passes.
+        """
         late = threading.Event()
 
         def give_up():
@@ -81,7 +90,10 @@ class Child:
         return self._process.wait() == -getattr(signal, "SIGXCPU", 24)
 
     def end(self) -> None:
-        """Close the pipes; the worker ends by itself, or is ended after a second. Safe to call twice."""
+        """Close the pipes; the worker ends by itself, or is ended after a second.
+
+        Safe to call twice.
+        """
         for pipe in (self._process.stdin, self._process.stdout):
             try:
                 pipe.close()
@@ -94,7 +106,9 @@ class Child:
             self._process.wait()
 
     def forget(self) -> None:
-        """In a forked copy of the studio: let go of the pipes, or the worker would outlive the studio."""
+        """In a forked copy of the studio: let go of the pipes, or the worker would outlive the
+        studio.
+        """
         for pipe in (self._process.stdin, self._process.stdout):
             pipe.raw.close() if hasattr(pipe, "raw") else pipe.close()
         self._process.returncode = 0

@@ -1,4 +1,7 @@
-"""Noise reduction, and whether it did harm. The work is done by a process that ends itself when idle; it never loads torch."""
+"""Noise reduction, and whether it did harm.
+
+The work is done by a process that ends itself when idle; it never loads torch.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ MAX_COLOUR_DB, MAX_LOST = 3.0, 0.20
 
 
 class _Cleaner:
-    """One worker, kept while it is used: loading its libraries takes a second, and it only ever sees samples we made."""
+    """One worker, kept while it is used: loading its libraries takes a second, and it only ever
+    sees samples we made.
+    """
 
     def __init__(self):
         self._lock, self._child = threading.Lock(), None
@@ -38,9 +43,9 @@ class _Cleaner:
                     return self._child.ask(kind, numbers, payload, within_s=WALL_S)
                 except Lost:
                     self._drop()
-                    if (
-                        fresh or attempt
-                    ):  # one that was idle may have ended just as it was asked: that is worth a second try
+                    # one that was idle may have ended just as it was asked: that is worth a second
+                    # try
+                    if fresh or attempt:
                         raise
 
     def _drop(self):
@@ -66,7 +71,9 @@ _cleaner = _Cleaner()
 
 
 def denoise(clip: Clip, amount: float, stationary: bool = True) -> Clip:
-    """Noise turned down by `amount` (0 = as it was .. 1). stationary: a steady noise, learned from the pauses; else one that comes and goes.
+    """Noise turned down by `amount` (0 = as it was ..
+
+    1). stationary: a steady noise, learned from the pauses; else one that comes and goes.
 
     Raises KaikouError("denoise") when the worker fails, BadInput for an amount outside 0..1.
     """
@@ -97,7 +104,9 @@ def denoise(clip: Clip, amount: float, stationary: bool = True) -> Clip:
 
 
 def _as_loud(before: Clip, after: Clip) -> Clip:
-    """`after` with its speech as strong as it was: a gate for changing noise also lowers long vowels, by up to 10 dB."""
+    """`after` with its speech as strong as it was: a gate for changing noise also lowers long
+    vowels, by up to 10 dB.
+    """
     spectrum = analyse(before)
     speech = spectrum.speech
     if not speech.any():
@@ -130,13 +139,16 @@ def _pauses(clip: Clip) -> np.ndarray:
 
 
 def cleaning_hurts(before: Clip, after: Clip) -> bool:
-    """True when the cleaned clip sounds less like the speaker: the colour of the voiced sounds moved, or parts of them are gone."""
+    """True when the cleaned clip sounds less like the speaker: the colour of the voiced sounds
+    moved, or parts of them are gone.
+    """
     colour_db, lost = cleaning_damage(before, after)
     return colour_db > MAX_COLOUR_DB or lost > MAX_LOST
 
 
 def cleaning_damage(before: Clip, after: Clip) -> tuple[float, float]:
-    """(mean change of the voiced sounds' long-term spectrum in dB, share of clearly audible time-frequency cells that fell by 6 dB or more).
+    """(mean change of the voiced sounds' long-term spectrum in dB, share of clearly audible
+    time-frequency cells that fell by 6 dB or more).
 
     Only cells that stood out of the noise count: taking noise away is what cleaning is for.
     """
@@ -163,7 +175,9 @@ def cleaning_damage(before: Clip, after: Clip) -> tuple[float, float]:
 
 
 def _alongside(before: Clip, after: Clip) -> Clip:
-    """`after` shifted to where it matches `before` best: silence may have been trimmed differently from the two."""
+    """`after` shifted to where it matches `before` best: silence may have been trimmed differently
+    from the two.
+    """
     a, b = before.samples, after.samples
     size = 1 << (len(a) + len(b)).bit_length()
     likeness = np.fft.irfft(np.fft.rfft(a, size) * np.conj(np.fft.rfft(b, size)), size)
@@ -174,7 +188,9 @@ def _alongside(before: Clip, after: Clip) -> Clip:
 
 
 def _bands(hz: np.ndarray) -> np.ndarray:
-    """(bins, BANDS) of ones: bands equally wide on the mel scale, 100 Hz to 7.6 kHz or the clip's own limit."""
+    """(bins, BANDS) of ones: bands equally wide on the mel scale, 100 Hz to 7.6 kHz or the clip's
+    own limit.
+    """
     mel = 2595 * np.log10(1 + hz / 700)
     low, high = 2595 * np.log10(1 + np.array([100, min(7600, hz[-1])]) / 700)
     index = np.floor((mel - low) / (high - low) * BANDS)

@@ -9,8 +9,10 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """samples: float32 mono, (n,), finite, within -1..1; rate: Hz. channels and source_hz tell what the file had before the mixdown,
-    is_first_track that it had further sound tracks, which are left out."""
+    """samples: float32 mono, (n,), finite, within -1..1; rate: Hz. channels and source_hz tell what
+    the file had before the mixdown,
+    is_first_track that it had further sound tracks, which are left out.
+    """
 
     samples: np.ndarray
     rate: int

@@ -1,6 +1,9 @@
-"""Samples to mp3, opus, aac or flac while they are made. The codecs work in one process of their own (see NOTICE); blind to who listens.
+"""Samples to mp3, opus, aac or flac while they are made.
 
-One exchange at a time goes over its pipes: bytes in, bytes out, so a reader who does not read holds back only what is made for him.
+The codecs work in one process of their own (see NOTICE); blind to who listens.
+
+One exchange at a time goes over its pipes: bytes in, bytes out, so a reader who does not read holds
+back only what is made for him.
 """
 
 from __future__ import annotations
@@ -116,9 +119,12 @@ _codecs = _Codecs()
 
 
 class Coder:
-    """One sound on its way into one file; owned by one request, used by one thread at a time. `close` it whatever happens.
+    """One sound on its way into one file; owned by one request, used by one thread at a time.
 
-    kind: a key of CODED. is_whole: nothing comes before `finish`, which then gives a file that knows its own length.
+    `close` it whatever happens.
+
+    kind: a key of CODED. is_whole: nothing comes before `finish`, which then gives a file that
+      knows its own length.
     """
 
     def __init__(self, kind: str, rate: int, label: str = "", is_whole: bool = False):
@@ -131,7 +137,11 @@ class Coder:
         self._is_open = True
 
     def push(self, pcm: bytes) -> bytes:
-        """pcm: s16le mono. The bytes that are ready, often none of the first ones. Blocks for about a hundredth of the sound's length."""
+        """pcm: s16le mono.
+
+        The bytes that are ready, often none of the first ones. Blocks for about a hundredth of the
+        sound's length.
+        """
         return b"".join(
             self._ask(PUSH, pcm[at : at + PIECE_BYTES]) for at in range(0, len(pcm), PIECE_BYTES)
         )
@@ -160,7 +170,10 @@ class Coder:
 
 
 def coded(path: Path, kind: str) -> bytes:
-    """A WAV file of ours as a file of `kind`, a key of CODED, with the same label. Blocking. Raises KaikouError("encode")."""
+    """A WAV file of ours as a file of `kind`, a key of CODED, with the same label.
+
+    Blocking. Raises KaikouError("encode").
+    """
     with path.open("rb") as file:
         coder = Coder(kind, *read_wav_header(file), is_whole=True)
         try:

@@ -8,7 +8,11 @@ STEP_S = 0.015
 
 
 def broken_edges(x: np.ndarray, rate: int, loud_db: float) -> tuple[bool, bool]:
-    """(start, end). Broken is an edge at the level of its neighbourhood: whole words rise and fall. loud_db: level of loud speech, dBFS."""
+    """(start, end).
+
+    Broken is an edge at the level of its neighbourhood: whole words rise and fall. loud_db: level
+    of loud speech, dBFS.
+    """
     return _is_broken(x, rate, loud_db), _is_broken(x[::-1], rate, loud_db)
 
 

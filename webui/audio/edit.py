@@ -1,4 +1,7 @@
-"""Cuts and one-click fixes of a reference clip. Every function returns a new clip; nothing here decides whether a fix is wanted."""
+"""Cuts and one-click fixes of a reference clip.
+
+Every function returns a new clip; nothing here decides whether a fix is wanted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ LEAST_S = 1.0  # a clip that trimming would leave shorter than this is left alon
 
 
 def cut(clip: Clip, start_s: float, end_s: float) -> Clip:
-    """The part from `start_s` to `end_s`, without the silence at its ends except 50 ms, faded over 5 ms. Raises BadInput("bad_window")."""
+    """The part from `start_s` to `end_s`, without the silence at its ends except 50 ms, faded over
+    5 ms. Raises BadInput("bad_window").
+    """
     start, end = max(start_s, 0.0), min(end_s, clip.duration_s)
     if not end - start >= 0.1:  # also true of NaN
         raise BadInput(
@@ -47,8 +52,11 @@ def _faded(clip: Clip) -> Clip:
 
 
 def joined(first: Clip, second: Clip) -> Clip:
-    """`second` after `first`, at the higher of their rates. Cross-faded: no click, and no silence between them that would pass for a quiet room.
-    Raises ClipTooLarge when both together are longer than a clip may be."""
+    """`second` after `first`, at the higher of their rates.
+
+    Cross-faded: no click, and no silence between them that would pass for a quiet room. Raises
+    ClipTooLarge when both together are longer than a clip may be.
+    """
     if first.duration_s + second.duration_s > READ_S:
         raise ClipTooLarge
     rate = max(first.rate, second.rate)
@@ -60,7 +68,9 @@ def joined(first: Clip, second: Clip) -> Clip:
 
 
 def trim_to_words(clip: Clip, report: Report) -> Clip:
-    """The clip without the broken word at the start or end that `report` warns of: cut at the next pause, or else at the next dip."""
+    """The clip without the broken word at the start or end that `report` warns of: cut at the next
+    pause, or else at the next dip.
+    """
     codes = {w.code for w in report.warnings}
     spectrum = analyse(clip)
     left = _after_first_word(spectrum) if "cut_start" in codes else 0.0
@@ -90,7 +100,9 @@ def _after_first_word(spectrum: Spectrum) -> float:
 
 
 def raise_level(clip: Clip) -> Clip:
-    """Brought to about -20 LUFS (by at most 45 dB), peaks held below -1 dB by a gain that moves within 5 ms instead of flat tops."""
+    """Brought to about -20 LUFS (by at most 45 dB), peaks held below -1 dB by a gain that moves
+    within 5 ms instead of flat tops.
+    """
     gain = 10 ** (min(WANTED_LUFS - loudness_lufs(clip), MAX_GAIN_DB) / 20)
     return clip.with_samples(_limited(clip.samples * np.float32(gain), clip.rate))
 
@@ -99,7 +111,8 @@ def _limited(x: np.ndarray, rate: int) -> np.ndarray:
     step = max(rate // 1000, 1)
     blocks = np.abs(np.pad(x, (0, -len(x) % step))).reshape(-1, step).max(axis=1)
     needed = np.minimum(1.0, CEILING / np.maximum(blocks, 1e-9))
-    # lowest of 5 ms around each block, then the mean of 3 ms within that: never above what any sample needs
+    # lowest of 5 ms around each block, then the mean of 3 ms within that: never above what any
+    # sample needs
     held = np.lib.stride_tricks.sliding_window_view(np.pad(needed, 5, mode="edge"), 11).min(axis=1)
     eased = np.lib.stride_tricks.sliding_window_view(np.pad(held, 2, mode="edge"), 5).mean(axis=1)
     at = (np.arange(len(blocks)) + 0.5) * step

@@ -1,4 +1,7 @@
-"""Samples to bytes and back: 16-bit PCM, the WAV header with its label, and the bars of a waveform. No I/O."""
+"""Samples to bytes and back: 16-bit PCM, the WAV header with its label, and the bars of a waveform.
+
+No I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ ENDLESS = 0xFFFFFFFF
 
 
 def to_s16(samples: np.ndarray) -> bytes:
-    """float32 (n,) in -1..1 to little-endian int16. Halves go to the even neighbour; what lies outside is clipped; the same in every call."""
+    """float32 (n,) in -1..1 to little-endian int16.
+
+    Halves go to the even neighbour; what lies outside is clipped; the same in every call.
+    """
     scaled = np.asarray(samples, np.float32) * np.float32(
         32768
     )  # one array from here on: long ones cost more to find room for than to compute
@@ -26,9 +32,11 @@ def from_s16(data: bytes) -> np.ndarray:
 
 
 def wav_header(rate: int, n_samples: int | None, label: str = "") -> bytes:
-    """Header of a mono 16-bit WAV of `n_samples`; None = length unknown (0xFFFFFFFF in both size fields). Samples begin at an even offset.
+    """Header of a mono 16-bit WAV of `n_samples`; None = length unknown (0xFFFFFFFF in both size
+    fields). Samples begin at an even offset.
 
-    label: what the sound is, kept inside the file as its comment (LIST/INFO ICMT), with ISFT naming the studio.
+    label: what the sound is, kept inside the file as its comment (LIST/INFO ICMT), with ISFT naming
+      the studio.
     """
     fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, rate * 2, 2, 16)
     info = _info(label) if label else b""
@@ -71,7 +79,10 @@ def _chunk(name: bytes, body: bytes) -> bytes:
 
 
 def peaks(samples: np.ndarray, n: int) -> list[float]:
-    """`n` bars 0..1 for drawing: the greatest magnitude of each n-th part, relative to the loudest. Zeros when there is no sound."""
+    """`n` bars 0..1 for drawing: the greatest magnitude of each n-th part, relative to the loudest.
+
+    Zeros when there is no sound.
+    """
     if not len(samples):
         return [0.0] * n
     edges = np.linspace(0, len(samples), n + 1).astype(int)[:-1]

@@ -1,4 +1,7 @@
-"""The health card of a reference clip: figures, the best windows, what is wrong and what helps. Changes nothing, decodes nothing."""
+"""The health card of a reference clip: figures, the best windows, what is wrong and what helps.
+
+Changes nothing, decodes nothing.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,12 @@ ECHO_DB_S, ECHO_MIN_SNR_DB = (
 
 @dataclass(frozen=True)
 class Report:
-    """What the studio says about a clip. peaks: 240 values 0..1 over the whole clip; sample_rate_hz and channels are the file's own. whole: the
-    clip without its outer silence, the part that is used unless another is chosen; None where that is too long. Then, and where more than one
-    speaker is heard, the best of `windows` is used. speaker_changes_s: where another speaker takes over; no window goes across."""
+    """What the studio says about a clip. peaks: 240 values 0..1 over the whole clip; sample_rate_hz
+    and channels are the file's own. whole: the clip without its outer silence, the part that is
+    used unless another is chosen; None where that is too long. Then, and where more than one
+    speaker is heard, the best of `windows` is used. speaker_changes_s: where another speaker takes
+    over; no window goes across.
+    """
 
     duration_s: float
     sample_rate_hz: int
@@ -77,7 +83,10 @@ class Report:
 
 
 def inspect(clip: Clip) -> Report:
-    """Measure `clip`. Raises BadInput: "silent" when there is no voice in it, "too_short" below half a second."""
+    """Measure `clip`.
+
+    Raises BadInput: "silent" when there is no voice in it, "too_short" below half a second.
+    """
     if clip.duration_s < MIN_CLIP_S:
         v = round(clip.duration_s, 1)
         raise BadInput(
@@ -129,7 +138,9 @@ def _fields(report: Report) -> dict:
 
 
 def _has_voice(spectrum: Spectrum) -> bool:
-    """Periodic for long enough, and going up and down as syllables do: hum and test tones are periodic too, noise is neither."""
+    """Periodic for long enough, and going up and down as syllables do: hum and test tones are
+    periodic too, noise is neither.
+    """
     low, high = np.percentile(spectrum.level_db, [5, 97])
     loud = spectrum.level_db > high - 25
     return high - low > 3.0 and int(((spectrum.voiced > 0.45) & loud).sum()) * HOP_S >= MIN_VOICED_S
@@ -145,7 +156,10 @@ def _snr_db(spectrum: Spectrum) -> float:
 
 
 def _bandwidth_hz(spectrum: Spectrum) -> int:
-    """Where the loudest moments of each bin last come within 55 dB of the loudest bin. Noise counts: it masks, it does not muffle."""
+    """Where the loudest moments of each bin last come within 55 dB of the loudest bin.
+
+    Noise counts: it masks, it does not muffle.
+    """
     rows = spectrum.power[spectrum.speech] if spectrum.speech.any() else spectrum.power
     rows = rows[:: 1 + len(rows) // 1500]  # enough to know the tops, at a quarter of the cost
     tops = np.percentile(rows, 97, axis=0)
@@ -212,7 +226,9 @@ def _warnings(clip: Clip, spectrum: Spectrum, r: Report) -> list[Advice]:
 
 
 def _steepest_fall_db_s(spectrum: Spectrum) -> float:
-    """How fast the steepest twentieth of all falls over 80 ms is: closures in speech are abrupt unless the room fills them."""
+    """How fast the steepest twentieth of all falls over 80 ms is: closures in speech are abrupt
+    unless the room fills them.
+    """
     band = (spectrum.hz > 400) & (spectrum.hz < 4000)
     level = np.convolve(
         10 * np.log10(spectrum.power[:, band].sum(axis=1) + 1e-10), np.ones(3) / 3, "same"
@@ -222,8 +238,9 @@ def _steepest_fall_db_s(spectrum: Spectrum) -> float:
 
 
 def check_transcript(report: Report, window_s: float, transcript: str) -> Advice | None:
-    """A warning when nobody speaks that many ("transcript"), or that few ("transcript_less"), characters in `window_s` seconds. Latin words count by
-    the letter."""
+    """A warning when nobody speaks that many ("transcript"), or that few ("transcript_less"),
+    characters in `window_s` seconds. Latin words count by the letter.
+    """
     spoken = sum(unicodedata.category(c)[0] in "LN" for c in transcript)
     if not spoken:
         return None

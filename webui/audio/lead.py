@@ -1,4 +1,7 @@
-"""Cuts the silence an engine begins with, while it streams. The result does not depend on how the input is cut."""
+"""Cuts the silence an engine begins with, while it streams.
+
+The result does not depend on how the input is cut.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ ONSET = 0.004  # about -48 dB: above the floor of a synthesizer, below the first
 
 
 class LeadTrim:
-    """Drops what comes before the first sample louder than ONSET, except the last `keep_s`. A stream that stays silent gives nothing."""
+    """Drops what comes before the first sample louder than ONSET, except the last `keep_s`.
+
+    A stream that stays silent gives nothing.
+    """
 
     def __init__(self, rate: int, keep_s: float = 0.010):
         self._keep = round(keep_s * rate)
@@ -17,7 +23,9 @@ class LeadTrim:
         self.dropped = 0  # samples cut so far
 
     def push(self, x: np.ndarray) -> np.ndarray:
-        """x: float32 (n,) -> float32 (m,), m may be 0 before the onset; the very same array after it."""
+        """x: float32 (n,) -> float32 (m,), m may be 0 before the onset; the very same array after
+        it.
+        """
         if self._open:
             return x
         held = np.concatenate([self._held, np.asarray(x, np.float32)])

@@ -1,4 +1,7 @@
-"""Programme loudness after ITU-R BS.1770-4 (K weighting, two gates), from short-time power. Mono."""
+"""Programme loudness after ITU-R BS.1770-4 (K weighting, two gates), from short-time power.
+
+Mono.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def _lufs(mean_square):
 
 
 def _weight(hz: np.ndarray) -> np.ndarray:
-    """|K(f)|^2: the standard's two filters, given there at 48 kHz, here as the analogue curves they are made from."""
+    """|K(f)|^2: the standard's two filters, given there at 48 kHz, here as the analogue curves they
+    are made from.
+    """
     w = 2j * np.pi * hz
     f, q, gain_db, slope = 1681.9744509555319, 0.7071752369554193, 3.99984385397, 0.4996667741545416
     w0, high = 2 * np.pi * f, 10 ** (gain_db / 20)

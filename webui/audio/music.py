@@ -1,8 +1,12 @@
-"""Is there music behind a voice? Looks for partials that keep their pitch for longer than those of a voice do, several at a time.
+"""Is there music behind a voice?
 
-Peaks of a long spectrum, interpolated (Smith and Serra, "PARSHL", 1987) and followed from frame to frame (McAulay and Quatieri, "Speech analysis/synthesis
-based on a sinusoidal representation", 1986). Blind on purpose to what one voice or a machine may do as well: the partials of a single steady tone, and
-what sounds from beginning to end. So it hears chords, and neither drums nor a lone flute.
+Looks for partials that keep their pitch for longer than those of a voice do, several at a time.
+
+Peaks of a long spectrum, interpolated (Smith and Serra, "PARSHL", 1987) and followed from frame to
+frame (McAulay and Quatieri, "Speech analysis/synthesis based on a sinusoidal representation",
+1986). Blind on purpose to what one voice or a machine may do as well: the partials of a single
+steady tone, and what sounds from beginning to end. So it hears chords, and neither drums nor a lone
+flute.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ def has_music(clip: Clip) -> bool:
 
 
 def music_share(clip: Clip) -> float:
-    """Share of the frames, 0..1, in which two partials or more are steady that one voice would not have together."""
+    """Share of the frames, 0..1, in which two partials or more are steady that one voice would not
+    have together.
+    """
     x = resample(clip.samples, clip.rate, RATE_HZ)
     if len(x) < (STEADY + 1) * HOP + SIZE:
         return 0.0
@@ -80,7 +86,9 @@ def _peaks(x: np.ndarray) -> np.ndarray:
 
 
 def _steady(hz: np.ndarray, shift: float) -> np.ndarray:
-    """(frames, cells) bool: a peak stays in this cell for STEADY frames around, one of them missing at most."""
+    """(frames, cells) bool: a peak stays in this cell for STEADY frames around, one of them missing
+    at most.
+    """
     t, b = np.nonzero(hz)
     cells = np.zeros((len(hz), int(HIGH_HZ / CELL_HZ) + 4), np.int16)
     cells[t, ((hz[t, b] + shift) / CELL_HZ).astype(int)] = 1
@@ -101,7 +109,9 @@ def _exact(hz: np.ndarray, cells: np.ndarray) -> np.ndarray:
 
 
 def _is_one_tone(hz: np.ndarray) -> bool:
-    """All of them are overtones of one pitch in the range of voices: somebody hums, sings, or speaks on one note."""
+    """All of them are overtones of one pitch in the range of voices: somebody hums, sings, or
+    speaks on one note.
+    """
     if len(hz) < 2:
         return True
     gaps = np.diff(np.sort(hz))

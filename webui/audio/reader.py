@@ -1,6 +1,9 @@
-"""Any sound file to a Clip, read by a process with limits. Blind to what is said in it and to where the bytes came from.
+"""Any sound file to a Clip, read by a process with limits.
 
-A worker that has met one stranger's bytes never meets another's: each reads one file and ends, and the next one is started, warm, right after.
+Blind to what is said in it and to where the bytes came from.
+
+A worker that has met one stranger's bytes never meets another's: each reads one file and ends, and
+the next one is started, warm, right after.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from .clip import Clip
 from .sniff import sniff
 
 MAX_BYTES = 10 * 2**20
-# Of a container that may hold pictures: some 25 s of what a phone films in full HD, a minute at 720p. The pictures
-# are never decoded, but the file lies in memory twice while it is read.
+# Of a container that may hold pictures: some 25 s of what a phone films in full HD, a minute at
+# 720p. The pictures are never decoded, but the file lies in memory twice while it is read.
 MAX_VIDEO_BYTES = 50 * 2**20
 VIDEO_KINDS = ("mp4", "webm")
 MAX_S = 60.0
@@ -87,10 +90,13 @@ _readers = _Readers()
 
 
 def decode(data: bytes) -> Clip:
-    """The sound in `data` as mono at its own rate (at most 48 kHz). Safe from several threads; blocks, about 20 ms when warm.
+    """The sound in `data` as mono at its own rate (at most 48 kHz).
 
-    Of a video the first sound track is taken. Raises ClipTooLarge (over 10 MiB, or 50 MiB of a video, 60 s of sound, or the limits of time and
-    memory) and BadInput ("bad_audio": not a file we read; "no_sound": a video without sound).
+    Safe from several threads; blocks, about 20 ms when warm.
+
+    Of a video the first sound track is taken. Raises ClipTooLarge (over 10 MiB, or 50 MiB of a
+    video, 60 s of sound, or the limits of time and memory) and BadInput ("bad_audio": not a file we
+    read; "no_sound": a video without sound).
     """
     kind = sniff(data)
     if len(data) > (MAX_VIDEO_BYTES if kind in VIDEO_KINDS else MAX_BYTES):

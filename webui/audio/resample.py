@@ -19,7 +19,9 @@ def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
 
 
 class Resampler:
-    """The same for a sound that is still being made, s16le to s16le: what comes out does not depend on the pieces it came in."""
+    """The same for a sound that is still being made, s16le to s16le: what comes out does not depend
+    on the pieces it came in.
+    """
 
     def __init__(self, from_hz: int, to_hz: int):
         self._stream = soxr.ResampleStream(from_hz, to_hz, 1, dtype="float32", quality="HQ")

@@ -8,7 +8,9 @@ MOVIE_ATOMS = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
 
 def sniff(data: bytes) -> str:
-    """One of wav, aiff, caf, flac, ogg, mp3, aac, amr, mp4, webm, or "" for anything that is not sound we read."""
+    """One of wav, aiff, caf, flac, ogg, mp3, aac, amr, mp4, webm, or "" for anything that is not
+    sound we read.
+    """
     head = data[:16]
     if head[:4] in (b"RIFF", b"RIFX", b"RF64") and head[8:12] == b"WAVE":
         return "wav"

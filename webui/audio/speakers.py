@@ -1,7 +1,11 @@
-"""Where another speaker takes over in a clip. Looks at pauses only, and hears the colour of a voice, not its words or its pitch.
+"""Where another speaker takes over in a clip.
 
-The voiced frames of some seconds on both sides are compared as two Gaussians of cepstra: by the Bayesian information criterion (Chen and Gopalakrishnan,
-"Speaker, environment and channel change detection", 1998), and by how far their means lie apart, for one voice fills both sides with different sounds.
+Looks at pauses only, and hears the colour of a voice, not its words or its pitch.
+
+The voiced frames of some seconds on both sides are compared as two Gaussians of cepstra: by the
+Bayesian information criterion (Chen and Gopalakrishnan, "Speaker, environment and channel change
+detection", 1998), and by how far their means lie apart, for one voice fills both sides with
+different sounds.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ PAUSE_FRAMES = 10
 SIDE_FRAMES = round(5.0 / HOP_S)  # at most, of voiced ones on each side
 LEAST_FRAMES = round(1.0 / HOP_S)  # at least: shorter words may be anybody's
 VOICED = 0.45
-# Of 67 pauses within 18 voices the highest criterion was 1.4 and the widest distance 1.4; between two voices the lowest were 1.7 and 1.4.
-# Where loud noise sets in amid a clip, its voice may be taken for two.
+# Of 67 pauses within 18 voices the highest criterion was 1.4 and the widest distance 1.4; between
+# two voices the lowest were 1.7 and 1.4. Where loud noise sets in amid a clip, its voice may be
+# taken for two.
 MIN_CRITERION, MIN_DISTANCE = 1.8, 1.9
 RIDGE = 0.01  # of the covariances
 
@@ -53,7 +58,8 @@ def speaker_changes(spectrum: Spectrum) -> tuple[float, ...]:
 
 
 def compare(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Return the gain of two Gaussians over one in units of its penalty, and the Mahalanobis distance of the means.
+    """Return the gain of two Gaussians over one in units of its penalty, and the Mahalanobis
+    distance of the means.
 
     left, right: power (frames, BANDS) of voiced frames.
     """

@@ -1,4 +1,7 @@
-"""Short-time power of a clip, and which of its frames are speech. All that is measured about a clip starts here."""
+"""Short-time power of a clip, and which of its frames are speech.
+
+All that is measured about a clip starts here.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ FLOOR_DB = -100.0
 
 @dataclass(frozen=True)
 class Spectrum:
-    """power: float32 (frames, bins), scaled so that a row sums to the mean square of the windowed sound; hz: (bins,)."""
+    """power: float32 (frames, bins), scaled so that a row sums to the mean square of the windowed
+    sound; hz: (bins,).
+    """
 
     power: np.ndarray
     hz: np.ndarray
@@ -58,7 +63,9 @@ def _power(x: np.ndarray, rate: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _good_size(n: int) -> int:
-    """The next even length of 2, 3 and 5 only; other lengths make the transform several times slower."""
+    """The next even length of 2, 3 and 5 only; other lengths make the transform several times
+    slower.
+    """
     while True:
         m = n
         for p in (2, 3, 5):
@@ -101,7 +108,8 @@ def _voicing(clip: Clip, n_frames: int) -> np.ndarray:
 
 def _speech(level_db: np.ndarray, voiced: np.ndarray) -> np.ndarray:
     low, high = np.percentile(level_db, 5), np.percentile(level_db, 97)
-    # half way up from the noise when it is near; never more than 32 dB below the loud parts, where only breath and room are left
+    # half way up from the noise when it is near; never more than 32 dB below the loud parts, where
+    # only breath and room are left
     threshold = max(low + min(9.0, 0.45 * (high - low)), high - 32.0, -90.0)
     mask = level_db > threshold
     mask = _without_runs(mask, False, 15)  # stops and pauses inside a word
@@ -128,7 +136,9 @@ def runs(mask: np.ndarray) -> list[tuple[int, int, bool]]:
 
 
 def _noise(power: np.ndarray, level_db: np.ndarray, speech: np.ndarray) -> np.ndarray:
-    """Mean power of the pauses where there are any, else what each bin falls to between the sounds of speech."""
+    """Mean power of the pauses where there are any, else what each bin falls to between the sounds
+    of speech.
+    """
     quiet = ~speech
     quiet[1:] &= ~speech[:-1]  # a frame beside speech holds the end of it
     quiet[:-1] &= ~speech[1:]

@@ -1,4 +1,7 @@
-"""Faster or slower speech at the same pitch, while it streams (WSOLA). Blind to words; the result does not depend on how the input is cut."""
+"""Faster or slower speech at the same pitch, while it streams (WSOLA).
+
+Blind to words; the result does not depend on how the input is cut.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ FRAME_S, SEARCH_S = (
 
 
 class Tempo:
-    """`push` sound, get the sound that is ready; `flush` once at the end. factor 2.0 = twice as fast. 1.0 passes everything through."""
+    """`push` sound, get the sound that is ready; `flush` once at the end. factor 2.0 = twice as
+    fast. 1.0 passes everything through.
+    """
 
     def __init__(self, rate: int, factor: float):
         if not 0.25 <= factor <= 4.0:
@@ -81,7 +86,9 @@ class Tempo:
         return frame
 
     def _best_start(self, due: int) -> int:
-        """The start within reach of `due` whose sound is most like the natural continuation of what was played last."""
+        """The start within reach of `due` whose sound is most like the natural continuation of what
+        was played last.
+        """
         first = max(due - self._reach, 0)
         wanted = self._view(self._tail_at, 2 * self._hop).astype(np.float64)
         around = self._view(first, due + self._reach - first + 2 * self._hop).astype(np.float64)

@@ -1,4 +1,6 @@
-"""Which part of a clip to clone from: all of it without its outer silence, or 3-10 s between pauses, scored. Blind to words."""
+"""Which part of a clip to clone from: all of it without its outer silence, or 3-10 s between
+pauses, scored. Blind to words.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Window:
 
 
 def whole_window(clip: Clip, spectrum: Spectrum) -> Window | None:
-    """The clip without the silence before its first and behind its last word; None where that is longer than MAX_PROMPT_S or holds no speech."""
+    """The clip without the silence before its first and behind its last word; None where that is
+    longer than MAX_PROMPT_S or holds no speech.
+    """
     spoken = np.flatnonzero(spectrum.speech)
     if not len(spoken):
         return None
@@ -38,7 +42,8 @@ def whole_window(clip: Clip, spectrum: Spectrum) -> Window | None:
 def best_windows(
     clip: Clip, spectrum: Spectrum, changes_s: tuple[float, ...] = (), most: int = 3
 ) -> tuple[Window, ...]:
-    """Up to `most` windows, best first, 3-10 s each and apart where the clip allows; a shorter one where there is less speech.
+    """Up to `most` windows, best first, 3-10 s each and apart where the clip allows; a shorter one
+    where there is less speech.
 
     changes_s: where another speaker takes over, which no window goes across.
     """
@@ -77,7 +82,9 @@ def _all_there_is(clip: Clip, spectrum: Spectrum, phrases) -> Window:
 
 
 def _phrases(spectrum: Spectrum) -> list[tuple[int, int]]:
-    """[(start, end)] in frames, between pauses; one that is too long for a window is parted at its quietest places."""
+    """[(start, end)] in frames, between pauses; one that is too long for a window is parted at its
+    quietest places.
+    """
     spoken: list[tuple[int, int]] = []
     for start, end, is_on in runs(spectrum.speech):
         if is_on and spoken and start - spoken[-1][1] < PAUSE_FRAMES:
@@ -118,14 +125,19 @@ def _score(clip: Clip, spectrum: Spectrum, left: float, right: float) -> int:
 
 
 def _worst_floor_db(level_db: np.ndarray) -> float:
-    """The background where it is loudest: noise comes and goes within a clip. The quiet moments of each three seconds."""
+    """The background where it is loudest: noise comes and goes within a clip.
+
+    The quiet moments of each three seconds.
+    """
     size = round(3.0 / HOP_S)
     starts = range(0, max(len(level_db) - size // 2, 1), size)
     return max(float(np.percentile(level_db[i : i + size], 4)) for i in starts)
 
 
 def clipped_ratio(x: np.ndarray) -> float:
-    """Share of samples in flat tops: three neighbours or more within half a per cent of the same extreme, several times over."""
+    """Share of samples in flat tops: three neighbours or more within half a per cent of the same
+    extreme, several times over.
+    """
     if len(x) < 3:
         return 0.0
     total, tops = 0, 0

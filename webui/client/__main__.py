@@ -1,4 +1,7 @@
-"""`python -m webui.client say|clone|batch`: the client on the command line. Exit code 0 done, 1 some lines failed, 2 could not be done."""
+"""`python -m webui.client say|clone|batch`: the client on the command line.
+
+Exit code 0 done, 1 some lines failed, 2 could not be done.
+"""
 
 from __future__ import annotations
 

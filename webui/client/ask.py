@@ -1,4 +1,7 @@
-"""What is asked of the studio, and the hearing of one answer over as many connections as it takes. Knows the routes, not how bytes travel."""
+"""What is asked of the studio, and the hearing of one answer over as many connections as it takes.
+
+Knows the routes, not how bytes travel.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ SPEECH, BATCH, JOBS, VOICES = "v1/audio/speech", "v2/synthesize/batch", "v2/jobs
 
 @dataclass(frozen=True)
 class Ask:
-    """One utterance. seed: -1 = the studio draws one. Fields left as they are mean what the studio's own page means by them."""
+    """One utterance. seed: -1 = the studio draws one.
+
+    Fields left as they are mean what the studio's own page means by them.
+    """
 
     text: str
     voice: str
@@ -63,12 +69,17 @@ def headers(api_key: str | None, language: str) -> dict[str, str]:
 
 
 def timeout(n_chars: int, given_s: float | None) -> httpx.Timeout:
-    """How long a silence may last. An answer that comes in one piece is silent while it is made, so it grows with the text."""
+    """How long a silence may last.
+
+    An answer that comes in one piece is silent while it is made, so it grows with the text.
+    """
     return httpx.Timeout(connect=10.0, write=60.0, pool=None, read=given_s or 60.0 + 0.5 * n_chars)
 
 
 def is_framed(answer: httpx.Response) -> bool:
-    """The connection itself will say where this answer ends; one that ends by closing proves nothing."""
+    """The connection itself will say where this answer ends; one that ends by closing proves
+    nothing.
+    """
     told = answer.headers
     return (
         "content-length" in told
@@ -90,8 +101,12 @@ def check(answer: httpx.Response) -> None:
 
 
 class Hearing:
-    """One utterance. When a connection breaks after samples were handed on, the same is asked for again with the seed that was told, and what
-    was heard already is compared and left out: every sample is given once. Where nobody listens yet (is_whole), it begins anew instead."""
+    """One utterance.
+
+    When a connection breaks after samples were handed on, the same is asked for again with the seed
+    that was told, and what was heard already is compared and left out: every sample is given once.
+    Where nobody listens yet (is_whole), it begins anew instead.
+    """
 
     def __init__(self, ask: Ask, is_paced: bool, is_whole: bool):
         self._ask, self._is_paced, self._is_whole = ask, is_paced, is_whole
@@ -105,7 +120,9 @@ class Hearing:
         )
 
     def body(self) -> dict:
-        """is_paced: samples as they are made, ten seconds ahead at most; else the whole at once, as fast as it can be made."""
+        """is_paced: samples as they are made, ten seconds ahead at most; else the whole at once, as
+        fast as it can be made.
+        """
         body = self._ask.body() | {"response_format": "wav", "stream": self._is_paced}
         return body | (
             {"seed": int(self._told["x-seed"])} if self._given and "x-seed" in self._told else {}
@@ -176,7 +193,10 @@ def clone_form(
     start_s: float | None,
     end_s: float | None,
 ) -> dict:
-    """Keywords for a POST. start_s, end_s: None = not told. Raises BadInput when the file cannot be read."""
+    """Keywords for a POST. start_s, end_s: None = not told.
+
+    Raises BadInput when the file cannot be read.
+    """
     path = Path(path)
     try:
         data = path.read_bytes()

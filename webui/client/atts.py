@@ -35,7 +35,10 @@ def pool(
 
 
 class AsyncStream:
-    """An iterator of samples: little-endian int16 bytes, mono, whole samples each. `rate` (Hz) and `seed` are known from the first piece on."""
+    """An iterator of samples: little-endian int16 bytes, mono, whole samples each.
+
+    `rate` (Hz) and `seed` are known from the first piece on.
+    """
 
     def __init__(self, hearing: Hearing, pieces: AsyncIterator[bytes]):
         self._hearing, self._pieces = hearing, pieces
@@ -66,9 +69,13 @@ class AsyncStream:
 
 
 class AsyncTTS:
-    """A studio at `base_url`. Keeps connections open between calls; `close` it, or use it in an `async with`. Of one event loop.
+    """A studio at `base_url`.
 
-    language: of error sentences, "en" or "zh". timeout_s: how long the studio may be silent; by itself it grows with the text.
+    Keeps connections open between calls; `close` it, or use it in an `async with`. Of one event
+    loop.
+
+    language: of error sentences, "en" or "zh". timeout_s: how long the studio may be silent; by
+      itself it grows with the text.
     """
 
     def __init__(
@@ -87,8 +94,9 @@ class AsyncTTS:
     async def synthesize(
         self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
     ) -> Sound:
-        """The whole utterance. how: the other fields of Ask. on_first_audio is told, once, the seconds until the first sample was here; asking
-        for that has its price: the studio then sends as for a listener, ten seconds ahead of the clock at most.
+        """The whole utterance. how: the other fields of Ask. on_first_audio is told, once, the
+        seconds until the first sample was here; asking for that has its price: the studio then
+        sends as for a listener, ten seconds ahead of the clock at most.
 
         Raises the named errors of webui.errors and .faults once another try is of no use.
         """
@@ -102,7 +110,10 @@ class AsyncTTS:
     def stream(
         self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
     ) -> AsyncStream:
-        """Samples while they are made. A connection that breaks is taken up again where it was; no sample comes twice."""
+        """Samples while they are made.
+
+        A connection that breaks is taken up again where it was; no sample comes twice.
+        """
         hearing = Hearing(Ask(text, voice, **how), is_paced=True, is_whole=False)
         return AsyncStream(hearing, self._heard(hearing, len(text), on_first_audio))
 
@@ -137,9 +148,11 @@ class AsyncTTS:
         start_s: float | None = None,
         end_s: float | None = None,
     ) -> dict:
-        """A voice from a recording: what the studio tells of it, `id` and `report` among others. consent: who agrees and on what basis; the
-        studio refuses without it. start_s, end_s: the part of it to use, both or neither; transcript is exactly what is said there. Tried again
-        only when the studio cannot have heard of it: it would make two voices."""
+        """A voice from a recording: what the studio tells of it, `id` and `report` among others.
+        consent: who agrees and on what basis; the studio refuses without it. start_s, end_s: the
+        part of it to use, both or neither; transcript is exactly what is said there. Tried again
+        only when the studio cannot have heard of it: it would make two voices.
+        """
         form = clone_form(path, name, transcript, language, denoise, consent, start_s, end_s)
         return await self._retry.asynchronous(is_unheard)(self._told, "POST", form)
 

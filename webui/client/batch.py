@@ -1,4 +1,6 @@
-"""Many lines, many at once: results in the order of the input, bounded in everything, and a folder that a killed run is continued in."""
+"""Many lines, many at once: results in the order of the input, bounded in everything, and a folder
+that a killed run is continued in.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ AHEAD = 3  # lines for each request in flight: how far the others may run ahead 
 
 @dataclass(frozen=True)
 class Progress:
-    """kept: of `done`, what an earlier run had made. seconds: of sound. total: None when the input does not tell."""
+    """kept: of `done`, what an earlier run had made. seconds: of sound. total: None when the input
+    does not tell.
+    """
 
     done: int = 0
     failed: int = 0
@@ -33,11 +37,15 @@ class Progress:
 
 
 class AsyncBatchClient:
-    """in_flight: requests at once, over as many connections that stay open. batch: lines in one request; above 1 they go through
-    /v2/synthesize/batch, behind everybody who listens and bound by no rate of starts; 1 asks for each as a listener does. per_second, burst: a token bucket that every try takes from. seed: lines without one
-    of their own get theirs from it and from what they say, so that another try, or another run, makes the same.
+    """in_flight: requests at once, over as many connections that stay open. batch: lines in one
+    request; above 1 they go through
+    /v2/synthesize/batch, behind everybody who listens and bound by no rate of starts; 1 asks for
+    each as a listener does. per_second, burst: a token bucket that every try takes from. seed:
+    lines without one of their own get theirs from it and from what they say, so that another try,
+    or another run, makes the same.
 
-    Memory: what is in flight and a few lines more are in hand, however long the input. One event loop; several runs at once share the limits.
+    Memory: what is in flight and a few lines more are in hand, however long the input. One event
+      loop; several runs at once share the limits.
     """
 
     def __init__(
@@ -74,8 +82,10 @@ class AsyncBatchClient:
         progress: Callable[[Progress], None] | None = None,
         **how,
     ) -> AsyncIterator[Result]:
-        """One Result for each line, in the order of `lines`: strings, mappings with the fields of Ask, Asks or Lines. Voice and the other
-        fields of Ask are for lines that leave them out. A line that fails is a Result with its error; the others are not touched by it."""
+        """One Result for each line, in the order of `lines`: strings, mappings with the fields of
+        Ask, Asks or Lines. Voice and the other fields of Ask are for lines that leave them out. A
+        line that fails is a Result with its error; the others are not touched by it.
+        """
 
         async def hand_on(item: Item, sound: Sound, attempts: int) -> Result:
             return Result(
@@ -98,8 +108,12 @@ class AsyncBatchClient:
         on_result: Callable[[Result], None] | None = None,
         **how,
     ) -> Progress:
-        """WAVs and a manifest.json into `folder`. What lies there from an earlier run of the same lines is not made again. on_result: told of
-        every line, in order. Raises StorageFull, Unwritable, and NotAllowed while another client writes there."""
+        """WAVs and a manifest.json into `folder`.
+
+        What lies there from an earlier run of the same lines is not made again. on_result: told of
+        every line, in order. Raises StorageFull, Unwritable, and NotAllowed while another client
+        writes there.
+        """
         place, last = Folder(folder), Progress()
 
         def look(now: Progress) -> None:
@@ -131,7 +145,9 @@ class AsyncBatchClient:
         )
 
         async def work(items: list[Item]) -> list[Result]:
-            """Those with a problem and those that are there already have their Result; the others are asked for together."""
+            """Those with a problem and those that are there already have their Result; the others
+            are asked for together.
+            """
             made: dict[int, Result] = {}
             for i, item in enumerate(items):
                 if item.line.problem is not None:

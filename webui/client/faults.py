@@ -1,4 +1,6 @@
-"""What can go wrong between a program and the studio, by the names the studio itself uses, and which of it may pass by itself."""
+"""What can go wrong between a program and the studio, by the names the studio itself uses, and
+which of it may pass by itself.
+"""
 
 from __future__ import annotations
 
@@ -78,14 +80,19 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_unheard(error: BaseException) -> bool:
-    """Refused, or never arrived: nothing was done about it, so that asking again cannot do it twice."""
+    """Refused, or never arrived: nothing was done about it, so that asking again cannot do it
+    twice.
+    """
     return isinstance(error, (Busy, NotReady)) or (
         isinstance(error, Unreachable) and error.code != "timeout"
     )
 
 
 def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouError:
-    """The named error that an answer which is not 2xx stands for. Its sentence is in the one language that was asked for."""
+    """The named error that an answer which is not 2xx stands for.
+
+    Its sentence is in the one language that was asked for.
+    """
     kind = KINDS.get(status) or (EngineFault if status >= 500 or status == 408 else BadInput)
     told: dict = {}
     try:
@@ -106,7 +113,9 @@ def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouErro
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that `Retry-After` asks for, as a number or as a date; None when it asks for nothing that can be read."""
+    """Seconds that `Retry-After` asks for, as a number or as a date; None when it asks for nothing
+    that can be read.
+    """
     told = headers.get("retry-after", "").strip()
     if told.isascii() and told.isdigit():
         return float(told[:9])

@@ -1,4 +1,6 @@
-"""Files that are whole or not there, and the resume file: one line for each sound that is safely on the disk, appended and synced."""
+"""Files that are whole or not there, and the resume file: one line for each sound that is safely on
+the disk, appended and synced.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def put(part: Path, path: Path) -> None:
 
 
 class Marks:
-    """What a folder holds already: key of a line -> what was told of it. In memory only where each mark stands in the file, about 0.15 kB a line.
+    """What a folder holds already: key of a line -> what was told of it.
+
+    In memory only where each mark stands in the file, about 0.15 kB a line.
 
     One client at a time; a mark that a crash cut in half is dropped, and its line is made again.
     """

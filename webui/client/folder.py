@@ -1,4 +1,6 @@
-"""A folder of finished lines: one WAV each, the resume file, and a manifest in the order of the input. Knows disks, no network."""
+"""A folder of finished lines: one WAV each, the resume file, and a manifest in the order of the
+input. Knows disks, no network.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Folder:
             self._list = self._part.open("wb")
 
     async def found(self, item: Item) -> Result | None:
-        """What an earlier run has made of the very same line, under the name that its place now gives it."""
+        """What an earlier run has made of the very same line, under the name that its place now
+        gives it.
+        """
         told = self._marks.get(item.key)
         if told is None:
             return None

@@ -1,4 +1,7 @@
-"""The lines of a batch: from TXT, CSV or JSONL, one at a time, and what each of them is known by. A line that cannot be read is a line with a problem."""
+"""The lines of a batch: from TXT, CSV or JSONL, one at a time, and what each of them is known by.
+
+A line that cannot be read is a line with a problem.
+"""
 
 from __future__ import annotations
 
@@ -108,9 +111,11 @@ def _bad(n: int, text: str, usual: Ask, en: str, zh: str, param: str | None = No
     )
 
 
-# ---- files ----------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 def read(path: str | Path, usual: Ask) -> Iterator[Line]:
-    """By its ending: .jsonl and .ndjson, .csv and .tsv, else one text per line. Raises BadInput when it cannot be read at all.
+    """By its ending: .jsonl and .ndjson, .csv and .tsv, else one text per line.
+
+    Raises BadInput when it cannot be read at all.
 
     UTF-8 with or without a mark, UTF-16 with one, else GB18030.
     """
@@ -201,9 +206,11 @@ def _heads(cells: list[str]) -> tuple[str, ...]:
     return tuple(NAMES.get(c.strip().lower(), "") for c in cells)
 
 
-# ---- what a line is known by ----------------------------------------------------------------------------------
+# ---- what a line is known by ---------------------------------------------------------------------
 class Known:
-    """Keys and seeds by content: a line that is moved keeps both, one that is changed gets new ones, the same line twice is two lines."""
+    """Keys and seeds by content: a line that is moved keeps both, one that is changed gets new
+    ones, the same line twice is two lines.
+    """
 
     def __init__(self, seed: int):
         self._seed, self._seen = seed, Counter()

@@ -1,4 +1,7 @@
-"""Many at once, answers in the order of the questions, and never more in hand than was allowed. Knows nothing of sound or HTTP."""
+"""Many at once, answers in the order of the questions, and never more in hand than was allowed.
+
+Knows nothing of sound or HTTP.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ from contextlib import suppress
 async def ordered(
     items: Iterable | AsyncIterable, work: Callable[[object], Awaitable], at_once: int, in_hand: int
 ) -> AsyncIterator[tuple]:
-    """Yields (item, what `work` made of it), in the order of `items`, with `at_once` of them worked on.
+    """Yields (item, what `work` made of it), in the order of `items`, with `at_once` of them worked
+    on.
 
-    in_hand: read from `items` and not yet taken from here, at_once + 1 at least. When so many are, reading stops: a slow first one, a slow
-    taker, nothing grows.
-    `work` answers for its own failures; one that it raises ends everything, in its turn, as an error of `items` does.
+    in_hand: read from `items` and not yet taken from here, at_once + 1 at least. When so many are,
+      reading stops: a slow first one, a slow
+    taker, nothing grows. `work` answers for its own failures; one that it raises ends everything,
+    in its turn, as an error of `items` does.
     """
     line: asyncio.Queue = asyncio.Queue(
         max(in_hand - 2, at_once - 1, 1)

@@ -1,4 +1,6 @@
-"""When to try again and how long to wait: exponential with jitter, never sooner than Retry-After asks. And the bucket all tries take a token from."""
+"""When to try again and how long to wait: exponential with jitter, never sooner than Retry-After
+asks. And the bucket all tries take a token from.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ FULL = (
 
 @dataclass(frozen=True)
 class Retry:
-    """tries: how often something may go wrong. A studio that is busy, starts or is away costs patience only: patience_s seconds of waiting in all."""
+    """tries: how often something may go wrong.
+
+    A studio that is busy, starts or is away costs patience only: patience_s seconds of waiting in
+    all.
+    """
 
     tries: int = 6
     patience_s: float = 30.0
@@ -61,7 +67,10 @@ class Retry:
 
 
 class Bucket:
-    """Tokens: `per_second` on average, `burst` at once. None = no limit of our own; what the studio asks for is kept all the same."""
+    """Tokens: `per_second` on average, `burst` at once.
+
+    None = no limit of our own; what the studio asks for is kept all the same.
+    """
 
     def __init__(
         self,
@@ -86,6 +95,8 @@ class Bucket:
         return max(closed_s, -self._level / self._rate)
 
     def heed(self, error: BaseException) -> None:
-        """A studio that speaks of too many requests is left alone by everybody for as long as it asks."""
+        """A studio that speaks of too many requests is left alone by everybody for as long as it
+        asks.
+        """
         if isinstance(error, Busy) and error.retry_after_s and error.code not in FULL:
             self._closed_until = max(self._closed_until, self._clock() + error.retry_after_s)

@@ -1,4 +1,7 @@
-"""Sound as the studio sends it: WAV bytes in pieces of any size, checked for being whole. No I/O but `Sound.save`."""
+"""Sound as the studio sends it: WAV bytes in pieces of any size, checked for being whole.
+
+No I/O but `Sound.save`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ MAX_HEAD = 1 << 16  # what stands before the samples
 
 @dataclass(frozen=True)
 class Sound:
-    """A whole utterance. pcm: little-endian int16, mono, at `rate`. head: the WAV header it came with, which says that it was made by a machine."""
+    """A whole utterance. pcm: little-endian int16, mono, at `rate`. head: the WAV header it came
+    with, which says that it was made by a machine.
+    """
 
     pcm: bytes
     rate: int
@@ -46,7 +51,9 @@ class Sound:
 
 
 class WavReader:
-    """`feed` gives samples (whole int16s) as soon as they are in; `end` raises Broken when something is missing."""
+    """`feed` gives samples (whole int16s) as soon as they are in; `end` raises Broken when
+    something is missing.
+    """
 
     def __init__(self):
         self.rate, self.head = 0, b""
@@ -88,7 +95,9 @@ class WavReader:
         return False
 
     def end(self, is_framed: bool = True) -> None:
-        """Nothing more comes. is_framed: the connection itself said that this was all; without it an endless header proves nothing."""
+        """Nothing more comes. is_framed: the connection itself said that this was all; without it
+        an endless header proves nothing.
+        """
         if (
             not self.head
             or not self._n

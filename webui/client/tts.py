@@ -15,7 +15,10 @@ from .sound import Sound
 
 
 class Stream:
-    """An iterator of samples: little-endian int16 bytes, mono, whole samples each. `rate` (Hz) and `seed` are known from the first piece on."""
+    """An iterator of samples: little-endian int16 bytes, mono, whole samples each.
+
+    `rate` (Hz) and `seed` are known from the first piece on.
+    """
 
     def __init__(self, hearing: Hearing, pieces: Iterator[bytes]):
         self._hearing, self._pieces = hearing, pieces
@@ -46,9 +49,13 @@ class Stream:
 
 
 class TTS:
-    """A studio at `base_url`. Keeps connections open between calls; `close` it, or use it in a `with`. May be used from several threads.
+    """A studio at `base_url`.
 
-    language: of error sentences, "en" or "zh". timeout_s: how long the studio may be silent; by itself it grows with the text.
+    Keeps connections open between calls; `close` it, or use it in a `with`. May be used from
+    several threads.
+
+    language: of error sentences, "en" or "zh". timeout_s: how long the studio may be silent; by
+      itself it grows with the text.
     """
 
     def __init__(
@@ -70,8 +77,9 @@ class TTS:
     def synthesize(
         self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
     ) -> Sound:
-        """The whole utterance. how: the other fields of Ask. on_first_audio is told, once, the seconds until the first sample was here; asking
-        for that has its price: the studio then sends as for a listener, ten seconds ahead of the clock at most.
+        """The whole utterance. how: the other fields of Ask. on_first_audio is told, once, the
+        seconds until the first sample was here; asking for that has its price: the studio then
+        sends as for a listener, ten seconds ahead of the clock at most.
 
         Raises the named errors of webui.errors and .faults once another try is of no use.
         """
@@ -85,7 +93,10 @@ class TTS:
     def stream(
         self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
     ) -> Stream:
-        """Samples while they are made. A connection that breaks is taken up again where it was; no sample comes twice."""
+        """Samples while they are made.
+
+        A connection that breaks is taken up again where it was; no sample comes twice.
+        """
         hearing = Hearing(Ask(text, voice, **how), is_paced=True, is_whole=False)
         return Stream(hearing, self._heard(hearing, len(text), on_first_audio))
 
@@ -123,9 +134,11 @@ class TTS:
         start_s: float | None = None,
         end_s: float | None = None,
     ) -> dict:
-        """A voice from a recording: what the studio tells of it, `id` and `report` among others. consent: who agrees and on what basis; the
-        studio refuses without it. start_s, end_s: the part of it to use, both or neither; transcript is exactly what is said there. Tried again
-        only when the studio cannot have heard of it: it would make two voices."""
+        """A voice from a recording: what the studio tells of it, `id` and `report` among others.
+        consent: who agrees and on what basis; the studio refuses without it. start_s, end_s: the
+        part of it to use, both or neither; transcript is exactly what is said there. Tried again
+        only when the studio cannot have heard of it: it would make two voices.
+        """
         form = clone_form(path, name, transcript, language, denoise, consent, start_s, end_s)
         return self._retry.sync(is_unheard)(self._told, "POST", form)
 

@@ -1,4 +1,7 @@
-"""A zip read while it comes in: each entry as soon as it is whole and its checksum fits. Stored entries with sizes in front, as the studio sends them."""
+"""A zip read while it comes in: each entry as soon as it is whole and its checksum fits.
+
+Stored entries with sizes in front, as the studio sends them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ class Unzip:
         self._raw, self._n, self._n_listed, self.is_whole = bytearray(), 0, 0, False
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
-        """Entries that became whole, in their order. Raises Broken for what is damaged or another kind of zip."""
+        """Entries that became whole, in their order.
+
+        Raises Broken for what is damaged or another kind of zip.
+        """
         self._raw += data
         made = []
         while not self.is_whole and len(self._raw) >= 4:
@@ -69,7 +75,10 @@ class Unzip:
         return name.decode("utf-8", "replace"), data
 
     def _listed(self, kind: bytes, told: tuple) -> bool:
-        """True when this part of the list was there. At its end: does it name as many entries as came?"""
+        """True when this part of the list was there.
+
+        At its end: does it name as many entries as came?
+        """
         size = HEAD[kind].size + (sum(told[10:13]) if kind == LISTED else told[7])
         if len(self._raw) < size:
             return False

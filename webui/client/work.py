@@ -1,4 +1,6 @@
-"""Lines made into sound over HTTP, one in a request or several: tried again when that may help, reported when it does not, handed on once."""
+"""Lines made into sound over HTTP, one in a request or several: tried again when that may help,
+reported when it does not, handed on once.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Result:
-    """How a line ended. sound is None when it failed, and when it went into a folder; then `file` is its name there."""
+    """How a line ended. sound is None when it failed, and when it went into a folder; then `file`
+    is its name there.
+    """
 
     line: Line
     sound: Sound | None = None
@@ -49,7 +53,10 @@ Asker = Callable[[dict[int, Item], dict[int, Result], int], AsyncIterator[tuple[
 
 
 class Maker:
-    """keep: where a sound goes as soon as it is whole; its Result is what counts. Every method answers for every item, whatever happens."""
+    """keep: where a sound goes as soon as it is whole; its Result is what counts.
+
+    Every method answers for every item, whatever happens.
+    """
 
     def __init__(
         self,
@@ -90,7 +97,10 @@ class Maker:
     async def _try(
         self, left: dict[int, Item], made: dict[int, Result], ask: Asker
     ) -> tuple[KaikouError | None, int]:
-        """Moves what comes out of it from `left` to `made`. Why something is left over, and how often it was tried."""
+        """Moves what comes out of it from `left` to `made`.
+
+        Why something is left over, and how often it was tried.
+        """
         n = 0
         try:
             async for attempt in self._retry.asynchronous():
@@ -140,7 +150,11 @@ class Maker:
     async def _together(
         self, asked: dict[int, Item], made: dict[int, Result], n: int
     ) -> AsyncIterator[tuple[int, Sound]]:
-        """Lines as they come out of the zip. One that breaks off leaves those that were whole by then; only the others are asked for again."""
+        """Lines as they come out of the zip.
+
+        One that breaks off leaves those that were whole by then; only the others are asked for
+        again.
+        """
         order, zip_ = list(asked), Unzip()
         body = {
             "requests": [_request(asked[i].ask) for i in order],

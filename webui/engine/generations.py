@@ -1,4 +1,6 @@
-"""Which generation of CosyVoice a directory holds, by the names of its files only: for who must know before torch is there."""
+"""Which generation of CosyVoice a directory holds, by the names of its files only: for who must
+know before torch is there.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ def yamls(root: Path) -> list[str]:
 
 
 def engine_of(root: Path) -> str:
-    """The name of the engine for a model directory, "" where it holds no model. Where yamls of several generations are mixed the engine itself
-    decides, which looks into the files."""
+    """The name of the engine for a model directory, "" where it holds no model.
+
+    Where yamls of several generations are mixed the engine itself decides, which looks into the
+    files.
+    """
     return next((GENERATIONS[name] for name in yamls(root)), "")
 
 

@@ -1,4 +1,5 @@
-"""Memory kept for a model: a GPU's by taking it first, a machine's by pinning the pages of its weight files. Undone by `release`.
+"""Memory kept for a model: a GPU's by taking it first, a machine's by pinning the pages of its
+weight files. Undone by `release`.
 
 Knows bytes and paths, no model. torch is handed in, so that importing this costs nothing.
 """
@@ -31,7 +32,10 @@ MemoryCall = Callable[[int, int], int]  # (address, bytes) -> 0, or the errno
 
 
 class MemoryLock:
-    """`did`: what was done, one English sentence each. Every method raises NotReady with the reason and the remedy, and then has done nothing."""
+    """`did`: what was done, one English sentence each.
+
+    Every method raises NotReady with the reason and the remedy, and then has done nothing.
+    """
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -44,7 +48,9 @@ class MemoryLock:
         self.release()
 
     def hold_gpu(self, torch: ModuleType, needed: int, headroom: int = GPU_HEADROOM) -> None:
-        """Take `needed` bytes of the current GPU and keep them until `release`; another process that wants them finds them gone."""
+        """Take `needed` bytes of the current GPU and keep them until `release`; another process
+        that wants them finds them gone.
+        """
         kept = [self._take(torch, needed, headroom)]
 
         def free() -> None:
@@ -58,7 +64,9 @@ class MemoryLock:
         )
 
     def pool_gpu(self, torch: ModuleType, needed: int, headroom: int = GPU_HEADROOM) -> None:
-        """As `hold_gpu`, for this process' own use: the memory goes to torch's pool, which serves the model from it."""
+        """As `hold_gpu`, for this process' own use: the memory goes to torch's pool, which serves
+        the model from it.
+        """
         del_me = self._take(torch, needed, headroom)
         del del_me
         self._note(
@@ -91,7 +99,10 @@ class MemoryLock:
             ) from error
 
     def exclusive(self, gpu: str = "0", call: Call = subprocess.run) -> None:
-        """No second process on this GPU until `release`. Needs an administrator's rights. gpu: index or UUID."""
+        """No second process on this GPU until `release`.
+
+        Needs an administrator's rights. gpu: index or UUID.
+        """
         before = _smi(call, "-i", gpu, "--query-gpu=compute_mode", "--format=csv,noheader")
         if before not in MODES:
             raise _no_smi(f"it answered “{before[:80]}”")
@@ -110,7 +121,9 @@ class MemoryLock:
         mlock: MemoryCall | None = None,
         munlock: MemoryCall | None = None,
     ) -> None:
-        """Keep the pages of these files in RAM, all of them or none; every process that maps them profits. available: bytes, 0 = unknown."""
+        """Keep the pages of these files in RAM, all of them or none; every process that maps them
+        profits. available: bytes, 0 = unknown.
+        """
         needed = sum(path.stat().st_size for path in paths)
         if available and needed + headroom > available:
             raise NotReady(
@@ -161,7 +174,9 @@ class MemoryLock:
 
 
 class _Pinned:
-    """One file, mapped shared and read-only: its pages are those of every other mapping of the file."""
+    """One file, mapped shared and read-only: its pages are those of every other mapping of the
+    file.
+    """
 
     def __init__(self, path: Path, mlock: MemoryCall, munlock: MemoryCall):
         with path.open("rb") as f:

@@ -1,7 +1,9 @@
-"""The resident engine: one warm engine per process, started in the background, replaced without dropping a running stream.
+"""The resident engine: one warm engine per process, started in the background, replaced without
+dropping a running stream.
 
-Knows engines only through engine/base.py. A stream holds a lease; an engine that was replaced is closed when its last lease ends. When one
-breaks for good, the one it had replaced steps in, and the broken one may be tried again.
+Knows engines only through engine/base.py. A stream holds a lease; an engine that was replaced is
+closed when its last lease ends. When one breaks for good, the one it had replaced steps in, and the
+broken one may be tried again.
 """
 
 from __future__ import annotations
@@ -45,17 +47,23 @@ class _Seat:
 
 
 class Missing:
-    """An engine that failed, at its start or for good while it served: the name it goes by, how it is made, and why it failed."""
+    """An engine that failed, at its start or for good while it served: the name it goes by, how it
+    is made, and why it failed.
+    """
 
     def __init__(self, engine: Engine | None, make: Maker, error: KaikouError):
         self.name, self.make, self.error = name_of(engine), make, error.copy()
 
 
 class Resident:
-    """`on_ready(engine)` is called in the starting thread each time an engine takes over; when it raises, the engine has failed. An engine may have `on_broken`, to be set: it calls
-    that with its error, in a thread of its own, when it has served and will not again. It may have `on_change` too: called when its health is another.
+    """`on_ready(engine)` is called in the starting thread each time an engine takes over; when it
+    raises, the engine has failed. An engine may have `on_broken`, to be set: it calls that with its
+    error, in a thread of its own, when it has served and will not again. It may have `on_change`
+    too: called when its health is another.
 
-    `on_change()` is called, from any thread, when `health`, `coming`, `failure` or whoever speaks may be another."""
+    `on_change()` is called, from any thread, when `health`, `coming`, `failure` or whoever speaks
+    may be another.
+    """
 
     def __init__(
         self,
@@ -71,7 +79,9 @@ class Resident:
         self._due: list[Maker] = []  # on their way, the first of them now
 
     def start(self, *makers: Maker) -> threading.Thread:
-        """Build and warm engines in the background, one after the other; the one in charge keeps speaking until the next is ready."""
+        """Build and warm engines in the background, one after the other; the one in charge keeps
+        speaking until the next is ready.
+        """
         with self._lock:
             self._due += makers
         thread = threading.Thread(
@@ -81,7 +91,9 @@ class Resident:
         return thread
 
     def replace(self, make: Maker) -> bool:
-        """Another engine shall speak: it is brought up while the one in charge goes on, and no other way when it fails. False: one is on its way."""
+        """Another engine shall speak: it is brought up while the one in charge goes on, and no
+        other way when it fails. False: one is on its way.
+        """
         with self._lock:
             if self._due or self._closed or (self._seat is not None and self._seat.is_lost):
                 return False
@@ -118,7 +130,9 @@ class Resident:
         return due[0] if due else None
 
     def again(self) -> bool:
-        """The engine that failed is made anew, with all its chances; the one in charge keeps speaking meanwhile. False: none has, or it comes already."""
+        """The engine that failed is made anew, with all its chances; the one in charge keeps
+        speaking meanwhile. False: none has, or it comes already.
+        """
         with self._lock:
             missing = self._missing
             if missing is None or self._coming is not None or self._closed:
@@ -213,7 +227,9 @@ class Resident:
             ).start()
 
     def lease(self) -> Lease:
-        """Raises NotReady until the first engine has spoken its warm-up sentence, and while one steps in for one that broke."""
+        """Raises NotReady until the first engine has spoken its warm-up sentence, and while one
+        steps in for one that broke.
+        """
         with self._lock:
             if self._seat is None or self._closed:
                 raise self.failure() or NotReady(
@@ -240,7 +256,9 @@ class Resident:
         return coming.health() if coming is not None else Health("starting")
 
     def coming(self) -> Health | None:
-        """Progress of an engine on its way while another one speaks, or has failed; None when nothing is coming but one that steps in."""
+        """Progress of an engine on its way while another one speaks, or has failed; None when
+        nothing is coming but one that steps in.
+        """
         with self._lock:
             steps_in = self._seat is not None and self._seat.is_lost
             return self._coming.health() if self._coming is not None and not steps_in else None
@@ -256,7 +274,9 @@ class Resident:
         return seat is not None and seat.is_lost
 
     def failure(self) -> KaikouError | None:
-        """Why the engine that failed last is not there; a new object each time, so it may be raised."""
+        """Why the engine that failed last is not there; a new object each time, so it may be
+        raised.
+        """
         missing = self._missing
         return missing.error.copy() if missing is not None else None
 
@@ -264,7 +284,10 @@ class Resident:
         return self._missing is not None and self._coming is None
 
     def absent(self, name: str) -> KaikouError | None:
-        """Why the engine of that name does not speak though it should: it failed, or is on its way. None when it is none of ours."""
+        """Why the engine of that name does not speak though it should: it failed, or is on its way.
+
+        None when it is none of ours.
+        """
         with self._lock:
             missing, coming = self._missing, self._coming
         if missing is not None and missing.name == name:

@@ -1,4 +1,7 @@
-"""Disk: the only room that turns ids into paths. Ids are ours; nothing a user sends becomes a path."""
+"""Disk: the only room that turns ids into paths.
+
+Ids are ours; nothing a user sends becomes a path.
+"""
 
 from .access import AccessStore
 from .choices import ChoiceStore

@@ -1,4 +1,6 @@
-"""Who may come in, on disk: API keys (only their hash), demo links, what each has used, and logins that were ended. One SQLite file, read by whoever asks and changed by scripts too."""
+"""Who may come in, on disk: API keys (only their hash), demo links, what each has used, and logins
+that were ended. One SQLite file, read by whoever asks and changed by scripts too.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ ADMIN = "admin"
 
 @dataclass(frozen=True)
 class Key:
-    """`mark`: SHA-256 of the key in hex. `account`: who made it; a key that may do everything acts as its maker, any other has a shelf of its own."""
+    """`mark`: SHA-256 of the key in hex.
+
+    `account`: who made it; a key that may do everything acts as its maker, any other has a shelf of
+    its own.
+    """
 
     id: str
     mark: str
@@ -43,7 +49,9 @@ class Key:
 
 @dataclass(frozen=True)
 class Demo:
-    """A link to one voice of `account`. fixed: the fields of a request that its guests cannot choose. max_text: characters at a time; max_chars, max_uses: in all."""
+    """A link to one voice of `account`. fixed: the fields of a request that its guests cannot
+    choose. max_text: characters at a time; max_chars, max_uses: in all.
+    """
 
     id: str
     account: str
@@ -71,7 +79,10 @@ class Used:
 
 @dataclass
 class AccessStore:
-    """Thread-safe. Every call raises StorageFull, Busy, StorageDamaged as Database does. Reading makes no file."""
+    """Thread-safe.
+
+    Every call raises StorageFull, Busy, StorageDamaged as Database does. Reading makes no file.
+    """
 
     root: Path
     _db: Database = field(init=False)
@@ -80,7 +91,9 @@ class AccessStore:
         self._db = Database(self.root / "access.sqlite", 2, TABLES)
 
     def state(self) -> tuple[int, str]:
-        """Changes whenever any process has changed anything, and when the file is gone or was set aside."""
+        """Changes whenever any process has changed anything, and when the file is gone or was set
+        aside.
+        """
         if not self._db.is_there:
             return 0, self._db.set_aside
         return self._db.read(
@@ -91,7 +104,7 @@ class AccessStore:
         """A file of keys was set aside, now or in an earlier run, and still lies there."""
         return any(self.root.glob("access.damaged-*"))
 
-    # ---- keys -------------------------------------------------------------------------------------------------
+    # ---- keys ------------------------------------------------------------------------------------
     def keys(self) -> list[Key]:
         """All, newest first, revoked ones too."""
         return self._all(
@@ -100,7 +113,9 @@ class AccessStore:
         )
 
     def add_key(self, key: Key, max_live: int) -> bool:
-        """False when its account has `max_live` keys that are not revoked; asked and added in one step, also between processes."""
+        """False when its account has `max_live` keys that are not revoked; asked and added in one
+        step, also between processes.
+        """
         row = (
             key.id,
             key.mark,
@@ -123,7 +138,7 @@ class AccessStore:
             )
         )
 
-    # ---- demo links ---------------------------------------------------------------------------------------------
+    # ---- demo links ------------------------------------------------------------------------------
     def demos(self) -> list[Demo]:
         """All, newest first, ended ones too."""
         return self._all("SELECT * FROM demos ORDER BY created_at DESC, id", _demo)
@@ -133,7 +148,9 @@ class AccessStore:
         return found[0] if found else None
 
     def add_demo(self, demo: Demo, max_live: int) -> bool:
-        """False when its account has `max_live` links that have not ended; asked and added in one step."""
+        """False when its account has `max_live` links that have not ended; asked and added in one
+        step.
+        """
         names = [f.name for f in fields(Demo)]
         row = [
             json.dumps(v, ensure_ascii=False) if n == "fixed" else v
@@ -154,7 +171,9 @@ class AccessStore:
         )
 
     def use_demo(self, demo_id: str, n_chars: int) -> bool:
-        """Counts one use where all of its caps still allow it, in one step: of many at once none gets through twice."""
+        """Counts one use where all of its caps still allow it, in one step: of many at once none
+        gets through twice.
+        """
         ask = "UPDATE demos SET uses = uses + 1, chars = chars + ? WHERE id = ? AND ended = '' AND uses < max_uses AND chars + ? <= max_chars"
         return self._db.write(
             lambda db: db.execute(ask, (n_chars, demo_id, n_chars)).rowcount > 0, is_lasting=False
@@ -170,7 +189,7 @@ class AccessStore:
             is_lasting=False,
         )
 
-    # ---- usage ------------------------------------------------------------------------------------------------
+    # ---- usage -----------------------------------------------------------------------------------
     def usage(self) -> dict[str, Used]:
         return dict(
             self._all(
@@ -189,7 +208,7 @@ class AccessStore:
  sound_s = sound_s + excluded.sound_s, last_used_at = max(coalesce(last_used_at, 0), coalesce(excluded.last_used_at, 0))"""
         self._db.write(lambda db: db.executemany(ask, rows), is_lasting=False)
 
-    # ---- logins -----------------------------------------------------------------------------------------------
+    # ---- logins ----------------------------------------------------------------------------------
     def end_login(self, login_id: str, now: float, until: float) -> None:
         """It is remembered until its cookie would have expired anyway."""
 

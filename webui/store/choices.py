@@ -1,4 +1,6 @@
-"""What visitors chose of their own for their takes: how long they are kept, and what their files and their speech say of themselves."""
+"""What visitors chose of their own for their takes: how long they are kept, and what their files
+and their speech say of themselves.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Choice:
-    """days: None = as long as the studio keeps takes. label: files say where they come from. notice: speech does."""
+    """days: None = as long as the studio keeps takes. label: files say where they come from.
+    notice: speech does.
+    """
 
     days: int | None = None
     label: bool = True
@@ -24,7 +28,10 @@ class Choice:
 
 
 class ChoiceStore:
-    """Thread-safe. Raises StorageFull, Busy, StorageDamaged as Database does. Reading makes no file."""
+    """Thread-safe.
+
+    Raises StorageFull, Busy, StorageDamaged as Database does. Reading makes no file.
+    """
 
     def __init__(self, root: Path):
         self._db = Database(root / "choices.sqlite", 1, TABLES)

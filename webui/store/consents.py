@@ -1,4 +1,7 @@
-"""Consents on disk: a record and its recording, one folder each. Blind to what is said in it and to the voices made under it."""
+"""Consents on disk: a record and its recording, one folder each.
+
+Blind to what is said in it and to the voices made under it.
+"""
 
 from __future__ import annotations
 

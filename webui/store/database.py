@@ -1,6 +1,8 @@
-"""One SQLite file in WAL with full sync: what was written when `write` returned survives a kill and a power cut; a damaged file is set aside.
+"""One SQLite file in WAL with full sync: what was written when `write` returned survives a kill and
+a power cut; a damaged file is set aside.
 
-Knows transactions and what goes wrong on a disk; blind to what the tables mean. One connection reads, one writes.
+Knows transactions and what goes wrong on a disk; blind to what the tables mean. One connection
+reads, one writes.
 """
 
 from __future__ import annotations
@@ -36,11 +38,18 @@ _DENIED = {
 
 
 class Database:
-    """Thread-safe. `tables`: the statements that make version `version` of it. Every call raises StorageFull, Busy, StorageDamaged (once,
-    when the file turns out broken: it is set aside and a new one begun), KaikouError (made by a newer studio).
+    """Thread-safe.
 
-    `name`: what errors call it, (English, Chinese), and `code` what their codes begin with. `columns` of tables: a file that has others is broken.
-    `changes`: (version, statement), after `tables`, for a file of an earlier version than that. `rescue` (path of a broken file, new file): takes over what can still be read, in one transaction, and returns how much that is."""
+    `tables`: the statements that make version `version` of it. Every call raises StorageFull, Busy,
+    StorageDamaged (once, when the file turns out broken: it is set aside and a new one begun),
+    KaikouError (made by a newer studio).
+
+    `name`: what errors call it, (English, Chinese), and `code` what their codes begin with.
+      `columns` of tables: a file that has others is broken.
+    `changes`: (version, statement), after `tables`, for a file of an earlier version than that.
+      `rescue` (path of a broken file, new file): takes over what can still be read, in one
+      transaction, and returns how much that is.
+    """
 
     def __init__(
         self,
@@ -83,7 +92,10 @@ class Database:
         return self._run(False, "BEGIN", work)
 
     def write(self, work: Callable[[sqlite3.Connection], T], is_lasting: bool = True) -> T:
-        """All that `work` does, or nothing of it. Not lasting: a power cut may undo it, in its order, until something lasting is written."""
+        """All that `work` does, or nothing of it.
+
+        Not lasting: a power cut may undo it, in its order, until something lasting is written.
+        """
         return self._run(True, "BEGIN IMMEDIATE", work, is_lasting)
 
     def close(self) -> None:

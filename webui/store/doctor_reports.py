@@ -1,4 +1,6 @@
-"""The doctor's report of a model: JSON beside the model, or in the data folder where the model may not be written to. Never looks inside."""
+"""The doctor's report of a model: JSON beside the model, or in the data folder where the model may
+not be written to. Never looks inside.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ TELLING = ("*.pt", "*.onnx", "*.yaml", "*.tiktoken", "*/*.json", "*/*.txt")
 
 
 def stamp(model: Path) -> str:
-    """Names a model directory's files by name, size and time: quick, and another one when a file is exchanged. "" where it cannot be read."""
+    """Names a model directory's files by name, size and time: quick, and another one when a file is
+    exchanged. "" where it cannot be read.
+    """
     try:
         found = [path for like in TELLING for path in model.glob(like)]
         rows = sorted(
@@ -35,7 +39,9 @@ def folders(model: Path, data_dir: Path) -> tuple[Path, Path]:
 
 
 def save(model: Path, data_dir: Path, report: dict, sounds: dict[str, bytes]) -> Path | None:
-    """Report and sounds in the first folder that can be written; returns it, None where neither can."""
+    """Report and sounds in the first folder that can be written; returns it, None where neither
+    can.
+    """
     own = json.dumps({**report, "stamp": stamp(model)}, ensure_ascii=False, indent=1)
     for folder in folders(model, data_dir):
         try:
@@ -65,7 +71,9 @@ def switched_off(model: Path, data_dir: Path) -> tuple[str, ...]:
 
 
 def end_of_prompt(model: Path, data_dir: Path) -> str:
-    """What ended a description of these very files without its being read aloud; "" where that was not examined."""
+    """What ended a description of these very files without its being read aloud; "" where that was
+    not examined.
+    """
     results = (load(model, data_dir) or {}).get("results") or ()
     found = (
         r["figures"] for r in results if (r.get("item"), r.get("name")) == ("G", "description")
@@ -74,7 +82,10 @@ def end_of_prompt(model: Path, data_dir: Path) -> str:
 
 
 def agree(model: Path, data_dir: Path, profile: dict) -> None:
-    """These files shall be used with this profile. Where that cannot be written, it is forgotten."""
+    """These files shall be used with this profile.
+
+    Where that cannot be written, it is forgotten.
+    """
     folder = folders(model, data_dir)[1]
     try:
         make_folder(folder)

@@ -1,6 +1,8 @@
-"""One file of a published model into its place, by the hubs' own libraries: resumed, checked, and only from hosts that may be asked.
+"""One file of a published model into its place, by the hubs' own libraries: resumed, checked, and
+only from hosts that may be asked.
 
-The libraries are imported where they fetch, so that the page opens without them. They resume one another's unfinished files.
+The libraries are imported where they fetch, so that the page opens without them. They resume one
+another's unfinished files.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from .files import FULL
 if TYPE_CHECKING:
     from modelscope_hub import HubApi
 
-# Read by the libraries: no bars on the terminal, no question to a cloud's internal addresses which region this is.
+# Read by the libraries: no bars on the terminal, no question to a cloud's internal addresses which
+# region this is.
 os.environ |= {"TQDM_DISABLE": "1", "MODELSCOPE_DOWNLOAD_INTRA_CLOUD": "false"}
 
 log = logging.getLogger(__name__)
-PLAUSIBLE = 2.0  # a size known only by hearsay may be off by this factor: an error page or a pointer is far off
+# a size known only by hearsay may be off by this factor: an error page or a pointer is far off
+PLAUSIBLE = 2.0
 PROGRESS_BYTES = 1 << 20  # a try that gained this much was worth it: another one follows
 CHUNK_BYTES = 256 << 10  # what a broken connection may cost, and how often progress is told
 HEAD_TIMEOUT_S = 15.0
@@ -41,8 +45,12 @@ DISK = {*FULL, errno.EPERM, errno.EACCES, errno.EROFS}
 
 @dataclass(frozen=True)
 class FileSpec:
-    """path: inside the target folder, with `/`. size: bytes; sha256: hex, None where unknown. Where `exact` is False both are only
-    expected: a size may be off by the factor `within`, another checksum is a warning. optional: it may be missing where it is fetched."""
+    """path: inside the target folder, with `/`. size: bytes; sha256: hex, None where unknown.
+
+    Where `exact` is False both are only
+    expected: a size may be off by the factor `within`, another checksum is a warning. optional: it
+      may be missing where it is fetched.
+    """
 
     path: str
     size: int
@@ -64,7 +72,9 @@ class FileAbsent(NotReady):
 
 
 class FileDamaged(NotReady):
-    """Another checksum than the source states, or than is expected of a file that was fetched in pieces."""
+    """Another checksum than the source states, or than is expected of a file that was fetched in
+    pieces.
+    """
 
 
 class _Stop(BaseException):
@@ -76,7 +86,9 @@ class _Stop(BaseException):
 
 
 class Transfer:
-    """One file on its way: what the libraries report to, and what ends them. on_progress(bytes): how much of it is here now."""
+    """One file on its way: what the libraries report to, and what ends them. on_progress(bytes):
+    how much of it is here now.
+    """
 
     def __init__(
         self,
@@ -150,7 +162,9 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Source:
-    """endpoint: of a hub, or an address below which the files lie. hosts: they and their subdomains may be asked, and nobody else."""
+    """endpoint: of a hub, or an address below which the files lie. hosts: they and their subdomains
+    may be asked, and nobody else.
+    """
 
     endpoint: str
     hosts: tuple[str, ...]
@@ -175,7 +189,9 @@ class Source:
         return f"{self.endpoint.rstrip('/')}/{quote(path)}"
 
     def bring(self, repository: str, transfer: Transfer) -> str:
-        """The whole file to `transfer.final`, from where the unfinished one ends; returns its sha256, or "" when nobody knows it yet."""
+        """The whole file to `transfer.final`, from where the unfinished one ends; returns its
+        sha256, or "" when nobody knows it yet.
+        """
         import huggingface_hub
         from huggingface_hub.file_download import http_get
 
@@ -251,7 +267,10 @@ class ModelScope(Source):
 
 @contextmanager
 def _modelscope(source: ModelScope) -> Iterator[HubApi]:
-    """Without anybody's token. The library keeps locks and a number that names the user in files: both go with the folder."""
+    """Without anybody's token.
+
+    The library keeps locks and a number that names the user in files: both go with the folder.
+    """
     from modelscope_hub import HubApi, HubConfig
 
     logging.getLogger("modelscope_hub").setLevel(logging.ERROR)
@@ -264,7 +283,9 @@ def _modelscope(source: ModelScope) -> Iterator[HubApi]:
 
 
 def _checked(send: Callable, check: Callable[[str], None]) -> Callable:
-    """`requests` sends the first request and each that follows a redirect through the session's `send`."""
+    """`requests` sends the first request and each that follows a redirect through the session's
+    `send`.
+    """
 
     def checked(request, **options):
         check(request.url)
@@ -284,7 +305,9 @@ def _before_request(request) -> None:
 
 @contextmanager
 def _asking(client, check: Callable[[str], None], transfer: Transfer) -> Iterator[None]:
-    """huggingface_hub has one client for the process, which calls its hooks before each hop: ours looks at this thread's only."""
+    """huggingface_hub has one client for the process, which calls its hooks before each hop: ours
+    looks at this thread's only.
+    """
 
     def before(url: str) -> None:
         if transfer.cancelled.is_set():
@@ -329,7 +352,11 @@ def download(
     on_progress: Callable[[int], None],
     cancelled: threading.Event,
 ) -> tuple[int, str]:
-    """Returns bytes and sha256. Raises Cancelled (what is there stays for the next time), FileAbsent, StorageFull, NotReady with the reason."""
+    """Returns bytes and sha256.
+
+    Raises Cancelled (what is there stays for the next time), FileAbsent, StorageFull, NotReady with
+    the reason.
+    """
     transfer = Transfer(spec, final, on_progress, cancelled)
     is_second = False
     while True:

@@ -1,4 +1,7 @@
-"""Whole files or none: write beside, rename over. A full disk is StorageFull and leaves nothing behind."""
+"""Whole files or none: write beside, rename over.
+
+A full disk is StorageFull and leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,11 @@ def new_id(kind: str) -> str:
 
 
 def record(data: bytes, instead: float | None) -> Any:
-    """A record as it was written. `instead` stands for NaN and the infinities, which no JSON that goes out may hold. Raises ValueError."""
+    """A record as it was written.
+
+    `instead` stands for NaN and the infinities, which no JSON that goes out may hold. Raises
+    ValueError.
+    """
     return json.loads(data, parse_constant=lambda name: instead)
 
 
@@ -80,8 +87,10 @@ class Folder:
         return self.path(entry, name).is_file()
 
     def remove(self, entry: str) -> None:
-        """The entry gets a name that is never indexed, then its files go; those that cannot go now go with a later `purge`. Missing is fine.
-        Raises StorageFull when it cannot even be renamed: then all of it is there as before."""
+        """The entry gets a name that is never indexed, then its files go; those that cannot go now
+        go with a later `purge`. Missing is fine. Raises StorageFull when it cannot even be renamed:
+        then all of it is there as before.
+        """
         gone = self.root / f"{GONE}{secrets.token_hex(8)}"
         try:
             os.replace(self.path(entry), gone)

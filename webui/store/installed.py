@@ -1,4 +1,7 @@
-"""Model directories on this disk: which folders are whole models, which one was chosen last. What makes a folder a model it is told; never looks inside a file."""
+"""Model directories on this disk: which folders are whole models, which one was chosen last.
+
+What makes a folder a model it is told; never looks inside a file.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ EngineOf = Callable[[Path], str]  # the name of the engine for a folder, "" when
 
 @dataclass(frozen=True)
 class Installed:
-    """name: of its folder. engine: the generation, as prompts and takes name it. is_whole: every network is there, as published or converted."""
+    """name: of its folder. engine: the generation, as prompts and takes name it. is_whole: every
+    network is there, as published or converted.
+    """
 
     name: str
     path: Path
@@ -31,7 +36,10 @@ class Installed:
 
 
 def read(folder: Path, engine_of: EngineOf) -> Installed | None:
-    """None when the folder is no model's. A folder's name says nothing: it may have been renamed."""
+    """None when the folder is no model's.
+
+    A folder's name says nothing: it may have been renamed.
+    """
     try:
         engine = engine_of(folder)
         is_whole = bool(engine) and all(
@@ -43,7 +51,10 @@ def read(folder: Path, engine_of: EngineOf) -> Installed | None:
 
 
 def find(root: Path, engine_of: EngineOf) -> list[Installed]:
-    """The folder itself when it is a model, else the models right below it, by name. Empty when there is no such folder, or it may not be read."""
+    """The folder itself when it is a model, else the models right below it, by name.
+
+    Empty when there is no such folder, or it may not be read.
+    """
     own = read(root, engine_of)
     if own is not None:
         return [own]
@@ -59,7 +70,9 @@ def find(root: Path, engine_of: EngineOf) -> list[Installed]:
 def first(
     models: Iterable[Installed], wanted: Iterable[str], names: Iterable[str]
 ) -> Installed | None:
-    """The one to begin with: of the earliest generation in `wanted`, and of these the earliest in `names`; others after them, by name."""
+    """The one to begin with: of the earliest generation in `wanted`, and of these the earliest in
+    `names`; others after them, by name.
+    """
     order, known = list(wanted), list(names)
     ranked = [
         (order.index(m.engine), known.index(m.name) if m.name in known else len(known), m.name, m)

@@ -1,6 +1,9 @@
-"""Batch jobs and their lines in SQLite: who claimed what, how often it was tried, where it ended. Knows rows and states, not sound.
+"""Batch jobs and their lines in SQLite: who claimed what, how often it was tried, where it ended.
 
-A line: waiting -> running -> done | failed | resting (tried in vain, once more later); cancel turns what is not over into cancelled.
+Knows rows and states, not sound.
+
+A line: waiting -> running -> done | failed | resting (tried in vain, once more later); cancel turns
+what is not over into cancelled.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ CHANGES = (
 
 @dataclass(frozen=True)
 class Line:
-    """One text of a job. `n` counts from 1; `seed` is its own; `key`: of its sound, "" until it is made."""
+    """One text of a job.
+
+    `n` counts from 1; `seed` is its own; `key`: of its sound, "" until it is made.
+    """
 
     n: int
     text: str
@@ -97,9 +103,12 @@ class JobStore:
         self._lock_file = root / "jobs.lock"
         self._held: IO | None = None
 
-    # ---- which process works ------------------------------------------------------------------------------
+    # ---- which process works ---------------------------------------------------------------------
     def hold(self) -> bool:
-        """Only one process works on the jobs of a folder. The lock goes with the process, however it ends."""
+        """Only one process works on the jobs of a folder.
+
+        The lock goes with the process, however it ends.
+        """
         if self._held is not None:
             return True
         try:
@@ -117,7 +126,10 @@ class JobStore:
         return True
 
     def reclaim(self) -> int:
-        """What a process that is gone had claimed waits again. Only while the lock is held. Returns how many lines."""
+        """What a process that is gone had claimed waits again.
+
+        Only while the lock is held. Returns how many lines.
+        """
         if not self._db.is_there:
             return 0
         return self._db.write(
@@ -134,11 +146,14 @@ class JobStore:
             self._held.close()
             self._held = None
 
-    # ---- jobs -----------------------------------------------------------------------------------------------
+    # ---- jobs ------------------------------------------------------------------------------------
     def add(
         self, account: str, name: str, model: str, seed: int, lines: Iterable[Line]
     ) -> BatchJob:
-        """The job and all its lines, or nothing. Raises StorageFull, Busy (the account has too much that is not over)."""
+        """The job and all its lines, or nothing.
+
+        Raises StorageFull, Busy (the account has too much that is not over).
+        """
         rows = [
             (
                 line.n,
@@ -253,8 +268,10 @@ class JobStore:
         self._db.write(work)
 
     def resume(self, job_id: str, still: Iterable[int] = ()) -> None:
-        """A paused or cancelled job goes on, and what waited for another try need not any more. `still`: lines that are being made at this moment.
-        Raises Busy as `add` does."""
+        """A paused or cancelled job goes on, and what waited for another try need not any more.
+
+        `still`: lines that are being made at this moment. Raises Busy as `add` does.
+        """
         kept = set(still)
 
         def work(db: Connection) -> None:
@@ -279,7 +296,10 @@ class JobStore:
         self._db.write(work)
 
     def retry(self, job_id: str, n: int | None = None) -> int:
-        """Failed lines, or the one, are tried again from the start. Returns how many. Raises Busy as `add` does."""
+        """Failed lines, or the one, are tried again from the start.
+
+        Returns how many. Raises Busy as `add` does.
+        """
 
         def work(db: Connection) -> int:
             ask = "UPDATE lines SET state = 'waiting', attempts = 0, code = '', error = '', error_zh = '' WHERE job = ? AND state = 'failed'"
@@ -298,7 +318,10 @@ class JobStore:
         return self._db.write(work)
 
     def settle(self, job_id: str) -> bool:
-        """A job none of whose lines is to be made any more is done. True when it is over, or gone."""
+        """A job none of whose lines is to be made any more is done.
+
+        True when it is over, or gone.
+        """
 
         def work(db: Connection) -> bool:
             _settle(db, job_id)
@@ -329,7 +352,10 @@ class JobStore:
         return self._db.is_there and self._db.read(lambda db: _is_used(db, key))
 
     def aged(self, seconds: float, limit_s: float) -> list[str]:
-        """Jobs that are over have been so for `seconds` more of the studio's own time. Returns those past `limit_s`; a clock that is set has no say."""
+        """Jobs that are over have been so for `seconds` more of the studio's own time.
+
+        Returns those past `limit_s`; a clock that is set has no say.
+        """
         if not self._db.is_there:
             return []
 
@@ -348,7 +374,7 @@ class JobStore:
 
         return self._db.write(work)
 
-    # ---- lines ----------------------------------------------------------------------------------------------
+    # ---- lines -----------------------------------------------------------------------------------
     def lines(
         self, job_id: str, start: int = 1, count: int = 1 << 30, state: str = ""
     ) -> list[Line]:
@@ -358,7 +384,9 @@ class JobStore:
         return self._db.read(lambda db: [_line(r) for r in db.execute(ask, values)])
 
     def ended(self, account: str, job_id: str, start: int, count: int) -> tuple[str, list[Line]]:
-        """The state of a job, and its lines from number `start` on that are over, up to the first that is not, `count` at most. Raises NotFound."""
+        """The state of a job, and its lines from number `start` on that are over, up to the first
+        that is not, `count` at most. Raises NotFound.
+        """
         ask = f"SELECT {LINE} FROM lines WHERE job = ? AND n >= ? ORDER BY n LIMIT ?"
 
         def work(db: Connection) -> tuple[str, list[Line]] | None:
@@ -381,7 +409,10 @@ class JobStore:
         return found
 
     def claim(self, job_id: str) -> Line | None:
-        """The next line of a job that runs, now this process' own. A claim need not outlive a power cut: it would be given back anyway."""
+        """The next line of a job that runs, now this process' own.
+
+        A claim need not outlive a power cut: it would be given back anyway.
+        """
 
         def work(db: Connection) -> Line | None:
             ask = f"SELECT {LINE} FROM lines WHERE job = ? AND state = 'waiting' AND (SELECT state FROM jobs WHERE id = ?) = 'running' ORDER BY n LIMIT 1"
@@ -469,7 +500,9 @@ def _settle(db: Connection, job_id: str) -> None:
 
 
 def _check_open(db: Connection, account: str, n_lines: int) -> None:
-    """Within the transaction that opens one more job, so that of many at once no more get in than may. Raises Busy."""
+    """Within the transaction that opens one more job, so that of many at once no more get in than
+    may. Raises Busy.
+    """
     ask = "SELECT count(*), coalesce(sum(total), 0) FROM jobs WHERE account = ? AND state IN ('running', 'paused')"
     open_jobs, open_lines = db.execute(ask, (account,)).fetchone()
     if open_jobs >= MAX_OPEN_JOBS or open_lines + n_lines > MAX_OPEN_LINES:

@@ -1,4 +1,7 @@
-"""Published models on disk: what belongs to one, what of it is missing, and bringing it. Knows file names and sizes; never looks inside."""
+"""Published models on disk: what belongs to one, what of it is missing, and bringing it.
+
+Knows file names and sizes; never looks inside.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +63,10 @@ class Model:
 
 @dataclass(frozen=True)
 class Plan:
-    """missing: files still to come, in order, optional ones too; bytes: what they take, less what unfinished ones already hold; exact: no size
-    is rounded."""
+    """missing: files still to come, in order, optional ones too; bytes: what they take, less what
+    unfinished ones already hold; exact: no size
+    is rounded.
+    """
 
     missing: tuple[FileSpec, ...]
     bytes: int
@@ -75,7 +80,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
-    """done and total: bytes of all files of the model. rate: bytes a second of this fetch, 0 while unknown."""
+    """done and total: bytes of all files of the model. rate: bytes a second of this fetch, 0 while
+    unknown.
+    """
 
     file: str
     done: int
@@ -88,7 +95,10 @@ class Progress:
 
 
 def read_manifest(path: Path) -> dict[str, Model]:
-    """Name -> model. Raises BadInput naming the entry that is wrong; a file name that leaves the folder is wrong."""
+    """Name -> model.
+
+    Raises BadInput naming the entry that is wrong; a file name that leaves the folder is wrong.
+    """
     try:
         table = json.loads(path.read_text("utf-8"))
         models = {name: _model(name, entry) for name, entry in table["models"].items()}
@@ -100,8 +110,10 @@ def read_manifest(path: Path) -> dict[str, Model]:
 def expected_files(
     models: Mapping[str, Model], names: tuple[str, ...], yaml: str
 ) -> dict[str, tuple[int, str]]:
-    """Path -> (bytes, sha256) of the published files of a model directory, where a checksum is known. Third parties list them: a difference is a
-    reason to warn. names: of the directory and its parents, the first that is a model's counts; else the first model with that yaml; else {}."""
+    """Path -> (bytes, sha256) of the published files of a model directory, where a checksum is
+    known. Third parties list them: a difference is a reason to warn. names: of the directory and
+    its parents, the first that is a model's counts; else the first model with that yaml; else {}.
+    """
     found = [models[name] for name in names if name in models] or [
         model for model in models.values() if any(spec.path == yaml for spec in model.files)
     ]
@@ -114,7 +126,9 @@ def expected_files(
 
 
 def published_files(models: Mapping[str, Model], yaml: str) -> dict[str, dict]:
-    """Model -> path -> (bytes, sha256 or "") of every release with that yaml, to tell which one a directory holds."""
+    """Model -> path -> (bytes, sha256 or "") of every release with that yaml, to tell which one a
+    directory holds.
+    """
     return {
         name: {s.path: (s.size, s.sha256 or "") for s in model.files if not s.optional}
         for name, model in models.items()
@@ -182,9 +196,11 @@ def source_at(name: str) -> Source:
 
 
 class ModelFetcher:
-    """Brings one model into `root`. source: a name of SOURCES, or an http(s) address below which the files lie.
+    """Brings one model into `root`. source: a name of SOURCES, or an http(s) address below which
+    the files lie.
 
-    free_bytes is a seam for tests. Make a new one for each fetch; `plan` and `verify` ask nobody. Raises BadInput for an unknown source.
+    free_bytes is a seam for tests. Make a new one for each fetch; `plan` and `verify` ask nobody.
+    Raises BadInput for an unknown source.
     """
 
     def __init__(
@@ -199,7 +215,10 @@ class ModelFetcher:
         self._free = free_bytes or (lambda path: shutil.disk_usage(path).free)
 
     def _repository(self) -> str:
-        """The model's name at the source; "" where the source has no names. Raises BadInput when it is not there."""
+        """The model's name at the source; "" where the source has no names.
+
+        Raises BadInput when it is not there.
+        """
         repository = self.model.repositories.get(self.source, "")
         if self.source in SOURCES and not repository:
             raise BadInput(
@@ -220,9 +239,12 @@ class ModelFetcher:
         progress: Callable[[Progress], None] = lambda progress: None,
         cancelled: threading.Event | None = None,
     ) -> None:
-        """Brings what is missing, in the manifest's order: small files, then large ones. May be called again after any failure.
+        """Brings what is missing, in the manifest's order: small files, then large ones.
 
-        Raises Cancelled (started files stay and are taken up again), StorageFull, Busy (another fetch runs here), NotReady with the reason.
+        May be called again after any failure.
+
+        Raises Cancelled (started files stay and are taken up again), StorageFull, Busy (another
+        fetch runs here), NotReady with the reason.
         """
         cancelled = cancelled or threading.Event()
         with self._alone():
@@ -250,7 +272,11 @@ class ModelFetcher:
                 log.warning("%s of %s is another file than the expected one", path, self.root.name)
 
     def verify(self, cancelled: threading.Event | None = None) -> list[tuple[str, str, str]]:
-        """Reads every file. (path, fault in English, in Chinese) for each that is missing or differs from the manifest, or from how it came."""
+        """Reads every file.
+
+        (path, fault in English, in Chinese) for each that is missing or differs from the manifest,
+        or from how it came.
+        """
         faults, record = [], self._record()
         for spec in self.model.files:
             fault = self._fault(spec)
@@ -275,7 +301,9 @@ class ModelFetcher:
         ]
 
     def unexpected(self) -> list[str]:
-        """Files that came whole with another checksum than the manifest expects: perhaps a newer publication. Reads no file."""
+        """Files that came whole with another checksum than the manifest expects: perhaps a newer
+        publication. Reads no file.
+        """
         record = self._record()
         return [
             s.path
@@ -284,7 +312,10 @@ class ModelFetcher:
         ]
 
     def discard(self, path: str) -> None:
-        """Take away a file that `verify` named, so that the next `fetch` brings it. Only files of the model."""
+        """Take away a file that `verify` named, so that the next `fetch` brings it.
+
+        Only files of the model.
+        """
         for spec in self.model.files:
             if spec.path == path:
                 self._place(spec).unlink(missing_ok=True)
@@ -332,7 +363,10 @@ class ModelFetcher:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """In a folder of its own: two writers would spoil each other's parts. The lock goes with the process, however it ends."""
+        """In a folder of its own: two writers would spoil each other's parts.
+
+        The lock goes with the process, however it ends.
+        """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             lock = (self.root / ".fetch.lock").open("w")

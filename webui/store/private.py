@@ -1,4 +1,7 @@
-"""Folders and files that only the user who runs the studio may read, whatever the umask says. Everything in the data folder is made here."""
+"""Folders and files that only the user who runs the studio may read, whatever the umask says.
+
+Everything in the data folder is made here.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ def make_folder(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """An empty file, unless there is one: whoever opens it then, SQLite too, keeps its mode. Raises OSError."""
+    """An empty file, unless there is one: whoever opens it then, SQLite too, keeps its mode.
+
+    Raises OSError.
+    """
     path.touch(FILE)
 
 
@@ -32,8 +38,11 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def tighten(root: Path) -> None:
-    """Take away what others may do with `root` and all that lies in it. Links are not followed. What cannot be changed stays as it is, with one
-    line in the log: a folder of another user, and one on a file system without modes, are used all the same."""
+    """Take away what others may do with `root` and all that lies in it.
+
+    Links are not followed. What cannot be changed stays as it is, with one line in the log: a
+    folder of another user, and one on a file system without modes, are used all the same.
+    """
     if not root.is_dir():
         return
     if root.stat().st_mode & stat.S_ISVTX:

@@ -1,6 +1,9 @@
-"""The pronunciation dictionaries of all accounts, in one SQLite file. What is acknowledged survives a kill; a damaged file is set aside, never lost.
+"""The pronunciation dictionaries of all accounts, in one SQLite file.
 
-Knows rows and accounts; blind to what a term means. Speech, which reads, never waits for a disk's sync.
+What is acknowledged survives a kill; a damaged file is set aside, never lost.
+
+Knows rows and accounts; blind to what a term means. Speech, which reads, never waits for a disk's
+sync.
 """
 
 from __future__ import annotations
@@ -23,7 +26,11 @@ COLUMNS = ["account", "key", "language", "term", "reading"]
 
 
 class PronunciationStore:
-    """Thread-safe. Raises StorageDamaged once when the file turns out broken (it is set aside and a new one begun), StorageFull, Busy."""
+    """Thread-safe.
+
+    Raises StorageDamaged once when the file turns out broken (it is set aside and a new one begun),
+    StorageFull, Busy.
+    """
 
     def __init__(self, root: Path):
         self._db = Database(
@@ -63,7 +70,10 @@ class PronunciationStore:
         return self._db.read(lambda db: [tuple(row) for row in db.execute(ask, (account,))])
 
     def put(self, account: str, row: Row, was: tuple[str, str] | None = None) -> None:
-        """Add or change one entry; `was` (key, language) is the one that it takes the place of. Raises BadInput when there are too many."""
+        """Add or change one entry; `was` (key, language) is the one that it takes the place of.
+
+        Raises BadInput when there are too many.
+        """
 
         def work(db: Connection) -> None:
             if was is not None:
@@ -146,7 +156,10 @@ def _rescue(damaged: Path, db: Connection) -> int:
 
 
 def _readable(path: Path) -> list[tuple[str, ...]]:
-    """What can still be read of a damaged file, up to its first broken page. The file itself stays as it is."""
+    """What can still be read of a damaged file, up to its first broken page.
+
+    The file itself stays as it is.
+    """
     rows: list[tuple[str, ...]] = []
     try:
         with closing(connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:

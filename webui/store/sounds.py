@@ -1,6 +1,8 @@
-"""Sound of batch lines, each file under the hash of everything it was made from: what is there is whole, and never made again.
+"""Sound of batch lines, each file under the hash of everything it was made from: what is there is
+whole, and never made again.
 
-A file is written beside its place, synced, renamed, and its directory synced, before anybody is told of it. Blind to jobs.
+A file is written beside its place, synced, renamed, and its directory synced, before anybody is
+told of it. Blind to jobs.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ DRAFT = ".new-"
 
 
 class SoundStore:
-    """`disk`: what touches the disk, in one place, so that a test can take away what was not synced."""
+    """`disk`: what touches the disk, in one place, so that a test can take away what was not
+    synced.
+    """
 
     def __init__(self, root: Path, disk: Disk | None = None):
         self.root, self._disk = root / "sounds", disk or Disk()
@@ -41,7 +45,10 @@ class SoundStore:
         return self.path(key).is_file()
 
     def keep(self, key: str, data: bytes) -> None:
-        """When this returns the file is on the disk, whole, under its name. Raises StorageFull; then nothing of it is there."""
+        """When this returns the file is on the disk, whole, under its name.
+
+        Raises StorageFull; then nothing of it is there.
+        """
         final = self.path(key)
         draft = final.with_name(f"{DRAFT}{secrets.token_hex(8)}")
         try:
@@ -55,8 +62,10 @@ class SoundStore:
 
     @contextmanager
     def dropping(self, keys: Iterable[str]) -> Iterator[None]:
-        """The files have names that nobody looks for while the body runs, are gone after it, and are back when it fails. Raises StorageFull when
-        one cannot be renamed: then all are there as before. What cannot be removed afterwards goes with a later `purge`."""
+        """The files have names that nobody looks for while the body runs, are gone after it, and
+        are back when it fails. Raises StorageFull when one cannot be renamed: then all are there as
+        before. What cannot be removed afterwards goes with a later `purge`.
+        """
         moved: list[tuple[Path, Path]] = []
         try:
             for key in keys:
@@ -99,7 +108,9 @@ class SoundStore:
 
 
 class Disk:
-    """Each of the three ways in returns when a power cut could not undo it any more; the steps below them are what the disk is asked for."""
+    """Each of the three ways in returns when a power cut could not undo it any more; the steps
+    below them are what the disk is asked for.
+    """
 
     def folder(self, path: Path) -> None:
         if path.is_dir():

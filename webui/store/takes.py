@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 LEVELS = tuple(
     i / 1000 for i in range(1001)
 )  # what peaks are rounded to: a float for each would be most of a record's memory
-AT_HAND = 512  # whole records in memory, 5 KB each; a studio that is used for weeks has many more on its disk
+# whole records in memory, 5 KB each; a studio that is used for weeks has many more on its disk
+AT_HAND = 512
 
 
 class _Entry(NamedTuple):
@@ -44,9 +45,13 @@ class Usage(NamedTuple):
 
 
 class TakeStore:
-    """Thread-safe. In memory lie an index and the records used last; records and sound (WAV) are on disk.
+    """Thread-safe.
 
-    An owner is `account/visit`. Where one is asked for, an account alone means the takes of all its visits."""
+    In memory lie an index and the records used last; records and sound (WAV) are on disk.
+
+    An owner is `account/visit`. Where one is asked for, an account alone means the takes of all its
+    visits.
+    """
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time):
         self.folder = Folder(root / "takes")
@@ -109,7 +114,10 @@ class TakeStore:
         return path
 
     def change(self, take: Take, **what) -> Take:
-        """Only what is given changes: another change since `take` was read is kept. Raises StorageFull, NotFound."""
+        """Only what is given changes: another change since `take` was read is kept.
+
+        Raises StorageFull, NotFound.
+        """
         with self._changing:
             changed = replace(self._whole(take.id) or take, **what)
             self.folder.put(take.id, "take.json", _record(changed))
@@ -137,10 +145,11 @@ class TakeStore:
         max_each: int,
         scope: Callable[[str], str] = lambda owner: owner,
     ) -> int:
-        """Drop what is too old for its owner, or the oldest where a scope has too many; starred ones stay. One that cannot be removed keeps
-        none of the others. Returns how many went.
+        """Drop what is too old for its owner, or the oldest where a scope has too many; starred
+        ones stay. One that cannot be removed keeps none of the others. Returns how many went.
 
-        scope: of an owner, whose takes are counted together."""
+        scope: of an owner, whose takes are counted together.
+        """
         self.folder.purge()
         by_scope: defaultdict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         with self._lock:

@@ -23,7 +23,10 @@ def gone() -> NotFound:
 
 
 class VoiceStore:
-    """`root`: the folder of saved voices. `starters`: assets/voices with voices.json, read-only; their prompts are kept under root too."""
+    """`root`: the folder of saved voices.
+
+    `starters`: assets/voices with voices.json, read-only; their prompts are kept under root too.
+    """
 
     def __init__(self, root: Path, starters: Path):
         self._starters_folder = starters
@@ -87,7 +90,10 @@ class VoiceStore:
         self._saved[voice.id] = voice
 
     def change(self, voice: Voice, **what) -> Voice:
-        """Only what is given changes: another change since `voice` was read is kept. Raises StorageFull, NotFound."""
+        """Only what is given changes: another change since `voice` was read is kept.
+
+        Raises StorageFull, NotFound.
+        """
         with self._changing:
             if voice.id not in self._saved:
                 raise gone()

@@ -1,4 +1,7 @@
-"""The addresses at which other devices may reach this machine. Asks the machine's interfaces; sends nothing. Blind to who may know them."""
+"""The addresses at which other devices may reach this machine.
+
+Asks the machine's interfaces; sends nothing. Blind to who may know them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ class Interface:
 
 
 def reachable(host: str) -> list[Interface]:
-    """The IPv4 addresses that a studio listening on `host` answers at from outside, those of homes and offices first; [] on loopback."""
+    """The IPv4 addresses that a studio listening on `host` answers at from outside, those of homes
+    and offices first; [] on loopback.
+    """
     if host in EVERY:
         return sorted(_interfaces(), key=_rank)
     return [Interface("", host)] if _is_outside(host) else []

@@ -1,4 +1,7 @@
-"""Who may sound now, who waits and at which place, who is refused. Knows numbers and order, not sound."""
+"""Who may sound now, who waits and at which place, who is refused.
+
+Knows numbers and order, not sound.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from collections.abc import Callable
 from ..errors import Busy
 from .job import Job
 
-CLAIM_S = 3.0  # how long a job whose turn has come keeps its place before its reader has asked for any sound
+# how long a job whose turn has come keeps its place before its reader has asked for any sound
+CLAIM_S = 3.0
 
 
 class Bucket:
@@ -71,7 +75,10 @@ class Buckets:
 
 
 class Admission:
-    """`capacity()`: how many streams may be hungry at once. `begin(job)` is called, outside the lock, when a job's turn has come."""
+    """`capacity()`: how many streams may be hungry at once.
+
+    `begin(job)` is called, outside the lock, when a job's turn has come.
+    """
 
     def __init__(
         self,
@@ -94,7 +101,8 @@ class Admission:
         ] = {}  # owner -> turns had; who comes begins one behind the least served
         self._claims: dict[
             str, tuple[Job, float]
-        ] = {}  # jobs whose turn has come and that nobody sees hungry yet, and until when they count
+            # jobs whose turn has come and that nobody sees hungry yet, and until when they count
+        ] = {}
         self._timer: threading.Timer | None = None  # while claims are what the line waits for
         self.refused = 0
         self._pace_s = 1.0  # running mean of seconds between two turns
@@ -139,8 +147,11 @@ class Admission:
         self.next()
 
     def _n_taken(self) -> int:
-        """Places: of jobs that are hungry, and of those that were let in just now. Without the latter a burst would pass together: a job is
-        hungry only once its reader has asked for sound."""
+        """Places: of jobs that are hungry, and of those that were let in just now.
+
+        Without the latter a burst would pass together: a job is
+        hungry only once its reader has asked for sound.
+        """
         now = time.monotonic()
         for job, until in list(self._claims.values()):
             if now >= until or (job.credit and until < math.inf):
@@ -178,7 +189,9 @@ class Admission:
         self.next()
 
     def _order(self) -> None:
-        """Visitors take turns, however many streams each has waiting; each one's own go in the order of arrival."""
+        """Visitors take turns, however many streams each has waiting; each one's own go in the
+        order of arrival.
+        """
         seen, rank = Counter(), {}
         for job, _ in sorted(
             self._line, key=lambda entry: (entry[0].request.priority, entry[0].born_s)

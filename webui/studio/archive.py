@@ -1,4 +1,6 @@
-"""A zip made while it is sent: one entry at a time in memory, with true sizes in front of each, so that every unpacker reads it."""
+"""A zip made while it is sent: one entry at a time in memory, with true sizes in front of each, so
+that every unpacker reads it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ PIECE_BYTES = 1 << 20
 
 
 class _Sent(io.RawIOBase):
-    """A file whose front has left already. What has not may still be rewritten: zipfile goes back to an entry's head when it knows its size."""
+    """A file whose front has left already.
+
+    What has not may still be rewritten: zipfile goes back to an entry's head when it knows its
+    size.
+    """
 
     def __init__(self):
         self._base, self._rest = 0, io.BytesIO()
@@ -51,7 +57,9 @@ class _Sent(io.RawIOBase):
 
 
 class Zip:
-    """`add` returns the bytes that can leave, `stream` gives them piece by piece, `end` the last of them."""
+    """`add` returns the bytes that can leave, `stream` gives them piece by piece, `end` the last of
+    them.
+    """
 
     def __init__(self):
         self._out = _Sent()
@@ -64,7 +72,9 @@ class Zip:
         return self._out.take()
 
     def stream(self, name: str, path: Path) -> Iterator[bytes]:
-        """A file of any size, in pieces: it is read twice, for its size and checksum stand in front of it. Raises FileNotFoundError, before anything."""
+        """A file of any size, in pieces: it is read twice, for its size and checksum stand in front
+        of it. Raises FileNotFoundError, before anything.
+        """
         with path.open("rb") as file:
             facts = os.stat(file.fileno())
             info = zipfile.ZipInfo(name, time.localtime(facts.st_mtime)[:6])
@@ -94,7 +104,9 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def in_format(path: Path, kind: str) -> tuple[str, bytes | None, str]:
-    """How an entry made from a WAV file ends, its bytes (None: those of the file), and why it is not of `kind`. Raises FileNotFoundError."""
+    """How an entry made from a WAV file ends, its bytes (None: those of the file), and why it is
+    not of `kind`. Raises FileNotFoundError.
+    """
     if kind == "wav":
         return kind, None, ""
     try:

@@ -1,6 +1,8 @@
-"""A text that is still being written while it is spoken: what has come of it, and the stream of its sound. Blind to sockets.
+"""A text that is still being written while it is spoken: what has come of it, and the stream of its
+sound. Blind to sockets.
 
-One thread writes (`push`, `flush`, `end`), one or two take; `close` may come from any. Nothing here waits for a writer but `run`.
+One thread writes (`push`, `flush`, `end`), one or two take; `close` may come from any. Nothing here
+waits for a writer but `run`.
 """
 
 from __future__ import annotations
@@ -23,15 +25,20 @@ Normalise = Callable[[str, str], list[str]]  # (clause, language) -> what is sai
 
 
 def soon(rule: Segmentation) -> Segmentation:
-    """The same for a text that an engine cannot read while it arrives: segments no longer than they must be, since nothing sounds before one is whole."""
+    """The same for a text that an engine cannot read while it arrives: segments no longer than they
+    must be, since nothing sounds before one is whole.
+    """
     least = rule.merge_units
     return rule._replace(max_units=least, min_units=least, merge_units=least // 2)
 
 
 class Written:
-    """All that came of one request's text, in pieces that are ready to be spoken. At most MAX_TEXT characters.
+    """All that came of one request's text, in pieces that are ready to be spoken.
 
-    rule: the engine's, None where every clause is a segment. is_read: the engine reads while it speaks, so that pieces are clauses and one of
+    At most MAX_TEXT characters.
+
+    rule: the engine's, None where every clause is a segment. is_read: the engine reads while it
+      speaks, so that pieces are clauses and one of
     its calls speaks a run of them; else pieces are segments.
     """
 
@@ -60,7 +67,7 @@ class Written:
         self.fed_s = 0.0  # when that was last over, on the monotonic clock
         self.late_notes: Callable[[SpeechRequest], list[tuple[str, str]]] = lambda request: []
 
-    # ---- the writer's side --------------------------------------------------------------------------------
+    # ---- the writer's side -----------------------------------------------------------------------
     def push(self, delta: str) -> None:
         """All of `delta` or, with BadInput, nothing of it: too_long_text, bad_text."""
         whole = _joined(self._half + delta)
@@ -148,7 +155,7 @@ class Written:
             self.first = clause.text
         return said
 
-    # ---- the speaker's side -------------------------------------------------------------------------------
+    # ---- the speaker's side ----------------------------------------------------------------------
     def listen(self, tell: Callable[[bool], None]) -> None:
         """`tell` is called by the writer when there is more to speak; True: it had been waited for."""
         self._on_news = tell
@@ -173,7 +180,10 @@ class Written:
         return self.pieces[self._taken - 1]
 
     def run(self) -> Iterator[str]:
-        """The pieces of one run, for an engine that reads while it speaks. Waits for the writer; ends with the run, the text or `close`."""
+        """The pieces of one run, for an engine that reads while it speaks.
+
+        Waits for the writer; ends with the run, the text or `close`.
+        """
         before = ""
         while (piece := self._wait(bool(before))) is not None:
             yield " " + piece if before and before[-1] < WIDE and piece[0] < WIDE else piece
@@ -214,8 +224,11 @@ class Written:
 
 
 class Arriving:
-    """The chunks of one request, one run of its text after the other. `next()` only while `written.can_step`; the last chunk is empty,
-    since nobody knows that a chunk is the last one before the writer has said so."""
+    """The chunks of one request, one run of its text after the other.
+
+    `next()` only while `written.can_step`; the last chunk is empty, since nobody knows that a chunk
+    is the last one before the writer has said so.
+    """
 
     def __init__(
         self,
@@ -254,7 +267,11 @@ class Arriving:
         return made
 
     def _begin(self) -> bool:
-        """False when the text is over. Each run has random numbers of its own, so that it does not depend on the length of those before."""
+        """False when the text is over.
+
+        Each run has random numbers of its own, so that it does not depend on the length of those
+        before.
+        """
         written, index = self._written, self._written.next
         if index == len(written.pieces):
             return False

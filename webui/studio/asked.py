@@ -1,4 +1,7 @@
-"""What was asked for, as a SpeechRequest: names of OpenAI's and the fields that follow from others. Knows voices and abilities, not jobs."""
+"""What was asked for, as a SpeechRequest: names of OpenAI's and the fields that follow from others.
+
+Knows voices and abilities, not jobs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from ..store.files import new_id
 from ..types import LANGUAGES, VOICE_ENGINES, Abilities, SpeechRequest, Voice, model_of
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-# the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the same for ever
+# the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the
+# same for ever
 OPENAI_VOICES = {
     "alloy": "starter-en-mid",
     "ash": "starter-en-low",
@@ -59,7 +63,10 @@ def check_mode(mode: str, about: Abilities) -> None:
 
 
 def known_language(language: str) -> str:
-    """One of LANGUAGES, or "auto", for a BCP 47 tag in any case: zh for zh-CN. Raises BadInput for what is none of them."""
+    """One of LANGUAGES, or "auto", for a BCP 47 tag in any case: zh for zh-CN.
+
+    Raises BadInput for what is none of them.
+    """
     tag = (language.strip() or "auto").replace("_", "-").partition("-")[0].lower()
     if tag not in ("auto", *LANGUAGES):
         raise BadInput(
@@ -74,8 +81,9 @@ def known_language(language: str) -> str:
 def with_known_words(
     about: Abilities, request: SpeechRequest
 ) -> tuple[SpeechRequest, list[tuple[str, str]]]:
-    """Of an engine that reads transcripts: a zero-shot request without one as a cross-lingual one, and a note that says so. An engine's own
-    voices bring their words with them."""
+    """Of an engine that reads transcripts: a zero-shot request without one as a cross-lingual one,
+    and a note that says so. An engine's own voices bring their words with them.
+    """
     mode = "instruct" if request.instruction else "cross_lingual"
     if request.transcript or request.voice.startswith(PRESET) or mode not in about.modes:
         return request, []
@@ -83,15 +91,20 @@ def with_known_words(
 
 
 def asked_language(text_in: str, language: str) -> str:
-    """That of the mark which a text begins with, else `language` as `known_language` has it. Raises BadInput."""
+    """That of the mark which a text begins with, else `language` as `known_language` has it.
+
+    Raises BadInput.
+    """
     return text.marked_language(text_in) or known_language(language)
 
 
 def with_fitting_mode(
     about: Abilities, request: SpeechRequest
 ) -> tuple[SpeechRequest, list[tuple[str, str]]]:
-    """Without the transcript where the text is shorter than half of it, and a note that says so: a language model of CosyVoice that has read
-    much more than it shall speak tends to garble it (specification "First contact", section 2)."""
+    """Without the transcript where the text is shorter than half of it, and a note that says so: a
+    language model of CosyVoice that has read much more than it shall speak tends to garble it
+    (specification "First contact", section 2).
+    """
     rule, mode = about.segmentation, "instruct" if request.instruction else "cross_lingual"
     if rule is None or request.mode != "zero_shot" or mode not in about.modes:
         return request, []
@@ -110,8 +123,10 @@ def late_notes(about: Abilities, request: SpeechRequest) -> list[tuple[str, str]
 def heeded(
     about: Abilities, voice: Voice, mode: str, instruction: str
 ) -> tuple[str, str, list[tuple[str, str]]]:
-    """mode and instruction where the choice was left to us, and what the caller must know: an engine that follows no instruction would read it
-    aloud, and its own voices speak in the mode that they were made for."""
+    """mode and instruction where the choice was left to us, and what the caller must know: an
+    engine that follows no instruction would read it aloud, and its own voices speak in the mode
+    that they were made for.
+    """
     notes = []
     if mode == "auto" and instruction.strip() and "instruct" not in about.modes:
         instruction, notes = "", [LEFT_OUT]
@@ -137,7 +152,9 @@ def asked_for(
     priority: int = 0,
     model: str = "",
 ) -> SpeechRequest:
-    """about: of the engine, which may not follow an instruction in every mode. model: as the caller names it. Raises BadInput."""
+    """about: of the engine, which may not follow an instruction in every mode. model: as the caller
+    names it. Raises BadInput.
+    """
     language, instruction = (
         asked_language(text_in, language),
         text.without_prompt_marks(instruction),
@@ -161,7 +178,9 @@ def asked_for(
 
 
 def voice_engine_of(about: Abilities, model: str) -> str:
-    """Which of an engine's two voices a model's name means: builtin-instant, builtin-natural; "" where it leaves the choice."""
+    """Which of an engine's two voices a model's name means: builtin-instant, builtin-natural; ""
+    where it leaves the choice.
+    """
     return next((kind for kind in VOICE_ENGINES if model in own_names(about, kind)), "")
 
 
@@ -171,14 +190,18 @@ def own_names(about: Abilities, *kinds: str) -> tuple[str, ...]:
 
 
 def listed_names(about: Abilities) -> dict[str, bool]:
-    """Those of them that are worth a line in a list of models -> whether a request can have that voice now. None where there is one only."""
+    """Those of them that are worth a line in a list of models -> whether a request can have that
+    voice now. None where there is one only.
+    """
     if about.natural not in ("starting", "ready", "slow"):
         return {}
     return {own_names(about, kind)[0]: kind in about.voice_engines for kind in VOICE_ENGINES}
 
 
 def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:
-    """`auto` of the API: instruct when told how, cross-lingual when languages differ or nothing is known of the clip, else zero-shot."""
+    """`auto` of the API: instruct when told how, cross-lingual when languages differ or nothing is
+    known of the clip, else zero-shot.
+    """
     if mode != "auto":
         return mode
     if instruction.strip():

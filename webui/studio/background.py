@@ -1,4 +1,6 @@
-"""Work that nobody listens to: the same way as a listener's, but with no place in the line, bound by no rate, and it leaves no take."""
+"""Work that nobody listens to: the same way as a listener's, but with no place in the line, bound
+by no rate, and it leaves no take.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from .wording import Wording
 
 
 class Background:
-    """`look_at_keys()` has noticed what another process did to them when it returns: a revoked key's work stops before its next piece."""
+    """`look_at_keys()` has noticed what another process did to them when it returns: a revoked
+    key's work stops before its next piece.
+    """
 
     def __init__(
         self, cast: Cast, wording: Wording, turns: Turns, look_at_keys: Callable[[], None]
@@ -35,7 +39,10 @@ class Background:
         seed: int = 0,
         model: str = "auto",
     ) -> Ready:
-        """Nothing sounds before `begin`; `end` it. Blocking. Raises BadInput, NotFound, NotAllowed, NotReady."""
+        """Nothing sounds before `begin`; `end` it.
+
+        Blocking. Raises BadInput, NotFound, NotAllowed, NotReady.
+        """
         self._look_at_keys()
         trace, about = Trace(), self._cast.check_model(model)
         check_mode(mode, about)

@@ -1,4 +1,7 @@
-"""Batches as their owners see them: hand in, look, cancel, resume, retry, take away. What is accepted here is on the disk. An account owns its jobs."""
+"""Batches as their owners see them: hand in, look, cancel, resume, retry, take away.
+
+What is accepted here is on the disk. An account owns its jobs.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ class Batch:
         self.keep_days = max(1, keep_days)  # after its end
         self.work = BatchWork(jobs, sounds, LineMaker(jobs, sounds, background, turns, label), hall)
 
-    # ---- hand in --------------------------------------------------------------------------------------------
+    # ---- hand in ---------------------------------------------------------------------------------
     def submit(
         self,
         owner: str,
@@ -74,7 +77,10 @@ class Batch:
         name: str = "",
         model: str = "auto",
     ) -> BatchJob:
-        """Every line is looked at before anything is accepted. Raises BadInput with the line's number, NotFound (voice, model), Busy, StorageFull."""
+        """Every line is looked at before anything is accepted.
+
+        Raises BadInput with the line's number, NotFound (voice, model), Busy, StorageFull.
+        """
         if not asks:
             raise BadInput(
                 "There is no text in the batch.",
@@ -149,7 +155,7 @@ class Batch:
         """Jobs that have lines to make."""
         return self.work.roster.n_open
 
-    # ---- look -----------------------------------------------------------------------------------------------
+    # ---- look ------------------------------------------------------------------------------------
     def list(self, owner: str, limit: int = 50) -> list[BatchJob]:
         """Newest first."""
         return [self._as_it_is(job) for job in self._jobs.list(account_of(owner), limit)]
@@ -178,7 +184,9 @@ class Batch:
         return self._jobs.lines(self.get(owner, job_id).id, start, count, state)
 
     def ended(self, owner: str, job_id: str, start: int, count: int) -> tuple[str, list[Line]]:
-        """The job's state, and its lines from number `start` on that are over, up to the first that is not. Raises NotFound."""
+        """The job's state, and its lines from number `start` on that are over, up to the first that
+        is not. Raises NotFound.
+        """
         state, lines = self._jobs.ended(account_of(owner), job_id, start, count)
         return "paused" if state == "running" and self.work.roster.stopped(
             job_id
@@ -198,9 +206,12 @@ class Batch:
     def watch(self, job_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.work.watchers.add(job_id, wake)
 
-    # ---- the whole as a zip -----------------------------------------------------------------------------------
+    # ---- the whole as a zip ----------------------------------------------------------------------
     def zip(self, owner: str, job_id: str, kind: str = "wav") -> Iterator[bytes]:
-        """What is made so far, in order, as files of `kind`, and a manifest of every line. Raises NotFound at once, not while it is read."""
+        """What is made so far, in order, as files of `kind`, and a manifest of every line.
+
+        Raises NotFound at once, not while it is read.
+        """
         job = self.get(owner, job_id)
         return zipped(self._entries(job, kind))
 
@@ -218,7 +229,10 @@ class Batch:
     def entry(
         self, line: Line, total: int, kind: str = "wav"
     ) -> tuple[tuple[str, bytes] | None, dict]:
-        """A line's file, if it has one, and its row of the manifest. One that cannot be written as `kind` is WAV, and its row says why."""
+        """A line's file, if it has one, and its row of the manifest.
+
+        One that cannot be written as `kind` is WAV, and its row says why.
+        """
         name, data, problem = "", None, ""
         if line.state == "done":
             with suppress(FileNotFoundError, NotFound):
@@ -251,7 +265,7 @@ class Batch:
         lines = ",\n ".join(json.dumps(row, ensure_ascii=False) for row in rows)
         return "manifest.json", f'{head[:-1]}, "lines": [\n {lines}\n]}}\n'.encode()
 
-    # ---- change -----------------------------------------------------------------------------------------------
+    # ---- change ----------------------------------------------------------------------------------
     def cancel(self, owner: str, job_id: str) -> BatchJob:
         """What is not made stays unmade, within one step of the engine. Idempotent."""
         job = self.get(owner, job_id)
@@ -266,7 +280,10 @@ class Batch:
             self.work.halt(job_id)
 
     def resume(self, owner: str, job_id: str) -> BatchJob:
-        """A cancelled or paused job goes on where it was. Raises StorageFull when there is still no room, Busy as `submit` does."""
+        """A cancelled or paused job goes on where it was.
+
+        Raises StorageFull when there is still no room, Busy as `submit` does.
+        """
         job = self.get(owner, job_id)
         with self.work.fate:
             self._jobs.resume(job.id, self.work.roster.in_the_air(job.id))
@@ -281,7 +298,10 @@ class Batch:
         return self.get(owner, job_id)
 
     def delete(self, owner: str, job_id: str) -> None:
-        """The job, its lines, and every sound that no other line has. Raises StorageFull, Busy: then it is cancelled and still listed."""
+        """The job, its lines, and every sound that no other line has.
+
+        Raises StorageFull, Busy: then it is cancelled and still listed.
+        """
         self._delete(self.get(owner, job_id).id)
 
     def _delete(self, job_id: str) -> None:
@@ -290,7 +310,9 @@ class Batch:
         self.work.maker.drop(job_id)
 
     def sweep(self, seconds: float) -> None:
-        """Jobs that have been over for as long as takes are kept go, counted in the studio's own running time. `seconds`: since the last sweep."""
+        """Jobs that have been over for as long as takes are kept go, counted in the studio's own
+        running time. `seconds`: since the last sweep.
+        """
         self.work.maker.purge()
         for job_id in self._jobs.aged(seconds, self.keep_days * DAY_S):
             try:
@@ -298,7 +320,7 @@ class Batch:
             except KaikouError as error:
                 log.warning("job %s could not be removed yet: %s", job_id, error)
 
-    # ---- with the studio ----------------------------------------------------------------------------------------
+    # ---- with the studio -------------------------------------------------------------------------
     def start(self) -> None:
         self.work.start()
 
@@ -308,7 +330,11 @@ class Batch:
 
 
 def _line(n: int, ask: Ask, job_seed: int, seen: Counter[tuple]) -> Line:
-    """Checked as speech is. Its seed comes from the job's and from what it says, so that lines added around it leave it as it is."""
+    """Checked as speech is.
+
+    Its seed comes from the job's and from what it says, so that lines added around it leave it as
+    it is.
+    """
     if ask.mode not in ("auto", *MODES) or ask.mode == CONVERT:
         raise BadInput(
             f"Unknown mode “{ask.mode[:40]}”. Use one of: auto, {', '.join(MODES)}.",

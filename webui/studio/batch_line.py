@@ -1,4 +1,5 @@
-"""Makes the sound of one batch line, through the same way as a listener's, and sees to it that it is on the disk before it is marked.
+"""Makes the sound of one batch line, through the same way as a listener's, and sees to it that it
+is on the disk before it is marked.
 
 Blind to whose turn it is, and to what becomes of a line that fails.
 """
@@ -56,7 +57,9 @@ class LineMaker:
         self.n_made = self.n_cached = 0
 
     def make(self, flight: Flight) -> bool:
-        """When this returns the line's sound is on the disk and marked; True when it was made now and not long ago. Raises what is wrong with it."""
+        """When this returns the line's sound is on the disk and marked; True when it was made now
+        and not long ago. Raises what is wrong with it.
+        """
         line = flight.line
         ready = self._background.job(
             f"{flight.account}/batch",
@@ -92,7 +95,10 @@ class LineMaker:
             self._change.notify_all()
 
     def drop(self, job_id: str) -> None:
-        """The job and the sounds that only it has, or nothing of it. Nothing is saved meanwhile. Raises StorageFull, Busy."""
+        """The job and the sounds that only it has, or nothing of it.
+
+        Nothing is saved meanwhile. Raises StorageFull, Busy.
+        """
         with self._saving, self._sounds.dropping(self._jobs.own_keys(job_id)):
             self._jobs.delete(job_id)
 
@@ -144,7 +150,8 @@ class LineMaker:
             self._background.begin(flight.ready)
             while (told := job.snapshot()).state not in ("saving", "done") and told.error is None:
                 if self._closing:
-                    raise Cancelled()  # an engine that is stuck must not keep the studio from ending
+                    # an engine that is stuck must not keep the studio from ending
+                    raise Cancelled()
                 flight.woken.wait()
                 flight.woken.clear()
         finally:
@@ -158,7 +165,9 @@ class LineMaker:
 
 
 def sound_key(account: str, ready: Ready) -> str:
-    """Everything that the sound of a line is made from, as one hash: what has the same need not be made again."""
+    """Everything that the sound of a line is made from, as one hash: what has the same need not be
+    made again.
+    """
     job, request = ready.job, ready.job.request
     made_from = [
         account,

@@ -1,6 +1,8 @@
-"""What there is to make of batches, and whose turn is next: open jobs, lines in the air, lines that rest. Touches no disk and makes nothing.
+"""What there is to make of batches, and whose turn is next: open jobs, lines in the air, lines that
+rest. Touches no disk and makes nothing.
 
-A line that failed once is tried again with nothing beside it: should it take the engine down, no innocent line falls with it.
+A line that failed once is tried again with nothing beside it: should it take the engine down, no
+innocent line falls with it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class Roster:
         ] = {}  # jobs that a full disk stopped, whether or not it could be written down
         self._paces: dict[str, Pace] = {}
 
-    # ---- jobs -----------------------------------------------------------------------------------------------
+    # ---- jobs ------------------------------------------------------------------------------------
     def add(self, job_id: str, account: str) -> None:
         """It is new, or goes on."""
         with self._change:
@@ -63,7 +65,10 @@ class Roster:
                 kept.pop(job_id, None)
 
     def stop(self, job_id: str, error: KaikouError, turn: int) -> bool:
-        """turn: when what met the error was begun. False: somebody has let the job go on since, and it does so."""
+        """turn: when what met the error was begun.
+
+        False: somebody has let the job go on since, and it does so.
+        """
         with self._change:
             if self._went_on.get(job_id, 0) > turn:
                 return False
@@ -98,7 +103,7 @@ class Roster:
             pace = self._paces.get(job_id)
             return pace.eta_s(chars) if pace else None
 
-    # ---- whose turn it is -----------------------------------------------------------------------------------
+    # ---- whose turn it is ------------------------------------------------------------------------
     def has_room(self, width: int) -> bool:
         """width: lines in the air at a time. A line that failed before flies alone."""
         with self._change:
@@ -118,7 +123,10 @@ class Roster:
             return job_id, n, account, self._turn
 
     def take_job(self) -> tuple[str, str, int] | None:
-        """A job to claim a line of, its account, and the turn. It is off the list until it is put back: whoever does so meanwhile has news of it."""
+        """A job to claim a line of, its account, and the turn.
+
+        It is off the list until it is put back: whoever does so meanwhile has news of it.
+        """
         with self._change:
             by_account = Counter(f.account for f in self._flights.values())
             by_job = Counter(f.line.job for f in self._flights.values())
@@ -139,7 +147,7 @@ class Roster:
         with self._change:
             self.suspect = line, account
 
-    # ---- in the air -----------------------------------------------------------------------------------------
+    # ---- in the air ------------------------------------------------------------------------------
     def lift(self, line: Line, account: str) -> Flight | None:
         """It is being made from here on. None when the studio closes."""
         flight = Flight(line, account)
@@ -184,7 +192,7 @@ class Roster:
                 if line.job == job_id
             ]
 
-    # ---- news -----------------------------------------------------------------------------------------------
+    # ---- news ------------------------------------------------------------------------------------
     def poke(self) -> None:
         """Something has changed: look again."""
         with self._change:

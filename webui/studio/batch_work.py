@@ -1,4 +1,7 @@
-"""Makes the lines of batch jobs, a few at a time, in the gaps that listeners leave. Knows claims, tries and pauses; blind to who asked."""
+"""Makes the lines of batch jobs, a few at a time, in the gaps that listeners leave.
+
+Knows claims, tries and pauses; blind to who asked.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ class BatchWork:
             self.maker.ground(flight)
         self.watchers.tell(job_id)
 
-    # ---- one line after the other -----------------------------------------------------------------------------
+    # ---- one line after the other ----------------------------------------------------------------
     def _run(self) -> None:
         if not self._take_charge():
             return
@@ -93,7 +96,10 @@ class BatchWork:
             self.roster.wait(wait_s)
 
     def _take_charge(self) -> bool:
-        """False when the studio closes before it is this process' turn. A folder that cannot be used is looked at again."""
+        """False when the studio closes before it is this process' turn.
+
+        A folder that cannot be used is looked at again.
+        """
         while not self.roster.is_closing:
             try:
                 if self._jobs.hold():
@@ -161,7 +167,7 @@ class BatchWork:
         self._pool.submit(self._make, flight)
         return True
 
-    # ---- one line -------------------------------------------------------------------------------------------
+    # ---- one line --------------------------------------------------------------------------------
     def _make(self, flight: Flight) -> None:
         line = flight.line
         try:

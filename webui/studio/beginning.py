@@ -1,4 +1,6 @@
-"""What a stopped or failed request left behind for the one that continues it: whole sentences, and which one broke."""
+"""What a stopped or failed request left behind for the one that continues it: whole sentences, and
+which one broke.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Beginning:
-    """The sound of a request up to the sentence where it broke off, which is the first one that is spoken now.
+    """The sound of a request up to the sentence where it broke off, which is the first one that is
+    spoken now.
 
-    marks: (segment, first sample) of the segments in `pcm`, which is s16le. replaces: ids of the takes that end there.
+    marks: (segment, first sample) of the segments in `pcm`, which is s16le. replaces: ids of the
+      takes that end there.
     """
 
     first_segment: int
@@ -20,5 +24,7 @@ class Beginning:
 
 
 def broken_off(marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """(segment, first sample) of the one that was under way: a later chunk is the only sign that a segment was whole."""
+    """(segment, first sample) of the one that was under way: a later chunk is the only sign that a
+    segment was whole.
+    """
     return marks[-1] if marks else (0, 0)

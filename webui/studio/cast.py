@@ -1,4 +1,6 @@
-"""Who speaks: the engine and the voice that a request names, the prompt of the two, and a job with both. Blind to whose turn it is."""
+"""Who speaks: the engine and the voice that a request names, the prompt of the two, and a job with
+both. Blind to whose turn it is.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ class Cast:
         self.shelf: Shelf | None = None  # where there are models that have names
 
     def voice(self, owner: str, voice_id: str) -> Voice:
-        """Raises BadInput when none is given, NotFound when it is gone or another's. A guest has the one of the link, whatever is asked for."""
+        """Raises BadInput when none is given, NotFound when it is gone or another's.
+
+        A guest has the one of the link, whatever is asked for.
+        """
         if is_guest(owner):
             owner, voice_id = self._demos.host(owner), self._demos.of(owner).voice
         if not voice_id:
@@ -97,8 +102,10 @@ class Cast:
     def choose(
         self, owner: str, voice_id: str, mode: str, model: str, consent: bool, reference: bytes
     ) -> tuple[Abilities, Voice]:
-        """The engine and the voice of a listener's request; `reference` is a recording that came along with it and goes before `voice_id`.
-        Raises NotFound, NotReady, BadInput, TooLarge, NotAllowed (consent)."""
+        """The engine and the voice of a listener's request; `reference` is a recording that came
+        along with it and goes before `voice_id`. Raises NotFound, NotReady, BadInput, TooLarge,
+        NotAllowed (consent).
+        """
         about = self.check_model(model)
         check_mode(mode, about)
         if reference and not consent:
@@ -128,8 +135,11 @@ class Cast:
         kept_notes: Sequence[tuple[str, str]] = (),
         beginning: Beginning | None = None,
     ) -> Ready:
-        """Holds a lease of the engine: whoever calls sees to its release. Blocking for as long as a voice's first prompt takes. kept_notes: what
-        its take tells of how it was spoken."""
+        """Holds a lease of the engine: whoever calls sees to its release.
+
+        Blocking for as long as a voice's first prompt takes. kept_notes: what its take tells of how
+        it was spoken.
+        """
         lease = self._resident.lease()
         try:
             engine = lease.engine
@@ -194,7 +204,10 @@ class Cast:
         return self._prompts.begin(voice, engine, lambda: self._voices.clip(voice))
 
     def _still_there(self, voice: Voice, owner: str) -> None:
-        """It may have been deleted while its prompt was asked for. Raises NotFound then, and nothing is kept of it."""
+        """It may have been deleted while its prompt was asked for.
+
+        Raises NotFound then, and nothing is kept of it.
+        """
         try:
             if voice.draft:
                 self._drafts.get(owner, voice.id)

@@ -1,4 +1,6 @@
-"""The choices of visitors for their takes, in memory and on disk: those that something depends on are never forgotten, the others are bounded."""
+"""The choices of visitors for their takes, in memory and on disk: those that something depends on
+are never forgotten, the others are bounded.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ MAX_CHOICES = 10_000  # of owners without takes, and of all as long as there are
 
 
 class Choices:
-    """Thread-safe. `has_takes(owner)`: a choice of theirs must hold. A choice that cannot be written holds in this run and is written later."""
+    """Thread-safe.
+
+    `has_takes(owner)`: a choice of theirs must hold. A choice that cannot be written holds in this
+    run and is written later.
+    """
 
     def __init__(self, store: ChoiceStore, has_takes: Callable[[str], bool]):
         self._store, self._has_takes = store, has_takes

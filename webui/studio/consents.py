@@ -20,14 +20,17 @@ from .intake import Intake
 
 ID = "consent-"
 MAX_NAME = 60
-BY_PAGE = "page: own voice, or its owner has agreed"  # what is written down with a voice whose box was ticked
+# what is written down with a voice whose box was ticked
+BY_PAGE = "page: own voice, or its owner has agreed"
 USER = "user-"  # what accounts of people with a login begin with
 
 
 @dataclass(frozen=True)
 class Given:
-    """What is known of the consent that a voice was made under. way: "page", the box there; "recording"; "words", a program's; "" = nothing was
-    written down. who: the name of the recording, the words, or whose login it was; "" when nobody knows. at: Unix seconds."""
+    """What is known of the consent that a voice was made under. way: "page", the box there;
+    "recording"; "words", a program's; "" = nothing was written down. who: the name of the
+    recording, the words, or whose login it was; "" when nobody knows. at: Unix seconds.
+    """
 
     way: str
     who: str
@@ -40,7 +43,10 @@ class Consents:
         self._intake = intake or Intake()
 
     def add(self, owner: str, data: bytes, name: str, language: str) -> Consent:
-        """Kept as it is heard: decoded, so that nothing else in the file stays. Raises BadInput, TooLarge, Busy, StorageFull."""
+        """Kept as it is heard: decoded, so that nothing else in the file stays.
+
+        Raises BadInput, TooLarge, Busy, StorageFull.
+        """
         name = _name(name)
         if len(language) > 35 or not re.fullmatch(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", language):
             raise BadInput(
@@ -55,7 +61,10 @@ class Consents:
         return consent
 
     def list(self, owner: str, after: str = "", limit: int = 20) -> tuple[list[Consent], bool]:
-        """Newest first, from the one that follows `after`; and whether more follow. Raises NotFound when there is no `after`."""
+        """Newest first, from the one that follows `after`; and whether more follow.
+
+        Raises NotFound when there is no `after`.
+        """
         every = self._store.list(account_of(owner))
         ids = [c.id for c in every]
         if after and after not in ids:
@@ -70,8 +79,9 @@ class Consents:
         return self._store.rename(self.get(owner, consent_id), _name(name))
 
     def delete(self, owner: str, consent_id: str) -> None:
-        """Raises Conflict while there are voices that were made under it: what allows them stays as long as they do. Raises StorageFull when it
-        cannot be removed."""
+        """Raises Conflict while there are voices that were made under it: what allows them stays as
+        long as they do. Raises StorageFull when it cannot be removed.
+        """
         consent = self.get(owner, consent_id)
         with self._lock:
             using = [
@@ -91,7 +101,9 @@ class Consents:
         self._store.purge()
 
     def words(self, owner: str, told: str) -> str:
-        """What is written down with a voice: the id of a recorded consent with its name, or the given words. Raises NotFound for an unknown id."""
+        """What is written down with a voice: the id of a recorded consent with its name, or the
+        given words. Raises NotFound for an unknown id.
+        """
         told = told.strip()
         if not told.startswith(ID):
             return told
@@ -100,7 +112,9 @@ class Consents:
 
     @contextmanager
     def binding(self, owner: str, told: str) -> Iterator[str]:
-        """The words, while the voice is saved that they are written down with: the consent is not deleted meanwhile. Raises NotFound."""
+        """The words, while the voice is saved that they are written down with: the consent is not
+        deleted meanwhile. Raises NotFound.
+        """
         with self._lock:
             yield self.words(owner, told)
 

@@ -1,4 +1,6 @@
-"""The recording that a conversion says again in another voice: where it comes from, and whether it will do."""
+"""The recording that a conversion says again in another voice: where it comes from, and whether it
+will do.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ MIN_SOURCE_S, MAX_SOURCE_S = 1.0, 30.0
 def source_of(
     drafts: Drafts, owner: str, source: str, recording: bytes, consent: bool
 ) -> audio.Clip:
-    """A recording that came along, or else the visitor's clip `source`. Raises BadInput, TooLarge, NotFound, NotAllowed (consent), Busy."""
+    """A recording that came along, or else the visitor's clip `source`.
+
+    Raises BadInput, TooLarge, NotFound, NotAllowed (consent), Busy.
+    """
     param = "source_audio" if recording else "source"
     if not (recording or source):
         raise BadInput(

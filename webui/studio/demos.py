@@ -1,6 +1,8 @@
-"""Demo links: one voice with fixed settings for whoever has the link, until it expires, is used up or is taken back. Blind to HTTP and signatures.
+"""Demo links: one voice with fixed settings for whoever has the link, until it expires, is used up
+or is taken back. Blind to HTTP and signatures.
 
-A guest's owner is `demo-…/visit`. What is spoken for a guest uses the voice and the dictionary of who made the link, and leaves no take.
+A guest's owner is `demo-…/visit`. What is spoken for a guest uses the voice and the dictionary of
+who made the link, and leaves no take.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ def shown(voice: Voice, title: str) -> Voice:
 
 
 class Demos:
-    """`on_end(id)` is called for each link that is taken back. Blocking: every call may read the disk."""
+    """`on_end(id)` is called for each link that is taken back.
+
+    Blocking: every call may read the disk.
+    """
 
     def __init__(
         self,
@@ -57,7 +62,7 @@ class Demos:
         )
         self.n_uses = 0
 
-    # ---- for guests -------------------------------------------------------------------------------------------
+    # ---- for guests ------------------------------------------------------------------------------
     def open(self, demo_id: str) -> Demo:
         """A link that may still be looked at. Raises NotFound, NotAllowed (taken back, expired)."""
         demo = self._store.demo(demo_id)
@@ -104,7 +109,10 @@ class Demos:
         return demo
 
     def enter(self, owner: str, text: str) -> Demo:
-        """One use of the link, counted. Raises BadInput (too long at a time), NotAllowed (expired, taken back, used up), Busy."""
+        """One use of the link, counted.
+
+        Raises BadInput (too long at a time), NotAllowed (expired, taken back, used up), Busy.
+        """
         demo = self.knock(owner)
         if len(text) > demo.max_text:
             raise BadInput(
@@ -132,7 +140,7 @@ class Demos:
         self.refused[error.code] += 1
         return error
 
-    # ---- for who makes them -------------------------------------------------------------------------------------
+    # ---- for who makes them ----------------------------------------------------------------------
     def create(
         self,
         owner: str,
@@ -146,7 +154,9 @@ class Demos:
         max_uses: int = 200,
         per_minute: int = 20,
     ) -> Demo:
-        """`voice` was found to be the owner's. fixed: mode, instruction, language, speed, seed, sample (a text to begin with). Raises BadInput, StorageFull."""
+        """`voice` was found to be the owner's. fixed: mode, instruction, language, speed, seed,
+        sample (a text to begin with). Raises BadInput, StorageFull.
+        """
         title, account = " ".join(title.split())[:60], account_of(owner)
         for name, value in (
             ("days", days),

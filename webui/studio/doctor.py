@@ -1,4 +1,5 @@
-"""The examination of a model as the page sees it: in a process of its own, by itself once for each new model while nobody speaks, or when asked.
+"""The examination of a model as the page sees it: in a process of its own, by itself once for each
+new model while nobody speaks, or when asked.
 
 Knows the process's lines and its report; blind to what is measured.
 """
@@ -22,8 +23,10 @@ Command = Callable[[Path], Sequence[str]]
 
 
 class Doctor:
-    """command(directory): what examines it, writes its report, and ends when its standard input does. is_idle(): nobody speaks now.
-    quiet_s: without a stream, before a model is examined by itself; None: only when somebody asks."""
+    """command(directory): what examines it, writes its report, and ends when its standard input
+    does. is_idle(): nobody speaks now.
+    quiet_s: without a stream, before a model is examined by itself; None: only when somebody asks.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class Doctor:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    # ---- what there is ----------------------------------------------------------------------------------------
+    # ---- what there is ---------------------------------------------------------------------------
     def report(self, model: Installed) -> dict | None:
         """The newest one of these files; None where they have not been examined."""
         with self._change:
@@ -55,8 +58,10 @@ class Doctor:
             return self._reports[model.name]
 
     def status(self, model: Installed) -> dict:
-        """state: none, waits, runs, done, broken; line: what was found last while it runs; of how many items how many failed; profile: the
-        recommended one, and whether it is agreed to."""
+        """state: none, waits, runs, done, broken; line: what was found last while it runs; of how
+        many items how many failed; profile: the
+        recommended one, and whether it is agreed to.
+        """
         report = self.report(model)
         with self._change:
             running = self._running is not None and self._running[0].name == model.name
@@ -76,9 +81,12 @@ class Doctor:
             told |= {"profile": dict(best), "agreed": agreed}
         return told
 
-    # ---- what may be done -------------------------------------------------------------------------------------
+    # ---- what may be done ------------------------------------------------------------------------
     def ask(self, model: Installed) -> None:
-        """Examine it now, whoever speaks. Raises Busy while another is examined because somebody asked."""
+        """Examine it now, whoever speaks.
+
+        Raises Busy while another is examined because somebody asked.
+        """
         with self._change:
             if self._running is not None and not self._running[2]:
                 raise Busy(
@@ -92,7 +100,9 @@ class Doctor:
             self._wake()
 
     def offer(self, model: Installed) -> None:
-        """It speaks now, and is examined by itself once nobody does, unless its files were examined before."""
+        """It speaks now, and is examined by itself once nobody does, unless its files were examined
+        before.
+        """
         if self._quiet_s is None or self.report(model) is not None:
             return
         with self._change:
@@ -101,7 +111,10 @@ class Doctor:
             self._wake()
 
     def make_way(self) -> None:
-        """Somebody speaks: what nobody asked for ends, and begins anew later. Never waits, any thread."""
+        """Somebody speaks: what nobody asked for ends, and begins anew later.
+
+        Never waits, any thread.
+        """
         self._quiet_from_s = time.monotonic()
         running = self._running
         if running is not None and running[2]:
@@ -109,7 +122,10 @@ class Doctor:
                 self._end_running()
 
     def agree(self, model: Installed) -> None:
-        """The recommended profile shall be used from the model's next start on. Raises NotFound where there is none."""
+        """The recommended profile shall be used from the model's next start on.
+
+        Raises NotFound where there is none.
+        """
         best = (self.report(model) or {}).get("recommended")
         if not isinstance(best, Mapping):
             raise NotFound(
@@ -128,9 +144,12 @@ class Doctor:
         if self._thread is not None:
             self._thread.join(timeout=5)
 
-    # ---- its thread -------------------------------------------------------------------------------------------
+    # ---- its thread ------------------------------------------------------------------------------
     def _wake(self) -> None:
-        """The lock is held. The thread is started when there is something to do for the first time."""
+        """The lock is held.
+
+        The thread is started when there is something to do for the first time.
+        """
         if self._thread is None and not self._closed:
             self._thread = threading.Thread(target=self._run, name="doctor", daemon=True)
             self._thread.start()

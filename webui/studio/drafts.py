@@ -1,4 +1,6 @@
-"""Clips a visitor tried but has not saved: decoded once, inspected, cleaned on wish, their prompt made while the user still types."""
+"""Clips a visitor tried but has not saved: decoded once, inspected, cleaned on wish, their prompt
+made while the user still types.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +52,24 @@ class Draft:
         return self.end_s - self.start_s
 
     def words(self, transcript: str) -> tuple[str, list[tuple[str, str]]]:
-        """The transcript, and no note; or "" and the reason, where a clip that is too long to be used as a whole came along with a request: of
-        which part somebody wrote down the words, nobody was asked."""
+        """The transcript, and no note; or "" and the reason, where a clip that is too long to be
+        used as a whole came along with a request: of which part somebody wrote down the words,
+        nobody was asked.
+        """
         if not (transcript.strip() and self.is_once and self.report.uses_part):
             return transcript, []
         return "", [left_out(self.report)]
 
 
 class Drafts:
-    """`prepare(voice, clip)` is told of each draft so that its prompt can be made in the background, `forget(id)` of each that is gone.
+    """`prepare(voice, clip)` is told of each draft so that its prompt can be made in the
+    background, `forget(id)` of each that is gone.
 
-    max_bytes: of all decoded sound that is kept; max_each_bytes: of one owner's. Who has more than that loses their own oldest clip; where
-    all together have too much it is one of who has most, and nobody's only clip while somebody has several."""
+    max_bytes: of all decoded sound that is kept; max_each_bytes: of one owner's. Who has more than
+      that loses their own oldest clip; where
+    all together have too much it is one of who has most, and nobody's only clip while somebody has
+    several.
+    """
 
     def __init__(
         self,
@@ -83,8 +91,10 @@ class Drafts:
 
     @contextmanager
     def hearing(self, owner: str, data: bytes, after: str = "") -> Iterator[Draft]:
-        """Decode and look; nothing of it is kept, and others wait meanwhile. after: id of a draft of theirs that this recording goes on from;
-        when that is gone, what was said now is all there is. Raises BadInput, TooLarge, Busy."""
+        """Decode and look; nothing of it is kept, and others wait meanwhile. after: id of a draft
+        of theirs that this recording goes on from; when that is gone, what was said now is all
+        there is. Raises BadInput, TooLarge, Busy.
+        """
         with self._intake.admit(owner, len(data)):
             clip = audio.decode(data)
             with suppress(NotFound):
@@ -109,8 +119,10 @@ class Drafts:
         return draft
 
     def once(self, owner: str, data: bytes) -> Draft:
-        """The clip of a request that brings its own reference: only the part in use, kept in little room, so that the next request with the same
-        bytes need not make its prompt again. Raises BadInput, TooLarge, Busy."""
+        """The clip of a request that brings its own reference: only the part in use, kept in little
+        room, so that the next request with the same bytes need not make its prompt again. Raises
+        BadInput, TooLarge, Busy.
+        """
         key = "draft-" + hashlib.sha256(owner.encode() + b"\0" + data).hexdigest()[:32]
         try:
             return self.get(owner, key)
@@ -182,7 +194,9 @@ class Drafts:
         return self._measured(new)
 
     def _measured(self, draft: Draft) -> Draft:
-        """With the figures of its part before and after its cures, so that the page can show what they did."""
+        """With the figures of its part before and after its cures, so that the page can show what
+        they did.
+        """
         start, end = (round(s * draft.clip.rate) for s in (draft.start_s, draft.end_s))
         raw = draft.clip.with_samples(draft.clip.samples[start:end])
         before = after = audio.measure(raw)
@@ -209,18 +223,24 @@ class Drafts:
         return self._voice(self.get(owner, draft_id))
 
     def sound(self, draft: Draft, whole: bool = False) -> Clip:
-        """What the engine will hear: the window (or the whole clip), cleaned and levelled as chosen."""
+        """What the engine will hear: the window (or the whole clip), cleaned and levelled as
+        chosen.
+        """
         cleaned = self._clean(draft, draft.clean, draft.varying)
         cut = cleaned if whole else audio.cut(cleaned, draft.start_s, draft.end_s)
         return audio.raise_level(cut) if draft.gain else cut
 
     def reference(self, draft: Draft) -> Clip:
-        """What the engine makes a prompt of: the sound as it is kept when the draft is saved, so that both have the same prompt."""
+        """What the engine makes a prompt of: the sound as it is kept when the draft is saved, so
+        that both have the same prompt.
+        """
         sound = self.sound(draft)
         return replace(sound, samples=audio.from_s16(audio.to_s16(sound.samples)))
 
     def audio(self, owner: str, draft_id: str, clean: float, varying: bool = False) -> bytes:
-        """WAV of the whole clip, cleaned by that amount: both sides of the A/B have the same length."""
+        """WAV of the whole clip, cleaned by that amount: both sides of the A/B have the same
+        length.
+        """
         draft = self.get(owner, draft_id)
         return wav(self._clean(draft, min(1.0, max(0.0, finite(clean, "clean"))), varying))
 
@@ -271,7 +291,9 @@ class Drafts:
         self._tell(gone)
 
     def drop_like(self, voice: Voice) -> None:
-        """The voice that was saved of them is deleted: the account's drafts of that same sound go with it."""
+        """The voice that was saved of them is deleted: the account's drafts of that same sound go
+        with it.
+        """
         with self._lock:
             mine = [d for d in self._drafts.values() if account_of(d.owner) == voice.owner]
         gone = [d for d in mine if self._voice(d).fingerprint == voice.fingerprint]
@@ -338,8 +360,11 @@ class Drafts:
         self._tell(gone)
 
     def _make_room(self, new: Draft) -> list[Draft]:
-        """With the lock held: until each and all have no more than they may. Returns the drafts that went; never one of `new`'s own clip, but
-        for those that are too many."""
+        """With the lock held: until each and all have no more than they may.
+
+        Returns the drafts that went; never one of `new`'s own clip, but for those that are too
+        many.
+        """
         share, total = (
             (ONCE_SHARE_BYTES, ONCE_BYTES)
             if new.is_once
@@ -377,7 +402,9 @@ class Drafts:
         return sizes
 
     def _drop_cleaned(self, owners: set[str]) -> bool:
-        """The oldest cleaned copy of theirs goes first, for it can be made again; not the one that was made last."""
+        """The oldest cleaned copy of theirs goes first, for it can be made again; not the one that
+        was made last.
+        """
         mine = {id(d.clip) for d in self._drafts.values() if d.owner in owners}
         for key, (clip, _) in list(self._cleaned.items())[:-1]:
             if id(clip) in mine:
@@ -386,7 +413,9 @@ class Drafts:
         return False
 
     def _oldest_clip(self, owners: set[str], sizes: Counter[str], new: Draft) -> list[Draft]:
-        """All drafts of the clip that goes: of who has most among those with several, else the longest unused of all."""
+        """All drafts of the clip that goes: of who has most among those with several, else the
+        longest unused of all.
+        """
         clips: dict[int, list[Draft]] = {}  # the longest unused first
         for draft in self._drafts.values():
             if draft.is_once == new.is_once:

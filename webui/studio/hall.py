@@ -1,4 +1,6 @@
-"""The lanes of every engine that still speaks: of the one in charge, and of those before it until their streams end. Blind to who may enter."""
+"""The lanes of every engine that still speaks: of the one in charge, and of those before it until
+their streams end. Blind to who may enter.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ class Hall:
         self.on_open: Callable[[], None] = lambda: None  # somebody is about to speak
 
     def seat(self, engine: Engine) -> None:
-        """An engine takes over: give it lanes. Those before it stay until their streams end, the last one's also for who just leased it."""
+        """An engine takes over: give it lanes.
+
+        Those before it stay until their streams end, the last one's also for who just leased it.
+        """
         kept = {
             e: lanes
             for i, (e, lanes) in enumerate(self._lanes.items(), 1)

@@ -1,4 +1,6 @@
-"""Who still needs what an engine keeps of a prompt: voices and drafts that are there, work that is under way. What nobody needs it forgets."""
+"""Who still needs what an engine keeps of a prompt: voices and drafts that are there, work that is
+under way. What nobody needs it forgets.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from ..engine.resident import Lease
 
 
 class Hold:
-    """The use of a prompt under a lease of its engine, by one piece of work. `release` is idempotent and gives both back."""
+    """The use of a prompt under a lease of its engine, by one piece of work.
+
+    `release` is idempotent and gives both back.
+    """
 
     def __init__(self, held: Held, lease: Lease, fingerprint: str):
         self._held, self._lease, self._fingerprint = held, lease, fingerprint
@@ -23,7 +28,10 @@ class Hold:
 
 
 class Held:
-    """Thread-safe. By engine and fingerprint, for two voices of the same sound are one to an engine."""
+    """Thread-safe.
+
+    By engine and fingerprint, for two voices of the same sound are one to an engine.
+    """
 
     def __init__(self):
         self._lock = threading.Lock()

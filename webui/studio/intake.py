@@ -1,4 +1,6 @@
-"""Recordings that come from outside: how often each visitor may send one, and how many are read at the same time. Blind to what is in them."""
+"""Recordings that come from outside: how often each visitor may send one, and how many are read at
+the same time. Blind to what is in them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ MAX_WAITING_BYTES = 64 << 20  # of files whose turn has not come
 
 
 class Intake:
-    """Thread-safe. The rate is of each owner; the rest bounds what all of them take, however many visits somebody opens."""
+    """Thread-safe.
+
+    The rate is of each owner; the rest bounds what all of them take, however many visits somebody
+    opens.
+    """
 
     def __init__(self, per_minute: float = UNLIMITED):
         self._rate, self._turns = Buckets(per_minute), threading.BoundedSemaphore(MAX_AT_ONCE)

@@ -1,6 +1,9 @@
-"""One spoken request on its way from admission to take. Owns all state of that request; blind to engines and sockets.
+"""One spoken request on its way from admission to take.
 
-One thread produces (`accept`, `finish`), one reader consumes (`pcm`, `snapshot`); only cancel, credit and counts go back.
+Owns all state of that request; blind to engines and sockets.
+
+One thread produces (`accept`, `finish`), one reader consumes (`pcm`, `snapshot`); only cancel,
+credit and counts go back.
 """
 
 from __future__ import annotations
@@ -24,11 +27,14 @@ from .trace import Trace
 UNLIMITED = 1 << 62
 RESTED_S = 1.0  # at least what a reader still has in hand when it asks for more
 FREE_RESUMES = 2  # of a text that was paid for once
-FIRST_DUE_S = 0.05  # a first chunk is wanted so soon that only a listener who is about to fall silent goes before it
+# a first chunk is wanted so soon that only a listener who is about to fall silent goes before it
+FIRST_DUE_S = 0.05
 
 
 class Heard:
-    """How much of a text was sent to its listener, whichever sockets it came by and however often it was spoken for that. Thread-safe."""
+    """How much of a text was sent to its listener, whichever sockets it came by and however often
+    it was spoken for that. Thread-safe.
+    """
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -44,7 +50,10 @@ class Heard:
         self._is_given_up = True
 
     def goes_on(self, start: int) -> bool:
-        """A listener who lost the connection goes on at `start`, where that was; true a few times. Everything else is another hearing."""
+        """A listener who lost the connection goes on at `start`, where that was; true a few times.
+
+        Everything else is another hearing.
+        """
         with self._lock:
             is_free = not self._is_given_up and 0 < start <= self._n_sent and self._n_free > 0
             self._n_free -= is_free
@@ -115,7 +124,7 @@ class Job:
         self.is_made = False  # the engine has made its last step, and that is counted
         self._is_closed = False
 
-    # ---- the reader's side ------------------------------------------------------------------------------
+    # ---- the reader's side -----------------------------------------------------------------------
     def listen(self, wake: Callable[[], None] | None) -> None:
         """`wake` is called from other threads, at most once between two `snapshot`s."""
         with self._lock:
@@ -162,7 +171,7 @@ class Job:
                 (*self.replaces, self.id),
             )
 
-    # ---- the producer's side ----------------------------------------------------------------------------
+    # ---- the producer's side ---------------------------------------------------------------------
     @property
     def produced(self) -> int:
         return len(self._pcm) // 2
@@ -187,7 +196,9 @@ class Job:
 
     @property
     def is_hungry(self) -> bool:
-        """The reader wants more than there is, and there is text for it; or nothing is left but to say so."""
+        """The reader wants more than there is, and there is text for it; or nothing is left but to
+        say so.
+        """
         written = self.written
         if written is None:
             return self.produced < self.credit
@@ -205,13 +216,18 @@ class Job:
         return self._state in ("saving", "done", "failed", "cancelled")
 
     def due_s(self) -> float:
-        """When the next chunk is wanted, on the monotonic clock: at once for the first, else when the listener runs dry."""
+        """When the next chunk is wanted, on the monotonic clock: at once for the first, else when
+        the listener runs dry.
+        """
         if self.first_chunk_s is None:
             return self.born_s + FIRST_DUE_S
         return self.dry_s
 
     def grant(self, upto: int) -> bool:
-        """The reader takes samples up to `upto`. True when that is news. One that had all it wanted still has sound: it is not late."""
+        """The reader takes samples up to `upto`.
+
+        True when that is news. One that had all it wanted still has sound: it is not late.
+        """
         if upto <= self.credit:
             return False
         if not self.is_hungry:
@@ -260,7 +276,9 @@ class Job:
         self._wake()
 
     def _at_tempo(self, segment: int) -> bytes:
-        """The sound of the segment before, when another one begins: each has its own end, so that one can be where a stream goes on."""
+        """The sound of the segment before, when another one begins: each has its own end, so that
+        one can be where a stream goes on.
+        """
         if self.tempo == 1.0 or segment == self._segment:
             return b""
         rest = audio.to_s16(self._tempo.flush()) if self._tempo is not None else b""
@@ -285,7 +303,10 @@ class Job:
         self._wake()
 
     def closed(self, by_engine: bool) -> bool:
-        """The engine has made its last step, or a reader left. True once: when neither has anything to add to the trace."""
+        """The engine has made its last step, or a reader left.
+
+        True once: when neither has anything to add to the trace.
+        """
         with self._lock:
             self.is_made = self.is_made or by_engine
             is_now = self.is_made and self._on_change is None and not self._is_closed

@@ -1,4 +1,7 @@
-"""API keys: made once and shown once, known afterwards by their hash alone. Who a key is, what it may do, and how often. Blind to HTTP."""
+"""API keys: made once and shown once, known afterwards by their hash alone.
+
+Who a key is, what it may do, and how often. Blind to HTTP.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,12 @@ def mark_of(secret: str) -> str:
 
 
 class Keys:
-    """`fixed`: hashes of keys that were given at the start (KAIKOU_API_KEY). They may do everything, on a shelf of their own.
-    `on_end(id)` is called for each key that is found to be revoked, by whichever process. Blocking: every call may read the disk."""
+    """`fixed`: hashes of keys that were given at the start (KAIKOU_API_KEY).
+
+    They may do everything, on a shelf of their own.
+    `on_end(id)` is called for each key that is found to be revoked, by whichever process. Blocking:
+    every call may read the disk.
+    """
 
     def __init__(
         self,
@@ -48,9 +55,12 @@ class Keys:
         self._must_ask = False
         self._buckets: dict[str, Bucket] = {}
 
-    # ---- at the door ------------------------------------------------------------------------------------------
+    # ---- at the door -----------------------------------------------------------------------------
     def are_on(self) -> bool:
-        """There is a key, so that who has none stays out. A damaged file of keys does not open the door either."""
+        """There is a key, so that who has none stays out.
+
+        A damaged file of keys does not open the door either.
+        """
         self.look()
         return bool(self._fixed or self._live or self._must_ask)
 
@@ -88,7 +98,10 @@ class Keys:
             )
 
     def look(self) -> None:
-        """A key that another process made or revoked counts at once. Every question about keys begins with this."""
+        """A key that another process made or revoked counts at once.
+
+        Every question about keys begins with this.
+        """
         with suppress(StorageDamaged):  # it was set aside, and the next look sees the new file
             state = self._store.state()
             if state == self._state:
@@ -105,7 +118,7 @@ class Keys:
         """Ids of all keys that were ever revoked."""
         return [k.id for k in self._store.keys() if k.revoked_at is not None]
 
-    # ---- for who keeps them -------------------------------------------------------------------------------------
+    # ---- for who keeps them ----------------------------------------------------------------------
     def create(
         self,
         owner: str,
@@ -153,7 +166,10 @@ class Keys:
         return [k for k in self._store.keys() if k.account == account_of(owner)]
 
     def revoke(self, owner: str, key_id: str) -> Key:
-        """From now on it is as unknown as a wrong one. Idempotent. Raises NotFound; another's is as unknown as none."""
+        """From now on it is as unknown as a wrong one.
+
+        Idempotent. Raises NotFound; another's is as unknown as none.
+        """
         key = next((k for k in self.list(owner) if k.id == key_id), None)
         if key is None:
             raise NotFound("There is no such key.", "没有这个密钥。", code="key_gone")

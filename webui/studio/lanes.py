@@ -1,6 +1,8 @@
-"""Steps streams on one engine: a thread per lane, first chunks first, then whoever's listener runs dry soonest (earliest deadline first).
+"""Steps streams on one engine: a thread per lane, first chunks first, then whoever's listener runs
+dry soonest (earliest deadline first).
 
-A step is one `next()` of a stream. A step that takes longer than `stall_s` fails its job with EngineStalled and the lane gets a new thread.
+A step is one `next()` of a stream. A step that takes longer than `stall_s` fails its job with
+EngineStalled and the lane gets a new thread.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from .job import UNLIMITED, Job
 log = logging.getLogger(__name__)
 LATE_COSTS, IN_TIME_GIVES, MIN_EASE = 0.8, 0.005, 0.02
 ALONE = -1  # the lane of a stream that has a thread of its own
-HEADROOM = 0.7  # share of what the engine can that streams may claim; the rest is first chunks, the page and the system
+# share of what the engine can that streams may claim; the rest is first chunks, the page and the
+# system
+HEADROOM = 0.7
 
 
 class Seat:
@@ -39,7 +43,9 @@ class Seat:
 
     @property
     def can_step(self) -> bool:
-        """Of a stream with a thread of its own: an engine that reads while it speaks may have sound ready while it waits for text."""
+        """Of a stream with a thread of its own: an engine that reads while it speaks may have sound
+        ready while it waits for text.
+        """
         job = self.job
         return (
             job.is_cancelled
@@ -65,8 +71,12 @@ class Lanes:
         self.speed = (
             about.speed
         )  # of lanes that share one device, together; 0 where each lane has its own
-        self.rtf = about.rtf  # seconds of lane time per second of sound; a running measure where each lane has its own device
-        self.ease = 1.0  # shrinks with every chunk that comes after its listener fell silent, recovers with every one in time
+        # seconds of lane time per second of sound; a running measure where each lane has its own
+        # device
+        self.rtf = about.rtf
+        # shrinks with every chunk that comes after its listener fell silent, recovers with every
+        # one in time
+        self.ease = 1.0
         lock = threading.RLock()
         self._change, self._watched = (
             threading.Condition(lock),
@@ -106,7 +116,9 @@ class Lanes:
             self._change.notify_all()
 
     def _clear_the_way(self) -> None:
-        """Of steps in the background, which some engines make long, on lanes that a listener waits for."""
+        """Of steps in the background, which some engines make long, on lanes that a listener waits
+        for.
+        """
         for seat in self._seats if hasattr(self.engine, "make_way") else ():
             if seat.step_since_s is not None and seat.job.is_background and seat.lane != ALONE:
                 waiting = self._pick(seat.lane)
@@ -115,12 +127,14 @@ class Lanes:
 
     @property
     def capacity(self) -> int:
-        """How many streams may be hungry at once: one at least, or two where they have lanes of their own; and none beside those that are,
-        where all places are taken."""
+        """How many streams may be hungry at once: one at least, or two where they have lanes of
+        their own; and none beside those that are, where all places are taken.
+        """
         if self.speed:
             count = max(1, int(HEADROOM * self.ease * self.speed))
         else:
-            # what is open takes its share, a slower voice of the engine more of it; the rest is for streams at the usual rate
+            # what is open takes its share, a slower voice of the engine more of it; the rest is for
+            # streams at the usual rate
             rtf = max(self.rtf, 1e-4)
             open_rtfs = [max(s.job.own_rtf, rtf) for s in self._hungry()]
             left = HEADROOM * self.ease * self.n_lanes - sum(open_rtfs)
@@ -139,7 +153,10 @@ class Lanes:
         return sum(s.has_begun for s in self._seats)
 
     def _has_place(self, seat: Seat, n_begun: int) -> bool:
-        """An engine may have places for so many streams only. One of them is never for work in the background, where there are several."""
+        """An engine may have places for so many streams only.
+
+        One of them is never for work in the background, where there are several.
+        """
         if seat.has_begun or seat.job.is_cancelled:
             return True
         is_spared = seat.job.is_background and self.max_open > 1
@@ -174,7 +191,9 @@ class Lanes:
             self._watched.notify()
 
     def _pick(self, lane: int) -> Seat | None:
-        """New streams go to the free lane that carries fewest: where lanes wait for one device, a stream beside another on its lane would wait twice."""
+        """New streams go to the free lane that carries fewest: where lanes wait for one device, a
+        stream beside another on its lane would wait twice.
+        """
         carried = [sum(s.lane == n for s in self._seats) for n in range(self.n_lanes)]
         stepping = {s.lane for s in self._seats if s.step_since_s is not None}
         takes_new = carried[lane] == min(

@@ -1,4 +1,7 @@
-"""Logins of browsers: how often one may be tried, and which were ended before their time. Blind to passwords and cookies."""
+"""Logins of browsers: how often one may be tried, and which were ended before their time.
+
+Blind to passwords and cookies.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ NAME_FACTOR = (
 
 
 class Logins:
-    """`on_end(id)` is called for each login that is ended. Blocking: every call may read the disk."""
+    """`on_end(id)` is called for each login that is ended.
+
+    Blocking: every call may read the disk.
+    """
 
     def __init__(
         self,
@@ -33,9 +39,13 @@ class Logins:
         self._by_name = Buckets(NAME_FACTOR * tries_per_minute)
 
     def attempt(self, place: str, is_known: bool, name: str, try_it: Callable[[], str]) -> str:
-        """What `try_it` returns: "" means that the login is wrong, and that counts. Raises Busy, without having tried, after too many of those.
+        """What `try_it` returns: "" means that the login is wrong, and that counts.
 
-        place: the browser where it `is_known`, else the address. A browser that was inside before is not held up by strangers who try the same name."""
+        Raises Busy, without having tried, after too many of those.
+
+        place: the browser where it `is_known`, else the address. A browser that was inside before
+          is not held up by strangers who try the same name.
+        """
         buckets = [(self._by_place, place)]
         if name and not is_known:
             buckets.append((self._by_name, str(hash(name) % NAMES)))

@@ -1,4 +1,6 @@
-"""One line per request for the log: ids and figures; of what was said and by whom only a length and a keyed hash, never a word."""
+"""One line per request for the log: ids and figures; of what was said and by whom only a length and
+a keyed hash, never a word.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ __all__ = ["line", "mark"]
 
 
 def line(job: Job) -> str:
-    """key=value, one blank between. `job` is the id of the request everywhere: X-Job-Id, the stream's begin, the take, the engine; `request`: X-Request-Id."""
+    """key=value, one blank between.
+
+    `job` is the id of the request everywhere: X-Job-Id, the stream's begin, the take, the engine;
+    `request`: X-Request-Id.
+    """
     told, trace, request = job.snapshot(), job.trace.told(), job.request
     end = "done" if told.state == "saving" else told.state
     figures = {

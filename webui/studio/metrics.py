@@ -1,4 +1,7 @@
-"""Counts and histograms for /metrics. One registry per studio, names begin with cv_. Every label has a closed set of values."""
+"""Counts and histograms for /metrics.
+
+One registry per studio, names begin with cv_. Every label has a closed set of values.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,7 @@ class Metrics:
         """A cache that counts for itself: `read()` gives its hits and misses so far."""
         self.registry.register(_Cache(name, what, read))
 
-    # ---- at the door ----------------------------------------------------------------------------------------
+    # ---- at the door -----------------------------------------------------------------------------
     def answered(self, area: str, status: int) -> None:
         """status: of HTTP; 0 when there was none."""
         kind = "2xx" if status == 101 else f"{status // 100}xx"
@@ -138,7 +141,7 @@ class Metrics:
     def turned_away(self, error: KaikouError) -> None:
         self._refusals[error.code if error.code in self._refusals else OTHER].inc()
 
-    # ---- what happens to a request --------------------------------------------------------------------------
+    # ---- what happens to a request ---------------------------------------------------------------
     def refused(self, error: KaikouError) -> None:
         """No job came of a request."""
         self._errors[error.code if error.code in self._errors else OTHER].inc()

@@ -1,4 +1,6 @@
-"""The model download as the page sees it: one at a time, in the background, may be paused and taken up again."""
+"""The model download as the page sees it: one at a time, in the background, may be paused and taken
+up again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ SOURCES = ("modelscope", "hf-mirror")
 
 
 class ModelDownload:
-    """`fetcher(source)` makes a fetcher for one run; `on_complete()` is called in the background when the last file has come."""
+    """`fetcher(source)` makes a fetcher for one run; `on_complete()` is called in the background
+    when the last file has come.
+    """
 
     def __init__(self, fetcher: Callable[[str], ModelFetcher], on_complete: Callable[[], object]):
         self._fetcher, self._on_complete = fetcher, on_complete
@@ -30,7 +34,11 @@ class ModelDownload:
         self._state = "present" if fetcher(self._source).plan().is_complete else "none"
 
     def fetch(self, source: str = "") -> None:
-        """Begin or go on. A running download is left alone unless another source is asked for. Raises BadInput for an unknown source."""
+        """Begin or go on.
+
+        A running download is left alone unless another source is asked for. Raises BadInput for an
+        unknown source.
+        """
         source = source or self._source
         if (
             source not in SOURCES
@@ -82,7 +90,9 @@ class ModelDownload:
         self._progress = progress
 
     def status(self) -> dict:
-        """state: none, downloading, paused, present, failed; p per cent, a of b in words, m minutes left; left: the source before, and its reason."""
+        """state: none, downloading, paused, present, failed; p per cent, a of b in words, m minutes
+        left; left: the source before, and its reason.
+        """
         told: dict = {"state": self._state, "source": self._source, "sources": list(SOURCES)}
         if (left := self._left) is not None:
             told["left"] = {"source": left[0]} | _why(left[1])

@@ -1,4 +1,7 @@
-"""When a batch will be over, from the pace of its last lines. Reads the monotonic clock only: one that is set by hand has no say."""
+"""When a batch will be over, from the pace of its last lines.
+
+Reads the monotonic clock only: one that is set by hand has no say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Prompts of voices: made once per sound and engine, kept in memory (LRU by bytes) and beside the voice on disk, until nobody has that sound."""
+"""Prompts of voices: made once per sound and engine, kept in memory (LRU by bytes) and beside the
+voice on disk, until nobody has that sound.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class Prompts:
         ] = {}  # voices and drafts that asked for it and are not gone, each with its sound
         self._coming: dict[
             tuple[Made, Engine], Future
-        ] = {}  # by the engine itself: one that is closed fails what it owes, not what its successor makes
+            # by the engine itself: one that is closed fails what it owes, not what its successor
+            # makes
+        ] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="encode")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="keep-prompts")
         self.n_encoded = 0
@@ -58,8 +62,11 @@ class Prompts:
     def begin(
         self, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool = False
     ) -> Future:
-        """The prompt, now or soon. `clip()` is asked for only when it has to be made; `prepare`: and the engine makes itself ready for it.
-        The future raises the engine's named errors."""
+        """The prompt, now or soon.
+
+        `clip()` is asked for only when it has to be made; `prepare`: and the engine makes itself
+        ready for it. The future raises the engine's named errors.
+        """
         made = made_from(engine.describe(), voice)
         with self._lock:
             prompt = self._kept.get(made)
@@ -83,7 +90,9 @@ class Prompts:
         return ready
 
     def hold(self, lease: Lease, prompt: Prompt) -> Hold:
-        """For work that is to speak with it: until that ends the engine forgets nothing of it, though the voice itself be deleted."""
+        """For work that is to speak with it: until that ends the engine forgets nothing of it,
+        though the voice itself be deleted.
+        """
         return Hold(self._held, lease, prompt.fingerprint)
 
     def preset(self, engine: Engine, name: str) -> Prompt:
@@ -122,7 +131,9 @@ class Prompts:
                 self._coming.pop((made, engine), None)
 
     def _sound(self, made: Made) -> Clip:
-        """Of somebody who has it still: a clip that was pushed out while it waited here takes no memory and no work. Raises NotFound."""
+        """Of somebody who has it still: a clip that was pushed out while it waited here takes no
+        memory and no work. Raises NotFound.
+        """
         with self._lock:
             clips = [clip for _, clip in self._users.get(made, {}).values()]
         for clip in clips:
@@ -131,7 +142,10 @@ class Prompts:
         raise gone()
 
     def _write(self, voice: Voice, made: Made, prompt: Prompt) -> None:
-        """Called with the lock held. Whoever waits to speak does not wait for the disk; `close` does."""
+        """Called with the lock held.
+
+        Whoever waits to speak does not wait for the disk; `close` does.
+        """
         if not self._is_closed:
             self._writer.submit(self._keep_on_disk, voice, made, prompt)
 
@@ -157,7 +171,10 @@ class Prompts:
         return users
 
     def forget(self, voice_id: str) -> None:
-        """A voice or draft is gone. Where no other has its sound the prompt goes, here and in the engine's own memory."""
+        """A voice or draft is gone.
+
+        Where no other has its sound the prompt goes, here and in the engine's own memory.
+        """
         with self._lock:
             for made in [m for m, users in self._users.items() if voice_id in users]:
                 del self._users[made][voice_id]

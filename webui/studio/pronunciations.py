@@ -1,4 +1,6 @@
-"""The pronunciation dictionary of an account: change it, take it in and out as a file, and have it ready, compiled, when it speaks."""
+"""The pronunciation dictionary of an account: change it, take it in and out as a file, and have it
+ready, compiled, when it speaks.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ class Pronunciations:
         self._ready: OrderedDict[str, tuple[tuple[int, int], text.Readings]] = OrderedDict()
         self._told: set[str] = set()  # accounts that have seen that the file was damaged
 
-    # ---- for speech -----------------------------------------------------------------------------------------
+    # ---- for speech ------------------------------------------------------------------------------
     def readings(self, owner: str) -> text.Readings:
-        """The dictionary as it is now, compiled once per change. Raises StorageDamaged, StorageFull, Busy."""
+        """The dictionary as it is now, compiled once per change.
+
+        Raises StorageDamaged, StorageFull, Busy.
+        """
         account, mark = account_of(owner), self._store.mark()
         with self._lock:
             held = self._ready.get(account)
@@ -46,7 +51,9 @@ class Pronunciations:
         return made
 
     def spoken(self, owner: str) -> tuple[text.Readings, list[tuple[str, str]]]:
-        """What a request is spoken with, and what its listener must know of it, (English, Chinese): a dictionary that fails stops nobody from speaking."""
+        """What a request is spoken with, and what its listener must know of it, (English, Chinese):
+        a dictionary that fails stops nobody from speaking.
+        """
         try:
             try:
                 return self.readings(owner), self._warning(owner)
@@ -67,9 +74,11 @@ class Pronunciations:
             return []
         return [(notice["message"], notice["message_zh"])]
 
-    # ---- for the page and the API ---------------------------------------------------------------------------
+    # ---- for the page and the API ----------------------------------------------------------------
     def notice(self) -> dict | None:
-        """What happened to the file in this run: which name it was set aside under, and how many entries could be kept."""
+        """What happened to the file in this run: which name it was set aside under, and how many
+        entries could be kept.
+        """
         name, saved = self._store.set_aside, self._store.saved
         if not name:
             return None
@@ -95,7 +104,11 @@ class Pronunciations:
         language: str = "",
         was: tuple[str, str] | None = None,
     ) -> text.Pronunciation:
-        """Add or change an entry. `was`: (term, language) of the entry that it takes the place of. Raises BadInput, StorageFull, Busy."""
+        """Add or change an entry.
+
+        `was`: (term, language) of the entry that it takes the place of. Raises BadInput,
+        StorageFull, Busy.
+        """
         entry = text.check(term, reading, language)
         self._store.put(
             account_of(owner),
@@ -120,7 +133,10 @@ class Pronunciations:
         return self._store.clear(account_of(owner))
 
     def take_in(self, owner: str, data: bytes, kind: str, replace: bool = False) -> tuple[int, int]:
-        """All entries of a file or none; `replace`: they become the whole dictionary. Returns (added, changed)."""
+        """All entries of a file or none; `replace`: they become the whole dictionary.
+
+        Returns (added, changed).
+        """
         return self._store.merge(
             account_of(owner), map(_row, term_files.read(data, _known(kind))), replace
         )

@@ -1,6 +1,8 @@
-"""The models this studio can speak with: those on the disk, those it may fetch, and the change from one to another while it runs.
+"""The models this studio can speak with: those on the disk, those it may fetch, and the change from
+one to another while it runs.
 
-Knows names, generations and folders' states; blind to what is in a model. The change itself is the resident engine's.
+Knows names, generations and folders' states; blind to what is in a model. The change itself is the
+resident engine's.
 """
 
 from __future__ import annotations
@@ -27,11 +29,15 @@ class Offer:
 
 
 class Shelf:
-    """here(): what is on the disk now. maker(model): what brings its engine up, the same object each time it is asked for one model.
-    offers: what may be fetched, and offered: the one of them that is shown beside the engine before anybody asks for another; "" = none.
+    """here(): what is on the disk now. maker(model): what brings its engine up, the same object
+    each time it is asked for one model.
+    offers: what may be fetched, and offered: the one of them that is shown beside the engine before
+      anybody asks for another; "" = none.
     doctor: examines them, where there is one.
-    unexpected(name): files of a model that came with another checksum than expected.
-    chosen(name) is told when somebody chose a model, so that it can be remembered. A change is refused while another is on its way."""
+    unexpected(name): files of a model that came with another checksum than expected. chosen(name)
+    is told when somebody chose a model, so that it can be remembered. A change is refused while
+    another is on its way.
+    """
 
     def __init__(
         self,
@@ -59,7 +65,7 @@ class Shelf:
             offered  # the download that is told beside the engine: the one somebody asked for last
         )
 
-    # ---- what there is ----------------------------------------------------------------------------------------
+    # ---- what there is ---------------------------------------------------------------------------
     def maker(self, model: Installed) -> Maker:
         with self._lock:
             return self._makers.setdefault(model.name, self._make(model))
@@ -89,8 +95,11 @@ class Shelf:
         return self.named(self._resident.failed_by())
 
     def list(self) -> list[dict]:
-        """name, engine, state (speaks, loads, failed, here, or that of its download: none, downloading, paused, failed), gigabytes of those that
-        are not here; doctor: as `Doctor.status`, of those that are; unexpected: files that are not the expected ones, where there are such."""
+        """name, engine, state (speaks, loads, failed, here, or that of its download: none,
+        downloading, paused, failed), gigabytes of those that are not here; doctor: as
+        `Doctor.status`, of those that are; unexpected: files that are not the expected ones, where
+        there are such.
+        """
         here = {m.name: m for m in self.installed()}
         states = {self.failed: "failed", self.coming: "loads", self.speaking: "speaks"}
         told = [
@@ -119,7 +128,9 @@ class Shelf:
         return any(m.name == name for m in self.installed())
 
     def fetching(self) -> dict | None:
-        """The download that is shown beside the engine, with its model's name; None where there is none, or nothing is left to fetch of it."""
+        """The download that is shown beside the engine, with its model's name; None where there is
+        none, or nothing is left to fetch of it.
+        """
         if not self._shown:
             return None
         told = self._download(self._shown).status() | {"name": self._shown}
@@ -141,10 +152,12 @@ class Shelf:
                 self._downloads[name] = ModelDownload(offer.fetcher, lambda: self._came(name))
             return self._downloads[name]
 
-    # ---- what may be done -------------------------------------------------------------------------------------
+    # ---- what may be done ------------------------------------------------------------------------
     def use(self, name: str) -> None:
-        """Streams that sound go on with the engine they began with; the next one has the new engine once it is ready. Nothing happens when it
-        speaks already. Raises NotFound, Busy (another is on its way)."""
+        """Streams that sound go on with the engine they began with; the next one has the new engine
+        once it is ready. Nothing happens when it speaks already. Raises NotFound, Busy (another is
+        on its way).
+        """
         make = self.maker(self._of_this_disk(name))
         if self._resident.made_by() is not make and not self._resident.replace(make):
             raise Busy(
@@ -167,7 +180,7 @@ class Shelf:
             )
         return model
 
-    # ---- the doctor -------------------------------------------------------------------------------------------
+    # ---- the doctor ------------------------------------------------------------------------------
     def examine(self, name: str) -> None:
         """Raises NotFound, Busy (another model is being examined)."""
         model = self._of_this_disk(name)
@@ -188,7 +201,10 @@ class Shelf:
         return found
 
     def agree(self, name: str) -> None:
-        """Use the recommended profile; where the model speaks, it is loaded anew with it. Raises NotFound, Busy (another is on its way)."""
+        """Use the recommended profile; where the model speaks, it is loaded anew with it.
+
+        Raises NotFound, Busy (another is on its way).
+        """
         model = self._of_this_disk(name)
         if self._doctor is None:
             return
@@ -210,8 +226,9 @@ class Shelf:
                 self._doctor.offer(coming)
 
     def fetch(self, source: str = "", name: str = "") -> dict:
-        """Begin to fetch a model or go on; one at a time, others pause. name: "" = the one that is shown. Returns how far it is, as `fetching`.
-        Raises NotFound, BadInput (source)."""
+        """Begin to fetch a model or go on; one at a time, others pause. name: "" = the one that is
+        shown. Returns how far it is, as `fetching`. Raises NotFound, BadInput (source).
+        """
         with self._choosing:  # of two at once the later one goes on, and the other pauses
             name = name or self._shown
             self._download(name).fetch(source)
@@ -226,7 +243,9 @@ class Shelf:
         return self.fetching()
 
     def _came(self, name: str) -> None:
-        """All files of a model are here: where only the built-in voice speaks, it takes over; else somebody chooses."""
+        """All files of a model are here: where only the built-in voice speaks, it takes over; else
+        somebody chooses.
+        """
         if not self.speaking and self.knows(name):
             self._resident.replace(self.maker(next(m for m in self.installed() if m.name == name)))
 

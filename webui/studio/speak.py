@@ -1,4 +1,6 @@
-"""The use case itself: whoever listens asks, and gets a job that was checked and waits for its turn. Blind to what becomes of it then."""
+"""The use case itself: whoever listens asks, and gets a job that was checked and waits for its
+turn. Blind to what becomes of it then.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,12 @@ class Speaker:
 
     @_counted
     def open(self, owner: str, *, text_in: str, **asked) -> Job:
-        """Everything that can be refused is refused here. Blocking for as long as a voice's first prompt takes; call it off the event loop.
+        """Everything that can be refused is refused here.
 
-        asked: the fields of `_open`. A guest of a demo link has no say in them. Raises BadInput, NotFound, NotAllowed (consent, link), Busy, NotReady.
+        Blocking for as long as a voice's first prompt takes; call it off the event loop.
+
+        asked: the fields of `_open`. A guest of a demo link has no say in them. Raises BadInput,
+          NotFound, NotAllowed (consent, link), Busy, NotReady.
         """
         if not is_guest(owner):
             return self._open(owner, text_in=text_in, **asked)
@@ -99,8 +104,11 @@ class Speaker:
         reference: bytes = b"",
         written: Written | None = None,
     ) -> Job:
-        """reference: a recording that came along, any file `audio.decode` reads; it goes before `voice_id`. recording: another, whose words are
-        converted; it goes before `source`. written: the text goes on there; `text_in` is how it begins."""
+        """reference: a recording that came along, any file `audio.decode` reads; it goes before
+        `voice_id`. recording: another, whose words are
+        converted; it goes before `source`. written: the text goes on there; `text_in` is how it
+        begins.
+        """
         trace = Trace()
         if written is None:
             self._rate.check(owner)
@@ -140,7 +148,9 @@ class Speaker:
             request, notes = self._wording.put(owner, request, about, trace)
             request, fitting = with_fitting_mode(about, request)
             request = self._takes.with_notice(owner, request)
-        else:  # nobody knows yet how long it will be, and the same text must sound the same whenever it ends
+        else:
+            # nobody knows yet how long it will be, and the same text must sound the same whenever
+            # it ends
             request, notes = replace(request, segments=tuple(written.pieces)), written.notes
             written.late_notes = partial(late_notes, about)
         job = self._admit(owner, voice, request, trace, written=written, notes=[*dropped, *fitting])
@@ -150,7 +160,9 @@ class Speaker:
     def _words(
         self, owner: str, voice: Voice, transcript: str
     ) -> tuple[str, list[tuple[str, str]]]:
-        """What is said in the part of the clip that is used, and a note where the given transcript cannot be that."""
+        """What is said in the part of the clip that is used, and a note where the given transcript
+        cannot be that.
+        """
         if voice.draft and transcript:
             return self._drafts.get(owner, voice.id).words(transcript)
         return transcript or voice.transcript, []
@@ -173,8 +185,10 @@ class Speaker:
         source: str = "",
         recording: bytes = b"",
     ) -> tuple[Written, Abilities]:
-        """A text is going to be written: refuses what can be refused before its first word, and has the voice made ready. `open` it, with the
-        same fields, `written`, and `written.first` for text, when that is no longer empty. Blocking. Raises as `open` does."""
+        """A text is going to be written: refuses what can be refused before its first word, and has
+        the voice made ready. `open` it, with the same fields, `written`, and `written.first` for
+        text, when that is no longer empty. Blocking. Raises as `open` does.
+        """
         self._rate.check(owner)
         about, voice = self._cast.choose(owner, voice_id, mode, model, consent, reference)
         mode, instruction, _ = heeded(about, voice, mode, instruction)
@@ -206,8 +220,10 @@ class Speaker:
 
     @_counted
     def resume(self, old: Job, start: int) -> Job:
-        """The same request for a listener who comes back: `old` itself where it was made to its end, else spoken once more with its seed.
-        To a guest that is one more use of the link, unless it goes on where a broken connection left it. Same refusals as `open`."""
+        """The same request for a listener who comes back: `old` itself where it was made to its
+        end, else spoken once more with its seed. To a guest that is one more use of the link,
+        unless it goes on where a broken connection left it. Same refusals as `open`.
+        """
         text = old.request.text
         demo = None
         if is_guest(old.owner):
@@ -234,9 +250,11 @@ class Speaker:
 
     @_counted
     def continue_take(self, owner: str, take_id: str) -> Job:
-        """A stopped or failed take goes on with the sentence that broke, as it was asked for and with its seed: the same sound as if it had never
-        stopped, as one job that begins with what is there. When it is over, its take is in the place of that one.
-        Raises NotFound (take, its voice), Conflict (nothing to continue, or it would not be the same), Busy, NotReady."""
+        """A stopped or failed take goes on with the sentence that broke, as it was asked for and
+        with its seed: the same sound as if it had never stopped, as one job that begins with what
+        is there. When it is over, its take is in the place of that one. Raises NotFound (take, its
+        voice), Conflict (nothing to continue, or it would not be the same), Busy, NotReady.
+        """
         self._rate.check(owner)
         take = self._takes.shown(owner, take_id)
         request, trace = take.request, Trace()

@@ -1,4 +1,7 @@
-"""The studio as one object: what the page and the API talk to. Composes the use cases; decides nothing itself."""
+"""The studio as one object: what the page and the API talk to.
+
+Composes the use cases; decides nothing itself.
+"""
 
 from __future__ import annotations
 
@@ -175,9 +178,11 @@ class Studio:
             lambda: (text.KEPT.hits, text.KEPT.misses),
         )
 
-    # ---- engine -------------------------------------------------------------------------------------------
+    # ---- engine ----------------------------------------------------------------------------------
     def start(self, *makers: Callable[[], Engine]) -> threading.Thread:
-        """Bring engines up in the background, one after the other; the page may open before the first is ready, and each takes over when it can."""
+        """Bring engines up in the background, one after the other; the page may open before the
+        first is ready, and each takes over when it can.
+        """
         threading.Thread(target=self._warm_rooms, name="warm", daemon=True).start()
         threading.Thread(target=self._sweep, name="sweep", daemon=True).start()
         threading.Thread(target=self._stop_batches, name="stop-batches", daemon=True).start()
@@ -231,12 +236,17 @@ class Studio:
         future.add_done_callback(lambda _: lease.release())
 
     def _end_key(self, key_id: str) -> None:
-        """A key was revoked: whoever is inside by it is told, and what waits to be made for it is not made."""
+        """A key was revoked: whoever is inside by it is told, and what waits to be made for it is
+        not made.
+        """
         self.rights.tell(key_id)
         self._stop_batches()
 
     def _stop_batches(self) -> None:
-        """Those of revoked keys. A key of scope admin works on its maker's batches, and these go on."""
+        """Those of revoked keys.
+
+        A key of scope admin works on its maker's batches, and these go on.
+        """
         try:
             for key_id in self.keys.revoked():
                 self.batch.cancel_all(key_id)
@@ -300,7 +310,9 @@ class Studio:
         }
 
     def _models(self) -> dict:
-        """models: as `Shelf.list`; title, next, failed: the model in charge, the one on its way, the one that failed last; model: the download that is shown."""
+        """models: as `Shelf.list`; title, next, failed: the model in charge, the one on its way,
+        the one that failed last; model: the download that is shown.
+        """
         shelf = self.shelf
         told = {
             "models": shelf.list(),
@@ -320,7 +332,9 @@ class Studio:
         return list(self.model_names())[:1]
 
     def model_names(self) -> dict[str, bool]:
-        """The engine that can speak now, and its voices where it has several -> whether a request can have it now."""
+        """The engine that can speak now, and its voices where it has several -> whether a request
+        can have it now.
+        """
         try:
             lease = self.resident.lease()
         except KaikouError:
@@ -358,7 +372,10 @@ class Studio:
         return audio.wav_header(job.rate, n_samples, self.takes.label_for(job.owner))
 
     def coder(self, job: Job, kind: str, is_whole: bool = False) -> audio.Coder:
-        """What turns a job's samples into a file of `kind`, one of CODED; the caller closes it. Blocking, for some milliseconds. Raises KaikouError."""
+        """What turns a job's samples into a file of `kind`, one of CODED; the caller closes it.
+
+        Blocking, for some milliseconds. Raises KaikouError.
+        """
         return audio.Coder(kind, job.rate, self.takes.label_for(job.owner), is_whole)
 
     def limits(self) -> dict:
@@ -373,9 +390,11 @@ class Studio:
     def is_ready(self) -> bool:
         return self.resident.health().state in ("ready", "busy")
 
-    # ---- housekeeping ---------------------------------------------------------------------------------------
+    # ---- housekeeping ----------------------------------------------------------------------------
     def _sweep(self) -> None:
-        """For as long as the studio runs: whatever one part of it meets, the others and the next round go on."""
+        """For as long as the studio runs: whatever one part of it meets, the others and the next
+        round go on.
+        """
         self._tidy(self.takes.sweep)
         while not self._closing.wait(SWEEP_S):
             for sweep in (

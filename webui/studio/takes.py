@@ -34,7 +34,9 @@ NOTICE = {"zh": "以上语音由人工智能合成。", "en": "This speech was g
 
 
 class Takes:
-    """`has_logins()`: who comes in has an account, and all its browsers and programs share their takes. Else those of a visit are its own."""
+    """`has_logins()`: who comes in has an account, and all its browsers and programs share their
+    takes. Else those of a visit are its own.
+    """
 
     def __init__(
         self,
@@ -52,7 +54,11 @@ class Takes:
         self._watchers = Watchers()  # of the takes of an account, or of a visit
 
     def record(self, job: Job) -> None:
-        """Write the take of a job that is over. One that goes on from others takes their place, unless it came no further. Raises StorageFull."""
+        """Write the take of a job that is over.
+
+        One that goes on from others takes their place, unless it came no further. Raises
+        StorageFull.
+        """
         n, now = job.produced, job.snapshot()
         is_whole = now.state in ("saving", "done")
         before = [t for t in map(partial(self._found, job.owner), job.replaces) if t is not None]
@@ -111,15 +117,20 @@ class Takes:
         return account_of(owner) if self._has_logins() else owner
 
     def watch(self, owner: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """`wake` is called from other threads when a take of theirs was written. Returns what ends that."""
+        """`wake` is called from other threads when a take of theirs was written.
+
+        Returns what ends that.
+        """
         return self._watchers.add(self._scope(owner), wake)
 
     def list(self, owner: str) -> list[Take]:
         return [t for t in self._store.list(self._scope(owner)) if t.id not in self._hidden]
 
     def storage(self, owner: str) -> dict:
-        """What is kept for them, for how many days (0: for some minutes, FOREVER_DAYS: until deleted) and how many takes at most, starred ones
-        included; is_account: in every browser of theirs. free_bytes: of the disk."""
+        """What is kept for them, for how many days (0: for some minutes, FOREVER_DAYS: until
+        deleted) and how many takes at most, starred ones included; is_account: in every browser of
+        theirs. free_bytes: of the disk.
+        """
         used = self._store.usage(self._scope(owner), without=self._hidden)
         return {
             **used._asdict(),
@@ -130,7 +141,10 @@ class Takes:
         }
 
     def page(self, owner: str, after: str = "", limit: int = 20) -> tuple[list[Take], bool]:
-        """Newest first, from the one that follows `after`; and whether more follow. Only these are read. Raises NotFound when there is no `after`."""
+        """Newest first, from the one that follows `after`; and whether more follow.
+
+        Only these are read. Raises NotFound when there is no `after`.
+        """
         ids = [i for i in self._store.ids(self._scope(owner)) if i not in self._hidden]
         if after and after not in ids:
             raise gone()
@@ -151,7 +165,9 @@ class Takes:
         return self._store.wav_path(self.get(owner, take_id))
 
     def star(self, owner: str, take_id: str, on: bool) -> Take:
-        """Raises NotFound as `shown` does, and NotAllowed when there are as many favourites as takes may be kept."""
+        """Raises NotFound as `shown` does, and NotAllowed when there are as many favourites as
+        takes may be kept.
+        """
         take = self.shown(owner, take_id)
         if on and not take.starred:
             n, most = self._store.usage(self._scope(owner)).n_starred, self._max_each
@@ -164,12 +180,18 @@ class Takes:
         return self._store.change(take, starred=bool(on))
 
     def told(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
-        """The player's own measurement, click to first rendered sample, replaces the server's. Raises BadInput when it is not finite."""
+        """The player's own measurement, click to first rendered sample, replaces the server's.
+
+        Raises BadInput when it is not finite.
+        """
         measured_ms = min(max(finite(first_sound_ms, "first_sound_ms"), 0.0), 1e6)
         return self._store.change(self.get(owner, take_id), first_sound_ms=round(measured_ms, 1))
 
     def traced(self, job: Job) -> None:
-        """The last of it was sent after the take was written. Raises NotFound when there is no take of this job, or none any more."""
+        """The last of it was sent after the take was written.
+
+        Raises NotFound when there is no take of this job, or none any more.
+        """
         take, trace = self.get(job.owner, job.id), job.trace.told()
         if take.trace != trace:
             self._store.change(take, trace=trace)
@@ -192,7 +214,9 @@ class Takes:
             timer.cancel()
 
     def _forget(self, take_id: str) -> None:
-        """One that cannot be removed is listed again: whoever deleted it shall see that it is still there."""
+        """One that cannot be removed is listed again: whoever deleted it shall see that it is still
+        there.
+        """
         with self._lock:
             if take_id not in self._hidden:
                 return  # it was restored at the last moment
@@ -221,7 +245,9 @@ class Takes:
         self.choices.change(owner, notice=bool(on))
 
     def with_notice(self, owner: str, request: SpeechRequest) -> SpeechRequest:
-        """With a sentence after its own, in Chinese or English, that a machine spoke; as it is where they do not wish for it."""
+        """With a sentence after its own, in Chinese or English, that a machine spoke; as it is
+        where they do not wish for it.
+        """
         if not self.choices.of(owner).notice:
             return request
         language = text.detect(request.text) if request.language == "auto" else request.language
@@ -237,8 +263,10 @@ class Takes:
         )
 
     def zip(self, owner: str, kind: str = "wav") -> Iterator[bytes]:
-        """All takes of theirs as files of `kind`, with a manifest that tells how each can be made again; in pieces, while they are read. One that is
-        deleted meanwhile is left out; one that cannot be written in this format is there as WAV, and its row says why."""
+        """All takes of theirs as files of `kind`, with a manifest that tells how each can be made
+        again; in pieces, while they are read. One that is deleted meanwhile is left out; one that
+        cannot be written in this format is there as WAV, and its row says why.
+        """
         made, rows = Zip(), []
         ids = [i for i in reversed(self._store.ids(self._scope(owner))) if i not in self._hidden]
         for n, take_id in enumerate(ids, 1):
@@ -262,7 +290,9 @@ class Takes:
 
 
 def stopped_at(take: Take) -> tuple[int, int] | None:
-    """(sentence that it broke off in, how many there are) of a take that is not whole, counted from 1 and as the page counts what was typed."""
+    """(sentence that it broke off in, how many there are) of a take that is not whole, counted from
+    1 and as the page counts what was typed.
+    """
     if take.state == "done":
         return None
     segments = take.request.segments or (take.request.text,)
@@ -272,7 +302,10 @@ def stopped_at(take: Take) -> tuple[int, int] | None:
 
 
 def usual_s(take: Take) -> float:
-    """Seconds that what it speaks lasts by the usual rates, to compare with how long it is. 0 for a conversion."""
+    """Seconds that what it speaks lasts by the usual rates, to compare with how long it is.
+
+    0 for a conversion.
+    """
     return text.duration(take.request.segments)
 
 

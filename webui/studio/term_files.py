@@ -1,4 +1,7 @@
-"""A dictionary as a file: TSV or CSV with the columns term, reading, language. Bytes to entries and back; blind to where they are kept."""
+"""A dictionary as a file: TSV or CSV with the columns term, reading, language.
+
+Bytes to entries and back; blind to where they are kept.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ MAX_FILE = 1 << 20
 MAX_LINES = 4000
 COLUMNS = ("term", "reading", "language")
 KINDS = {"tsv": "text/tab-separated-values", "csv": "text/csv"}
-# A spreadsheet takes a cell that begins with one of these for a formula and runs it (OWASP, "CSV injection"); in a TSV it takes " off first.
-# An apostrophe in front makes it text. A cell that has apostrophes of its own in front of such a sign gets one more, so that reading takes away
-# exactly what writing put there.
+# A spreadsheet takes a cell that begins with one of these for a formula and runs it (OWASP, "CSV
+# injection"); in a TSV it takes " off first. An apostrophe in front makes it text. A cell that has
+# apostrophes of its own in front of such a sign gets one more, so that reading takes away exactly
+# what writing put there.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\"＝＋－＠]")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -26,7 +30,10 @@ _MARKS = (
 
 
 def read(data: bytes, kind: str) -> list[text.Pronunciation]:
-    """Every entry of the file, or none: a line that is wrong is named. A first line of column names is passed over. Raises BadInput, TooLarge."""
+    """Every entry of the file, or none: a line that is wrong is named.
+
+    A first line of column names is passed over. Raises BadInput, TooLarge.
+    """
     if len(data) > MAX_FILE:
         raise TooLarge(
             "The dictionary file is over 1 MB.", "词典文件超过 1 MB。", code="too_large_file"

@@ -1,7 +1,10 @@
-"""Where the time of one request went, stage by stage: until its first sound, and in all. Knows names and seconds, not what is done in them.
+"""Where the time of one request went, stage by stage: until its first sound, and in all.
 
-It lives in its Job. The lane's thread adds the engine's stages and the encoding, the event loop the socket: no stage has two writers.
-A stage that did not happen is not there; a name that an engine made up counts as "other", so that nothing grows without bound.
+Knows names and seconds, not what is done in them.
+
+It lives in its Job. The lane's thread adds the engine's stages and the encoding, the event loop the
+socket: no stage has two writers. A stage that did not happen is not there; a name that an engine
+made up counts as "other", so that nothing grows without bound.
 """
 
 from __future__ import annotations
@@ -27,9 +30,13 @@ STAGES = ("text", "voice", "queue", "wait", *ENGINE, "encode", "socket", "other"
 
 
 class Trace:
-    """Begins with the request. Stages: text (normalise and split), voice (its prompt was not ready), queue (the line at the door),
-    wait (what else passed before the first sound: a busy lane, hand-overs), the engine's own, encode (speed, trim, 16 bit),
-    socket (from the first sound until it was taken over, then each further sending)."""
+    """Begins with the request.
+
+    Stages: text (normalise and split), voice (its prompt was not ready), queue (the line at the
+    door), wait (what else passed before the first sound: a busy lane, hand-overs), the engine's
+    own, encode (speed, trim, 16 bit), socket (from the first sound until it was taken over, then
+    each further sending).
+    """
 
     def __init__(self):
         self.began_s = time.monotonic()
@@ -67,7 +74,9 @@ class Trace:
         return _in_order(dict(self._whole))
 
     def told(self) -> dict:
-        """For JSON, milliseconds: first_ms, sent_ms (absent while unknown), first and whole by stage."""
+        """For JSON, milliseconds: first_ms, sent_ms (absent while unknown), first and whole by
+        stage.
+        """
         told = {
             name: _ms(seconds)
             for name, seconds in (("first_ms", self.first_s), ("sent_ms", self.sent_s))

@@ -1,4 +1,7 @@
-"""A job from its turn to its take: it waits, begins, is steered by its reader, and ends. Blind to what is said and to how a request became a job."""
+"""A job from its turn to its take: it waits, begins, is steered by its reader, and ends.
+
+Blind to what is said and to how a request became a job.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Ready:
-    """A job that holds the lease of its engine, the lanes it will be made on, and its voice's prompt."""
+    """A job that holds the lease of its engine, the lanes it will be made on, and its voice's
+    prompt.
+    """
 
     job: Job
     lanes: Lanes
@@ -41,7 +46,7 @@ class Turns:
         )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="takes")
 
-    # ---- turn -----------------------------------------------------------------------------------------------
+    # ---- turn ------------------------------------------------------------------------------------
     def enter(self, ready: Ready) -> None:
         """It begins now, or waits in the line. Raises Busy, and has let its engine go then."""
         job = ready.job
@@ -63,7 +68,7 @@ class Turns:
         job.move("running")
         ready.lanes.add(job, ready.prompt, self._end)
 
-    # ---- what its reader sends back -------------------------------------------------------------------------
+    # ---- what its reader sends back --------------------------------------------------------------
     def credit(self, job: Job, upto: int) -> None:
         if job.grant(upto):
             self._poke()
@@ -98,7 +103,7 @@ class Turns:
         self._hall.poke()
         self.admission.next()
 
-    # ---- end ------------------------------------------------------------------------------------------------
+    # ---- end -------------------------------------------------------------------------------------
     def _end(self, job: Job) -> None:
         """Called by a lane when a job has made its last step, whatever the reason."""
         job.settle()
@@ -115,7 +120,9 @@ class Turns:
         self._close(job, by_engine=True)
 
     def _keep(self, job: Job) -> None:
-        """Its take is written; of a stopped or failed one what there is of it, if that is more than it began with."""
+        """Its take is written; of a stopped or failed one what there is of it, if that is more than
+        it began with.
+        """
         with contextlib.suppress(RuntimeError):  # the studio is closing and writes no more
             is_whole = job.snapshot().state == "saving"
             if is_whole or (job.made_s and job.written is None):

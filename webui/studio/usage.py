@@ -1,4 +1,7 @@
-"""What each key and each demo link has used: requests, characters, seconds of sound. Counted in memory, written every few seconds: a kill loses those."""
+"""What each key and each demo link has used: requests, characters, seconds of sound.
+
+Counted in memory, written every few seconds: a kill loses those.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ COUNTED = ("key-", "demo-")
 
 
 def payer(owner: str) -> str:
-    """Whom an owner's use is counted for: the key or link in `account/visit`, "" when it is neither."""
+    """Whom an owner's use is counted for: the key or link in `account/visit`, "" when it is
+    neither.
+    """
     account, _, visit = owner.partition("/")
     return visit if visit.startswith("key-") else account if account.startswith(COUNTED) else ""
 

@@ -61,9 +61,12 @@ class Voices:
         consent: str = "",
         window: tuple[float, float] | None = None,
     ) -> tuple[Voice, Draft]:
-        """Decode, and save the whole clip, or its part `window` (start and end in seconds), whose words `transcript` then holds. The draft's notes say
-        where the transcript was left out, of a clip that is too long for its whole to be used, and where it hardly fits. consent: words, or the id of a recorded one.
-        Raises BadInput, TooLarge, NotAllowed (no consent), NotFound (no such consent), Busy, StorageFull."""
+        """Decode, and save the whole clip, or its part `window` (start and end in seconds), whose
+        words `transcript` then holds. The draft's notes say where the transcript was left out, of a
+        clip that is too long for its whole to be used, and where it hardly fits. consent: words, or
+        the id of a recorded one. Raises BadInput, TooLarge, NotAllowed (no consent), NotFound (no
+        such consent), Busy, StorageFull.
+        """
         if not consent.strip():
             raise NotAllowed(
                 "Say who agreed to this voice being used, in the field consent.",
@@ -116,8 +119,10 @@ class Voices:
         return self._store.change(voice, **what) if what else voice
 
     def delete(self, owner: str, voice_id: str) -> None:
-        """Samples, prompts and record go, here and in the engine's own memory; a running stream finishes, a new one gets NotFound.
-        Raises StorageFull when the files cannot be removed: then the voice is still listed."""
+        """Samples, prompts and record go, here and in the engine's own memory; a running stream
+        finishes, a new one gets NotFound. Raises StorageFull when the files cannot be removed: then
+        the voice is still listed.
+        """
         voice = self._mine(owner, voice_id)
         self._store.delete(voice)
         self._drafts.drop_like(voice)
@@ -128,7 +133,10 @@ class Voices:
         self._store.purge()
 
     def sample(self, owner: str, voice_id: str) -> bytes:
-        """WAV bytes of the reference, for its owner (and of starters for everyone). Presets of an engine have none."""
+        """WAV bytes of the reference, for its owner (and of starters for everyone).
+
+        Presets of an engine have none.
+        """
         if voice_id in self._presets:
             raise NotFound(
                 "This voice comes with the model and has no recording.",
@@ -139,7 +147,9 @@ class Voices:
         return self._store.reference(self.get(owner, voice_id))
 
     def natural_sample(self, owner: str, voice_id: str) -> bytes | None:
-        """MP3 bytes of a starter as the natural voice speaks with it; None where there is no such sound. Raises NotFound for an unknown voice."""
+        """MP3 bytes of a starter as the natural voice speaks with it; None where there is no such
+        sound. Raises NotFound for an unknown voice.
+        """
         return self._store.natural_sample(self.get(owner, voice_id))
 
     def clip(self, voice: Voice) -> audio.Clip:

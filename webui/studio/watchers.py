@@ -1,4 +1,6 @@
-"""Who wants to know of changes to something that has an id: lines of a batch that ended, a key that was revoked. Blind to what changed."""
+"""Who wants to know of changes to something that has an id: lines of a batch that ended, a key that
+was revoked. Blind to what changed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ class Watchers:
         self._wakes: dict[str, set[Callable[[], None]]] = {}
 
     def add(self, watched_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """`wake` is called from other threads at every change of what has that id. Returns what ends that."""
+        """`wake` is called from other threads at every change of what has that id.
+
+        Returns what ends that.
+        """
         with self._lock:
             self._wakes.setdefault(watched_id, set()).add(wake)
 

@@ -1,4 +1,7 @@
-"""What is said of a text: its sentences, normalised, with the pronunciations of whoever asks. Knows no voices."""
+"""What is said of a text: its sentences, normalised, with the pronunciations of whoever asks.
+
+Knows no voices.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from .trace import Trace
 
 @dataclass(frozen=True)
 class Preview:
-    """What will be spoken of a text. segments: (text, BCP 47 tag) in order. characters, sentences: of what was typed. seconds: at normal speed."""
+    """What will be spoken of a text. segments: (text, BCP 47 tag) in order. characters, sentences:
+    of what was typed. seconds: at normal speed.
+    """
 
     segments: tuple[tuple[str, str], ...]
     characters: int
@@ -34,7 +39,10 @@ class Wording:
     def put(
         self, owner: str, request: SpeechRequest, about: Abilities, trace: Trace
     ) -> tuple[SpeechRequest, list[tuple[str, str]]]:
-        """With the sentences to speak, and what a listener must know of them. Raises BadInput when there is nothing to say."""
+        """With the sentences to speak, and what a listener must know of them.
+
+        Raises BadInput when there is nothing to say.
+        """
         began = time.perf_counter()
         readings, notes = self._readings(owner)
         segments = tuple(

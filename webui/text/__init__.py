@@ -1,4 +1,6 @@
-"""Text before it is spoken: language by script, normalisation, pronunciations, sentences, event tags. Pure strings; no I/O, no torch."""
+"""Text before it is spoken: language by script, normalisation, pronunciations, sentences, event
+tags. Pure strings; no I/O, no torch.
+"""
 
 from .clauses import Clause, Clauses
 from .marks import PREFIX, marked_language, without_marks, without_prompt_marks

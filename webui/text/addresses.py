@@ -1,4 +1,7 @@
-"""Web and mail addresses inside a sentence. Finds them; each language says in its own words what is between the letters."""
+"""Web and mail addresses inside a sentence.
+
+Finds them; each language says in its own words what is between the letters.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""A text that is still arriving, cut into clauses, each as soon as it is complete. Where it is cut depends on the text, never on the pieces it came in.
+"""A text that is still arriving, cut into clauses, each as soon as it is complete.
 
-A wide mark (，。！？) ends a clause at once. A narrow one (, . ! ?) does when a blank has come behind it: before that it may stand in a number.
+Where it is cut depends on the text, never on the pieces it came in.
+
+A wide mark (，。！？) ends a clause at once. A narrow one (, . ! ?) does when a blank has come
+behind it: before that it may stand in a number.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ class Clause:
 
 
 class Clauses:
-    """`push` what came, get the clauses that are complete; `flush` gives the rest. At most MAX_WEIGHT is ever held back."""
+    """`push` what came, get the clauses that are complete; `flush` gives the rest.
+
+    At most MAX_WEIGHT is ever held back.
+    """
 
     def __init__(self) -> None:
         self._held = ""

@@ -1,4 +1,6 @@
-"""Takes out of a text what nobody can say (controls, emoji, zero-width) and folds compatibility forms. Blind to language."""
+"""Takes out of a text what nobody can say (controls, emoji, zero-width) and folds compatibility
+forms. Blind to language.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def _fold_form(c: str, kind: str) -> str:
 
 
 def clean(text: str) -> str:
-    """`text` composed (NFC), half-width, one blank between words, one newline between lines; never raises, whatever is in it. O(n)."""
+    """`text` composed (NFC), half-width, one blank between words, one newline between lines; never
+    raises, whatever is in it. O(n).
+    """
     if text.isascii() and text.isprintable():
         folded = text
     else:

@@ -1,4 +1,7 @@
-"""Reads numbers, dates, money, units, abbreviations and symbols out as English words. One sentence in, one out."""
+"""Reads numbers, dates, money, units, abbreviations and symbols out as English words.
+
+One sentence in, one out.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +170,9 @@ def _weekday(m: re.Match[str]) -> str:
 
 
 def _roman(m: re.Match[str]) -> str:
-    """ "World War II" -> two, "Henry VIII" -> the eighth; a lone letter is a number only after words that always take one."""
+    """ "World War II" -> two, "Henry VIII" -> the eighth; a lone letter is a number only after words
+    that always take one.
+    """
     tens = len(m[2]) - len(m[2].lstrip("X"))
     number = str(10 * tens + _ROMAN.index(m[2][tens:]))
     is_king = re.fullmatch(_KINGS, m[1]) is not None
@@ -188,7 +193,10 @@ def _day(month: str, day: str, year: str | None) -> str:
 
 
 def _slashed(m: re.Match[str]) -> str:
-    """Month first, as the voice is American, unless only the day can stand there. A year of two digits is the nearest one."""
+    """Month first, as the voice is American, unless only the day can stand there.
+
+    A year of two digits is the nearest one.
+    """
     month, day, year = int(m[1]), int(m[3]), m[4]
     if len(year) == 2:
         year = ("20" if year < "50" else "19") + year

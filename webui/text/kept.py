@@ -1,4 +1,7 @@
-"""The last results, least recently used out first, bounded by entries and by characters. Thread-safe; counts what it saved."""
+"""The last results, least recently used out first, bounded by entries and by characters.
+
+Thread-safe; counts what it saved.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ class Kept:
         return len(self._held)
 
     def get(self, key: tuple[str, ...], make: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
-        """What is kept under `key`, else what `make` makes of it. A failure of `make` is kept nowhere; two at once may both make."""
+        """What is kept under `key`, else what `make` makes of it.
+
+        A failure of `make` is kept nowhere; two at once may both make.
+        """
         with self._lock:
             found = self._held.get(key)
             if found is not None:

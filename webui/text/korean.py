@@ -1,4 +1,7 @@
-"""Reads numbers, dates, times, money and units out as Korean. One sentence in, one out; knows no other language."""
+"""Reads numbers, dates, times, money and units out as Korean.
+
+One sentence in, one out; knows no other language.
+"""
 
 from __future__ import annotations
 

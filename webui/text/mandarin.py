@@ -1,4 +1,7 @@
-"""Reads numbers, dates, money, units and symbols out as Chinese characters. One sentence in, one out; knows no other language."""
+"""Reads numbers, dates, money, units and symbols out as Chinese characters.
+
+One sentence in, one out; knows no other language.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from .rules import Rule, apply_rules
 from .scripts import HAN
 
 _N = rf"\d{{1,{MAX_DIGITS}}}(?:\.\d{{1,20}})?"
-_START = r"(?<![\d.])"  # a number begins here, not in the middle of one: also what keeps every rule linear
+# a number begins here, not in the middle of one: also what keeps every rule linear
+_START = r"(?<![\d.])"
 _SIGN = r"(?<![A-Za-z\d)\]])[-+]"  # a minus after a letter or a digit is a hyphen or a range
 _MONEY = {
     "¥": "元", "$": "美元", "€": "欧元", "£": "英镑", "₩": "韩元", "₽": "卢布", "₹": "卢比", "฿": "泰铢",
@@ -36,7 +40,8 @@ _SPEEDS = {"km/h": ("每小时", "公里"), "m/s": ("每秒", "米")}
 _COUNTED = (
     "个|只|本|张|条|位|名|次|天|年(?!级)|周|小时|分钟|秒|岁|块|元|人|家|种|点|倍|层|辆|架|艘|棵|朵|双|对|杯|瓶|碗|斤|公斤|吨|米|公里|千米|厘米|千克|克|升|"
     "项|台|部|座|匹|句|段|篇|门|扇|顶|份|万|亿|千|百|美元|英镑|欧元|港元|度|"
-    "個|隻|張|條|週|小時|分鐘|歲|塊|種|點|層|輛|艘|雙|對|項|臺|門|頂|萬|億|噸|釐米"  # as written in traditional characters
+    # as written in traditional characters
+    "個|隻|張|條|週|小時|分鐘|歲|塊|種|點|層|輛|艘|雙|對|項|臺|門|頂|萬|億|噸|釐米"
 )
 _TEAM = (
     "中国|日本|韩国|朝鲜|伊朗|澳大利亚|沙特|卡塔尔|美国|墨西哥|巴西|阿根廷|乌拉圭|德国|法国|英格兰|西班牙|意大利|葡萄牙|荷兰|比利时|克罗地亚|俄罗斯|摩洛哥|"
@@ -119,7 +124,9 @@ def _fraction(m: re.Match[str]) -> str:
 
 
 def _score(m: re.Match[str]) -> str:
-    """1-2 beside a word of a match, or between a team and the end of a clause; else a range, and left."""
+    """1-2 beside a word of a match, or between a team and the end of a clause; else a range, and
+    left.
+    """
     before, after = m.string[max(0, m.start() - 12) : m.start()], m.string[m.end() : m.end() + 6]
     if _MATCH_AFTER.match(after) or (_MATCH_BEFORE.search(before) and _CLAUSE_END.match(after)):
         return f"{zh_cardinal(m[1])}比{zh_cardinal(m[2])}"
@@ -259,5 +266,8 @@ _RULES: tuple[Rule, ...] = (
 
 
 def read_mandarin(sentence: str) -> str:
-    """`sentence` with nothing left that is not said as written. Linear in its length; text without digits and symbols is returned as it is."""
+    """`sentence` with nothing left that is not said as written.
+
+    Linear in its length; text without digits and symbols is returned as it is.
+    """
     return apply_rules(_RULES, sentence).strip()

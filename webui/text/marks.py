@@ -1,4 +1,5 @@
-"""Marks that published examples of the CosyVoice models show in a text: orders in <|…|>, a leading language, the prefix of the third generation.
+"""Marks that published examples of the CosyVoice models show in a text: orders in <|…|>, a leading
+language, the prefix of the third generation.
 
 Nothing of them is ever spoken (specification "First contact", section 3).
 """
@@ -9,7 +10,8 @@ import re
 
 from ..types import LANGUAGES
 
-PREFIX = "You are a helpful assistant."  # stands before <|endofprompt|> in every example of the third generation
+# stands before <|endofprompt|> in every example of the third generation
+PREFIX = "You are a helpful assistant."
 MAX_INSTRUCTION_CHARS = 200  # between the prefix and its mark
 _MARK = re.compile(r"<\|[^|<>]{1,32}\|>|<endofprompt>")
 _PROMPT = re.compile(
@@ -21,7 +23,9 @@ _OPEN = re.compile(r"<(?:\|[^|<>]{0,32}\|?|e[a-z]{0,10})?$")
 
 
 def without_marks(text: str) -> str:
-    """`text` without marks, and without the prompt of the third generation that stands in front of one."""
+    """`text` without marks, and without the prompt of the third generation that stands in front of
+    one.
+    """
     prompt = _PROMPT.match(text)
     return _without(text[prompt.end() :] if prompt else text)
 
@@ -38,7 +42,9 @@ def _without(text: str) -> str:
 
 
 def marked_language(text: str) -> str:
-    """The BCP 47 tag of the language mark that `text` begins with, "" where there is none that is known."""
+    """The BCP 47 tag of the language mark that `text` begins with, "" where there is none that is
+    known.
+    """
     found = _LANGUAGE.match(text)
     tag = found[1].lower() if found else ""
     tag = _HABITS.get(tag, tag)
@@ -46,7 +52,9 @@ def marked_language(text: str) -> str:
 
 
 def split_open(text: str, is_start: bool) -> tuple[str, str]:
-    """A part of a text that is still arriving: (it without its marks, its end that may become a mark). is_start: nothing was before it."""
+    """A part of a text that is still arriving: (it without its marks, its end that may become a
+    mark). is_start: nothing was before it.
+    """
     text = without_marks(text) if is_start else _without(text)
     start = text.lstrip()
     if is_start and start.startswith(PREFIX) and len(start) <= len(PREFIX) + MAX_INSTRUCTION_CHARS:

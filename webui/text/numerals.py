@@ -1,4 +1,7 @@
-"""Whole numbers and decimals as Chinese and English words. Takes digit strings, so that leading zeros and length are not lost."""
+"""Whole numbers and decimals as Chinese and English words.
+
+Takes digit strings, so that leading zeros and length are not lost.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,9 @@ def _zh_group(n: int) -> str:
 
 
 def zh_cardinal(digits: str) -> str:
-    """ "2026" -> 二千零二十六 (两 at the head of 百千万亿); more than 15 digits or a leading zero: digit by digit."""
+    """ "2026" -> 二千零二十六 (两 at the head of 百千万亿); more than 15 digits or a leading zero:
+    digit by digit.
+    """
     if len(digits) > MAX_DIGITS or (len(digits) > 1 and digits[0] == "0"):
         return zh_digits(digits)
     n = int(digits)
@@ -78,7 +83,9 @@ def en_digits(text: str) -> str:
 
 
 def en_cardinal(digits: str) -> str:
-    """ "1234" -> one thousand two hundred thirty four; more than 15 digits or a leading zero: digit by digit."""
+    """ "1234" -> one thousand two hundred thirty four; more than 15 digits or a leading zero: digit
+    by digit.
+    """
     if len(digits) > MAX_DIGITS or (len(digits) > 1 and digits[0] == "0"):
         return en_digits(digits)
     n = int(digits)

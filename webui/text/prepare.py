@@ -1,4 +1,6 @@
-"""From what was typed to the sentences that are spoken: clean, split, read out by script, cut to length. Pure; results of the last texts are kept."""
+"""From what was typed to the sentences that are spoken: clean, split, read out by script, cut to
+length. Pure; results of the last texts are kept.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def _with_edges(before: str, after: str) -> str:
 
 
 def _language_of(sentence: str, primary: str) -> str:
-    """Han goes with Chinese and Latin with English in a mixed text; sentences of digits alone, and other scripts, go with the whole."""
+    """Han goes with Chinese and Latin with English in a mixed text; sentences of digits alone, and
+    other scripts, go with the whole.
+    """
     if primary not in ("zh", "yue", "en"):
         return primary
     if has_han(sentence):
@@ -75,7 +79,10 @@ def _language_of(sentence: str, primary: str) -> str:
 
 
 def normalise(sentence: str, language: str) -> str:
-    """One clean sentence as it is said; event tags and readings in brackets stay untouched. Other languages than zh, yue, en, ko and ru are returned as they are."""
+    """One clean sentence as it is said; event tags and readings in brackets stay untouched.
+
+    Other languages than zh, yue, en, ko and ru are returned as they are.
+    """
     out, at = [], 0
     for m in UNTOUCHED.finditer(sentence):
         out += [_read(sentence[at : m.start()], language), m[0]]
@@ -107,12 +114,15 @@ def prepare(
     readings: Readings = NO_READINGS,
     rule: Segmentation | None = None,
 ) -> list[str]:
-    """The segments to speak, in order, none empty. Packed by the engine's `rule`; without one they are sentences of at most 60 Han or 200 Latin
+    """The segments to speak, in order, none empty.
+
+    Packed by the engine's `rule`; without one they are sentences of at most 60 Han or 200 Latin
     characters, the first one short.
 
-    `language` is a BCP 47 primary tag ("zh", "yue", "en", ...) or "auto". `readings`: a project's own pronunciations, put in first.
-    A function of (text, language, readings.revision, rule): the last results are kept. Raises BadInput only where the readings make the text
-    too long; a text with nothing to say gives [].
+    `language` is a BCP 47 primary tag ("zh", "yue", "en", ...) or "auto". `readings`: a project's
+    own pronunciations, put in first. A function of (text, language, readings.revision, rule): the
+    last results are kept. Raises BadInput only where the readings make the text too long; a text
+    with nothing to say gives [].
     """
     return list(
         KEPT.get(
@@ -124,7 +134,10 @@ def prepare(
 
 @lru_cache(maxsize=64)
 def rewrite(text: str) -> str:
-    """The whole text as it is said, in one piece: numbers, units and symbols in words. A text with nothing to say gives ""."""
+    """The whole text as it is said, in one piece: numbers, units and symbols in words.
+
+    A text with nothing to say gives "".
+    """
     tidy = clean(text)
     primary = detect(tidy)
     said = [normalise(s, _language_of(s, primary)) for s in sentences.split(tidy)]
@@ -144,8 +157,10 @@ def measure(text: str) -> tuple[int, int]:
 
 
 def sentence_spans(segments: Sequence[str], n_sentences: int) -> list[tuple[int, int]]:
-    """For each segment (first, last) of the typed sentences that it speaks, counted from 1 to `n_sentences`; one that ends in a mark of a clause
-    leaves its sentence open for the next. Lines that were put together without a mark between them count as one until the last segment."""
+    """For each segment (first, last) of the typed sentences that it speaks, counted from 1 to
+    `n_sentences`; one that ends in a mark of a clause leaves its sentence open for the next. Lines
+    that were put together without a mark between them count as one until the last segment.
+    """
     wholes = [sum(map(sentences.is_spoken, sentences.split(segment))) for segment in segments]
     opens = [_CLAUSE_END.search(segment) is not None for segment in segments]
     if sum(wholes) - sum(opens) > n_sentences:  # a long sentence without a mark was cut
@@ -161,7 +176,9 @@ def sentence_spans(segments: Sequence[str], n_sentences: int) -> list[tuple[int,
 
 
 def duration(segments: Sequence[str]) -> float:
-    """Seconds that prepared segments last at normal speed: a guess from their letters and sentences."""
+    """Seconds that prepared segments last at normal speed: a guess from their letters and
+    sentences.
+    """
     text = " ".join(segments)
     n_wide = sum(c >= "\u2e80" for c in text)
     n_sentences = sum(map(sentences.is_spoken, sentences.split(text)))

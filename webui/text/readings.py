@@ -1,4 +1,7 @@
-"""A project's own pronunciations: whole terms in a text give way to their readings, in one pass. Pure; blind to who owns them and where they lie."""
+"""A project's own pronunciations: whole terms in a text give way to their readings, in one pass.
+
+Pure; blind to who owns them and where they lie.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ _FOLDED = {"\u2019": "'", "\u02bc": "'", "\t": " ", "\xa0": " ", "\u3000": " "}
 
 @dataclass(frozen=True)
 class Pronunciation:
-    """One entry. language: primary tag, "" for all. key: the term folded; entries of one key and language are one."""
+    """One entry. language: primary tag, "" for all. key: the term folded; entries of one key and
+    language are one.
+    """
 
     term: str
     reading: str
@@ -31,10 +36,12 @@ class Pronunciation:
     key: str
 
 
-# ---- characters ---------------------------------------------------------------------------------------------
+# ---- characters ----------------------------------------------------------------------------------
 @lru_cache(maxsize=8192)
 def _fold(c: str) -> str:
-    """One character for one, so that places in the folded text are places in the text: case and width do not count."""
+    """One character for one, so that places in the folded text are places in the text: case and
+    width do not count.
+    """
     if c in _FOLDED:
         return _FOLDED[c]
     if "\uff01" <= c <= "\uff5e":
@@ -49,7 +56,10 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _in_word(c: str) -> bool:
-    """A letter, mark or digit of a script that puts blanks between words. Han, kana, Hangul, Thai and the like need no edges."""
+    """A letter, mark or digit of a script that puts blanks between words.
+
+    Han, kana, Hangul, Thai and the like need no edges.
+    """
     return (c.isalnum() or c == "_" or unicodedata.category(c)[0] == "M") and not unspaced(c)
 
 
@@ -66,7 +76,9 @@ def _starts(text: str, i: int) -> bool:
 
 
 def _ends(text: str, j: int) -> bool:
-    """A term that ends before `j` does not end inside a word or a number; the s of a possessive may follow."""
+    """A term that ends before `j` does not end inside a word or a number; the s of a possessive may
+    follow.
+    """
     if j == len(text) or not _in_word(text[j - 1]):
         return True
     after, further = text[j], text[j + 1] if j + 1 < len(text) else " "
@@ -77,9 +89,11 @@ def _ends(text: str, j: int) -> bool:
     return not _in_word(after)
 
 
-# ---- entries ------------------------------------------------------------------------------------------------
+# ---- entries -------------------------------------------------------------------------------------
 def _tidy(text: str) -> str:
-    """Composed, one blank between words, without marks that are only there for the layout (direction, zero width)."""
+    """Composed, one blank between words, without marks that are only there for the layout
+    (direction, zero width).
+    """
     kept = (
         c
         for c in unicodedata.normalize("NFC", text)
@@ -93,7 +107,10 @@ def _has_broken(text: str) -> bool:
 
 
 def check(term: str, reading: str, language: str = "") -> Pronunciation:
-    """The entry as it is kept. Raises BadInput: bad_term, bad_reading, too_long_term, too_long_reading, bad_language."""
+    """The entry as it is kept.
+
+    Raises BadInput: bad_term, bad_reading, too_long_term, too_long_reading, bad_language.
+    """
     if len(term) > 8 * MAX_TERM or len(_tidy(term)) > MAX_TERM:
         raise BadInput(
             f"A term may be {MAX_TERM} characters at most.",
@@ -161,14 +178,19 @@ def check_language(language: str) -> str:
 
 
 def find_key(term: str) -> str:
-    """The key under which a term as somebody typed it is kept. Half characters, which no kept term holds, are replaced: no store takes them."""
+    """The key under which a term as somebody typed it is kept.
+
+    Half characters, which no kept term holds, are replaced: no store takes them.
+    """
     whole = term[: 8 * MAX_TERM].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return fold(_tidy(whole))
 
 
-# ---- putting them in ----------------------------------------------------------------------------------------
+# ---- putting them in -----------------------------------------------------------------------------
 class _Table:
-    """The entries that hold for one language: key -> reading, and for each first character the lengths to try, longest first."""
+    """The entries that hold for one language: key -> reading, and for each first character the
+    lengths to try, longest first.
+    """
 
     def __init__(self, entries: Iterable[Pronunciation]):
         self.readings = {
@@ -195,7 +217,10 @@ class _Table:
 
 
 class Readings:
-    """A compiled dictionary. `revision` names its content: equal content, equal revision, whoever owns it."""
+    """A compiled dictionary.
+
+    `revision` names its content: equal content, equal revision, whoever owns it.
+    """
 
     def __init__(self, entries: Iterable[Pronunciation] = ()):
         self.entries = tuple(sorted(entries, key=lambda e: (e.key, e.language)))
@@ -204,7 +229,8 @@ class Readings:
         self._tables: dict[str, _Table] = {}
 
     def apply(self, text: str, language: str) -> str:
-        """`text` with every whole term read as the dictionary says, longest first, never twice, never inside a tag. language: a primary tag.
+        """`text` with every whole term read as the dictionary says, longest first, never twice,
+        never inside a tag. language: a primary tag.
 
         Linear in the text. Raises BadInput when the result would be longer than MAX_SAID.
         """

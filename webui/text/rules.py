@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-# The pattern, what its match is read as, and the characters of which a sentence must hold one ("" where any may do): most sentences hold few
-# signs, and looking for a character costs a hundredth of looking for a pattern.
+# The pattern, what its match is read as, and the characters of which a sentence must hold one (""
+# where any may do): most sentences hold few signs, and looking for a character costs a hundredth of
+# looking for a pattern.
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str], str]
 
 

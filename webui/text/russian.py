@@ -1,4 +1,6 @@
-"""Reads numbers, dates, times, money and units out as Russian. One sentence in, one out; knows no other language.
+"""Reads numbers, dates, times, money and units out as Russian.
+
+One sentence in, one out; knows no other language.
 
 Numbers stand in the nominative: which case the words around a number ask for is not looked at.
 """
@@ -47,7 +49,9 @@ def _spelled(digits: str, form: str) -> str:
 
 
 def _number(text: str, gender: str = "masculine") -> str:
-    """Up to three decimals as tenths, hundredths, thousandths; more, codes and leading zeros digit by digit."""
+    """Up to three decimals as tenths, hundredths, thousandths; more, codes and leading zeros digit
+    by digit.
+    """
     whole, _, decimals = text.replace(",", ".").partition(".")
     if len(whole) > LONGEST or (len(whole) > 1 and whole[0] == "0"):
         return " ".join(_spelled(d, "cardinal-masculine") for d in whole + decimals)

@@ -1,4 +1,7 @@
-"""Which writing system a text is in, and from that its language. Knows characters, not words: Latin script is taken for English."""
+"""Which writing system a text is in, and from that its language.
+
+Knows characters, not words: Latin script is taken for English.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ _UNSPACED = re.compile(
     f"[{HAN}{KANA}\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3099-\u309a\u3130-\u318f\uac00-\ud7af]"
 )
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
-# Alphabets take about four letters where Han takes one character; without this a single Russian name would outvote a Chinese clause.
+# Alphabets take about four letters where Han takes one character; without this a single Russian
+# name would outvote a Chinese clause.
 _LETTERS_PER_HAN = 4.0
 _WORD_WEIGHT = 1.2
 
@@ -32,7 +36,9 @@ def has_han(text: str) -> bool:
 
 
 def unspaced(c: str) -> bool:
-    """A character of a script whose words stand without blanks, or take endings without one: Han, kana, Hangul, Thai, Lao, Khmer, Burmese."""
+    """A character of a script whose words stand without blanks, or take endings without one: Han,
+    kana, Hangul, Thai, Lao, Khmer, Burmese.
+    """
     return _UNSPACED.match(c) is not None
 
 
@@ -43,7 +49,10 @@ def is_japanese(text: str) -> bool:
 
 
 def detect(text: str) -> str:
-    """The primary BCP 47 tag of `text` by script: zh, ja, ko, ru, el, he, ar, hi, th, else en. Cantonese cannot be told: it must be asked for."""
+    """The primary BCP 47 tag of `text` by script: zh, ja, ko, ru, el, he, ar, hi, th, else en.
+
+    Cantonese cannot be told: it must be asked for.
+    """
     weights = {
         "en": _WORD_WEIGHT * len(_LATIN_WORD.findall(text)),
         "zh": float(len(_HAN.findall(text))),

@@ -1,4 +1,6 @@
-"""Packs sentences into the segments that an engine speaks in one call of its language model each. Knows lengths; blind to where sentences end.
+"""Packs sentences into the segments that an engine speaks in one call of its language model each.
+
+Knows lengths; blind to where sentences end.
 
 The rule is the published front end's (specification "First contact", section 2).
 """
@@ -24,10 +26,12 @@ def units(text: str, rule: Segmentation) -> float:
 
 
 class Packer:
-    """Tells where segments end in a sequence of pieces; a piece is a sentence, or a clause of one that is still arriving.
+    """Tells where segments end in a sequence of pieces; a piece is a sentence, or a clause of one
+    that is still arriving.
 
-    `ends` holds the count of pieces up to the end of each segment that is certain; later pieces change none of them. A segment ends at a
-    sentence, or at a clause where a sentence alone is longer than `max_units`.
+    `ends` holds the count of pieces up to the end of each segment that is certain; later pieces
+    change none of them. A segment ends at a sentence, or at a clause where a sentence alone is
+    longer than `max_units`.
     """
 
     def __init__(self, rule: Segmentation):
@@ -54,14 +58,19 @@ class Packer:
             self._n_whole, self._whole, self._rest = self._n, self._whole + self._rest, 0.0
 
     def end(self) -> None:
-        """All pieces so far belong to segments that are complete; a short rest goes with the one before it. Idempotent."""
+        """All pieces so far belong to segments that are complete; a short rest goes with the one
+        before it. Idempotent.
+        """
         if self._n > (self.ends[-1] if self.ends else 0):
             self.ends.append(self._n)
         self._n_whole, self._whole, self._rest = self._n, 0.0, 0.0
 
 
 def pack(sentences: Iterable[str], rule: Segmentation) -> list[str]:
-    """Segments of whole sentences where these are not too long. Each ends in a mark of punctuation."""
+    """Segments of whole sentences where these are not too long.
+
+    Each ends in a mark of punctuation.
+    """
     parts, packer = [], Packer(rule)
     for sentence in sentences:
         for part in shorten(close(sentence), rule.max_units, LETTER_UNITS[rule.unit]):
@@ -72,7 +81,10 @@ def pack(sentences: Iterable[str], rule: Segmentation) -> list[str]:
 
 
 def close(text: str, more_stops: str = "") -> str:
-    """`text` with a full stop behind it where it ends in none, or in a comma only. Event tags alone stay as they are."""
+    """`text` with a full stop behind it where it ends in none, or in a comma only.
+
+    Event tags alone stay as they are.
+    """
     bare = TAG.sub(" ", text).rstrip(CLOSERS + " ")
     if not bare or bare.endswith(tuple(_STOPS + more_stops)):
         return text

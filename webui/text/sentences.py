@@ -1,4 +1,7 @@
-"""Cuts a text into the pieces that are spoken one after another. Knows punctuation, abbreviations and lengths; blind to sound."""
+"""Cuts a text into the pieces that are spoken one after another.
+
+Knows punctuation, abbreviations and lengths; blind to sound.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from itertools import accumulate, pairwise
 
 from .scripts import HAN, KANA
 
-MAX_WEIGHT = 60.0  # one Han character weighs 1, a Latin letter 0.3: 60 Han or 200 letters, about 13 s of speech
+# one Han character weighs 1, a Latin letter 0.3: 60 Han or 200 letters, about 13 s of speech
+MAX_WEIGHT = 60.0
 FIRST_WEIGHT = 12.0
 MIN_WEIGHT = 3.0  # anything lighter is said together with its neighbour
 _NARROW = 0.3
@@ -69,13 +73,18 @@ def _full_stop_ends(text: str, m: re.Match[str], start: int, after: str) -> bool
 
 
 def may_end(before: str) -> bool:
-    """A full stop after these words may end a sentence: they are no abbreviation and no number of a list."""
+    """A full stop after these words may end a sentence: they are no abbreviation and no number of a
+    list.
+    """
     near = before[-12:]
     return bool(near.strip().strip("0123456789")) and not _ABBREVIATION.search(near)
 
 
 def split(text: str) -> list[str]:
-    """`text` cut after each sentence, closing quotes and brackets with it; newlines always cut. Joined, nothing but blanks is missing."""
+    """`text` cut after each sentence, closing quotes and brackets with it; newlines always cut.
+
+    Joined, nothing but blanks is missing.
+    """
     out, start = [], 0
     for m in _END.finditer(text):
         if m.start() >= start and _ends_here(text, m, start):
@@ -86,7 +95,9 @@ def split(text: str) -> list[str]:
 
 
 def cut_at(text: str, limit: float, narrow_weight: float = _NARROW) -> int:
-    """Where to cut the head of `text`, which is heavier than `limit`: after the last clause that fits, else at a blank, else hard."""
+    """Where to cut the head of `text`, which is heavier than `limit`: after the last clause that
+    fits, else at a blank, else hard.
+    """
     sums = accumulate(narrow_weight if c < "\u2e80" else 1.0 for c in text)
     room = next((i for i, total in enumerate(sums) if total > limit), len(text) - 1)
     head = text[:room]
@@ -112,7 +123,10 @@ def cut_at(text: str, limit: float, narrow_weight: float = _NARROW) -> int:
 
 
 def shorten(sentence: str, limit: float = MAX_WEIGHT, narrow_weight: float = _NARROW) -> list[str]:
-    """`sentence` in parts no heavier than `limit`, about equally long so that none is a scrap. Work is linear: each part is looked at once."""
+    """`sentence` in parts no heavier than `limit`, about equally long so that none is a scrap.
+
+    Work is linear: each part is looked at once.
+    """
     parts, left, start = [], weight(sentence, narrow_weight), 0
     while left > limit:
         aim = min(limit, max(limit / 2, left / -(-left // limit) * 1.25))
@@ -126,7 +140,9 @@ def shorten(sentence: str, limit: float = MAX_WEIGHT, narrow_weight: float = _NA
 
 
 def open_early(sentence: str) -> list[str]:
-    """The first sentence, cut at its first clause when it is long, so that the first sound comes early."""
+    """The first sentence, cut at its first clause when it is long, so that the first sound comes
+    early.
+    """
     if weight(sentence) <= FIRST_WEIGHT:
         return [sentence]
     for m in _CLAUSE.finditer(sentence, 0, int(MAX_WEIGHT / _NARROW)):
@@ -137,7 +153,9 @@ def open_early(sentence: str) -> list[str]:
 
 
 def join_scraps(pieces: list[str]) -> list[str]:
-    """Pieces that are only punctuation or a syllable or two go to their neighbour; the first piece is left short. [] when none is spoken."""
+    """Pieces that are only punctuation or a syllable or two go to their neighbour; the first piece
+    is left short. [] when none is spoken.
+    """
     groups: list[list[str]] = []
     heavy, spoken = (
         0.0,

@@ -1,4 +1,6 @@
-"""Numbers as words of languages whose counting is not our own code: the CLDR rules for spelling numbers out, through `unicode_rbnf`."""
+"""Numbers as words of languages whose counting is not our own code: the CLDR rules for spelling
+numbers out, through `unicode_rbnf`.
+"""
 
 from __future__ import annotations
 
@@ -18,5 +20,8 @@ def _engine(language: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def spelled(digits: str, language: str, form: str) -> str:
-    """ "21", "ru", "cardinal-feminine" -> двадцать одна. `form`: a CLDR rule set without "spellout-". At most LONGEST digits, for ordinals four."""
+    """ "21", "ru", "cardinal-feminine" -> двадцать одна.
+
+    `form`: a CLDR rule set without "spellout-". At most LONGEST digits, for ordinals four.
+    """
     return _engine(language).format_number(int(digits), ruleset_names=[f"spellout-{form}"]).text

@@ -1,5 +1,7 @@
-"""Marks in brackets in a text: event tags ([laughter], <strong>..</strong>) and readings of a word (zhuàng: [zh][uàng], read: [R][EH1][D]).
-Knows their shape and the names in use; which ones work is the engine's word."""
+"""Marks in brackets in a text: event tags ([laughter], <strong>..</strong>) and readings of a word
+(zhuàng: [zh][uàng], read: [R][EH1][D]). Knows their shape and the names in use; which ones work is
+the engine's word.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ EVENTS = (
     "[vocalized-noise]", "[accent]", "[mn]", "<strong>", "</strong>", "<laughter>", "</laughter>",
 )  # fmt: skip
 TAG = re.compile(r"\[[a-z][a-z_-]{0,19}\]|</?[a-z][a-z_-]{0,19}>")
-_PHONE = r"(?:AA|AE|AH|AO|AW|AY|EH|ER|EY|IH|IY|OW|OY|UH|UW)[012]?|B|CH|D|DH|F|G|HH|JH|K|L|M|N|NG|P|R|S|SH|T|TH|V|W|Y|Z|ZH"  # of English, by ARPAbet
+# of English, by ARPAbet
+_PHONE = r"(?:AA|AE|AH|AO|AW|AY|EH|ER|EY|IH|IY|OW|OY|UH|UW)[012]?|B|CH|D|DH|F|G|HH|JH|K|L|M|N|NG|P|R|S|SH|T|TH|V|W|Y|Z|ZH"
 _FINAL = "[a-zàáèéìíòóùúāēěīōūǎǐǒǔǘǚǜ]{1,4}"  # of Mandarin, with its tone; initials look like tags
 _INITIAL = "[bpmfdtnlgkhjqxrywzcs]|[zcs]h"
 _READING = re.compile(
@@ -33,6 +36,8 @@ def suggest(tag: str, known: tuple[str, ...]) -> str | None:
 
 
 def strip_tags(text: str, known: tuple[str, ...]) -> str:
-    """`text` without the event tags and readings that the engine does not know; a word in brackets that is neither stays and is read."""
+    """`text` without the event tags and readings that the engine does not know; a word in brackets
+    that is neither stays and is read.
+    """
     text = _READING.sub(lambda m: m[0] if m[0].partition("]")[0] + "]" in known else " ", text)
     return TAG.sub(lambda m: " " if m[0] in EVENTS and m[0] not in known else m[0], text)

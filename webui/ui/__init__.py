@@ -1,4 +1,7 @@
-"""The page (Gradio): widgets to types and back. `build` makes it; `PageMiddleware` stands before Gradio's routes."""
+"""The page (Gradio): widgets to types and back.
+
+`build` makes it; `PageMiddleware` stands before Gradio's routes.
+"""
 
 from .middleware import PageMiddleware
 from .owner import owner_of

@@ -1,4 +1,7 @@
-"""The tab Batch: what comes in on the left, the jobs on the right. The scripts ask /v2 for everything; nothing passes through Gradio."""
+"""The tab Batch: what comes in on the left, the jobs on the right.
+
+The scripts ask /v2 for everything; nothing passes through Gradio.
+"""
 
 from __future__ import annotations
 

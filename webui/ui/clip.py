@@ -1,4 +1,7 @@
-"""A sound that comes into the page: the upload and recorder widget, and the draft of what it took. Blind to what it is for."""
+"""A sound that comes into the page: the upload and recorder widget, and the draft of what it took.
+
+Blind to what it is for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from .uploads import Uploads
 
 
 def recorder(label: str, elem_id: str) -> gr.Audio:
-    """`label`: key of its name. Upload comes first: dropping works only while that source is shown."""
+    """`label`: key of its name.
+
+    Upload comes first: dropping works only while that source is shown.
+    """
     return gr.Audio(
         None,
         sources=["upload", "microphone"],
@@ -34,7 +40,8 @@ def recorder(label: str, elem_id: str) -> gr.Audio:
 def draft_of(studio, uploads: Uploads, owner: str, path: str | None, after: str = "") -> Draft:
     """Return the draft of the upload that `path` names; asked again, the same one.
 
-    after: id of a draft that this recording goes on from. Raises NotAllowed, TooLarge, BadInput, NotFound.
+    after: id of a draft that this recording goes on from. Raises NotAllowed, TooLarge, BadInput,
+      NotFound.
     """
     upload = uploads.get(owner, path or "")
     if upload.draft_id:

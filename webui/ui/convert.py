@@ -1,4 +1,6 @@
-"""The tab Convert: a recording comes in as a draft; which voice it becomes and the request itself are the scripts' and the player's."""
+"""The tab Convert: a recording comes in as a draft; which voice it becomes and the request itself
+are the scripts' and the player's.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a first visit has to fetch: the page packed, Gradio's hashed files kept by the browser, and nothing in place of
-those that no part of this page ever calls. Pure ASGI around Gradio's app."""
+"""What a first visit has to fetch: the page packed, Gradio's hashed files kept by the browser, and
+nothing in place of those that no part of this page ever calls. Pure ASGI around Gradio's app.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 KEPT = "public, max-age=31536000, immutable"  # Vite names each of these files after its content
-# hls.js, half a megabyte, comes with every gr.Audio and is asked for streamed outputs only; the resizer serves pages inside
-# a frame of another site, which the page's own policy forbids
+# hls.js, half a megabyte, comes with every gr.Audio and is asked for streamed outputs only; the
+# resizer serves pages inside a frame of another site, which the page's own policy forbids
 UNUSED = re.compile(r"/assets/(hls-[\w-]+\.js)|/static/js/iframeResizer[\w.]*\.js")
 EXPORTS = re.compile(r"export\{([\w$]+ as [\w$]+(?:,[\w$]+ as [\w$]+)*)\};?\s*(?://.*)?$")
 
@@ -42,7 +43,9 @@ class FirstLoad:
         await self._app(scope, receive, keep if path.startswith("/assets/") else send)
 
     async def _page(self, scope, receive, send) -> None:
-        """Packed once for all visitors who get the same, and not sent again to whoever has it already."""
+        """Packed once for all visitors who get the same, and not sent again to whoever has it
+        already.
+        """
         start, body = {}, bytearray()
 
         async def collect(message) -> None:
@@ -72,8 +75,10 @@ def pack(body: bytes) -> tuple[bytes, str]:
 
 @lru_cache
 def without_use(name: str) -> str | None:
-    """A module with the exports of Gradio's file `name` that can do nothing, which hls.js calls "not supported"; "" for a
-    plain script. None: Gradio writes it in another way than we know, and it has to be sent as it is."""
+    """A module with the exports of Gradio's file `name` that can do nothing, which hls.js calls
+    "not supported"; "" for a plain script. None: Gradio writes it in another way than we know, and
+    it has to be sent as it is.
+    """
     if not name:
         return ""
     file = files("gradio") / "templates" / "frontend" / "assets" / name

@@ -1,7 +1,9 @@
-"""What Gradio's own routes may be asked: only what the page needs, and only of the visitor's own uploads.
+"""What Gradio's own routes may be asked: only what the page needs, and only of the visitor's own
+uploads.
 
-Gradio is mounted into the studio's app. Left alone it opens every path an event names, fetches addresses, serves
-what lies in its temporary folder and queues whatever comes. Pure ASGI, so that streams pass untouched.
+Gradio is mounted into the studio's app. Left alone it opens every path an event names, fetches
+addresses, serves what lies in its temporary folder and queues whatever comes. Pure ASGI, so that
+streams pass untouched.
 """
 
 from __future__ import annotations
@@ -95,7 +97,10 @@ class EventLimit:
         self._joining: dict[str, int] = {}  # owner -> requests to join that are being answered
 
     def join(self, owner: str) -> None:
-        """Count one more. Raises Busy when the visitor has enough; each call is followed by `joined`."""
+        """Count one more.
+
+        Raises Busy when the visitor has enough; each call is followed by `joined`.
+        """
         self._forget_finished(owner)
         n = len(self._events.get(owner, ())) + self._joining.get(owner, 0)
         if n >= MAX_EVENTS_EACH:
@@ -151,7 +156,8 @@ class PageMiddleware:
         if method == "POST" and path == f"{API}/upload":
             answer = await self._upload(Request(scope, receive))
         elif method == "GET" and path == f"{API}/upload_progress":
-            # Gradio's page waits for this; the answer to the upload itself says all there is to say.
+            # Gradio's page waits for this; the answer to the upload itself says all there is to
+            # say.
             answer = PlainTextResponse('data: {"msg": "done"}\n\n', media_type="text/event-stream")
         elif method in ("GET", "HEAD") and path.startswith(f"{API}/file="):
             answer = self._file(scope["kk_owner"], unquote(path.removeprefix(f"{API}/file=")))

@@ -1,4 +1,7 @@
-"""The whole page: header, tabs, player bar, and what goes into <head>. Composes; each tab draws and wires itself."""
+"""The whole page: header, tabs, player bar, and what goes into <head>.
+
+Composes; each tab draws and wires itself.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ PLAYER = (
 
 
 def build(studio, settings, version: str, uploads: Uploads) -> tuple[gr.Blocks, dict]:
-    """Returns the page and the keywords for gr.mount_gradio_app. `version`: what stands in /tts/static/{version}/."""
+    """Returns the page and the keywords for gr.mount_gradio_app.
+
+    `version`: what stands in /tts/static/{version}/.
+    """
     with gr.Blocks(title="开口 Kaikou", analytics_enabled=False) as blocks:
         with gr.Column(elem_id="kk-app"):
             w: dict[str, gr.components.Component] = {
@@ -93,7 +99,9 @@ def build(studio, settings, version: str, uploads: Uploads) -> tuple[gr.Blocks, 
 
 
 def head(assets: Path, facts: dict) -> str:
-    """Style and scripts in <head>, inline: no request of their own, and they are there before the first part is drawn."""
+    """Style and scripts in <head>, inline: no request of their own, and they are there before the
+    first part is drawn.
+    """
     data = f"const KK_FACTS={as_json(facts)},KK_STRINGS=window.gradio_config.i18n_translations;"
     bar = assets / "player" / "player.html"
     data += f"const KK_PLAYER_HTML={as_json(bar.read_text('utf-8') if bar.is_file() else '')};"

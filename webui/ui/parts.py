@@ -1,5 +1,8 @@
-"""Drawn parts: a gr.HTML whose template never changes. The scripts of assets/page draw inside it, so no update of Python's
-can wipe a canvas, the focus or a scroll position. Blind to what is drawn."""
+"""Drawn parts: a gr.HTML whose template never changes.
+
+The scripts of assets/page draw inside it, so no update of Python's can wipe a canvas, the focus or
+a scroll position. Blind to what is drawn.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ def as_json(value: object) -> str:
 
 
 def number(value: object) -> float:
-    """A number from the page's scripts. Raises BadInput for anything that is none, or not finite."""
+    """A number from the page's scripts.
+
+    Raises BadInput for anything that is none, or not finite.
+    """
     try:
         if not isinstance(value, bool) and math.isfinite(made := float(value)):
             return made
@@ -26,8 +32,11 @@ def number(value: object) -> float:
 
 
 def part(name: str, value: object = None, events: tuple[str, ...] = (), **kw) -> gr.HTML:
-    """`name` is the key of KK.parts that draws it. `events`: what the scripts may trigger; Gradio only offers `.act(...)` as a
-    listener when the name stands in quotes inside js_on_load."""
+    """`name` is the key of KK.parts that draws it.
+
+    `events`: what the scripts may trigger; Gradio only offers `.act(...)` as a listener when the
+    name stands in quotes inside js_on_load.
+    """
     return gr.HTML(
         value=None if value is None else as_json(value),
         html_template="<div></div>",

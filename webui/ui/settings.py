@@ -1,4 +1,7 @@
-"""The tab Settings: only what acts at once. Looks and playback live in the browser, retention and the file label in the studio."""
+"""The tab Settings: only what acts at once.
+
+Looks and playback live in the browser, retention and the file label in the studio.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +94,10 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
 
 
 def wire(studio, w: dict[str, gr.components.Component]) -> None:
-    """The studio holds label and notice for each visit; the browser remembers them and says them again when a page opens. How long takes are kept
-    only the studio knows: an account may have several browsers."""
+    """The studio holds label and notice for each visit; the browser remembers them and says them
+    again when a page opens. How long takes are kept only the studio knows: an account may have
+    several browsers.
+    """
 
     def privacy(event: gr.EventData, request: gr.Request) -> None:
         wish, owner = event._data, owner_of(request)
@@ -107,7 +112,8 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
             js=f"(v) => {{ KK.setPrivacy('{what}', v); }}",
             api_visibility="private",
         )
-    # what this browser remembers, put into the widgets: at start and whenever the header's own switches change it
+    # what this browser remembers, put into the widgets: at start and whenever the header's own
+    # switches change it
     own = [
         w[n]
         for n in ("set_lang", "set_theme", "autoplay", "motion", "keys", "notice", "keep", "label")

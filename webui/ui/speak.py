@@ -1,4 +1,7 @@
-"""The tab Speak: the voice card, the text card and the takes. Draws widgets and wires them; what they mean is the studio's."""
+"""The tab Speak: the voice card, the text card and the takes.
+
+Draws widgets and wires them; what they mean is the studio's.
+"""
 
 from __future__ import annotations
 
@@ -208,10 +211,16 @@ def tab(studio) -> dict[str, gr.components.Component]:
 
 
 def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> None:
-    """Events of the tab. Handlers answer with JSON of the part they redraw; a failure is a sentence in it, never a stack trace."""
+    """Events of the tab.
+
+    Handlers answer with JSON of the part they redraw; a failure is a sentence in it, never a stack
+    trace.
+    """
 
     def recorded(path: str | None, after: str, request: gr.Request):
-        """after: what the page says in the place of the card's own value, the draft that the recording goes on from."""
+        """after: what the page says in the place of the card's own value, the draft that the
+        recording goes on from.
+        """
         try:
             made = draft_of(studio, uploads, owner_of(request), path, str(after or ""))
             return as_json(told.draft(made)), False
@@ -250,7 +259,11 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
             return fault, gr.skip(), gr.skip()
 
     def clip_in(what: dict, owner: str):
-        """A file was brought. Only one that can be read takes the place of the clip that is there, and asks for consent anew."""
+        """A file was brought.
+
+        Only one that can be read takes the place of the clip that is there, and asks for consent
+        anew.
+        """
         made = clip_view(studio, uploads, owner, what)
         return as_json(made), gr.skip(), gr.skip() if "error" in made else False
 
@@ -317,7 +330,8 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     w["picker"].act(
         voice_act, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET
     )
-    # one at a time: a star's answer that overtook the delete after it would bring the take back into the list
+    # one at a time: a star's answer that overtook the delete after it would bring the take back
+    # into the list
     w["takes"].act(
         take_act, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=1, **QUIET
     )
@@ -327,7 +341,8 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         js="(...v) => KK.save(...v)",
         api_visibility="private",
     )
-    # No Python on the way to the first sound: the bar's own event gathers the widgets and hands them to the player.
+    # No Python on the way to the first sound: the bar's own event gathers the widgets and hands
+    # them to the player.
     names = (
         "transcript",
         "consent",
@@ -347,7 +362,8 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         js=f"({', '.join(names)}) => KK.speak({{{', '.join(names)}}})",
         api_visibility="private",
     )
-    # After the last sample an ordinary Gradio event brings the take into the list: off the hot path, so a queue is fine.
+    # After the last sample an ordinary Gradio event brings the take into the list: off the hot
+    # path, so a queue is fine.
     w["player"].done(
         done, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=8, **QUIET
     )

@@ -1,4 +1,7 @@
-"""Every sentence of the page, read once from assets/lang: key -> text per language. Widgets get them through gr.I18n, scripts as a table."""
+"""Every sentence of the page, read once from assets/lang: key -> text per language.
+
+Widgets get them through gr.I18n, scripts as a table.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From the studio's objects to what the scripts draw, as plain dicts. Sentences of failures go out in both languages: the page picks."""
+"""From the studio's objects to what the scripts draw, as plain dicts.
+
+Sentences of failures go out in both languages: the page picks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ def fault(error: KaikouError) -> dict:
 
 
 def draft(it, clip: str = "") -> dict:
-    """`clip`: the id of the first draft made of this recording; it stays while windows and cleaning change."""
+    """`clip`: the id of the first draft made of this recording; it stays while windows and cleaning
+    change.
+    """
     return {
         "id": it.id,
         "clip": clip or it.id,

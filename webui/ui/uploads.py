@@ -1,7 +1,8 @@
 """Files that visitors uploaded through the page, held in memory, each for the visitor who sent it.
 
-Gradio names an upload by a path. Here the path is a random name and no such file exists: an event that names any
-other path finds nothing, nothing a visitor sends becomes a path, and no raw recording is left on the disk.
+Gradio names an upload by a path. Here the path is a random name and no such file exists: an event
+that names any other path finds nothing, nothing a visitor sends becomes a path, and no raw
+recording is left on the disk.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ class Uploads:
         self._uploads: OrderedDict[str, Upload] = OrderedDict()  # by path, oldest first
 
     def add(self, owner: str, file_name: str, data: bytes) -> str:
-        """Hold the file and return the path that names it. Raises Busy while too much waits to be read."""
+        """Hold the file and return the path that names it.
+
+        Raises Busy while too much waits to be read.
+        """
         name = re.sub(r"[^\w.-]+", "_", Path(file_name).name)[-80:].lstrip(".") or "clip"
         path = str(self._folder / secrets.token_hex(16) / name)
         with self._lock:
@@ -57,7 +61,10 @@ class Uploads:
         return path
 
     def get(self, owner: str, path: str) -> Upload:
-        """Return the upload that `path` names. Raises NotAllowed for any other path, whatever lies there."""
+        """Return the upload that `path` names.
+
+        Raises NotAllowed for any other path, whatever lies there.
+        """
         with self._lock:
             upload = self._uploads.get(path)
         if upload is None or upload.owner != owner:

@@ -10,7 +10,9 @@ from .strings import T
 
 
 def every(studio, owner: str) -> list[dict]:
-    """All voices of a visitor, as the scripts draw them; of their own, with what is known of the consent."""
+    """All voices of a visitor, as the scripts draw them; of their own, with what is known of the
+    consent.
+    """
     return [
         told.voice(v, None if v.starter else studio.consents.of(v))
         for v in studio.voices.list(owner)

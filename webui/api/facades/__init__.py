@@ -1,4 +1,7 @@
-"""Other programs' routes, so that scripts written for those work here by changing the address. Each file knows one of them; none decides anything."""
+"""Other programs' routes, so that scripts written for those work here by changing the address.
+
+Each file knows one of them; none decides anything.
+"""
 
 from . import cosyvoice, gptsovits
 

@@ -1,6 +1,8 @@
-"""The form routes of CosyVoice's own FastAPI server: /inference_sft, _zero_shot, _cross_lingual, _instruct, _instruct2. Answers are s16le without a header.
+"""The form routes of CosyVoice's own FastAPI server: /inference_sft, _zero_shot, _cross_lingual,
+_instruct, _instruct2. Answers are s16le without a header.
 
-A recording comes with the request, as there, and is kept nowhere. Who sends one says by that that its speaker agreed: `consent=false` takes it back.
+A recording comes with the request, as there, and is kept nowhere. Who sends one says by that that
+its speaker agreed: `consent=false` takes it back.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from ..voices import read
 from . import voice_named
 from .fields import called
 
-# the speakers of the published CosyVoice-300M-SFT -> ours that come nearest, where no voice has that name
+# the speakers of the published CosyVoice-300M-SFT -> ours that come nearest, where no voice has
+# that name
 SPEAKERS = {
     "中文女": "starter-zh-high",
     "中文男": "starter-zh-low",

@@ -1,4 +1,7 @@
-"""GPT-SoVITS' /tts (its api_v2): GET and POST, its fields, its error shape. Where it takes a path on the server, a saved voice or an upload stands here."""
+"""GPT-SoVITS' /tts (its api_v2): GET and POST, its fields, its error shape.
+
+Where it takes a path on the server, a saved voice or an upload stands here.
+"""
 
 from __future__ import annotations
 
@@ -250,7 +253,9 @@ def _voice(studio: Studio, owner: str, asked: str) -> str:
 
 
 def _refusal(error: KaikouError, language: str) -> Response:
-    """Theirs is 400 with a message; a full line and an engine that is not ready keep their own status, so that a client may try again."""
+    """Theirs is 400 with a message; a full line and an engine that is not ready keep their own
+    status, so that a client may try again.
+    """
     message = error.sentence(language)
     told = {
         "message": message,

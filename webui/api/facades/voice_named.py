@@ -1,4 +1,6 @@
-"""The voice that a script means: by id, by name, or by the name of the file that it would have used. A name is only ever compared, never opened."""
+"""The voice that a script means: by id, by name, or by the name of the file that it would have
+used. A name is only ever compared, never opened.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,16 @@
-"""The sound worker: a process of its own that meets strangers' bytes, under limits. Speaks frames on stdin and stdout.
+"""The sound worker: a process of its own that meets strangers' bytes, under limits.
 
-Started by path, so it sees only its own folder: it never imports the studio. It ends at the end of its input.
+Speaks frames on stdin and stdout.
+
+Started by path, so it sees only its own folder: it never imports the studio. It ends at the end of
+its input.
 """
 
 import os
 import sys
 
-# before numpy is loaded: one thread is all a limited process needs, and each further one would reserve address space
+# before numpy is loaded: one thread is all a limited process needs, and each further one would
+# reserve address space
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 

@@ -1,11 +1,15 @@
-"""Noise reduction by spectral gating (the noisereduce package, numpy path). Blind to files: samples in, samples out."""
+"""Noise reduction by spectral gating (the noisereduce package, numpy path).
+
+Blind to files: samples in, samples out.
+"""
 
 import sys
 
 import numpy as np
 import scipy.signal  # noqa: F401  before the barrier below, which scipy does not expect
 
-# noisereduce loads torch wherever torch is installed; that costs a second and 200 MB, and the path used here is numpy's
+# noisereduce loads torch wherever torch is installed; that costs a second and 200 MB, and the path
+# used here is numpy's
 sys.modules["torch"] = None
 from noisereduce import reduce_noise  # noqa: E402
 
@@ -15,7 +19,9 @@ PIECE_S, AROUND_S = 10.0, 1.5  # work in pieces: the gate holds some six spectro
 
 
 def run(kind, numbers, payload):
-    """kind: "stationary" or "varying". numbers: rate Hz, amount 0..1, count of noise samples. payload: float32 noise, then float32 sound."""
+    """kind: "stationary" or "varying". numbers: rate Hz, amount 0..1, count of noise samples.
+    payload: float32 noise, then float32 sound.
+    """
     rate, amount, n_noise = int(numbers[0]), float(numbers[1]), int(numbers[2])
     both = np.frombuffer(payload, "<f4")
     noise, sound = both[:n_noise], both[n_noise:]
@@ -35,7 +41,8 @@ def run(kind, numbers, payload):
             "n_std_thresh_stationary": 1.2,
         }
     else:
-        # the package's own threshold (2: three times the local mean) takes vowels for background in speech without pauses
+        # the package's own threshold (2: three times the local mean) takes vowels for background in
+        # speech without pauses
         how |= {"stationary": False, "thresh_n_mult_nonstationary": 1.0}
     out = np.empty_like(sound)
     piece, around = int(PIECE_S * rate), int(AROUND_S * rate)

@@ -1,5 +1,6 @@
-"""Sound in containers libsndfile does not open: webm and mkv, mp4, m4a and mov, raw AAC; pictures in them are passed over. Needs PyAV; ImportError
-without it."""
+"""Sound in containers libsndfile does not open: webm and mkv, mp4, m4a and mov, raw AAC; pictures
+in them are passed over. Needs PyAV; ImportError without it.
+"""
 
 import io
 
@@ -7,7 +8,10 @@ DEMUXERS = {"webm": "matroska", "mp4": "mov"}  # the other kinds carry the same 
 
 
 def read_av(kind, payload, gather):
-    """Decode the first sound track into `gather`. The demuxer is named, so that no playlist or network format can be reached."""
+    """Decode the first sound track into `gather`.
+
+    The demuxer is named, so that no playlist or network format can be reached.
+    """
     import av
     from reading import NoSound, Unreadable
 
@@ -29,7 +33,8 @@ def _drain(container, gather, av):
     for frame in container.decode(audio=0):
         if resampler is None:
             gather.begin(frame.sample_rate, len(frame.layout.channels))
-            # float, channels in planes, at the rate and layout of the first frame whatever later frames claim
+            # float, channels in planes, at the rate and layout of the first frame whatever later
+            # frames claim
             resampler = av.AudioResampler(
                 format="fltp", layout=frame.layout, rate=frame.sample_rate
             )

@@ -1,4 +1,6 @@
-"""16-bit mono samples to mp3, Ogg Opus, AAC (ADTS) or FLAC while they come, many streams side by side. Blind to who listens. Needs PyAV."""
+"""16-bit mono samples to mp3, Ogg Opus, AAC (ADTS) or FLAC while they come, many streams side by
+side. Blind to who listens. Needs PyAV.
+"""
 
 import io
 from dataclasses import dataclass, field
@@ -18,7 +20,8 @@ class Kind:
     muxing: dict = field(default_factory=dict)  # of the container
 
 
-# every frame leaves as soon as it is coded: short frames, no page that waits to be full, no room kept for tags that never come
+# every frame leaves as soon as it is coded: short frames, no page that waits to be full, no room
+# kept for tags that never come
 KINDS = {
     "mp3": Kind("mp3", "libmp3lame", 96_000),
     "opus": Kind("ogg", "libopus", 64_000, {"frame_duration": "20"}, {"page_duration": "20000"}),
@@ -28,7 +31,10 @@ KINDS = {
 
 
 class Sink(io.RawIOBase):
-    """Where a container writes. One that can go back gets its length filled in at the end, and is given out only then."""
+    """Where a container writes.
+
+    One that can go back gets its length filled in at the end, and is given out only then.
+    """
 
     def __init__(self, can_seek):
         self._held, self._can_seek = io.BytesIO(), can_seek
@@ -100,8 +106,10 @@ streams = {}
 
 
 def run(kind, numbers, payload):
-    """(state, streams open after it, 0, 0, bytes coded so far). numbers: stream, what is asked, rate of the samples and of the file (Hz).
-    payload: s16le, or the label."""
+    """(state, streams open after it, 0, 0, bytes coded so far). numbers: stream, what is asked,
+    rate of the samples and of the file (Hz).
+    payload: s16le, or the label.
+    """
     key, asked, *rates = map(int, numbers)
     try:
         data = _done(kind, key, asked, rates, payload)

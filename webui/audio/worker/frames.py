@@ -1,4 +1,7 @@
-"""Requests in, answers out: small fixed headers and raw bytes, no pickles. The other side is `webui/audio/child.py`."""
+"""Requests in, answers out: small fixed headers and raw bytes, no pickles.
+
+The other side is `webui/audio/child.py`.
+"""
 
 import select
 import struct
@@ -8,7 +11,9 @@ ANSWER = struct.Struct("<4sB3IQ")  # magic, state, rate Hz, source rate Hz, chan
 
 
 def receive(source, idle_s):
-    """(kind, four numbers, payload), or None when the studio closed the pipe or nothing came for `idle_s` (0 = wait for ever)."""
+    """(kind, four numbers, payload), or None when the studio closed the pipe or nothing came for
+    `idle_s` (0 = wait for ever).
+    """
     if idle_s and not select.select([source], [], [], idle_s)[0]:
         return None
     head = source.read(REQUEST.size)

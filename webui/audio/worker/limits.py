@@ -1,4 +1,7 @@
-"""What the worker may use: memory, processor time, no files. Where the system has no such limit, the studio's clock is the one left."""
+"""What the worker may use: memory, processor time, no files.
+
+Where the system has no such limit, the studio's clock is the one left.
+"""
 
 import sys
 
@@ -9,7 +12,9 @@ except ImportError:  # Windows
 
 
 def confine(memory_bytes):
-    """Bound this process for good: address space (Linux only; elsewhere the call is refused or without effect), no core, no files."""
+    """Bound this process for good: address space (Linux only; elsewhere the call is refused or
+    without effect), no core, no files.
+    """
     if resource is None:
         return
     wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)]

@@ -1,4 +1,7 @@
-"""Sound file bytes to mono float32. Counts sound while it decodes, so a small file that unpacks to hours stops after the limit."""
+"""Sound file bytes to mono float32.
+
+Counts sound while it decodes, so a small file that unpacks to hours stops after the limit.
+"""
 
 import io
 
@@ -12,7 +15,9 @@ MAX_RATE_HZ = (
 )
 KEPT_CHANNELS, MAX_CHANNELS = 8, 64
 MIN_SOUND_S = 0.05
-CANCELLED_RATIO = 0.6  # the mean of channels this much weaker than the loudest one means that they cancel, or that one is silent
+# the mean of channels this much weaker than the loudest one means that they cancel, or that one is
+# silent
+CANCELLED_RATIO = 0.6
 
 
 class TooMuch(Exception):
@@ -123,7 +128,9 @@ class Gather:
         self.blocks.append(self._down.resample_chunk(block) if self._down else np.array(block))
 
     def mono(self):
-        """(n,) float32 within -1..1: the mean of the channels, or the loudest one where the mean would cancel."""
+        """(n,) float32 within -1..1: the mean of the channels, or the loudest one where the mean
+        would cancel.
+        """
         if self.seen < MIN_SOUND_S * max(self.source_hz, 1) or self.broken > 0.01 * self.seen:
             raise Unreadable
         if self._down:

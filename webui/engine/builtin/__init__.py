@@ -1,4 +1,7 @@
-"""The built-in voice: speaks at once on any machine, in worker processes. Importing this loads no signal processing."""
+"""The built-in voice: speaks at once on any machine, in worker processes.
+
+Importing this loads no signal processing.
+"""
 
 from .engine import BuiltinEngine
 from .instructions import understood

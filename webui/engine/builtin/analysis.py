@@ -1,7 +1,9 @@
-"""Takes sound apart, frame by frame: pitch by autocorrelation, spectral envelope by pitch-adaptive smoothing. Batched float32 FFTs.
+"""Takes sound apart, frame by frame: pitch by autocorrelation, spectral envelope by pitch-adaptive
+smoothing. Batched float32 FFTs.
 
-Every frame depends only on the samples around it, so any cut into blocks gives the same frames. Knows no voices and no text. Real even
-sequences are transformed as such (DCT-I): half the numbers of a complex transform, and no copies between real and complex.
+Every frame depends only on the samples around it, so any cut into blocks gives the same frames.
+Knows no voices and no text. Real even sequences are transformed as such (DCT-I): half the numbers
+of a complex transform, and no copies between real and complex.
 """
 
 from __future__ import annotations
@@ -63,14 +65,18 @@ def cut_frames(samples: np.ndarray, centres: np.ndarray, width: int) -> np.ndarr
 
 
 def windows(samples: np.ndarray, width: int) -> np.ndarray:
-    """Every window of `width` as a row of a view, (n - width + 1, width). numpy's own way to say so takes longer than what is read through it."""
+    """Every window of `width` as a row of a view, (n - width + 1, width). numpy's own way to say so
+    takes longer than what is read through it.
+    """
     return np.ndarray(
         (len(samples) - width + 1, width), samples.dtype, samples, strides=samples.strides * 2
     )
 
 
 def correlation(frames: np.ndarray, search: PitchSearch) -> tuple[np.ndarray, np.ndarray]:
-    """frames (m, w) -> normalised autocorrelation (m, last + 1) and the energy of each windowed frame (m,)."""
+    """frames (m, w) -> normalised autocorrelation (m, last + 1) and the energy of each windowed
+    frame (m,).
+    """
     x = (frames - frames.mean(axis=1, keepdims=True)) * search.window
     r = fft.dct(_power(fft.rfft(x, search.size, overwrite_x=True)), 1, overwrite_x=True)[
         :, : search.last + 1
@@ -98,7 +104,10 @@ def pitch(
     clear: float = 0.55,
     floor: float = 1e-4,
 ) -> np.ndarray:
-    """Pitch of clean speech, frame by frame: float32 (m,), Hz, 0 where there is none. For eSpeak's own sound only."""
+    """Pitch of clean speech, frame by frame: float32 (m,), Hz, 0 where there is none.
+
+    For eSpeak's own sound only.
+    """
     r, energy = correlation(cut_frames(samples, centres, len(search.window)), search)
     lags = np.arange(search.first, search.last)
     here, before, after = (
@@ -119,7 +128,9 @@ def pitch(
 
 @dataclass(frozen=True)
 class Smoothing:
-    """Tables over pitch for one rate and transform size: one row per percent of pitch, so that nothing is computed per frame."""
+    """Tables over pitch for one rate and transform size: one row per percent of pitch, so that
+    nothing is computed per frame.
+    """
 
     rate: int
     size: int
@@ -170,9 +181,11 @@ def emphasised(samples: np.ndarray) -> np.ndarray:
 def envelope(
     bright: np.ndarray, centres: np.ndarray, f0: np.ndarray, tables: Smoothing
 ) -> np.ndarray:
-    """bright: emphasised samples (n,), centres int (m,), f0 (m,) Hz with 0 = unvoiced -> log power envelope float32 (m, size // 2 + 1).
+    """bright: emphasised samples (n,), centres int (m,), f0 (m,) Hz with 0 = unvoiced -> log power
+    envelope float32 (m, size // 2 + 1).
 
-    Three-period window, power spectrum, low-frequency fill, smoothing over 2/3 of the pitch, liftering: the pulse train's own lines vanish.
+    Three-period window, power spectrum, low-frequency fill, smoothing over 2/3 of the pitch,
+    liftering: the pulse train's own lines vanish.
     """
     size = tables.size
     width = np.where(f0 > 0, np.maximum(f0, tables.low_hz), UNVOICED_HZ).astype(np.float32)
@@ -193,8 +206,11 @@ def envelope(
 
 
 def _smooth(power: np.ndarray, half: np.ndarray) -> np.ndarray:
-    """(m, lines) -> mean over +-half bins, half (m,) fractional; mirrored at both ends. A line counts by how much of its bin lies within:
-    half is a few bins at most, so that many sums of shifted rows are less work than differences of a running sum."""
+    """(m, lines) -> mean over +-half bins, half (m,) fractional; mirrored at both ends.
+
+    A line counts by how much of its bin lies within: half is a few bins at most, so that many sums
+    of shifted rows are less work than differences of a running sum.
+    """
     lines, reach, half = power.shape[1], int(half.max() + 0.5), half[:, None]
     mirrored = np.concatenate((power[:, reach:0:-1], power, power[:, -2 : -2 - reach : -1]), axis=1)
     share = np.float32(0.5) / half

@@ -1,4 +1,7 @@
-"""Bends analysed frames of the base voice into the reference's: the per-frame half of the engine. Batched over the frames of a block."""
+"""Bends analysed frames of the base voice into the reference's: the per-frame half of the engine.
+
+Batched over the frames of a block.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,9 @@ class Converter:
     def frames(
         self, log_power: np.ndarray, f0: np.ndarray, tilt: np.ndarray | None = None
     ) -> np.ndarray:
-        """log_power (m, 257) of the source with its f0 (m,) -> log power (m, 257) on the target grid, loudness kept."""
+        """log_power (m, 257) of the source with its f0 (m,) -> log power (m, 257) on the target
+        grid, loudness kept.
+        """
         m = self.mapping
         warped = warp(log_power, self._columns)
         bands = bands_of(warped)
@@ -84,7 +89,9 @@ class Converter:
         return np.clip(moving_mean(missing, 5) @ _blur, -PULL_LIMIT, PULL_LIMIT)
 
     def pitch(self, f0: np.ndarray, shift: float = 0.0, widen: float = 1.0) -> np.ndarray:
-        """Source pitch (m,), 0 = unvoiced -> reference pitch in Hz, filled in between. shift in ln, widen = factor on the range."""
+        """Source pitch (m,), 0 = unvoiced -> reference pitch in Hz, filled in between. shift in ln,
+        widen = factor on the range.
+        """
         m = self.mapping
         known = np.flatnonzero(f0 > 0)
         if not len(known):

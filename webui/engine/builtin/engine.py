@@ -1,5 +1,6 @@
-"""The built-in voice as an Engine: lanes of worker processes that speak, one more that listens to references, and the natural voice beside
-them. No signal processing here."""
+"""The built-in voice as an Engine: lanes of worker processes that speak, one more that listens to
+references, and the natural voice beside them. No signal processing here.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +27,14 @@ from .script import cannot_read
 
 NAME = "builtin"
 PROMPT_VERSION = "7"  # raised when prompts are other ones, or are read otherwise
-VERSION = "8+fp32.cpu"  # raised when the same seed gives other samples; what computes them is always the same
+# raised when the same seed gives other samples; what computes them is always the same
+VERSION = "8+fp32.cpu"
 RATE_HZ = 24000
 LANGUAGES = ("zh", "yue", "en", "ja", "ko", "ru")
 MAX_PROMPTS = 128
-STRETCH_S = 12.0  # of one step, when nobody listens: fewer questions to the worker, which stops earlier when it is called
+# of one step, when nobody listens: fewer questions to the worker, which stops earlier when it is
+# called
+STRETCH_S = 12.0
 _NOT_FINITE = (
     "The reference holds values that are not numbers. Export it again.",
     "参考音频里有无效数值，请重新导出。",
@@ -38,7 +42,10 @@ _NOT_FINITE = (
 
 
 class Speech:
-    """The iterator of one request. Each `next()` is one question to its lane; closing or losing it frees the worker's state."""
+    """The iterator of one request.
+
+    Each `next()` is one question to its lane; closing or losing it frees the worker's state.
+    """
 
     def __init__(
         self,
@@ -144,9 +151,12 @@ class Speech:
 
 
 class BuiltinEngine:
-    """workers = lanes. stall_s: a worker silent for so long is replaced. library: path of a system libespeak-ng, "" = find one.
-    natural: folders where the weights of the natural voice are, or are put; it is brought up in the background, and speaks beside the
-    instant voice on the same lanes' numbers."""
+    """workers = lanes. stall_s: a worker silent for so long is replaced. library: path of a system
+    libespeak-ng, "" = find one.
+    natural: folders where the weights of the natural voice are, or are put; it is brought up in the
+      background, and speaks beside the
+    instant voice on the same lanes' numbers.
+    """
 
     def __init__(
         self,
@@ -206,7 +216,10 @@ class BuiltinEngine:
     def encode(
         self, samples: np.ndarray, rate: int, transcript: str = "", language: str = ""
     ) -> Prompt:
-        """samples float32 mono (n,) at `rate` Hz -> Prompt. Raises BadInput: not_finite, silent, too_short."""
+        """samples float32 mono (n,) at `rate` Hz -> Prompt.
+
+        Raises BadInput: not_finite, silent, too_short.
+        """
         sound = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
         if not math.isfinite(float(sound.sum(dtype=np.float64))):
             raise BadInput(*_NOT_FINITE, code="not_finite", param="reference")
@@ -237,7 +250,8 @@ class BuiltinEngine:
             )
         if not request.voice_engine:
             request, _ = self.settle(request)
-        # a text that arrives in pieces is settled by its first: a later one may be in another script
+        # a text that arrives in pieces is settled by its first: a later one may be in another
+        # script
         is_natural = request.voice_engine == "natural" and self.natural.can_say(request)
         lanes = self.natural.lanes if is_natural else self._lanes
         if not lanes:
@@ -290,7 +304,10 @@ class BuiltinEngine:
         return self._health
 
     def counts(self) -> list[dict]:
-        """Per lane: open streams, cached voices, source samples spoken, peak memory. For tests and the meter."""
+        """Per lane: open streams, cached voices, source samples spoken, peak memory.
+
+        For tests and the meter.
+        """
         return [lane.ask({"op": "count"})[0] for lane in self._lanes]
 
     def close(self) -> None:

@@ -1,7 +1,10 @@
-"""The only file that touches eSpeak NG: loads the library and turns one utterance into samples. Runs in worker processes only.
+"""The only file that touches eSpeak NG: loads the library and turns one utterance into samples.
 
-eSpeak keeps one global state. The base voice is the package's own `f5` variant with its echo, breath noise, flutter and the pulsing of
-trills switched off: exactly those remember earlier utterances; without them the same text gives the same samples whatever was said before.
+Runs in worker processes only.
+
+eSpeak keeps one global state. The base voice is the package's own `f5` variant with its echo,
+breath noise, flutter and the pulsing of trills switched off: exactly those remember earlier
+utterances; without them the same text gives the same samples whatever was said before.
 """
 
 from __future__ import annotations
@@ -54,7 +57,9 @@ _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes
 
 @dataclass(frozen=True)
 class Said:
-    """samples: int16 (n,) at 22050 Hz; whole: False when it stopped at the limit; phonemes: (name, sample); words: (text index, sample)."""
+    """samples: int16 (n,) at 22050 Hz; whole: False when it stopped at the limit; phonemes: (name,
+    sample); words: (text index, sample).
+    """
 
     samples: np.ndarray
     whole: bool
@@ -89,7 +94,10 @@ def one_at_a_time(method):
 
 
 class Speaker:
-    """eSpeak NG in this process. Thread-safe, one text at a time; make one: initialising the library a second time can crash it."""
+    """eSpeak NG in this process.
+
+    Thread-safe, one text at a time; make one: initialising the library a second time can crash it.
+    """
 
     def __init__(self, system_path: str = ""):
         path, data = find_library(system_path)
@@ -168,7 +176,10 @@ class Speaker:
 
     @one_at_a_time
     def say(self, tag: str, words_per_minute: int, text: str, limit_samples: int = 1 << 30) -> Said:
-        """Speak `text` with the base voice of `tag`; stops soon after `limit_samples`. A longer limit repeats the same beginning."""
+        """Speak `text` with the base voice of `tag`; stops soon after `limit_samples`.
+
+        A longer limit repeats the same beginning.
+        """
         self._use(tag, words_per_minute)
         self._pcm, self._events, self._count, self._limit = [], [], 0, limit_samples
         flags = _UTF8
@@ -191,12 +202,15 @@ class Speaker:
 
     @one_at_a_time
     def ipa(self, tag: str, text: str) -> str:
-        """The phonemes of `text` in IPA with stress marks; "^" ties the letters of one sound, blanks stand between words."""
+        """The phonemes of `text` in IPA with stress marks; "^" ties the letters of one sound,
+        blanks stand between words.
+        """
         self._use(tag, self._current[1] or 160)
         return " ".join(self._phonemes(text, _IPA_TIED))
 
     def _phonemes(self, text: str, mode: int) -> list[str]:
-        # An utterance stopped at its limit leaves letters unread; only the start of the next one drops them.
+        # An utterance stopped at its limit leaves letters unread; only the start of the next one
+        # drops them.
         self._lib.espeak_Synth(b" ", ctypes.c_size_t(2), 0, 0, 0, _UTF8, None, None)
         self._lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
         held = ctypes.create_string_buffer(text.encode("utf-8"))

@@ -1,7 +1,10 @@
-"""The grids that analysis, mapping and synthesis share: rates, frames, mel bands and the matrices between them. Numbers only.
+"""The grids that analysis, mapping and synthesis share: rates, frames, mel bands and the matrices
+between them. Numbers only.
 
-Source = what eSpeak says (22050 Hz); target = what is heard (24000 Hz). Both use 512-point spectra (257 bins), so no resampling is
-needed: the frequency warp carries one grid into the other. Logs are natural logs of power (4.343 dB per unit).
+Source = what eSpeak says (22050 Hz); target = what is heard (24000 Hz). Both use 512-point spectra
+(257 bins), so no resampling is
+needed: the frequency warp carries one grid into the other. Logs are natural logs of power (4.343 dB
+  per unit).
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ band_hz = 700.0 * np.expm1(band_mel / 1127.0)
 
 
 def _band_matrix() -> np.ndarray:
-    """(257, 48): mean power around each band centre. Integrated on a finer grid, since low bands are as narrow as one bin."""
+    """(257, 48): mean power around each band centre.
+
+    Integrated on a finer grid, since low bands are as narrow as one bin.
+    """
     fine_hz = np.linspace(0.0, RATE_HZ / 2, 8 * (BINS - 1) + 1)
     step = band_mel[1] - band_mel[0]
     triangles = np.clip(1.0 - np.abs(mel(fine_hz)[:, None] - band_mel[None, :]) / step, 0.0, None)
@@ -78,7 +84,9 @@ DCT = _dct()
 
 
 def warp_columns(stretch: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns and weights that read source bins at f / stretch for every target bin: (low (257,), high (257,), fraction (257,))."""
+    """Columns and weights that read source bins at f / stretch for every target bin: (low (257,),
+    high (257,), fraction (257,)).
+    """
     knee = 0.82 * SOURCE_HZ / 2
     nodes_target = [0.0, knee * stretch, RATE_HZ / 2]
     nodes_source = [0.0, knee, SOURCE_HZ / 2]

@@ -1,4 +1,6 @@
-"""Reads a style instruction in Chinese or English into numbers, and says honestly what the built-in voice cannot follow. Pure text."""
+"""Reads a style instruction in Chinese or English into numbers, and says honestly what the built-in
+voice cannot follow. Pure text.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ STYLES = DIALECTS + EMOTIONS + PACES
 
 @dataclass(frozen=True)
 class Style:
-    """rate, widen: factors; pitch_st semitones; energy_db; tilt_db per octave; breath 0..1; jitter share of a period."""
+    """rate, widen: factors; pitch_st semitones; energy_db; tilt_db per octave; breath 0..1; jitter
+    share of a period.
+    """
 
     rate: float = 1.0
     pitch_st: float = 0.0
@@ -48,7 +52,8 @@ _WORDS = {
     "loud": r"大声|响亮|洪亮|loud\w*|shout\w*", "quiet": r"小声|轻声|quiet\w*", "high": r"高音|音调高|尖声|高亢|high[- ]pitch\w*|higher (?:voice|pitch)",
     "low": r"低沉|低音|音调低|浑厚|low[- ]pitch\w*|deep(?:er)? voice|lower (?:voice|pitch)",
 }  # fmt: skip
-# A Latin word begins where no letter stands before it ("enjoy" is no joy); Chinese has no such place, so \b would not do.
+# A Latin word begins where no letter stands before it ("enjoy" is no joy); Chinese has no such
+# place, so \b would not do.
 _PATTERNS = {
     key: re.compile(re.sub(r"(^|\|)(?=[a-z])", r"\1(?<![a-z])", words), re.I)
     for key, words in _WORDS.items()
@@ -120,7 +125,10 @@ def read(instruction: str) -> Style:
 
 
 def understood(instruction: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """(style keys it follows, sentences (en, zh) about what it cannot). Empty instruction: ([], [])."""
+    """(style keys it follows, sentences (en, zh) about what it cannot).
+
+    Empty instruction: ([], []).
+    """
     if not instruction.strip():
         return [], []
     keys = [key for key, _ in _found(instruction)]

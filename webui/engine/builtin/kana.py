@@ -1,4 +1,7 @@
-"""Japanese text to kana, when a converter happens to be installed. It is optional; its absence is said in `script.cannot_read`."""
+"""Japanese text to kana, when a converter happens to be installed.
+
+It is optional; its absence is said in `script.cannot_read`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Worker processes seen from the engine: asks, waits with a limit, restarts one when it died or fell silent. Thread-safe."""
+"""Worker processes seen from the engine: asks, waits with a limit, restarts one when it died or
+fell silent. Thread-safe.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def _named(error: dict) -> errors.KaikouError:
 
 
 class WorkerProcess:
-    """A program with one lane or several, each with sockets of its own. `life` counts the processes that there have been."""
+    """A program with one lane or several, each with sockets of its own.
+
+    `life` counts the processes that there have been.
+    """
 
     def __init__(self, program: str, *flags: str, n_lanes: int = 1):
         self._program, self._flags, self._n_lanes = program, flags, n_lanes
@@ -54,8 +59,10 @@ class WorkerProcess:
         return process.pid if process else None
 
     def connect(self, lane: int, life: int) -> tuple[socket.socket, socket.socket, int]:
-        """(for questions, bell, life) of a lane whose last process was that of `life`: a new one where there is none after it. The sockets
-        are the lane's own from now on: closed by another thread, their numbers would soon be those of others, and read by who waits."""
+        """(for questions, bell, life) of a lane whose last process was that of `life`: a new one
+        where there is none after it. The sockets are the lane's own from now on: closed by another
+        thread, their numbers would soon be those of others, and read by who waits.
+        """
         with self._lock:
             if life == self.life or lane not in self._ends:  # or another lane has just ended it
                 self._start()
@@ -106,8 +113,10 @@ class WorkerProcess:
 
 
 class Lane:
-    """`life` counts the processes this lane has had: a stream of an earlier life is lost. process: shared with other lanes, this one
-    being number `lane` on it; else the lane has one of its own, with `flags`."""
+    """`life` counts the processes this lane has had: a stream of an earlier life is lost. process:
+    shared with other lanes, this one being number `lane` on it; else the lane has one of its own,
+    with `flags`.
+    """
 
     def __init__(
         self,
@@ -180,8 +189,9 @@ class Lane:
         self._sock = self._bell = None
 
     def ring(self, stream: int = 0) -> None:
-        """What is being made ends with the block it is at, and is answered; or that stream ends at once, where the program can do it.
-        Never waits."""
+        """What is being made ends with the block it is at, and is answered; or that stream ends at
+        once, where the program can do it. Never waits.
+        """
         bell = self._bell
         if bell is not None:
             with suppress(OSError):  # it is gone, or nobody has listened for a while
@@ -194,9 +204,13 @@ class Lane:
         life: int | None = None,
         limit_s: float | None = None,
     ) -> tuple[dict, bytearray]:
-        """One question, one answer, within `limit_s` if that is not the usual time. Raises the worker's named error; EngineFault when it
-        died or the stream's life is over, EngineStalled when it fell silent. After either it has been started again. A question that
-        belongs to no life is asked a second time: the worker may have died while nobody asked anything."""
+        """One question, one answer, within `limit_s` if that is not the usual time.
+
+        Raises the worker's named error; EngineFault when it died or the stream's life is over,
+        EngineStalled when it fell silent. After either it has been started again. A question that
+        belongs to no life is asked a second time: the worker may have died while nobody asked
+        anything.
+        """
         with self._lock:
             if self._sock is None or self._home.life != self.life:  # another lane restarted it
                 self._spawn()
@@ -242,17 +256,25 @@ class Lane:
         return receive(self._sock)
 
     def drop(self, number: int, life: int) -> None:
-        """Forget a stream, as soon as the worker is free. Never waits and takes no lock: safe in a finalizer, in any thread."""
+        """Forget a stream, as soon as the worker is free.
+
+        Never waits and takes no lock: safe in a finalizer, in any thread.
+        """
         self._drops.append((number, life))
         self._news.put(True)
 
     def forget(self, fingerprint: str) -> None:
-        """What the worker keeps of a voice goes, as soon as it is free. Streams of it go on. Never waits."""
+        """What the worker keeps of a voice goes, as soon as it is free.
+
+        Streams of it go on. Never waits.
+        """
         self._forgets.append(fingerprint)
         self._news.put(True)
 
     def _sweep(self) -> None:
-        """What no question has taken along yet is told in this thread: a worker that hangs may hold it up for `stall_s`, and nobody else."""
+        """What no question has taken along yet is told in this thread: a worker that hangs may hold
+        it up for `stall_s`, and nobody else.
+        """
         while self._news.get():
             with self._lock:
                 if self._sock is None or not (self._drops or self._forgets):

@@ -1,6 +1,8 @@
-"""Mandarin as eSpeak reads it: the syllables it cannot read, and the tones of a text for a dialect's accent. Pure text and numbers.
+"""Mandarin as eSpeak reads it: the syllables it cannot read, and the tones of a text for a
+dialect's accent. Pure text and numbers.
 
-eSpeak 1.52 has no reading for jiong, qiong and xiong (熊, 穷, 胸...) and says "Chinese letter" instead; they are given as phonemes.
+eSpeak 1.52 has no reading for jiong, qiong and xiong (熊, 穷, 胸...) and says "Chinese letter"
+instead; they are given as phonemes.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def stand_in(text: str) -> str:
 def contours(
     spelled: str, phonemes: tuple[tuple[str, int], ...], dialect: str
 ) -> list[tuple[int, int, np.ndarray]]:
-    """spelled: eSpeak's own phoneme text; phonemes: (name, sample) as they were spoken -> [(first sample, end sample, levels)] per syllable."""
+    """spelled: eSpeak's own phoneme text; phonemes: (name, sample) as they were spoken -> [(first
+    sample, end sample, levels)] per syllable.
+    """
     out = []
     at = 0
     names = [(name.lstrip("',%=_|:"), sample) for name, sample in phonemes]
@@ -76,7 +80,9 @@ def recolour(
     log_middle: float,
     log_sd: float,
 ) -> np.ndarray:
-    """f0 (m,) Hz, 0 = unvoiced, at `times` (source samples) -> the same with each syllable's tone replaced."""
+    """f0 (m,) Hz, 0 = unvoiced, at `times` (source samples) -> the same with each syllable's tone
+    replaced.
+    """
     log = np.where(f0 > 0, np.log(np.maximum(f0, 1.0)), np.nan)
     for start, end, levels in syllables:
         inside = (times >= start) & (times < end)

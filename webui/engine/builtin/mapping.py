@@ -1,4 +1,6 @@
-"""How to bend the base voice towards one reference: profile x base-voice statistics -> Mapping. numpy only; blind to text and time."""
+"""How to bend the base voice towards one reference: profile x base-voice statistics -> Mapping.
+numpy only; blind to text and time.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,14 @@ BASE_WPM = 166
 EXEMPLAR_TERMS = 17
 EXEMPLAR_WEIGHT = (1.0 / np.sqrt(1.0 + np.arange(1, EXEMPLAR_TERMS + 1) / 6.0)).astype(np.float32)
 VARIANCE_TERMS = 24
-# From 5500 the consonants of dark references are lost (word error +.26 instead of +.17 for the worst), from 6500 two bright ones are no longer told apart.
+# From 5500 the consonants of dark references are lost (word error +.26 instead of +.17 for the
+# worst), from 6500 two bright ones are no longer told apart.
 HIGH_HZ = 6000.0
-# ln power. What remains of a hiss must still tell s from f: references without one would otherwise take 17 dB off it.
+# ln power. What remains of a hiss must still tell s from f: references without one would otherwise
+# take 17 dB off it.
 MOST_SHIFT, MOST_SHIFT_UNVOICED = 5.0, 2.5
-# up to 1.04 the distances to bright references are a little smaller, but every second word is lost (word error .55 instead of .33)
+# up to 1.04 the distances to bright references are a little smaller, but every second word is lost
+# (word error .55 instead of .33)
 STRETCHES = np.arange(0.90, 0.9601, 0.02)
 
 
@@ -55,7 +60,9 @@ class Profile:
 
 @dataclass(frozen=True)
 class Base:
-    """The same for the base voice of one language, from its stock text; spectra stay on the source grid, to be warped."""
+    """The same for the base voice of one language, from its stock text; spectra stay on the source
+    grid, to be warped.
+    """
 
     log_f0: float
     log_f0_sd: float
@@ -136,7 +143,9 @@ def _level(bands: np.ndarray) -> np.ndarray:
 
 
 def _rate(profile: Profile, base: Base, tempo: float | None) -> float:
-    """Counting syllables is a weak measure across languages, hence the power; the tempo of a known transcript needs none."""
+    """Counting syllables is a weak measure across languages, hence the power; the tempo of a known
+    transcript needs none.
+    """
     if tempo is None:
         tempo = (
             (profile.syllables_per_s / base.syllables_per_s) ** 0.7
@@ -147,7 +156,9 @@ def _rate(profile: Profile, base: Base, tempo: float | None) -> float:
 
 
 def map_voice(profile: Profile, base: Base, tempo: float | None = None) -> Mapping:
-    """The tables, with gain 1; the caller measures and sets the gain. tempo: of the reference over the base voice, where known."""
+    """The tables, with gain 1; the caller measures and sets the gain. tempo: of the reference over
+    the base voice, where known.
+    """
     stretch = choose_stretch(profile, base)
     columns = warp_columns(stretch)
     voiced = _level(bands_of(warp(base.voiced, columns)))

@@ -1,4 +1,7 @@
-"""Listens to a reference: samples in, Profile out, or a named refusal. Runs in the encoding process; knows no base voice."""
+"""Listens to a reference: samples in, Profile out, or a named refusal.
+
+Runs in the encoding process; knows no base voice.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ def refuse(code: str) -> BadInput:
 
 
 def at_rate(samples: np.ndarray, rate: int, wanted: tuple[int, ...]) -> list[np.ndarray]:
-    """Resample by one transform, without DC and what lies below 50 Hz: float32 arrays at each wanted rate."""
+    """Resample by one transform, without DC and what lies below 50 Hz: float32 arrays at each
+    wanted rate.
+    """
     unit = math.lcm(*(rate // math.gcd(rate, w) for w in wanted))
     n = fft.next_fast_len(-(-(len(samples) + rate // 10) // unit), real=True) * unit
     spectrum = fft.rfft(samples, n)
@@ -67,7 +72,9 @@ def at_rate(samples: np.ndarray, rate: int, wanted: tuple[int, ...]) -> list[np.
 
 
 def track_pitch(samples: np.ndarray, times_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pitch of any speaker (60-520 Hz): the best path through autocorrelation peaks. samples at 8 kHz -> (f0 (m,), clarity (m,))."""
+    """Pitch of any speaker (60-520 Hz): the best path through autocorrelation peaks. samples at 8
+    kHz -> (f0 (m,), clarity (m,)).
+    """
     search = pitch_search(PITCH_HZ, 60.0, 520.0)
     centres = np.round(times_s * PITCH_HZ).astype(np.int64)
     r, energy = correlation(cut_frames(samples, centres, len(search.window)), search)
@@ -82,7 +89,9 @@ def track_pitch(samples: np.ndarray, times_s: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _candidates(r: np.ndarray, search: PitchSearch) -> tuple[np.ndarray, np.ndarray]:
-    """The CANDIDATES highest peaks of every frame: Hz (m, c) and strength (m, c); strength -1 where there are fewer."""
+    """The CANDIDATES highest peaks of every frame: Hz (m, c) and strength (m, c); strength -1 where
+    there are fewer.
+    """
     a, b, c = (
         r[:, search.first - 1 : search.last - 1],
         r[:, search.first : search.last],
@@ -122,7 +131,9 @@ def _best_path(hz: np.ndarray, strength: np.ndarray, unvoiced: np.ndarray) -> np
 
 
 def syllable_rate(samples: np.ndarray, active_s: float) -> float:
-    """Nuclei per active second: peaks of 0.3-3.2 kHz energy, smoothed over 25 ms, 2 dB prominent, 80 ms apart. samples at 8 kHz."""
+    """Nuclei per active second: peaks of 0.3-3.2 kHz energy, smoothed over 25 ms, 2 dB prominent,
+    80 ms apart. samples at 8 kHz.
+    """
     step = PITCH_HZ // 100
     centres = np.arange(step // 2, len(samples), step)
     frames = cut_frames(samples, centres, 256) * np.hanning(256).astype(np.float32)

@@ -1,4 +1,7 @@
-"""A voice as bytes: Profile and Mappings to and from safetensors. No pickle; the arrays and one JSON text."""
+"""A voice as bytes: Profile and Mappings to and from safetensors.
+
+No pickle; the arrays and one JSON text.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Which voice says which letters: cuts a segment by script into utterances eSpeak can speak. Pure text; blind to sound.
+"""Which voice says which letters: cuts a segment by script into utterances eSpeak can speak.
 
-Han is read by `cmn` (or `yue`), which also reads Latin inside it; other scripts by their own voice. The Japanese voice reads kana only:
-Han beside kana is turned into kana first where a converter is given, else the Chinese voice reads it.
+Pure text; blind to sound.
+
+Han is read by `cmn` (or `yue`), which also reads Latin inside it; other scripts by their own voice.
+The Japanese voice reads kana only: Han beside kana is turned into kana first where a converter is
+given, else the Chinese voice reads it.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ class Utterance:
 
 
 def clean(text: str) -> str:
-    """Without emoji and control characters (eSpeak would read their names), and with nothing eSpeak takes for a command."""
+    """Without emoji and control characters (eSpeak would read their names), and with nothing eSpeak
+    takes for a command.
+    """
     text = unicodedata.normalize("NFC", text)
     kept = []
     for c in text:
@@ -70,7 +75,10 @@ def script_of(c: str) -> str:
 
 
 def runs(text: str, language: str) -> list[tuple[str, str]]:
-    """[(voice tag, text)] in order. A language picked by the user decides where a script is shared by several."""
+    """[(voice tag, text)] in order.
+
+    A language picked by the user decides where a script is shared by several.
+    """
     scripts = [script_of(c) for c in text]
     present = set(scripts)
     han = "yue" if language == "yue" else "zh"
@@ -91,7 +99,9 @@ def runs(text: str, language: str) -> list[tuple[str, str]]:
 
 
 def _shorter(piece: str, limit: int) -> list[tuple[str, float]]:
-    """Pieces of at most `limit` letters with the pause after each: at commas first, else at blanks, else anywhere."""
+    """Pieces of at most `limit` letters with the pause after each: at commas first, else at blanks,
+    else anywhere.
+    """
     if len(piece) <= limit:
         return [(piece, PAUSE_SENTENCE_S)]
     out: list[tuple[str, float]] = []
@@ -132,7 +142,9 @@ def cannot_read(text: str, language: str = "auto", to_kana: bool = False) -> lis
 def plan(
     segment: str, language: str = "auto", to_kana: Callable[[str], str] | None = None
 ) -> list[Utterance]:
-    """What to say, in order; empty when the segment holds nothing that can be said. to_kana: Japanese text -> kana, where installed."""
+    """What to say, in order; empty when the segment holds nothing that can be said. to_kana:
+    Japanese text -> kana, where installed.
+    """
     out: list[Utterance] = []
     for sentence in _END.split(clean(segment)):
         if not sentence or not speakable(sentence):

@@ -1,4 +1,7 @@
-"""One stream of speech inside a worker: segments in, blocks of samples out. All its state is in the Stream object and nowhere else."""
+"""One stream of speech inside a worker: segments in, blocks of samples out.
+
+All its state is in the Stream object and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from .stock import BASE_OF, SEARCH, TABLES, as_float, halved
 from .synthesis import HOP, LEAD, Synthesizer
 
 BLOCKS_S = (0.24, 0.4, 0.8)  # the first is short: it is what the listener waits for
-SAY_S = (
-    0.5,
-)  # eSpeak stops early for the first block, and says it again in full when more is needed: a millisecond per second of sound
+# eSpeak stops early for the first block, and says it again in full when more is needed: a
+# millisecond per second of sound
+SAY_S = (0.5,)
 STEP = HOP_S * SOURCE_HZ
 REACH = 340  # source samples after a frame's centre that its analysis reads
 MIN_WPM, MAX_WPM = 80, 400
@@ -51,8 +54,10 @@ class Voice:
 
 @dataclass(frozen=True)
 class Order:
-    """What a stream is asked to say: already normalised segments and settings. at_once: nobody waits for the first block, so that nothing
-    is said twice for its sake; the sound is the same. first: index of the segment that is spoken first; it sounds as in a stream of all."""
+    """What a stream is asked to say: already normalised segments and settings. at_once: nobody
+    waits for the first block, so that nothing is said twice for its sake; the sound is the same.
+    first: index of the segment that is spoken first; it sounds as in a stream of all.
+    """
 
     segments: tuple[str, ...]
     language: str
@@ -63,7 +68,9 @@ class Order:
     first: int = 0
 
     def random_of(self, segment: int) -> np.random.SeedSequence:
-        """Each segment has random numbers of its own, so that it does not depend on those before it."""
+        """Each segment has random numbers of its own, so that it does not depend on those before
+        it.
+        """
         seed = part_seed(self.seed, segment) if segment else self.seed
         return np.random.SeedSequence([seed & 0xFFFFFFFF, seed >> 32])
 
@@ -78,7 +85,10 @@ class Tones:
 
 
 class Saying:
-    """One utterance of the base voice, said and analysed only as far as needed. Frames count from where speech begins."""
+    """One utterance of the base voice, said and analysed only as far as needed.
+
+    Frames count from where speech begins.
+    """
 
     def __init__(
         self,
@@ -127,7 +137,10 @@ class Saying:
         self._clock["espeak"] = self._clock.get("espeak", 0.0) + time.perf_counter() - started
 
     def frames(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """f0 and log power (source grid) of frames [first, end), fewer at the end of the utterance. `first` never goes back."""
+        """f0 and log power (source grid) of frames [first, end), fewer at the end of the utterance.
+
+        `first` never goes back.
+        """
         while not self._whole and self._reachable < end:
             self._say_more()
         self._f0, self._log_power = (
@@ -156,8 +169,12 @@ class Saying:
 
 
 class Steps:
-    """Pieces of one request, given away one at a time or several joined. `step()` gives (samples float32 (n,), segment index, last, stage
-    seconds). pieces: (samples, segment index, last), made as they are asked for; clock: where their making adds up its seconds by stage."""
+    """Pieces of one request, given away one at a time or several joined.
+
+    `step()` gives (samples float32 (n,), segment index, last, stage seconds). pieces: (samples,
+    segment index, last), made as they are asked for; clock: where their making adds up its seconds
+    by stage.
+    """
 
     def __init__(self, pieces: Generator[tuple[np.ndarray, int, bool]], clock: dict[str, float]):
         self._pieces, self._clock = pieces, clock
@@ -166,7 +183,9 @@ class Steps:
     def step(
         self, most: int = 0, is_called: Callable[[], bool] = bool
     ) -> tuple[np.ndarray, int, bool, dict[str, float]]:
-        """One block, or all blocks up to about `most` samples of one segment as one, cut off after whichever it is when somebody calls."""
+        """One block, or all blocks up to about `most` samples of one segment as one, cut off after
+        whichever it is when somebody calls.
+        """
         self._clock.clear()
         block, segment, last = self._next()
         blocks, n = [block], len(block)
@@ -189,7 +208,11 @@ class Steps:
         return held or next(self._pieces)
 
     def close(self) -> None:
-        """Nothing more is wanted. What is under way holds this object, and this object what is under way: the two would wait for a collector."""
+        """Nothing more is wanted.
+
+        What is under way holds this object, and this object what is under way: the two would wait
+        for a collector.
+        """
         self._pieces.close()
 
 
@@ -213,7 +236,9 @@ class Stream(Steps):
         self._segment = -1
 
     def _begin(self, segment: int) -> None:
-        """What a segment has of its own: its chance, and where it is cut, which moves the last bits."""
+        """What a segment has of its own: its chance, and where it is cut, which moves the last
+        bits.
+        """
         if segment != self._segment:
             seed, self._segment, self._blocks = self._order.random_of(segment), segment, 0
             self._synthesizer = Synthesizer(self._breath, seed, self._style.jitter)
@@ -234,7 +259,9 @@ class Stream(Steps):
         return Tones(self._style.dialect, mapping.log_f0_source, mapping.log_sd_source)
 
     def _speak_all(self) -> Generator[tuple[np.ndarray, int, bool]]:
-        """Holds one block back only where the end is in doubt: what follows may turn out to be silent."""
+        """Holds one block back only where the end is in doubt: what follows may turn out to be
+        silent.
+        """
         segments = self._order.segments
         plans = [
             (i, u) for i, s in enumerate(segments) if i >= self._order.first for u in self._plan(s)

@@ -1,4 +1,7 @@
-"""The base voice saying fixed texts: what it is like before it is bent. Needs eSpeak, so it runs in worker processes."""
+"""The base voice saying fixed texts: what it is like before it is bent.
+
+Needs eSpeak, so it runs in worker processes.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ def analyse(pcm: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def base_voice(speaker: Speaker, language: str) -> tuple[Base, np.ndarray, np.ndarray]:
-    """(Base, f0 (m,), log power (m, 257) of the first seconds of stock text, for measuring the gain)."""
+    """(Base, f0 (m,), log power (m, 257) of the first seconds of stock text, for measuring the
+    gain).
+    """
     from .profile import PITCH_HZ, at_rate, syllable_rate
 
     pcm = as_float(speaker.say(language, BASE_WPM, STOCK[language]).samples)

@@ -1,6 +1,8 @@
-"""Puts sound together again, pulse by pulse: minimum phase, periodic part and noise part, overlap-added. All pulses of a block at once.
+"""Puts sound together again, pulse by pulse: minimum phase, periodic part and noise part,
+overlap-added. All pulses of a block at once.
 
-One Synthesizer per stream; its state (phase, overlap tail, random generator) is all that lives between two blocks.
+One Synthesizer per stream; its state (phase, overlap tail, random generator) is all that lives
+between two blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ NOISE_HZ = 250.0  # noise pulses of unvoiced sound: one every 4 ms
 LEAD = 32  # every response is delayed by this, else the fractional advance wraps around the buffer
 GRID = 16  # samples between points of the phase track
 _omega = 2 * np.pi * np.arange(BINS) / FFT
-# a random group delay of a few samples above 1.5 kHz, as phase: takes the buzz off a too regular pulse train
+# a random group delay of a few samples above 1.5 kHz, as phase: takes the buzz off a too regular
+# pulse train
 _spread = np.cumsum(np.clip((target_hz - 1500.0) / 6000.0, 0.0, 1.0)) * (2 * np.pi / FFT)
 _PHASES = np.stack((_omega, _spread)).astype(np.float32)
 SPREAD_SAMPLES = 2.5
@@ -24,11 +27,13 @@ SHIMMER = 0.03
 
 
 def minimum_phase(log_power: np.ndarray) -> np.ndarray:
-    """(m, 257) log power -> (m, 257) the phase that goes with it, radians. It is linear, so it may be interpolated in time."""
+    """(m, 257) log power -> (m, 257) the phase that goes with it, radians.
+
+    It is linear, so it may be interpolated in time.
+    """
     phase = np.zeros_like(log_power)
-    lags = fft.dct(
-        log_power, 1
-    )  # even, so that a cosine transform leads to the cepstrum and a sine transform back to the phase
+    # even, so that a cosine transform leads to the cepstrum and a sine transform back to the phase
+    lags = fft.dct(log_power, 1)
     phase[:, 1:-1] = fft.dst(lags[:, 1:-1], 1)
     phase *= np.float32(-0.5 / FFT)
     return phase
@@ -46,7 +51,8 @@ def _between(rows: np.ndarray, low: np.ndarray, high: np.ndarray, share: np.ndar
 class Synthesizer:
     """breathiness (257,): amplitude share of noise in voiced sound, 0..1.
 
-    Each kind of chance has a generator of its own and is drawn in order, so the sound does not depend on how it is cut into blocks.
+    Each kind of chance has a generator of its own and is drawn in order, so the sound does not
+    depend on how it is cut into blocks.
     """
 
     def __init__(
@@ -83,7 +89,8 @@ class Synthesizer:
     ) -> np.ndarray:
         """Samples [start, start + n) of the utterance, LEAD samples late; float32 (n,).
 
-        log_power (m, 257), f0 (m,) Hz filled in where unvoiced, voiced (m,) bool: frames first .. first + m - 1, covering the block.
+        log_power (m, 257), f0 (m,) Hz filled in where unvoiced, voiced (m,) bool: frames first ..
+        first + m - 1, covering the block.
         """
         at, period, voice, row = self._pulses(f0, voiced, first, start, n)
         out = np.zeros(n + FFT + LEAD, np.float32)
@@ -111,7 +118,9 @@ class Synthesizer:
         return self._tail
 
     def _pulses(self, f0: np.ndarray, voiced: np.ndarray, first: int, start: int, n: int):
-        """Positions (relative to start), periods in samples, voiced or not, and fractional frame row of every pulse in the block."""
+        """Positions (relative to start), periods in samples, voiced or not, and fractional frame
+        row of every pulse in the block.
+        """
         middles = np.arange(GRID // 2, n, GRID, dtype=np.float32)
         frame = np.clip(
             (middles + np.float32(start - (first + 0.5) * HOP)) * np.float32(1.0 / HOP),

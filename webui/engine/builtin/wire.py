@@ -1,4 +1,7 @@
-"""Frames between the engine and its workers: two lengths, a JSON header, raw bytes. Never pickle; blind to what the frames mean."""
+"""Frames between the engine and its workers: two lengths, a JSON header, raw bytes.
+
+Never pickle; blind to what the frames mean.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ def send(sock: socket.socket, header: dict, body: bytes | memoryview = b"") -> N
 
 
 def receive(sock: socket.socket) -> tuple[dict, bytearray]:
-    """(header, body). Raises Closed at the end or on nonsense, TimeoutError when the socket has a timeout."""
+    """(header, body).
+
+    Raises Closed at the end or on nonsense, TimeoutError when the socket has a timeout.
+    """
     lengths = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size))
     if lengths[0] > MAX_HEADER or lengths[1] > MAX_BODY:
         raise Closed

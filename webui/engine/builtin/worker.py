@@ -1,6 +1,7 @@
 """A worker process: answers one question at a time over its socket and ends when the parent does.
 
-`--encode` makes the one that listens to references, at low priority; the others speak. The program is the same.
+`--encode` makes the one that listens to references, at low priority; the others speak. The program
+is the same.
 """
 
 from __future__ import annotations
@@ -35,11 +36,15 @@ MAX_VOICES = 64
 MAX_TRANSCRIPT = 400
 WARM_TEXT = {"zh": "你好，我准备好了。", "en": "Hello, I am ready to speak."}
 NICE = 5
-LONGEST_STEP_S = 1.0  # however slow the machine: who asks takes a worker that is silent for long for one that hangs
+# however slow the machine: who asks takes a worker that is silent for long for one that hangs
+LONGEST_STEP_S = 1.0
 
 
 class Worker:
-    """State: voices by fingerprint (least recently used go first) and open streams by number. `bell`: rings when somebody waits for this worker."""
+    """State: voices by fingerprint (least recently used go first) and open streams by number.
+
+    `bell`: rings when somebody waits for this worker.
+    """
 
     def __init__(self, speaker: Speaker, bell: socket.socket | None = None):
         self._speaker, self._bell = speaker, bell
@@ -172,7 +177,9 @@ class Worker:
         return {"notes": list(profile.notes)}, pack(profile, mappings)
 
     def _tempo(self, profile: Profile, transcript: str, language: str) -> float | None:
-        """How much faster than the base voice the reference says its transcript; None when unknown or when the text is not what was said."""
+        """How much faster than the base voice the reference says its transcript; None when unknown
+        or when the text is not what was said.
+        """
         utterances = plan(transcript, language or "auto")
         if not utterances or len(transcript) > MAX_TRANSCRIPT:
             return None
@@ -195,7 +202,9 @@ def active_s(pcm: np.ndarray) -> float:
 
 
 def gain_of(profile: Profile, mapping: Mapping, f0: np.ndarray, log_power: np.ndarray) -> float:
-    """Factor that brings the mapped stock text to the loudness of the reference, both over active frames."""
+    """Factor that brings the mapped stock text to the loudness of the reference, both over active
+    frames.
+    """
     converter = Voice(profile, {"en": mapping}).converter("en")
     n = len(f0) * HOP
     out = Synthesizer(profile.breathiness, np.random.SeedSequence(1)).render(
@@ -238,10 +247,12 @@ def serve(sock: socket.socket, worker: Worker) -> None:
 
 
 def run(make: Callable[[str, list[socket.socket]], list[Worker]]) -> None:
-    """The program of a worker process: a thread for each lane that it is given. make: (system library, bells) -> a worker for each."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl+C reaches the whole group; the parent decides, and its end is seen as the end of the socket
+    """The program of a worker process: a thread for each lane that it is given. make: (system
+    library, bells) -> a worker for each.
+    """
+    # Ctrl+C reaches the whole group; the parent decides, and its end is seen as the end of the
+    # socket
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     given = [a.partition("=")[::2] for a in sys.argv[1:]]
     lanes = [
         [socket.socket(fileno=int(fd)) for fd in fds.split(",")]

@@ -1,5 +1,7 @@
-"""Matrices on a CPU in the order in which its units read them. torch rearranges a plain one at every call: with as few rows as a piece of
-sound has, a fifth of a product's time in bf16 (the same bits come out), a third in fp32 (the same to rounding, and whatever rows share it)."""
+"""Matrices on a CPU in the order in which its units read them. torch rearranges a plain one at
+every call: with as few rows as a piece of sound has, a fifth of a product's time in bf16 (the same
+bits come out), a third in fp32 (the same to rounding, and whatever rows share it).
+"""
 
 from __future__ import annotations
 
@@ -53,6 +55,8 @@ def arrange(layers: nn.Module) -> None:
 
 
 def columns_first(layer: nn.Linear) -> None:
-    """The same matrix, columns first in memory: what widens one single row in fp32 is read at 1.5 times the speed so."""
+    """The same matrix, columns first in memory: what widens one single row in fp32 is read at 1.5
+    times the speed so.
+    """
     if layer.weight.device.type == "cpu" and layer.weight.dtype == torch.float32:
         layer.weight.data = layer.weight.data.t().contiguous().t()

@@ -1,4 +1,7 @@
-"""Who is speaking now: what readers and the two stages share, under one lock. Computes nothing and never blocks for long."""
+"""Who is speaking now: what readers and the two stages share, under one lock.
+
+Computes nothing and never blocks for long.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ class Order:
 
 
 class Board:
-    """ids_wanted, sound_wanted: where the two stages sleep. Whoever changes what they look at notifies them."""
+    """ids_wanted, sound_wanted: where the two stages sleep.
+
+    Whoever changes what they look at notifies them.
+    """
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -82,7 +88,10 @@ class Board:
         self.sound_wanted.notify_all()
 
     def stop(self, fault: KaikouError) -> None:
-        """Everybody's request ends with `fault`, and so does every later one. Idempotent: the first reason stays."""
+        """Everybody's request ends with `fault`, and so does every later one.
+
+        Idempotent: the first reason stays.
+        """
         with self.lock:
             if self.fault is None:
                 self.fault = fault.copy()

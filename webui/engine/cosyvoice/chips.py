@@ -1,4 +1,6 @@
-"""What the page's style chips wrote, read back: a generation that was taught other words follows those."""
+"""What the page's style chips wrote, read back: a generation that was taught other words follows
+those.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _FORMS = (
 
 
 def meanings(instruction: str, known: Mapping[str, str]) -> list[str]:
-    """What `known` has for each chip's words of `instruction`; nothing where it says anything else as well."""
+    """What `known` has for each chip's words of `instruction`; nothing where it says anything else
+    as well.
+    """
     for form, between in _FORMS:
         said = form.fullmatch(instruction.strip())
         words = said[1].split(between) if said else []

@@ -1,5 +1,6 @@
-"""The published code's way from ids to wave, with its seams, for golden data and comparisons only: growing hops, the whole history
-again on every call, full attention in the last one, a fade whose halves sum to 1.08, a vocoder that starts anew each time.
+"""The published code's way from ids to wave, with its seams, for golden data and comparisons only:
+growing hops, the whole history again on every call, full attention in the last one, a fade whose
+halves sum to 1.08, a vocoder that starts anew each time.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def schedule(n_ids: int, prompt_ids: int) -> list[Call]:
 
 
 class SeamVocoder:
-    """One stream as the published code makes it: each call has the last `held` frames and their excitation in front, and is faded in."""
+    """One stream as the published code makes it: each call has the last `held` frames and their
+    excitation in front, and is faded in.
+    """
 
     def __init__(self, vocoder: Vocoder, seed: int | None = None, held: int = HELD_FRAMES):
         self.vocoder, self.seed = vocoder, seed
@@ -88,7 +91,9 @@ def stretch(mel: torch.Tensor, speed: float) -> torch.Tensor:
 
 
 class Token2Wav:
-    """Flow and vocoder for one voice. ids and prompt_ids (n,), prompt_mel (t, 80), embedding (192,)."""
+    """Flow and vocoder for one voice. ids and prompt_ids (n,), prompt_mel (t, 80), embedding
+    (192,).
+    """
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
-"""What one directory of a generation has and lacks: networks that hear a clip, a language model beside the usual one, what ends a
-description. Reads names and sizes only."""
+"""What one directory of a generation has and lacks: networks that hear a clip, a language model
+beside the usual one, what ends a description. Reads names and sizes only.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ NEEDED = "a file of the model", "模型的文件"
 
 
 def deaf(family: Family, root: Path) -> str:
-    """The first network for hearing a clip that is not there, in a directory with ready speakers: that one only cannot clone. "" otherwise."""
+    """The first network for hearing a clip that is not there, in a directory with ready speakers:
+    that one only cannot clone. "" otherwise.
+    """
     if not (root / SPEAKERS).is_file():
         return ""
     return next((name for name in family.listening if not (root / name).exists()), "")
@@ -39,8 +42,9 @@ def prompt_maker(
 
 
 def with_reinforced(family: Family, root: Path) -> Family:
-    """Speaking with its language model after reinforcement learning; where none was published, as it is. Raises NotReady when the directory
-    has no such file."""
+    """Speaking with its language model after reinforcement learning; where none was published, as
+    it is. Raises NotReady when the directory has no such file.
+    """
     part = family.reinforced
     if part is None:
         return family
@@ -66,7 +70,9 @@ def with_reinforced(family: Family, root: Path) -> Family:
 
 
 def with_end_of_prompt(family: Family, end: str) -> Family:
-    """Ending descriptions with `end`; as it is where the generation has no such end, or it is the usual one."""
+    """Ending descriptions with `end`; as it is where the generation has no such end, or it is the
+    usual one.
+    """
     if end not in family.ends_of_prompt[1:]:
         return family
     return replace(family, load=partial(family.load, end_of_prompt=end))

@@ -1,4 +1,6 @@
-"""Where the model runs and in which precision, and why; and whether the machine has the memory for it. Reads the machine, not files of users."""
+"""Where the model runs and in which precision, and why; and whether the machine has the memory for
+it. Reads the machine, not files of users.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,10 @@ MOST_THREADS = 8  # of one stage: more on networks of this size cost more than t
 
 @dataclass(frozen=True)
 class Place:
-    """lm: who computes the language model, "torch" or "int8" (ONNX Runtime). threads: of torch in one stage; lm_threads: of one int8 step.
-    graphs: on a GPU, networks are recorded once and replayed."""
+    """lm: who computes the language model, "torch" or "int8" (ONNX Runtime). threads: of torch in
+    one stage; lm_threads: of one int8 step.
+    graphs: on a GPU, networks are recorded once and replayed.
+    """
 
     device: str  # cpu, cuda, mps
     precision: str  # fp32, bf16, fp16: of everything that torch computes
@@ -54,13 +58,16 @@ class Place:
 
     @property
     def convolutions(self) -> torch.dtype:
-        """Of the vocoder: bf16 where that is worth 40 % of its time, which is on a CPU; a GPU's are short of launches, not of arithmetic."""
+        """Of the vocoder: bf16 where that is worth 40 % of its time, which is on a CPU; a GPU's are
+        short of launches, not of arithmetic.
+        """
         return torch.bfloat16 if (self.device, self.precision) == ("cpu", "bf16") else torch.float32
 
     @property
     def mark(self) -> str:
-        """Names what makes the samples other ones: who computes the language model, the precision of the rest, the kind of device. The
-        number of threads changes the order of sums only."""
+        """Names what makes the samples other ones: who computes the language model, the precision
+        of the rest, the kind of device. The number of threads changes the order of sums only.
+        """
         lm = f"{INT8}-" if self.lm == INT8 else ""
         plain = "" if self.graphs or self.device != "cuda" else "-eager"
         return f"{lm}{self.precision}.{self.device}{plain}"
@@ -72,8 +79,10 @@ class Place:
 
 
 def choose(device: str = "auto", precision: str = "auto", threads: int = 0) -> Place:
-    """The best this machine has, or what was asked for. precision "int8": of the language model on a CPU, the rest as "auto" has it.
-    threads: per stage on a CPU, 0 = chosen. Raises NotReady when that is not there."""
+    """The best this machine has, or what was asked for. precision "int8": of the language model on
+    a CPU, the rest as "auto" has it.
+    threads: per stage on a CPU, 0 = chosen. Raises NotReady when that is not there.
+    """
     has = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device not in ("auto", *has) or precision not in ("auto", INT8, *DTYPES):
         raise NotReady(
@@ -106,7 +115,9 @@ def choose(device: str = "auto", precision: str = "auto", threads: int = 0) -> P
 
 
 def processor(precision: str, threads: int, can: Mapping[str, object], count: int) -> Place:
-    """Where a CPU that `can` this (names of torch.cpu.get_capabilities) and has `count` free cores computes what."""
+    """Where a CPU that `can` this (names of torch.cpu.get_capabilities) and has `count` free cores
+    computes what.
+    """
     has_dots = bool(can.get("avx512_vnni") or can.get("avx_vnni") or can.get("dot"))
     has_bf16 = bool(can.get("avx512_bf16") or can.get("amx_bf16"))
     lm = INT8 if precision == INT8 or (precision == "auto" and has_dots) else "torch"
@@ -117,7 +128,8 @@ def processor(precision: str, threads: int, can: Mapping[str, object], count: in
         why = f"a processor with int8 dot products{' and bf16 units' if has_bf16 else ', without bf16 units'}"
     else:
         why = "as asked"
-    # The stages run side by side. A step of the language model waits for memory, which one core saturates; the others are for the sound.
+    # The stages run side by side. A step of the language model waits for memory, which one core
+    # saturates; the others are for the sound.
     chosen = max(1, count - 1 if lm == INT8 else count // 2)
     return Place(
         "cpu", rest, f"{why}; {count} core(s)", lm, max(threads, 0) or min(chosen, MOST_THREADS), 1
@@ -136,9 +148,11 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes: weights, one voice of VOICE_S, one stream of STREAM_S; `available` on the device now (0 = unknown); `host`: free memory of the host,
-    for a device that has its own; `listening`: the networks that hear a clip, always on the host; `loading`: the most that weights take
-    while they load."""
+    """Bytes: weights, one voice of VOICE_S, one stream of STREAM_S; `available` on the device now
+    (0 = unknown); `host`: free memory of the host,
+    for a device that has its own; `listening`: the networks that hear a clip, always on the host;
+    `loading`: the most that weights take while they load.
+    """
 
     weights: int
     voice: int
@@ -150,7 +164,9 @@ class MemoryPlan:
 
     @property
     def speaking(self) -> int:
-        """The least that speaks: weights, a usual voice, one stream, room to work; and the listening networks where the memory is one."""
+        """The least that speaks: weights, a usual voice, one stream, room to work; and the
+        listening networks where the memory is one.
+        """
         usual = int(self.voice * USUAL_VOICE_S / VOICE_S)
         own = int(self.weights * (1 + WORKSPACE)) + usual + self.stream
         return own if self.host else own + self.listening
@@ -184,7 +200,10 @@ class MemoryPlan:
         )
 
     def check(self, title: str = "CosyVoice") -> None:
-        """Raises NotReady: a clear refusal now instead of an out-of-memory kill later. Where only the longest clip has no room, the log says so."""
+        """Raises NotReady: a clear refusal now instead of an out-of-memory kill later.
+
+        Where only the longest clip has no room, the log says so.
+        """
         for needed, free in ((self.needed, self.available), (self.host_needed, self.host)):
             if free and free < needed:
                 gb = needed / 2**30, free / 2**30
@@ -203,8 +222,11 @@ class MemoryPlan:
 
 
 def plan(family: Family, spec: Spec, root: Path, place: Place) -> MemoryPlan:
-    """From the sizes of the files that are there. While one of the three networks is cast or packed its published tensors lie beside
-    the result; those that are used as they are, or were converted before, lie there once."""
+    """From the sizes of the files that are there.
+
+    While one of the three networks is cast or packed its published tensors lie beside the result;
+    those that are used as they are, or were converted before, lie there once.
+    """
     size, costs = DTYPES[place.precision].itemsize, family.costs(spec, place)
     has_own = place.device == "cuda"
     weights = loading = 0

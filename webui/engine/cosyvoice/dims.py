@@ -1,4 +1,7 @@
-"""The sizes of the language model, as data. Knows numbers and what must divide; blind to files and tensors."""
+"""The sizes of the language model, as data.
+
+Knows numbers and what must divide; blind to files and tensors.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LmDims:
-    """Qwen2 body and the speech vocabulary around it. `speech_codes` S: head and speech embedding have S + marks rows; end_at, fill_at: which
-    of the marks end a text and ask for more of it. Whatever else is drawn of them ends a text too."""
+    """Qwen2 body and the speech vocabulary around it.
+
+    `speech_codes` S: head and speech embedding have S + marks rows; end_at, fill_at: which of the
+    marks end a text and ask for more of it. Whatever else is drawn of them ends a text too.
+    """
 
     hidden: int
     intermediate: int
@@ -44,7 +50,9 @@ class LmDims:
 
     @classmethod
     def of(cls, config: Mapping) -> LmDims:
-        """From the names of the published configuration (Qwen2's, with `text_vocab_size` or `vocab_size`, and `speech_token_size`)."""
+        """From the names of the published configuration (Qwen2's, with `text_vocab_size` or
+        `vocab_size`, and `speech_token_size`).
+        """
         rows = config["text_vocab_size"] if "text_vocab_size" in config else config["vocab_size"]
         return cls(
             hidden=int(config["hidden_size"]),

@@ -1,5 +1,6 @@
-"""Any generation of CosyVoice as an Engine: loads in `start`, speaks on two stages that all streams share, keeps nothing of a request
-outside its iterator."""
+"""Any generation of CosyVoice as an Engine: loads in `start`, speaks on two stages that all streams
+share, keeps nothing of a request outside its iterator.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +33,11 @@ from .voices import LiveVoice, LiveVoices
 log = logging.getLogger(__name__)
 Choice = TypeVar("Choice", int, str)
 USUAL = "balanced"
+# streams that may be stepped at once, on a CPU and on a GPU, where a model has places for so many
 LANES = (
     8,
     32,
-)  # streams that may be stepped at once, on a CPU and on a GPU, where a model has places for so many
+)
 SEGMENTATION = Segmentation(80, 60, 20)  # the published front end's
 WARM_TEXT = ("你好，我已经准备好了。", "Hello, I am ready to speak to you now.")
 GRAPHS = (
@@ -46,12 +48,16 @@ WARM_MODES = ("cross_lingual", "instruct")  # each kind of prompt
 
 
 class CosyVoiceEngine:
-    """root: a model directory as published; which generation it is its files tell. device, precision: "auto" or a name of device.py.
-    lock_memory: keep what the plan needs from others. profile: a name of pace.py. steps: of the flow's solver; first_hop: ids of the first
-    sound; of those the generation has, 0 = as it was trained. reinforced: speak with the language model after reinforcement learning, where a
-    generation has one. threads: of torch in each stage, 0 = chosen from the machine. graphs: of GRAPHS.
+    """root: a model directory as published; which generation it is its files tell. device,
+    precision: "auto" or a name of device.py.
+    lock_memory: keep what the plan needs from others. profile: a name of pace.py. steps: of the
+      flow's solver; first_hop: ids of the first
+    sound; of those the generation has, 0 = as it was trained. reinforced: speak with the language
+    model after reinforcement learning, where a generation has one. threads: of torch in each stage,
+    0 = chosen from the machine. graphs: of GRAPHS.
     end_of_prompt: of a description, where a generation has several; "" is the usual one.
-    Raises nothing until `start`."""
+    Raises nothing until `start`.
+    """
 
     def __init__(
         self,
@@ -147,7 +153,10 @@ class CosyVoiceEngine:
         return model
 
     def _one_of(self, name: str, asked: Choice, known: Sequence[Choice]) -> Choice:
-        """A setting that generations have different values for. Raises NotReady naming it and them."""
+        """A setting that generations have different values for.
+
+        Raises NotReady naming it and them.
+        """
         if asked and asked not in known:
             values, zh = " or ".join(map(str, known)), " 或 ".join(map(str, known))
             raise NotReady(
@@ -158,7 +167,9 @@ class CosyVoiceEngine:
         return asked or known[0]
 
     def _break(self, fault: KaikouError) -> None:
-        """A stage has failed, or it is closed: nobody can speak any more, and everybody is told why."""
+        """A stage has failed, or it is closed: nobody can speak any more, and everybody is told
+        why.
+        """
         with self._moving:
             self._fault = fault.copy()
             self._health = Health("broken", fault.en, fault.zh)
@@ -180,7 +191,9 @@ class CosyVoiceEngine:
         log.info("%.0f %%: %s", 100 * share, en)
 
     def _warm_up(self, model: Model) -> None:
-        """A sentence in two languages and with each kind of prompt, long enough for every hop; measures first chunk and RTF."""
+        """A sentence in two languages and with each kind of prompt, long enough for every hop;
+        measures first chunk and RTF.
+        """
         self._tell(0.9, "Speaking a warm-up sentence", "正在试读一句")
         prompt = Prompt(
             model.family.engine, self.prompt_version, "warm-up", model.warm_prompt().pack()
@@ -228,7 +241,9 @@ class CosyVoiceEngine:
 
     @property
     def prompt_version(self) -> str:
-        """A prompt is what the listening networks hear, on the host and in fp32 always: no setting and no device changes it."""
+        """A prompt is what the listening networks hear, on the host and in fp32 always: no setting
+        and no device changes it.
+        """
         model = self._loaded()
         return f"{model.family.prompt_code}-{model.mark}"
 
@@ -270,12 +285,17 @@ class CosyVoiceEngine:
         return self._loaded().maker.make(samples, rate, "", self.prompt_version)
 
     def prepare(self, prompt: Prompt) -> None:
-        """Runs the prompt through the flow once: seconds on a CPU, and the first click need not wait for them."""
+        """Runs the prompt through the flow once: seconds on a CPU, and the first click need not
+        wait for them.
+        """
         self._loaded()
         self._stages.prepare(self._voices.get(prompt))
 
     def preset(self, name: str) -> Prompt:
-        """A ready speaker of the model directory. Raises EngineFault when there is none of that name."""
+        """A ready speaker of the model directory.
+
+        Raises EngineFault when there is none of that name.
+        """
         voice = self._loaded().presets.get(name)
         if voice is None:
             raise EngineFault(
@@ -296,7 +316,9 @@ class CosyVoiceEngine:
     def convert(
         self, request: SpeechRequest, prompt: Prompt, samples: np.ndarray, rate: int, lane: int = 0
     ) -> Iterator[Chunk]:
-        """The words of a source clip in the prompt's voice. samples: float32 mono (n,), at most 30 s."""
+        """The words of a source clip in the prompt's voice. samples: float32 mono (n,), at most 30
+        s.
+        """
         return self._run(
             request, prompt, lambda voice: [Given(self._loaded().maker.speech_ids(samples, rate))]
         )
@@ -304,7 +326,9 @@ class CosyVoiceEngine:
     def stream_text(
         self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]
     ) -> Iterator[Chunk]:
-        """As `stream`, for a text that is still arriving; `pieces` may block, and sound comes out before it ends."""
+        """As `stream`, for a text that is still arriving; `pieces` may block, and sound comes out
+        before it ends.
+        """
         return self._run(
             request,
             prompt,

@@ -1,6 +1,8 @@
-"""The seam between the engine and the generations of the model: what a Family says about itself, and what its loaded Model does.
+"""The seam between the engine and the generations of the model: what a Family says about itself,
+and what its loaded Model does.
 
-A generation is a folder with one constant FAMILY. The engine, its stages and its stores see these two only, and no generation's own names.
+A generation is a folder with one constant FAMILY. The engine, its stages and its stores see these
+two only, and no generation's own names.
 """
 
 from __future__ import annotations
@@ -49,8 +51,11 @@ EXPRESSIONS = (
 
 @dataclass(frozen=True)
 class Facts:
-    """What the page is told. modes: of webui.types, and CONVERT. languages: BCP 47. styles: keys of the style chips. tags: as typed.
-    preset_modes: those beside "preset" that ready speakers were made for. told_clones: an instruction counts in zero_shot too."""
+    """What the page is told. modes: of webui.types, and CONVERT. languages: BCP 47. styles: keys of
+    the style chips. tags: as typed.
+    preset_modes: those beside "preset" that ready speakers were made for. told_clones: an
+      instruction counts in zero_shot too.
+    """
 
     modes: tuple[str, ...]
     languages: tuple[str, ...]
@@ -61,7 +66,9 @@ class Facts:
     told_clones: bool = False
 
     def here(self, has_presets: bool, can_hear: bool) -> Facts:
-        """Of a directory: without networks that hear a clip, what its ready speakers can do; without ready speakers, the rest."""
+        """Of a directory: without networks that hear a clip, what its ready speakers can do;
+        without ready speakers, the rest.
+        """
         brought = ("preset", *self.preset_modes)
         if not can_hear:
             return replace(
@@ -78,7 +85,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes of the flow's memory of a voice of VOICE_S and of a stream of STREAM_S, and of the language model in int8."""
+    """Bytes of the flow's memory of a voice of VOICE_S and of a stream of STREAM_S, and of the
+    language model in int8.
+    """
 
     voice: int
     stream: int
@@ -96,11 +105,17 @@ class Spec(Protocol):
 
 @dataclass(frozen=True)
 class Family:
-    """One generation. engine: its name in prompts and in describe(). title: in sentences. code: raised when the same weights and seed give
-    other samples. prompt_code: raised when prompts are other ones, or are read otherwise. yaml: the file that tells it. required: files needed beside the components; listening: those of them that
-    hear a clip. reinforced: a language model that may be chosen instead. telling: a tensor of flow.pt that no other generation has. steps, first_hops: what may be asked for, the first is what it was trained for. ends_of_prompt: what may end a description, the usual one first; the doctor may find another.
+    """One generation. engine: its name in prompts and in describe(). title: in sentences. code:
+    raised when the same weights and seed give other samples. prompt_code: raised when prompts are
+    other ones, or are read otherwise. yaml: the file that tells it. required: files needed beside
+    the components; listening: those of them that hear a clip. reinforced: a language model that may
+    be chosen instead. telling: a tensor of flow.pt that no other generation has. steps, first_hops:
+    what may be asked for, the first is what it was trained for. ends_of_prompt: what may end a
+    description, the usual one first; the doctor may find another.
 
-    read_spec(root) and load(root, place, told, steps) raise NotReady naming file and field; costs(spec, place) is for the memory plan."""
+    read_spec(root) and load(root, place, told, steps) raise NotReady naming file and field;
+    costs(spec, place) is for the memory plan.
+    """
 
     engine: str
     title: str
@@ -142,8 +157,10 @@ class FlowRequest(Protocol):
 
 
 class FlowVoice(Protocol):
-    """What a voice costs the flow once, shared read-only by its requests. bytes: kept where it is used; host_bytes: where it waits, moved
-    out; out_bytes: what it will take again. All but `bytes` are 0 where the two are one memory."""
+    """What a voice costs the flow once, shared read-only by its requests. bytes: kept where it is
+    used; host_bytes: where it waits, moved out; out_bytes: what it will take again. All but `bytes`
+    are 0 where the two are one memory.
+    """
 
     is_ready: bool
     host_bytes: int
@@ -169,11 +186,15 @@ class Wave(Protocol):
     """A stream of the vocoder."""
 
     def push(self, mel: Tensor, final: bool = False) -> Tensor:
-        """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are final now. `final` gives the rest."""
+        """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are
+        final now. `final` gives the rest.
+        """
 
 
 class TwoHalves(Protocol):
-    """A network that can compute half of its work elsewhere meanwhile: a solver its second guidance row, a vocoder some of its blocks."""
+    """A network that can compute half of its work elsewhere meanwhile: a solver its second guidance
+    row, a vocoder some of its blocks.
+    """
 
     beside: Executor | None
 
@@ -253,7 +274,10 @@ def family_at(yaml: str) -> Family:
 
 
 def family_of(root: Path) -> Family:
-    """The generation of a model directory, whatever its name, by its yaml. Raises NotReady when there is none."""
+    """The generation of a model directory, whatever its name, by its yaml.
+
+    Raises NotReady when there is none.
+    """
     found = yamls(root)
     if not found:
         expected = (
@@ -273,7 +297,9 @@ def family_of(root: Path) -> Family:
 
 
 def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
-    """Look at every needed file's first bytes, and the containers' ends, so that a fault is told before gigabytes are read. Raises NotReady."""
+    """Look at every needed file's first bytes, and the containers' ends, so that a fault is told
+    before gigabytes are read. Raises NotReady.
+    """
     expected = (f"a {family.title} model directory", f"{family.title} 模型目录")
     if not root.is_dir():
         raise model_fault(
@@ -306,7 +332,9 @@ def check_files(family: Family, root: Path, dtype: str = "fp32") -> None:
 
 
 def check_generation(family: Family, root: Path) -> None:
-    """Raises NotReady when flow.pt, where the generations differ most, is another one's: that is quicker to mend than its first odd tensor."""
+    """Raises NotReady when flow.pt, where the generations differ most, is another one's: that is
+    quicker to mend than its first odd tensor.
+    """
     keys = tensor_names(root, "flow")
     other = (
         next((f for f in families() if f.telling in keys), None)

@@ -1,4 +1,6 @@
-"""The sentence for a model file that cannot be used: which file, what was expected, what was found, what to do. Knows no formats."""
+"""The sentence for a model file that cannot be used: which file, what was expected, what was found,
+what to do. Knows no formats.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def model_fault(
     found: tuple[str, str],
     way_out: tuple[str, str] | None = None,
 ) -> NotReady:
-    """NotReady about `file` (a name inside the model directory). expected, found, way_out: (English, Chinese) phrases."""
+    """NotReady about `file` (a name inside the model directory). expected, found, way_out:
+    (English, Chinese) phrases.
+    """
     remedy_en, remedy_zh = way_out or (_REMEDY_EN, _REMEDY_ZH)
     en = f"The model file {file} cannot be used: expected {expected[0]}, found {found[0]}. {remedy_en}"
     zh = f"模型文件 {file} 不能用：应为{expected[1]}，实际是{found[1]}。{remedy_zh}"

@@ -1,4 +1,6 @@
-"""Samples in, the features each network was trained on out: resampling, Whisper log-mel, Kaldi filter bank, prompt mel. Blind to files."""
+"""Samples in, the features each network was trained on out: resampling, Whisper log-mel, Kaldi
+filter bank, prompt mel. Blind to files.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,15 @@ MEL_HOP_SAMPLES = 480  # 20 ms at 24 kHz: two frames per speech id
 
 
 def resample(x: Tensor, from_hz: int, to_hz: int) -> Tensor:
-    """(n,) fp32 -> (ceil(n to/from),): windowed sinc, Hann, six zero crossings, roll-off 0.99. The training data went through this one."""
+    """(n,) fp32 -> (ceil(n to/from),): windowed sinc, Hann, six zero crossings, roll-off 0.99.
+
+    The training data went through this one.
+    """
     return x if from_hz == to_hz else _resampler(from_hz, to_hz)(x)
 
 
-# The class, not the function: its kernel is made in double precision, as in the public code, and once.
+# The class, not the function: its kernel is made in double precision, as in the public code, and
+# once.
 _resampler = lru_cache(maxsize=16)(Resample)
 
 
@@ -42,7 +48,9 @@ def whisper_log_mel(x: Tensor) -> Tensor:
 
 
 def kaldi_fbank(x: Tensor) -> Tensor:
-    """(n,) at 16 kHz within -1..1 -> (1 + (n - 400) // 160, 80), each band's mean over time removed. Input of the speaker network."""
+    """(n,) at 16 kHz within -1..1 -> (1 + (n - 400) // 160, 80), each band's mean over time
+    removed. Input of the speaker network.
+    """
     bands = fbank(x[None], num_mel_bins=80, dither=0.0, sample_frequency=TOKENIZER_HZ)
     return bands - bands.mean(0, keepdim=True)
 

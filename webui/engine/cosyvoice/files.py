@@ -1,4 +1,8 @@
-"""Is this file what its name says? Missing, a Git-LFS pointer, cut off, damaged, not readable: one sentence each. Runs nothing from a file."""
+"""Is this file what its name says?
+
+Missing, a Git-LFS pointer, cut off, damaged, not readable: one sentence each. Runs nothing from a
+file.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ _REMEDY_RIGHTS = ("Allow the studio's user to read it.", "请允许工作室的�
 
 
 def head(root: Path, name: str, expected: tuple[str, str], count: int = 64) -> bytes:
-    """The first bytes of `name` in the model directory `root`, after every check that needs no format. Raises NotReady."""
+    """The first bytes of `name` in the model directory `root`, after every check that needs no
+    format. Raises NotReady.
+    """
     path = root / name
     try:
         with path.open("rb") as f:
@@ -70,7 +76,10 @@ def text(root: Path, name: str, expected: tuple[str, str], limit: int = 64 << 20
 
 
 def zipped(root: Path, name: str) -> zipfile.ZipFile:
-    """The container of a `torch.save` file, opened, not yet checked record by record. Raises NotReady."""
+    """The container of a `torch.save` file, opened, not yet checked record by record.
+
+    Raises NotReady.
+    """
     expected = ("a PyTorch weight file (zip container)", "PyTorch 权重文件（zip 容器）")
     start = head(root, name, expected)
     try:
@@ -93,7 +102,10 @@ def zipped(root: Path, name: str) -> zipfile.ZipFile:
 
 
 def check_records(root: Path, name: str) -> None:
-    """Compare every record of a `torch.save` file with its checksum. Reads the whole file once. Raises NotReady."""
+    """Compare every record of a `torch.save` file with its checksum.
+
+    Reads the whole file once. Raises NotReady.
+    """
     expected = ("records that fit their checksums", "与校验和一致的内容")
     with zipped(root, name) as container:
         try:
@@ -115,7 +127,9 @@ def check_records(root: Path, name: str) -> None:
 
 
 def fingerprint(root: Path, name: str) -> str:
-    """Names the content of a `torch.save` file by its records' sizes and checksums, without reading them. Raises NotReady."""
+    """Names the content of a `torch.save` file by its records' sizes and checksums, without reading
+    them. Raises NotReady.
+    """
     with zipped(root, name) as container:
         rows = sorted(
             (i.filename.partition("/")[2], i.file_size, i.CRC) for i in container.infolist()

@@ -1,4 +1,6 @@
-"""Which memory a loaded model wants kept for itself: the plan's on a GPU, that of its mapped weight files on a CPU."""
+"""Which memory a loaded model wants kept for itself: the plan's on a GPU, that of its mapped weight
+files on a CPU.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from .weights import COMPONENTS, Parts
 def mapped_files(
     root: Path, precision: str, lm: str = "torch", parts: Parts = COMPONENTS
 ) -> list[Path]:
-    """The files whose pages the networks use as they are: converted ones, or published ones where nothing is converted on loading.
-    The int8 language model is no such file: it is packed for the processor when it loads."""
+    """The files whose pages the networks use as they are: converted ones, or published ones where
+    nothing is converted on loading. The int8 language model is no such file: it is packed for the
+    processor when it loads.
+    """
     out = []
     for name, part in parts.items():
         if name == "llm" and lm == INT8:

@@ -1,4 +1,7 @@
-"""What one request remembers of the language model: keys and values of every layer. Knows shapes; blind to what the positions mean."""
+"""What one request remembers of the language model: keys and values of every layer.
+
+Knows shapes; blind to what the positions mean.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ GROWTH_TOKENS = 256
 
 
 class KvCache:
-    """Keys and values, (layers, 2, batch, kv_heads, capacity, head_size), the first `length` positions filled. One per request."""
+    """Keys and values, (layers, 2, batch, kv_heads, capacity, head_size), the first `length`
+    positions filled. One per request.
+    """
 
     def __init__(
         self,
@@ -42,7 +47,9 @@ class KvCache:
         return self._store.nbytes
 
     def reserve(self, new: int) -> None:
-        """Make room for `new` positions behind the filled ones; doubles, so that growth costs a constant per position."""
+        """Make room for `new` positions behind the filled ones; doubles, so that growth costs a
+        constant per position.
+        """
         needed = self.length + new
         if needed > self.capacity:
             old = self._store
@@ -52,7 +59,9 @@ class KvCache:
             self._store[..., : self.length, :] = old[..., : self.length, :]
 
     def put(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write (batch, kv_heads, new, head_size) behind the filled positions; returns views of all keys and values so far."""
+        """Write (batch, kv_heads, new, head_size) behind the filled positions; returns views of all
+        keys and values so far.
+        """
         stop = self.length + keys.shape[2]
         kept = self._store[layer]
         kept[0, :, :, self.length : stop] = keys
@@ -63,7 +72,10 @@ class KvCache:
         self.length += new
 
     def fork(self, room: int = GROWTH_TOKENS) -> KvCache:
-        """A cache of its own with the same past and `room` free positions. The original stays as it is: a voice's prefix serves many."""
+        """A cache of its own with the same past and `room` free positions.
+
+        The original stays as it is: a voice's prefix serves many.
+        """
         twin = object.__new__(KvCache)
         twin.length = self.length
         shape = list(self._store.shape)

@@ -1,4 +1,7 @@
-"""Text and speech ids in, scores of the next speech id out: a Qwen2 body with a cache per request. A pure function of its weights."""
+"""Text and speech ids in, scores of the next speech id out: a Qwen2 body with a cache per request.
+
+A pure function of its weights.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,10 @@ class Attention(nn.Module):
         caches: Sequence[KvCache],
         layer: int,
     ) -> Tensor:
-        """x: (batch, n, hidden), the batch divided evenly among the caches, each part behind its own past.
-        The query heads of one key head stand in the row axis, so keys are never copied."""
+        """x: (batch, n, hidden), the batch divided evenly among the caches, each part behind its
+        own past.
+        The query heads of one key head stand in the row axis, so keys are never copied.
+        """
         d = self.dims
         batch, n, _ = x.shape
         group = d.heads // d.kv_heads
@@ -121,7 +126,10 @@ class Body(nn.Module):
 
 
 class SpeechLm(nn.Module):
-    """The language model. Every method is a function of its arguments and the weights; a request's past is in its KvCache."""
+    """The language model.
+
+    Every method is a function of its arguments and the weights; a request's past is in its KvCache.
+    """
 
     def __init__(self, dims: LmDims):
         super().__init__()
@@ -139,13 +147,18 @@ class SpeechLm(nn.Module):
         dtype: torch.dtype | None = None,
         device: str = "cpu",
     ) -> SpeechLm:
-        """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
+        """From a state dict with upstream's key names.
+
+        Raises NotReady naming the first key or shape that does not fit.
+        """
         with bare():
             model = cls(dims)
         return assign(model, dict(state), "llm.pt").to(device=device, dtype=dtype).pack()
 
     def pack(self) -> Self:
-        """Once, after the weights are in place, with their final dtype and device: matrices in the order in which a CPU reads them."""
+        """Once, after the weights are in place, with their final dtype and device: matrices in the
+        order in which a CPU reads them.
+        """
         if self.llm_decoder.weight.dtype == torch.bfloat16:
             arrange(self.body.layers)
         for wide in (
@@ -181,7 +194,9 @@ class SpeechLm(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor, cache: KvCache) -> Tensor:
-        """Run (batch, n, hidden) embeddings behind the cache's past, add them to it, return all hidden states after the last norm."""
+        """Run (batch, n, hidden) embeddings behind the cache's past, add them to it, return all
+        hidden states after the last norm.
+        """
         n, past = x.shape[1], cache.length
         visible = (
             None
@@ -212,13 +227,17 @@ class SpeechLm(nn.Module):
 
     @torch.no_grad()
     def step_many(self, ids: Sequence[int], pasts: Sequence[KvCache]) -> Tensor:
-        """One speech id to each of b requests, each behind its own past -> (b, rows): all weights are read once for all of them."""
+        """One speech id to each of b requests, each behind its own past -> (b, rows): all weights
+        are read once for all of them.
+        """
         if len(pasts) == 1:
             return self.step(self.speech(ids), pasts[0])
         return self.scores(self._through(self.speech(ids).transpose(0, 1), None, pasts)[:, -1])
 
     def prefix(self, prompt_text: Sequence[int]) -> KvCache:
-        """Cache of [sos] ++ prompt text: all of a voice that its requests can share, since the target text follows it. Fork it per request."""
+        """Cache of [sos] ++ prompt text: all of a voice that its requests can share, since the
+        target text follows it. Fork it per request.
+        """
         cache = self.new_cache(1 + len(prompt_text))
         self.forward(torch.cat((self.mark(SOS), self.text(prompt_text)), 1), cache)
         return cache
@@ -242,8 +261,11 @@ class SpeechLm(nn.Module):
 
 
 class Drawing:
-    """The ids of one segment as they are drawn: at least 2 and at most 20 per text id. The end id is masked before the minimum; the other
-    marks stop whenever `sample` returns them. most: fewer ids than 20 per text id, if given."""
+    """The ids of one segment as they are drawn: at least 2 and at most 20 per text id.
+
+    The end id is masked before the minimum; the other marks stop whenever `sample` returns them.
+    most: fewer ids than 20 per text id, if given.
+    """
 
     def __init__(self, dims: LmDims, n_text: int, sample: Sample, most: int | None = None):
         self._end, self._codes, self._sample = dims.end, dims.speech_codes, sample
@@ -274,8 +296,11 @@ def generate(
     prompt_speech: Sequence[int],
     sample: Sample | Drawing,
 ) -> Iterator[int]:
-    """Speech ids 0..S-1 for `text`, one model call each, behind `cache` (a fork of a prefix, used up by this call).
-    sample: of each id, under the usual rules of length, or rules of its own. Closing the iterator stops the work."""
+    """Speech ids 0..S-1 for `text`, one model call each, behind `cache` (a fork of a prefix, used
+    up by this call).
+    sample: of each id, under the usual rules of length, or rules of its own. Closing the iterator
+      stops the work.
+    """
     drawing = sample if isinstance(sample, Drawing) else Drawing(lm.dims, len(text), sample)
     cache.reserve(len(text) + 1 + len(prompt_speech) + drawing.most)
     scores = lm.step(lm.opening(text, prompt_speech), cache)

@@ -1,5 +1,6 @@
-"""What a request needs of a language model, whichever it is and whoever computes it: torch, ONNX Runtime or captured graphs. Blind to text
-and to sampling."""
+"""What a request needs of a language model, whichever it is and whoever computes it: torch, ONNX
+Runtime or captured graphs. Blind to text and to sampling.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,10 @@ from torch import Tensor
 
 
 class SpeechDims(Protocol):
-    """LmDims, or another network's own. Speech ids are 0..speech_codes-1; the rows behind them are marks, of which any ends a text."""
+    """LmDims, or another network's own.
+
+    Speech ids are 0..speech_codes-1; the rows behind them are marks, of which any ends a text.
+    """
 
     speech_codes: int
 
@@ -29,7 +33,10 @@ class SpeechDims(Protocol):
 
 
 class Past(Protocol):
-    """What one request remembers of the model. Not shared, except a prefix, which is only forked."""
+    """What one request remembers of the model.
+
+    Not shared, except a prefix, which is only forked.
+    """
 
     length: int
 
@@ -44,8 +51,10 @@ class Past(Protocol):
 
 
 class LanguageModel(Protocol):
-    """What `mark`, `text`, `speech` and `opening` give may be joined along dimension 1 and is for this model's `step` only: a model that
-    looks embeddings up itself gives row numbers, (1, n, 1), in their place."""
+    """What `mark`, `text`, `speech` and `opening` give may be joined along dimension 1 and is for
+    this model's `step` only: a model that looks embeddings up itself gives row numbers, (1, n, 1),
+    in their place.
+    """
 
     dims: SpeechDims
 
@@ -67,15 +76,22 @@ class LanguageModel(Protocol):
         """The past behind [sos] ++ prompt text: what all requests of a voice share. Fork it."""
 
     def step(self, x: Tensor, past: Past) -> Tensor:
-        """Feed (1, n, hidden) behind `past`; log-probabilities after the last position, (1, rows) fp32."""
+        """Feed (1, n, hidden) behind `past`; log-probabilities after the last position, (1, rows)
+        fp32.
+        """
 
     def step_many(self, ids: Sequence[int], pasts: Sequence[Past]) -> Tensor:
-        """One speech id to each of b requests whose pasts differ in length -> (b, rows) fp32. Rows do not influence each other."""
+        """One speech id to each of b requests whose pasts differ in length -> (b, rows) fp32.
+
+        Rows do not influence each other.
+        """
 
 
 @dataclass(frozen=True)
 class Draw:
-    """What a request asks of a model that draws: the numbers of a Sampler with `seed`, at least and at most so many ids."""
+    """What a request asks of a model that draws: the numbers of a Sampler with `seed`, at least and
+    at most so many ids.
+    """
 
     seed: int
     least: int
@@ -97,8 +113,9 @@ class OnItsWay(Protocol):
 
 @runtime_checkable
 class DrawingModel(Protocol):
-    """A LanguageModel that also draws, where it computes: ids come to the host, several steps at once, scores do not. positions: that one
-    request may have."""
+    """A LanguageModel that also draws, where it computes: ids come to the host, several steps at
+    once, scores do not. positions: that one request may have.
+    """
 
     positions: int
 
@@ -106,4 +123,7 @@ class DrawingModel(Protocol):
         """Feed an opening, and get ready to draw behind it."""
 
     def run(self, pasts: Sequence[Past], steps: int) -> OnItsWay:
-        """`steps` ids, or fewer at the end, for each of the requests, all started. Does not wait for them."""
+        """`steps` ids, or fewer at the end, for each of the requests, all started.
+
+        Does not wait for them.
+        """

@@ -1,4 +1,6 @@
-"""CosyVoice2 as a Family, and its loaded Model: the three networks, the tokenizer, the two listening networks and the preset speakers."""
+"""CosyVoice2 as a Family, and its loaded Model: the three networks, the tokenizer, the two
+listening networks and the preset speakers.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ FACTS = Facts((*MODES, CONVERT), LANGUAGES, STYLES, EVENT_TAGS, text_in=True)
 
 @dataclass(frozen=True)
 class CosyVoice2:
-    """Also the base of a generation whose networks are others in the same places: it overrides what stands before `load`, and `placed`."""
+    """Also the base of a generation whose networks are others in the same places: it overrides what
+    stands before `load`, and `placed`.
+    """
 
     spec: ModelSpec
     place: Place
@@ -81,7 +85,10 @@ class CosyVoice2:
         steps: int = EULER_STEPS,
         parts: Parts | None = None,
     ) -> Self:
-        """steps: of the flow's solver. parts: its family's when None. Raises NotReady naming the first file or field that does not fit."""
+        """steps: of the flow's solver. parts: its family's when None.
+
+        Raises NotReady naming the first file or field that does not fit.
+        """
         told(0.02, "Checking model files", "正在校验模型文件")
         family = replace(cls.its_family(), components=parts or cls.its_family().components)
         check_files(family, root, place.precision)
@@ -143,8 +150,9 @@ class CosyVoice2:
         return VoicePrompt.unpack(data)
 
     def voice(self, prompt: VoicePrompt, first_hop: int) -> VoiceState:
-        """The prompt's last 3 ids are heard as what follows it: then it ends on a block, and a request's first hop computes frames of its
-        own only."""
+        """The prompt's last 3 ids are heard as what follows it: then it ends on a block, and a
+        request's first hop computes frames of its own only.
+        """
         n = min(len(prompt.speech_ids), prompt.mel.shape[1] // FRAMES_PER_ID)
         base = max(0, n - LOOKAHEAD_IDS)
         blocks = Blocks.behind(base, first_hop, self.flow.dims.chunk_size)
@@ -192,7 +200,10 @@ class CosyVoice2:
         return [wave.push(mel, final) for wave, mel, final in asked]
 
     def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
-        """Bytes that kept voices may take: where they are used, and where they wait. Here that is the same memory, so none waits."""
+        """Bytes that kept voices may take: where they are used, and where they wait.
+
+        Here that is the same memory, so none waits.
+        """
         return plan.voices_budget, 0
 
 

@@ -1,6 +1,8 @@
-"""How the engine shares its time: three named ways to weigh the first sound against the whole, and how many ids each piece of sound needs.
+"""How the engine shares its time: three named ways to weigh the first sound against the whole, and
+how many ids each piece of sound needs.
 
-Knows numbers only. A profile is one for all requests of an engine: what a request sounds like must not depend on its neighbours.
+Knows numbers only. A profile is one for all requests of an engine: what a request sounds like must
+not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -15,11 +17,16 @@ NEVER_LATE = float("-inf")
 
 @dataclass(frozen=True)
 class Profile:
-    """blocks: of 25 ids in hop 0, 1, 2 ..., the last for all further ones. company_s: how long a step of the language model waits for rows
-    that will soon have room, never when there is one request only. first_due_s: after its birth a first sound is this urgent, beside listeners
-    who run dry; -inf: before all of them. is_first_alone: while a first sound is waited for, streams whose listeners have a second in hand step aside.
-    joins: openings read between two steps. cpu_rows: pieces of sound made in one call on a CPU: two take 0.84 to 0.9 of their time one after
-    the other, but a first sound that comes meanwhile waits for both."""
+    """blocks: of 25 ids in hop 0, 1, 2 ..., the last for all further ones. company_s: how long a
+    step of the language model waits for rows
+    that will soon have room, never when there is one request only. first_due_s: after its birth a
+    first sound is this urgent, beside listeners who run dry; -inf: before all of them.
+    is_first_alone: while a first sound is waited for, streams whose listeners have a second in hand
+    step aside.
+    joins: openings read between two steps. cpu_rows: pieces of sound made in one call on a CPU: two
+      take 0.84 to 0.9 of their time one after
+    the other, but a first sound that comes meanwhile waits for both.
+    """
 
     name: str
     blocks: tuple[int, ...]
@@ -53,9 +60,12 @@ def profile(name: str) -> Profile:
 
 @dataclass(frozen=True)
 class Hops:
-    """first: ids of the first hop, `grid` or fewer. grid: ids of a block. blocks: as in a profile. whole: a hop goes through the flow in one
-    piece; else block by block, so that others get their turn between (on one core a longer piece gains nothing;
-    on two, where each computes a guidance row, two blocks at once take 0.85 of the time, four 0.7). ahead: ids behind a piece that it looks at."""
+    """first: ids of the first hop, `grid` or fewer. grid: ids of a block. blocks: as in a profile.
+    whole: a hop goes through the flow in one
+    piece; else block by block, so that others get their turn between (on one core a longer piece
+    gains nothing; on two, where each computes a guidance row, two blocks at once take 0.85 of the
+    time, four 0.7). ahead: ids behind a piece that it looks at.
+    """
 
     first: int
     grid: int

@@ -1,4 +1,6 @@
-"""A reference clip becomes a voice: speech ids, prompt mel and speaker vector, aligned once and kept as bytes. Blind to files of users."""
+"""A reference clip becomes a voice: speech ids, prompt mel and speaker vector, aligned once and
+kept as bytes. Blind to files of users.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +51,11 @@ _ORT_FAULTS = tuple(
 
 @dataclass(frozen=True)
 class Hearing:
-    """How a generation hears a clip. engine: its name in prompts. network: the ONNX file that gives `ids_per_s` speech ids of `codes`. mel: samples (n,) at
-    `mel_hz` -> (frames, 80). frames_per_id: of mel, both cut to one length; None: each keeps its own. tail_s: of silence that is put behind a clip;
-    0 gives the public code's prompt."""
+    """How a generation hears a clip. engine: its name in prompts. network: the ONNX file that gives
+    `ids_per_s` speech ids of `codes`. mel: samples (n,) at `mel_hz` -> (frames, 80). frames_per_id:
+    of mel, both cut to one length; None: each keeps its own. tail_s: of silence that is put behind
+    a clip; 0 gives the public code's prompt.
+    """
 
     engine: str = "cosyvoice2"
     network: str = TOKENIZER_ONNX
@@ -65,8 +69,9 @@ class Hearing:
 
 @dataclass(frozen=True)
 class VoicePrompt:
-    """speech_ids n, mel (1, 2n, 80) fp32 (of any length where a generation does not tie them), vector (1, 192) fp32, text_ids of the
-    transcript (empty when there is none)."""
+    """speech_ids n, mel (1, 2n, 80) fp32 (of any length where a generation does not tie them),
+    vector (1, 192) fp32, text_ids of the transcript (empty when there is none).
+    """
 
     text_ids: tuple[int, ...]
     speech_ids: tuple[int, ...]
@@ -84,7 +89,9 @@ class VoicePrompt:
     def of_speaker(
         cls, entry: Mapping[str, Tensor], frames_per_id: int | None = FRAMES_PER_ID
     ) -> VoicePrompt:
-        """A ready speaker (speakers.read_speakers): a preset has its vector only, a saved clone everything."""
+        """A ready speaker (speakers.read_speakers): a preset has its vector only, a saved clone
+        everything.
+        """
         ids = entry.get("flow_prompt_speech_token", torch.zeros(1, 0)).reshape(-1).int()
         mel = entry.get("prompt_speech_feat", torch.zeros(1, 0, 80)).float().reshape(1, -1, 80)
         ids, mel = aligned(ids, mel, frames_per_id)
@@ -119,7 +126,9 @@ class Typed(Protocol):
 
 
 class NoMaker:
-    """In the place of a PromptMaker, in a directory without the network `missing`: it has ready speakers and clones nobody."""
+    """In the place of a PromptMaker, in a directory without the network `missing`: it has ready
+    speakers and clones nobody.
+    """
 
     can_hear = False
 
@@ -140,7 +149,10 @@ class NoMaker:
 
 
 class PromptMaker:
-    """The two ONNX networks and the tokenizer. Thread-safe: sessions may run from several threads."""
+    """The two ONNX networks and the tokenizer.
+
+    Thread-safe: sessions may run from several threads.
+    """
 
     can_hear = True
 
@@ -154,7 +166,10 @@ class PromptMaker:
     def make(
         self, samples: np.ndarray, rate: int, transcript: str = "", version: str = ""
     ) -> Prompt:
-        """samples: float32 mono (n,) at `rate` Hz. Raises BadInput naming what is wrong with the clip."""
+        """samples: float32 mono (n,) at `rate` Hz.
+
+        Raises BadInput naming what is wrong with the clip.
+        """
         voice = self.voice(samples, rate, transcript)
         notes = ("narrow_band",) if rate < TOKENIZER_HZ else ()
         data = voice.pack()
@@ -172,7 +187,10 @@ class PromptMaker:
         return VoicePrompt(tuple(text_ids), tuple(ids), mel.contiguous(), self._vector(low))
 
     def speech_ids(self, samples: np.ndarray, rate: int) -> list[int]:
-        """The ids of a clip whose words another voice shall speak (voice conversion). Raises BadInput."""
+        """The ids of a clip whose words another voice shall speak (voice conversion).
+
+        Raises BadInput.
+        """
         return self._ids(resample(checked(samples, rate), rate, TOKENIZER_HZ))
 
     def _ids(self, low: Tensor) -> list[int]:
@@ -211,7 +229,9 @@ class PromptMaker:
 
 
 def aligned(ids: Ids, mel: Tensor, frames_per_id: int | None) -> tuple[Ids, Tensor]:
-    """ids (n,), mel (1, frames, 80): both cut to n = min(frames // frames_per_id, ids), where a generation ties them to each other."""
+    """ids (n,), mel (1, frames, 80): both cut to n = min(frames // frames_per_id, ids), where a
+    generation ties them to each other.
+    """
     if frames_per_id is None:
         return ids, mel
     n = min(mel.shape[1] // frames_per_id, len(ids))
@@ -219,7 +239,10 @@ def aligned(ids: Ids, mel: Tensor, frames_per_id: int | None) -> tuple[Ids, Tens
 
 
 def checked(samples: np.ndarray, rate: int) -> Tensor:
-    """The clip as a tensor, once it is finite, not silent, and of a length the networks know. Raises BadInput."""
+    """The clip as a tensor, once it is finite, not silent, and of a length the networks know.
+
+    Raises BadInput.
+    """
     if rate < MIN_HZ:
         raise BadInput(
             f"The clip has {rate} samples per second; at least {MIN_HZ} are needed. Record it anew.",
@@ -259,14 +282,18 @@ def checked(samples: np.ndarray, rate: int) -> Tensor:
 
 
 def with_tail(samples: Tensor, rate: int, seconds: float) -> Tensor:
-    """samples (n,) with silence behind them, as much of it as leaves no more than MAX_S (specification "First contact", section 1)."""
+    """samples (n,) with silence behind them, as much of it as leaves no more than MAX_S
+    (specification "First contact", section 1).
+    """
     room = round(MAX_S * rate) - len(samples)
     return F.pad(samples, (0, max(0, min(round(seconds * rate), room))))
 
 
 def fit_notes(n_text: int, n_speech: int, ids_per_s: int) -> list[tuple[str, str]]:
-    """A warning (English, Chinese) where a transcript of `n_text` tokens is hardly what a clip of `n_speech` tokens says: the language model then
-    drops words or repeats them. Many pauses, or very fast speech, are no fault, so nothing is refused."""
+    """A warning (English, Chinese) where a transcript of `n_text` tokens is hardly what a clip of
+    `n_speech` tokens says: the language model then drops words or repeats them. Many pauses, or
+    very fast speech, are no fault, so nothing is refused.
+    """
     if not n_text or not n_speech:
         return []
     ratio = n_speech * TOKEN_HZ / ids_per_s / n_text
@@ -291,7 +318,9 @@ def fit_notes(n_text: int, n_speech: int, ids_per_s: int) -> list[tuple[str, str
 
 
 def check_listener(root: Path, name: str) -> None:
-    """Two generations' speech tokenizers take and give the same shapes and differ by twice their size only: raises NotReady for the wrong one."""
+    """Two generations' speech tokenizers take and give the same shapes and differ by twice their
+    size only: raises NotReady for the wrong one.
+    """
     size = (root / name).stat().st_size if (root / name).is_file() else 0
     of_size = [
         other

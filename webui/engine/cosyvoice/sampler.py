@@ -1,4 +1,7 @@
-"""Which id comes next: repetition-aware sampling with a random stream of its own per request. Knows scores and the ids so far, no model."""
+"""Which id comes next: repetition-aware sampling with a random stream of its own per request.
+
+Knows scores and the ids so far, no model.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class RasRule:
-    """The published defaults. An id seen `window * tau` times or more among the last `window` ids is drawn anew from all others."""
+    """The published defaults.
+
+    An id seen `window * tau` times or more among the last `window` ids is drawn anew from all
+    others.
+    """
 
     top_p: float = 0.8
     top_k: int = 25
@@ -20,7 +27,9 @@ class RasRule:
 
 
 def nucleus(scores: Tensor, rule: RasRule) -> tuple[Tensor, Tensor]:
-    """ids (k,) by falling probability (ties: lower id first) and their unscaled probabilities (k,), of scores (V,) log-probabilities."""
+    """ids (k,) by falling probability (ties: lower id first) and their unscaled probabilities (k,),
+    of scores (V,) log-probabilities.
+    """
     every = scores.softmax(-1)
     probs, ids = every.topk(min(rule.top_k + 1, len(every)))
     if (
@@ -54,10 +63,17 @@ def law(scores: Tensor, history: Sequence[int], rule: RasRule) -> Tensor:
 
 
 class Sampler:
-    """Repetition-aware draws of one request. Its stream of random numbers depends on `seed` alone, on any device and beside any neighbour."""
+    """Repetition-aware draws of one request.
+
+    Its stream of random numbers depends on `seed` alone, on any device and beside any neighbour.
+    """
 
     def __init__(self, seed: int, rule: RasRule | None = None, never: Sequence[int] = ()):
-        """seed: 0 .. 2**63-1. never: ids that are not drawn at all, e.g. the stop ids no training example ends with."""
+        """seed: 0 ..
+
+        2**63-1. never: ids that are not drawn at all, e.g. the stop ids no training example ends
+        with.
+        """
         self.rule, self._never = rule or RasRule(), torch.tensor(list(never), dtype=torch.long)
         self._random = torch.Generator().manual_seed(seed)
 

@@ -1,6 +1,8 @@
-"""From a request to the sources of its segments: text ids, the prompt that its mode asks for, and a sampler of its own.
+"""From a request to the sources of its segments: text ids, the prompt that its mode asks for, and a
+sampler of its own.
 
-What a generation feeds otherwise it says by overriding `prompt`, `head`, `text`, `prefix` and `hears`.
+What a generation feeds otherwise it says by overriding `prompt`, `head`, `text`, `prefix` and
+`hears`.
 """
 
 from __future__ import annotations
@@ -34,14 +36,18 @@ class Script:
         self.prompt_text, self.prompt_speech = self.prompt()
 
     def prompt(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Prompt text and prompt speech of the language model: they depend on the mode (specification, section 4)."""
+        """Prompt text and prompt speech of the language model: they depend on the mode
+        (specification, section 4).
+        """
         if self.request.mode == "instruct" and self.request.instruction.strip():
             return tuple(self.model.tokenizer.encode(instruction(self.request.instruction))), ()
         text, speech = self.said()
         return (text, speech) if text else ((), ())
 
     def said(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """In zero_shot the clip's own words and its ids; nothing in other modes, or where either is not known."""
+        """In zero_shot the clip's own words and its ids; nothing in other modes, or where either is
+        not known.
+        """
         model, prompt, request = self.model, self.voice.prompt, self.request
         if request.mode != "zero_shot" or not prompt.speech_ids:
             return (), ()
@@ -49,7 +55,9 @@ class Script:
         return (text, prompt.speech_ids) if text else ((), ())
 
     def transcript(self) -> str:
-        """The clip's words as they are read: rewritten as the text is, unless they hold a mark (specification "First contact", section 1)."""
+        """The clip's words as they are read: rewritten as the text is, unless they hold a mark
+        (specification "First contact", section 1).
+        """
         words = self.request.transcript
         return words if "<|" in words else rewrite(without_marks(words))
 
@@ -59,14 +67,19 @@ class Script:
         return fit_notes(len(text), len(speech), self.model.spec.ids_per_s)
 
     def head(self) -> Sequence[int]:
-        """Of the prompt text, the ids that are read at once where the text arrives while it speaks; the others wait for their turn."""
+        """Of the prompt text, the ids that are read at once where the text arrives while it speaks;
+        the others wait for their turn.
+        """
         return ()
 
     def text(self, segment: str) -> list[int]:
         return self.model.tokenizer.typed(segment)
 
     def prefix(self) -> Past:
-        """What all requests of this voice with this prompt text share. Called in the token stage."""
+        """What all requests of this voice with this prompt text share.
+
+        Called in the token stage.
+        """
         return self.voice.prefix(self.prompt_text)
 
     def hears(self) -> Hears | None:
@@ -74,7 +87,9 @@ class Script:
         return None
 
     def drawn(self) -> list[Drawn | DrawnThere]:
-        """One source for each segment; each has its own random numbers, so that a segment does not depend on the length of those before."""
+        """One source for each segment; each has its own random numbers, so that a segment does not
+        depend on the length of those before.
+        """
         model, request, dims = self.model, self.request, self.model.lm.dims
         out = []
         for index, segment in enumerate(request.segments or (request.text,)):

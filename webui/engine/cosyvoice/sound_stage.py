@@ -1,5 +1,6 @@
-"""The one thread that runs flow and vocoder: a piece at a time, of whoever's listener would otherwise fall silent first; pieces of one shape
-share their calls where the device gains by it."""
+"""The one thread that runs flow and vocoder: a piece at a time, of whoever's listener would
+otherwise fall silent first; pieces of one shape share their calls where the device gains by it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ NEAR_IDS = 8  # a request short of so many is worth a moment's wait
 
 @dataclass(eq=False)
 class Piece:
-    """What is made for one request. ids: how many of them are new; wave: of the whole hop, once that is over."""
+    """What is made for one request. ids: how many of them are new; wave: of the whole hop, once
+    that is over.
+    """
 
     who: Utterance
     segment: Segment
@@ -40,7 +43,10 @@ class Piece:
 
 
 class SoundStage:
-    """`turn()` is called for ever. `pieces` counts its work, `calls` how often the flow was asked for it."""
+    """`turn()` is called for ever.
+
+    `pieces` counts its work, `calls` how often the flow was asked for it.
+    """
 
     name = "sound"
 
@@ -81,14 +87,16 @@ class SoundStage:
                 self._board.first_made = None
                 self._board.ids_wanted.notify_all()
 
-    # ---- whose turn it is, with the lock held -----------------------------------------------------------------------
+    # ---- whose turn it is, with the lock held ----------------------------------------------------
     def _most_pressing(self) -> Utterance | Order | None:
         ready = [(who.rank(), who) for who in self._board.speaking if who.wants_sound()]
         ready += [((0, order.due_s, order.due_s), order) for order in self._board.orders]
         return min(ready, key=lambda pair: pair[0], default=(None, None))[1]
 
     def _with_company(self, lead: Utterance) -> list[Utterance]:
-        """Those whose piece is made now; in a moment's time maybe more of them, where `lead` can wait and others of its shape are nearly there."""
+        """Those whose piece is made now; in a moment's time maybe more of them, where `lead` can
+        wait and others of its shape are nearly there.
+        """
         jobs = self._together(lead)
         window = self._profile.company_s
         if (
@@ -147,7 +155,7 @@ class SoundStage:
         is_over = segment.source.is_over and there < needed
         return there if is_over else needed, is_over
 
-    # ---- work ---------------------------------------------------------------------------------------------------------
+    # ---- work ------------------------------------------------------------------------------------
     def _used(self) -> set[LiveVoice]:
         with self._board.lock:
             return {who.voice for who in self._board.speaking} | {
@@ -220,7 +228,10 @@ class SoundStage:
         return True
 
     def _flowed(self, pieces: list[Piece]) -> list[Piece]:
-        """Those whose mel is there. Where they fail together each is asked alone, and only those fail that still do."""
+        """Those whose mel is there.
+
+        Where they fail together each is asked alone, and only those fail that still do.
+        """
         asked = [piece for piece in pieces if piece.known]
         if not asked:
             return pieces

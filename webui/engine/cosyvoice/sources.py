@@ -1,4 +1,5 @@
-"""Where the speech ids of one segment come from: drawn from the language model, drawn while the text still arrives, or given.
+"""Where the speech ids of one segment come from: drawn from the language model, drawn while the
+text still arrives, or given.
 
 A source belongs to the token stage; only the reading of an arriving text runs elsewhere.
 """
@@ -18,13 +19,15 @@ from .text_stream import TextStream
 
 MAX_PENDING = 16  # text ids read ahead of the language model
 END = object()
-Hears = Callable[
-    [int], bool
-]  # whether the flow hears an id; asked once for each as it is drawn, one of these per segment, and it may remember
+# whether the flow hears an id; asked once for each as it is drawn, one of these per segment, and it
+# may remember
+Hears = Callable[[int], bool]
 
 
 class Source:
-    """ids: what the flow hears so far, appended to by the token stage only. is_row: its next step is a row of `step_many`."""
+    """ids: what the flow hears so far, appended to by the token stage only. is_row: its next step
+    is a row of `step_many`.
+    """
 
     ids: list[int]
     is_over = False
@@ -54,7 +57,9 @@ class Given(Source):
 
 
 class Drawn(Source):
-    """A row of the batch, once its opening is read. prefix: called then, for the past behind the prompt text. hears: None = all of them."""
+    """A row of the batch, once its opening is read. prefix: called then, for the past behind the
+    prompt text. hears: None = all of them.
+    """
 
     is_joining = is_row = True
 
@@ -161,7 +166,10 @@ class DrawnThere(Source):
 
 
 class Arriving(Source):
-    """Text that comes piece by piece. Its calls have lengths of their own, so it steps alone, and it never waits for its text."""
+    """Text that comes piece by piece.
+
+    Its calls have lengths of their own, so it steps alone, and it never waits for its text.
+    """
 
     def __init__(
         self,
@@ -170,7 +178,9 @@ class Arriving(Source):
         board: Board,
         hears: Hears | None = None,
     ):
-        """stream: called once, in the token stage. text: its ids; may block, and is read in a thread of its own."""
+        """stream: called once, in the token stage. text: its ids; may block, and is read in a
+        thread of its own.
+        """
         self.ids: list[int] = []
         self._hears = hears
         self._text, self._board, self._room = text, board, threading.Condition(board.lock)

@@ -1,4 +1,7 @@
-"""Ready speakers of a model directory (`spk2info.pt`): presets and saved clones, as tensors. Knows the published layout, no audio."""
+"""Ready speakers of a model directory (`spk2info.pt`): presets and saved clones, as tensors.
+
+Knows the published layout, no audio.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,13 @@ MEL_BANDS = 80
 
 
 def read_speakers(root: Path, name: str = SPEAKERS) -> dict[str, dict[str, Tensor]]:
-    """id -> tensors, on the CPU. Presets hold `embedding` (1, 192); saved clones `flow_embedding`, `prompt_speech_feat` and ids.
+    """id -> tensors, on the CPU.
 
-    Both get `embedding`. Values that are no tensors are left out, and so is, with a warning, an entry that cannot be used
-    (first-contact specification, section 4). Raises NotReady when the file itself cannot be read.
+    Presets hold `embedding` (1, 192); saved clones `flow_embedding`, `prompt_speech_feat` and ids.
+
+    Both get `embedding`. Values that are no tensors are left out, and so is, with a warning, an
+    entry that cannot be used (first-contact specification, section 4). Raises NotReady when the
+    file itself cannot be read.
     """
     out = {}
     for speaker, entry in read_pt(root / name).items():

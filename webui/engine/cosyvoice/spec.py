@@ -1,4 +1,7 @@
-"""What a model directory says about itself: every size as data. Reads scalars only; YAML tags name classes and are never followed."""
+"""What a model directory says about itself: every size as data.
+
+Reads scalars only; YAML tags name classes and are never followed.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,10 @@ _REF = re.compile(r"<(\w+)>")
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Sizes and rules of one model directory. `flow` and `hift` are scalars under the names their own dims take."""
+    """Sizes and rules of one model directory.
+
+    `flow` and `hift` are scalars under the names their own dims take.
+    """
 
     lm: LmDims
     rule: RasRule
@@ -71,7 +77,10 @@ class ModelSpec:
 
 
 def read_spec(root: Path, steps: int = EULER_STEPS) -> ModelSpec:
-    """From `cosyvoice2.yaml` and `CosyVoice-BlankEN/config.json`. steps: of the flow's solver. Raises NotReady naming file and field."""
+    """From `cosyvoice2.yaml` and `CosyVoice-BlankEN/config.json`. steps: of the flow's solver.
+
+    Raises NotReady naming file and field.
+    """
     table = Scalars(root)
     table.check(FIXED)
     rate, ids_per_s = table.whole("sample_rate"), table.whole("token_frame_rate")
@@ -108,8 +117,12 @@ def read_spec(root: Path, steps: int = EULER_STEPS) -> ModelSpec:
 
 
 class Scalars:
-    """The plain values of a model's YAML file by dotted name. Tags are dropped; `!ref <a> * <b>` is the product of the whole numbers a and b.
-    title: of the model whose files would be right. Every method raises NotReady naming file and field."""
+    """The plain values of a model's YAML file by dotted name.
+
+    Tags are dropped; `!ref <a> * <b>` is the product of the whole numbers a and b.
+    title: of the model whose files would be right. Every method raises NotReady naming file and
+      field.
+    """
 
     def __init__(self, root: Path, yaml_name: str = YAML, title: str = "CosyVoice2-0.5B"):
         self.name, self._remedy = yaml_name, remedy(title)
@@ -220,7 +233,9 @@ class Scalars:
 
 
 def qwen2_dims(root: Path, codes: int, table: Scalars, **more: int) -> LmDims:
-    """Of the directory's Qwen2 body with `codes` speech ids. more: fields of LmDims that no file tells. Raises NotReady."""
+    """Of the directory's Qwen2 body with `codes` speech ids. more: fields of LmDims that no file
+    tells. Raises NotReady.
+    """
     expected = ("Qwen2's configuration", "Qwen2 的配置")
     try:
         config = json.loads(files.text(root, CONFIG, expected, limit=1 << 18))

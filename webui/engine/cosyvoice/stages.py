@@ -1,4 +1,7 @@
-"""The two stages at work side by side, one thread each: ids on one core, sound on another. What fails in one request ends that request only."""
+"""The two stages at work side by side, one thread each: ids on one core, sound on another.
+
+What fails in one request ends that request only.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,9 @@ class Stages:
             thread.start()
 
     def _second_core(self, model: Model) -> ThreadPoolExecutor | None:
-        """The language model leaves most of its core idle: half of the flow and of the vocoder is computed there."""
+        """The language model leaves most of its core idle: half of the flow and of the vocoder is
+        computed there.
+        """
         if not self._halved or cores() < 2:
             return None
         pool = ThreadPoolExecutor(
@@ -76,7 +81,10 @@ class Stages:
 
     @property
     def speed(self) -> float:
-        """Seconds of sound a second, of all requests together: the slower stage decides. 0 before anything was measured."""
+        """Seconds of sound a second, of all requests together: the slower stage decides.
+
+        0 before anything was measured.
+        """
         slower = max(self.tokens.s_per_id, self.sound.s_per_id)
         return 1 / (slower * self._ids_per_s) if slower else 0.0
 
@@ -122,7 +130,9 @@ class Stages:
             self._on_break(fault)
 
     def _own_queue(self, stage: TokenStage | SoundStage) -> contextlib.AbstractContextManager:
-        """On a GPU ids do not stand behind a whole solve of the flow: each stage has a stream, that of the ids goes first."""
+        """On a GPU ids do not stand behind a whole solve of the flow: each stage has a stream, that
+        of the ids goes first.
+        """
         if self._device != "cuda":
             return contextlib.nullcontext()
         return torch.cuda.stream(torch.cuda.Stream(priority=-1 if stage is self.tokens else 0))

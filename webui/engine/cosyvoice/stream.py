@@ -1,6 +1,9 @@
-"""Everything one request remembers, and the iterator its reader holds. The two stages work on it; nothing of it is kept elsewhere.
+"""Everything one request remembers, and the iterator its reader holds.
 
-Ids run ahead of the sound by one hop, finished sound ahead of the reader by one chunk: whoever reads slowly slows only itself.
+The two stages work on it; nothing of it is kept elsewhere.
+
+Ids run ahead of the sound by one hop, finished sound ahead of the reader by one chunk: whoever
+reads slowly slows only itself.
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ class Segment:
 
 
 class Utterance:
-    """One request. `chunks()` is its iterator, for one thread; `cancel` may be called from any, `end` with the lock held."""
+    """One request.
+
+    `chunks()` is its iterator, for one thread; `cancel` may be called from any, `end` with the lock
+    held.
+    """
 
     def __init__(
         self,
@@ -74,7 +81,7 @@ class Utterance:
         self._noted: dict[str, float] = {}
         self._cost: dict[str, float] = {}
 
-    # ---- the reader's side ------------------------------------------------------------------------------------
+    # ---- the reader's side -----------------------------------------------------------------------
     def chunks(self) -> Iterator[Chunk]:
         """Each `next` takes the next finished chunk, or waits for it. Closing frees everything."""
         self.board.enter(self)
@@ -86,7 +93,8 @@ class Utterance:
                 yield chunk
                 if chunk.last:
                     return
-        finally:  # the garbage collector may run this in any thread, even in one that holds the lock
+        finally:
+            # the garbage collector may run this in any thread, even in one that holds the lock
             self.board.leave(self)
 
     def _take(self) -> Chunk:
@@ -114,7 +122,10 @@ class Utterance:
             self.end(fault)
 
     def end(self, error: KaikouError | None) -> None:
-        """Idempotent; the lock is held. The reader, if there is one, hears of `error`. A stage at work on it drops what it made."""
+        """Idempotent; the lock is held.
+
+        The reader, if there is one, hears of `error`. A stage at work on it drops what it made.
+        """
         if self.has_ended:
             return
         self.has_ended, self.error = True, error
@@ -126,7 +137,7 @@ class Utterance:
         self._ready.notify_all()
         self.board.wake()
 
-    # ---- what the stages ask, with the lock held ----------------------------------------------------------------
+    # ---- what the stages ask, with the lock held -------------------------------------------------
     @property
     def is_first(self) -> bool:
         """Its first sound is still to be made."""
@@ -138,15 +149,20 @@ class Utterance:
         return self._made is None
 
     def due_s(self) -> float:
-        """When the next chunk is wanted: the first soon after birth, the others when the listener runs dry."""
+        """When the next chunk is wanted: the first soon after birth, the others when the listener
+        runs dry.
+        """
         return self.born_s + self._profile.first_due_s if self.is_first else self.dry_s
 
     def rank(self) -> tuple[int, float, float]:
         return self.request.priority, self.due_s(), self.born_s
 
     def writing(self) -> tuple[Segment | None, int]:
-        """The segment whose ids are wanted, and for how many more there is room. They end one hop behind what the hop under way
-        needs; the next segment's may come as soon as this one's are all there, as many as its first hop needs."""
+        """The segment whose ids are wanted, and for how many more there is room.
+
+        They end one hop behind what the hop under way needs; the next segment's may come as soon as
+        this one's are all there, as many as its first hop needs.
+        """
         for ahead, segment in enumerate(self.segments[self.sounding : self.sounding + 2]):
             if not segment.source.is_over:
                 limit = self.hops.needed(segment.hop if ahead else segment.hop + 1)

@@ -1,6 +1,8 @@
-"""The published front end's own text rules, kept to compare with golden data and to speak a text as the public code would.
+"""The published front end's own text rules, kept to compare with golden data and to speak a text as
+the public code would.
 
-Pure strings. The studio itself prepares texts in webui/text; nothing here knows about voices or models.
+Pure strings. The studio itself prepares texts in webui/text; nothing here knows about voices or
+models.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ _GROUPS = (
 def normalise(
     text: str, split: bool, count: Callable[[str], int], enabled: bool = True
 ) -> list[str] | str:
-    """Segments to speak (`split`) or the text rewritten in one piece. count: length of an English piece in tokens.
+    """Segments to speak (`split`) or the text rewritten in one piece. count: length of an English
+    piece in tokens.
 
-    Texts with <|marks|> and empty texts stay untouched. Blank-only text is the empty list (the public code raises).
+    Texts with <|marks|> and empty texts stay untouched. Blank-only text is the empty list (the
+    public code raises).
     """
     if not enabled or not text or ("<|" in text and "|>" in text):
         return [text] if split else text
@@ -63,7 +67,10 @@ def remove_bracket(text: str) -> str:
 
 
 def replace_blank(text: str) -> str:
-    """Keep a space only between two ASCII characters that are no spaces. A trailing space goes (the public code raises)."""
+    """Keep a space only between two ASCII characters that are no spaces.
+
+    A trailing space goes (the public code raises).
+    """
 
     def stays(i: int) -> bool:
         around = text[i - 1], text[i + 1 : i + 2]
@@ -92,7 +99,9 @@ def spell_out_number(text: str) -> str:
 
 
 def number_words(digits: str) -> str:
-    """English words of a whole number; characters that are digits but no decimal ones (x², ①) count for nothing."""
+    """English words of a whole number; characters that are digits but no decimal ones (x², ①) count
+    for nothing.
+    """
     value = int("".join(c for c in digits if c.isdecimal()) or "0")
     if value == 0:
         return "zero"
@@ -129,8 +138,10 @@ def split_paragraph(
     merge_tokens: int,
     at_commas: bool,
 ) -> list[str]:
-    """Sentences packed greedily: a new segment starts where the next sentence would pass `max_tokens` and there are over `min_tokens`.
-    A remainder shorter than `merge_tokens` joins the segment before it. There is no hard upper bound."""
+    """Sentences packed greedily: a new segment starts where the next sentence would pass
+    `max_tokens` and there are over `min_tokens`. A remainder shorter than `merge_tokens` joins the
+    segment before it. There is no hard upper bound.
+    """
     stops = _ZH_STOPS if language == "zh" else _EN_STOPS
     packed, buffer = [], ""
     for piece in _sentences(

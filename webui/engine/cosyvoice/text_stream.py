@@ -1,4 +1,7 @@
-"""Speech while the text is still arriving: 5 text ids, 15 speech ids, in turn. Knows the order of embeddings; blind to where text comes from."""
+"""Speech while the text is still arriving: 5 text ids, 15 speech ids, in turn.
+
+Knows the order of embeddings; blind to where text comes from.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ from .lm_seam import LanguageModel, Past
 
 
 class TextStream:
-    """One request whose text arrives id by id. Owns its cache, its pending text and everything it has emitted.
+    """One request whose text arrives id by id.
 
-    `speak(ids)` yields speech ids as soon as the text so far allows. Fill ids are kept in `out` (the repetition window sees them)
-    and never yielded. `forward_lengths` counts the positions of every model call, in order.
+    Owns its cache, its pending text and everything it has emitted.
+
+    `speak(ids)` yields speech ids as soon as the text so far allows. Fill ids are kept in `out`
+    (the repetition window sees them) and never yielded. `forward_lengths` counts the positions of
+    every model call, in order.
     """
 
     def __init__(
@@ -27,7 +33,9 @@ class TextStream:
         sample: Sample,
         head: Sequence[int] = (),
     ):
-        """cache: empty (the start mark is fed here, since prompt text and prompt speech interleave). head: text ids that stand before both."""
+        """cache: empty (the start mark is fed here, since prompt text and prompt speech
+        interleave). head: text ids that stand before both.
+        """
         self._lm, self._cache, self._sample = lm, cache, sample
         self._pending_text: list[Tensor] = [lm.text([i]) for i in prompt_text]
         self._pending_speech: list[Tensor] = [lm.speech([i]) for i in prompt_speech]
@@ -40,7 +48,9 @@ class TextStream:
         self.forward_lengths: list[int] = []
 
     def speak(self, text: Iterable[int | None]) -> Iterator[int | None]:
-        """None in `text` says that nothing has arrived just now; it is passed on, and the caller comes back when something has."""
+        """None in `text` says that nothing has arrived just now; it is passed on, and the caller
+        comes back when something has.
+        """
         for text_id in text:
             if text_id is None:
                 yield None
@@ -63,7 +73,10 @@ class TextStream:
         return taken
 
     def _may_speak(self) -> bool:
-        """True when decoding can go on; takes five text ids where a round starts. After a fill they replace what was fed before it."""
+        """True when decoding can go on; takes five text ids where a round starts.
+
+        After a fill they replace what was fed before it.
+        """
         starting = not self.out and len(self._input) == self._opening
         after_fill = bool(self.out) and self.out[-1] == self._lm.dims.fill
         if not (starting or after_fill):
@@ -106,7 +119,9 @@ class TextStream:
             yield chosen
 
     def _left_over(self) -> list[Tensor]:
-        """Of the prompt's speech what no text was left for: behind the task mark, as where all text is known (upstream drops it)."""
+        """Of the prompt's speech what no text was left for: behind the task mark, as where all text
+        is known (upstream drops it).
+        """
         left, self._pending_speech = self._pending_speech, []
         return left
 
@@ -116,7 +131,10 @@ class TextStream:
         return self._lm.step(x, self._cache)[0]
 
     def _choose(self, scores: Tensor, never: tuple[int, ...]) -> int:
-        """Sample; an id that has no meaning here is drawn again without it (upstream raises). The end id is masked before the draw."""
+        """Sample; an id that has no meaning here is drawn again without it (upstream raises).
+
+        The end id is masked before the draw.
+        """
         if self._lm.dims.end in never:
             scores[self._lm.dims.end] = -torch.inf
         chosen = self._sample(scores, self.out)

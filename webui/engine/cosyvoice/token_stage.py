@@ -1,4 +1,6 @@
-"""The one thread that touches the language model: a step is one id for every request that has room, and requests join and leave at any step."""
+"""The one thread that touches the language model: a step is one id for every request that has room,
+and requests join and leave at any step.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class TokenStage:
         self.s_per_id = 0.0  # running mean of a step's share
 
     def turn(self) -> None:
-        """Waits for work, then reads some openings, lets text that arrived go on, and steps all rows at once."""
+        """Waits for work, then reads some openings, lets text that arrived go on, and steps all
+        rows at once.
+        """
         with self._board.lock:
             self._board.ids_wanted.wait_for(
                 lambda: self._board.fault is not None or self._workable()
@@ -61,7 +65,9 @@ class TokenStage:
         ]
 
     def _with_company(self) -> Turn:
-        """The work, or in a moment's time more of it: only where no first sound waits and other rows will soon have room again."""
+        """The work, or in a moment's time more of it: only where no first sound waits and other
+        rows will soon have room again.
+        """
         work = self._workable()
         if self._profile.company_s and work and not any(who.is_first for who, _ in work):
             others = sum(
@@ -122,7 +128,9 @@ class TokenStage:
         self._tell(rows, "tokens", took)
 
     def _given(self, rows: Turn, pasts: list[Past]) -> tuple[int, Sequence[Tensor] | list[Spoken]]:
-        """How many steps were taken, and what they gave each row: scores, or the ids themselves from a model that draws."""
+        """How many steps were taken, and what they gave each row: scores, or the ids themselves
+        from a model that draws.
+        """
         if not isinstance(self._lm, DrawingModel):
             return 1, self._lm.step_many([segment.source.last for _, segment in rows], pasts).cpu()
         with self._board.lock:

@@ -1,4 +1,6 @@
-"""Text to text ids: Qwen2's byte-level BPE from vocab.json and merges.txt, with a generation's own tokens behind the base vocabulary."""
+"""Text to text ids: Qwen2's byte-level BPE from vocab.json and merges.txt, with a generation's own
+tokens behind the base vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,17 @@ SPECIALS = (
     END_OF_PROMPT,
     *EVENT_TAGS,
 )  # in this order, from training
-_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"  # how Qwen2 cuts a text before merging
+# how Qwen2 cuts a text before merging
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 class TextTokenizer:
-    """Reads `vocab.json` and `merges.txt` of a model directory. Thread-safe. The special ids start where the base vocabulary ends.
-    specials: in this order, from training; tags: those of them that a person may type and that act as one."""
+    """Reads `vocab.json` and `merges.txt` of a model directory.
+
+    Thread-safe. The special ids start where the base vocabulary ends.
+    specials: in this order, from training; tags: those of them that a person may type and that act
+      as one.
+    """
 
     def __init__(
         self,
@@ -72,11 +79,15 @@ class TextTokenizer:
         return self.base + len(self.specials)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`; special tokens inside it are recognised, nothing is put before or behind it."""
+        """Ids of `text`; special tokens inside it are recognised, nothing is put before or behind
+        it.
+        """
         return self._bpe.encode(text, add_special_tokens=False).ids
 
     def typed(self, text: str) -> list[int]:
-        """Ids of what a person typed: event tags work, marks are taken out, since they would be obeyed or read aloud."""
+        """Ids of what a person typed: event tags work, marks are taken out, since they would be
+        obeyed or read aloud.
+        """
         return self.arriving(without_marks(text).strip())
 
     def arriving(self, piece: str) -> list[int]:
@@ -92,7 +103,9 @@ class TextTokenizer:
 
 
 def instruction(text: str) -> str:
-    """The prompt text of an instruction: ended by the mark without which it would be spoken; marks inside are taken out."""
+    """The prompt text of an instruction: ended by the mark without which it would be spoken; marks
+    inside are taken out.
+    """
     return without_prompt_marks(text) + END_OF_PROMPT
 
 

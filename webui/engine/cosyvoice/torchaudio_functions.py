@@ -1,5 +1,8 @@
-"""The functions of torchaudio that the features use. Its published wheels are built for CUDA: beside a torch for the CPU, or for another
-version of CUDA, the compiled extension does not load, and the functions that need none of it are used without."""
+"""The functions of torchaudio that the features use.
+
+Its published wheels are built for CUDA: beside a torch for the CPU, or for another version of CUDA,
+the compiled extension does not load, and the functions that need none of it are used without.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ EXTENSION = "torchaudio._extension"
 
 
 def _load() -> None:
-    """Imports torchaudio, with an empty module in the place of its extension only after the real one failed (environment specification)."""
+    """Imports torchaudio, with an empty module in the place of its extension only after the real
+    one failed (environment specification).
+    """
     try:
         importlib.import_module("torchaudio")
     except (OSError, RuntimeError) as error:

@@ -1,4 +1,6 @@
-"""What a voice costs once: its flow memory and its language-model prefixes, shared read-only by all its requests. LRU by bytes, in two places."""
+"""What a voice costs once: its flow memory and its language-model prefixes, shared read-only by all
+its requests. LRU by bytes, in two places.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ MAX_PREFIXES = 8
 
 
 class LiveVoice:
-    """Made at once, and computed when it is first wanted: the flow's part by the sound stage (`grow`), prefixes by the token stage."""
+    """Made at once, and computed when it is first wanted: the flow's part by the sound stage
+    (`grow`), prefixes by the token stage.
+    """
 
     def __init__(self, model: Model, prompt: VoicePrompt, first_hop: int | None = None):
         """first_hop: ids of a request's first hop, as the model was trained when None."""
@@ -51,7 +55,7 @@ class LiveVoice:
         self._prefixes.move_to_end(key)
         return self._prefixes[key]
 
-    # ---- a device with memory of its own: for the sound stage -------------------------------------------------------
+    # ---- a device with memory of its own: for the sound stage ------------------------------------
     @property
     def is_out(self) -> bool:
         return bool(self.host_bytes)
@@ -80,8 +84,12 @@ class LiveVoice:
 
 
 class LiveVoices:
-    """Thread-safe. The least used voice makes room: it waits in the host's memory, where that is another than the device's, and is gone when
-    that is full too. A voice that is let go lives on in the requests that hold it; one that a request uses is never moved."""
+    """Thread-safe.
+
+    The least used voice makes room: it waits in the host's memory, where that is another than the
+    device's, and is gone when that is full too. A voice that is let go lives on in the requests
+    that hold it; one that a request uses is never moved.
+    """
 
     def __init__(
         self, model: Model, max_bytes: int, host_bytes: int = 0, first_hop: int | None = None
@@ -109,7 +117,9 @@ class LiveVoices:
             return self._live[prompt.fingerprint]
 
     def grow(self, voice: LiveVoice, used: Collection[LiveVoice] = ()) -> None:
-        """For the sound stage: a piece of one voice, and others go when it takes more than there is. used: of requests under way."""
+        """For the sound stage: a piece of one voice, and others go when it takes more than there
+        is. used: of requests under way.
+        """
         keep = {voice, *used}
         if voice.is_out:
             self._make_room(keep, voice.out_bytes)
@@ -118,7 +128,10 @@ class LiveVoices:
         self._make_room(keep)
 
     def settle(self, used: Callable[[], Collection[LiveVoice]]) -> None:
-        """Again, when voices that could not go may have been let go of since. For the sound stage."""
+        """Again, when voices that could not go may have been let go of since.
+
+        For the sound stage.
+        """
         if self._is_over:
             self._make_room(used())
 

@@ -1,4 +1,7 @@
-"""Weight files in, named tensors out, put into a module key by key. Knows names and shapes; blind to what the layers compute."""
+"""Weight files in, named tensors out, put into a module key by key.
+
+Knows names and shapes; blind to what the layers compute.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ FORMAT = "kaikou-1"
 
 @dataclass(frozen=True)
 class Component:
-    """One of the three networks: its published file and what its keys need. `exact`: stays fp32 whatever is asked for."""
+    """One of the three networks: its published file and what its keys need.
+
+    `exact`: stays fp32 whatever is asked for.
+    """
 
     name: str
     delete: tuple[str, ...] = ()  # substrings taken out of every key
@@ -55,7 +61,9 @@ class Component:
         return f"{self.name}.pt"
 
     def published(self, root: Path) -> str:
-        """The published file's name in `root`: of the first that is there, else of the one that should be."""
+        """The published file's name in `root`: of the first that is there, else of the one that
+        should be.
+        """
         return next((name for name in (self.file, *self.also) if (root / name).exists()), self.file)
 
     def converted(self, dtype: str) -> str:
@@ -85,16 +93,21 @@ class _NoInit(TorchFunctionMode):
 
 @contextmanager
 def bare() -> Iterator[None]:
-    """Modules made inside have shapes only, for `assign`. Their initial values are not drawn: on the meta device that alone would
-    import half of torch's compiler, seconds at every start."""
+    """Modules made inside have shapes only, for `assign`.
+
+    Their initial values are not drawn: on the meta device that alone would import half of torch's
+    compiler, seconds at every start.
+    """
     with torch.device("meta"), _NoInit():
         yield
 
 
 def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tensor]:
-    """A flat dict of tensors from a `.pt` (weights only, every record checked) or `.safetensors` file, memory-mapped on the CPU.
+    """A flat dict of tensors from a `.pt` (weights only, every record checked) or `.safetensors`
+    file, memory-mapped on the CPU.
 
-    prefix_fixups: substrings to take out of every key. Raises NotReady naming file and fault; never runs anything from the file.
+    prefix_fixups: substrings to take out of every key. Raises NotReady naming file and fault; never
+      runs anything from the file.
     """
     state = _read_safetensors(path) if path.suffix == ".safetensors" else _unwrapped(read_pt(path))
     out = {}
@@ -189,7 +202,9 @@ def _sum(tensor: Tensor) -> int:
 
 
 def fold_weight_norm(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Gain and direction pairs become plain `.weight` keys: w = g v / |v|, norm over all dimensions but the first."""
+    """Gain and direction pairs become plain `.weight` keys: w = g v / |v|, norm over all dimensions
+    but the first.
+    """
     for old, new in OLD_WEIGHT_NORM.items():
         state = {
             key.removesuffix(old) + new if key.endswith(old) else key: value
@@ -217,8 +232,10 @@ def fold_weight_norm(state: dict[str, Tensor]) -> dict[str, Tensor]:
 def assign(
     module: nn.Module, state: dict[str, Tensor], file: str = "", dtype: torch.dtype | None = None
 ) -> nn.Module:
-    """Put `state` into `module`: keys and shapes must fit exactly, the first that does not is named (NotReady). Returns the module,
-    without gradients, in eval mode. Tensors are used as they are (memory-mapped ones stay so) unless `dtype` differs."""
+    """Put `state` into `module`: keys and shapes must fit exactly, the first that does not is named
+    (NotReady). Returns the module, without gradients, in eval mode. Tensors are used as they are
+    (memory-mapped ones stay so) unless `dtype` differs.
+    """
     wanted = module.state_dict()
     name = file or type(module).__name__
     for key, mine in wanted.items():
@@ -253,8 +270,10 @@ def assign(
 def component_state(
     root: Path, name: str, dtype: str = "fp32", parts: Parts = COMPONENTS
 ) -> dict[str, Tensor]:
-    """The tensors of "llm", "flow" or "hift" as the modules want them, from the converted file when it was made from this very
-    source (or when the source is gone), else from the published file. Raises NotReady."""
+    """The tensors of "llm", "flow" or "hift" as the modules want them, from the converted file when
+    it was made from this very source (or when the source is gone), else from the published file.
+    Raises NotReady.
+    """
     part = parts[name]
     wanted, source = DTYPES["fp32" if part.exact else dtype], part.published(root)
     converted = converted_form(root, part, dtype)
@@ -275,7 +294,9 @@ def component_state(
 
 
 def converted_form(root: Path, part: Component, dtype: str) -> Path:
-    """The converted file for `dtype`, there or not; where the published file is gone, one in another dtype must serve."""
+    """The converted file for `dtype`, there or not; where the published file is gone, one in
+    another dtype must serve.
+    """
     own = root / part.converted(dtype)
     if own.is_file() or (root / part.published(root)).exists():
         return own
@@ -283,7 +304,9 @@ def converted_form(root: Path, part: Component, dtype: str) -> Path:
 
 
 def published_state(root: Path, part: Component, dtype: str) -> dict[str, Tensor]:
-    """The tensors of the published file as the module wants them: unused ones dropped, weight norm folded, reformed, floats in `dtype`."""
+    """The tensors of the published file as the module wants them: unused ones dropped, weight norm
+    folded, reformed, floats in `dtype`.
+    """
     state = load_state(root / part.published(root), part.delete)
     unused = tuple(start for start in part.unused if start.endswith("."))
     state = fold_weight_norm(
@@ -296,7 +319,9 @@ def published_state(root: Path, part: Component, dtype: str) -> dict[str, Tensor
 
 
 def convert(root: Path, name: str, dtype: str, parts: Parts = COMPONENTS) -> Path:
-    """Write the converted, memory-mappable form of one component beside its source; returns its path. Raises NotReady, StorageFull."""
+    """Write the converted, memory-mappable form of one component beside its source; returns its
+    path. Raises NotReady, StorageFull.
+    """
     part = parts[name]
     state = {
         k: v.contiguous()
@@ -316,7 +341,10 @@ def convert(root: Path, name: str, dtype: str, parts: Parts = COMPONENTS) -> Pat
 
 
 def write_checked(target: Path, state: dict[str, Tensor], form: str, source: str) -> None:
-    """A memory-mappable file with a checksum per tensor, whole or not there. Raises OSError or SafetensorError when it cannot be written."""
+    """A memory-mappable file with a checksum per tensor, whole or not there.
+
+    Raises OSError or SafetensorError when it cannot be written.
+    """
     meta = {
         "format": form,
         "source": source,
@@ -331,7 +359,9 @@ def write_checked(target: Path, state: dict[str, Tensor], form: str, source: str
 
 
 def source_mark(root: Path, name: str, dtype: str = "fp32", parts: Parts = COMPONENTS) -> str:
-    """Names the published weights that `component_state` would give: the same before and after conversion, with and without the source."""
+    """Names the published weights that `component_state` would give: the same before and after
+    conversion, with and without the source.
+    """
     part = parts[name]
     source = part.published(root)
     return (
@@ -349,7 +379,9 @@ def marked(root: Path, precision: str, parts: Parts = COMPONENTS) -> str:
 
 
 def tensor_names(root: Path, name: str) -> set[str]:
-    """The keys of a published file, or none where it cannot be read: to tell generations apart, before anything is checked."""
+    """The keys of a published file, or none where it cannot be read: to tell generations apart,
+    before anything is checked.
+    """
     try:
         return set(
             torch.load(root / f"{name}.pt", map_location="cpu", weights_only=True, mmap=True)

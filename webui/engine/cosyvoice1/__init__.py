@@ -1,1 +1,4 @@
-"""CosyVoice-300M, -SFT and -Instruct: the first generation. What it shares with the others is in the folder beside this one."""
+"""CosyVoice-300M, -SFT and -Instruct: the first generation.
+
+What it shares with the others is in the folder beside this one.
+"""

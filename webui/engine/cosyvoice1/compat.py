@@ -1,5 +1,6 @@
-"""The published code's way from ids to wave, with its seams, for golden data and comparisons only: fades whose halves sum to 1.08 for mel and
-wave, a vocoder that starts anew each time, and the frames of a prompt that was read at another rate than it is treated at.
+"""The published code's way from ids to wave, with its seams, for golden data and comparisons only:
+fades whose halves sum to 1.08 for mel and wave, a vocoder that starts anew each time, and the
+frames of a prompt that was read at another rate than it is treated at.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from .flow.model import Kept, Work
 from .vocoder import FirstVocoder
 
 HELD_FRAMES = 20
-SLIPPED_HZ = 24000  # to which the published front end brings a prompt, whose mel it then takes as one of 22050 Hz
+# to which the published front end brings a prompt, whose mel it then takes as one of 22050 Hz
+SLIPPED_HZ = 24000
 
 Noise = Callable[[int, int], torch.Tensor]  # (call, frames) -> (1, frames, 80)
 
@@ -41,7 +43,9 @@ def schedule(n_ids: int) -> list[Call]:
 
 
 class Token2Wav:
-    """Flow and vocoder for one voice. ids and prompt_ids (n,), prompt_mel (t, 80), embedding (192,). noise: the flow's draw of each call."""
+    """Flow and vocoder for one voice. ids and prompt_ids (n,), prompt_mel (t, 80), embedding
+    (192,). noise: the flow's draw of each call.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""The words of the page's style chips as descriptions: -Instruct was taught English sentences about the speaker, and may read Chinese ones aloud."""
+"""The words of the page's style chips as descriptions: -Instruct was taught English sentences about
+the speaker, and may read Chinese ones aloud.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,8 @@ _MEANING = {words: meaning for zh, en, meaning in DESCRIPTIONS.values() for word
 
 
 def described(instruction: str) -> str:
-    """An instruction as an English description, where it says nothing but what the page's chips say; else as it is."""
+    """An instruction as an English description, where it says nothing but what the page's chips
+    say; else as it is.
+    """
     said = meanings(instruction, _MEANING)
     return f"A speaker with {' and '.join(said)}." if said else instruction

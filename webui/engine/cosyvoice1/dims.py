@@ -1,4 +1,7 @@
-"""Sizes of the first generation as data. Defaults are CosyVoice-300M; the constants below come from training and never vary."""
+"""Sizes of the first generation as data.
+
+Defaults are CosyVoice-300M; the constants below come from training and never vary.
+"""
 
 from __future__ import annotations
 
@@ -86,5 +89,7 @@ class LmDims:
         return () if self.end in drawn else (self.end,)
 
     def cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
-        """What one request remembers of `tokens` positions; that of the text encoder is gone when the text has been read."""
+        """What one request remembers of `tokens` positions; that of the text encoder is gone when
+        the text has been read.
+        """
         return self.body.cache_bytes(tokens, bytes_per_value)

@@ -1,7 +1,9 @@
-"""Text and speech ids in, scores of the next speech id out: a text encoder and 14 layers, both with relative positions and a cache.
+"""Text and speech ids in, scores of the next speech id out: a text encoder and 14 layers, both with
+relative positions and a cache.
 
-It looks its embeddings up itself: what a request holds are row numbers, text ids first, then speech ids, then the two marks. Only then can
-the text encoder, which every text id passes, go on behind a prompt text that it has read once.
+It looks its embeddings up itself: what a request holds are row numbers, text ids first, then speech
+ids, then the two marks. Only then can the text encoder, which every text id passes, go on behind a
+prompt text that it has read once.
 """
 
 from __future__ import annotations
@@ -49,14 +51,20 @@ class TextLm(nn.Module):
         dtype: torch.dtype | None = None,
         device: str = "cpu",
     ) -> Self:
-        """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
+        """From a state dict with upstream's key names.
+
+        Raises NotReady naming the first key or shape that does not fit.
+        """
         with bare():
             model = cls(dims)
         return assign(model, dict(state), "llm.pt").to(device=device, dtype=dtype).pack()
 
     @torch.no_grad()
     def pack(self) -> Self:
-        """Once, with the final dtype and device. Speech ids and marks are embedded here and never again."""
+        """Once, with the final dtype and device.
+
+        Speech ids and marks are embedded here and never again.
+        """
         for layer in (*self.text_encoder.encoders, *self.llm.encoders):
             layer.self_attn.pack()
         self.llm.reach(READY)
@@ -69,7 +77,7 @@ class TextLm(nn.Module):
     def _like(self) -> Tensor:
         return self.llm_decoder.weight
 
-    # ---- row numbers --------------------------------------------------------------------------------------------------
+    # ---- row numbers -----------------------------------------------------------------------------
     def mark(self, which: int) -> Tensor:
         return self._rows([which], self.dims.text_rows + self.dims.speech_codes)
 
@@ -85,7 +93,7 @@ class TextLm(nn.Module):
     def opening(self, text: Sequence[int], prompt_speech: Sequence[int] = ()) -> Tensor:
         return torch.cat((self.text(text), self.mark(TASK), self.speech(prompt_speech)), 1)
 
-    # ---- embeddings ---------------------------------------------------------------------------------------------------
+    # ---- embeddings ------------------------------------------------------------------------------
     def new_cache(self, capacity: int = GROWTH_TOKENS) -> TextPast:
         like = self._like
         return TextPast(
@@ -116,7 +124,9 @@ class TextLm(nn.Module):
         return out[None]
 
     def prefix(self, prompt_text: Sequence[int], speaker: Tensor | None = None) -> TextPast:
-        """The past behind [start], [speaker], prompt text: what all requests of a voice share. speaker: (192,), None: no such position."""
+        """The past behind [start], [speaker], prompt text: what all requests of a voice share.
+        speaker: (192,), None: no such position.
+        """
         with torch.no_grad():
             past = self.new_cache(2 + len(prompt_text))
             return self._behind(self.beginning(prompt_text, speaker, past), past)
@@ -139,17 +149,24 @@ class TextLm(nn.Module):
 
 
 class StackLm(TextLm):
-    """The LanguageModel of lm_seam.py in torch. Every method is a function of its arguments and the weights."""
+    """The LanguageModel of lm_seam.py in torch.
+
+    Every method is a function of its arguments and the weights.
+    """
 
     @torch.no_grad()
     def step(self, x: Tensor, past: TextPast) -> Tensor:
-        """Row numbers (1, n, 1) behind `past`; log-probabilities after the last position, (1, rows) fp32."""
+        """Row numbers (1, n, 1) behind `past`; log-probabilities after the last position, (1, rows)
+        fp32.
+        """
         hidden = self.embedded(x, past)
         return self.scores(self.llm(hidden, [past.body])[:, -1])
 
     @torch.no_grad()
     def step_many(self, ids: Sequence[int], pasts: Sequence[TextPast]) -> Tensor:
-        """One speech id to each of b requests, each behind its own past -> (b, rows): all weights are read once for all of them."""
+        """One speech id to each of b requests, each behind its own past -> (b, rows): all weights
+        are read once for all of them.
+        """
         x = self.table[torch.as_tensor(ids, dtype=torch.long, device=self.table.device)][:, None]
         return self.scores(self.llm(x, [past.body for past in pasts])[:, -1])
 

@@ -1,4 +1,6 @@
-"""The first generation as a Family, and its loaded Model: three networks, the tokenizer, the two listening networks and the preset speakers."""
+"""The first generation as a Family, and its loaded Model: three networks, the tokenizer, the two
+listening networks and the preset speakers.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,10 @@ class CosyVoice1:
         steps: int = EULER_STEPS,
         end_of_prompt: str = END_OF_PROMPT,
     ) -> CosyVoice1:
-        """steps: of the flow's solver. end_of_prompt: of ENDS. Raises NotReady naming the first file or field that does not fit."""
+        """steps: of the flow's solver. end_of_prompt: of ENDS.
+
+        Raises NotReady naming the first file or field that does not fit.
+        """
         told(0.02, "Checking model files", "正在校验模型文件")
         check_files(FAMILY, root, place.precision)
         spec = read_spec(root, steps)
@@ -147,7 +152,9 @@ class CosyVoice1:
     streams = 0  # each takes the memory it needs
 
     def hops(self, first: int, pace: Profile) -> Hops:
-        """A hop is one call of the flow, behind the prompt again: two blocks in one cost less than one after the other, and have no seam."""
+        """A hop is one call of the flow, behind the prompt again: two blocks in one cost less than
+        one after the other, and have no seam.
+        """
         return Hops(
             first,
             HOP_IDS,
@@ -199,7 +206,10 @@ def language_model(root: Path, dims: LmDims, place: Place, told: Progress) -> La
 
 
 def no_speakers(root: Path) -> NotReady:
-    """The fault of a -SFT or -Instruct directory that has no ready speaker. Raises NotReady where the file is missing or unreadable."""
+    """The fault of a -SFT or -Instruct directory that has no ready speaker.
+
+    Raises NotReady where the file is missing or unreadable.
+    """
     files.head(root, SPEAKERS, NEEDED)
     return model_fault(
         SPEAKERS, ("at least one ready speaker", "至少一个预训练音色"), ("none", "没有")
@@ -214,7 +224,9 @@ def check_rows(spec: FirstSpec, tokenizer: WhisperTokenizer) -> None:
 
 
 def costs(spec: FirstSpec, place: Place) -> Costs:
-    """A voice is its mel and a past of its words; a stream the text encoder's past beside that of the language model."""
+    """A voice is its mel and a past of its words; a stream the text encoder's past beside that of
+    the language model.
+    """
     size = DTYPES[place.precision].itemsize
     words = spec.lm.encoder.cache_bytes(PROMPT_TEXT_IDS, size)
     mel = int(VOICE_S * RATE_HZ / FRAME_SAMPLES) * MEL_BANDS * size

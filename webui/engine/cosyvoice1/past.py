@@ -1,4 +1,6 @@
-"""What one request remembers of the language model and, while its text is being read, of the text encoder before it."""
+"""What one request remembers of the language model and, while its text is being read, of the text
+encoder before it.
+"""
 
 from __future__ import annotations
 

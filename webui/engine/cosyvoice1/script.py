@@ -15,8 +15,9 @@ from .tokenizer import mark_of
 
 
 class FirstScript(Script):
-    """A description takes the place of the speaker in the language model: both at once, and the voice would not follow it. The flow has
-    the voice in every mode."""
+    """A description takes the place of the speaker in the language model: both at once, and the
+    voice would not follow it. The flow has the voice in every mode.
+    """
 
     @property
     def _is_described(self) -> bool:
@@ -30,8 +31,9 @@ class FirstScript(Script):
         )
 
     def text(self, segment: str) -> list[int]:
-        """In front of every segment is the mark of the language that the text itself begins with, in any mode; else, in cross_lingual, that of
-        its language."""
+        """In front of every segment is the mark of the language that the text itself begins with,
+        in any mode; else, in cross_lingual, that of its language.
+        """
         ids, request = super().text(segment), self.request
         language = marked_language(segment) or marked_language(request.text)
         if not language and request.mode == "cross_lingual":

@@ -1,4 +1,6 @@
-"""What a directory of the first generation says about itself: every size as data, and which of the three releases it is."""
+"""What a directory of the first generation says about itself: every size as data, and which of the
+three releases it is.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,10 @@ _FLOW = {
 
 @dataclass(frozen=True)
 class FirstSpec:
-    """Sizes and rules of one model directory. `flow` and `hift` are scalars under the names their own dims take."""
+    """Sizes and rules of one model directory.
+
+    `flow` and `hift` are scalars under the names their own dims take.
+    """
 
     lm: LmDims
     rule: RasRule
@@ -130,11 +135,14 @@ def _language_model(table: Scalars) -> LmDims:
 
 
 def release_of(root: Path) -> str:
-    """ "base", "sft" or "instruct": all three have the same shapes. By the marker file, else by name, else by the size of `llm.pt`.
+    """ "base", "sft" or "instruct": all three have the same shapes.
 
-    Names: of the path as given and with its links followed, from the innermost part outwards, because the caches of the hubs end in
-    a commit hash or a link (first-contact specification, section 4). A parent counts only where it names CosyVoice-300M. Raises
-    NotReady for an unknown word in the marker file.
+    By the marker file, else by name, else by the size of `llm.pt`.
+
+    Names: of the path as given and with its links followed, from the innermost part outwards,
+      because the caches of the hubs end in
+    a commit hash or a link (first-contact specification, section 4). A parent counts only where it
+    names CosyVoice-300M. Raises NotReady for an unknown word in the marker file.
     """
     if (root / MARKER).is_file():
         marker = (root / MARKER).read_text(encoding="utf-8", errors="replace").strip().lower()[:20]
@@ -163,7 +171,9 @@ def _release_in(path: Path) -> str | None:
 
 
 def _release_by_size(root: Path) -> str:
-    """The sizes come from listings by others, so they count only beside the ready speakers that both releases have."""
+    """The sizes come from listings by others, so they count only beside the ready speakers that
+    both releases have.
+    """
     llm = root / "llm.pt"
     size = llm.stat().st_size if llm.is_file() and (root / SPEAKERS).is_file() else 0
     return LLM_BYTES.get(size, "base")

@@ -1,4 +1,6 @@
-"""Layers with relative attention that look back only, for several requests at once, each behind a past of its own length."""
+"""Layers with relative attention that look back only, for several requests at once, each behind a
+past of its own length.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from .dims import StackDims
 
 
 class CausalAttention(RelativeAttention):
-    """Distances below 0 are never looked at, so its table has none, and it grows by whole tiles for as long as anybody speaks."""
+    """Distances below 0 are never looked at, so its table has none, and it grows by whole tiles for
+    as long as anybody speaks.
+    """
 
     def pack(self) -> None:
         super().pack()
@@ -71,7 +75,9 @@ class Stack(nn.Module):
         return x if self._after_embed is None else self._after_embed(x)
 
     def forward(self, x: Tensor, pasts: Sequence[KvCache]) -> Tensor:
-        """x (batch, n, hidden), embedded, behind the pasts, which hold it afterwards -> the same before the last norm."""
+        """x (batch, n, hidden), embedded, behind the pasts, which hold it afterwards -> the same
+        before the last norm.
+        """
         n = x.shape[1]
         mask = (
             None

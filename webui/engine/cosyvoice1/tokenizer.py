@@ -1,4 +1,7 @@
-"""Text to text ids: the byte-level BPE of Whisper's multilingual models. Its vocabulary comes with this package; published directories have none."""
+"""Text to text ids: the byte-level BPE of Whisper's multilingual models.
+
+Its vocabulary comes with this package; published directories have none.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,11 @@ _TIMES = [f"{step * 0.02:.2f}" for step in range(1501)]
 SPECIALS = [
     f"<|{name}|>" for name in ("endoftext", "startoftranscript", *SPOKEN, *_ORDERS, *_TIMES)
 ]
-_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # how a text is cut before merging
-END_OF_PROMPT = "<endofprompt>"  # plain text to the vocabulary, as in the paper's examples and the public front end of 2024-07 to 2025-12
+# how a text is cut before merging
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+# plain text to the vocabulary, as in the paper's examples and the public front end of 2024-07 to
+# 2025-12
+END_OF_PROMPT = "<endofprompt>"
 MARK_END = "<|endofprompt|>"  # plain text too; the public front end's since then
 
 
@@ -49,11 +55,18 @@ def mark_of(language: str) -> str:
 
 
 class WhisperTokenizer:
-    """Thread-safe. The special ids start where the base vocabulary ends. tags: event tags that the model at hand knows. end_of_prompt: what is put
-    behind a description; today's public code writes <|endofprompt|>, and so do the golden data."""
+    """Thread-safe.
+
+    The special ids start where the base vocabulary ends. tags: event tags that the model at hand
+    knows. end_of_prompt: what is put behind a description; today's public code writes
+    <|endofprompt|>, and so do the golden data.
+    """
 
     def __init__(self, root: Path, tags: tuple[str, ...] = (), end_of_prompt: str = END_OF_PROMPT):
-        """root: a model directory, which may bring a vocabulary of its own. Raises NotReady when that is none."""
+        """root: a model directory, which may bring a vocabulary of its own.
+
+        Raises NotReady when that is none.
+        """
         ranks = _ranks(root if (root / VOCABULARY).exists() else Path(__file__).parent)
         self._bpe = Tokenizer(
             models.BPE(
@@ -77,15 +90,21 @@ class WhisperTokenizer:
         return self._bpe.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`; special tokens inside it are recognised, nothing is put before or behind it."""
+        """Ids of `text`; special tokens inside it are recognised, nothing is put before or behind
+        it.
+        """
         return self._bpe.encode(text, add_special_tokens=False).ids
 
     def typed(self, text: str) -> list[int]:
-        """Ids of what a person typed: marks are taken out, since they would be obeyed or read aloud."""
+        """Ids of what a person typed: marks are taken out, since they would be obeyed or read
+        aloud.
+        """
         return self.encode(without_marks(text).strip())
 
     def instruction(self, text: str) -> list[int]:
-        """Ids of a description: ended by the words without which it would be spoken, no mark but theirs in it."""
+        """Ids of a description: ended by the words without which it would be spoken, no mark but
+        theirs in it.
+        """
         return self.encode(without_prompt_marks(text) + self.end_of_prompt)
 
     def ending(self, end_of_prompt: str) -> WhisperTokenizer:
@@ -140,7 +159,9 @@ def _merges(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
 
 
 def _alphabet() -> dict[int, str]:
-    """Bytes as the letters in which byte-level vocabularies are written: printable ones stand for themselves."""
+    """Bytes as the letters in which byte-level vocabularies are written: printable ones stand for
+    themselves.
+    """
     plain = [
         *range(ord("!"), ord("~") + 1),
         *range(ord("¡"), ord("¬") + 1),

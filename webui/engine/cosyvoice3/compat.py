@@ -1,5 +1,6 @@
-"""The published code's way, with its defects, for golden data and comparisons only: text that speaks before it is read, a start id masked in
-place of the end id, prompt speech that is dropped; full attention in the last call, the vocoder over everything again.
+"""The published code's way, with its defects, for golden data and comparisons only: text that
+speaks before it is read, a start id masked in place of the end id, prompt speech that is dropped;
+full attention in the last call, the vocoder over everything again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ HELD_FRAMES = 8  # here 4: what the wave needs ahead of it
 
 
 def published(dims: LmDims) -> LmDims:
-    """Sizes under which the length rule is that of the published code: below the minimum the start id alone is masked, and any mark ends."""
+    """Sizes under which the length rule is that of the published code: below the minimum the start
+    id alone is masked, and any mark ends.
+    """
     return replace(dims, end_at=START)
 
 
@@ -60,7 +63,9 @@ class Token2Wav(compat.Token2Wav):
     vocoder: CausalVocoder
 
     def stream(self, ids: Tensor, noise: NoiseAt | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Per call: the mel given to the vocoder (1, 80, n), which is all so far, and the samples emitted (m,)."""
+        """Per call: the mel given to the vocoder (1, 80, n), which is all so far, and the samples
+        emitted (m,).
+        """
         mel, emitted = torch.zeros(1, 80, 0), 0
         for call in compat.schedule(len(ids), len(self.voice[0])):
             mel = torch.cat([mel.to(self.flow.device), self.mel(ids, call)], 2)

@@ -1,4 +1,6 @@
-"""The third generation's flow and vocoder as works over static buffers (`..cosyvoice.graphs`): what of them is its own."""
+"""The third generation's flow and vocoder as works over static buffers (`..cosyvoice.graphs`): what
+of them is its own.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from .vocoder.tails import Tails
 
 
 class LookaheadWork:
-    """An id's mu depends on the 2 before it and the 3 behind it: two rows in each slot are all that it remembers."""
+    """An id's mu depends on the 2 before it and the 3 behind it: two rows in each slot are all that
+    it remembers.
+    """
 
     by_unit = tables = ()
 
@@ -49,8 +53,10 @@ class LookaheadWork:
 
 
 class CausalWork(VocoderWork):
-    """Every window as if the utterance began there: what its first frames lack has died away before those that are given. That is more work
-    than a past of every layer, by 30 frames a window, and no memory."""
+    """Every window as if the utterance began there: what its first frames lack has died away before
+    those that are given. That is more work than a past of every layer, by 30 frames a window, and
+    no memory.
+    """
 
     before = 8  # four layers look back on two frames each
     reach = Reach(

@@ -1,4 +1,6 @@
-"""Fun-CosyVoice3 as a Family, and its loaded Model: CosyVoice2's with other networks in the same places."""
+"""Fun-CosyVoice3 as a Family, and its loaded Model: CosyVoice2's with other networks in the same
+places.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ FACTS = Facts((*MODES, CONVERT), LANGUAGES, STYLES, TAGS, text_in=True, told_clo
 
 
 def hear(x: Tensor) -> Tensor:
-    """(n,) at 24 kHz -> (n // 480, 80) natural-log mel of the whole band; the second generation's ends at 8 kHz."""
+    """(n,) at 24 kHz -> (n // 480, 80) natural-log mel of the whole band; the second generation's
+    ends at 8 kHz.
+    """
     return log_mel(x, OUTPUT_HZ, 1920, MEL_HOP_SAMPLES, OUTPUT_HZ / 2)
 
 
@@ -69,7 +73,10 @@ class CosyVoice3(CosyVoice2):
         return replaying(self, told)
 
     def wave(self, seed: int) -> WaveStream:
-        """The noise is the same in every utterance, as the model was trained: no seed changes it. It begins softly: a cold vocoder clicks."""
+        """The noise is the same in every utterance, as the model was trained: no seed changes it.
+
+        It begins softly: a cold vocoder clicks.
+        """
         return WaveStream(self.vocoder, fixed_noise().at, FADE_SAMPLES)
 
     def script(self, voice: LiveVoice, request: SpeechRequest) -> Script:

@@ -1,6 +1,8 @@
-"""What this generation was taught to follow: its instructions under the keys of the page's style chips, and what the chips write for them.
+"""What this generation was taught to follow: its instructions under the keys of the page's style
+chips, and what the chips write for them.
 
-Other wording works to a degree, long one tends to be spoken; so what the chips write becomes the trained sentence.
+Other wording works to a degree, long one tends to be spoken; so what the chips write becomes the
+trained sentence.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ _CHIPS = {words: recipe.trained for recipe in RECIPES.values() for words in (rec
 
 
 def trained(instruction: str) -> str:
-    """An instruction as the model knows it, where it says nothing but what the page's chips say; else as it is."""
+    """An instruction as the model knows it, where it says nothing but what the page's chips say;
+    else as it is.
+    """
     return "".join(meanings(instruction, _CHIPS)) or instruction
 
 

@@ -1,4 +1,6 @@
-"""What this generation is fed: every prompt begins with the prefix and the mark it was trained with, and long pauses are not heard."""
+"""What this generation is fed: every prompt begins with the prefix and the mark it was trained
+with, and long pauses are not heard.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ TOLD = ("instruct", "zero_shot")  # modes that follow an instruction
 
 class Script(SharedScript):
     def prompt(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """An instruction stands in front of the mark, in zero_shot the clip's words behind it; both may be there."""
+        """An instruction stands in front of the mark, in zero_shot the clip's words behind it; both
+        may be there.
+        """
         request = self.request
         told = request.instruction if request.mode in TOLD else ""
         text, speech = self.said()
         return (*self.model.tokenizer.encode(asked(trained(told))), *text), speech
 
     def transcript(self) -> str:
-        """As it was typed: the public code rewrites no prompt text that holds a mark, and here each one does."""
+        """As it was typed: the public code rewrites no prompt text that holds a mark, and here each
+        one does.
+        """
         return self.request.transcript
 
     def head(self) -> Sequence[int]:

@@ -1,4 +1,7 @@
-"""Which of the drawn ids the flow hears: no pause longer than 200 ms. What is left out stays in the language model's past."""
+"""Which of the drawn ids the flow hears: no pause longer than 200 ms.
+
+What is left out stays in the language model's past.
+"""
 
 from __future__ import annotations
 

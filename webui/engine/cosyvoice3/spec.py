@@ -35,7 +35,10 @@ _FLOW = {
 
 
 def read_spec(root: Path, steps: int = EULER_STEPS) -> ModelSpec:
-    """From `cosyvoice3.yaml` and `CosyVoice-BlankEN/config.json`. steps: of the flow's solver. Raises NotReady naming file and field."""
+    """From `cosyvoice3.yaml` and `CosyVoice-BlankEN/config.json`. steps: of the flow's solver.
+
+    Raises NotReady naming file and field.
+    """
     table = Scalars(root, YAML, TITLE)
     table.check(FIXED)
     rate, ids_per_s = table.whole("sample_rate"), table.whole("token_frame_rate")

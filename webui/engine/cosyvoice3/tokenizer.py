@@ -1,4 +1,7 @@
-"""Text to text ids: the tokens that this generation has behind Qwen2's vocabulary. Readings stand for characters or words, in brackets."""
+"""Text to text ids: the tokens that this generation has behind Qwen2's vocabulary.
+
+Readings stand for characters or words, in brackets.
+"""
 
 from __future__ import annotations
 

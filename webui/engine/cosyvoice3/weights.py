@@ -13,7 +13,9 @@ START, END, TASK, FILL = range(4)
 
 
 def as_speech_lm(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The language model in the form of SpeechLm: start and task are rows of the speech embedding here, and the head has no bias."""
+    """The language model in the form of SpeechLm: start and task are rows of the speech embedding
+    here, and the head has no bias.
+    """
     speech, head = state.get("speech_embedding.weight"), state.get("llm_decoder.weight")
     if speech is None or head is None or len(speech) <= MARKS:
         return state  # `assign` names what is missing

@@ -1,4 +1,6 @@
-"""An engine in a process of its own, seen as an Engine: what befalls it there ends its streams with a named error, never the studio."""
+"""An engine in a process of its own, seen as an Engine: what befalls it there ends its streams with
+a named error, never the studio.
+"""
 
 from .engine import HostedEngine
 from .patience import Patience

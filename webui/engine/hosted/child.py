@@ -1,6 +1,9 @@
-"""The program of an engine's process: python -m webui.engine.hosted.child SOCKET BEAT_S. Sets the process up; `desk` does the talking.
+"""The program of an engine's process: python -m webui.engine.hosted.child SOCKET BEAT_S.
 
-It ends with the studio, whatever happens to the studio, and takes everything it has started with it.
+Sets the process up; `desk` does the talking.
+
+It ends with the studio, whatever happens to the studio, and takes everything it has started with
+it.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ PR_SET_PDEATHSIG = 1
 SWITCH_S = (
     0.0005  # threads that talk must not wait the usual 5 ms behind one that computes in Python
 )
-# Compiled kernels that torch and oneDNN keep, one per shape; their own limits of 1024 fill with half a gigabyte as texts of new lengths come.
-# A piece of sound needs some forty shapes. Read when torch is imported.
+# Compiled kernels that torch and oneDNN keep, one per shape; their own limits of 1024 fill with
+# half a gigabyte as texts of new lengths come. A piece of sound needs some forty shapes. Read when
+# torch is imported.
 KEPT_KERNELS = {"LRU_CACHE_CAPACITY": "128", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
 Build = Callable[..., Engine]
 
@@ -61,8 +65,10 @@ def main(kinds: Mapping[str, Build] = KINDS) -> None:
 
 
 def end_with_the_studio() -> None:
-    """The end of the socket tells us, in a thread that needs the interpreter; where that is stuck, the kernel does. What we have started is
-    ended by a shell of a megabyte that waits for our own end: its standard input closes whatever we die of."""
+    """The end of the socket tells us, in a thread that needs the interpreter; where that is stuck,
+    the kernel does. What we have started is ended by a shell of a megabyte that waits for our own
+    end: its standard input closes whatever we die of.
+    """
     if os.getpgrp() == os.getpid():
         read, _ = os.pipe()  # the other end stays open as long as we live
         subprocess.Popen(

@@ -1,7 +1,9 @@
-"""The child's side of the wire: takes questions, has the engine answer them, tells that it lives. Knows any Engine, no torch.
+"""The child's side of the wire: takes questions, has the engine answer them, tells that it lives.
 
-A thread per lane steps streams, so lanes are as many as the engine says; slow work and quick questions have threads of their own; the main
-thread only reads, and one thread only beats.
+Knows any Engine, no torch.
+
+A thread per lane steps streams, so lanes are as many as the engine says; slow work and quick
+questions have threads of their own; the main thread only reads, and one thread only beats.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class Desk:
             self._engine.close()
         return 0
 
-    # ---- telling --------------------------------------------------------------------------------------------------
+    # ---- telling ---------------------------------------------------------------------------------
     def _send(self, words: dict, body=b"") -> None:
         with self._sending:
             try:
@@ -82,7 +84,9 @@ class Desk:
                 return  # the main thread sees it too, and ends the process
 
     def _beat(self) -> None:
-        """Asks the engine for its health each time: an engine that cannot answer even that makes us fall silent, and is noticed."""
+        """Asks the engine for its health each time: an engine that cannot answer even that makes us
+        fall silent, and is noticed.
+        """
         self._stir.leave_out()
         pause = threading.Event()
         while True:
@@ -109,7 +113,7 @@ class Desk:
         with self._stir.working(stream):
             self._answer(call, work)
 
-    # ---- taking ---------------------------------------------------------------------------------------------------
+    # ---- taking ----------------------------------------------------------------------------------
     def _take(self, words: dict, body: bytearray) -> None:
         op, call = words["op"], words.get("call", 0)
         if op == "next":
@@ -206,14 +210,16 @@ class Desk:
         )
 
     def _erase(self, fingerprint: str) -> None:
-        """Behind every step that was asked for before: one that is just beginning would bring the voice back."""
+        """Behind every step that was asked for before: one that is just beginning would bring the
+        voice back.
+        """
         if not hasattr(self._engine, "forget"):
             return
         self._quick.submit(self._engine.forget, fingerprint)
         for lane in {*self._lanes.values(), *(stream.lane for stream in self._streams.values())}:
             lane.put(lambda: self._engine.forget(fingerprint))
 
-    # ---- streams --------------------------------------------------------------------------------------------------
+    # ---- streams ---------------------------------------------------------------------------------
     def _open(self, words: dict, body: bytearray) -> Stream:
         """The engine itself is asked in the stream's lane, at its first step."""
         how, prompt = words["open"], self._voices[words["voice"]]

@@ -1,4 +1,6 @@
-"""HostedEngine: an Engine whose work is done by a child process, watched, and restarted when it dies, freezes or stands still."""
+"""HostedEngine: an Engine whose work is done by a child process, watched, and restarted when it
+dies, freezes or stands still.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def closing() -> NotReady:
 
 
 class HostedEngine:
-    """kind, arguments: which engine the child builds, a name of its table and what JSON can say (child.py). program: the module that is the child."""
+    """kind, arguments: which engine the child builds, a name of its table and what JSON can say
+    (child.py). program: the module that is the child.
+    """
 
     def __init__(
         self, kind: str, arguments: dict, patience: Patience = USUAL, program: str = PROGRAM
@@ -72,9 +76,11 @@ class HostedEngine:
         life = self._life
         return life.pid if life is not None and not life.over.is_set() else None
 
-    # ---- Engine -------------------------------------------------------------------------------------------------
+    # ---- Engine ----------------------------------------------------------------------------------
     def start(self) -> None:
-        """Raises what the engine's own start raised, or NotReady when its process died on the way as often as is borne."""
+        """Raises what the engine's own start raised, or NotReady when its process died on the way
+        as often as is borne.
+        """
         self._thread.start()
         self._first.result()
 
@@ -132,7 +138,10 @@ class HostedEngine:
     def stream_text(
         self, request: SpeechRequest, prompt: Prompt, pieces: Iterable[str]
     ) -> Iterator[Chunk]:
-        """As `stream`, for a text that is still arriving; only where the engine has it. `pieces` is taken from inside `next()`."""
+        """As `stream`, for a text that is still arriving; only where the engine has it.
+
+        `pieces` is taken from inside `next()`.
+        """
         return self._speech(
             {"how": "text", "request": words_of(request)}, prompt, pieces=iter(pieces)
         )
@@ -165,7 +174,7 @@ class HostedEngine:
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join()
 
-    # ---- who may be asked ---------------------------------------------------------------------------------------
+    # ---- who may be asked ------------------------------------------------------------------------
     def _serving(self) -> Life:
         with self._lock:
             if self._is_ready:
@@ -184,7 +193,7 @@ class HostedEngine:
             retry_after_s=wait_s,
         )
 
-    # ---- the supervisor's thread --------------------------------------------------------------------------------
+    # ---- the supervisor's thread -----------------------------------------------------------------
     def _supervise(self) -> None:
         try:
             while not self._closing.is_set():
@@ -218,7 +227,10 @@ class HostedEngine:
         return life.error(), life.kill(self._patience.bye_s)
 
     def _watch(self, life: Life) -> None:
-        """Look once per beat until it is over. Beats are counted, so a time in which nobody ran counts little."""
+        """Look once per beat until it is over.
+
+        Beats are counted, so a time in which nobody ran counts little.
+        """
         patience, heard, silent = self._patience, 0, 0
         while not life.over.wait(patience.beat_s):
             frozen_s, still_s = (
@@ -292,7 +304,7 @@ class HostedEngine:
             if is_new:
                 self.on_change()
 
-    # ---- after an end -------------------------------------------------------------------------------------------
+    # ---- after an end ----------------------------------------------------------------------------
     def _goes_on(self, fault: KaikouError, code: int) -> bool:
         """False when it is over for good. Else waits out the back-off."""
         if self._refusal is not None:

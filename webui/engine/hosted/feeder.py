@@ -1,4 +1,6 @@
-"""Text that is still being written, on its way to the engine's process: one piece each time the engine asks, in a thread that may wait for the writer."""
+"""Text that is still being written, on its way to the engine's process: one piece each time the
+engine asks, in a thread that may wait for the writer.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class Feeder:
-    """pieces: may block; taken from in the feeder's thread, never further than asked for. What it raises becomes the stream's error."""
+    """pieces: may block; taken from in the feeder's thread, never further than asked for.
+
+    What it raises becomes the stream's error.
+    """
 
     def __init__(self, life: Life, number: int, pieces: Iterator[str]):
         self._life, self._number, self._pieces = life, number, pieces

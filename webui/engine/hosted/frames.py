@@ -1,4 +1,6 @@
-"""Frames between the studio and an engine's process: a small header, JSON for words, raw bytes for sound. Never pickles; blind to what they mean."""
+"""Frames between the studio and an engine's process: a small header, JSON for words, raw bytes for
+sound. Never pickles; blind to what they mean.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What steps streams in the engine's process: one thread per lane, so that no stream is ever stepped by two threads at once."""
+"""What steps streams in the engine's process: one thread per lane, so that no stream is ever
+stepped by two threads at once.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ class Lane:
 
 
 class Stream:
-    """One request's iterator, made by `begin` at its first step. `pieces` takes its text when that is still arriving; all else is its lane's."""
+    """One request's iterator, made by `begin` at its first step.
+
+    `pieces` takes its text when that is still arriving; all else is its lane's.
+    """
 
     def __init__(self, number: int, request_id: str, lane: Lane):
         self.number, self.request_id, self.lane = number, request_id, lane
@@ -60,8 +65,10 @@ class Stream:
             self._iterator.close()
 
     def arriving(self, stir: Stir, want: Callable[[int], None]) -> Iterator[str]:
-        """Text from the studio, asked for one piece at a time, by whichever thread of the engine reads it. Waiting for a person is no
-        stillness of the engine. Ends when the stream is closed."""
+        """Text from the studio, asked for one piece at a time, by whichever thread of the engine
+        reads it. Waiting for a person is no stillness of the engine. Ends when the stream is
+        closed.
+        """
         while not self._is_closed:
             want(self.number)
             with stir.resting(self.number):

@@ -1,7 +1,9 @@
-"""One process of an engine, seen from the studio: made, asked, listened to, ended. Knows frames and calls; blind to why it is restarted.
+"""One process of an engine, seen from the studio: made, asked, listened to, ended.
 
-Three rules keep a caller from hanging: nobody writes to the socket but one thread, nobody reads but one, and whoever waits for an answer
-is woken when the process ends, however it ends.
+Knows frames and calls; blind to why it is restarted.
+
+Three rules keep a caller from hanging: nobody writes to the socket but one thread, nobody reads but
+one, and whoever waits for an answer is woken when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -54,10 +56,12 @@ class Call:
 
 
 class Life:
-    """Must be made in a thread that outlives it: Linux ends the process together with the thread that made it.
+    """Must be made in a thread that outlives it: Linux ends the process together with the thread
+    that made it.
 
-    told(words): what the process says unasked, called in the reading thread. `beats` counts its signs of life. `wanted`: streams whose
-    text is still arriving, by number; called when the engine wants more of it.
+    told(words): what the process says unasked, called in the reading thread. `beats` counts its
+    signs of life. `wanted`: streams whose text is still arriving, by number; called when the engine
+    wants more of it.
     """
 
     def __init__(
@@ -100,12 +104,14 @@ class Life:
     def pid(self) -> int:
         return self._process.pid
 
-    # ---- asking -----------------------------------------------------------------------------------------------
+    # ---- asking ----------------------------------------------------------------------------------
     def ask(self, words: dict, body=b"", prompt: Prompt | None = None) -> Answer:
         return self.call(words, body, prompt).wait()
 
     def call(self, words: dict, body=b"", prompt: Prompt | None = None) -> Call:
-        """prompt: one the process must know first; it is sent when it is not there, in order before the question. Raises why the process ended, TooLarge."""
+        """prompt: one the process must know first; it is sent when it is not there, in order before
+        the question. Raises why the process ended, TooLarge.
+        """
         call = Call(self, next(self._numbers))
         parts = pack(
             {**words, "call": call.number, **({"voice": key_of(prompt)} if prompt else {})}, body
@@ -128,7 +134,9 @@ class Life:
         return call
 
     def _know(self, prompt: Prompt, voice: list[memoryview] | None) -> None:
-        """What is sent here is what the child keeps: it forgets only when told, so both always agree."""
+        """What is sent here is what the child keeps: it forgets only when told, so both always
+        agree.
+        """
         key = key_of(prompt)
         if key not in self._voices:
             self._outbox.put(
@@ -141,7 +149,10 @@ class Life:
             self._outbox.put(pack({"op": "forget", "key": self._voices.popitem(last=False)[0]}))
 
     def forget(self, fingerprint: str) -> None:
-        """Prompts of that fingerprint go, and what the engine has made of them. Never waits and never fails."""
+        """Prompts of that fingerprint go, and what the engine has made of them.
+
+        Never waits and never fails.
+        """
         with self._lock:
             for key in [key for key in self._voices if key.endswith(f"/{fingerprint}")]:
                 del self._voices[key]
@@ -156,7 +167,7 @@ class Life:
         """Why it ended: a new object for everyone who is told."""
         return (self._why or lost)()
 
-    # ---- the two threads --------------------------------------------------------------------------------------
+    # ---- the two threads -------------------------------------------------------------------------
     def _write(self) -> None:
         try:
             while (parts := self._outbox.get()) is not None:
@@ -191,9 +202,12 @@ class Life:
     def _nonsense(self, what: str) -> None:
         self.end(lambda: Damaged(what))
 
-    # ---- the end ----------------------------------------------------------------------------------------------
+    # ---- the end ---------------------------------------------------------------------------------
     def end(self, why: Callable[[], KaikouError]) -> None:
-        """Nobody waits any longer: all are told `why()`. The first reason stays. The process itself is ended by `kill`."""
+        """Nobody waits any longer: all are told `why()`.
+
+        The first reason stays. The process itself is ended by `kill`.
+        """
         with self._lock:
             if self._why is not None:
                 return
@@ -210,7 +224,9 @@ class Life:
         self.end(why)
 
     def kill(self, grace_s: float = 0.0) -> int:
-        """End it, if it is leaving after `grace_s` at the latest, and everything it has started; returns its exit code (negative: the signal)."""
+        """End it, if it is leaving after `grace_s` at the latest, and everything it has started;
+        returns its exit code (negative: the signal).
+        """
         try:
             self._process.wait(grace_s if self._is_leaving else 0.0)
         except subprocess.TimeoutExpired:

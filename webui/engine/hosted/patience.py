@@ -1,4 +1,6 @@
-"""How long an engine's process may be silent, stand still or fail before something is done about it. Numbers only."""
+"""How long an engine's process may be silent, stand still or fail before something is done about
+it. Numbers only.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds, counted in beats of the child and looks of the studio, not on a clock: a machine that slept, or both processes held up
-    together, is not taken for a frozen engine."""
+    """Seconds, counted in beats of the child and looks of the studio, not on a clock: a machine
+    that slept, or both processes held up together, is not taken for a frozen engine.
+    """
 
     beat_s: float = 0.5  # the child says this often that it lives, and the studio looks as often
     frozen_s: float = 10.0  # nothing heard at all

@@ -1,4 +1,6 @@
-"""The iterator of one request whose engine lives elsewhere: each `next()` is one question, so nothing runs ahead of the reader."""
+"""The iterator of one request whose engine lives elsewhere: each `next()` is one question, so
+nothing runs ahead of the reader.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from .words import chunk_of
 
 
 class Speech:
-    """opening: what the first question carries besides, so that beginning costs no journey of its own. pieces: text that is still arriving."""
+    """opening: what the first question carries besides, so that beginning costs no journey of its
+    own. pieces: text that is still arriving.
+    """
 
     def __init__(
         self,
@@ -63,7 +67,9 @@ class Speech:
         return self._life.ask({**question, "open": self._opening}, body, self._prompt)
 
     def close(self) -> None:
-        """Idempotent, never waits: the other process frees the request's state after the step it is in."""
+        """Idempotent, never waits: the other process frees the request's state after the step it is
+        in.
+        """
         was_over, self._is_over = self._is_over, True
         if self._is_open and not was_over:
             self._tell_closed()

@@ -1,8 +1,12 @@
-"""Does the engine move? A hung device leaves the talking threads alive, so their word is no proof: this looks where every other thread stands.
+"""Does the engine move?
 
-Still is an engine that is asked to work while no thread of it has gone on by one instruction and no work has ended; still is also a single
-piece of work that was told to end and does not. Looks are counted, not seconds. A thread that computes in one long call counts a quarter:
-it may be slow, or wait for a device by spinning.
+A hung device leaves the talking threads alive, so their word is no proof: this looks where every
+other thread stands.
+
+Still is an engine that is asked to work while no thread of it has gone on by one instruction and no
+work has ended; still is also a single piece of work that was told to end and does not. Looks are
+counted, not seconds. A thread that computes in one long call counts a quarter: it may be slow, or
+wait for a device by spinning.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-COMPUTING = 0.05  # share of one core from which on the process is at work; a crowded machine gives it little
+# share of one core from which on the process is at work; a crowded machine gives it little
+COMPUTING = 0.05
 QUARTER = 0.25
 
 

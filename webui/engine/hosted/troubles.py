@@ -1,4 +1,5 @@
-"""What an unnamed failure of an engine means: memory ran out, the device is lost until its process ends, or a plain bug.
+"""What an unnamed failure of an engine means: memory ran out, the device is lost until its process
+ends, or a plain bug.
 
 Told by class names and words, since whoever hosts an engine does not load its libraries.
 """
@@ -52,7 +53,10 @@ def is_memory(error: BaseException) -> bool:
 
 
 def is_sticky(error: BaseException) -> bool:
-    """After such a fault every further call of this process fails: only a new process helps. Running out of memory is not one."""
+    """After such a fault every further call of this process fails: only a new process helps.
+
+    Running out of memory is not one.
+    """
     return not is_memory(error) and any(
         type(e).__name__ in DEVICE_CLASSES or any(w in str(e) for w in DEVICE_WORDS)
         for e in chain(error)

@@ -1,4 +1,7 @@
-"""Errors, nouns and chunks as JSON words, and back. Both processes use this file; it knows no sockets."""
+"""Errors, nouns and chunks as JSON words, and back.
+
+Both processes use this file; it knows no sockets.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ def words_of_error(error: KaikouError) -> dict:
 
 
 def error_of(words: dict) -> KaikouError:
-    """The same class, sentences and code on this side; a class that is not in the list becomes EngineFault."""
+    """The same class, sentences and code on this side; a class that is not in the list becomes
+    EngineFault.
+    """
     more = {k: words.get(k) for k in ("code", "param", "retry_after_s")}
     return KINDS.get(words.get("kind", ""), EngineFault)(
         str(words.get("en", "")), str(words.get("zh", "")), **more

@@ -1,9 +1,12 @@
-"""Convolutions over time as few multiplications: each block of inputs is transformed, multiplied point by point and transformed back.
+"""Convolutions over time as few multiplications: each block of inputs is transformed, multiplied
+point by point and transformed back.
 
-The transforms are a discrete Fourier transform whose complex products are three real ones each (Karatsuba), or for three taps Winograd's
-F(4, 3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015). Either gives a convolution's exact result but for
-rounding, with 1.3 to 3.3 times fewer multiplications than the taps ask for; all of them are matrix products.
-Rows are moments, columns channels, everything float32. One thread; the result does not depend on what else the process does.
+The transforms are a discrete Fourier transform whose complex products are three real ones each
+(Karatsuba), or for three taps Winograd's F(4, 3) (Lavin and Gray, "Fast Algorithms for
+Convolutional Neural Networks", 2015). Either gives a convolution's exact result but for rounding,
+with 1.3 to 3.3 times fewer multiplications than the taps ask for; all of them are matrix products.
+Rows are moments, columns channels, everything float32. One thread; the result does not depend on
+what else the process does.
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ _OUTPUTS = {
     7: 10,
     11: 14,
 }  # per block, by taps: more of them cost fewer multiplications and more memory
-_AT_ONCE = 400_000  # numbers: transformed blocks that are multiplied in one go, so that they stay in the cache
+# numbers: transformed blocks that are multiplied in one go, so that they stay in the cache
+_AT_ONCE = 400_000
 
 
 class Scratch:
-    """Memory of intermediate results, for one thread: what it gives is valid until the same name is asked for again."""
+    """Memory of intermediate results, for one thread: what it gives is valid until the same name is
+    asked for again.
+    """
 
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray] = {}
@@ -38,7 +44,9 @@ class Convolution:
     """A kernel, transformed. Immutable; any number of streams may use it at once."""
 
     def __init__(self, kernel: np.ndarray, dilation: int = 1):
-        """kernel: (out channels, in channels, taps), taps 3, 7 or 11; output row t reads input rows t, t + dilation, and so on."""
+        """kernel: (out channels, in channels, taps), taps 3, 7 or 11; output row t reads input rows
+        t, t + dilation, and so on.
+        """
         n_out, n_in, self._n_taps = kernel.shape
         forward, taps, back = (
             _winograd() if self._n_taps == 3 else _fourier(_OUTPUTS[self._n_taps], self._n_taps)
@@ -60,11 +68,15 @@ class Convolution:
         return -(-n // (self._dilation * len(self._back)))
 
     def apply(self, rows: np.ndarray, n: int, scratch: Scratch) -> np.ndarray:
-        """rows: (n_rows(n), in), contiguous -> (n, out), in scratch. Rows beyond n + reach must be finite and change nothing."""
+        """rows: (n_rows(n), in), contiguous -> (n, out), in scratch.
+
+        Rows beyond n + reach must be finite and change nothing.
+        """
         n_points, n_outputs = len(self._forward), len(self._back)
         n_blocks, step = self._n_blocks(n), self._dilation
         out = scratch.take("convolved", n_blocks * n_outputs * step, self.n_out)
-        # A block begins at every row of the first `dilation` rows after each `n_outputs * dilation`, and takes every `dilation`-th row.
+        # A block begins at every row of the first `dilation` rows after each `n_outputs *
+        # dilation`, and takes every `dilation`-th row.
         read = _blocks(rows, n_blocks, step, n_outputs, self._forward.shape[1])
         written = _blocks(out, n_blocks, step, n_outputs, n_outputs)
         at_once = max(_AT_ONCE // (step * n_points * self.n_in), 1)
@@ -83,7 +95,9 @@ class Convolution:
 
 
 def _blocks(rows: np.ndarray, n_blocks: int, step: int, stride: int, length: int) -> np.ndarray:
-    """View (n_blocks, step, length, channels): block b, phase p begins at row b * stride * step + p and goes on in steps of `step`."""
+    """View (n_blocks, step, length, channels): block b, phase p begins at row b * stride * step + p
+    and goes on in steps of `step`.
+    """
     row = rows.strides[0]
     return as_strided(
         rows,
@@ -94,10 +108,11 @@ def _blocks(rows: np.ndarray, n_blocks: int, step: int, stride: int, length: int
 
 @cache
 def _fourier(n_outputs: int, n_taps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Matrices (points, inputs), (points, taps), (outputs, points): back @ ((forward @ x) * (taps @ k)) is the convolution.
+    """Matrices (points, inputs), (points, taps), (outputs, points): back @ ((forward @ x) * (taps @
+    k)) is the convolution.
 
-    With X = a + ib of the inputs and c + id of the taps, conjugated, the real part of the product is c(a + b) - b(c + d) and the imaginary
-    part c(a + b) + a(d - c).
+    With X = a + ib of the inputs and c + id of the taps, conjugated, the real part of the product
+    is c(a + b) - b(c + d) and the imaginary part c(a + b) + a(d - c).
     """
     size = n_outputs + n_taps - 1
     if size % 2:

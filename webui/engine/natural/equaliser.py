@@ -1,4 +1,6 @@
-"""Bends the timbre of a clause with filters that follow its frames: the mapping's change of the envelope, applied to the sound itself."""
+"""Bends the timbre of a clause with filters that follow its frames: the mapping's change of the
+envelope, applied to the sound itself.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _AT_ONCE = 128  # frames: all of a clause would need a hundred megabytes
 def analyse(
     sound: np.ndarray, hop: int = HOP, frames: range | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """float32 (n,) at 24 kHz -> f0 (m,) Hz and log power (m, 257) on the source grid, of the frames centred on every `hop` samples."""
+    """float32 (n,) at 24 kHz -> f0 (m,) Hz and log power (m, 257) on the source grid, of the frames
+    centred on every `hop` samples.
+    """
     [source] = at_rate(sound.astype(np.float64), RATE_HZ, (SOURCE_HZ,))
     half, bright = halved(source), emphasised(source)
     places = np.arange(0, len(sound) + 1, hop) if frames is None else hop * np.array(frames)
@@ -54,8 +58,11 @@ def analyse(
 def gains(
     converter: Converter, log_power: np.ndarray, f0: np.ndarray, tilt: np.ndarray | None = None
 ) -> np.ndarray:
-    """ln power per frame and target bin (m, 257), smoothed over three frames and held within what a filter may do. Cuts approach their limit
-    softly: deep ones cost more naturalness than they gain likeness (references with a dark voice: DistillMOS 3.6 without, 3.9 with it)."""
+    """ln power per frame and target bin (m, 257), smoothed over three frames and held within what a
+    filter may do. Cuts approach their limit
+    softly: deep ones cost more naturalness than they gain likeness (references with a dark voice:
+      DistillMOS 3.6 without, 3.9 with it).
+    """
     change = converter.frames(log_power, f0, tilt) - warp(log_power, _SAME)
     cut = MOST_CUT * np.tanh(change / MOST_CUT)
     change = np.where(change < 0, cut, np.minimum(change, MOST_BOOST))
@@ -64,7 +71,10 @@ def gains(
 
 
 class Equaliser:
-    """Brings one clause, whose sound arrives in pieces, into the reference's timbre. Every frame is analysed and filtered once."""
+    """Brings one clause, whose sound arrives in pieces, into the reference's timbre.
+
+    Every frame is analysed and filtered once.
+    """
 
     def __init__(self, converter: Converter, tilt: np.ndarray | None = None):
         self._converter, self._tilt = converter, tilt

@@ -1,8 +1,10 @@
-"""Kokoro's waveform generator (iSTFTNet with adaptive norms), window by window: features of a clause in, pieces of its sound out.
+"""Kokoro's waveform generator (iSTFTNet with adaptive norms), window by window: features of a
+clause in, pieces of its sound out.
 
-The published graph makes a clause in one go, since every norm looks at all of it. Here the norms are told what they would see (`statistics`),
-so that each row depends only on the rows around it, and sound can be given away while the rest is still being made.
-Rows are moments: 80 per second as they come in, then 800, then 4,800; five samples each at last. Everything is float32.
+The published graph makes a clause in one go, since every norm looks at all of it. Here the norms
+are told what they would see (`statistics`), so that each row depends only on the rows around it,
+and sound can be given away while the rest is still being made. Rows are moments: 80 per second as
+they come in, then 800, then 4,800; five samples each at last. Everything is float32.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Norm:
-    """An adaptive norm, the activation after it, and the convolution after that. to_style: (128, 2 * channels)."""
+    """An adaptive norm, the activation after it, and the convolution after that. to_style: (128, 2
+    * channels).
+    """
 
     to_style: np.ndarray
     style_bias: np.ndarray
@@ -64,7 +68,9 @@ class _Norm:
     def affine(
         self, style: np.ndarray, mean: np.ndarray, variance: np.ndarray, offset: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(scale, shift) that bring rows, which lack `offset`, to the activation's argument: alpha * (norm(row + offset))."""
+        """(scale, shift) that bring rows, which lack `offset`, to the activation's argument: alpha
+        * (norm(row + offset)).
+        """
         gamma, beta = np.split(style @ self.to_style + self.style_bias, 2)
         scale = (1 + gamma) / np.sqrt(variance + EPSILON)
         shift = beta + (offset - mean) * scale
@@ -75,7 +81,10 @@ class Generator:
     """The weights. Immutable; any number of clauses may be made with it at once."""
 
     def __init__(self, weights: Mapping[str, np.ndarray]):
-        """weights: float32, as the model names them below decoder.generator. Raises KeyError where one is missing."""
+        """weights: float32, as the model names them below decoder.generator.
+
+        Raises KeyError where one is missing.
+        """
         self.blocks = {name: _block(weights, name) for name in BLOCKS}
         thirds = np.float32(1 / len(TAPS))  # the mean of the blocks side by side, taken here
         self.ups = []  # (in, 2 * factor * out), bias
@@ -89,7 +98,8 @@ class Generator:
         ]
         last = weights["conv_post.weight"] * thirds
         self.last = np.ascontiguousarray(last.transpose(2, 1, 0)), weights["conv_post.bias"]
-        # four samples of hop in each window: the basis of the published graph leaves out this factor
+        # four samples of hop in each window: the basis of the published graph leaves out this
+        # factor
         self.basis = weights["stft.istft.stft.inverse_basis"].reshape(2 * SPECTRUM, WINDOW) * (
             WINDOW / HOP
         )
@@ -124,7 +134,9 @@ class _Sliding:
         self._kept = np.zeros((norm.convolution.reach // 2, norm.convolution.n_in), np.float32)
 
     def push(self, rows: np.ndarray, is_end: bool) -> np.ndarray:
-        """Rows out as far as they are sure, in scratch; all of them at the end, beyond which there is silence."""
+        """Rows out as far as they are sure, in scratch; all of them at the end, beyond which there
+        is silence.
+        """
         convolution, n_kept = self._convolution, len(self._kept)
         n_read = n_kept + len(rows)
         n = n_read + is_end * (convolution.reach // 2) - convolution.reach
@@ -214,7 +226,10 @@ class _Upsampling:
 
 
 class Sound:
-    """The sound of one clause, made piece by piece. All state of it is here, but for scratch, which belongs to the thread."""
+    """The sound of one clause, made piece by piece.
+
+    All state of it is here, but for scratch, which belongs to the thread.
+    """
 
     def __init__(
         self,
@@ -225,8 +240,10 @@ class Sound:
         statistics: Mapping[str, np.ndarray],
         scratch: Scratch,
     ):
-        """features: (n, 512), ROWS_HZ; source: (n * 60 + 1, 22) spectra of the voice's source; style: (128,); statistics: see _Block, for each
-        of BLOCKS."""
+        """features: (n, 512), ROWS_HZ; source: (n * 60 + 1, 22) spectra of the voice's source;
+        style: (128,); statistics: see _Block, for each
+        of BLOCKS.
+        """
         self._features, self._generator = features, generator
 
         def block(name: str) -> _Block:
@@ -246,8 +263,9 @@ class Sound:
         self._spectra = _Spectra(generator)
 
     def pieces(self, lengths: Iterator[int], check: Callable[[], None]) -> Iterator[np.ndarray]:
-        """float32 (n,) each; in all len(features) * ROW_SAMPLES. lengths: rows of features to read for each piece; `check` is called between
-        the steps of a piece, and may raise."""
+        """float32 (n,) each; in all len(features) * ROW_SAMPLES. lengths: rows of features to read
+        for each piece; `check` is called between the steps of a piece, and may raise.
+        """
         done = 0
         while done < len(self._features):
             n = next(lengths)
@@ -342,8 +360,10 @@ def one_pass(
     scratch: Scratch | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A clause in one go, as the published graph makes it: its sound, float32 (len(features) * ROW_SAMPLES,), and the statistics that its norms
-    saw, which `Sound` wants to be told. Arguments as of `Sound`; `check` is called between the steps, and may raise."""
+    """A clause in one go, as the published graph makes it: its sound, float32 (len(features) *
+    ROW_SAMPLES,), and the statistics that its norms saw, which `Sound` wants to be told. Arguments
+    as of `Sound`; `check` is called between the steps, and may raise.
+    """
     scratch = scratch or Scratch()
     statistics: dict[str, np.ndarray] = {}
 

@@ -1,7 +1,9 @@
-"""The published graph of Kokoro-82M, taken in two: its trunk stays a graph, its waveform generator becomes plain weights.
+"""The published graph of Kokoro-82M, taken in two: its trunk stays a graph, its waveform generator
+becomes plain weights.
 
-The trunk gains two inputs that move the pitch: everything after the pitch predictor reads F0 * scale + shift wherever the predictor hears
-a voice. Nothing else of it is changed. As a program, `python -m webui.engine.natural.graph FILE FOLDER` writes both into a new folder.
+The trunk gains two inputs that move the pitch: everything after the pitch predictor reads F0 *
+scale + shift wherever the predictor hears a voice. Nothing else of it is changed. As a program,
+`python -m webui.engine.natural.graph FILE FOLDER` writes both into a new folder.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ _SCOPE = "/decoder/decoder/generator/"
 
 
 def take_apart(path: Path) -> tuple[bytes, dict[str, np.ndarray]]:
-    """(the trunk, serialised; the generator's weights in float32 by name). Raises ValueError when the file is another graph, OSError."""
+    """(the trunk, serialised; the generator's weights in float32 by name).
+
+    Raises ValueError when the file is another graph, OSError.
+    """
     model = _parse(path.read_bytes())
     try:
         weights = _generator_weights(model.graph)
@@ -101,7 +106,10 @@ def _trunk(model: ModelProto) -> ModelProto:
 
 
 def _generator_weights(graph: GraphProto) -> dict[str, np.ndarray]:
-    """Names as in the model below decoder.generator. What is stored in 8 bits is put back to float32."""
+    """Names as in the model below decoder.generator.
+
+    What is stored in 8 bits is put back to float32.
+    """
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     scales = {}  # of a quantised weight, by the node that multiplies with it
     for node in graph.node:

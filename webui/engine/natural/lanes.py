@@ -1,4 +1,6 @@
-"""The natural voice as the engine has it: its lanes on one process, whether they are there, and which requests they can speak. No network here."""
+"""The natural voice as the engine has it: its lanes on one process, whether they are there, and
+which requests they can speak. No network here.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from ..builtin.lane import Lane, WorkerProcess
 from . import weights
 
 log = logging.getLogger(__name__)
-VERSION = "natural-3+fp32.cpu"  # raised when the same seed gives other samples, also by the mapping that both voices share; the part behind + names what computes them
+# raised when the same seed gives other samples, also by the mapping that both voices share; the
+# part behind + names what computes them
+VERSION = "natural-3+fp32.cpu"
 Sentence = tuple[str, str]  # English, Chinese
 SLOWEST_DEFAULT = (
     0.9  # seconds of work per second of sound: slower than this it is offered, and not the default
@@ -50,7 +54,10 @@ _TEXT = (
 
 
 class NaturalLanes:
-    """folders: where the weights are, or are put; none = there is no natural voice here. Thread-safe."""
+    """folders: where the weights are, or are put; none = there is no natural voice here.
+
+    Thread-safe.
+    """
 
     def __init__(self, folders: Sequence[Path], n_lanes: int, library: str = ""):
         self._folders, self._n_lanes, self._library = tuple(folders), n_lanes, library
@@ -71,7 +78,10 @@ class NaturalLanes:
         return bool(self._folders)
 
     def start(self) -> None:
-        """Loads the network and speaks a warm-up sentence. Blocking. A failure is the health, and no error."""
+        """Loads the network and speaks a warm-up sentence.
+
+        Blocking. A failure is the health, and no error.
+        """
         lanes: list[Lane] = []
         try:
             if find_spec("onnxruntime") is None:
@@ -142,8 +152,11 @@ class NaturalLanes:
         return (health.reason, health.reason_zh) if state in ("starting", "broken") else None
 
     def choose(self, request: SpeechRequest) -> tuple[str, list[Sentence]]:
-        """("natural" or "instant", what the caller must know of it). Raises NotReady while the natural voice loads and nobody listens: then
-        there is time to wait for it, and a batch does not begin with one voice and go on with the other."""
+        """("natural" or "instant", what the caller must know of it).
+
+        Raises NotReady while the natural voice loads and nobody listens: then there is time to wait
+        for it, and a batch does not begin with one voice and go on with the other.
+        """
         health = self.health()
         if health.state == "broken" and request.voice_engine != "instant":
             self._try_again()
@@ -193,7 +206,11 @@ class NaturalLanes:
 
 
 def _broken(error: Exception) -> Health:
-    """The reason as the panel says it. A process that died or hangs is told in words of its own: the usual ones speak of the whole engine."""
+    """The reason as the panel says it.
+
+    A process that died or hangs is told in words of its own: the usual ones speak of the whole
+    engine.
+    """
     if isinstance(error, NotReady) and error.code != "no_worker":
         return Health("broken", error.en, error.zh)
     reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""

@@ -1,4 +1,7 @@
-"""Chinese words: how common each is, and how it is read. Two tables of our own beside this file, and the phrases of pypinyin."""
+"""Chinese words: how common each is, and how it is read.
+
+Two tables of our own beside this file, and the phrases of pypinyin.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ _HERE = Path(__file__).parent
 
 
 class Lexicon:
-    """bits[word]: about how often the word occurs, as a power of two; own[word]: {character: reading}; light: words ending in a light tone."""
+    """bits[word]: about how often the word occurs, as a power of two; own[word]: {character:
+    reading}; light: words ending in a light tone.
+    """
 
     def __init__(self) -> None:
         self.bits: dict[str, float] = {}
@@ -72,7 +77,9 @@ class Lexicon:
         return tuple(syllables)
 
     def _parts(self, word: str) -> list[str]:
-        """A longer word whose reading nobody gives, cut into the longest words whose reading is given."""
+        """A longer word whose reading nobody gives, cut into the longest words whose reading is
+        given.
+        """
         out, at = [], 0
         while at < len(word):
             end = next(
@@ -120,7 +127,9 @@ def _toned(accented: str) -> str:
 
 
 def _citation(c: str, syllable: str) -> str:
-    """Some phrases give 一 and 不 with the tone they take in speech; the tone they have alone is wanted here."""
+    """Some phrases give 一 and 不 with the tone they take in speech; the tone they have alone is
+    wanted here.
+    """
     return {"一": "yi1", "不": "bu4"}.get(c, syllable)
 
 

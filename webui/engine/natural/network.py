@@ -1,6 +1,9 @@
-"""Kokoro-82M as a function: phonemes, a style and how the pitch is moved -> pieces of sound. Blind to text, references and time.
+"""Kokoro-82M as a function: phonemes, a style and how the pitch is moved -> pieces of sound.
 
-Its trunk, an eighth of the work, is an ONNX graph and reads a clause as a whole; its generator makes the sound of it window by window.
+Blind to text, references and time.
+
+Its trunk, an eighth of the work, is an ONNX graph and reads a clause as a whole; its generator
+makes the sound of it window by window.
 """
 
 from __future__ import annotations
@@ -55,8 +58,10 @@ def tokens_of(phonemes: str) -> list[int]:
 
 
 class Trunk:
-    """What the trunk says of a clause. features: (n, 512), 80 rows per second; source: (n * 60 + 1, 22) spectra; voiced: share of the
-    rows; log_f0: mean over them; first, end: the rows between the silences."""
+    """What the trunk says of a clause. features: (n, 512), 80 rows per second; source: (n * 60 + 1,
+    22) spectra; voiced: share of the rows; log_f0: mean over them; first, end: the rows between the
+    silences.
+    """
 
     def __init__(
         self, features: np.ndarray, signal: np.ndarray, durations: np.ndarray, f0: np.ndarray
@@ -74,10 +79,15 @@ class Trunk:
 
 
 class Network:
-    """One session, two threads for a call of the trunk: the listener waits for it. Thread-safe; keeps nothing of a call."""
+    """One session, two threads for a call of the trunk: the listener waits for it.
+
+    Thread-safe; keeps nothing of a call.
+    """
 
     def __init__(self, file: Path):
-        """Raises NotReady: the file is not the graph that it should be, or there is too little memory for it."""
+        """Raises NotReady: the file is not the graph that it should be, or there is too little
+        memory for it.
+        """
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = TRUNK_THREADS, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -109,7 +119,10 @@ class Network:
         f0_shift_hz: float = 0.0,
         run: onnxruntime.RunOptions | None = None,
     ) -> Trunk:
-        """style float32 (256,). Raises Cancelled when another thread terminates `run`, between two operations of the graph."""
+        """style float32 (256,).
+
+        Raises Cancelled when another thread terminates `run`, between two operations of the graph.
+        """
         try:
             made = self._session.run(
                 list(OUTPUTS),
@@ -138,8 +151,10 @@ class Network:
         run: onnxruntime.RunOptions | None = None,
         window_rows: tuple[int, ...] = WINDOW_ROWS,
     ) -> Iterator[np.ndarray]:
-        """Pieces of sound, float32 (n,) at RATE_HZ, with 75 ms of silence before and after. statistics: None for those of this very clause, which
-        then is one piece. Raises Cancelled as `trunk` does."""
+        """Pieces of sound, float32 (n,) at RATE_HZ, with 75 ms of silence before and after.
+        statistics: None for those of this very clause, which then is one piece. Raises Cancelled as
+        `trunk` does.
+        """
 
         def check() -> None:
             if run is not None and run.terminate:
@@ -162,7 +177,9 @@ class Network:
 
 
 def spectra(signal: np.ndarray) -> np.ndarray:
-    """float32 (n,) -> (n / 5 + 1, 22): amplitude and phase of 11 lines, a window of 20 samples every 5, as the generator was trained with."""
+    """float32 (n,) -> (n / 5 + 1, 22): amplitude and phase of 11 lines, a window of 20 samples
+    every 5, as the generator was trained with.
+    """
     padded = np.pad(signal, WINDOW // 2, "reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
     lines = windows @ _TRANSFORM
@@ -171,7 +188,9 @@ def spectra(signal: np.ndarray) -> np.ndarray:
 
 
 def _parts(file: Path, stack: ExitStack) -> Path:
-    """The folder with both parts of the graph: beside the file, or, where none can be written, one that goes with `stack`."""
+    """The folder with both parts of the graph: beside the file, or, where none can be written, one
+    that goes with `stack`.
+    """
     folder = file.parent / FOLDER
     if folder.is_dir():
         return folder
@@ -179,7 +198,8 @@ def _parts(file: Path, stack: ExitStack) -> Path:
         tempfile.TemporaryFile(dir=file.parent).close()
     except OSError:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / FOLDER
-    # Reading the published graph takes 250 MB that a process does not give back: another one does it.
+    # Reading the published graph takes 250 MB that a process does not give back: another one does
+    # it.
     command = [sys.executable, "-m", "webui.engine.natural.graph", str(file), str(folder)]
     subprocess.run(command, stdin=subprocess.DEVNULL, cwd=_ROOT, timeout=_TAKE_APART_S, check=True)
     return folder

@@ -1,4 +1,6 @@
-"""What the natural voice says: a segment of text becomes clauses of phonemes, Chinese and English in turns. Pure but for eSpeak's phonemes."""
+"""What the natural voice says: a segment of text becomes clauses of phonemes, Chinese and English
+in turns. Pure but for eSpeak's phonemes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ _CUT_PAUSE_S = 0.03  # where a stretch without marks had to be cut
 
 @dataclass(frozen=True)
 class Clause:
-    """One call of the network. language: "zh" or "en", of the base voice that says it; pause_s: silence after it at normal speed."""
+    """One call of the network. language: "zh" or "en", of the base voice that says it; pause_s:
+    silence after it at normal speed.
+    """
 
     text: str
     phonemes: str
@@ -42,8 +46,10 @@ class Clause:
 
 
 def can_say(text: str, language: str) -> bool:
-    """False where the text holds letters or numbers that the natural voice has no reading for, or nothing else, or its language is neither
-    Chinese nor English. Modifier letters, such as the mark of a long vowel, may be left out beside others."""
+    """False where the text holds letters or numbers that the natural voice has no reading for, or
+    nothing else, or its language is neither Chinese nor English. Modifier letters, such as the mark
+    of a long vowel, may be left out beside others.
+    """
     spoken = [c for c in _tidy(text) if unicodedata.category(c)[0] in "LN"]
     unsayable = [c for c in spoken if not _is_sayable(c)]
     return (
@@ -54,9 +60,12 @@ def can_say(text: str, language: str) -> bool:
 
 
 def clauses(segment: str, language: str, speaker: Speaker, is_first: bool = True) -> list[Clause]:
-    """What to say of `segment`, in order; [] when it holds nothing that can be said. `is_first`: its first clause is kept short.
+    """What to say of `segment`, in order; [] when it holds nothing that can be said.
 
-    Letters of other writing systems and characters without a reading are left out; `can_say` tells beforehand.
+    `is_first`: its first clause is kept short.
+
+    Letters of other writing systems and characters without a reading are left out; `can_say` tells
+    beforehand.
     """
     text = "".join(c for c in _tidy(segment) if _is_kept(c))
     if re.search("[0-9]", text) and (language == "zh" or HAN_CHAR.search(text)):
@@ -66,7 +75,10 @@ def clauses(segment: str, language: str, speaker: Speaker, is_first: bool = True
 
 
 def _tidy(text: str) -> str:
-    """Letters and digits in their plain form, marks as they are, and 々 written out. Accents that eSpeak spells out by number are dropped."""
+    """Letters and digits in their plain form, marks as they are, and 々 written out.
+
+    Accents that eSpeak spells out by number are dropped.
+    """
     out: list[str] = []
     for c in unicodedata.normalize("NFC", text):
         category = unicodedata.category(c)
@@ -93,7 +105,9 @@ def _is_kept(c: str) -> bool:
 
 
 def _packed(said: list[Unit], is_first: bool) -> list[list[Unit]]:
-    """Units that are said in one call: up to a sentence's end or MAX_CLAUSE_TOKENS, the very first as soon as it has a few syllables."""
+    """Units that are said in one call: up to a sentence's end or MAX_CLAUSE_TOKENS, the very first
+    as soon as it has a few syllables.
+    """
     groups: list[list[Unit]] = []
     tokens = n_syllables = 0
     for unit in said:
@@ -113,7 +127,9 @@ def _packed(said: list[Unit], is_first: bool) -> list[list[Unit]]:
 
 
 def _clause(group: list[Unit]) -> Clause:
-    """Chinese when a third of the syllables are: a Chinese voice can say English words, an English one has no tones."""
+    """Chinese when a third of the syllables are: a Chinese voice can say English words, an English
+    one has no tones.
+    """
     text = "".join(written(u) for u in group).strip()
     symbols = " ".join(" ".join(p.symbols for p in u.parts) + (u.mark or ",") for u in group)
     n_zh = sum(p.n_zh for u in group for p in u.parts)

@@ -1,5 +1,8 @@
-"""Han characters to syllables in toned pinyin, as each is read alone: sandhi comes after. Words come from the lexicon; a character that
-stands alone and has several readings is read by what stands around it."""
+"""Han characters to syllables in toned pinyin, as each is read alone: sandhi comes after.
+
+Words come from the lexicon; a character that stands alone and has several readings is read by what
+stands around it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tones as they are said in running speech: 一 and 不 before other tones, third tones in a row, light 不 and 一 between two verbs."""
+"""Tones as they are said in running speech: 一 and 不 before other tones, third tones in a row,
+light 不 and 一 between two verbs.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def _raise(tones: list[str], start: int, end: int) -> None:
 
 
 def _units(text: str) -> list[tuple[int, int]]:
-    """A longer word in its parts: two and one (展览馆) unless only the last two make a word (小老虎); else pairs."""
+    """A longer word in its parts: two and one (展览馆) unless only the last two make a word
+    (小老虎); else pairs.
+    """
     n = len(text)
     if n == 3:
         is_word = lexicon().cost

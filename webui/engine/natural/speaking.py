@@ -1,4 +1,7 @@
-"""One stream of natural speech inside a worker: segments in, windows of sound out. All its state is in the Stream object."""
+"""One stream of natural speech inside a worker: segments in, windows of sound out.
+
+All its state is in the Stream object.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,12 @@ class _Draft:
 
 
 class Stream(Steps):
-    """Pieces of one request. run: its own, stops the network when it is terminated. The network is the same for all streams and keeps nothing of
-    them; scratch is for whichever stream of this thread is at work. ahead: computes the trunk of a clause while the one before it becomes sound."""
+    """Pieces of one request. run: its own, stops the network when it is terminated.
+
+    The network is the same for all streams and keeps nothing of them; scratch is for whichever
+    stream of this thread is at work. ahead: computes the trunk of a clause while the one before it
+    becomes sound.
+    """
 
     def __init__(
         self,
@@ -70,7 +77,9 @@ class Stream(Steps):
         super().close()
 
     def _speak_all(self) -> Generator[tuple[np.ndarray, int, bool]]:
-        """What comes after a part is known before its sound is made, so that the last sound can be marked."""
+        """What comes after a part is known before its sound is made, so that the last sound can be
+        marked.
+        """
         parts = self._plan()
         part = next(parts, None)
         if part is None:
@@ -174,7 +183,9 @@ class Stream(Steps):
 
 
 class Trim:
-    """Takes the silence before and after a clause away from its pieces; the ends fade over a few milliseconds."""
+    """Takes the silence before and after a clause away from its pieces; the ends fade over a few
+    milliseconds.
+    """
 
     def __init__(self, usual_rms: float):
         """usual_rms: of the voice's speech, which silence is measured by."""

@@ -1,4 +1,6 @@
-"""A text without strange letters, taken apart: stretches between marks, in them words and pieces of English, each with its phonemes."""
+"""A text without strange letters, taken apart: stretches between marks, in them words and pieces of
+English, each with its phonemes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from . import english, pinyin, sandhi, syllables
 
 MAX_UNIT_TOKENS = 100
 MAX_ENGLISH_CHARS, MAX_LETTERS = 90, 30  # given to eSpeak at once; in one word
-LAST_ACCENTED = "\u017f"  # of the letters with an accent that eSpeak's English reads; later ones it spells out by number
+# of the letters with an accent that eSpeak's English reads; later ones it spells out by number
+LAST_ACCENTED = "\u017f"
 LATIN = f"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-{LAST_ACCENTED}"
 HAN_CHAR, LATIN_CHAR = re.compile(f"[{HAN}]"), re.compile(f"[{LATIN}]")
 _SPOKEN = re.compile(rf"[{HAN}{LATIN}0-9]")

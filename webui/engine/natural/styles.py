@@ -1,4 +1,6 @@
-"""The voices that the network can begin from: their styles, and what each sounds like before it is bent. Read once per process."""
+"""The voices that the network can begin from: their styles, and what each sounds like before it is
+bent. Read once per process.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ LANGUAGE_OF = {"z": "zh", "a": "en", "b": "en"}  # by the first letter of a voic
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the generator's norms see while one voice speaks: a straight line over the share of voiced rows and their mean ln F0.
+    """What the generator's norms see while one voice speaks: a straight line over the share of
+    voiced rows and their mean ln F0.
 
-    rates: (3, 2, n): constant, per unit of voiced, per unit of ln F0; of the mean and of ln(variance + EPSILON) of every channel of every norm.
+    rates: (3, 2, n): constant, per unit of voiced, per unit of ln F0; of the mean and of
+      ln(variance + EPSILON) of every channel of every norm.
     voiced, log_f0: the lowest, middle and highest that the line was drawn through.
     """
 
@@ -47,7 +51,9 @@ class Statistics:
 
 @dataclass(frozen=True)
 class BaseVoice:
-    """One voice of the model. base: as for eSpeak's voices, from stock text; rms: of that text over active frames."""
+    """One voice of the model. base: as for eSpeak's voices, from stock text; rms: of that text over
+    active frames.
+    """
 
     name: str
     styles: np.ndarray  # float32 (n, 256), row i for i + 1 tokens
@@ -93,10 +99,13 @@ def read(path: Path = FILE) -> list[BaseVoice]:
 
 
 def distance(profile: Profile, voice: BaseVoice) -> float:
-    """Timbre in dB (cepstra 1 to 15 of the mean voiced spectrum, a quarter of it counts) and the square of the semitones that the voice has to
-    be raised, or of half of those that it has to be lowered: the equaliser reaches a far timbre, but a voice that is moved further than that no
-    longer sounds like one, and a raised one sooner (a reference at 186 Hz: a woman's voice lowered by 3.9 semitones was taken for the
-    reference's 8 times of 8, a man's raised by 2.6 only 5 times)."""
+    """Timbre in dB (cepstra 1 to 15 of the mean voiced spectrum, a quarter of it counts) and the
+    square of the semitones that the voice has to be raised, or of half of those that it has to be
+    lowered: the equaliser reaches a far timbre, but a voice that is moved further than that no
+    longer sounds like one, and a raised one sooner (a reference at 186 Hz: a woman's voice lowered
+    by 3.9 semitones was taken for the reference's 8 times of 8, a man's raised by 2.6 only 5
+    times).
+    """
     gap = profile.mean_voiced - voice.mean_voiced
     timbre_db = DB * float(np.sqrt((((gap - gap.mean()) @ DCT)[1:16] ** 2).sum()))
     raised_st = 12 / np.log(2) * (profile.log_f0 - voice.base.log_f0)

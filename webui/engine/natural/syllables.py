@@ -1,4 +1,6 @@
-"""Toned pinyin to the symbols that the network was trained with: IPA, with an arrow after the vowel for the tone."""
+"""Toned pinyin to the symbols that the network was trained with: IPA, with an arrow after the vowel
+for the tone.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def _pattern(spelling: str, plain: str) -> str:
 
 
 def curled(symbols: str) -> str:
-    """A syllable with 儿 drawn into it: 玩儿 is said in one, without its n; so is 小孩儿, without its i."""
+    """A syllable with 儿 drawn into it: 玩儿 is said in one, without its n; so is 小孩儿, without
+    its i.
+    """
     for coda in ("n", "i"):
         at = symbols.rfind(coda)
         if at >= 2 and at >= len(symbols) - 2 and symbols[at - 1] in "aɛəeyi→↗↓↘":

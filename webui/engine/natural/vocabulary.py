@@ -1,4 +1,6 @@
-"""The symbols that the network was trained with and their numbers: the `vocab` of the public hexgrad/Kokoro-82M config.json (Apache-2.0)."""
+"""The symbols that the network was trained with and their numbers: the `vocab` of the public
+hexgrad/Kokoro-82M config.json (Apache-2.0).
+"""
 
 from __future__ import annotations
 

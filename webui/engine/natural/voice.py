@@ -1,4 +1,6 @@
-"""A reference as the natural voice speaks it: which base voice, how its pitch, tempo and loudness are moved, and its timbre. Of one profile."""
+"""A reference as the natural voice speaks it: which base voice, how its pitch, tempo and loudness
+are moved, and its timbre. Of one profile.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from .styles import BaseVoice, nearest
 
 # of what is spoken: with a reference beyond them it would be inaudible, or a square wave
 MIN_RMS, MAX_RMS = 0.01, 0.2
-# of the pitch range: tones are heard less well in a narrower one, and the low ends of a wider one fall below any voice
+# of the pitch range: tones are heard less well in a narrower one, and the low ends of a wider one
+# fall below any voice
 MIN_WIDENING, MAX_WIDENING = 0.85, 1.6
 
 
@@ -30,7 +33,9 @@ class Bend:
     gain: float
 
     def pitch(self, shift_st: float = 0.0, widen: float = 1.0) -> tuple[float, float]:
-        """(scale, shift in Hz) of the network's F0: around the base voice's middle, widened and moved to the reference's."""
+        """(scale, shift in Hz) of the network's F0: around the base voice's middle, widened and
+        moved to the reference's.
+        """
         factor = min(max(self.f0_factor, MIN_WIDENING) * widen, MAX_WIDENING)
         middle_hz = self.middle_hz * 2 ** (shift_st / 12)
         own_hz = float(np.exp(self.voice.base.log_f0))
@@ -38,7 +43,10 @@ class Bend:
 
 
 class NaturalVoice:
-    """A prompt, unpacked. `instant`: the same for today's voice, which says what the natural one cannot."""
+    """A prompt, unpacked.
+
+    `instant`: the same for today's voice, which says what the natural one cannot.
+    """
 
     def __init__(
         self, profile: Profile, mappings: dict[str, Mapping], base_voices: list[BaseVoice]
@@ -70,7 +78,9 @@ def _bend(profile: Profile, voice: BaseVoice) -> Bend:
 
 
 def _change_of_loudness(converter: Converter, voice: BaseVoice) -> float:
-    """Factor that the equaliser puts on the level of the base voice's stock text: over its voiced frames, which hold nearly all of its power."""
+    """Factor that the equaliser puts on the level of the base voice's stock text: over its voiced
+    frames, which hold nearly all of its power.
+    """
     log_power = voice.base.voiced
     change = gains(converter, log_power, np.ones(len(log_power), np.float32))
     before = np.exp(log_power[:, : change.shape[1]])

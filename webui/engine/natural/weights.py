@@ -1,6 +1,8 @@
-"""The weights of the natural voice: one file, assembled from four packages or brought by hand, and used only if its checksum is right.
+"""The weights of the natural voice: one file, assembled from four packages or brought by hand, and
+used only if its checksum is right.
 
-The packages (requirements-natural.txt) each hold one part as plain data; none of their code is ever imported.
+The packages (requirements-natural.txt) each hold one part as plain data; none of their code is ever
+imported.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ _BLOCK_BYTES = 1 << 20
 
 
 def obtain(folders: Iterable[Path], packages: Iterable[str] = PACKAGES) -> Path:
-    """The checked file: from the first of `folders` that has it, else assembled into the first that can be written.
+    """The checked file: from the first of `folders` that has it, else assembled into the first that
+    can be written.
 
-    Raises NotReady: natural_missing (there is no file and a package is absent), natural_damaged (another checksum), natural_storage.
+    Raises NotReady: natural_missing (there is no file and a package is absent), natural_damaged
+    (another checksum), natural_storage.
     """
     folders = list(folders)
     for folder in folders:
@@ -47,7 +51,10 @@ def obtain(folders: Iterable[Path], packages: Iterable[str] = PACKAGES) -> Path:
 
 
 def write(blocks: Iterable[bytes], folder: Path) -> Path:
-    """Writes the file under its name only when all of it is there and its checksum is right. Raises NotReady (natural_damaged), OSError."""
+    """Writes the file under its name only when all of it is there and its checksum is right.
+
+    Raises NotReady (natural_damaged), OSError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(prefix=FILE + ".", suffix=".new", dir=folder)
     try:
@@ -98,7 +105,10 @@ def _parts(packages: Iterable[str]) -> Iterator[Path]:
 
 
 def _checked(path: Path) -> Path:
-    """Raises NotReady when its checksum is another one. Reads it once for as long as it is the same file."""
+    """Raises NotReady when its checksum is another one.
+
+    Reads it once for as long as it is the same file.
+    """
     try:
         about = path.stat()
         is_right = about.st_size == SIZE_BYTES and SHA256 == _sum(
@@ -121,7 +131,9 @@ def _checked(path: Path) -> Path:
 
 @cache
 def _sum(path: Path, size_bytes: int, mtime_ns: int, inode: int) -> str:
-    """The arguments after `path` are the file's identity: another file under the same name is read anew."""
+    """The arguments after `path` are the file's identity: another file under the same name is read
+    anew.
+    """
     digest = hashlib.sha256()
     for block in blocks_of(path):
         digest.update(block)

@@ -1,4 +1,6 @@
-"""The process of the natural voice: today's worker with a network, one for each lane. All share the network and eSpeak.
+"""The process of the natural voice: today's worker with a network, one for each lane.
+
+All share the network and eSpeak.
 
 `--weights=FILE` names the checked file; everything else is as engine/builtin/worker.py has it.
 """
@@ -31,7 +33,9 @@ from .voice import NaturalVoice
 
 
 class NaturalWorker(Worker):
-    """A bell of its own is heard by a thread of its own: a step of the network is long, and ends early for a stream that nobody wants."""
+    """A bell of its own is heard by a thread of its own: a step of the network is long, and ends
+    early for a stream that nobody wants.
+    """
 
     def __init__(
         self,
@@ -60,7 +64,9 @@ class NaturalWorker(Worker):
                 heard = b""
 
     def stop(self, stream: int) -> None:
-        """Ends a step of that stream, now or when it begins; 0: a long step in the background ends with the clause that it is at."""
+        """Ends a step of that stream, now or when it begins; 0: a long step in the background ends
+        with the clause that it is at.
+        """
         with self._lock:
             if not stream:
                 self._is_rung.set()
@@ -98,7 +104,9 @@ class NaturalWorker(Worker):
         )
 
     def _on_prepare(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
-        """What the first request of a voice would have to find out: its base voices and how they are bent."""
+        """What the first request of a voice would have to find out: its base voices and how they
+        are bent.
+        """
         if question["voice"] not in self._voices:
             if not body:
                 return {"need": question["voice"]}, b""

@@ -1,5 +1,7 @@
-"""Item G of a model that is told of its speaker: which end of a description keeps it from being read aloud? One sentence is spoken alone and
-behind a description several times as long, once with each end that this generation has been fed."""
+"""Item G of a model that is told of its speaker: which end of a description keeps it from being
+read aloud? One sentence is spoken alone and behind a description several times as long, once with
+each end that this generation has been fed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def applies(model: Model) -> bool:
 
 
 def description(model: Model, prompt: VoicePrompt, recognise: Recognise | None = None) -> Result:
-    """The figure `end_of_prompt` is what the engine shall use. recognise: where words can be told they decide, else lengths do."""
+    """The figure `end_of_prompt` is what the engine shall use. recognise: where words can be told
+    they decide, else lengths do.
+    """
     voice = LiveVoice(model, next(iter(model.presets.values()), prompt))
     alone, ends_alone, _ = _said(model, voice, "", None)
     figures: dict = {"alone": alone, "ends_alone": ends_alone, "with": {}}
@@ -47,7 +51,9 @@ def description(model: Model, prompt: VoicePrompt, recognise: Recognise | None =
 
 
 def _judged(figures: dict) -> Result:
-    """The usual end unless it is known to be read with its description, and another is known not to be."""
+    """The usual end unless it is known to be read with its description, and another is known not to
+    be.
+    """
     read: Mapping[str, bool | None] = {end: f["is_read"] for end, f in figures["with"].items()}
     usual, *others = read
     better = next((end for end in others if read[end] is False), None)
@@ -98,8 +104,11 @@ def _is_read(ratio: float | None, error: float | None) -> bool | None:
 def _said(
     model: Model, voice: LiveVoice, told: str, recognise: Recognise | None
 ) -> tuple[int, bool, float | None]:
-    """How many speech ids the sentence has, whether it ends by itself, and its word error. There is room for the description: the usual
-    most of 20 ids for each text id would end what reads it."""
+    """How many speech ids the sentence has, whether it ends by itself, and its word error.
+
+    There is room for the description: the usual most of 20 ids for each text id would end what
+    reads it.
+    """
     asked = request(TEXT, LANGUAGE, "instruct" if told else "cross_lingual", instruction=told)
     script, dims = model.script(voice, asked), model.lm.dims
     text = script.text(TEXT)

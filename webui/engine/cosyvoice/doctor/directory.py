@@ -31,8 +31,9 @@ def files(
     expected: Expected,
     published: Mapping[str, Expected] = MappingProxyType({}),
 ) -> Result:
-    """Item A. expected: of the model that the directory is called by; empty where no table is known. published: of each release of this
-    generation, by name. Reads every file once."""
+    """Item A. expected: of the model that the directory is called by; empty where no table is
+    known. published: of each release of this generation, by name. Reads every file once.
+    """
     needed = [
         *family.required,
         *(part.published(root) for part in family.components.values()),
@@ -140,7 +141,9 @@ def tensors(root: Path, family: Family) -> Result:
 
 
 def spectrum(root: Path, family: Family) -> Result:
-    """Item C, second half: training lifts a matrix's largest singular value above that of independent values, std (√m + √n)."""
+    """Item C, second half: training lifts a matrix's largest singular value above that of
+    independent values, std (√m + √n).
+    """
     edges = {
         name: edge(value)
         for name, value in _weights(root, family)
@@ -175,7 +178,9 @@ def spectrum(root: Path, family: Family) -> Result:
 
 @torch.no_grad()
 def edge(value: Tensor, rounds: int = 12) -> float:
-    """The largest singular value of (m, ...), by power iteration from a fixed start, over that of independent values of its own spread."""
+    """The largest singular value of (m, ...), by power iteration from a fixed start, over that of
+    independent values of its own spread.
+    """
     wide = value.detach().float().flatten(1)
     spread = float(wide.square().mean().sqrt())
     if not math.isfinite(spread) or not spread:

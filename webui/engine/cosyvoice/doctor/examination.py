@@ -1,4 +1,7 @@
-"""All items in their order: one model directory in, one report out. What goes wrong inside an item is that item's failure."""
+"""All items in their order: one model directory in, one report out.
+
+What goes wrong inside an item is that item's failure.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,10 @@ Keep = Callable[[str, np.ndarray, int], str]  # name, samples, Hz -> name of the
 
 @dataclass(frozen=True)
 class Options:
-    """expected: sizes and checksums of the published files; published: of each release. quick: the short texts only, and no item I. keep: where sound is put for whoever
-    listens. recognise: of item H."""
+    """expected: sizes and checksums of the published files; published: of each release. quick: the
+    short texts only, and no item I. keep: where sound is put for whoever
+    listens. recognise: of item H.
+    """
 
     expected: directory.Expected
     device: str = "auto"
@@ -42,8 +47,10 @@ def examine(
     options: Options,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> dict:
-    """clips: of two voices at least, with their transcripts; the first is the one that is spoken with. Raises NotReady where the directory
-    holds no model, or there is no memory for it now; nothing else."""
+    """clips: of two voices at least, with their transcripts; the first is the one that is spoken
+    with. Raises NotReady where the directory
+    holds no model, or there is no memory for it now; nothing else.
+    """
     family = family_of(root)
     run = _Run(on_result)
     began = time.perf_counter()
@@ -131,7 +138,9 @@ class _Run:
 
     @property
     def is_trained(self) -> bool:
-        """Nothing has said otherwise yet: what does not follow its own clip need not be heard at length, nor be timed."""
+        """Nothing has said otherwise yet: what does not follow its own clip need not be heard at
+        length, nor be timed.
+        """
         return not any(
             (r.item, r.name, r.status) == ("E", "transcript", FAILED) for r in self.results
         )

@@ -1,5 +1,7 @@
-"""Item F on a GPU: recorded graphs beside the same networks computed step by step, before anybody hears them. A recording that fails or
-sounds otherwise is not used: a slow start is better than a wrong one."""
+"""Item F on a GPU: recorded graphs beside the same networks computed step by step, before anybody
+hears them. A recording that fails or sounds otherwise is not used: a slow start is better than a
+wrong one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ Note = tuple[str, str] | None
 
 @dataclass(frozen=True)
 class Spoken:
-    """What a model says of the warm-up sentence: ids drawn with several seeds, and mel (frames, 80) and samples of fixed ids."""
+    """What a model says of the warm-up sentence: ids drawn with several seeds, and mel (frames, 80)
+    and samples of fixed ids.
+    """
 
     ids: tuple[int, ...]
     mel: Tensor
@@ -85,8 +89,10 @@ def difference(model: Model, wanted: Spoken, found: Spoken) -> tuple[Note, Mappi
 
 
 def load_compared(load: Callable[[Place], Model], place: Place) -> tuple[Model, Note]:
-    """The model with its networks recorded where that sounds as it should, else without, and why. load(place): a new model; only where
-    place.graphs is on are its networks recorded. Raises NotReady where the model cannot be loaded at all."""
+    """The model with its networks recorded where that sounds as it should, else without, and why.
+    load(place): a new model; only where place.graphs is on are its networks recorded. Raises
+    NotReady where the model cannot be loaded at all.
+    """
     plain = replace(place, graphs=False)
     model = load(plain)
     if not place.graphs:

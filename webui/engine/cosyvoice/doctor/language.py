@@ -1,4 +1,7 @@
-"""Item E: does the language model expect the clip's own speech ids under the clip's own words? Nothing is drawn: the ids are given."""
+"""Item E: does the language model expect the clip's own speech ids under the clip's own words?
+
+Nothing is drawn: the ids are given.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,9 @@ def nll(
 def forced(
     model: Model, prompt: VoicePrompt, clip: Clip, ids: Sequence[int], is_shuffled: bool
 ) -> Tensor:
-    """Log-probabilities (ids, rows) before each of the ids, behind the clip's words as the engine lays them out."""
+    """Log-probabilities (ids, rows) before each of the ids, behind the clip's words as the engine
+    lays them out.
+    """
     script = model.script(LiveVoice(model, prompt), request(clip.transcript, clip.language))
     text = script.text(clip.transcript)
     if is_shuffled:

@@ -1,5 +1,6 @@
-"""Item I, and the halves of E and F that need other precisions: each choice of steps and precision, its speed beside its likeness to the
-reference, and the profile that this machine should use."""
+"""Item I, and the halves of E and F that need other precisions: each choice of steps and precision,
+its speed beside its likeness to the reference, and the profile that this machine should use.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ TEXT = ("zh", "今天天气很好，我们去公园走一走吧，湖边的花�
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to compute: its speed, and how like the reference it is. fault: why it could not be measured. graphs: recorded for a GPU."""
+    """One way to compute: its speed, and how like the reference it is. fault: why it could not be
+    measured. graphs: recorded for a GPU.
+    """
 
     precision: str
     steps: int
@@ -59,7 +62,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the exact model with the trained number of steps gives: best ids under the clip's words, and the mel of the clip's ids."""
+    """What the exact model with the trained number of steps gives: best ids under the clip's words,
+    and the mel of the clip's ids.
+    """
 
     best: Sequence[int]
     mel: Tensor
@@ -76,7 +81,10 @@ def precisions(device: str) -> tuple[str, ...]:
 
 
 def load_beside(root: Path, family: Family, place: Place, steps: int) -> Model:
-    """A model beside the one that may be speaking. Raises NotReady, `no_memory` rather than taking what that one needs."""
+    """A model beside the one that may be speaking.
+
+    Raises NotReady, `no_memory` rather than taking what that one needs.
+    """
     plan(family, family.read_spec(root, steps), root, place).check(family.title)
     return family.load(root, place, lambda share, en, zh: None, steps)
 
@@ -121,7 +129,10 @@ def measure_recorded(
     place: Place,
     record: Record,
 ) -> Choice:
-    """The same with its networks recorded. `record` has compared them with the plain ones, so that they are as like the reference."""
+    """The same with its networks recorded.
+
+    `record` has compared them with the plain ones, so that they are as like the reference.
+    """
     failure = Choice(plain.precision, plain.steps, graphs=True)
     try:
         model, note = record(lambda at: load_beside(root, family, at, plain.steps), place)
@@ -143,7 +154,9 @@ def reference_mel(model: Model, prompt: VoicePrompt) -> Tensor:
 
 
 def timed(model: Model, prompt: VoicePrompt) -> tuple[float, float]:
-    """Seconds to the first hop's sound behind a prepared voice, and seconds of work for a second of sound."""
+    """Seconds to the first hop's sound behind a prepared voice, and seconds of work for a second of
+    sound.
+    """
     voice, flow = LiveVoice(model, prompt), grown(model, prompt)
     hops = model.hops(model.family.first_hops[0], profile("balanced"))
     asked = request(TEXT[1], TEXT[0])
@@ -159,7 +172,9 @@ def timed(model: Model, prompt: VoicePrompt) -> tuple[float, float]:
 
 
 def memory_mb(device: str) -> float:
-    """The most that was taken so far: of the GPU, else of this process; 0 where the system does not say."""
+    """The most that was taken so far: of the GPU, else of this process; 0 where the system does not
+    say.
+    """
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**20
     try:
@@ -179,7 +194,9 @@ def choices(
     names: Sequence[str],
     record: Record | None = None,
 ) -> list[Choice]:
-    """place(precision): where it is computed. record: how networks are recorded there, None where they are not."""
+    """place(precision): where it is computed. record: how networks are recorded there, None where
+    they are not.
+    """
     out = []
     for name in names:
         for steps in family.steps:

@@ -1,4 +1,6 @@
-"""Where a model directory comes from: the release that its files are of, and the revision that a hub's library wrote down. Asks nobody."""
+"""Where a model directory comes from: the release that its files are of, and the revision that a
+hub's library wrote down. Asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ ROUND = 1_000_000  # a size that is a multiple was never looked up
 
 
 def releases(found: Found, published: Mapping[str, Expected]) -> tuple[str, ...]:
-    """Those of which most files are here and none is another one; several where nothing tells them apart."""
+    """Those of which most files are here and none is another one; several where nothing tells them
+    apart.
+    """
     fitting = {
         name: sum(
             _is_same(found[path], *about) is True for path, about in files.items() if path in found
@@ -38,7 +42,9 @@ def _is_same(own: Mapping, size: int, sha256: str) -> bool | None:
 
 
 def revision(root: Path) -> str:
-    """The commit in the path, as the hubs' caches have it, else in a hub's note beside the files; "" where nobody wrote it down."""
+    """The commit in the path, as the hubs' caches have it, else in a hub's note beside the files;
+    "" where nobody wrote it down.
+    """
     for path in (root.absolute(), root.resolve()):
         for part in reversed(path.parts):
             if COMMIT.fullmatch(part):

@@ -1,4 +1,7 @@
-"""What one item of the doctor found: a sentence, a remedy where it fails, and the figures. Knows no networks."""
+"""What one item of the doctor found: a sentence, a remedy where it fails, and the figures.
+
+Knows no networks.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ FETCH = (
 
 @dataclass(frozen=True)
 class Result:
-    """item: a letter of the specification's table. name: what of it was measured. en, zh: one sentence. remedy_*: what to do, "" where
-    nothing is to be done. figures: as JSON can hold them."""
+    """item: a letter of the specification's table. name: what of it was measured. en, zh: one
+    sentence. remedy_*: what to do, "" where
+    nothing is to be done. figures: as JSON can hold them.
+    """
 
     item: str
     name: str

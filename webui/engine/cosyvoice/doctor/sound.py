@@ -1,4 +1,6 @@
-"""Item F: the chain from speech ids to sound, each link measured against the clip itself or against its own other way to the same."""
+"""Item F: the chain from speech ids to sound, each link measured against the clip itself or against
+its own other way to the same.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def _vocoded(model: Model, prompt: VoicePrompt):
 
 
 def flow(model: Model, clip: Clip, prompt: VoicePrompt) -> Result:
-    """The second half of the clip's ids behind the first half as the voice: flow, vocoder, and heard again."""
+    """The second half of the clip's ids behind the first half as the voice: flow, vocoder, and
+    heard again.
+    """
     if not model.maker.can_hear:
         said = "Nothing can hear the sound again.", "没有网络可以重听声音。"
         return skipped("F", "flow", said)

@@ -1,4 +1,6 @@
-"""Items G and H: what the model says of its own, measured by what was chosen, and kept for whoever can listen."""
+"""Items G and H: what the model says of its own, measured by what was chosen, and kept for whoever
+can listen.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def speaking(
     other: VoicePrompt,
     texts: Sequence[tuple[str, str]] = TEXTS,
 ) -> tuple[Result, list[np.ndarray]]:
-    """Item G. other: another voice, which what is said must resemble less. Also returns the sound of each text."""
+    """Item G. other: another voice, which what is said must resemble less.
+
+    Also returns the sound of each text.
+    """
     voice, flow, said, waves = LiveVoice(model, prompt), grown(model, prompt), [], []
     for language, text in texts:
         asked = request(text, language)
@@ -143,7 +148,9 @@ def words(
     recognise: Recognise | None = None,
     files: Sequence[str] = (),
 ) -> Result:
-    """Item H. recognise: word or character error of what is said; None where no recogniser is installed. files: where the sound is kept."""
+    """Item H. recognise: word or character error of what is said; None where no recogniser is
+    installed. files: where the sound is kept.
+    """
     figures: dict = {"files": list(files)}
     if recognise is None:
         said = (

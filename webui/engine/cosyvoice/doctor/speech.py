@@ -1,4 +1,6 @@
-"""What the items share: a clip and its voice, ids drawn from a request, mel and sound made of ids, and how far two mels are apart."""
+"""What the items share: a clip and its voice, ids drawn from a request, mel and sound made of ids,
+and how far two mels are apart.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def cut(prompt: VoicePrompt, count: int) -> VoicePrompt:
 
 
 def draw(model: Model, voice: LiveVoice, asked: SpeechRequest, most: int) -> tuple[list, bool]:
-    """The ids of a request of one segment, as the engine draws them, and whether the model ended by itself. most: ids."""
+    """The ids of a request of one segment, as the engine draws them, and whether the model ended by
+    itself. most: ids.
+    """
     source = model.script(voice, asked).drawn()[0]
     while not source.is_over and len(source.ids) < most:
         source.go_on()
@@ -75,7 +79,9 @@ def grown(model: Model, prompt: VoicePrompt) -> FlowVoice:
 
 
 def mel_of(model: Model, voice: FlowVoice, ids: Sequence[int], in_hops: bool = False) -> Tensor:
-    """ids -> mel (frames, 80) on the CPU. in_hops: as a stream makes it, piece by piece, with what is kept between them."""
+    """ids -> mel (frames, 80) on the CPU. in_hops: as a stream makes it, piece by piece, with what
+    is kept between them.
+    """
     flow, mels = voice.begin(seed=1), []
     try:
         hops = model.hops(model.family.first_hops[0], profile("balanced"))
@@ -103,7 +109,9 @@ def mel_of_sound(model: Model, samples: np.ndarray, rate: int) -> Tensor:
 
 
 def distance(own: Tensor, other: Tensor) -> float:
-    """Mean difference of two natural-log mels (frames, 80), where the first has sound: 0.1 is 0.9 dB. Infinite for what is not finite."""
+    """Mean difference of two natural-log mels (frames, 80), where the first has sound: 0.1 is 0.9
+    dB. Infinite for what is not finite.
+    """
     count = min(len(own), len(other))
     own, other = own[:count].float(), other[:count].float()
     if not count or not torch.isfinite(other).all():

@@ -1,5 +1,8 @@
-"""Item B: does the tokenizer give a text the ids that the model has learnt? They are compared with those of the published vocabularies,
-which scripts/make_text_ids.py has written down."""
+"""Item B: does the tokenizer give a text the ids that the model has learnt?
+
+They are compared with those of the published vocabularies, which scripts/make_text_ids.py has
+written down.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,11 @@ MOST_DISORDER = 0.01  # share of merges whose token does not come behind the one
 
 
 def text(root: Path, model: Model) -> Result:
-    """Item B. Qwen2's vocabulary is numbered in the order of its merges: a table in another order belongs to other weights."""
+    """Item B.
+
+    Qwen2's vocabulary is numbered in the order of its merges: a table in another order belongs to
+    other weights.
+    """
     tokenizer = model.tokenizer
     torn = [line for line in SENTENCES if tokenizer.decode(tokenizer.encode(line)) != line]
     figures: dict = {"size": tokenizer.size, "torn": torn}

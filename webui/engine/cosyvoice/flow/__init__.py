@@ -1,4 +1,8 @@
-"""Speech ids to mel. `FlowModel` holds weights, `VoiceState` what a voice costs once, `FlowState` what one request remembers."""
+"""Speech ids to mel.
+
+`FlowModel` holds weights, `VoiceState` what a voice costs once, `FlowState` what one request
+remembers.
+"""
 
 from .blocks import Blocks
 from .dims import FlowDims

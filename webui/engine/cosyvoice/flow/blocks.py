@@ -1,4 +1,6 @@
-"""Where blocks of ids end. A position sees everything up to the end of its own block, so a complete block is final for ever.
+"""Where blocks of ids end.
+
+A position sees everything up to the end of its own block, so a complete block is final for ever.
 
 Positions count from the start of the prompt. Frames have the same ends, doubled.
 """
@@ -13,7 +15,9 @@ import torch
 
 @dataclass(frozen=True)
 class Blocks:
-    """`ends`: ascending block ends of one's own (may be empty); past the last of them every `size` ids ends a block."""
+    """`ends`: ascending block ends of one's own (may be empty); past the last of them every `size`
+    ids ends a block.
+    """
 
     size: int = 25
     ends: tuple[int, ...] = ()
@@ -26,8 +30,10 @@ class Blocks:
 
     @classmethod
     def behind(cls, prompt_ids: int, first: int = 25, size: int = 25) -> Blocks:
-        """Blocks that end where the prompt does: the odd ids are its first block, then `size` at a time, and `first` ids behind it, then up
-        to `size`. Every cut is exact; with `first` below `size` the first hop is cut otherwise than the model was trained: listen first."""
+        """Blocks that end where the prompt does: the odd ids are its first block, then `size` at a
+        time, and `first` ids behind it, then up to `size`. Every cut is exact; with `first` below
+        `size` the first hop is cut otherwise than the model was trained: listen first.
+        """
         ends = list(range(prompt_ids % size, prompt_ids + 1, size))
         if first != size:
             ends += [prompt_ids + first, prompt_ids + size]
@@ -61,8 +67,9 @@ class Blocks:
         return n == 0 or (cuts(self) == cuts(other) and cuts(self)[-1] == n)
 
     def mask(self, start: int, count: int, per_id: int, like: torch.Tensor) -> torch.Tensor | None:
-        """Additive mask (count*per_id, count*per_id) among the ids start..start+count themselves, None when they are one block.
-        Earlier ids need none: they are visible to all."""
+        """Additive mask (count*per_id, count*per_id) among the ids start..start+count themselves,
+        None when they are one block. Earlier ids need none: they are visible to all.
+        """
         if self.end_after(start) >= start + count:
             return None
         ends = torch.tensor([self.end_after(start + i) - start for i in range(count)]) * per_id

@@ -1,4 +1,6 @@
-"""Convolutions that look left only, in (batch, time, channels), and the few past rows they need from call to call."""
+"""Convolutions that look left only, in (batch, time, channels), and the few past rows they need
+from call to call.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from ..arranged import Arranged, fits
 
 
 class Past:
-    """The last input rows of every causal convolution, by slot. Tensors are replaced, never written, so copies may share them."""
+    """The last input rows of every causal convolution, by slot.
+
+    Tensors are replaced, never written, so copies may share them.
+    """
 
     def __init__(self, rows: dict[int, torch.Tensor] | None = None):
         self.rows = dict(rows or {})
@@ -40,7 +45,9 @@ class Past:
         return [Past({slot: rows[i] for slot, rows in split.items()}) for i in range(count)]
 
     def lead(self, slot: int, x: torch.Tensor, width: int) -> torch.Tensor:
-        """x (batch, n, channels) with `width` earlier rows in front (zeros at the very start); the last rows are kept."""
+        """x (batch, n, channels) with `width` earlier rows in front (zeros at the very start); the
+        last rows are kept.
+        """
         before = self.rows.get(slot)
         x = F.pad(x, (0, 0, width, 0)) if before is None else torch.cat([before, x], 1)
         self.rows[slot] = x[:, -width:].clone()
@@ -50,7 +57,9 @@ class Past:
 class TimeConv(nn.Module):
     """Convolution over time without padding: (batch, n + kernel - 1, c_in) -> (batch, n, c_out).
 
-    After `pack` the kernel is one matrix over windows of neighbouring rows, so no transposes are needed around it."""
+    After `pack` the kernel is one matrix over windows of neighbouring rows, so no transposes are
+    needed around it.
+    """
 
     def __init__(self, c_in: int, c_out: int, kernel: int):
         super().__init__()
@@ -81,9 +90,9 @@ class TimeConv(nn.Module):
         windows = x.as_strided(
             (batch, rows - self.kernel + 1, self.kernel * channels), (rows * channels, channels, 1)
         )
-        if (
-            batch > 1
-        ):  # overlapping rows of several requests are no one matrix: copied they are, and one product takes half the time of `batch`
+        # overlapping rows of several requests are no one matrix: copied they are, and one product
+        # takes half the time of `batch`
+        if batch > 1:
             return self._product(windows.reshape(-1, windows.shape[2])).view(
                 batch, -1, len(self.bias)
             )

@@ -1,4 +1,7 @@
-"""Sizes of the flow model as data. Defaults are CosyVoice2-0.5B; the constants below come from training and never vary."""
+"""Sizes of the flow model as data.
+
+Defaults are CosyVoice2-0.5B; the constants below come from training and never vary.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ TIME_WIDTH = (
 
 
 class EstimatorSizes:
-    """What a flow's memory needs to know of its estimator: euler_steps, estimator_layers (of attention), estimator_heads, estimator_head_dim."""
+    """What a flow's memory needs to know of its estimator: euler_steps, estimator_layers (of
+    attention), estimator_heads, estimator_head_dim.
+    """
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> Self:
@@ -28,7 +33,10 @@ class EstimatorSizes:
         )
 
     def bytes_per_frame(self, element_bytes: int = 4) -> int:
-        """Estimator K/V kept per mel frame: every Euler step, both guidance rows. For memory plans."""
+        """Estimator K/V kept per mel frame: every Euler step, both guidance rows.
+
+        For memory plans.
+        """
         return (
             self.euler_steps
             * 2

@@ -1,6 +1,8 @@
-"""Speech ids to mu: conformer-like encoder with relative attention, 3 ids of look-ahead and doubling of the rate.
+"""Speech ids to mu: conformer-like encoder with relative attention, 3 ids of look-ahead and
+doubling of the rate.
 
-It runs on new positions only; what it needs of earlier ones is in `EncoderPast`. It knows nothing of voices or audio.
+It runs on new positions only; what it needs of earlier ones is in `EncoderPast`. It knows nothing
+of voices or audio.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ SLOT_CONV2, SLOT_UP = 0, 1
 
 
 class EncoderPast:
-    """K/V of both layer stacks and two short tails. Small (57 kB per id at real size), so a request copies its voice's."""
+    """K/V of both layer stacks and two short tails.
+
+    Small (57 kB per id at real size), so a request copies its voice's.
+    """
 
     def __init__(self, dims: FlowDims, dtype: torch.dtype, device: torch.device | str):
         width = dims.encoder_dim // dims.encoder_heads
@@ -80,8 +85,9 @@ class Encoder(nn.Module):
     def forward(
         self, x: torch.Tensor, final: bool, past: EncoderPast, blocks: Blocks | None
     ) -> torch.Tensor:
-        """x (1, rows, input_size): embedded new ids, not final: 3 more that are context only. -> (1, 2n, encoder_dim).
-        blocks None: all positions see each other."""
+        """x (1, rows, input_size): embedded new ids, not final: 3 more that are context only. ->
+        (1, 2n, encoder_dim). blocks None: all positions see each other.
+        """
         x = self.embed(x)
         if final:
             x = F.pad(x, (0, 0, 0, LOOKAHEAD_IDS))

@@ -1,6 +1,8 @@
-"""The velocity network of the flow: a U-net without down-sampling, 14 resnets and 56 transformer blocks at real size.
+"""The velocity network of the flow: a U-net without down-sampling, 14 resnets and 56 transformer
+blocks at real size.
 
-It runs on new frames only, in (batch, frames, channels); earlier frames live in `EstimatorPast`, one per Euler step.
+It runs on new frames only, in (batch, frames, channels); earlier frames live in `EstimatorPast`,
+one per Euler step.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from .kv import JointStore, KvStore, Rooms, attend
 
 
 class EstimatorPast:
-    """What one Euler step remembers: K/V of all transformer blocks and the tails of all convolutions, both guidance rows."""
+    """What one Euler step remembers: K/V of all transformer blocks and the tails of all
+    convolutions, both guidance rows.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,10 @@ class EstimatorPast:
         return twin
 
     def row(self, index: int) -> EstimatorPast:
-        """One guidance row of it, in the same memory. Of a past that has room for what comes; `join` afterwards."""
+        """One guidance row of it, in the same memory.
+
+        Of a past that has room for what comes; `join` afterwards.
+        """
         part = object.__new__(EstimatorPast)
         part.store, part.tails = self.store.row(index), self.tails.row(index)
         return part
@@ -64,7 +71,10 @@ class EstimatorPast:
 
 
 class JointPast:
-    """Pasts of several requests as one to a call of the estimator: their rows one after the other. `part` them afterwards."""
+    """Pasts of several requests as one to a call of the estimator: their rows one after the other.
+
+    `part` them afterwards.
+    """
 
     def __init__(self, pasts: Sequence[EstimatorPast]):
         self._pasts, self.store, self.tails = (
@@ -209,7 +219,10 @@ class TimeMlp(nn.Module):
         self.linear_1, self.linear_2 = nn.Linear(d_in, d_out), nn.Linear(d_out, d_out)
 
     def rows(self, times: torch.Tensor, resnets: Sequence[Resnet]) -> torch.Tensor:
-        """times (n,) in 0..1 -> (n, resnets, channels): all that the network makes of the time. Constant for the fixed steps."""
+        """times (n,) in 0..1 -> (n, resnets, channels): all that the network makes of the time.
+
+        Constant for the fixed steps.
+        """
         hidden = F.mish(
             widely(self.linear_2, F.silu(widely(self.linear_1, time_waves(times, TIME_WIDTH))))
         )
@@ -260,8 +273,10 @@ class Estimator(nn.Module):
         past: EstimatorPast | JointPast | None,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (resnets, channels); mask (n, n) additive. -> velocity (2, n, 80).
-        past None: a run of its own that leaves nothing behind."""
+        """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (resnets,
+        channels); mask (n, n) additive. -> velocity (2, n, 80). past None: a run of its own that
+        leaves nothing behind.
+        """
         store, tails = (past.store, past.tails) if past else (None, Past())
         if store is not None:
             store.room_for(x.shape[1])

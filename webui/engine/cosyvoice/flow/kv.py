@@ -16,8 +16,9 @@ MAX_GROWTH = 512  # positions added at once, so that doubling never overshoots b
 
 
 class Rooms:
-    """Memory of ended requests, kept for the next ones: what a system hands out new costs a page fault per 4 KiB, a fifth of a hop's time.
-    Whoever takes some writes before it reads."""
+    """Memory of ended requests, kept for the next ones: what a system hands out new costs a page
+    fault per 4 KiB, a fifth of a hop's time. Whoever takes some writes before it reads.
+    """
 
     def __init__(self, max_bytes: int):
         self._max_bytes, self._lock = max_bytes, threading.Lock()
@@ -37,9 +38,12 @@ class Rooms:
 
 
 class KvStore:
-    """K and V of several layers: (layers, 2, batch, heads, room, width). All layers have the same length.
+    """K and V of several layers: (layers, 2, batch, heads, room, width).
 
-    Per call: `room_for(n)`, then `put` once per layer, then `advance(n)`."""
+    All layers have the same length.
+
+    Per call: `room_for(n)`, then `put` once per layer, then `advance(n)`.
+    """
 
     def __init__(
         self,
@@ -78,7 +82,10 @@ class KvStore:
         self.data = grown
 
     def put(self, layer: int, kv: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """kv (2, batch, heads, n, width) behind what is there. Returns the (K, V) pieces that are visible now, in kv's dtype."""
+        """kv (2, batch, heads, n, width) behind what is there.
+
+        Returns the (K, V) pieces that are visible now, in kv's dtype.
+        """
         own = self.data[layer]
         end = self.length + kv.shape[3]
         own[:, :, :, self.length : end] = kv
@@ -109,7 +116,10 @@ class KvStore:
             self.data = self.data[..., :0, :].clone()
 
     def freeze(self) -> None:
-        """What was stored becomes the prefix of all forks, without spare room. For a store that has no prefix yet."""
+        """What was stored becomes the prefix of all forks, without spare room.
+
+        For a store that has no prefix yet.
+        """
         if self.length:
             self.prefix = self.data[..., : self.length, :].clone()
         self.release()
@@ -122,7 +132,9 @@ class KvStore:
         return twin
 
     def row(self, index: int) -> KvStore:
-        """One row of the batch, in the same memory: for a call that has room already (`room_for`), and whose `advance` is done here."""
+        """One row of the batch, in the same memory: for a call that has room already (`room_for`),
+        and whose `advance` is done here.
+        """
         twin = object.__new__(KvStore)
         twin.data, twin.length = self.data[:, :, index : index + 1], self.length
         twin.prefix = None if self.prefix is None else self.prefix[:, :, index : index + 1]
@@ -140,7 +152,10 @@ class KvStore:
 
 
 class JointStore:
-    """Stores of several requests as one to the layers of a call: their rows one after the other. Each keeps and sees its own."""
+    """Stores of several requests as one to the layers of a call: their rows one after the other.
+
+    Each keeps and sees its own.
+    """
 
     def __init__(self, stores: Sequence[KvStore]):
         self._stores, self._rows = stores, [store.data.shape[2] for store in stores]
@@ -167,7 +182,10 @@ class JointStore:
 def attend(
     q: torch.Tensor, pieces: list[tuple[torch.Tensor, torch.Tensor]], mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """q (batch, heads, n, width) over all pieces as if they were one. `mask` (n, m) is additive and meant for the last m keys."""
+    """q (batch, heads, n, width) over all pieces as if they were one.
+
+    `mask` (n, m) is additive and meant for the last m keys.
+    """
     if len(pieces) == 2 and q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64):
         return _merged(q, *pieces, mask)
     k, v = pieces[0] if len(pieces) == 1 else (torch.cat(both, 2) for both in zip(*pieces))
@@ -179,8 +197,10 @@ def attend(
 def _multiplied(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """Two plain products: in bf16 on a CPU they take 0.55 of the fused kernel's time, whose blocks are too small for the matrix units.
-    Scores are rounded to bf16 on the way (36-41 dB below the result, where the fused kernel has 42-46)."""
+    """Two plain products: in bf16 on a CPU they take 0.55 of the fused kernel's time, whose blocks
+    are too small for the matrix units. Scores are rounded to bf16 on the way (36-41 dB below the
+    result, where the fused kernel has 42-46).
+    """
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
     return (scores if mask is None else scores + mask).softmax(-1) @ v
 
@@ -194,8 +214,9 @@ def _wide(mask: torch.Tensor | None, k: torch.Tensor) -> torch.Tensor | None:
 
 
 def _merged(q: torch.Tensor, shared: tuple, own: tuple, mask: torch.Tensor | None) -> torch.Tensor:
-    """Attention over each piece, then weighed by the sums of their exponentials: exact, and the shared piece is never copied.
-    (On a CPU that copy would be a gigabyte per step at real size.)"""
+    """Attention over each piece, then weighed by the sums of their exponentials: exact, and the
+    shared piece is never copied. (On a CPU that copy would be a gigabyte per step at real size.)
+    """
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     near, near_sum = flash(q, *own, attn_mask=_wide(mask, own[0]))
     far, far_sum = flash(q, *shared)

@@ -1,4 +1,7 @@
-"""The flow models: speech ids, prompt mel and speaker vector to mel. Weights only; every request's memory is in state.py."""
+"""The flow models: speech ids, prompt mel and speaker vector to mel.
+
+Weights only; every request's memory is in state.py.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ class Work:
 
 
 class CausalFlow(FlowNetwork, ABC):
-    """What generations share whose flow never changes a complete block. Their own are the way from ids to mu, and the estimator."""
+    """What generations share whose flow never changes a complete block.
+
+    Their own are the way from ids to mu, and the estimator.
+    """
 
     solver = Decoder
 
@@ -85,14 +91,18 @@ class CausalFlow(FlowNetwork, ABC):
         pasts: list[EstimatorPast] | None,
         blocks: Blocks | None,
     ) -> torch.Tensor:
-        """ids (rows,) from position `start` on -> mel (2n, 80) of these positions, prompt frames included.
-        The pasts must end at `start` and end at start + n afterwards."""
+        """ids (rows,) from position `start` on -> mel (2n, 80) of these positions, prompt frames
+        included. The pasts must end at `start` and end at start + n afterwards.
+        """
         return self.advance_many(
             [Work(ids, start, final, prompt_mel, speaker, encoder_past, pasts, blocks)]
         )[0]
 
     def advance_many(self, works: Sequence[Work]) -> list[torch.Tensor]:
-        """`advance` for works of one `shape`, the estimator's calls shared. When it raises, nothing of any of them is done."""
+        """`advance` for works of one `shape`, the estimator's calls shared.
+
+        When it raises, nothing of any of them is done.
+        """
         marks = [work.mark() for work in works]
         for work in works:
             if FRAMES_PER_ID * (work.start + work.count) > MAX_FRAMES:
@@ -133,8 +143,10 @@ class CausalFlow(FlowNetwork, ABC):
         blocks: Blocks | None = None,
         final: bool = True,
     ) -> torch.Tensor:
-        """All at once, nothing kept. ids (n,), prompt_ids (p,), prompt_mel (t, 80), embedding (192,) -> mel (frames, 80) after
-        the prompt's. blocks None: full attention; not final: the last 3 ids are look-ahead only."""
+        """All at once, nothing kept. ids (n,), prompt_ids (p,), prompt_mel (t, 80), embedding
+        (192,) -> mel (frames, 80) after the prompt's. blocks None: full attention; not final: the
+        last 3 ids are look-ahead only.
+        """
         joined = torch.cat([prompt_ids.reshape(-1).long(), ids.reshape(-1).long()])
         prompt_mel = prompt_mel.reshape(-1, MEL_BANDS).to(device=self.device, dtype=self.dtype)
         mel = self.advance(

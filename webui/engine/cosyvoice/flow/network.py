@@ -1,4 +1,6 @@
-"""What the flows of all generations have: the tables of ids and speakers, a solver around their estimator, and how weights come into them."""
+"""What the flows of all generations have: the tables of ids and speakers, a solver around their
+estimator, and how weights come into them.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,19 @@ class FlowNetwork(nn.Module):
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
     ) -> Self:
-        """From a state dict with upstream's key names. Raises NotReady naming the first key or shape that does not fit."""
+        """From a state dict with upstream's key names.
+
+        Raises NotReady naming the first key or shape that does not fit.
+        """
         with torch.device("meta"):
             model = cls(dims)
         return assign(model, dict(state), "flow.pt").to(device=device, dtype=dtype).pack()
 
     @torch.inference_mode()
     def pack(self) -> Self:
-        """Once, after the weights are in place, with their final dtype and device: fused matrices and constant tables."""
+        """Once, after the weights are in place, with their final dtype and device: fused matrices
+        and constant tables.
+        """
         for module in list(self.modules()):
             if module is not self and hasattr(module, "pack"):
                 module.pack()

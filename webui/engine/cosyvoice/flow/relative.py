@@ -1,4 +1,6 @@
-"""Attention that knows how far its keys are, and the layers around it: what the encoders of all generations are made of. Blind to what they encode."""
+"""Attention that knows how far its keys are, and the layers around it: what the encoders of all
+generations are made of. Blind to what they encode.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ TILE = 256
 
 class Past(Protocol):
     def put(self, layer: int, kv: torch.Tensor) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
-        """kv (2, batch, heads, n, width) behind what is there. Returns the one (K, V) that is visible now."""
+        """kv (2, batch, heads, n, width) behind what is there.
+
+        Returns the one (K, V) that is visible now.
+        """
 
 
 class Nothing:
@@ -56,8 +61,11 @@ class RelativeAttention(nn.Module):
         self.table = self.rows(TILE, -TILE)
 
     def rows(self, above: int, last: int) -> torch.Tensor:
-        """(heads, above - last, width) for distances above-1 down to `last`, both whole tiles. Made in tiles of one shape, so that a row has
-        the same bits however far the table goes: no request may hear which others came before it."""
+        """(heads, above - last, width) for distances above-1 down to `last`, both whole tiles.
+
+        Made in tiles of one shape, so that a row has the same bits however far the table goes: no
+        request may hear which others came before it.
+        """
         weight = self.linear_pos.weight
         distances = torch.arange(above - 1, last - 1, -1, dtype=torch.float64).split(TILE)
         rows = torch.cat(
@@ -66,7 +74,10 @@ class RelativeAttention(nn.Module):
         return rows.view(-1, self.heads, self.width).transpose(0, 1).contiguous()
 
     def positions(self, new: int, total: int) -> torch.Tensor:
-        """(heads, new + total - 1, width): distances total-1 down to -(new-1). The table depends on weights only and just grows."""
+        """(heads, new + total - 1, width): distances total-1 down to -(new-1).
+
+        The table depends on weights only and just grows.
+        """
         table = self.table
         if table.shape[1] // 2 < total:
             reach = max(-(-total // TILE) * TILE, table.shape[1])
@@ -85,13 +96,16 @@ class RelativeAttention(nn.Module):
     def seen(
         self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """q (batch, heads, n, width) are the last of keys, values (batch, heads, total, width) -> (batch, heads, n, width)"""
+        """q (batch, heads, n, width) are the last of keys, values (batch, heads, total, width) ->
+        (batch, heads, n, width)
+        """
         batch, heads, new, _ = q.shape
         total = keys.shape[2]
         by_distance = ((q + self.pos_bias_v[:, None]) * self.width**-0.5) @ self.positions(
             new, total
         ).mT
-        # row i is the same list of distances moved by one: column new-1-i+j holds distance (query i) - (key j)
+        # row i is the same list of distances moved by one: column new-1-i+j holds distance (query
+        # i) - (key j)
         span = new + total - 1
         bias = by_distance.as_strided(
             (batch, heads, new, total), (heads * new * span, new * span, span - 1, 1), new - 1

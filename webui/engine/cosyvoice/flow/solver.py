@@ -1,4 +1,7 @@
-"""Euler steps (ten as published) with guidance from noise to mel. The times are constants of the model, and so is a causal model's noise."""
+"""Euler steps (ten as published) with guidance from noise to mel.
+
+The times are constants of the model, and so is a causal model's noise.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from .estimator import EstimatorPast, JointPast
 
 
 def fixed_noise() -> torch.Tensor:
-    """(1, 15000, 80) float32: what seed 0 draws on a CPU, in (batch, bands, frames) order. The global generator is left alone."""
+    """(1, 15000, 80) float32: what seed 0 draws on a CPU, in (batch, bands, frames) order.
+
+    The global generator is left alone.
+    """
     return (
         torch.randn(1, MEL_BANDS, MAX_FRAMES, generator=torch.Generator().manual_seed(0))
         .transpose(1, 2)
@@ -28,11 +34,15 @@ def step_times(steps: int = EULER_STEPS) -> torch.Tensor:
 
 class Solver(nn.Module):
     def __init__(self, estimator: nn.Module, euler_steps: int):
-        """estimator(rows (b, n, 320) = x, mu, speaker, cond; what its time_rows gave for this time; past; mask) -> velocity (b, n, 80)"""
+        """estimator(rows (b, n, 320) = x, mu, speaker, cond; what its time_rows gave for this time;
+        past; mask) -> velocity (b, n, 80)
+        """
         super().__init__()
         self.estimator, self.euler_steps = estimator, euler_steps
         self.beside: Executor | None = (
-            None  # where the second guidance row is computed while the first one is; None: both in one call
+            # where the second guidance row is computed while the first one is; None: both in one
+            # call
+            None
         )
 
     def pack(self) -> None:
@@ -50,8 +60,9 @@ class Solver(nn.Module):
         pasts: Sequence[list[EstimatorPast]] | None = None,
         mask=None,
     ) -> torch.Tensor:
-        """Of b requests, from noise to mel: x, mu, cond (b, n, 80), speakers (b, 80), the pasts of each, one mask for all -> (b, n, 80), as
-        exact as x."""
+        """Of b requests, from noise to mel: x, mu, cond (b, n, 80), speakers (b, 80), the pasts of
+        each, one mask for all -> (b, n, 80), as exact as x.
+        """
         count, frames, _ = mu.shape
         rows = mu.new_zeros(
             count, 2, frames, 4 * MEL_BANDS
@@ -74,7 +85,10 @@ class Solver(nn.Module):
         pasts: list[EstimatorPast] | None,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        """(b, 2, n, 320) -> (b, 2, n, 80). The two rows of a request meet nowhere inside the network, so two cores may take one each."""
+        """(b, 2, n, 320) -> (b, 2, n, 80).
+
+        The two rows of a request meet nowhere inside the network, so two cores may take one each.
+        """
         time, frames = self.time_table[k], rows.shape[2]
         if self.beside is None:
             return self._alone(rows.flatten(0, 1), time, pasts, mask).unflatten(0, rows.shape[:2])
@@ -130,7 +144,9 @@ class Decoder(Solver):
         pasts: list[EstimatorPast] | None,
         mask,
     ) -> torch.Tensor:
-        """Frames start..start+n of the utterance. mu, cond (1, n, 80), speaker (1, 80) -> mel (1, n, 80), at least float32."""
+        """Frames start..start+n of the utterance. mu, cond (1, n, 80), speaker (1, 80) -> mel (1,
+        n, 80), at least float32.
+        """
         return self.solve_many([start], mu, speaker, cond, None if pasts is None else [pasts], mask)
 
     def solve_many(

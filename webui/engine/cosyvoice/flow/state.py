@@ -1,7 +1,9 @@
-"""Exact memory of the flow: a request computes only frames that nobody computed before, and gets those of a full run.
+"""Exact memory of the flow: a request computes only frames that nobody computed before, and gets
+those of a full run.
 
-Only complete blocks are computed before the end, because those never change again. A voice's complete prompt blocks depend on
-nothing but the voice, so they are computed once and shared, read-only, by all its requests.
+Only complete blocks are computed before the end, because those never change again. A voice's
+complete prompt blocks depend on nothing but the voice, so they are computed once and shared,
+read-only, by all its requests.
 """
 
 from __future__ import annotations
@@ -80,9 +82,12 @@ class VoiceState:
 
     @classmethod
     def of(cls, *given, keep: bool = True, **named) -> VoiceState:
-        """prompt_ids (p,) and prompt_mel (t, 80) may be empty; embedding (192,). `store`: dtype of kept K/V (None: the model's).
+        """prompt_ids (p,) and prompt_mel (t, 80) may be empty; embedding (192,).
+
+        `store`: dtype of kept K/V (None: the model's).
         ahead: the 3 ids behind the prompt, with which a prompt that ends on a block is complete.
-        keep False: nothing is computed here and every request runs the prompt itself."""
+        keep False: nothing is computed here and every request runs the prompt itself.
+        """
         voice = cls.begun(*given, **named)
         while not voice.is_ready:
             voice.grow(keep)
@@ -90,7 +95,9 @@ class VoiceState:
 
     @torch.inference_mode()
     def grow(self, keep: bool = True) -> None:
-        """The next two seconds of the prompt, so that other work can go between; ready when all complete blocks are kept."""
+        """The next two seconds of the prompt, so that other work can go between; ready when all
+        complete blocks are kept.
+        """
         known = torch.cat([self.prompt_ids, self.ahead])
         end, last = (
             self.done,
@@ -132,7 +139,11 @@ class VoiceState:
         return _shape(self.blocks, len(self.prompt_ids) + known, self.done, final)
 
     def begin(self, blocks: Blocks | None = None, seed: int = 0) -> FlowState:
-        """A new request behind this voice. `blocks` may differ from the voice's where nothing is kept yet. The noise is the model's: seed says nothing."""
+        """A new request behind this voice.
+
+        `blocks` may differ from the voice's where nothing is kept yet. The noise is the model's:
+        seed says nothing.
+        """
         blocks = blocks or self.blocks
         if not blocks.agrees(self.blocks, self.done):
             raise ValueError(
@@ -142,7 +153,10 @@ class VoiceState:
 
 
 class FlowState:
-    """One request. `emitted_frames` and `computed_frames` (sent through the estimator) count its work."""
+    """One request.
+
+    `emitted_frames` and `computed_frames` (sent through the estimator) count its work.
+    """
 
     def __init__(self, voice: VoiceState, blocks: Blocks):
         self.voice, self.blocks = voice, blocks
@@ -162,12 +176,16 @@ class FlowState:
         return max(0, end + LOOKAHEAD_IDS - prompt)
 
     def step(self, ids: Sequence[int] | torch.Tensor, final: bool = False) -> torch.Tensor:
-        """All generated ids so far (n,) -> the mel frames (m, 80) that became final and were not given before; m may be 0.
-        After the final step the memory is gone."""
+        """All generated ids so far (n,) -> the mel frames (m, 80) that became final and were not
+        given before; m may be 0. After the final step the memory is gone.
+        """
         return step_many([(self, ids, final)])[0]
 
     def shape(self, known: int, final: bool = False) -> Hashable:
-        """Equal for steps that can share their calls: `known` ids were generated so far. None: it goes alone."""
+        """Equal for steps that can share their calls: `known` ids were generated so far.
+
+        None: it goes alone.
+        """
         return _shape(self.blocks, len(self.voice.prompt_ids) + known, self.done, final)
 
     def work(self, ids: Sequence[int] | torch.Tensor, final: bool) -> Work | None:
@@ -224,7 +242,9 @@ def _end(blocks: Blocks, known: int, final: bool) -> int:
 
 
 def _shape(blocks: Blocks, known: int, done: int, final: bool) -> Hashable:
-    """Whether anything is behind it, and where its blocks end: requests share the weights of a call, and its mask."""
+    """Whether anything is behind it, and where its blocks end: requests share the weights of a
+    call, and its mask.
+    """
     end, at, ends = _end(blocks, known, final), done, []
     while at < end:
         at = min(end, blocks.end_after(at))
@@ -236,7 +256,10 @@ def _shape(blocks: Blocks, known: int, done: int, final: bool) -> Hashable:
 def step_many(
     asked: Sequence[tuple[FlowState, Sequence[int] | torch.Tensor, bool]],
 ) -> list[torch.Tensor]:
-    """`step` of different requests of one `shape`, their calls shared. When it raises no step has been made, and each may be asked for alone."""
+    """`step` of different requests of one `shape`, their calls shared.
+
+    When it raises no step has been made, and each may be asked for alone.
+    """
     works = [state.work(ids, final) for state, ids, final in asked]
     busy = [work for work in works if work is not None]
     made = iter(asked[0][0].voice.flow.advance_many(busy) if busy else ())

@@ -1,4 +1,6 @@
-"""A loaded model with its three networks captured: sized by the memory that is free, recorded once, and then the same to its users as any."""
+"""A loaded model with its three networks captured: sized by the memory that is free, recorded once,
+and then the same to its users as any.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ MOST_SLOTS, LEAST_SLOTS, SLOT_SHARE = (
     64,
     0.03,
 )  # voices and streams, as far as what their convolutions remember fits this share
-HELD_S = 5.0  # of speech that a stream holds in the flow's pool: its segment as far as it has come, on average
+# of speech that a stream holds in the flow's pool: its segment as far as it has come, on average
+HELD_S = 5.0
 TOGETHER = (
     1,
     2,
@@ -49,7 +52,10 @@ class Sizes:
 
     @classmethod
     def for_memory(cls, model: CosyVoice2, free: int) -> Sizes:
-        """As many units of the flow as fit beside the language model's slots. Raises NotReady when that is too little to speak."""
+        """As many units of the flow as fit beside the language model's slots.
+
+        Raises NotReady when that is too little to speak.
+        """
         lm, d = LmSizes(), model.flow.dims
         of_lm = model.spec.lm.cache_bytes(lm.positions, model.place.dtype.itemsize) * (
             lm.slots[-1] + 1
@@ -75,7 +81,9 @@ class Recorded(Protocol):
 
 
 class Waves:
-    """In front of a generation's own class: waves come from the static vocoder, ids from the static language model."""
+    """In front of a generation's own class: waves come from the static vocoder, ids from the static
+    language model.
+    """
 
     lm: StaticLm
     static_vocoder: StaticVocoder
@@ -116,7 +124,9 @@ class Replaying(Waves):
         return [mel.clone() for mel in self.static_flow.step_many(asked)]
 
     def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
-        """Half of the pool, the other half is for streams; and what the plan has of the host's memory."""
+        """Half of the pool, the other half is for streams; and what the plan has of the host's
+        memory.
+        """
         return (
             self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2,
             plan.host_budget,
@@ -159,8 +169,10 @@ def captured(
     capture=CudaCapture,
     works: Works = COSYVOICE2,
 ) -> CosyVoice2:
-    """A `works.model`. model: of torch networks on the device, not used afterwards. capture: makes one Capture for each of the two stages, since they replay at
-    the same time. Raises NotReady `no_memory`."""
+    """A `works.model`. model: of torch networks on the device, not used afterwards. capture: makes
+    one Capture for each of the two stages, since they replay at the same time. Raises NotReady
+    `no_memory`.
+    """
     if not isinstance(model.lm, SpeechLm):
         raise ValueError("only the torch language model can be captured")
     sizes = sizes or Sizes.for_memory(model, torch.cuda.mem_get_info()[0])

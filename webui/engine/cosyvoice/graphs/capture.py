@@ -1,5 +1,8 @@
-"""Works in, replays out. `CudaCapture` is the only code here that needs a GPU, and it has not yet run on one: scripts/bench_engine.py
---device cuda is its first run. Everything else (`Direct`, `Table`) is the same on every machine.
+"""Works in, replays out.
+
+`CudaCapture` is the only code here that needs a GPU, and it has not yet run on one:
+scripts/bench_engine.py --device cuda is its first run. Everything else (`Direct`, `Table`) is the
+same on every machine.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ WARM_RUNS = 2  # before capture: libraries choose their kernels and make their w
 
 class Capture(Protocol):
     def add(self, work: Work) -> Work:
-        """What to call instead of `work` from now on. Runs `work` a few times on the way: nothing may be asked of it by then."""
+        """What to call instead of `work` from now on.
+
+        Runs `work` a few times on the way: nothing may be asked of it by then.
+        """
 
 
 class Direct:
@@ -30,8 +36,11 @@ class Direct:
 
 
 class CudaCapture:
-    """One graph per work. All its graphs share one memory pool, so they must be replayed one after the other, on one stream.
-    A work must not look at values from the host, nor draw from torch's generators."""
+    """One graph per work.
+
+    All its graphs share one memory pool, so they must be replayed one after the other, on one
+    stream. A work must not look at values from the host, nor draw from torch's generators.
+    """
 
     def __init__(self, device: torch.device | str = "cuda"):
         self._stream = torch.cuda.Stream(device)
@@ -51,7 +60,10 @@ class CudaCapture:
 
 
 class Table:
-    """The replays of one network by bucket. Filled once; what is not in it afterwards is refused, never run eagerly."""
+    """The replays of one network by bucket.
+
+    Filled once; what is not in it afterwards is refused, never run eagerly.
+    """
 
     def __init__(self, capture: Capture):
         self._capture = capture
@@ -62,7 +74,10 @@ class Table:
     def fill(
         self, works: Mapping[Hashable, Work], told: Callable[[float], None] = lambda share: None
     ) -> None:
-        """In the order given: largest first, so that the smaller ones find room in the pool. Raises NotReady when memory ends."""
+        """In the order given: largest first, so that the smaller ones find room in the pool.
+
+        Raises NotReady when memory ends.
+        """
         for done, (key, work) in enumerate(works.items()):
             try:
                 self._replays[key] = self._capture.add(work)
@@ -90,7 +105,10 @@ class Table:
 
 
 def ran_out(error: BaseException | None) -> bool:
-    """Whether memory was the reason. Ending a capture that broke off raises an error of its own on top."""
+    """Whether memory was the reason.
+
+    Ending a capture that broke off raises an error of its own on top.
+    """
     return error is not None and (
         isinstance(error, torch.OutOfMemoryError) or ran_out(error.__context__)
     )
@@ -105,7 +123,10 @@ def no_memory(what: object) -> NotReady:
 
 
 def fit(buckets: tuple[int, ...], size: int) -> int:
-    """The smallest of the ascending `buckets` that holds `size`. Raises ValueError when none does."""
+    """The smallest of the ascending `buckets` that holds `size`.
+
+    Raises ValueError when none does.
+    """
     for bucket in buckets:
         if size <= bucket:
             return bucket

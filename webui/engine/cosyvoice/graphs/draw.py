@@ -1,7 +1,8 @@
-"""Repetition-aware draws as tensor functions of fixed shape: the rule of sampler.py for many requests at once, without the host.
+"""Repetition-aware draws as tensor functions of fixed shape: the rule of sampler.py for many
+requests at once, without the host.
 
-Each request brings its own row of random numbers, the very ones its `Sampler` would draw: they depend on its seed alone, not on its
-place, its batch or its neighbours.
+Each request brings its own row of random numbers, the very ones its `Sampler` would draw: they
+depend on its seed alone, not on its place, its batch or its neighbours.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def chances(seed: int, count: int) -> Tensor:
 
 
 def _invert(weights: Tensor, at: Tensor) -> Tensor:
-    """weights (b, n), at (b, 1) in 0..1 -> the column (b, 1) that `at` falls into, by the cumulative sum in fp64."""
+    """weights (b, n), at (b, 1) in 0..1 -> the column (b, 1) that `at` falls into, by the
+    cumulative sum in fp64.
+    """
     steps = weights.double().cumsum(-1)
     column = torch.searchsorted(steps, at * steps[:, -1:], right=True)
     numbers = torch.arange(weights.shape[-1], device=weights.device)
@@ -33,9 +36,12 @@ def _invert(weights: Tensor, at: Tensor) -> Tensor:
 
 
 def best(probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """probs (b, V) fp32, V <= 65536 -> ids and probabilities (b, count) by falling probability, of equals the lower id first.
+    """probs (b, V) fp32, V <= 65536 -> ids and probabilities (b, count) by falling probability, of
+    equals the lower id first.
 
-    The bits of a probability and its id make one number, which has no equal: topk then has no choice where it would be free to choose."""
+    The bits of a probability and its id make one number, which has no equal: topk then has no
+    choice where it would be free to choose.
+    """
     size = probs.shape[-1]
     backward = size - 1 - torch.arange(size, device=probs.device)
     keys = (probs.view(torch.int32).long() << 16) | backward
@@ -46,8 +52,9 @@ def best(probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def choose(
     scores: Tensor, recent: Tensor, first: Tensor, second: Tensor, rule: RasRule
 ) -> tuple[Tensor, Tensor]:
-    """scores (b, V) fp32, -inf for what is masked; recent (b, window) ids, NONE for none; first, second (b, 1) fp64 random numbers.
-    -> ids (b, 1), and whether `second` was used (b, 1)."""
+    """scores (b, V) fp32, -inf for what is masked; recent (b, window) ids, NONE for none; first,
+    second (b, 1) fp64 random numbers. -> ids (b, 1), and whether `second` was used (b, 1).
+    """
     ids, probs = best(scores.softmax(-1), min(rule.top_k, scores.shape[-1]))
     keep = probs.cumsum(-1) - probs < rule.top_p
     keep[:, 0].fill_(True)
@@ -92,8 +99,9 @@ class Draws:
         self.done[slot].fill_(draw.most < 1)
 
     def next(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """scores (b, V) of the first b slots, wanted (b,) -> ids (b,): the end id ends a request, NONE is given where none is drawn.
-        A row that is not wanted, or done, stays as it is."""
+        """scores (b, V) of the first b slots, wanted (b,) -> ids (b,): the end id ends a request,
+        NONE is given where none is drawn. A row that is not wanted, or done, stays as it is.
+        """
         b = len(wanted)
         going = wanted & ~self.done[:b]
         drawn, spent = self.drawn[:b], self.spent[:b]

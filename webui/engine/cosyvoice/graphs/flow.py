@@ -1,4 +1,6 @@
-"""Voices and streams of the flow over static buffers: what flow/state.py is for one request at a time, here for a batch, from replays alone."""
+"""Voices and streams of the flow over static buffers: what flow/state.py is for one request at a
+time, here for a batch, from replays alone.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from .staging import Upload
 
 
 class Line:
-    """Ids in order and what was made of the first `done` of them: units of its own behind those of its voice, and a slot."""
+    """Ids in order and what was made of the first `done` of them: units of its own behind those of
+    its voice, and a slot.
+    """
 
     def __init__(self, flow: StaticFlow, blocks: Blocks, before: Sequence[int] = ()):
         self.flow, self.blocks = flow, blocks
@@ -40,13 +44,17 @@ class Line:
         return known if final else self.blocks.last_end(known - LOOKAHEAD_IDS)
 
     def shape(self, known: int, final: bool) -> Hashable:
-        """The bucket of what one replay can compute of it; None where there is nothing, or more than that, or it looks back too far."""
+        """The bucket of what one replay can compute of it; None where there is nothing, or more
+        than that, or it looks back too far.
+        """
         count, sizes = self.last_end(known, final) - self.done, self.flow.sizes
         fits = 0 < count <= sizes.ids[-1] and self.done <= sizes.reaches[-1]
         return fit(sizes.ids, count) if fits else None
 
     def next_end(self, end: int) -> int:
-        """Where the next call stops on the way to `end`: at `end`, or at the last block end that a call can reach."""
+        """Where the next call stops on the way to `end`: at `end`, or at the last block end that a
+        call can reach.
+        """
         most = self.done + self.flow.sizes.ids[-1]
         if end <= most:
             return end
@@ -62,7 +70,10 @@ def _leave(flow: StaticFlow, slot: int, own: list[int]) -> None:
 
 
 class StaticVoice:
-    """A voice's complete prompt blocks, as rows of the pool. Arguments as those of VoiceState.begun; `grow` until it is ready."""
+    """A voice's complete prompt blocks, as rows of the pool.
+
+    Arguments as those of VoiceState.begun; `grow` until it is ready.
+    """
 
     def __init__(
         self,
@@ -106,7 +117,10 @@ class StaticVoice:
         return max(units, sizes.units // sizes.slots) * self.flow.buffers.bytes_per_unit()
 
     def move_out(self) -> None:
-        """To the host's memory, until it is grown again. For a voice that is ready and of which no stream goes on."""
+        """To the host's memory, until it is grown again.
+
+        For a voice that is ready and of which no stream goes on.
+        """
         line = self.line
         self._out, self.is_ready = HostRows(self.flow.buffers, line.own, line.slot), False
         line.close()
@@ -122,7 +136,9 @@ class StaticVoice:
         line.done, self.line, self._out, self.is_ready = done, line, None, True
 
     def grow(self) -> None:
-        """The next piece of the prompt, so that other work can go between; all of it at once where it was moved out."""
+        """The next piece of the prompt, so that other work can go between; all of it at once where
+        it was moved out.
+        """
         if self._out is not None:
             self._move_in()
             return
@@ -185,11 +201,16 @@ class StaticStream:
         return len(self.line.own) * self.voice.flow.buffers.bytes_per_unit()
 
     def shape(self, known: int, final: bool = False) -> Hashable:
-        """Equal for steps that share a replay: `known` ids were generated so far. None: it goes alone."""
+        """Equal for steps that share a replay: `known` ids were generated so far.
+
+        None: it goes alone.
+        """
         return self.line.shape(len(self.voice.prompt_ids) + known, final)
 
     def step(self, ids, final: bool = False) -> Tensor:
-        """All generated ids so far -> the mel frames (m, 80) that became final and were not given before."""
+        """All generated ids so far -> the mel frames (m, 80) that became final and were not given
+        before.
+        """
         return self.voice.flow.step_many([(self, ids, final)])[0].clone()
 
     def close(self) -> None:
@@ -199,7 +220,10 @@ class StaticStream:
 
 
 class Call:
-    """What one row of a batch is to do: the ids of `line` from where it stands up to `end`. `ends_all`: no id follows."""
+    """What one row of a batch is to do: the ids of `line` from where it stands up to `end`.
+
+    `ends_all`: no id follows.
+    """
 
     def __init__(self, line: Line, known: np.ndarray, prompt_mel: Tensor, end: int, ends_all: bool):
         self.line, self.known, self.prompt_mel = line, known, prompt_mel
@@ -210,7 +234,9 @@ class Call:
         return self.end - self.start
 
     def write(self, fresh: list[int], head, ids, units, ends, past) -> None:
-        """Into the parts of one row of the job table (FlowBuffers.parts). fresh: as many units as there are new ids; they are the line's now."""
+        """Into the parts of one row of the job table (FlowBuffers.parts). fresh: as many units as
+        there are new ids; they are the line's now.
+        """
         fed = self.known[self.start : self.end if self.ends_all else self.end + LOOKAHEAD_IDS]
         line, count = self.line, self.count
         earlier = line.units
@@ -280,9 +306,12 @@ class StaticFlow:
     def step_many(
         self, asked: Sequence[tuple[StaticStream, Sequence[int] | Tensor, bool]]
     ) -> list[Tensor]:
-        """`step` for several streams at once: one replay where their new ids fit one. Different streams only. When one is refused
-        (too_long, out_of_memory) nothing of that replay was done: the caller may ask for each alone and lose only the one at fault.
-        A mel may be a view of the stream's own buffer, good until its next step or `close`."""
+        """`step` for several streams at once: one replay where their new ids fit one.
+
+        Different streams only. When one is refused (too_long, out_of_memory) nothing of that replay
+        was done: the caller may ask for each alone and lose only the one at fault. A mel may be a
+        view of the stream's own buffer, good until its next step or `close`.
+        """
         plans = [_Plan(*one) for one in asked]
         while calls := [(plan, call) for plan in plans if (call := plan.next_call()) is not None]:
             for at in range(0, len(calls), self.sizes.batches[-1]):
@@ -318,7 +347,9 @@ class StaticFlow:
         return [self._taken(call) for call in calls]
 
     def _passed_by(self, calls: Sequence[Call]) -> list[Tensor]:
-        """A long clip and a long sentence behind it: the same work without a graph, one call at a time, since it takes memory of its own."""
+        """A long clip and a long sentence behind it: the same work without a graph, one call at a
+        time, since it takes memory of its own.
+        """
         fresh, mels, s = self.units.take(sum(call.count for call in calls)), [], self.sizes
         for call in calls:
             self.passed_by += 1

@@ -1,4 +1,6 @@
-"""The way from ids to mu over the rows of flow_rows.py: what of the flow's one work is a generation's own. Here CosyVoice2's, with layers of its own past."""
+"""The way from ids to mu over the rows of flow_rows.py: what of the flow's one work is a
+generation's own. Here CosyVoice2's, with layers of its own past.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ LOOKS_BACK = 2  # rows, as both of its convolutions with a past do
 
 @dataclass(frozen=True)
 class Ids:
-    """New ids of a batch. ids (batch, n + 3), is_given (batch, n + 3, 1): not behind the last of all; units, ends (batch, n), past (batch, reach),
-    slots, start, count (batch,): see FlowBuffers.parts."""
+    """New ids of a batch. ids (batch, n + 3), is_given (batch, n + 3, 1): not behind the last of
+    all; units, ends (batch, n), past (batch, reach), slots, start, count (batch,): see
+    FlowBuffers.parts.
+    """
 
     ids: Tensor
     is_given: Tensor
@@ -33,7 +37,9 @@ class Ids:
 
 
 class Encoding(Protocol):
-    """by_unit: its memory by unit, (layers, units, ...) each; by_slot: by slot, (slots, ...) each; tables: what graphs read where it is."""
+    """by_unit: its memory by unit, (layers, units, ...) each; by_slot: by slot, (slots, ...) each;
+    tables: what graphs read where it is.
+    """
 
     by_unit: Sequence[Tensor]
     by_slot: Sequence[Tensor]

@@ -1,6 +1,9 @@
-"""A voice's rows of the flow's pools in the host's memory, while others need the room: bits out, the same bits in.
+"""A voice's rows of the flow's pools in the host's memory, while others need the room: bits out,
+the same bits in.
 
-Copies stand in the stream of the flow's own work, so nobody waits for them and rows may be given away at once."""
+Copies stand in the stream of the flow's own work, so nobody waits for them and rows may be given
+away at once.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ from .flow_work import FlowBuffers
 
 
 class HostRows:
-    """What lies in `units` and in `slot`, copied out. Pinned where the device copies by itself; an Euler step at a time, so that the copy
-    on the way needs little room."""
+    """What lies in `units` and in `slot`, copied out.
+
+    Pinned where the device copies by itself; an Euler step at a time, so that the copy on the way
+    needs little room.
+    """
 
     @torch.inference_mode()
     def __init__(self, buffers: FlowBuffers, units: list[int], slot: int):

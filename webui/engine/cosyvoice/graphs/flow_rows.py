@@ -1,6 +1,8 @@
-"""Where the flow's memory lies on the device: one pool of rows for all streams and voices, found through tables of row numbers.
+"""Where the flow's memory lies on the device: one pool of rows for all streams and voices, found
+through tables of row numbers.
 
-A unit is one id (two frames). A voice's units are read by all its streams and copied by none. Knows places; blind to the arithmetic.
+A unit is one id (two frames). A voice's units are read by all its streams and copied by none. Knows
+places; blind to the arithmetic.
 """
 
 from __future__ import annotations
@@ -50,10 +52,13 @@ class Numbers:
 
 
 class PooledKv:
-    """Looks like a KvStore to the layers of one work: writes the new rows into the pool, reads past and new ones by number.
+    """Looks like a KvStore to the layers of one work: writes the new rows into the pool, reads past
+    and new ones by number.
 
-    pool (layers, rows, 2 * heads * width); new (batch, n), past (batch, reach) row numbers, past ones at the right end. starts (batch,): the
-    positions of the first new ones, for layers that ask."""
+    pool (layers, rows, 2 * heads * width); new (batch, n), past (batch, reach) row numbers, past
+    ones at the right end. starts (batch,): the positions of the first new ones, for layers that
+    ask.
+    """
 
     def __init__(self, pool: Tensor, past: Tensor, new: Tensor, starts: Tensor | None = None):
         self._pool, self._reach, self.starts = pool, past.shape[1], starts
@@ -88,7 +93,9 @@ class PooledKv:
 
 
 class GatheredTails:
-    """Looks like conv.Past to one work: `before[slot]` (batch, rows, channels) stand in front, what follows row `count` of each is `after`."""
+    """Looks like conv.Past to one work: `before[slot]` (batch, rows, channels) stand in front, what
+    follows row `count` of each is `after`.
+    """
 
     def __init__(self, before: list[Tensor], count: Tensor):
         self._before, self.after = before, list(before)
@@ -104,7 +111,9 @@ class GatheredTails:
 
 
 class TailStore:
-    """Tails of all convolutions, each of `width` rows, (slots, steps, guidance rows, width, all channels): one gather and one write per call."""
+    """Tails of all convolutions, each of `width` rows, (slots, steps, guidance rows, width, all
+    channels): one gather and one write per call.
+    """
 
     def __init__(
         self,
@@ -138,7 +147,9 @@ class TailStore:
 
 
 def visible(reach: int, past: Tensor, ends: Tensor, like: Tensor) -> Tensor:
-    """Additive mask (batch, 1, n, reach + n): of the past columns the last `past` (batch,), of the new ones those below `ends` (batch, n)."""
+    """Additive mask (batch, 1, n, reach + n): of the past columns the last `past` (batch,), of the
+    new ones those below `ends` (batch, n).
+    """
     batch, new = ends.shape
     old = torch.arange(reach, device=past.device) >= reach - past[:, None]
     fresh = torch.arange(new, device=past.device) < ends[..., None]

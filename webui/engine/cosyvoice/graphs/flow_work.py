@@ -1,5 +1,6 @@
-"""The flow's one work: new ids of a batch of streams to their mel, all Euler steps and both guidance rows, on the rows of flow_rows.py. How ids
-become mu is the generation's own."""
+"""The flow's one work: new ids of a batch of streams to their mel, all Euler steps and both
+guidance rows, on the rows of flow_rows.py. How ids become mu is the generation's own.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,11 @@ GUIDANCE_ROWS = 2
 
 @dataclass(frozen=True)
 class FlowSizes:
-    """ids: how many new ids a call takes per stream; batches: how many streams; reaches: how many earlier ids a call looks back on; one that looks back further goes alone and
-    without a graph, up to `furthest`: a clip of 30 s and all that the language model can say behind it. units: ids of all streams and voices together. slots: streams and voices together."""
+    """ids: how many new ids a call takes per stream; batches: how many streams; reaches: how many
+    earlier ids a call looks back on; one that looks back further goes alone and
+    without a graph, up to `furthest`: a clip of 30 s and all that the language model can say behind
+    it. units: ids of all streams and voices together. slots: streams and voices together.
+    """
 
     ids: tuple[int, ...] = (12, 28, 52, 100)
     batches: tuple[int, ...] = (1, 2, 4, 8)
@@ -90,7 +94,9 @@ class FlowBuffers:
         return sum(t.nbytes for t in self.by_unit) // self.by_unit[0].shape[1]
 
     def parts(self, jobs):
-        """(batch, ...) of a job table, tensor or array: head (4), ids (most + 3), new units (most), block ends (most), past units (furthest)"""
+        """(batch, ...) of a job table, tensor or array: head (4), ids (most + 3), new units (most),
+        block ends (most), past units (furthest)
+        """
         at, out = 0, []
         for width in (HEAD, self._most + LOOKAHEAD_IDS, self._most, self._most, self._furthest):
             out.append(jobs[:, at : at + width])

@@ -1,7 +1,9 @@
-"""The language model over static buffers: slots instead of caches, replays instead of calls, ids drawn on the device.
+"""The language model over static buffers: slots instead of caches, replays instead of calls, ids
+drawn on the device.
 
-Embeddings are looked up inside the works, so what `text`, `speech`, `mark` and `opening` give are row numbers of the one table,
-(1, n, 1) on the host: they join with torch.cat like embeddings and are good for `step` and `start` of this model only.
+Embeddings are looked up inside the works, so what `text`, `speech`, `mark` and `opening` give are
+row numbers of the one table, (1, n, 1) on the host: they join with torch.cat like embeddings and
+are good for `step` and `start` of this model only.
 """
 
 from __future__ import annotations
@@ -21,13 +23,18 @@ from .lm_layers import PackedLm
 from .lm_slots import KeptPast, Place, SlotPast, Slots
 from .staging import Arriving, Download, Upload
 
-SPARE = 8  # positions behind a slot's last: padding writes to the first of them, nobody reads it; eight, because attention likes multiples
+# positions behind a slot's last: padding writes to the first of them, nobody reads it; eight,
+# because attention likes multiples
+SPARE = 8
 
 
 @dataclass(frozen=True)
 class LmSizes:
-    """slots: batch buckets, the last is how many requests there may be. reaches: attention lengths of the decode graphs, the last is
-    how many positions a request may have. inputs: lengths of the prefill graphs; longer inputs are fed in pieces. run: most steps of one run."""
+    """slots: batch buckets, the last is how many requests there may be. reaches: attention lengths
+    of the decode graphs, the last is
+    how many positions a request may have. inputs: lengths of the prefill graphs; longer inputs are
+    fed in pieces. run: most steps of one run.
+    """
 
     slots: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     reaches: tuple[int, ...] = (256, 512, 1024, 2048)
@@ -75,7 +82,10 @@ class StaticLm:
         sizes: LmSizes | None = None,
         capture: Capture | None = None,
     ):
-        """Takes copies of what it needs: `lm` may be dropped afterwards. Call `prewarm` before the first request."""
+        """Takes copies of what it needs: `lm` may be dropped afterwards.
+
+        Call `prewarm` before the first request.
+        """
         self.dims, self.sizes = lm.dims, sizes or LmSizes()
         s = self.sizes
         self.positions = s.positions
@@ -115,10 +125,13 @@ class StaticLm:
         self._download = Download(self._log)
         self._selected: frozenset[int] | None = None
 
-    # -- what is captured --------------------------------------------------------------------------------------------------------
+    # -- what is captured --------------------------------------------------------------------------
 
     def works(self) -> dict[Hashable, Work]:
-        """Every work by its key, largest first. With nothing wanted and an empty job they leave all requests as they are."""
+        """Every work by its key, largest first.
+
+        With nothing wanted and an empty job they leave all requests as they are.
+        """
         s = self.sizes
         pairs = [(count, reach) for count in reversed(s.slots) for reach in reversed(s.reaches)]
         out: dict[Hashable, Work] = {
@@ -191,7 +204,7 @@ class StaticLm:
         """Row numbers (n,) -> what they are, (n, hidden)"""
         return self._weights.table[rows]
 
-    # -- LanguageModel -----------------------------------------------------------------------------------------------------------
+    # -- LanguageModel -----------------------------------------------------------------------------
 
     def _rows(self, ids: Sequence[int], offset: int) -> Tensor:
         return (torch.as_tensor(ids, dtype=torch.long) + offset).reshape(1, -1, 1)
@@ -243,11 +256,13 @@ class StaticLm:
         self.table.play(("feed", *self._bucket(pasts)))
         return torch.stack([self.scores[past.slot] for past in pasts])
 
-    # -- ids drawn on the device -------------------------------------------------------------------------------------------------
+    # -- ids drawn on the device -------------------------------------------------------------------
 
     @torch.no_grad()
     def start(self, x: Tensor, past: SlotPast, draw: Draw) -> None:
-        """Feed (1, n, 1) behind `past` and get ready to draw; `draw.most` is cut to what the slot holds. Waits for nothing."""
+        """Feed (1, n, 1) behind `past` and get ready to draw; `draw.most` is cut to what the slot
+        holds. Waits for nothing.
+        """
         past.claim(x.shape[1] + draw.least)
         self._feed_rows(x, past.slot)
         past.length += x.shape[1]
@@ -256,7 +271,10 @@ class StaticLm:
 
     @torch.no_grad()
     def run(self, pasts: Sequence[SlotPast], steps: int) -> Drawn:
-        """`steps` ids (fewer where a request ends) for each of `pasts`, all started. Waits for nothing; `take` of the result waits."""
+        """`steps` ids (fewer where a request ends) for each of `pasts`, all started.
+
+        Waits for nothing; `take` of the result waits.
+        """
         if not 1 <= steps <= self.sizes.run:
             raise ValueError(f"a run has 1 to {self.sizes.run} steps, got {steps}")
         self._gather()
@@ -271,7 +289,7 @@ class StaticLm:
             self._download.start(), [(past, past.slot) for past in pasts], steps, self.dims.end
         )
 
-    # -- slots -------------------------------------------------------------------------------------------------------------------
+    # -- slots -------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def copy_slot(self, source: int, target: int, length: int) -> None:

@@ -1,6 +1,9 @@
-"""The language model's layers over rows: each row is one new position of some slot. Fused matrices, no Python objects per request.
+"""The language model's layers over rows: each row is one new position of some slot.
 
-The keys and values of all slots are one buffer; a row writes its own and attends to its slot's, masked to what is there.
+Fused matrices, no Python objects per request.
+
+The keys and values of all slots are one buffer; a row writes its own and attends to its slot's,
+masked to what is there.
 """
 
 from __future__ import annotations
@@ -46,7 +49,11 @@ class PackedLayer:
 
 
 class PackedLm:
-    """Weights and constant tables. All embeddings are one table: text ids, the two marks from `marks_at`, speech ids from `speech_at`."""
+    """Weights and constant tables.
+
+    All embeddings are one table: text ids, the two marks from `marks_at`, speech ids from
+    `speech_at`.
+    """
 
     @torch.no_grad()
     def __init__(self, lm: SpeechLm, positions: int):
@@ -84,8 +91,9 @@ class PackedLm:
     def run(
         self, x: Tensor, slots: Tensor, positions: Tensor, store: Tensor, attend: Attend
     ) -> Tensor:
-        """x (rows, hidden) at `positions` (rows,) of `slots` (rows,); store (layers, 2, slots, kv_heads, positions, head) is written.
-        -> hidden states after the last norm (rows, hidden)"""
+        """x (rows, hidden) at `positions` (rows,) of `slots` (rows,); store (layers, 2, slots,
+        kv_heads, positions, head) is written. -> hidden states after the last norm (rows, hidden)
+        """
         d = self.dims
         turned_heads = d.heads + d.kv_heads
         cos, sin = self.cos[positions], self.sin[positions]
@@ -118,7 +126,9 @@ class PackedLm:
         )
 
     def each_its_own(self, count: int, reach: int, lengths: Tensor) -> Attend:
-        """Row i is slot i, at position lengths[i]; the store is read in place, up to `reach` positions."""
+        """Row i is slot i, at position lengths[i]; the store is read in place, up to `reach`
+        positions.
+        """
         d = self.dims
         mask = self._mask(torch.arange(reach, device=self.device) <= lengths[:, None])[
             :, None, None

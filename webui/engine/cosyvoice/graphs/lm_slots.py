@@ -1,4 +1,7 @@
-"""Which request sits in which slot of the language model's buffers. Knows slots and lengths; blind to what is computed in them."""
+"""Which request sits in which slot of the language model's buffers.
+
+Knows slots and lengths; blind to what is computed in them.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ class Place:
 
 
 class SlotPast:
-    """A request's past in a slot. `close` gives the slot back; so does losing the last reference."""
+    """A request's past in a slot.
+
+    `close` gives the slot back; so does losing the last reference.
+    """
 
     def __init__(self, lm: StaticLm, place: Place, length: int = 0):
         self._lm, self._place = lm, place
@@ -100,7 +106,9 @@ class SlotPast:
         return self._lm.bytes_per_position * self.length
 
     def reserve(self, new: int) -> None:
-        """Nothing to do: a slot has all its room from the start, and many ask for far more than they use. `claim` is the hard limit."""
+        """Nothing to do: a slot has all its room from the start, and many ask for far more than
+        they use. `claim` is the hard limit.
+        """
 
     def claim(self, new: int) -> None:
         """Raises EngineFault when the slot does not hold `new` positions more."""
@@ -125,7 +133,10 @@ class SlotPast:
 
 
 class KeptPast:
-    """A prefix outside the slots: (layers, 2, kv_heads, length, head) of its own. Its forks are slots."""
+    """A prefix outside the slots: (layers, 2, kv_heads, length, head) of its own.
+
+    Its forks are slots.
+    """
 
     def __init__(self, lm: StaticLm, kept: Tensor):
         self._lm, self._kept = lm, kept

@@ -1,4 +1,6 @@
-"""Values between host and device without waiting: pinned host memory, asynchronous copies, one event per copy. Blind to what they mean."""
+"""Values between host and device without waiting: pinned host memory, asynchronous copies, one
+event per copy. Blind to what they mean.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ DEPTH = 4  # copies that may be under way at once
 
 
 class _Host:
-    """One piece of host memory, like a device tensor, and the moment at which the device is done with it."""
+    """One piece of host memory, like a device tensor, and the moment at which the device is done
+    with it.
+    """
 
     def __init__(self, like: Tensor):
         self.tensor = torch.zeros(like.shape, dtype=like.dtype, pin_memory=like.is_cuda)
@@ -27,7 +31,10 @@ class _Host:
 
 
 class Upload:
-    """Fills one device buffer. `array` is host memory that no copy reads any more; what is in it is old: write all that counts."""
+    """Fills one device buffer.
+
+    `array` is host memory that no copy reads any more; what is in it is old: write all that counts.
+    """
 
     def __init__(self, target: Tensor):
         self._target = target

@@ -1,4 +1,6 @@
-"""Streams of the vocoder over static buffers: what vocoder/state.py is for one stream, here for batches of equal windows, from replays alone."""
+"""Streams of the vocoder over static buffers: what vocoder/state.py is for one stream, here for
+batches of equal windows, from replays alone.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,10 @@ from .windows import Window, check, cover
 
 @dataclass(frozen=True)
 class VocoderSizes:
-    """lengths: of windows in frames (see windows.check), those of the generation when empty. batches: of streams; windows below `alone` only go one by
-    one: they are rare."""
+    """lengths: of windows in frames (see windows.check), those of the generation when empty.
+    batches: of streams; windows below `alone` only go one by
+    one: they are rare.
+    """
 
     lengths: tuple[int, ...] = ()
     batches: tuple[int, ...] = (1, 2, 4, 8)
@@ -103,7 +107,10 @@ class StaticVocoder:
 
     @torch.inference_mode()
     def begin(self, seed: int | None = 0) -> StaticWave:
-        """seed decides the noise (None: none). Raises EngineFault `out_of_memory` when all places are taken."""
+        """seed decides the noise (None: none).
+
+        Raises EngineFault `out_of_memory` when all places are taken.
+        """
         wave = StaticWave(self, seed)
         start = self._work.start(seed)
         if start is None:

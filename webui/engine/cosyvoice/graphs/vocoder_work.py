@@ -1,4 +1,6 @@
-"""The vocoder's one work: a window of neighbouring frames for each of a batch of streams to its samples, phases carried on the device."""
+"""The vocoder's one work: a window of neighbouring frames for each of a batch of streams to its
+samples, phases carried on the device.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ SLOT, START = range(2)  # columns of a job
 
 
 class VocoderBuffers:
-    """Rings of the last `ring` frames of each slot, by frame number modulo `ring`; slot 0 belongs to padding."""
+    """Rings of the last `ring` frames of each slot, by frame number modulo `ring`; slot 0 belongs
+    to padding.
+    """
 
     def __init__(self, vocoder: HiftLayers, slots: int, batch: int, longest: int, ring: int):
         weight = vocoder.conv_pre.weight
@@ -44,8 +48,12 @@ class VocoderBuffers:
 
 
 class VocoderWork:
-    """Here CosyVoice2's. Other generations have other values and other methods, of those whose names begin with a letter. before: frames in front of
-    a window that its pitch depends on. reach: what must be around the frames that a window gives. lengths: of windows."""
+    """Here CosyVoice2's.
+
+    Other generations have other values and other methods, of those whose names begin with a letter.
+    before: frames in front of a window that its pitch depends on. reach: what must be around the
+    frames that a window gives. lengths: of windows.
+    """
 
     before, reach = REACH_FRAMES, STEADY
     lengths = (*range(1, 23), 24, 28, 36, 50, 70, 120, 220)
@@ -62,7 +70,9 @@ class VocoderWork:
 
     @torch.inference_mode()
     def __call__(self, length: int, batch: int) -> None:
-        """Windows of `length` frames of the first `batch` jobs -> the first batch * 480 * length of `waves`; phases into their ring."""
+        """Windows of `length` frames of the first `batch` jobs -> the first batch * 480 * length of
+        `waves`; phases into their ring.
+        """
         buffers = self.buffers
         jobs = buffers.jobs[:batch]
         frames = (
@@ -104,7 +114,9 @@ class VocoderWork:
         return None if seed is None else noise_at(seed, start, count)
 
     def pitch(self, mel: Tensor, is_there: Tensor) -> Tensor:
-        """mel (batch, 80, n), is_there (batch, 1, n): not before the utterance -> f0 (batch, n) as of a net that has seen it from its start"""
+        """mel (batch, 80, n), is_there (batch, 1, n): not before the utterance -> f0 (batch, n) as
+        of a net that has seen it from its start
+        """
         predictor, x = self.vocoder.f0_predictor, mel
         for conv in predictor.condnet[::2]:
             x = (
@@ -121,7 +133,9 @@ class VocoderWork:
         return (f0[..., None] * self.harmonics / self.vocoder.dims.rate_hz % 1).double() * self.each
 
     def cycles(self, at: Tensor, moves: Tensor, is_start: Tensor) -> Tensor:
-        """at (batch, n + 1, 9): before each frame and behind the last; is_start (batch, 1, 1) -> of each sample, (batch, n * each, 9)"""
+        """at (batch, n + 1, 9): before each frame and behind the last; is_start (batch, 1, 1) -> of
+        each sample, (batch, n * each, 9)
+        """
         ahead = torch.cat([moves, moves.new_zeros(len(moves), 1, HARMONICS)], 1)
         within, half, length = (
             (self.samples + 0.5) / self.each,
@@ -134,7 +148,9 @@ class VocoderWork:
         )  # half a frame there stands still
 
     def shaped(self, mel: Tensor, source: Tensor) -> Tensor:
-        """mel (batch, 80, n), source (batch, 1, n * each) -> complex spectrum (batch, 9, n * each / 4 + 1)"""
+        """mel (batch, 80, n), source (batch, 1, n * each) -> complex spectrum (batch, 9, n * each /
+        4 + 1)
+        """
         return self.vocoder.shaped(mel, source)
 
     def risen(self, samples: Tensor, start: int) -> Tensor:
@@ -142,7 +158,9 @@ class VocoderWork:
         return samples
 
     def _source(self, f0: Tensor, jobs: Tensor, noise: Tensor) -> Tensor:
-        """f0 (batch, n), noise (batch, n * each, 9) -> the excitation (batch, 1, n * each), as Source makes it of one stream"""
+        """f0 (batch, n), noise (batch, n * each, 9) -> the excitation (batch, 1, n * each), as
+        Source makes it of one stream
+        """
         count, moves = f0.shape[1], self.moves(f0)
         ring = self.buffers.cycles.flatten(0, 1)
         frames = jobs[:, START, None] + torch.arange(count + 1, device=jobs.device)
@@ -161,7 +179,9 @@ class VocoderWork:
 
 
 def overlapped(spectrum: Tensor, window: Tensor) -> Tensor:
-    """The inverse of a centred STFT: complex (batch, 9, frames) -> (batch, 4 * (frames - 1)). torch.istft looks at a value on the host."""
+    """The inverse of a centred STFT: complex (batch, 9, frames) -> (batch, 4 * (frames - 1)).
+    torch.istft looks at a value on the host.
+    """
     frames = spectrum.shape[2]
     length = FFT + FFT_HOP * (frames - 1)
     pieces = torch.fft.irfft(spectrum, FFT, dim=1) * window[:, None]

@@ -1,7 +1,10 @@
-"""Which windows of frames the vocoder decodes, when a window may only have certain lengths. Integers in, integers out.
+"""Which windows of frames the vocoder decodes, when a window may only have certain lengths.
 
-A window is never padded, because the vocoder hears where its input ends. It reaches further back where there is more past than needed;
-a short utterance between two lengths takes two windows that overlap.
+Integers in, integers out.
+
+A window is never padded, because the vocoder hears where its input ends. It reaches further back
+where there is more past than needed; a short utterance between two lengths takes two windows that
+overlap.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ class Window:
 
 
 def check(lengths: tuple[int, ...], reach: Reach) -> None:
-    """Raises ValueError when some utterance could not be covered: up to left + held every length is needed, above it two windows of one
-    length must overlap by as much before the next length comes."""
+    """Raises ValueError when some utterance could not be covered: up to left + held every length is
+    needed, above it two windows of one length must overlap by as much before the next length comes.
+    """
     margin = reach.left + max(reach.held, reach.first_held)
     if not lengths or lengths[0] != 1 or any(b <= a for a, b in pairwise(lengths)):
         raise ValueError("window lengths must ascend from 1")
@@ -39,7 +43,9 @@ def check(lengths: tuple[int, ...], reach: Reach) -> None:
 def cover(
     emitted: int, end: int, final: bool, reach: Reach, lengths: tuple[int, ...]
 ) -> Iterator[Window]:
-    """The windows that give all frames from `emitted` on which are final when the frames up to `end` are known."""
+    """The windows that give all frames from `emitted` on which are final when the frames up to
+    `end` are known.
+    """
     while True:
         held = reach.held if emitted else reach.first_held
         ready = end if final else end - held

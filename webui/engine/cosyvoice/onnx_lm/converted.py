@@ -1,4 +1,6 @@
-"""The int8 form of the language model on disk: made once per model, checked at every start, made again when it fits no more."""
+"""The int8 form of the language model on disk: made once per model, checked at every start, made
+again when it fits no more.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ Told = Callable[[float], None]  # share done of a conversion; not called when th
 
 @dataclass(frozen=True)
 class Form:
-    """name: raised when the graph or its values change. values: of dims, published tensors and Told, what goes into the file."""
+    """name: raised when the graph or its values change. values: of dims, published tensors and
+    Told, what goes into the file.
+    """
 
     name: str
     values: Callable[[Any, Mapping[str, torch.Tensor], Told], dict[str, np.ndarray]]
@@ -67,9 +71,11 @@ def load(
     parts: Parts = COMPONENTS,
     form: Form = QWEN2,
 ) -> Mapping[str, np.ndarray]:
-    """What Int8Lm needs, mapped from the file when it fits the published weights, else made from them and written beside them.
+    """What Int8Lm needs, mapped from the file when it fits the published weights, else made from
+    them and written beside them.
 
-    Making takes about 10 s and 1.2 GB at the real size. Where nothing can be written it stays in memory. Raises NotReady.
+    Making takes about 10 s and 1.2 GB at the real size. Where nothing can be written it stays in
+    memory. Raises NotReady.
     """
     source = _source(root, parts)
     kept = _read(file_in(root, parts), _mark(root, dims, source, parts, form) if source else "")
@@ -104,7 +110,9 @@ def make(
 
 
 def memory(dims: LmDims) -> int:
-    """Bytes that the loaded language model holds: linears packed twice, and the table of text ids as far as the system keeps it in memory."""
+    """Bytes that the loaded language model holds: linears packed twice, and the table of text ids
+    as far as the system keeps it in memory.
+    """
     d = dims
     per_layer = d.hidden * (2 * d.hidden + 2 * d.kv_heads * d.head_size + 3 * d.intermediate)
     linears = d.layers * per_layer + d.rows * d.hidden
@@ -134,7 +142,9 @@ def _mark(root: Path, dims: LmDims, source: str, parts: Parts, form: Form) -> st
 
 
 def _read(file: Path, mark: str) -> Mapping[str, np.ndarray] | None:
-    """None, with the reason in the log, unless the file is whole and was made from these weights (any, when `mark` is empty)."""
+    """None, with the reason in the log, unless the file is whole and was made from these weights
+    (any, when `mark` is empty).
+    """
     if not file.is_file():
         return None
     if mark and source_of(file) != mark:

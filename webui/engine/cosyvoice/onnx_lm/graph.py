@@ -1,7 +1,10 @@
-"""The network as ONNX graphs without values: which operators, in which order, on which names. The only module that needs the onnx package.
+"""The network as ONNX graphs without values: which operators, in which order, on which names.
 
-There are two: one for a position of many requests, whose rows meet in no operator (inputs are scaled per row and block, attention reads each
-row's own slot), and one for many positions of one request, with scales per position, which takes half as long for those.
+The only module that needs the onnx package.
+
+There are two: one for a position of many requests, whose rows meet in no operator (inputs are
+scaled per row and block, attention reads each row's own slot), and one for many positions of one
+request, with scales per position, which takes half as long for those.
 """
 
 from __future__ import annotations
@@ -22,7 +25,10 @@ IN_FILE = "values"  # the place that initializers name; their values come with t
 
 
 class Graph(ABC):
-    """What both graphs have in common. Another network than Qwen2 overrides `entry`, `norm`, `attention`, `out`, `mlp` and `positions`."""
+    """What both graphs have in common.
+
+    Another network than Qwen2 overrides `entry`, `norm`, `attention`, `out`, `mlp` and `positions`.
+    """
 
     def __init__(self, dims: LmDims):
         self.dims, self.nodes, self.values = dims, [], []
@@ -73,8 +79,9 @@ class Graph(ABC):
         return out, f"{name}.sum"
 
     def attention(self, x: str, layer: int) -> str:
-        """`spread` names the row of each slot, `rows` the slot of each row: slots between those of a batch are computed for nothing,
-        at their next free position, and linears only for rows."""
+        """`spread` names the row of each slot, `rows` the slot of each row: slots between those of
+        a batch are computed for nothing, at their next free position, and linears only for rows.
+        """
         d, at = self.dims, f"layers.{layer}"
         qkv = self.linear(
             x, f"{at}.qkv", d.hidden, d.hidden + 2 * d.kv_heads * d.head_size, bias=True
@@ -195,11 +202,13 @@ def passage(dims: LmDims) -> bytes:
 
 
 def build(g: Graph) -> bytes:
-    """x (rows, n, hidden) -> scores (rows, dims.rows), log-probabilities after each row's last position.
+    """x (rows, n, hidden) -> scores (rows, dims.rows), log-probabilities after each row's last
+    position.
 
-    Other inputs: spread (slots,) and rows (rows,) int64; last (slots,) int32, the position of each slot's last id; longest () int32, positions
-    of the longest slot; `positions`: cos, sin (positions, head_size / 2); keys.L, values.L (slots, kv_heads, capacity, head_size), which the outputs
-    keys.L.new, values.L.new must share.
+    Other inputs: spread (slots,) and rows (rows,) int64; last (slots,) int32, the position of each
+    slot's last id; longest () int32, positions of the longest slot; `positions`: cos, sin
+    (positions, head_size / 2); keys.L, values.L (slots, kv_heads, capacity, head_size), which the
+    outputs keys.L.new, values.L.new must share.
     """
     dims = g.dims
     for name, number in (("minus_one", -1), ("far", 2**31 - 1), ("second", 1), ("last_axis", -1)):

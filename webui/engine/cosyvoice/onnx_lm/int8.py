@@ -1,19 +1,25 @@
-"""Matrices as bytes and scales, by blocks along the inputs. Knows numbers; blind to which layer they come from."""
+"""Matrices as bytes and scales, by blocks along the inputs.
+
+Knows numbers; blind to which layer they come from.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-# Inputs that share a scale, of a weight's row and of an activation. Products of 64 are the same to the last bit for one row and for many;
-# with 128 an id takes 2 ms less, but a rounding in one row's sums moves its next int8 codes, and other ids are drawn in company than alone.
+# Inputs that share a scale, of a weight's row and of an activation. Products of 64 are the same to
+# the last bit for one row and for many; with 128 an id takes 2 ms less, but a rounding in one row's
+# sums moves its next int8 codes, and other ids are drawn in company than alone.
 BLOCK = 64
 ZERO = 128  # the byte that means 0
 
 
 def quantise(weight: np.ndarray, block: int = BLOCK) -> tuple[np.ndarray, np.ndarray]:
-    """(out, in) floats -> bytes (out, blocks, block) uint8 and scales (out, blocks) fp32, the last block filled up with zeros.
+    """(out, in) floats -> bytes (out, blocks, block) uint8 and scales (out, blocks) fp32, the last
+    block filled up with zeros.
 
-    Off by half a scale at most, which is 1/254 of the block's largest value. Raises ValueError for values that are not finite.
+    Off by half a scale at most, which is 1/254 of the block's largest value. Raises ValueError for
+    values that are not finite.
     """
     if not np.isfinite(weight).all():
         raise ValueError("values that are not finite")
@@ -37,9 +43,11 @@ def restore(codes: np.ndarray, scales: np.ndarray, columns: int) -> np.ndarray:
 
 
 def quantise_rows(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(out, in) floats -> bytes (in, out) uint8 and one scale per output, (out,) fp32: the form for many positions at once.
+    """(out, in) floats -> bytes (in, out) uint8 and one scale per output, (out,) fp32: the form for
+    many positions at once.
 
-    Unsigned, with ZERO as 0: processors without VNNI add products of unsigned and signed bytes in pairs of 16 bits, which overflow.
+    Unsigned, with ZERO as 0: processors without VNNI add products of unsigned and signed bytes in
+    pairs of 16 bits, which overflow.
     """
     scales = np.abs(weight).max(1) / 127
     scales[scales == 0] = 1

@@ -1,4 +1,6 @@
-"""Large memory pages for what is read whole at every step: a quarter of an id's time on a machine that grants them. A wish, never an error."""
+"""Large memory pages for what is read whole at every step: a quarter of an id's time on a machine
+that grants them. A wish, never an error.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ WISH, NOW = (
 
 @contextmanager
 def large_pages() -> Iterator[None]:
-    """Around the making of large arrays: anonymous memory that is new afterwards is moved to large pages where the system has them."""
+    """Around the making of large arrays: anonymous memory that is new afterwards is moved to large
+    pages where the system has them.
+    """
     before = set(_anonymous())
     yield
     if sys.platform == "linux":

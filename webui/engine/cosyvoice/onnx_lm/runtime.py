@@ -1,4 +1,6 @@
-"""The int8 language model at work: the LanguageModel of lm_seam.py on ONNX Runtime, one thread, any number of requests at once."""
+"""The int8 language model at work: the LanguageModel of lm_seam.py on ONNX Runtime, one thread, any
+number of requests at once.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ from ..lm import SOS, TASK
 from .pages import large_pages
 from .slots import SlotDims, SlotPast, Slots
 
-# Names of what the converted file holds beside the graphs' values: the graphs, each with the endings of values that are the other one's, and tables.
+# Names of what the converted file holds beside the graphs' values: the graphs, each with the
+# endings of values that are the other one's, and tables.
 GRAPHS = {"graph.steps": (".bytes", ".gains"), "graph.passage": (".codes", ".scales")}
 TABLES = {"text": "table.text", "speech": "table.speech", "mark": "table.mark"}
 
 
 class Int8Body(ABC):
-    """Layers and head at work. values: what `values.of` makes of the published weights. threads: of a step, which waits for memory.
-    passage_threads: of an opening, which computes, and for which a first sound waits."""
+    """Layers and head at work. values: what `values.of` makes of the published weights. threads: of
+    a step, which waits for memory.
+    passage_threads: of an opening, which computes, and for which a first sound waits.
+    """
 
     def __init__(
         self,
@@ -124,7 +129,10 @@ class Int8Lm(Int8Body):
 
 
 class _Binding:
-    """The session's inputs and outputs for the slots first..stop. Small inputs have arrays of their own that are written, not bound anew."""
+    """The session's inputs and outputs for the slots first..stop.
+
+    Small inputs have arrays of their own that are written, not bound anew.
+    """
 
     def __init__(
         self,
@@ -155,7 +163,9 @@ class _Binding:
                 self._io.bind_ortvalue_output(f"{kind}.{layer}.new", shared)
 
     def run(self, x: np.ndarray, at: Sequence[int]) -> np.ndarray:
-        """Slots that are not in `at` are passed over: what is written behind their filled positions is never read."""
+        """Slots that are not in `at` are passed over: what is written behind their filled positions
+        is never read.
+        """
         rows = np.array(at, np.int64) - self._first
         n = x.shape[1]
         self._last[:] = self._slots.lengths[self._first : self._stop]

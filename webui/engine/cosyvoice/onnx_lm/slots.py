@@ -1,4 +1,6 @@
-"""Keys and values of all running requests: one slot each in arrays that the network reads and writes in place. Blind to the network."""
+"""Keys and values of all running requests: one slot each in arrays that the network reads and
+writes in place. Blind to the network.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,12 @@ class SlotDims(Protocol):
 
 
 class Slots:
-    """Per layer and kind an array (slots, kv_heads, capacity, head_size) fp32. Memory is taken when positions are first written.
+    """Per layer and kind an array (slots, kv_heads, capacity, head_size) fp32.
 
-    `lock` is held by whoever reads or writes the arrays: growing replaces them. `grown` counts that, so that views can be renewed.
+    Memory is taken when positions are first written.
+
+    `lock` is held by whoever reads or writes the arrays: growing replaces them. `grown` counts
+    that, so that views can be renewed.
     """
 
     def __init__(self, dims: SlotDims):
@@ -63,7 +68,10 @@ class Slots:
         self._given_back.append(slot)
 
     def make_room(self, positions: int) -> None:
-        """For a slot with `positions` filled. One more stays free always: an idle slot between busy ones is written there."""
+        """For a slot with `positions` filled.
+
+        One more stays free always: an idle slot between busy ones is written there.
+        """
         if positions >= self.capacity:
             self._grow(self.count, max(positions + 1, 2 * self.capacity))
 
@@ -95,8 +103,11 @@ class Slots:
 
 
 class SlotPast:
-    """One request's past. At rest (a prefix) it is an array of its own of the size of its content; the first step gives it a slot,
-    which it keeps until nobody holds the past any more."""
+    """One request's past.
+
+    At rest (a prefix) it is an array of its own of the size of its content; the first step gives it
+    a slot, which it keeps until nobody holds the past any more.
+    """
 
     def __init__(self, slots: Slots, content: np.ndarray | None = None):
         d = slots.dims

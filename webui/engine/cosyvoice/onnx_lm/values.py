@@ -1,4 +1,7 @@
-"""The published tensors of the language model under the graph's names, linears as int8. Knows both namings; blind to files."""
+"""The published tensors of the language model under the graph's names, linears as int8.
+
+Knows both namings; blind to files.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ Told = Callable[[float], None]  # share done
 def of(
     dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: None
 ) -> dict[str, np.ndarray]:
-    """Everything that Int8Lm needs. Raises NotReady naming the first tensor that is missing or does not fit.
+    """Everything that Int8Lm needs.
+
+    Raises NotReady naming the first tensor that is missing or does not fit.
 
     Takes one published matrix into memory at a time; the result has about two bytes per value.
     """

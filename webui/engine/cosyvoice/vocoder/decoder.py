@@ -1,4 +1,5 @@
-"""Mel and excitation to wave: up-sampling convolutions fed with the excitation's spectrum, then an inverse STFT.
+"""Mel and excitation to wave: up-sampling convolutions fed with the excitation's spectrum, then an
+inverse STFT.
 
 A mel frame touches the wave up to 13 frames before and after itself, most of it much nearer.
 """
@@ -72,7 +73,9 @@ class ResBlock(nn.Module):
         self.activations2 = nn.ModuleList(Snake(channels) for _ in DILATIONS)
 
     def narrow(self, dtype: torch.dtype) -> None:
-        """Convolutions in `dtype`; what passes between them, and the sum, stay as wide as the block's input."""
+        """Convolutions in `dtype`; what passes between them, and the sum, stay as wide as the
+        block's input.
+        """
         self.convs1.to(dtype)
         self.convs2.to(dtype)
 
@@ -92,7 +95,9 @@ class ResBlock(nn.Module):
 
 
 def _channels_last(conv: nn.Conv1d, x: torch.Tensor) -> torch.Tensor:
-    """x (batch, channels, time), in memory best as (time, channels): in bf16 on a CPU that takes 0.7 of the time where channels are few."""
+    """x (batch, channels, time), in memory best as (time, channels): in bf16 on a CPU that takes
+    0.7 of the time where channels are few.
+    """
     wide = x.unsqueeze(2).contiguous(memory_format=torch.channels_last)
     out = F.conv2d(
         wide,
@@ -105,7 +110,9 @@ def _channels_last(conv: nn.Conv1d, x: torch.Tensor) -> torch.Tensor:
 
 
 class Halves:
-    """Work that another core may do meanwhile: in a pool of one thread, in order, or here when its result is asked for."""
+    """Work that another core may do meanwhile: in a pool of one thread, in order, or here when its
+    result is asked for.
+    """
 
     def __init__(self, pool: Executor | None):
         self._pool, self._begun = pool, []
@@ -134,10 +141,15 @@ def _source_down(channels: int, rate: int) -> nn.Conv1d:
 
 
 class HiftLayers(nn.Module):
-    """What all vocoders of this kind share. Theirs are `conv_pre`, `ups`, `source_downs`, `source_resblocks`, `resblocks`, `conv_post`."""
+    """What all vocoders of this kind share.
+
+    Theirs are `conv_pre`, `ups`, `source_downs`, `source_resblocks`, `resblocks`, `conv_post`.
+    """
 
     beside: Executor | None = (
-        None  # where half of the residual blocks are computed while the other half is; None: all in one thread
+        # where half of the residual blocks are computed while the other half is; None: all in one
+        # thread
+        None
     )
 
     @classmethod
@@ -148,7 +160,10 @@ class HiftLayers(nn.Module):
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
     ) -> Self:
-        """From a state dict with upstream's key names, weight norm folded or not. Raises NotReady naming the first misfit."""
+        """From a state dict with upstream's key names, weight norm folded or not.
+
+        Raises NotReady naming the first misfit.
+        """
         with torch.device("meta"):
             model = cls(dims)
         state = {key.replace("generator.", ""): value for key, value in state.items()}
@@ -163,8 +178,10 @@ class HiftLayers(nn.Module):
         )
 
     def narrow(self, dtype: torch.dtype) -> Self:
-        """The residual blocks' convolutions, nine tenths of the work, in `dtype`; f0, excitation, residual sums and the last layer, which makes
-        size and phase of the spectrum, stay as they are. In bf16 the wave differs by 4 % rms (27 dB)."""
+        """The residual blocks' convolutions, nine tenths of the work, in `dtype`; f0, excitation,
+        residual sums and the last layer, which makes size and phase of the spectrum, stay as they
+        are. In bf16 the wave differs by 4 % rms (27 dB).
+        """
         for block in (*self.resblocks, *self.source_resblocks):
             block.narrow(dtype)
         return self
@@ -240,12 +257,16 @@ class WaveDecoder(HiftLayers):
         self.conv_post = nn.Conv1d(widths[-1], FFT + 2, 7, padding=3)
 
     def decode(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        """mel (1, 80, frames), source (1, 1, n) -> (n,) within +-0.99; n samples are the frames' (480 each in CosyVoice2)"""
+        """mel (1, 80, frames), source (1, 1, n) -> (n,) within +-0.99; n samples are the frames'
+        (480 each in CosyVoice2)
+        """
         wave = torch.istft(self.shaped(mel, source), FFT, FFT_HOP, window=self.window)
         return wave[0].clamp(-LIMIT, LIMIT)
 
     def shaped(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        """mel (batch, 80, frames), source (batch, 1, n) -> the wave's complex spectrum (batch, 9, n / 4 + 1)"""
+        """mel (batch, 80, frames), source (batch, 1, n) -> the wave's complex spectrum (batch, 9, n
+        / 4 + 1)
+        """
         spectrum = torch.stft(
             source[:, 0].to(self.window), FFT, FFT_HOP, window=self.window, return_complex=True
         )

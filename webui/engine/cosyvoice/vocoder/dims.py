@@ -1,4 +1,7 @@
-"""Sizes of the vocoder as data. Defaults are CosyVoice2-0.5B; everything that is the same in every generation is a constant."""
+"""Sizes of the vocoder as data.
+
+Defaults are CosyVoice2-0.5B; everything that is the same in every generation is a constant.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ LIMIT = 0.99
 
 @dataclass(frozen=True)
 class VocoderDims:
-    """rate_hz and the tuples (of each stage) are those of a generation, the two sizes those of a checkpoint."""
+    """rate_hz and the tuples (of each stage) are those of a generation, the two sizes those of a
+    checkpoint.
+    """
 
     base_channels: int = 512
     f0_cond_channels: int = 512

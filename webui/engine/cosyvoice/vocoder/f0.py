@@ -1,4 +1,7 @@
-"""Mel to fundamental frequency, one value per frame. A frame's value depends on the five frames on either side."""
+"""Mel to fundamental frequency, one value per frame.
+
+A frame's value depends on the five frames on either side.
+"""
 
 from __future__ import annotations
 

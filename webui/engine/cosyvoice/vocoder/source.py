@@ -1,7 +1,8 @@
-"""The excitation: nine harmonics with a phase in closed form, and noise that belongs to absolute sample positions.
+"""The excitation: nine harmonics with a phase in closed form, and noise that belongs to absolute
+sample positions.
 
-Both can start anywhere in the utterance, which is what makes a stream equal to a whole. Phases are fp64 on the CPU on every device:
-they reach a million radians, and some accelerators have no fp64.
+Both can start anywhere in the utterance, which is what makes a stream equal to a whole. Phases are
+fp64 on the CPU on every device: they reach a million radians, and some accelerators have no fp64.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ NOISE_BLOCK = 10 * FRAME_SAMPLES
 
 
 def numbers(seed: int, place: int) -> np.random.Generator:
-    """Random numbers that depend on (seed, place) alone. Places below 2**48 are the excitation's noise."""
+    """Random numbers that depend on (seed, place) alone.
+
+    Places below 2**48 are the excitation's noise.
+    """
     return np.random.Generator(
         np.random.Philox(key=np.array([seed & (2**64 - 1), place], np.uint64))
     )
@@ -41,8 +45,10 @@ def noise_at(
     size: int = NOISE_BLOCK,
     first: int = 0,
 ) -> torch.Tensor:
-    """Standard normal noise of the samples start..start+count of the utterance, (count, width) float32. Same seed, same sample: same
-    value, however the utterance is cut. Drawn in blocks of `size` from a counter-based generator keyed by (seed, first + block)."""
+    """Standard normal noise of the samples start..start+count of the utterance, (count, width)
+    float32. Same seed, same sample: same value, however the utterance is cut. Drawn in blocks of
+    `size` from a counter-based generator keyed by (seed, first + block).
+    """
     blocks = range(start // size, -(-(start + count) // size))
     drawn = [
         numbers(seed, first + block).standard_normal((size, width), np.float32) for block in blocks
@@ -56,16 +62,21 @@ def noise_at(
 
 
 def cycles_per_frame(f0: torch.Tensor) -> torch.Tensor:
-    """f0 (frames,) in Hz -> (frames, 9) fp64: by how many cycles each harmonic moves from one frame to the next."""
+    """f0 (frames,) in Hz -> (frames, 9) fp64: by how many cycles each harmonic moves from one frame
+    to the next.
+    """
     harmonics = torch.arange(1, HARMONICS + 1, dtype=f0.dtype)
     return (f0[:, None] * harmonics / RATE_HZ % 1).double() * FRAME_SAMPLES
 
 
 def sines(moves: torch.Tensor, before: torch.Tensor, is_start: bool) -> torch.Tensor:
-    """moves (frames, 9) from `cycles_per_frame`; before (9,): cycles moved ahead of the first of these frames -> (samples, 9) fp64.
+    """moves (frames, 9) from `cycles_per_frame`; before (9,): cycles moved ahead of the first of
+    these frames -> (samples, 9) fp64.
 
-    The phase runs straight from frame centre to frame centre. Half a frame at the start of the utterance, and half a frame at the
-    end of every call, stands still, as the model was trained; a later call replaces the latter."""
+    The phase runs straight from frame centre to frame centre. Half a frame at the start of the
+    utterance, and half a frame at the end of every call, stands still, as the model was trained; a
+    later call replaces the latter.
+    """
     frames = moves.shape[0]
     at = (
         torch.cat([before[None], before + moves.cumsum(0)]) % 1.0
@@ -73,7 +84,8 @@ def sines(moves: torch.Tensor, before: torch.Tensor, is_start: bool) -> torch.Te
     within = (torch.arange(FRAME_SAMPLES, dtype=torch.float64) + 0.5) / FRAME_SAMPLES
     half = FRAME_SAMPLES // 2
     ahead = torch.cat([moves, moves.new_zeros(1, HARMONICS)])
-    # rows between neighbouring centres: half a frame before centre 0, then centre k to k+1, then half a frame after the last
+    # rows between neighbouring centres: half a frame before centre 0, then centre k to k+1, then
+    # half a frame after the last
     phase = at[:, None] + within[None, :, None] * ahead[:, None]
     phase = phase.reshape(-1, HARMONICS)[half : half + frames * FRAME_SAMPLES]
     if is_start:
@@ -94,7 +106,9 @@ class Source(nn.Module):
         return None
 
     def waves(self, f0: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
-        """f0 (frames,) of neighbouring frames, before (9,): see `sines`, None at the start of the utterance -> (samples, 9) fp64"""
+        """f0 (frames,) of neighbouring frames, before (9,): see `sines`, None at the start of the
+        utterance -> (samples, 9) fp64
+        """
         is_start = before is None
         return sines(
             cycles_per_frame(f0),
@@ -110,7 +124,9 @@ class Source(nn.Module):
     def forward(
         self, f0: torch.Tensor, noise: torch.Tensor | None, before: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """f0 (frames,) of neighbouring frames; noise (samples, 9) standard normal or None for none; before (9,): see `waves`. -> (1, 1, samples)"""
+        """f0 (frames,) of neighbouring frames; noise (samples, 9) standard normal or None for none;
+        before (9,): see `waves`. -> (1, 1, samples)
+        """
         f0 = f0.cpu()
         waves = self.waves(f0, before).to(f0.dtype)
         voiced = (f0 > VOICED_HZ).to(f0.dtype).repeat_interleave(self.dims.frame_samples)[:, None]

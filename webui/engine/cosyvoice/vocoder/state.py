@@ -1,6 +1,8 @@
-"""A stream of mel to a stream of wave that is the wave of one shot, to rounding of the model's reach: no fades, no seams.
+"""A stream of mel to a stream of wave that is the wave of one shot, to rounding of the model's
+reach: no fades, no seams.
 
-It carries the harmonics' phase, keeps a few frames on either side, and holds back the last ones until their surroundings are known.
+It carries the harmonics' phase, keeps a few frames on either side, and holds back the last ones
+until their surroundings are known.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from .source import noise_at
 
 @dataclass(frozen=True)
 class Reach:
-    """Frames around what is emitted. `left` costs work, `held` costs delay; `first_held` is that of the first sound,
-    where delay counts most and there is only one seam to pay for it."""
+    """Frames around what is emitted.
+
+    `left` costs work, `held` costs delay; `first_held` is that of the first sound, where delay
+    counts most and there is only one seam to pay for it.
+    """
 
     left: int
     held: int
@@ -31,8 +36,9 @@ class Reach:
             )
 
 
-# rms of the difference from one shot, measured on the golden mels with hops of 20 to 50 frames: STEADY 0.06-0.11 % (nearly all of it
-# at the first seam) for a tenth less work and 80 ms less delay than FULL, which is at the rounding floor, 0.001-0.025 %
+# rms of the difference from one shot, measured on the golden mels with hops of 20 to 50 frames:
+# STEADY 0.06-0.11 % (nearly all of it at the first seam) for a tenth less work and 80 ms less delay
+# than FULL, which is at the rounding floor, 0.001-0.025 %
 STEADY = Reach(left=10, held=10, first_held=8)
 FULL = Reach(left=16, held=14, first_held=14)
 
@@ -52,7 +58,9 @@ class VocoderState:
 
     @torch.inference_mode()
     def push(self, mel: torch.Tensor, final: bool = False) -> torch.Tensor:
-        """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are final now. `final` gives the rest."""
+        """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are
+        final now. `final` gives the rest.
+        """
         if self.closed:
             raise ValueError("this stream has had its last call")
         self.closed = final

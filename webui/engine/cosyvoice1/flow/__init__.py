@@ -1,4 +1,7 @@
-"""Speech ids to mel, a hop at a time. `HopFlow` holds weights, `HopVoice` what a voice brings, `HopState` what one request remembers."""
+"""Speech ids to mel, a hop at a time.
+
+`HopFlow` holds weights, `HopVoice` what a voice brings, `HopState` what one request remembers.
+"""
 
 from .dims import HopDims
 from .model import HopFlow

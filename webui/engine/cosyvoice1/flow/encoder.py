@@ -1,4 +1,6 @@
-"""Speech ids to mu: layers in which every id sees every other, and a regulator that brings 50 ids a second to 86 frames."""
+"""Speech ids to mu: layers in which every id sees every other, and a regulator that brings 50 ids a
+second to 86 frames.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +74,9 @@ class LengthRegulator(nn.Module):
 
 
 def pieces(ids: int, frames: int) -> list[tuple[int, int, int]]:
-    """(start, end, frames) of a hop's ids that are stretched by themselves: the ends of a long one apart from its middle, so that the overlap of
-    two calls lies alike in both."""
+    """(start, end, frames) of a hop's ids that are stretched by themselves: the ends of a long one
+    apart from its middle, so that the overlap of two calls lies alike in both.
+    """
     if ids <= 2 * OVERLAP_IDS:
         return [(0, ids, frames)]
     inner = ids - OVERLAP_IDS

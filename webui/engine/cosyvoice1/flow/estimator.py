@@ -1,4 +1,5 @@
-"""The velocity network of the flow: a U-net that halves the rate once, 16 resnets and 64 transformer blocks at real size.
+"""The velocity network of the flow: a U-net that halves the rate once, 16 resnets and 64
+transformer blocks at real size.
 
 Every frame sees every other, so a call of it leaves nothing behind that another could use.
 """
@@ -97,7 +98,9 @@ class UNet(nn.Module):
     def forward(
         self, x: torch.Tensor, time: torch.Tensor, past: None = None, real: All | None = None
     ) -> torch.Tensor:
-        """x (rows, n, 320) = x, mu, speaker, cond; time (resnets, channels); real: of the frames, all when None -> velocity (rows, n, 80)."""
+        """x (rows, n, 320) = x, mu, speaker, cond; time (resnets, channels); real: of the frames,
+        all when None -> velocity (rows, n, 80).
+        """
         skips, stages, real = [], self.stages, real or ALL
         for i, stage in enumerate(stages):
             if i >= len(stages) - len(self.up_blocks):

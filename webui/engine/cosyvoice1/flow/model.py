@@ -1,4 +1,7 @@
-"""The flow model: the ids of one hop, behind those of the prompt, to mel. Weights only; every request's memory is in state.py."""
+"""The flow model: the ids of one hop, behind those of the prompt, to mel.
+
+Weights only; every request's memory is in state.py.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ from .estimator import UNet
 
 @dataclass(frozen=True)
 class Kept:
-    """Noise and mu, (1, frames, 80), of the prompt and of the overlap that comes again: the next call begins with the same."""
+    """Noise and mu, (1, frames, 80), of the prompt and of the overlap that comes again: the next
+    call begins with the same.
+    """
 
     noise: torch.Tensor
     mu: torch.Tensor
@@ -31,7 +36,9 @@ class Kept:
 
 @dataclass
 class Work:
-    """One call of one request. ids (n,) of this hop, prompt_ids (p,), prompt_mel (m, 80), speaker (1, 80), noise (1, m + frames, 80)."""
+    """One call of one request. ids (n,) of this hop, prompt_ids (p,), prompt_mel (m, 80), speaker
+    (1, 80), noise (1, m + frames, 80).
+    """
 
     ids: torch.Tensor
     prompt_ids: torch.Tensor
@@ -63,7 +70,9 @@ class HopFlow(FlowNetwork):
 
     @torch.inference_mode()
     def hops(self, works: Sequence[Work]) -> list[tuple[torch.Tensor, Kept]]:
-        """Of works of equally many frames: the hop's mel (frames, 80), and what its next call begins with."""
+        """Of works of equally many frames: the hop's mel (frames, 80), and what its next call
+        begins with.
+        """
         if works[0].frames > MAX_FRAMES:
             raise BadInput(
                 "This is more than 170 seconds in one piece. Split it.",

@@ -1,4 +1,6 @@
-"""Which positions of a call are real, where calls of several lengths share one shape: what is behind them is nothing to them, as if it were not there."""
+"""Which positions of a call are real, where calls of several lengths share one shape: what is
+behind them is nothing to them, as if it were not there.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ ALL = All()
 
 
 class First(All):
-    """The first `counts` (rows,) of `length`; and those at half the rate, rounded up, where `length` is even."""
+    """The first `counts` (rows,) of `length`; and those at half the rate, rounded up, where
+    `length` is even.
+    """
 
     def __init__(self, counts: Tensor, length: int):
         is_real = torch.arange(length, device=counts.device) < counts[:, None]

@@ -1,8 +1,10 @@
-"""What a request remembers between the hops of a flow in which every frame sees every other: little, and none of it saves work.
+"""What a request remembers between the hops of a flow in which every frame sees every other:
+little, and none of it saves work.
 
-A hop is computed anew behind the whole prompt, so its frames are not those of a longer call. Two hops overlap by 34 frames, which are
-blended; they begin there with the same noise and mu. Hops must have even numbers of frames (those of 50, 100 and 200 ids do): the network
-halves the rate, and an overlap that begins between two of its frames is another one in the next hop.
+A hop is computed anew behind the whole prompt, so its frames are not those of a longer call. Two
+hops overlap by 34 frames, which are blended; they begin there with the same noise and mu. Hops must
+have even numbers of frames (those of 50, 100 and 200 ids do): the network halves the rate, and an
+overlap that begins between two of its frames is another one in the next hop.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ NOISE_FRAMES = 64
 
 
 def rising(frames: int) -> torch.Tensor:
-    """(frames, 1) weights of what comes in, half a cosine; those of what goes out are 1 minus these."""
+    """(frames, 1) weights of what comes in, half a cosine; those of what goes out are 1 minus
+    these.
+    """
     return (0.5 - 0.5 * torch.cos(torch.pi * (torch.arange(frames) + 0.5) / frames))[:, None]
 
 
 @dataclass
 class HopVoice:
-    """prompt_ids (p,), prompt_mel (m, 80), both may be empty; speaker (1, 80). Nothing of a prompt can be computed ahead of a request."""
+    """prompt_ids (p,), prompt_mel (m, 80), both may be empty; speaker (1, 80).
+
+    Nothing of a prompt can be computed ahead of a request.
+    """
 
     flow: HopFlow
     prompt_ids: torch.Tensor
@@ -74,7 +81,10 @@ class HopVoice:
 
 
 class HopState:
-    """One request. `seed` decides its noise, which belongs to frames of the utterance: other hops, same noise."""
+    """One request.
+
+    `seed` decides its noise, which belongs to frames of the utterance: other hops, same noise.
+    """
 
     def __init__(self, voice: HopVoice, seed: int = 0):
         self.voice, self.seed = voice, seed
@@ -88,8 +98,10 @@ class HopState:
         return _shape(len(self.voice.prompt_mel), known - self.done, final)
 
     def step(self, ids: Sequence[int] | torch.Tensor, final: bool = False) -> torch.Tensor:
-        """All generated ids so far (n,) -> the mel frames (m, 80) that became final and were not given before; m may be 0.
-        What is known beyond the overlap is one hop, however long it is. After the final step the memory is gone."""
+        """All generated ids so far (n,) -> the mel frames (m, 80) that became final and were not
+        given before; m may be 0. What is known beyond the overlap is one hop, however long it is.
+        After the final step the memory is gone.
+        """
         return step_many([(self, ids, final)])[0]
 
     def work(self, ids: Sequence[int] | torch.Tensor, final: bool) -> Work | None:
@@ -155,7 +167,10 @@ def _shape(prompt_frames: int, new: int, final: bool) -> Hashable:
 def step_many(
     asked: Sequence[tuple[HopState, Sequence[int] | torch.Tensor, bool]],
 ) -> list[torch.Tensor]:
-    """`step` of different requests of one `shape`, their calls shared. When it raises no step has been made, and each may be asked for alone."""
+    """`step` of different requests of one `shape`, their calls shared.
+
+    When it raises no step has been made, and each may be asked for alone.
+    """
     works = [state.work(ids, final) for state, ids, final in asked]
     busy = [work for work in works if work is not None]
     made = iter(asked[0][0].voice.flow.hops(busy) if busy else ())

@@ -1,1 +1,3 @@
-"""The first generation's networks as works over static buffers, as `..cosyvoice.graphs` are those of the second."""
+"""The first generation's networks as works over static buffers, as `..cosyvoice.graphs` are those
+of the second.
+"""

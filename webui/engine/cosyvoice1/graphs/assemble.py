@@ -1,4 +1,6 @@
-"""A loaded first generation with its networks captured: sized by the memory that is free, recorded once, and then the same to its users as any."""
+"""A loaded first generation with its networks captured: sized by the memory that is free, recorded
+once, and then the same to its users as any.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def captured(
     sizes: Sizes | None = None,
     capture=CudaCapture,
 ) -> CapturedCosyVoice1:
-    """model: of torch networks on the device, not used afterwards. capture: makes one Capture for each of the two stages. Raises NotReady `no_memory`."""
+    """model: of torch networks on the device, not used afterwards. capture: makes one Capture for
+    each of the two stages. Raises NotReady `no_memory`.
+    """
     if not isinstance(model.lm, StackLm):
         raise ValueError("only the torch language model can be captured")
     sizes = sizes or Sizes.for_memory(model, torch.cuda.mem_get_info()[0])

@@ -1,6 +1,9 @@
-"""The flow over static buffers: a hop behind its prompt, padded to one of few lengths. What a request remembers stays as in `..flow.state`.
+"""The flow over static buffers: a hop behind its prompt, padded to one of few lengths.
 
-Every frame sees every other, so nothing of a hop can be kept for the next: recording saves its launches, not its work.
+What a request remembers stays as in `..flow.state`.
+
+Every frame sees every other, so nothing of a hop can be kept for the next: recording saves its
+launches, not its work.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ COUNTS = 3  # of ids, of frames, and of frames whose noise and mu are those of t
 
 @dataclass(frozen=True)
 class HopSizes:
-    """frames: of a prompt and a hop together, even numbers; a call above the last goes its usual way. batches: of requests."""
+    """frames: of a prompt and a hop together, even numbers; a call above the last goes its usual
+    way. batches: of requests.
+    """
 
     frames: tuple[int, ...] = (256, 512, 768, 1024, 1280, 1536, 2048, 3072)
     batches: tuple[int, ...] = (1, 2, 4)
@@ -66,14 +71,19 @@ class HopBuffers:
         self.speakers = torch.zeros(batch, MEL_BANDS, **like)
 
     def parts(self, jobs):
-        """(batch, ...) of a job table, tensor or array: counts (3), ids, and for each frame the ids between which it lies"""
+        """(batch, ...) of a job table, tensor or array: counts (3), ids, and for each frame the ids
+        between which it lies
+        """
         first, second = COUNTS + self.most_ids, COUNTS + self.most_ids + self.most_frames
         return jobs[:, :COUNTS], jobs[:, COUNTS:first], jobs[:, first:second], jobs[:, second:]
 
 
 class StaticHops:
-    """In the place of a HopFlow for voices and requests. Used from one thread, on one stream. Call `prewarm` before the first hop.
-    passed_by: calls longer than any size."""
+    """In the place of a HopFlow for voices and requests.
+
+    Used from one thread, on one stream. Call `prewarm` before the first hop.
+    passed_by: calls longer than any size.
+    """
 
     def __init__(
         self, flow: HopFlow, sizes: HopSizes | None = None, capture: Capture | None = None
@@ -155,7 +165,10 @@ class StaticHops:
         )
 
     def _write(self, works: Sequence[Hop]) -> None:
-        """The job table. A row without work has one id and one frame: a norm of nothing would be no number."""
+        """The job table.
+
+        A row without work has one id and one frame: a norm of nothing would be no number.
+        """
         jobs, weights = self._jobs.array(), self._weights.array()
         counts, ids, below, above = self.buffers.parts(jobs)
         jobs[:], weights[:], counts[:, :2] = 0, 0, 1
@@ -213,7 +226,9 @@ class StaticHops:
 def between(
     prompt_ids: int, prompt_frames: int, ids: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every frame the ids below and above it, and how far it is on the way: what F.interpolate does of each piece by itself."""
+    """Of every frame the ids below and above it, and how far it is on the way: what F.interpolate
+    does of each piece by itself.
+    """
     parts = [
         (0, prompt_ids, prompt_frames),
         *(

@@ -1,6 +1,8 @@
-"""The language model over static buffers: slots and draws are those of `..cosyvoice.graphs`, the layers over rows are here.
+"""The language model over static buffers: slots and draws are those of `..cosyvoice.graphs`, the
+layers over rows are here.
 
-Text is encoded outside the graphs, once for a request: what they are fed are vectors. A position of the past is known by its distance.
+Text is encoded outside the graphs, once for a request: what they are fed are vectors. A position of
+the past is known by its distance.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ Attend = Callable[
 
 
 class PackedStack:
-    """The body's layers, what their heads hear of each distance, and the one table of speech ids and marks."""
+    """The body's layers, what their heads hear of each distance, and the one table of speech ids
+    and marks.
+    """
 
     speech_at = 0
 
@@ -55,8 +59,9 @@ class PackedStack:
     def run(
         self, x: Tensor, slots: Tensor, positions: Tensor, store: Tensor, attend: Attend
     ) -> Tensor:
-        """x (rows, hidden) at `positions` (rows,) of `slots` (rows,); store (layers, 2, slots, heads, positions, head) is written.
-        -> hidden states before the last norm (rows, hidden)"""
+        """x (rows, hidden) at `positions` (rows,) of `slots` (rows,); store (layers, 2, slots,
+        heads, positions, head) is written. -> hidden states before the last norm (rows, hidden)
+        """
         for number, (layer, kept) in enumerate(zip(self._layers, store, strict=True)):
             first, second = (getattr(layer, name) for name in layer.norms)
             own = layer.self_attn
@@ -69,7 +74,9 @@ class PackedStack:
         return x
 
     def _by_distance(self, q: Tensor, number: int, at: Tensor) -> Tensor:
-        """q (rows, heads, head), at (rows, n): query minus key, below 0 what is not seen -> (heads, rows, n) additive"""
+        """q (rows, heads, head), at (rows, n): query minus key, below 0 what is not seen -> (heads,
+        rows, n) additive
+        """
         own = self._layers[number].self_attn
         heard = ((q + own.pos_bias_v) * own.width**-0.5).transpose(0, 1) @ self._distances[
             number
@@ -78,7 +85,9 @@ class PackedStack:
         return bias.masked_fill(at < 0, -torch.inf)
 
     def each_its_own(self, count: int, reach: int, lengths: Tensor) -> Attend:
-        """Row i is slot i, at position lengths[i]; the store is read in place, up to `reach` positions."""
+        """Row i is slot i, at position lengths[i]; the store is read in place, up to `reach`
+        positions.
+        """
         at = lengths[:, None] - torch.arange(reach, device=self.device)
 
         def attend(q: Tensor, kept: Tensor, number: int) -> Tensor:

@@ -1,6 +1,9 @@
-"""The network as ONNX graphs without values: layers whose heads hear how far each key is. Needs the onnx package, to write the file only.
+"""The network as ONNX graphs without values: layers whose heads hear how far each key is.
 
-A query's scores by distance are one product; each row then picks them by the place of its own last id.
+Needs the onnx package, to write the file only.
+
+A query's scores by distance are one product; each row then picks them by the place of its own last
+id.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ class Relative(Graph):
         ]
 
     def _distances(self, x: str) -> None:
-        """`back` (rows, heads, n, longest) int64: how far each key lies behind each query; 0 for keys that it does not see."""
+        """`back` (rows, heads, n, longest) int64: how far each key lies behind each query; 0 for
+        keys that it does not see.
+        """
         for name, numbers in (("zero", 0), ("plus_one", 1)):
             self.constant(name, np.array(numbers, np.int64))
         for name, numbers in (
@@ -100,7 +105,9 @@ class Relative(Graph):
 
     @abstractmethod
     def far(self, q: str, table: str, at: str) -> str:
-        """Queries (rows * n, heads, head_size) and what heads hear of distances -> their scores (rows, heads, n, distances)."""
+        """Queries (rows * n, heads, head_size) and what heads hear of distances -> their scores
+        (rows, heads, n, distances).
+        """
 
     def norm(self, x: str, more: str, name: str) -> tuple[str, str]:
         epsilon = LAST_EPSILON if name == "norm" else LAYER_EPSILON
@@ -112,7 +119,9 @@ class Relative(Graph):
         ), f"{name}.sum"
 
     def attention(self, x: str, layer: int) -> str:
-        """The queries' bias holds what all positions ask alike of keys; `beside` makes of it what they ask of distances."""
+        """The queries' bias holds what all positions ask alike of keys; `beside` makes of it what
+        they ask of distances.
+        """
         d, at = self.dims, f"layers.{layer}"
         qkv = self.linear(x, f"{at}.qkv", d.hidden, 3 * d.hidden, bias=True)
         q = self.add("Slice", [qkv, "first_axis", "queries", "last_axis"], [f"{at}.q"], "")

@@ -1,4 +1,6 @@
-"""The int8 language model at work: text is encoded by torch, which is done once for a request; the layers behind it run in ONNX Runtime."""
+"""The int8 language model at work: text is encoded by torch, which is done once for a request; the
+layers behind it run in ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class RelativeBody(Int8Body):
         self._slots.make_room(READY - 1)
 
     def positions(self, count: int) -> Mapping[str, np.ndarray]:
-        """distances.L (heads, count, head_size): what the heads hear of a distance, scaled as their scores are."""
+        """distances.L (heads, count, head_size): what the heads hear of a distance, scaled as their
+        scores are.
+        """
         d, out = self.dims, {}
         for layer, (made, weight) in enumerate(zip(self._made, self._weights, strict=True)):
             waves = sinusoid(
@@ -55,7 +59,10 @@ class RelativeBody(Int8Body):
 
 
 class Int8TextLm(TextLm):
-    """The LanguageModel of lm_seam.py. What it holds of the published weights is what makes the layers' input."""
+    """The LanguageModel of lm_seam.py.
+
+    What it holds of the published weights is what makes the layers' input.
+    """
 
     def __init__(self, dims: LmDims):
         super().__init__(dims, layers=0)
@@ -107,7 +114,9 @@ class Int8TextLm(TextLm):
 
     @torch.no_grad()
     def step(self, x: Tensor, past: TextPast) -> Tensor:
-        """Row numbers (1, n, 1) behind `past`; log-probabilities after the last position, (1, rows) fp32."""
+        """Row numbers (1, n, 1) behind `past`; log-probabilities after the last position, (1, rows)
+        fp32.
+        """
         hidden = self.embedded(x, past)
         return self.body.run(hidden.float().numpy(), [past.body])
 
@@ -135,7 +144,9 @@ def fits(dims: LmDims) -> bool:
 
 
 def memory(dims: LmDims, size: int) -> int:
-    """Bytes: layers and head packed twice, their tables of positions, and the text encoder in torch, `size` bytes per value."""
+    """Bytes: layers and head packed twice, their tables of positions, and the text encoder in
+    torch, `size` bytes per value.
+    """
     d, e = dims.body, dims.encoder
     linears = d.layers * (4 * d.hidden**2 + 2 * d.hidden * d.inner) + dims.rows * d.hidden
     tables = 4 * d.layers * d.hidden * (d.hidden + READY)

@@ -1,4 +1,7 @@
-"""The published tensors of the layers under the graphs' names, linears as int8. Knows both namings; blind to files."""
+"""The published tensors of the layers under the graphs' names, linears as int8.
+
+Knows both namings; blind to files.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ Told = Callable[[float], None]  # share done
 def of(
     dims: LmDims, state: Mapping[str, Tensor], told: Told = lambda share: None
 ) -> dict[str, np.ndarray]:
-    """Everything that RelativeBody needs. Raises NotReady naming the first tensor that is missing or does not fit."""
+    """Everything that RelativeBody needs.
+
+    Raises NotReady naming the first tensor that is missing or does not fit.
+    """
     source, out, body = Source(state), {}, BodyDims.of(dims)
     for layer in range(body.layers):
         out |= _layer(source, layer, body)

@@ -1,4 +1,6 @@
-"""The first generation's vocoder: its numbers, and the excitation that adds up its phase sample by sample."""
+"""The first generation's vocoder: its numbers, and the excitation that adds up its phase sample by
+sample.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,10 @@ def dims_of(config: Mapping[str, object]) -> VocoderDims:
 
 
 class SteppedSource(Source):
-    """Each sample moves the phase by its own frame's frequency, so frames can be computed from wherever the phase is known. Harmonics start
-    where chance puts them, once in a request; that is heard."""
+    """Each sample moves the phase by its own frame's frequency, so frames can be computed from
+    wherever the phase is known. Harmonics start where chance puts them, once in a request; that is
+    heard.
+    """
 
     def start(self, seed: int | None) -> torch.Tensor:
         """(9,) cycles; the fundamental's is 0."""

@@ -1,4 +1,7 @@
-"""Speech ids to mel by a transformer: `DitFlow` holds weights. What voices and requests remember is `..cosyvoice.flow`'s."""
+"""Speech ids to mel by a transformer: `DitFlow` holds weights.
+
+What voices and requests remember is `..cosyvoice.flow`'s.
+"""
 
 from .dims import DitDims
 from .model import DitFlow

@@ -1,4 +1,7 @@
-"""Sizes of the flow as data. Defaults are Fun-CosyVoice3-0.5B; the constants below come from training and never vary."""
+"""Sizes of the flow as data.
+
+Defaults are Fun-CosyVoice3-0.5B; the constants below come from training and never vary.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The velocity network of the flow: a transformer whose every norm is shifted and scaled by the time (DiT), 22 blocks at real size.
+"""The velocity network of the flow: a transformer whose every norm is shifted and scaled by the
+time (DiT), 22 blocks at real size.
 
-It runs on new frames only, in (batch, frames, channels); earlier frames live in `EstimatorPast`, one per Euler step. What it makes of the
-time is one table for the fixed steps, so the matrices for that, two fifths of its weights, are gone once `pack` has run.
+It runs on new frames only, in (batch, frames, channels); earlier frames live in `EstimatorPast`,
+one per Euler step. What it makes of the time is one table for the fixed steps, so the matrices for
+that, two fifths of its weights, are gone once `pack` has run.
 """
 
 from __future__ import annotations
@@ -135,8 +137,9 @@ class Dit(nn.Module):
         return [self.transformer_blocks]
 
     def time_rows(self, times: torch.Tensor) -> torch.Tensor:
-        """times (n,) in 0..1 -> (n, 6 * depth + 2, dim): of each block shift, 1 + scale, gate, twice, and the last norm's 1 + scale, shift.
-        Only before `pack`."""
+        """times (n,) in 0..1 -> (n, 6 * depth + 2, dim): of each block shift, 1 + scale, gate,
+        twice, and the last norm's 1 + scale, shift. Only before `pack`.
+        """
         hidden = F.silu(self.time_embed(times))
         rows = [
             widely(block.attn_norm["linear"], hidden).unflatten(1, (ROWS_PER_BLOCK, -1))
@@ -161,8 +164,10 @@ class Dit(nn.Module):
         past: EstimatorPast | JointPast | None,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (6 * depth + 2, dim); mask (n, n) additive.
-        -> velocity (2, n, 80). past None: a run of its own that leaves nothing behind."""
+        """x (2, n, 320; or more pairs of guidance rows) = x, mu, speaker, cond; time (6 * depth +
+        2, dim); mask (n, n) additive. -> velocity (2, n, 80). past None: a run of its own that
+        leaves nothing behind.
+        """
         store, tails = (past.store, past.tails) if past else (None, Past())
         starts = store.starts if store is not None else [0] * len(x)
         if store is not None:
@@ -176,8 +181,9 @@ class Dit(nn.Module):
         return self.proj_out(normed(x, *time[-2:]))
 
     def turn(self, starts: list[int] | torch.Tensor, count: int, like: torch.Tensor) -> Turn:
-        """The first head's queries and keys by their position, neighbouring channels as pairs; as the model was trained, the other heads know
-        none. starts: of each row."""
+        """The first head's queries and keys by their position, neighbouring channels as pairs; as
+        the model was trained, the other heads know none. starts: of each row.
+        """
         width = self.dims.dit_head_dim
         rates = ROTARY_BASE ** (
             -torch.arange(0, width, 2, dtype=torch.float32, device=like.device) / width

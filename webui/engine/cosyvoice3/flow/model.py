@@ -1,4 +1,7 @@
-"""The flow model: speech ids to mu by an embedding and a look ahead, mu to mel by the transformer. Weights only."""
+"""The flow model: speech ids to mu by an embedding and a look ahead, mu to mel by the transformer.
+
+Weights only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The vocoder model: mel and excitation to wave, by convolutions that look left, but for two that look 4 and 3 mel frames ahead. Weights only."""
+"""The vocoder model: mel and excitation to wave, by convolutions that look left, but for two that
+look 4 and 3 mel frames ahead. Weights only.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def nothing(span: int) -> int:
 
 
 class CausalF0(nn.Module):
-    """In fp32 (upstream: fp64). Every frame is computed once, so no two pieces can disagree on its phase."""
+    """In fp32 (upstream: fp64).
+
+    Every frame is computed once, so no two pieces can disagree on its phase.
+    """
 
     def __init__(self, channels: int):
         super().__init__()
@@ -74,8 +79,9 @@ class CausalVocoder(HiftLayers):
         return f0.to(torch.promote_types(f0.dtype, torch.float32)).cpu()
 
     def shaped(self, mel: torch.Tensor, spectrum: torch.Tensor, tails: Tails) -> torch.Tensor:
-        """mel (1, 80, n + 4), the last 4 frames being context only; spectrum (1, 18, 120n) of the excitation, at the start one column more
-        -> the wave's complex spectrum, (1, 9, as many)"""
+        """mel (1, 80, n + 4), the last 4 frames being context only; spectrum (1, 18, 120n) of the
+        excitation, at the start one column more -> the wave's complex spectrum, (1, 9, as many)
+        """
         x = self.conv_pre(mel)
         for i, up in enumerate(self.ups):
             x = F.leaky_relu(x, 0.1).repeat_interleave(self.dims.up_rates[i], 2)

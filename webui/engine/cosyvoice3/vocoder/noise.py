@@ -1,6 +1,8 @@
-"""The noise of the excitation: one fixed row of uniform numbers for all utterances, as the published code holds it, drawn where it is needed.
+"""The noise of the excitation: one fixed row of uniform numbers for all utterances, as the
+published code holds it, drawn where it is needed.
 
-The whole row has 65 million numbers (259 MB). Here the generator's state is kept every second of sound, so any second can be drawn anew.
+The whole row has 65 million numbers (259 MB). Here the generator's state is kept every second of
+sound, so any second can be drawn anew.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ _MODEL = (
 
 
 class FixedNoise:
-    """Thread-safe. What stands before it: the draws with which the published code builds its flow and vocoder, from seed 0."""
+    """Thread-safe.
+
+    What stands before it: the draws with which the published code builds its flow and vocoder, from
+    seed 0.
+    """
 
     def __init__(self):
         random = torch.Generator().manual_seed(0)

@@ -1,4 +1,6 @@
-"""The excitation of this generation: its phases stand still within a frame and jump to the next, as the model was trained."""
+"""The excitation of this generation: its phases stand still within a frame and jump to the next, as
+the model was trained.
+"""
 
 from __future__ import annotations
 

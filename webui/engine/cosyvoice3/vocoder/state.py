@@ -1,4 +1,6 @@
-"""A stream of mel to a stream of wave, each frame computed once: every layer's past is kept, so the pieces are the wave of one shot."""
+"""A stream of mel to a stream of wave, each frame computed once: every layer's past is kept, so the
+pieces are the wave of one shot.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from ...cosyvoice.vocoder.dims import FFT, FFT_HOP, LIMIT, MEL_BANDS
 from .model import F0_AHEAD, MEL_AHEAD, CausalVocoder
 from .tails import Tails
 
-HELD_FRAMES = MEL_AHEAD  # the excitation of the frame behind, which the STFT looks half a window into, is known by then too
+# the excitation of the frame behind, which the STFT looks half a window into, is known by then too
+HELD_FRAMES = MEL_AHEAD
 HALF = FFT // 2  # samples
 FADE_SAMPLES = 480  # 20 ms
 OPEN_COLUMNS = FFT // FFT_HOP  # of the wave's spectrum, whose sum with later ones is still to come
@@ -22,7 +25,10 @@ NoiseAt = Callable[
 
 
 class WaveStream:
-    """One stream. noise: None for none. fade: samples in which it rises from nothing. `decoded_frames` counts its work."""
+    """One stream. noise: None for none. fade: samples in which it rises from nothing.
+
+    `decoded_frames` counts its work.
+    """
 
     def __init__(self, vocoder: CausalVocoder, noise: NoiseAt | None, fade: int = 0):
         self.vocoder, self.noise, self.fade, self.tails = vocoder, noise, fade, Tails()
@@ -41,7 +47,9 @@ class WaveStream:
 
     @torch.inference_mode()
     def push(self, mel: torch.Tensor, final: bool = False) -> torch.Tensor:
-        """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are final now. `final` gives the rest."""
+        """mel (n, 80), the next frames (n may be 0) -> float32 samples (m,) on the CPU that are
+        final now. `final` gives the rest.
+        """
         if self.closed:
             raise ValueError("this stream has had its last call")
         self.closed = final
@@ -60,7 +68,9 @@ class WaveStream:
         return self._sound(shaped, final)
 
     def _excite(self, final: bool) -> None:
-        """Excitation of all frames whose pitch can be told: that needs the 3 behind, or zeros at the end."""
+        """Excitation of all frames whose pitch can be told: that needs the 3 behind, or zeros at
+        the end.
+        """
         mel = self.mel[..., self.sourced_frames - self.decoded_frames :]
         f0 = self.vocoder.f0(F.pad(mel, (0, F0_AHEAD)) if final else mel, self.tails)
         each = self.vocoder.dims.frame_samples
@@ -75,8 +85,10 @@ class WaveStream:
         )
 
     def _columns(self, count: int, final: bool) -> torch.Tensor:
-        """The spectrum of the next `count` frames of excitation, real parts then imaginary: (1, 18, 120 * count), at the start one more.
-        A column looks half a window either way, where the utterance begins and ends into its mirror image."""
+        """The spectrum of the next `count` frames of excitation, real parts then imaginary: (1, 18,
+        120 * count), at the start one more. A column looks half a window either way, where the
+        utterance begins and ends into its mirror image.
+        """
         is_start, samples = not self.decoded_frames, count * self.vocoder.dims.frame_samples
         end = samples + HALF + (0 if is_start else HALF - FFT_HOP)
         source = F.pad(self.source, (HALF * is_start, HALF * final), "reflect")[
@@ -100,7 +112,9 @@ class WaveStream:
 
 
 def risen(wave: torch.Tensor, start: int, fade: int) -> torch.Tensor:
-    """wave (m,) from sample `start` of the utterance on, changed in place: it rises from nothing for `fade` samples."""
+    """wave (m,) from sample `start` of the utterance on, changed in place: it rises from nothing
+    for `fade` samples.
+    """
     rising = wave[: max(0, fade - start)]
     rising *= (torch.arange(start, start + len(rising)) + 0.5) / max(fade, 1)
     return wave
