@@ -79,7 +79,8 @@ class Http:
             {"input": text, "voice": "starter-en-mid", "seed": seed, "stream": True, **self._fields}
         ).encode()
         self._wire.socket.sendall(
-            f"POST /v1/audio/speech HTTP/1.1\r\nHost: {self._wire.host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            f"POST /v1/audio/speech HTTP/1.1\r\nHost: {self._wire.host}\r\nContent-Type:"
+            f" application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body
         )
         began, first = time.perf_counter(), 0.0
@@ -106,8 +107,9 @@ class Page:
         self._wire, self._seq = Wire(url), 0
         key = base64.b64encode(os.urandom(16)).decode()
         self._wire.socket.sendall(
-            f"GET /tts/ws HTTP/1.1\r\nHost: {self._wire.host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
-            f"Sec-WebSocket-Version: 13\r\nCookie: {cookie}\r\n\r\n".encode()
+            f"GET /tts/ws HTTP/1.1\r\nHost: {self._wire.host}\r\nUpgrade: websocket\r\nConnection:"
+            f" Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nCookie:"
+            f" {cookie}\r\n\r\n".encode()
         )
         self._wire.until(b"\r\n\r\n")
         self._send({"op": "hello", "v": 1, "token": token, "locale": "en"})
@@ -182,7 +184,8 @@ def main() -> int:
         {k: middle[k] - middle["pcm"] for k in ("mp3", "opus")},
     )
     print(
-        f"pcm beside the page's way: {near:.1f} ms (promised {NEAR_MS:g}); mp3 {coded['mp3']:+.1f} ms, opus {coded['opus']:+.1f} ms (promised {CODED_MS:g})"
+        f"pcm beside the page's way: {near:.1f} ms (promised {NEAR_MS:g}); mp3 {coded['mp3']:+.1f}"
+        f" ms, opus {coded['opus']:+.1f} ms (promised {CODED_MS:g})"
     )
     if wish.json:
         wish.json.write_text(json.dumps({"ms": taken, "median_ms": middle}))

@@ -328,10 +328,12 @@ def main() -> None:
     made: list[Row] = []
     with own_studio(told.engine, told.model_dir) as (url, pid):
         print(
-            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; client and server share them; engine {told.engine}, {told.lines} lines"
+            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; client and"
+            f" server share them; engine {told.engine}, {told.lines} lines"
         )
         print(
-            "way           | batch | in flight | audio s/s | x   | p50 ms | p95 ms | RSS MB | CPU cores | CPU ms / s | idle | else | failed"
+            "way           | batch | in flight | audio s/s | x   | p50 ms | p95 ms | RSS MB | CPU"
+            " cores | CPU ms / s | idle | else | failed"
         )
         for r in rows(
             url,
@@ -342,13 +344,17 @@ def main() -> None:
         ):
             made.append(r)
             print(
-                f"{r.kind:<13} | {r.batch:>5} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} | {r.audio_s_per_s / made[0].audio_s_per_s:>3.1f} | {r.p50_ms:>6.0f} | {r.p95_ms:>6.0f} | "
-                f"{r.peak_rss_mb:>6.0f} | {r.cpu_cores:>9.2f} | {r.cpu_ms_per_s:>10.2f} | {r.idle:>4.0%} | {r.elsewhere:>4.0%} | {r.failed}",
+                f"{r.kind:<13} | {r.batch:>5} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} |"
+                f" {r.audio_s_per_s / made[0].audio_s_per_s:>3.1f} | {r.p50_ms:>6.0f} |"
+                f" {r.p95_ms:>6.0f} | {r.peak_rss_mb:>6.0f} | {r.cpu_cores:>9.2f} |"
+                f" {r.cpu_ms_per_s:>10.2f} | {r.idle:>4.0%} | {r.elsewhere:>4.0%} | {r.failed}",
                 flush=True,
             )
         cost, cores = min(r.cpu_ms_per_s for r in made), os.cpu_count() or 1
         print(
-            f"{cores} cores at {cost:.2f} ms for a second of sound can make {1000 * cores / cost:.0f} s/s; the best row made {max(r.audio_s_per_s for r in made):.0f}"
+            f"{cores} cores at {cost:.2f} ms for a second of sound can make"
+            f" {1000 * cores / cost:.0f} s/s; the best row made"
+            f" {max(r.audio_s_per_s for r in made):.0f}"
         )
     if told.json:
         Path(told.json).write_text(

@@ -214,10 +214,12 @@ def main() -> None:
     made: list[Row] = []
     with own_studio(told.engine, told.model_dir) as (url, pid):
         print(
-            f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores; client and server share them; engine {told.engine}, {told.lines} lines"
+            f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores;"
+            f" client and server share them; engine {told.engine}, {told.lines} lines"
         )
         print(
-            "way         | in flight | audio s/s |    x | p50 ms | p95 ms | CPU ms: engine | server | client | ceiling | busy | server MB | client MB | failed"
+            "way         | in flight | audio s/s |    x | p50 ms | p95 ms | CPU ms: engine | server"
+            " | client | ceiling | busy | server MB | client MB | failed"
         )
         for r in rows(
             url,
@@ -228,8 +230,11 @@ def main() -> None:
         ):
             made.append(r)
             print(
-                f"{r.way:<11} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} | {r.audio_s_per_s / made[0].audio_s_per_s:>4.2f} | {r.p50_ms:>6.0f} | {r.p95_ms:>6.0f} | {r.engine_ms:>14.1f} | "
-                f"{r.server_ms:>6.1f} | {r.client_ms:>6.1f} | {r.ceiling:>7.0f} | {r.audio_s_per_s / r.ceiling:>4.0%} | {r.server_mb:>9.0f} | {r.client_mb:>9.0f} | {r.failed}",
+                f"{r.way:<11} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} |"
+                f" {r.audio_s_per_s / made[0].audio_s_per_s:>4.2f} | {r.p50_ms:>6.0f} |"
+                f" {r.p95_ms:>6.0f} | {r.engine_ms:>14.1f} | {r.server_ms:>6.1f} |"
+                f" {r.client_ms:>6.1f} | {r.ceiling:>7.0f} | {r.audio_s_per_s / r.ceiling:>4.0%} |"
+                f" {r.server_mb:>9.0f} | {r.client_mb:>9.0f} | {r.failed}",
                 flush=True,
             )
     if told.json:

@@ -38,7 +38,12 @@ STAND_INS = bare.allow()
 import torch  # noqa: E402  after the stand-ins
 
 from scripts.engine_bench import memory  # noqa: E402
-from scripts.engine_bench.build import IDS_PER_S, load_model, random_model, random_voice  # noqa: E402
+from scripts.engine_bench.build import (  # noqa: E402
+    IDS_PER_S,
+    load_model,
+    random_model,
+    random_voice,
+)
 from scripts.engine_bench.rounds import Round, closed, poisson, row  # noqa: E402
 from scripts.engine_bench.ways import Floor, recomputed  # noqa: E402
 from scripts.small_model import sizes  # noqa: E402
@@ -127,7 +132,9 @@ def measure(
         for n in range(args.times):
             ours.add(closed(speak, 1, 1, 2 + n))
             say(
-                f"  stages, hop {hop}, {n + 1}/{args.times}: first chunk {1000 * ours.runs[-1].first_s:.0f} ms, {ours.runs[-1].wall_s:.1f} s for {ours.runs[-1].audio_s:.1f} s of sound"
+                f"  stages, hop {hop}, {n + 1}/{args.times}: first chunk"
+                f" {1000 * ours.runs[-1].first_s:.0f} ms, {ours.runs[-1].wall_s:.1f} s for"
+                f" {ours.runs[-1].audio_s:.1f} s of sound"
             )
             if with_baseline and not turn:
                 theirs.add(
@@ -139,7 +146,8 @@ def measure(
                     )
                 )
                 say(
-                    f"  {PUBLISHED}, {n + 1}/{args.times}: first chunk {1000 * theirs.runs[-1].first_s:.0f} ms, {theirs.runs[-1].wall_s:.1f} s"
+                    f"  {PUBLISHED}, {n + 1}/{args.times}: first chunk"
+                    f" {1000 * theirs.runs[-1].first_s:.0f} ms, {theirs.runs[-1].wall_s:.1f} s"
                 )
         if theirs.runs:
             rows.append(
@@ -174,17 +182,25 @@ def with_all_cores(args: argparse.Namespace, work: Callable):
 def summary(r: dict) -> str:
     if "rtf" not in r:
         return f"none of {r['failures']} requests ended: {r['first_failure']}"
-    return f"first chunk {r['first_chunk_ms_p50']:.0f} ms p50, {r['first_chunk_ms_p95']:.0f} p95; RTF {r['rtf']:.2f}; {r['audio_s_per_s']:.2f} s of sound a second; {r['underruns']} underruns; {r['failures']} failures"
+    return (
+        f"first chunk {r['first_chunk_ms_p50']:.0f} ms p50, {r['first_chunk_ms_p95']:.0f} p95; RTF"
+        f" {r['rtf']:.2f}; {r['audio_s_per_s']:.2f} s of sound a second; {r['underruns']}"
+        f" underruns; {r['failures']} failures"
+    )
 
 
 def table(rows: Sequence[dict]) -> None:
     print(
-        "precision | steps | hop | variant   | users | first chunk ms p50    p95 |  RTF | audio s/s | underruns | frames computed/emitted | CPU s/audio s | peak RSS MB | peak GPU MB"
+        "precision | steps | hop | variant   | users | first chunk ms p50    p95 |  RTF | audio s/s"
+        " | underruns | frames computed/emitted | CPU s/audio s | peak RSS MB | peak GPU MB"
     )
     for r in (r for r in rows if "rtf" in r):
         print(
-            f"{r['precision']:9} | {r['steps']:5d} | {r['hop']:3d} | {r['variant']:9} | {r['users']:5g} | {r['first_chunk_ms_p50']:18.0f} {r['first_chunk_ms_p95']:6.0f} | {r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} | "
-            f"{r['underruns']:9d} | {r['estimator_frames_per_frame']:23.2f} | {r['cpu_s_per_audio_s']:13.2f} | {r['peak_rss_mb']:11.0f} | {r['peak_gpu_mb']:11.0f}"
+            f"{r['precision']:9} | {r['steps']:5d} | {r['hop']:3d} | {r['variant']:9} |"
+            f" {r['users']:5g} | {r['first_chunk_ms_p50']:18.0f} {r['first_chunk_ms_p95']:6.0f} |"
+            f" {r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} | {r['underruns']:9d} |"
+            f" {r['estimator_frames_per_frame']:23.2f} | {r['cpu_s_per_audio_s']:13.2f} |"
+            f" {r['peak_rss_mb']:11.0f} | {r['peak_gpu_mb']:11.0f}"
         )
     for r in (r for r in rows if "rtf" in r and r["users"] == 1 and r["variant"] != "poisson"):
         whole, first = (
@@ -192,7 +208,8 @@ def table(rows: Sequence[dict]) -> None:
             for key in ("stages_s", "first_stages_s")
         )
         print(
-            f"{r['precision']} {r['steps']} steps, hop {r['hop']}, {r['variant']}: seconds in the first chunk: {first}; in all: {whole}"
+            f"{r['precision']} {r['steps']} steps, hop {r['hop']}, {r['variant']}: seconds in the"
+            f" first chunk: {first}; in all: {whole}"
         )
 
 
@@ -215,8 +232,9 @@ def ratios(rows: Sequence[dict]) -> list[dict]:
             }
         )
         print(
-            "{precision}, {steps} steps, hop {hop}: the published schedule in {baseline} takes {first_chunk:.1f} times as long to the first chunk, {whole:.1f} times in all, "
-            "{cpu:.1f} times the CPU seconds".format(**out[-1])
+            "{precision}, {steps} steps, hop {hop}: the published schedule in {baseline} takes"
+            " {first_chunk:.1f} times as long to the first chunk, {whole:.1f} times in all,"
+            " {cpu:.1f} times the CPU seconds".format(**out[-1])
         )
     return out
 
@@ -237,7 +255,10 @@ def arguments() -> argparse.Namespace:
         type=numbers(str),
         default=[],
         metavar="NAME,…",
-        help="published models by name, or all: load, first chunk, RTF and memory of each, one process each",
+        help=(
+            "published models by name, or all: load, first chunk, RTF and memory of each, one"
+            " process each"
+        ),
     )
     parser.add_argument("--small", action="store_true", help="small random networks")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="cpu")
@@ -346,8 +367,10 @@ def main() -> int:
     if STAND_INS.used:
         print(f"not here and not needed: {', '.join(sorted(STAND_INS.used))}")
     print(
-        f"{args.seconds:g} s of speech, a reference of {args.prompt_seconds:g} s, profile {args.profile}, {'small' if args.small else 'full-size'} "
-        f"{'random weights' if args.model_dir is None else 'weights of ' + args.model_dir.name}; {platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
+        f"{args.seconds:g} s of speech, a reference of {args.prompt_seconds:g} s, profile"
+        f" {args.profile}, {'small' if args.small else 'full-size'}"
+        f" {'random weights' if args.model_dir is None else 'weights of ' + args.model_dir.name};"
+        f" {platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
     )
     table(rows)
     told = ratios(rows)

@@ -97,7 +97,10 @@ def studio(natural: bool = False):
             process.wait(20)
 
 
-NO_SOCKET = b"self.WebSocket = class { constructor() { setTimeout(() => this.onclose?.({})) } close() {} send() {} };\n"
+NO_SOCKET = (
+    b"self.WebSocket = class { constructor() { setTimeout(() => this.onclose?.({})) } close() {}"
+    b" send() {} };\n"
+)
 
 
 def open_page(browser, url: str, without_socket: bool = False, text: str = TEXT):
@@ -245,8 +248,10 @@ def gradio(browser, times: int) -> list[dict]:
                 time.sleep(0.3)
             page.wait_for_selector("#go")
             page.wait_for_timeout(1000)
-            page.evaluate("""addEventListener('click', e => { const t0 = performance.now(); const look = () => { const a = document.querySelector('#out audio');
-                if (a && a.currentTime > 0 && !a.paused) window.firstMs = performance.now() - t0; else requestAnimationFrame(look); }; look(); }, true)""")
+            page.evaluate(
+                """addEventListener('click', e => { const t0 = performance.now(); const look = () => { const a = document.querySelector('#out audio');
+                if (a && a.currentTime > 0 && !a.paused) window.firstMs = performance.now() - t0; else requestAnimationFrame(look); }; look(); }, true)"""
+            )
             page.click("#go")
             page.wait_for_function("window.firstMs > 0", timeout=20000)
             ms = page.evaluate("window.firstMs")
@@ -289,7 +294,8 @@ def main() -> None:
             print("gr.Audio streaming: left out, it needs ffmpeg")
         browser.close()
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Chromium headless; milliseconds after the click, median (worst)"
+        f"{platform.machine()}, {os.cpu_count()} cores, Chromium headless; milliseconds after the"
+        " click, median (worst)"
     )
     print(f"{'':<20} | {'rendered':>16} | {'speech':>16} | {'heard':>16} | clip to card")
     for name, list_ in rows.items():
@@ -298,7 +304,8 @@ def main() -> None:
             for k in ("rendered", "speech", "heard")
         ]
         card = (
-            f"{statistics.median(r['profile'] for r in list_):.0f} ({max(r['profile'] for r in list_):.0f})"
+            f"{statistics.median(r['profile'] for r in list_):.0f}"
+            f" ({max(r['profile'] for r in list_):.0f})"
             if "profile" in list_[0]
             else ""
         )

@@ -43,8 +43,10 @@ from webui.engine.cosyvoice1.model import CosyVoice1
 from webui.engine.cosyvoice3 import graphs as third
 from webui.engine.cosyvoice3.model import CosyVoice3
 
-FEW = Sizes(LmSizes(slots=(1, 4), reaches=(256,), inputs=(64,), run=8), FlowSizes(ids=(28,), batches=(1,), reaches=(128,), units=200, slots=4),
-            VocoderSizes(lengths=(*range(1, 23), 24, 28, 36, 50, 70), batches=(1,), slots=2))  # fmt: skip
+FEW = Sizes(LmSizes(slots=(1, 4), reaches=(256,), inputs=(64,), run=8),
+    FlowSizes(ids=(28,), batches=(1,), reaches=(128,), units=200, slots=4),
+            VocoderSizes(lengths=(*range(1, 23), 24, 28, 36, 50, 70), batches=(1,),
+                slots=2))  # fmt: skip
 WAYS = {  # how a generation is captured, and a few buckets of it
     "cosyvoice1": (
         first.captured,
@@ -163,7 +165,8 @@ def main(given: list[str] | None = None) -> dict:
         capture=CudaCapture if args.device == "cuda" else Direct,
     )
     _wait(args.device)
-    report = {"family": args.family, "device": args.device, "precision": place.precision, "size": args.size, "capture_s": round(time.perf_counter() - began, 2),
+    report = {"family": args.family, "device": args.device, "precision": place.precision,
+        "size": args.size, "capture_s": round(time.perf_counter() - began, 2),
               "graphs": sum(len(table) for table in tables(fast).values())}  # fmt: skip
     got = spoken(fast)
     report["agreement"] = {
@@ -181,7 +184,8 @@ def main(given: list[str] | None = None) -> dict:
             print(f"{name}: {value}")
     for row in report["rows"]:
         print(
-            f"{row['network']:8} {' '.join(row['bucket']):18} {row['best_ms']:9.3f} {row['median_ms']:9.3f} ms"
+            f"{row['network']:8} {' '.join(row['bucket']):18} {row['best_ms']:9.3f}"
+            f" {row['median_ms']:9.3f} ms"
         )
     if args.json:
         args.json.write_text(json.dumps(report, indent=1))

@@ -44,9 +44,14 @@ FIRST = {
     "en": ("Good morning, how are you today?", "Welcome to my channel, my friends."),
 }
 LONG = {
-    "zh": "春天到了，山上的花都开了，空气里有泥土的味道。我从来没有去过那么远的地方，心里有点紧张，可是一路上的风景让我慢慢平静下来。",
-    "en": "Spring is here, and the hills are covered with flowers. I had never been so far from home, and I was a little nervous, but the view "
-    "from the window calmed me down.",
+    "zh": (
+        "春天到了，山上的花都开了，空气里有泥土的味道。我从来没有去过那么远的地方，心里有点紧张，"
+        "可是一路上的风景让我慢慢平静下来。"
+    ),
+    "en": (
+        "Spring is here, and the hills are covered with flowers. I had never been so far from home,"
+        " and I was a little nervous, but the view from the window calmed me down."
+    ),
 }
 
 
@@ -150,11 +155,13 @@ def main() -> None:
         ]
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores")
     print(
-        f"instant voice ready {ready_s:.2f} s, natural {natural_s:.2f} s after the start; worker {rss_mb(pid):.0f} MB"
+        f"instant voice ready {ready_s:.2f} s, natural {natural_s:.2f} s after the start; worker"
+        f" {rss_mb(pid):.0f} MB"
     )
     for name, values in rows.items():
         print(
-            f"{name:22s} median {statistics.median(values):8.3f}  worst {max(values):8.3f}  of {len(values)}"
+            f"{name:22s} median {statistics.median(values):8.3f}  worst {max(values):8.3f}  of"
+            f" {len(values)}"
         )
     if args.json:
         args.json.write_text(json.dumps(rows))

@@ -39,8 +39,10 @@ FIRST = {
 }
 REST = {
     "zh": "我把要说的话写下来，它立刻就开口了，一句接着一句，直到有人打断它为止。" * 3,
-    "en": "and whatever I write is spoken at once, one clause after the other, until somebody interrupts. "
-    * 3,
+    "en": (
+        "and whatever I write is spoken at once, one clause after the other, until somebody"
+        " interrupts. " * 3
+    ),
 }
 
 
@@ -96,7 +98,9 @@ class Talk:
         return time.perf_counter()
 
     def until(self, wanted: str) -> tuple[float, int]:
-        """When a message of this type came ("sound": a frame), and how many frames came before it."""
+        """When a message of this type came ("sound": a frame), and how many frames came before
+        it.
+        """
         frames = 0
         while True:
             got = self._ws.recv(60)
@@ -175,7 +179,10 @@ def whole_text(http: httpx.Client, text: str, voice: str, seed: int, model: str)
 
 def row(name: str, values: list[float]) -> str:
     ordered = sorted(values)
-    return f"{name:<34} | {statistics.median(ordered):>8.1f} | {ordered[int(0.95 * (len(ordered) - 1))]:>8.1f} | {ordered[-1]:>8.1f}"
+    return (
+        f"{name:<34} | {statistics.median(ordered):>8.1f} |"
+        f" {ordered[int(0.95 * (len(ordered) - 1))]:>8.1f} | {ordered[-1]:>8.1f}"
+    )
 
 
 def main() -> None:
@@ -199,8 +206,8 @@ def main() -> None:
     with (
         contextlib.nullcontext(asked.url.rstrip("/"))
         if asked.url
-        else studio(asked.engine, asked.model) as url
-    ):
+        else studio(asked.engine, asked.model)
+    ) as url:
         talk = Talk(url, asked.key, asked.voice, asked.model)
         with httpx.Client(
             base_url=url,
@@ -224,13 +231,15 @@ def main() -> None:
                     figures.setdefault(what, []).append(took)
                     frames.append(late)
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, {asked.url or asked.engine}, model {asked.model}; milliseconds of {asked.times} each"
+        f"{platform.machine()}, {os.cpu_count()} cores, {asked.url or asked.engine}, model"
+        f" {asked.model}; milliseconds of {asked.times} each"
     )
     print(f"{'':<34} | {'median':>8} | {'P95':>8} | {'worst':>8}")
     for name, values in figures.items():
         print(row(name, values))
     print(
-        f"frames that were on their way when it was stopped: {statistics.median(frames):.0f} (at most {max(frames)}), 0.2 s or less each; none came after it was told"
+        f"frames that were on their way when it was stopped: {statistics.median(frames):.0f} (at"
+        f" most {max(frames)}), 0.2 s or less each; none came after it was told"
     )
     if asked.json:
         Path(asked.json).write_text(json.dumps({**figures, "frames": frames}, indent=1))

@@ -151,7 +151,9 @@ async def listen(ws, seq: int, params: dict, tally: Tally) -> float:
             elif now > dry_until:
                 tally.underruns += 1
                 print(
-                    f"underrun: {(now - dry_until) * 1000:.0f} ms dry after {got / rate:.2f} s of sound; this program itself woke {tally.late_since(dry_until - 0.2):.0f} ms late meanwhile",
+                    f"underrun: {(now - dry_until) * 1000:.0f} ms dry after {got / rate:.2f} s of"
+                    f" sound; this program itself woke {tally.late_since(dry_until - 0.2):.0f} ms"
+                    " late meanwhile",
                     file=sys.stderr,
                 )
                 dry_until = now
@@ -244,9 +246,9 @@ async def round_of(
         "failed": tally.failed,
         "audio_s_per_s": tally.spoken_s / took,
         "server_cpu_cores": (cpu_s(pids) - before) / took if pid else float("nan"),
-        "server_cpu_s_per_audio_s": (cpu_s(pids) - before) / max(tally.spoken_s, 1e-9)
-        if pid
-        else float("nan"),
+        "server_cpu_s_per_audio_s": (
+            (cpu_s(pids) - before) / max(tally.spoken_s, 1e-9) if pid else float("nan")
+        ),
         "rss_mb": rss_mb(pids) if pid else float("nan"),
         "client_late_ms": tally.late_ms,
         "stolen_s": stolen_s() - stolen,
@@ -255,8 +257,12 @@ async def round_of(
 
 def row(r: dict) -> str:
     return (
-        f"{r['users']:>5} | {r['sentences']:>9} | {r['first_chunk_ms_p50']:>6.0f} {r['first_chunk_ms_p95']:>6.0f} {r['first_chunk_ms_p99']:>6.0f} | {r['queued']:>6} {r['queued_ms_p95']:>7.0f} | "
-        f"{r['underruns']:>9} | {r['refused']:>7} | {r['failed']:>6} | {r['audio_s_per_s']:>9.1f} | {r['server_cpu_cores']:>9.2f} | {r['server_cpu_s_per_audio_s']:>11.4f} | {r['rss_mb']:>6.0f} | {r['client_late_ms']:>11.0f} | {r['stolen_s']:>8.2f}"
+        f"{r['users']:>5} | {r['sentences']:>9} | {r['first_chunk_ms_p50']:>6.0f}"
+        f" {r['first_chunk_ms_p95']:>6.0f} {r['first_chunk_ms_p99']:>6.0f} | {r['queued']:>6}"
+        f" {r['queued_ms_p95']:>7.0f} | {r['underruns']:>9} | {r['refused']:>7} | {r['failed']:>6}"
+        f" | {r['audio_s_per_s']:>9.1f} | {r['server_cpu_cores']:>9.2f} |"
+        f" {r['server_cpu_s_per_audio_s']:>11.4f} | {r['rss_mb']:>6.0f} |"
+        f" {r['client_late_ms']:>11.0f} | {r['stolen_s']:>8.2f}"
     )
 
 
@@ -326,12 +332,18 @@ def main() -> None:
     p.add_argument("--engine", default="builtin")
     p.add_argument(
         "--model-dir",
-        help="of --engine cosyvoice2; its settings are read from KAIKOU_PRECISION, KAIKOU_STEPS, KAIKOU_PROFILE ...",
+        help=(
+            "of --engine cosyvoice2; its settings are read from KAIKOU_PRECISION, KAIKOU_STEPS,"
+            " KAIKOU_PROFILE ..."
+        ),
     )
     p.add_argument(
         "--model",
         default="auto",
-        help="e.g. builtin-instant or builtin-natural, measured while both are loaded; KAIKOU_NATURAL=0 loads the instant voice alone",
+        help=(
+            "e.g. builtin-instant or builtin-natural, measured while both are loaded;"
+            " KAIKOU_NATURAL=0 loads the instant voice alone"
+        ),
     )
     p.add_argument("--url", help="an already running studio instead of an own one")
     p.add_argument("--json", metavar="FILE")
@@ -344,10 +356,13 @@ def main() -> None:
         )
         voices = wait_ready(url, told.model)
         print(
-            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; clients and server share them; engine {told.engine}, model {told.model}, {len(voices)} voices, {told.seconds:.0f} s a round"
+            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; clients and"
+            f" server share them; engine {told.engine}, model {told.model}, {len(voices)} voices,"
+            f" {told.seconds:.0f} s a round"
         )
         print(
-            "users | sentences | first chunk ms: p50 p95 p99 | queued, p95 | underruns | refused | failed | audio s/s | CPU cores | CPU s/audio s | RSS MB | clients late | stolen s"
+            "users | sentences | first chunk ms: p50 p95 p99 | queued, p95 | underruns | refused |"
+            " failed | audio s/s | CPU cores | CPU s/audio s | RSS MB | clients late | stolen s"
         )
         rows, serials = [], itertools.count(1)
         for n in map(int, told.users.split(",")):

@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 ROOT = Path(__file__).resolve().parent.parent
 CHILD = "webui.engine.hosted.child"
 TEXT = (
-    "风从窗口慢慢吹进来，老人把故事讲了一遍。Nobody had seen the harbour so quiet before the sun came up. "
-    * 12
+    "风从窗口慢慢吹进来，老人把故事讲了一遍。Nobody had seen the harbour so quiet before the sun"
+    " came up. " * 12
 )
 TOLD_S, TOLD_FROZEN_S, READY_S, GONE_S = 2.0, 15.0, 20.0, 10.0
 
@@ -355,7 +355,8 @@ def run(
     """freeze_every: each so-maniest fault is a freeze, 0 = none."""
     is_over = threading.Event()
     say(
-        f"{'round':>5} | {'fault':<6} | {'sounding':>8} | {'told s':>6} | {'ready s':>7} | {'left':>4} | {'page ms':>7} | codes"
+        f"{'round':>5} | {'fault':<6} | {'sounding':>8} | {'told s':>6} | {'ready s':>7} |"
+        f" {'left':>4} | {'page ms':>7} | codes"
     )
     with studio(model_dir, frozen_s) as (process, url):
         page, listeners = Page(url), [Listener(url, 1000 * n) for n in range(n_listeners)]
@@ -375,8 +376,10 @@ def run(
             made.page_worst_s, page.worst_s = page.worst_s, 0.0
             done.append(made)
             say(
-                f"{n:>5} | {made.fault:<6} | {made.sounding:>8} | {max(made.told_s, default=float('nan')):>6.2f} | {made.ready_s:>7.1f} | {made.left:>4} | "
-                f"{1000 * made.page_worst_s:>7.0f} | {', '.join(sorted(made.codes))}"
+                f"{n:>5} | {made.fault:<6} | {made.sounding:>8} |"
+                f" {max(made.told_s, default=float('nan')):>6.2f} | {made.ready_s:>7.1f} |"
+                f" {made.left:>4} | {1000 * made.page_worst_s:>7.0f} |"
+                f" {', '.join(sorted(made.codes))}"
             )
         child = engine_of(process.pid)
         is_over.set()
@@ -435,9 +438,12 @@ def main(argv: list[str] | None = None) -> int:
         )
     kills = [s for r in report.rounds if r.fault == "kill" for s in r.told_s]
     print(
-        f"\n{len(report.rounds)} faults; worst told after a kill {max(kills, default=0):.2f} s; worst ready {max(r.ready_s for r in report.rounds):.1f} s; "
-        f"page asked {report.page.asked} times, failed {report.page.failed}; whole texts heard {sum(x.whole for x in report.listeners)}; "
-        f"left behind {sum(r.left for r in report.rounds)}; studio killed: engine gone after {report.gone_s:.1f} s"
+        f"\n{len(report.rounds)} faults; worst told after a kill {max(kills, default=0):.2f} s;"
+        f" worst ready {max(r.ready_s for r in report.rounds):.1f} s; page asked"
+        f" {report.page.asked} times, failed {report.page.failed}; whole texts heard"
+        f" {sum(x.whole for x in report.listeners)}; left behind"
+        f" {sum(r.left for r in report.rounds)}; studio killed: engine gone after"
+        f" {report.gone_s:.1f} s"
     )
     broken = [*report.broken(), *report.late()]
     for why in broken:

@@ -26,7 +26,8 @@ from scripts.batch_chaos.kills import Account, run
 def told(n: int, account: Account) -> None:
     states = account.last.states
     print(
-        f"life {n}: {account.kills} kills, {states.get('done', 0)} of {sum(states.values())} lines done, {account.hurt} files hurt by power cuts",
+        f"life {n}: {account.kills} kills, {states.get('done', 0)} of {sum(states.values())} lines"
+        f" done, {account.hurt} files hurt by power cuts",
         file=sys.stderr,
         flush=True,
     )
@@ -48,7 +49,10 @@ def main() -> int:
         "--steps",
         type=int,
         default=40,
-        help="a life is killed after at most so many steps of its disk; a line takes five (default 40)",
+        help=(
+            "a life is killed after at most so many steps of its disk; a line takes five"
+            " (default 40)"
+        ),
     )
     p.add_argument(
         "--wrong", choices=("mark_first", "no_sync"), default="", help="make the mistake on purpose"
@@ -60,8 +64,10 @@ def main() -> int:
         account = run(Path(folder), a.kills, a.lines, a.engine, a.wrong, a.steps, a.seed, told)
     last = account.last
     print(
-        f"{account.kills} kills ({account.at_a_step} at an exact step) in {account.seconds:.0f} s: {last.states.get('done', 0)} of {a.lines} lines done, {len(last.lost)} lost, "
-        f"{len(last.twice)} made twice over, {len(last.half)} half files, {account.redone} sounds written again, {account.hurt} unsynced files taken by power cuts"
+        f"{account.kills} kills ({account.at_a_step} at an exact step) in {account.seconds:.0f} s:"
+        f" {last.states.get('done', 0)} of {a.lines} lines done, {len(last.lost)} lost,"
+        f" {len(last.twice)} made twice over, {len(last.half)} half files, {account.redone} sounds"
+        f" written again, {account.hurt} unsynced files taken by power cuts"
     )
     if a.json:
         a.json.write_text(

@@ -43,7 +43,8 @@ class Tally:
         if not good:
             self.failed.append(f"{name} {tensor}")
         print(
-            f"{name:<36} {tensor:<28} error {error:9.2e}  tolerance {tolerance:7.1e}  {'ok' if good else 'EXCEEDED'}"
+            f"{name:<36} {tensor:<28} error {error:9.2e}  tolerance {tolerance:7.1e} "
+            f" {'ok' if good else 'EXCEEDED'}"
         )
 
     def broke(self, why: str) -> None:
@@ -137,7 +138,7 @@ def run(folder: Path, only: list[str], device: str) -> Tally:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--only", default="", help="parts, separated by commas")
     parser.add_argument(

@@ -133,7 +133,10 @@ def _routes(events: Iterable[dict]) -> dict[str, Counter]:
 
 def main() -> int:
     ask = argparse.ArgumentParser(
-        description="Ask every route of the OpenAPI document, with schemathesis. 用 schemathesis 检查 OpenAPI 文档里的每个接口。"
+        description=(
+            "Ask every route of the OpenAPI document, with schemathesis. 用 schemathesis 检查"
+            " OpenAPI 文档里的每个接口。"
+        )
     )
     ask.add_argument("--quick", action="store_true", help="a minute or less, as in the tests")
     ask.add_argument("--seed", type=int, default=1)
@@ -148,7 +151,8 @@ def main() -> int:
     )
     print("only refused:", ", ".join(found.never_done) or "none")
     print(
-        f"streams spoken {state['opened']}, ended {state['finalised']}; codecs open {state['coders']}"
+        f"streams spoken {state['opened']}, ended {state['finalised']}; codecs open"
+        f" {state['coders']}"
     )
     return 0 if found.ok and state["opened"] == state["finalised"] and not state["coders"] else 1
 

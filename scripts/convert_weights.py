@@ -52,7 +52,8 @@ def main() -> int:
             started = time.perf_counter()
             made = convert(args.directory, name, args.dtype, parts)
             print(
-                f"{made.name}: {made.stat().st_size / 1e6:.1f} MB in {time.perf_counter() - started:.1f} s"
+                f"{made.name}: {made.stat().st_size / 1e6:.1f} MB in"
+                f" {time.perf_counter() - started:.1f} s"
             )
     except KaikouError as fault:
         print(f"{fault.en}\n{fault.zh}", file=sys.stderr)
@@ -65,7 +66,8 @@ def check_room(root: Path, name: str, needed: int) -> None:
     free = shutil.disk_usage(root).free
     if needed > free:
         raise StorageFull(
-            f"{name}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free. Make room and run this again.",
+            f"{name}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free. Make room and run"
+            " this again.",
             f"{name}：需要 {needed / 1e9:.1f} GB，只剩 {free / 1e9:.1f} GB。请清理空间后再运行。",
         )
 

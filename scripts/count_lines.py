@@ -50,7 +50,10 @@ class Copy:
     second: Line
 
     def words(self) -> str:
-        return f"{self.lines} lines: {self.first.file}:{self.first.number} and {self.second.file}:{self.second.number}"
+        return (
+            f"{self.lines} lines: {self.first.file}:{self.first.number} and"
+            f" {self.second.file}:{self.second.number}"
+        )
 
 
 def code_lines(path: Path, root: Path = ROOT) -> list[Line]:
@@ -215,7 +218,8 @@ def main() -> int:
     print(f"{'generation':<12} {'shared by all':>14} {'by two':>8} {'its own':>8} {'shared':>8}")
     for engine, row in shares(known, {name: len(rows) for name, rows in lines.items()}).items():
         print(
-            f"{engine:<12} {row['all']:>14,} {row['some']:>8,} {row['own']:>8,} {(row['all'] + row['some']) / max(1, sum(row.values())):>8.0%}"
+            f"{engine:<12} {row['all']:>14,} {row['some']:>8,} {row['own']:>8,}"
+            f" {(row['all'] + row['some']) / max(1, sum(row.values())):>8.0%}"
         )
     print(
         f"the engine's room: {sum(map(len, lines.values())):,} lines of code in {len(lines)} files"

@@ -147,7 +147,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def give_way() -> None:
-    """The lowest priority, and an end when whoever started this is gone: standard input ends then."""
+    """The lowest priority, and an end when whoever started this is gone: standard input ends
+    then.
+    """
     if hasattr(os, "nice"):
         os.nice(19)
 

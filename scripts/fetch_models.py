@@ -52,7 +52,10 @@ class Line:
             return
         self._last = key
         left = f", {at.left_s / 60:.0f} min left" if at.left_s else ""
-        text = f"{percent:3d} %  {at.done / 1e6:,.0f} of {at.total / 1e6:,.0f} MB, {at.rate / 1e6:.1f} MB/s{left}  {at.file}"
+        text = (
+            f"{percent:3d} %  {at.done / 1e6:,.0f} of {at.total / 1e6:,.0f} MB, {at.rate / 1e6:.1f}"
+            f" MB/s{left}  {at.file}"
+        )
         print(
             f"\r{text:<110}" if sys.stdout.isatty() else text,
             end="" if sys.stdout.isatty() else "\n",
@@ -72,7 +75,8 @@ def local(fetcher: ModelFetcher, is_deep: bool) -> int:
         print(f"{path}: {fault}", file=sys.stderr)
     for path in fetcher.unexpected():
         print(
-            f"{path} differs from the expected file; it may be a newer publication. / {path} 与预期的文件不同，可能是新发布的版本。"
+            f"{path} differs from the expected file; it may be a newer publication. / {path}"
+            " 与预期的文件不同，可能是新发布的版本。"
         )
     name, blind = fetcher.model.name, len(fetcher.unknown()) if is_deep else 0
     if blind:
@@ -91,7 +95,8 @@ def bring(fetcher: ModelFetcher, cancelled: threading.Event) -> int:
         return local(fetcher, False)
     about = "" if plan.exact else "about "
     print(
-        f"{fetcher.model.name}: {len(plan.missing)} files to fetch, {about}{plan.bytes / 1e6:,.0f} MB, from {fetcher.source} into {fetcher.root}"
+        f"{fetcher.model.name}: {len(plan.missing)} files to fetch, {about}{plan.bytes / 1e6:,.0f}"
+        f" MB, from {fetcher.source} into {fetcher.root}"
     )
     fetcher.fetch(Line().show, cancelled)
     print()
@@ -127,7 +132,10 @@ def main() -> int:
     )
     parser.add_argument(
         "--source",
-        help=f"{', '.join(SOURCES)}, or an http(s) address below which the files lie (default: modelscope)",
+        help=(
+            f"{', '.join(SOURCES)}, or an http(s) address below which the files lie (default:"
+            " modelscope)"
+        ),
     )
     parser.add_argument(
         "--offline", action="store_true", help="only say whether everything is here"
@@ -168,7 +176,8 @@ def main() -> int:
         if isinstance(fault, NotReady):
             others = " or ".join(f"--source {name}" for name in SOURCES if name != args.source)
             print(
-                f"This was {args.source}; no other source is asked unless you say so: {others}. What has come stays.",
+                f"This was {args.source}; no other source is asked unless you say so: {others}."
+                " What has come stays.",
                 file=sys.stderr,
             )
         return 1

@@ -48,7 +48,8 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
     needed = int(args.gb * 2**30)
     if needed and place.device != "cuda":
         raise NotReady(
-            "There is no GPU here whose memory could be held. Leave --gb out, and the weights are pinned in RAM.",
+            "There is no GPU here whose memory could be held. Leave --gb out, and the weights are"
+            " pinned in RAM.",
             "这里没有可以占住显存的显卡。不写 --gb 则把权重锁在内存里。",
             code="no_device",
         )
@@ -77,7 +78,8 @@ def run(command: Sequence[str]) -> int:
         child = subprocess.Popen(command, env={**os.environ, "KAIKOU_LOCK_MEMORY": "1"})
     except OSError as error:
         print(
-            f"{command[0]} cannot be run: {error.strerror or error}.\n运行不了 {command[0]}：{error.strerror or error}。",
+            f"{command[0]} cannot be run: {error.strerror or error}.\n运行不了"
+            f" {command[0]}：{error.strerror or error}。",
             file=sys.stderr,
         )
         return 1

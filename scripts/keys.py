@@ -93,8 +93,9 @@ def listed(store: AccessStore) -> None:
             else "never"
         )
         print(
-            f"{key.id}  {'revoked' if key.revoked_at else 'live':7}  {','.join(key.scopes):24}  {key.per_minute:>6}/min  {u.requests} requests, {u.chars} characters, {u.sound_s:.1f} s, last {last}  "
-            f"{key.account}  {key.name}"
+            f"{key.id}  {'revoked' if key.revoked_at else 'live':7}  {','.join(key.scopes):24} "
+            f" {key.per_minute:>6}/min  {u.requests} requests, {u.chars} characters,"
+            f" {u.sound_s:.1f} s, last {last}  {key.account}  {key.name}"
         )
 
 

@@ -52,13 +52,22 @@ VOICES = {
 }
 # What the norms see is learnt from: clauses of all lengths, beside the stock text.
 TEXTS = {
-    "zh": "你好，大家晚上好。是吗？真的太好了！我们走吧。他笑了。这是什么意思？一共三百二十八块五。今天早上我在公园里看见一只白色的小狗。"
-    "请把桌子上的那本书递给我，谢谢你。这座城市的夜晚很热闹，街上到处都是人。他说明天会下雨，我们最好带上雨伞。音乐会七点半开始，别迟到了。"
-    "你知道最近的地铁站在哪里吗？工程师们连续工作了三天三夜终于找到了问题的原因。春眠不觉晓，处处闻啼鸟。",
-    "en": "Hello there, good evening everyone. Really? That is wonderful! Let us go now. He smiled. What does it mean? It costs three dollars. "
-    "The quick brown fox jumps over the lazy dog near the river. Please remember to close the window before you leave. Nobody expected the "
-    "meeting to last more than three hours. Could you tell me where the nearest station is? It was a bright cold day in April, and the clocks "
-    "were striking thirteen. Music sounds better when you share it with friends. She opened the letter slowly and smiled.",
+    "zh": (
+        "你好，大家晚上好。是吗？真的太好了！我们走吧。他笑了。这是什么意思？一共三百二十八块五。"
+        "今天早上我在公园里看见一只白色的小狗。"
+        "请把桌子上的那本书递给我，谢谢你。这座城市的夜晚很热闹，街上到处都是人。他说明天会下雨，"
+        "我们最好带上雨伞。音乐会七点半开始，别迟到了。"
+        "你知道最近的地铁站在哪里吗？工程师们连续工作了三天三夜终于找到了问题的原因。春眠不觉晓，"
+        "处处闻啼鸟。"
+    ),
+    "en": (
+        "Hello there, good evening everyone. Really? That is wonderful! Let us go now. He smiled."
+        " What does it mean? It costs three dollars. The quick brown fox jumps over the lazy dog"
+        " near the river. Please remember to close the window before you leave. Nobody expected the"
+        " meeting to last more than three hours. Could you tell me where the nearest station is? It"
+        " was a bright cold day in April, and the clocks were striking thirteen. Music sounds"
+        " better when you share it with friends. She opened the letter slowly and smiled."
+    ),
 }
 SPREAD = 0.2, 0.15  # ln: how far the range and the middle of the pitch are moved while learning
 RIDGE = 2.0

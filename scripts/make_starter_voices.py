@@ -42,11 +42,14 @@ class Recipe:
 
 
 RECIPES = (
-    Recipe("starter-en-bright", "en-us+f4", 172, "Good morning! I could hardly wait to tell you about the little garden behind our new house.",
+    Recipe("starter-en-bright", "en-us+f4", 172,
+        "Good morning! I could hardly wait to tell you about the little garden behind our new house.",
            212.0, 1.2, 1.07, 0.6, ((2600.0, 3.0), (900.0, -2.0)), 0.08, 11),
-    Recipe("starter-zh-low", "cmn+m7", 150, "朋友们，晚上好。今天我们来聊一聊老城里的那条河，还有河边的人。",
+    Recipe("starter-zh-low", "cmn+m7", 150,
+        "朋友们，晚上好。今天我们来聊一聊老城里的那条河，还有河边的人。",
            116.0, 1.3, 0.95, 0.5, ((450.0, 2.5), (5500.0, 3.0)), 0.04, 12),
-    Recipe("starter-en-mid", "en-us+m7", 160, "If you follow this road past the old station, you will see the lake on your left.",
+    Recipe("starter-en-mid", "en-us+m7", 160,
+        "If you follow this road past the old station, you will see the lake on your left.",
            146.0, 1.1, 1.0, 0.2, ((1500.0, 3.5), (4200.0, 2.0)), 0.06, 13),
 )  # fmt: skip
 

@@ -42,9 +42,11 @@ from webui.types import SpeechRequest  # noqa: E402
 
 HZ, FRAME, HOP, BANDS = 16000, 400, 160, 26
 SENTENCES = {
-    "en": ("The old clock on the wall struck nine before anyone spoke.", "Would you like a cup of tea, or shall we go for a walk first?",
+    "en": ("The old clock on the wall struck nine before anyone spoke.",
+        "Would you like a cup of tea, or shall we go for a walk first?",
            "Bright yellow leaves were falling on the quiet street all afternoon."),
-    "zh": ("今天下午我们打算去图书馆看书，然后一起吃晚饭。", "这件衣服你觉得好看吗，我想买一件新的。", "远处的山上下着小雪，路上的行人慢慢走着。"),
+    "zh": ("今天下午我们打算去图书馆看书，然后一起吃晚饭。",
+        "这件衣服你觉得好看吗，我想买一件新的。", "远处的山上下着小雪，路上的行人慢慢走着。"),
 }  # fmt: skip
 
 
@@ -168,7 +170,8 @@ def likeness(engine, references, prompts, speaker, table) -> None:
     }
     right = tests = 0
     print(
-        f"{'reference':<22} lang    f0 st  range st  ltas dB   mfcc  (plain)     kl  (plain)  level dB  clear  nearest"
+        f"{'reference':<22} lang    f0 st  range st  ltas dB   mfcc  (plain)     kl  (plain)  level"
+        " dB  clear  nearest"
     )
     for language, sentences in SENTENCES.items():
         plain = Heard(
@@ -202,8 +205,10 @@ def likeness(engine, references, prompts, speaker, table) -> None:
                 key=lambda k: heard.kl(references[k]) + ((heard.f0 - references[k].f0) / 6) ** 2,
             )
             values = dict(
-                f0=abs(heard.f0 - reference.f0), range=abs(heard.range_st - reference.range_st), ltas=heard.spectrum_db(reference), mfcc=heard.mfcc(reference),
-                kl=heard.kl(reference), plain_mfcc=plain.mfcc(reference), plain_kl=plain.kl(reference), rms=abs(heard.rms_db - reference.rms_db),
+                f0=abs(heard.f0 - reference.f0), range=abs(heard.range_st - reference.range_st),
+                ltas=heard.spectrum_db(reference), mfcc=heard.mfcc(reference),
+                kl=heard.kl(reference), plain_mfcc=plain.mfcc(reference),
+                plain_kl=plain.kl(reference), rms=abs(heard.rms_db - reference.rms_db),
                 peak=heard.peak, clear=float(clear),
             )  # fmt: skip
             for k, v in values.items():
@@ -235,7 +240,9 @@ def likeness(engine, references, prompts, speaker, table) -> None:
         max(rows["ltas"]) <= 5 and mean["ltas"] <= 3.7,
     )
     ratio = mean["mfcc"] / mean["plain_mfcc"]
-    row("mfcc", f"mean {mean['mfcc']:.2f}, worst {max(rows['mfcc']):.2f}, {ratio:.2f} x unconverted", "<= 6.5, mean <= 4.0, <= 0.6 x",
+    row("mfcc",
+        f"mean {mean['mfcc']:.2f}, worst {max(rows['mfcc']):.2f}, {ratio:.2f} x unconverted",
+        "<= 6.5, mean <= 4.0, <= 0.6 x",
         max(rows["mfcc"]) <= 6.5 and mean["mfcc"] <= 4 and ratio <= 0.6)  # fmt: skip
     row(
         "kl",
@@ -291,7 +298,8 @@ def words(engine, references, prompts, speaker, table, hearings: int) -> None:
         made = word_error(recogniser, spoken(prompt), hearings)
         more[reference] = made - plain
         print(
-            f"{reference:<22} {made:10.2f} {plain:8.2f} {made - plain:+11.2f} {unpack(prompt.data)[1]['en'].wpm:15.0f}",
+            f"{reference:<22} {made:10.2f} {plain:8.2f} {made - plain:+11.2f}"
+            f" {unpack(prompt.data)[1]['en'].wpm:15.0f}",
             flush=True,
         )
     print()
@@ -394,8 +402,10 @@ def edges(engine, clip, prompt, table) -> None:
         np.float32
     )
     cases = {
-        "silent": (np.zeros(64000, np.float32), "refused"), "0.4 s": (clip[:6400], "refused"), "NaN": (np.full(64000, np.nan, np.float32), "refused"),
-        "pure noise": (noise, "few_voiced_frames"), "clipped": (np.clip(clip * 6, -0.5, 0.5), "works"), "DC + 50 Hz hum": (hum, "works"),
+        "silent": (np.zeros(64000, np.float32), "refused"), "0.4 s": (clip[:6400], "refused"),
+        "NaN": (np.full(64000, np.nan, np.float32), "refused"),
+        "pure noise": (noise, "few_voiced_frames"),
+        "clipped": (np.clip(clip * 6, -0.5, 0.5), "works"), "DC + 50 Hz hum": (hum, "works"),
     }  # fmt: skip
     for name, (samples, need) in cases.items():
         try:

@@ -252,8 +252,9 @@ def gap(before: list[Score], after: list[Score]) -> str:
     gaps = np.array([b.mos - a.mos for a, b in zip(before, after, strict=True)])
     low, error = int(gaps.argmin()), gaps.std() / np.sqrt(len(gaps))
     return (
-        f"DistillMOS, second less first 后减前: mean {gaps.mean():+.3f} ± {error:.3f}, lowest {gaps[low]:+.3f} ({before[low].file}), "
-        f"highest {gaps.max():+.3f}; {(gaps < 0).sum()} of {len(gaps)} lower"
+        f"DistillMOS, second less first 后减前: mean {gaps.mean():+.3f} ± {error:.3f}, lowest"
+        f" {gaps[low]:+.3f} ({before[low].file}), highest {gaps.max():+.3f}; {(gaps < 0).sum()} of"
+        f" {len(gaps)} lower"
     )
 
 
@@ -299,7 +300,10 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
         "--engines",
         type=names_of(VOICE_ENGINES),
         metavar="NAME,…",
-        help=f"{', '.join(VOICE_ENGINES)}, or both with a comma between (default: both, and the model where one is given) 要测的音色",
+        help=(
+            f"{', '.join(VOICE_ENGINES)}, or both with a comma between (default: both, and the"
+            " model where one is given) 要测的音色"
+        ),
     )
     parser.add_argument(
         "--model", type=Path, metavar="DIR", help="folder of a CosyVoice model 模型文件夹"

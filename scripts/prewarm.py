@@ -52,7 +52,8 @@ def convert(root: Path, precision: str, lm: str) -> None:
         print(f"converting {name} ({number + 1} of {len(parts)}) …", flush=True)
         made = write(root, name, precision, parts)
         print(
-            f"  {source} → {made.name}, {made.stat().st_size / 1e6:.0f} MB, {time.perf_counter() - began:.1f} s"
+            f"  {source} → {made.name}, {made.stat().st_size / 1e6:.0f} MB,"
+            f" {time.perf_counter() - began:.1f} s"
         )
 
 
@@ -121,7 +122,10 @@ def main() -> int:
     parser.add_argument(
         "--convert",
         action="store_true",
-        help="write converted weights beside the published ones first; needs disk: as much again in fp32, half in bf16, a third in int8",
+        help=(
+            "write converted weights beside the published ones first; needs disk: as much again in"
+            " fp32, half in bf16, a third in int8"
+        ),
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
@@ -136,7 +140,8 @@ def main() -> int:
         return 1
     print(f"memory: {told['plan']}")
     print(
-        f"ready after {told['start_s']:.1f} s; first chunk {told['first_chunk_ms']:.0f} ms; real-time factor {told['rtf']:.2f}"
+        f"ready after {told['start_s']:.1f} s; first chunk {told['first_chunk_ms']:.0f} ms;"
+        f" real-time factor {told['rtf']:.2f}"
     )
     return 0
 

@@ -35,8 +35,14 @@ FLAGS = [
     "--disable-sync",
 ]
 TEXT = {
-    "zh": "清晨的风从窗口吹进来。我把要说的话写下来，它立刻就开口了。你听，这就是我的声音。只要三秒钟，它就记住了我。",
-    "en": "Morning air drifts in through the window. I write down what I want to say, and it speaks at once. Listen: this is my voice. Three seconds were enough.",
+    "zh": (
+        "清晨的风从窗口吹进来。我把要说的话写下来，它立刻就开口了。你听，这就是我的声音。"
+        "只要三秒钟，它就记住了我。"
+    ),
+    "en": (
+        "Morning air drifts in through the window. I write down what I want to say, and it speaks"
+        " at once. Listen: this is my voice. Three seconds were enough."
+    ),
 }
 SAID = "大家好，这是一段用来测试的录音，希望你喜欢这个声音。"
 
@@ -109,7 +115,8 @@ def opened(chrome, url: str, lang: str, theme: str, width: int, height: int, sca
     ).new_page()
     page.goto(f"{url}/?lang={lang}&theme={theme}")
     page.wait_for_function(
-        "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked"
+        "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length &&"
+        " KK.player.linked"
     )
     page.wait_for_function("KK.engine().natural !== 'starting'", timeout=120000)
     page.wait_for_timeout(600)
@@ -124,7 +131,8 @@ def clip_in(page) -> None:
     )
     page.wait_for_selector(".kk-strip", state="attached")
     page.evaluate(
-        "s => { KK.setField('kk-transcript', s); document.querySelector('#kk-consent input').click(); KK.draw('health'); }",
+        "s => { KK.setField('kk-transcript', s); document.querySelector('#kk-consent"
+        " input').click(); KK.draw('health'); }",
         SAID,
     )  # a phone has folded them away
     page.wait_for_timeout(2500)  # the voice is prepared meanwhile

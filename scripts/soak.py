@@ -283,7 +283,10 @@ def main() -> int:
         "--filling-mb",
         type=float,
         default=0,
-        help="memory that caches of known size may still take while it is counted; for short runs (default: none)",
+        help=(
+            "memory that caches of known size may still take while it is counted; for short runs"
+            " (default: none)"
+        ),
     )
     p.add_argument("--json", type=Path, metavar="FILE")
     args = p.parse_args()
@@ -308,7 +311,8 @@ def main() -> int:
             counts.append(settle(url, pid, temp))
             c = counts[-1]
             print(
-                f"{number + 1:5d} | {c.rss_mb:6.0f} | {c.descriptors:11d} | {c.threads:7d} | {c.temp_files:10d} | {sum(visitors.heard.values())}",
+                f"{number + 1:5d} | {c.rss_mb:6.0f} | {c.descriptors:11d} | {c.threads:7d} |"
+                f" {c.temp_files:10d} | {sum(visitors.heard.values())}",
                 flush=True,
             )
     growth = grown(counts, args.filling_mb)

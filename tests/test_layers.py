@@ -96,7 +96,8 @@ def test_imports_go_one_way(path):
             and not name.startswith(("webui.engine.base", "webui.engine.resident"))
         ):
             wrong.append(
-                f"line {line}: the studio sees only engine/base.py and engine/resident.py, not {name}"
+                f"line {line}: the studio sees only engine/base.py and engine/resident.py, not"
+                f" {name}"
             )
     assert not wrong, "\n".join(wrong)
 

@@ -93,7 +93,9 @@ def file_of(clip_or_samples, rate=None, form="WAV", kind="PCM_16"):
 
 
 def container_of(clip, form, codec, rate):
-    """Bytes of `clip` in a container of PyAV: ("webm", "libopus"), ("mp4", "aac"), ("adts", "aac")."""
+    """Bytes of `clip` in a container of PyAV: ("webm", "libopus"), ("mp4", "aac"), ("adts",
+    "aac").
+    """
     import av
 
     from webui.audio import resample

@@ -57,7 +57,8 @@ def listen(settings: Settings) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise KaikouError(
-                f"Port {port} is taken, maybe by a studio that already runs. Choose another with --port {port + 1}.",
+                f"Port {port} is taken, maybe by a studio that already runs. Choose another with"
+                f" --port {port + 1}.",
                 f"端口 {port} 已被占用，可能已有一个工作室在运行。请换一个：--port {port + 1}。",
             ) from None
         raise KaikouError(
@@ -175,7 +176,8 @@ def share(settings: Settings) -> None:
         )
     except Exception as error:  # the tunnel is another party's program and fails in many ways
         print(
-            f"The public link could not be opened: {error}. The studio goes on at its local address.\n公网链接没有打开：{error}。本机地址照常可用。",
+            f"The public link could not be opened: {error}. The studio goes on at its local"
+            f" address.\n公网链接没有打开：{error}。本机地址照常可用。",
             file=sys.stderr,
         )
         return

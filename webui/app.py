@@ -70,7 +70,9 @@ def first_model(settings: Settings) -> Installed:
 
 
 def is_lite(choice: EngineChoice) -> bool:
-    """The profile of that name means something on a CPU only. torch is not there yet to be asked."""
+    """The profile of that name means something on a CPU only. torch is not there yet to be
+    asked.
+    """
     has_gpu = choice.device in ("cuda", "mps") or (
         choice.device == "auto"
         and (Path("/proc/driver/nvidia/version").exists() or sys.platform == "darwin")
@@ -98,9 +100,11 @@ def engine_makers(settings: Settings, shelf: Shelf | None = None) -> list[Maker]
 
         return BuiltinEngine(
             settings.engine.workers or voice_workers(),
-            natural=(settings.paths.natural_dir, settings.paths.data_dir / "natural")
-            if settings.engine.natural
-            else (),
+            natural=(
+                (settings.paths.natural_dir, settings.paths.data_dir / "natural")
+                if settings.engine.natural
+                else ()
+            ),
         )
 
     if settings.engine.name == "builtin":
@@ -200,7 +204,9 @@ def _unexpected(known: dict[str, Model], root: Path, name: str) -> list[str]:
 
 
 def _offers(settings: Settings) -> dict[str, Offer]:
-    """By name; into the model directory, or into the given model's own when it is one that we know."""
+    """By name; into the model directory, or into the given model's own when it is one that we
+    know.
+    """
     known, root = read_manifest(MANIFEST), settings.paths.model_dir
     folders = {name: (root / name, model) for name, model in known.items()}
     if is_model(root):

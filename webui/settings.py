@@ -351,8 +351,10 @@ def _checked(s: Settings) -> Settings:
         )
     if server.is_open and not is_loopback(server.host):
         raise refuse(
-            f"Listening on {server.host} lets others in: add --auth user:password, or use --host 127.0.0.1.",
-            f"监听 {server.host} 会让其他人也能打开：请加上 --auth 用户名:密码，或用 --host 127.0.0.1。",
+            f"Listening on {server.host} lets others in: add --auth user:password, or use --host"
+            " 127.0.0.1.",
+            f"监听 {server.host} 会让其他人也能打开：请加上 --auth 用户名:密码，或用 --host"
+            " 127.0.0.1。",
             "host",
         )
     return s

@@ -63,7 +63,9 @@ def finite(value: float, param: str) -> float:
 
 
 def model_of(engine: str, voice_engine: str) -> str:
-    """The `model` that asks for this engine, and for this one of its voices where it has several."""
+    """The `model` that asks for this engine, and for this one of its voices where it has
+    several.
+    """
     return f"{engine}-{voice_engine}" if voice_engine else engine
 
 
@@ -191,7 +193,8 @@ class SpeechRequest:
             )
         if self.voice_engine not in ("", *VOICE_ENGINES):
             raise BadInput(
-                f"Unknown voice engine “{self.voice_engine[:40]}”. Use one of: {', '.join(VOICE_ENGINES)}.",
+                f"Unknown voice engine “{self.voice_engine[:40]}”. Use one of:"
+                f" {', '.join(VOICE_ENGINES)}.",
                 f"不认识的音色引擎「{self.voice_engine[:40]}」，可用：{'、'.join(VOICE_ENGINES)}。",
                 param="model",
                 code="bad_voice_engine",
@@ -255,7 +258,8 @@ class Abilities:
     speed: float = 0.0
     tags: tuple[str, ...] = ()  # event tags the engine can speak, e.g. "[laughter]"
     styles: tuple[
-        str, ...
+        str,
+        ...,
         # instruction words it follows, keys of the style chips: "sichuan", "happy", "whisper"...
     ] = ()
     presets: tuple[

@@ -38,9 +38,12 @@ IDS_PER_S, FRAMES_PER_ID = 25, 2
 
 def random_model(size: Sizes, place: Place, seed: int = 0, steps: int = EULER_STEPS) -> CosyVoice2:
     """Speaks noise at the right cost."""
-    flow = {"input_size": size.flow, "encoder_dim": size.flow, "encoder_heads": size.flow_heads, "encoder_ffn_dim": size.flow_ffn, "encoder_blocks": size.flow_blocks,
-            "estimator_channels": size.channels, "estimator_heads": size.estimator_heads, "estimator_head_dim": size.head_dim,
-            "estimator_n_blocks": size.n_blocks, "estimator_mid_blocks": size.mid_blocks, "speech_token_size": size.codes}  # fmt: skip
+    flow = {"input_size": size.flow, "encoder_dim": size.flow, "encoder_heads": size.flow_heads,
+        "encoder_ffn_dim": size.flow_ffn, "encoder_blocks": size.flow_blocks,
+            "estimator_channels": size.channels, "estimator_heads": size.estimator_heads,
+            "estimator_head_dim": size.head_dim,
+            "estimator_n_blocks": size.n_blocks, "estimator_mid_blocks": size.mid_blocks,
+            "speech_token_size": size.codes}  # fmt: skip
     dims = LmDims(
         size.hidden,
         size.intermediate,

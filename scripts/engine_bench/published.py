@@ -209,7 +209,8 @@ def clip(model: Model, seconds: float, seed: int = 1) -> VoicePrompt:
 
 def table(rows: list[dict]) -> None:
     print(
-        "model                     | precision | hop | users | load s | loaded MB | first chunk ms p50   p95 |  RTF | audio s/s | underruns | peak RSS MB"
+        "model                     | precision | hop | users | load s | loaded MB | first chunk ms"
+        " p50   p95 |  RTF | audio s/s | underruns | peak RSS MB"
     )
     for r in rows:
         if "rtf" not in r:
@@ -218,6 +219,8 @@ def table(rows: list[dict]) -> None:
             )
             continue
         print(
-            f"{r['family']:<25} | {r['precision']:9} | {r['hop']:3d} | {r['users']:5d} | {r['load_s']:6.1f} | {r['loaded_rss_mb']:9.0f} | {r['first_chunk_ms_p50']:18.0f} {r['first_chunk_ms_p95']:5.0f} | "
-            f"{r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} | {r['underruns']:9d} | {r['peak_rss_mb']:11.0f}"
+            f"{r['family']:<25} | {r['precision']:9} | {r['hop']:3d} | {r['users']:5d} |"
+            f" {r['load_s']:6.1f} | {r['loaded_rss_mb']:9.0f} | {r['first_chunk_ms_p50']:18.0f}"
+            f" {r['first_chunk_ms_p95']:5.0f} | {r['rtf']:4.2f} | {r['audio_s_per_s']:9.2f} |"
+            f" {r['underruns']:9d} | {r['peak_rss_mb']:11.0f}"
         )

@@ -92,10 +92,14 @@ def row(done: Round, **named: object) -> dict:
 
     return {
         **named,
-        "first_chunk_ms_p50": statistics.median(first), "first_chunk_ms_p95": first[min(len(first) - 1, round(0.95 * len(first)))],
-        "rtf": sum(run.wall_s for run in runs) / audio, "audio_s_per_s": audio / done.wall_s, "underruns": sum(run.underruns for run in runs),
+        "first_chunk_ms_p50": statistics.median(first),
+        "first_chunk_ms_p95": first[min(len(first) - 1, round(0.95 * len(first)))],
+        "rtf": sum(run.wall_s for run in runs) / audio, "audio_s_per_s": audio / done.wall_s,
+        "underruns": sum(run.underruns for run in runs),
         "estimator_frames_per_frame": sum(r.computed for r in runs) / sum(r.emitted for r in runs),
         "peak_rss_mb": done.rss_mb, "peak_gpu_mb": done.gpu_mb,
-        "cpu_s_per_audio_s": done.cpu_s / audio, "requests": len(runs), "failures": len(done.failures),
-        "stages_s": mean([run.stages for run in runs]), "first_stages_s": mean([run.first_stages for run in runs]),
+        "cpu_s_per_audio_s": done.cpu_s / audio, "requests": len(runs),
+        "failures": len(done.failures),
+        "stages_s": mean([run.stages for run in runs]),
+        "first_stages_s": mean([run.first_stages for run in runs]),
     }  # fmt: skip

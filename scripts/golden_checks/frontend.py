@@ -28,7 +28,9 @@ Report = Callable[[str, str, float, float], None]
 
 
 def cases_of(folder: Path, name: str) -> dict:
-    """What this file of a folder holds; {} where there is none: the rest is checked all the same."""
+    """What this file of a folder holds; {} where there is none: the rest is checked all the
+    same.
+    """
     path = folder / name
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 

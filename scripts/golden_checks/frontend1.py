@@ -1,4 +1,6 @@
-"""First generation's front end against golden data: prompt mel at both rates, text ids, text rules."""
+"""First generation's front end against golden data: prompt mel at both rates, text ids, text
+rules.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ Report = Callable[[str, str, float, float], None]
 
 
 def check(folder: Path, report: Report, device: str = "cpu") -> None:
-    """folder: golden/llm or one of the same format. report(case, tensor, largest error, tolerance)."""
+    """folder: golden/llm or one of the same format. report(case, tensor, largest error,
+    tolerance).
+    """
     lm, io = model(folder).to(device), load_file(folder / "llm_io.safetensors")
     meta = json.loads((folder / "llm_meta.json").read_text())
     text, prompt_text, prompt_speech = (

@@ -93,7 +93,9 @@ class Likeness:
         self._encoder = resemblyzer.VoiceEncoder("cpu", verbose=False)
 
     def embedding(self, samples: np.ndarray) -> np.ndarray:
-        """float32 (n,) at HZ -> float32 (256,) of length 1: the product of two is their similarity."""
+        """float32 (n,) at HZ -> float32 (256,) of length 1: the product of two is their
+        similarity.
+        """
         return self._encoder.embed_utterance(self._preprocess(samples))
 
 

@@ -42,7 +42,8 @@ def eight_tabs(context, url: str):
     ms = [p.counters["firstRenderedMs"] for p in tabs]
     alive = [
         p.js(
-            "async () => { const t = performance.now(); await new Promise(r => setTimeout(r, 0)); return performance.now() - t; }"
+            "async () => { const t = performance.now(); await new Promise(r => setTimeout(r, 0));"
+            " return performance.now() - t; }"
         )
         for p in tabs
     ]

@@ -24,9 +24,11 @@ def c1(k: Bench):
         p.until("playing")
         time.sleep(0.3)
         silent.append(
-            p.js("""async () => { const node = KK.player.output.node, a = new AnalyserNode(node.context, {fftSize: 256}), x = new Float32Array(256); node.connect(a);
+            p.js(
+                """async () => { const node = KK.player.output.node, a = new AnalyserNode(node.context, {fftSize: 256}), x = new Float32Array(256); node.connect(a);
             await new Promise(r => setTimeout(r, 60)); const t = performance.now(); KK.player.stop();
-            for (;;) { await new Promise(r => setTimeout(r, 0)); a.getFloatTimeDomainData(x); if (x.every(v => v === 0)) return performance.now() - t; } }""")
+            for (;;) { await new Promise(r => setTimeout(r, 0)); a.getFloatTimeDomainData(x); if (x.every(v => v === 0)) return performance.now() - t; } }"""
+            )
             - 256 / RATE * 1000
         )
         p.page.context.close()
@@ -41,7 +43,10 @@ def c1(k: Bench):
                 finalised(k.studio, proxy, (p.page.close, proxy.cut)[i % 2])
             )
             p.page.context.close()
-    figure = f"silence after {max(silent):.0f} ms; finalised after: tab closed {max(closed):.0f} ms, network dropped {max(dropped):.0f} ms"
+    figure = (
+        f"silence after {max(silent):.0f} ms; finalised after: tab closed {max(closed):.0f} ms,"
+        f" network dropped {max(dropped):.0f} ms"
+    )
     return (
         figure,
         max(silent) <= 50 and max(closed) <= 100 and max(dropped) <= 100,

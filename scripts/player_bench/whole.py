@@ -17,7 +17,8 @@ def s1(k: Bench):
     p = k.plain(is_touched=False)
     raw = p.raw
     raw(
-        f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent: true, seed: 1, instructions: 'seconds=2'}})"
+        f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent:"
+        " true, seed: 1, instructions: 'seconds=2'})"
     )
     end = time.monotonic() + 10
     while raw("KK.player.state") != "locked" and time.monotonic() < end:

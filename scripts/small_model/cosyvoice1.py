@@ -187,15 +187,21 @@ def encoder(
 
 
 def llm_shapes(s: Sizes) -> Shapes:
-    return {"text_embedding.weight": (s.text_rows, s.text_embed), "llm_embedding.weight": (2, s.llm), "speech_embedding.weight": (s.codes, s.llm),
-            **encoder("text_encoder", s.text_embed, s.encoder, s.encoder_heads, s.encoder_ffn, s.encoder_blocks),
-            **linear("text_encoder_affine_layer", s.encoder, s.llm), **linear("spk_embed_affine_layer", VECTOR, s.llm),
-            **encoder("llm", s.llm, s.llm, s.llm_heads, s.llm_ffn, s.llm_blocks, ("norm1", "norm2")), **linear("llm_decoder", s.llm, s.codes + 1)}  # fmt: skip
+    return {"text_embedding.weight": (s.text_rows, s.text_embed),
+        "llm_embedding.weight": (2, s.llm), "speech_embedding.weight": (s.codes, s.llm),
+            **encoder("text_encoder", s.text_embed, s.encoder, s.encoder_heads, s.encoder_ffn,
+                s.encoder_blocks),
+            **linear("text_encoder_affine_layer", s.encoder, s.llm),
+            **linear("spk_embed_affine_layer", VECTOR, s.llm),
+            **encoder("llm", s.llm, s.llm, s.llm_heads, s.llm_ffn, s.llm_blocks,
+                ("norm1", "norm2")), **linear("llm_decoder", s.llm, s.codes + 1)}  # fmt: skip
 
 
 def flow_shapes(s: Sizes) -> Shapes:
-    out = {"input_embedding.weight": (s.codes, s.flow), **linear("spk_embed_affine_layer", VECTOR, BANDS), **linear("encoder_proj", s.flow, BANDS),
-           **encoder("encoder", s.flow, s.flow, s.flow_heads, s.flow_ffn, s.flow_blocks), **conv("length_regulator.model.12", BANDS, BANDS, 1)}  # fmt: skip
+    out = {"input_embedding.weight": (s.codes, s.flow),
+        **linear("spk_embed_affine_layer", VECTOR, BANDS), **linear("encoder_proj", s.flow, BANDS),
+           **encoder("encoder", s.flow, s.flow, s.flow_heads, s.flow_ffn, s.flow_blocks),
+           **conv("length_regulator.model.12", BANDS, BANDS, 1)}  # fmt: skip
     for i in (0, 3, 6, 9):
         out |= conv(f"length_regulator.model.{i}", BANDS, BANDS, 3) | norm(
             f"length_regulator.model.{i + 1}", BANDS

@@ -114,8 +114,10 @@ feat_extractor: !name:matcha.utils.audio.mel_spectrogram
 
 def llm_shapes(s: Sizes) -> Shapes:
     rows, narrow = s.codes + SPECIAL, s.kv_heads * (s.hidden // s.heads)
-    out = {"speech_embedding.weight": (rows, s.hidden), "llm_decoder.weight": (rows, s.hidden), "llm.model.model.norm.weight": (s.hidden,),
-           "llm.model.model.embed_tokens.weight": (s.text_rows, s.hidden), "llm.model.lm_head.weight": (s.text_rows, s.hidden)}  # fmt: skip
+    out = {"speech_embedding.weight": (rows, s.hidden), "llm_decoder.weight": (rows, s.hidden),
+        "llm.model.model.norm.weight": (s.hidden,),
+           "llm.model.model.embed_tokens.weight": (s.text_rows, s.hidden),
+           "llm.model.lm_head.weight": (s.text_rows, s.hidden)}  # fmt: skip
     for layer in (f"llm.model.model.layers.{i}" for i in range(s.layers)):
         for part, width in (("q", s.hidden), ("k", narrow), ("v", narrow)):
             out |= linear(f"{layer}.self_attn.{part}_proj", s.hidden, width)
@@ -133,8 +135,10 @@ def llm_shapes(s: Sizes) -> Shapes:
 
 
 def flow_shapes(s: Sizes) -> Shapes:
-    out = {"input_embedding.weight": (s.codes, BANDS), **linear("spk_embed_affine_layer", VECTOR, BANDS),
-           **conv("pre_lookahead_layer.conv1", s.lookahead, BANDS, 4), **conv("pre_lookahead_layer.conv2", BANDS, s.lookahead, 3)}  # fmt: skip
+    out = {"input_embedding.weight": (s.codes, BANDS),
+        **linear("spk_embed_affine_layer", VECTOR, BANDS),
+           **conv("pre_lookahead_layer.conv1", s.lookahead, BANDS, 4),
+           **conv("pre_lookahead_layer.conv2", BANDS, s.lookahead, 3)}  # fmt: skip
     return out | {f"decoder.estimator.{key}": shape for key, shape in _estimator(s).items()}
 
 

@@ -48,13 +48,19 @@ def _qwen(size: sizes.Sizes | cosyvoice3.Sizes) -> dict[str, str]:
 
 
 FAMILIES = {
-    "cosyvoice1": Family(replace(cosyvoice1.SMALL, text_rows=len(words.ranks()) + WHISPER_SPECIALS), cosyvoice1.FULL, _texts_1,
-                         {"llm": tensors.llm_state_1, "flow": tensors.flow_state_1, "hift": tensors.hift_state_1}, tensors.speakers_1,
+    "cosyvoice1": Family(replace(cosyvoice1.SMALL, text_rows=len(words.ranks()) + WHISPER_SPECIALS),
+        cosyvoice1.FULL, _texts_1,
+                         {"llm": tensors.llm_state_1, "flow": tensors.flow_state_1,
+                             "hift": tensors.hift_state_1}, tensors.speakers_1,
                          "speech_tokenizer_v1.onnx", (2, 2, 12)),
-    "cosyvoice2": Family(sizes.SMALL, sizes.FULL, lambda size: {"cosyvoice2.yaml": sizes.yaml_text(size), **_qwen(size)},
-                         {"llm": tensors.llm_state, "flow": tensors.flow_state, "hift": tensors.hift_state}, tensors.speakers,
+    "cosyvoice2": Family(sizes.SMALL, sizes.FULL,
+        lambda size: {"cosyvoice2.yaml": sizes.yaml_text(size), **_qwen(size)},
+                         {"llm": tensors.llm_state, "flow": tensors.flow_state,
+                             "hift": tensors.hift_state}, tensors.speakers,
                          "speech_tokenizer_v2.onnx", (4, 3, 8)),
-    "cosyvoice3": Family(cosyvoice3.SMALL, cosyvoice3.FULL, lambda size: {"cosyvoice3.yaml": cosyvoice3.yaml_text(size), **_qwen(size)},
-                         {"llm": tensors.llm_state_3, "flow": tensors.flow_state_3, "hift": tensors.hift_state_3}, None,
+    "cosyvoice3": Family(cosyvoice3.SMALL, cosyvoice3.FULL,
+        lambda size: {"cosyvoice3.yaml": cosyvoice3.yaml_text(size), **_qwen(size)},
+                         {"llm": tensors.llm_state_3, "flow": tensors.flow_state_3,
+                             "hift": tensors.hift_state_3}, None,
                          "speech_tokenizer_v3.onnx", (4, 3, 8)),
 }  # fmt: skip

@@ -34,8 +34,10 @@ def speech_tokenizer(
     """
     kernel = random.normal(0, 1.2 / np.sqrt(128), (digits, 128, frames)).astype(np.float32)
     constants = {
-        "kernel": kernel, "start": np.zeros(1, np.int32), "axis": np.array([2], np.int32), "half": np.float32((levels - 1) / 2).reshape(()),
-        "powers": (float(levels) ** np.arange(digits)).astype(np.float32).reshape(1, digits, 1), "bands": np.array([1], np.int64),
+        "kernel": kernel, "start": np.zeros(1, np.int32), "axis": np.array([2], np.int32),
+        "half": np.float32((levels - 1) / 2).reshape(()),
+        "powers": (float(levels) ** np.arange(digits)).astype(np.float32).reshape(1, digits, 1),
+        "bands": np.array([1], np.int64),
     }  # fmt: skip
     nodes = [
         helper.make_node("Slice", ["feats", "start", "feats_length", "axis"], ["used"]),

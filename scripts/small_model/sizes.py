@@ -41,9 +41,12 @@ FULL = Sizes(896, 4864, 24, 14, 2, 151936, 6561, 512, 8, 2048, 6, 256, 8, 64, 4,
 def config_json(sizes: Sizes | cosyvoice3.Sizes) -> str:
     """Of the language model that two generations share."""
     table = {
-        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": sizes.hidden,
-        "intermediate_size": sizes.intermediate, "num_hidden_layers": sizes.layers, "num_attention_heads": sizes.heads,
-        "num_key_value_heads": sizes.kv_heads, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": True,
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu",
+        "hidden_size": sizes.hidden,
+        "intermediate_size": sizes.intermediate, "num_hidden_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "num_key_value_heads": sizes.kv_heads, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "tie_word_embeddings": True,
         "vocab_size": sizes.text_rows,
     }  # fmt: skip
     return json.dumps(table, indent=2)

@@ -62,7 +62,8 @@ def llm_state(sizes: Sizes, random: torch.Generator) -> State:
 
 def flow_state(sizes: Sizes, random: torch.Generator) -> State:
     dims = FlowDims(
-        sizes.flow, sizes.flow, sizes.flow_heads, sizes.flow_ffn, sizes.flow_blocks, 4, 25, sizes.channels, sizes.estimator_heads,
+        sizes.flow, sizes.flow, sizes.flow_heads, sizes.flow_ffn, sizes.flow_blocks, 4, 25,
+        sizes.channels, sizes.estimator_heads,
         sizes.head_dim, sizes.n_blocks, sizes.mid_blocks, 192, sizes.codes,
     )  # fmt: skip
     return draw(_shapes_of(FlowModel, dims), random)
@@ -158,9 +159,12 @@ def speakers(codes: int, random: torch.Generator) -> dict[str, State]:
     text = torch.arange(60, 72, dtype=torch.int32)[None]
     clone = {
         "prompt_text": text, "prompt_text_len": torch.tensor([text.shape[1]], dtype=torch.int32),
-        "llm_prompt_speech_token": ids, "llm_prompt_speech_token_len": torch.tensor([60], dtype=torch.int32),
-        "flow_prompt_speech_token": ids, "flow_prompt_speech_token_len": torch.tensor([60], dtype=torch.int32),
-        "prompt_speech_feat": torch.randn(1, 120, 80, generator=random) - 5, "prompt_speech_feat_len": torch.tensor([120], dtype=torch.int32),
+        "llm_prompt_speech_token": ids, "llm_prompt_speech_token_len": torch.tensor([60],
+            dtype=torch.int32),
+        "flow_prompt_speech_token": ids, "flow_prompt_speech_token_len": torch.tensor([60],
+            dtype=torch.int32),
+        "prompt_speech_feat": torch.randn(1, 120, 80, generator=random) - 5,
+        "prompt_speech_feat_len": torch.tensor([120], dtype=torch.int32),
         "llm_embedding": vector, "flow_embedding": vector,
     }  # fmt: skip
     return {"中文女": {"embedding": torch.randn(1, 192, generator=random)}, "my_clone": clone}

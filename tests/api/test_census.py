@@ -20,7 +20,9 @@ EXAMPLE = {"version": "x", "name": "stream.js", "token": "x"}
 
 
 def routes_of(place, prefix: str = "") -> set[tuple[str, str]]:
-    """(method, path pattern) of everything that is routed, however deep it is mounted or included."""
+    """(method, path pattern) of everything that is routed, however deep it is mounted or
+    included.
+    """
     found: set[tuple[str, str]] = set()
     for route in place.routes:
         inner = getattr(route, "original_router", None) or getattr(route, "app", None)
@@ -66,9 +68,11 @@ async def ask(app, method: str, path: str) -> int:
         del scope["method"]
     asked = iter(
         [
-            {"type": "websocket.connect"}
-            if method == "WEBSOCKET"
-            else {"type": "http.request", "body": b"", "more_body": False}
+            (
+                {"type": "websocket.connect"}
+                if method == "WEBSOCKET"
+                else {"type": "http.request", "body": b"", "more_body": False}
+            )
         ]
     )
 
@@ -184,7 +188,9 @@ def test_what_only_looks_like_a_named_route_is_none(app, path):
 
 
 def test_what_no_scope_names_needs_admin(app):
-    """A route that somebody adds tomorrow is the studio's own until it is given a scope on purpose."""
+    """A route that somebody adds tomorrow is the studio's own until it is given a scope on
+    purpose.
+    """
     of = {}
     for method, pattern in routes_of(app):
         of.setdefault(frozenset(scopes.needed(method, filled(pattern))), set()).add(pattern)

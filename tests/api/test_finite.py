@@ -55,7 +55,8 @@ def parameters(routes) -> Iterator[tuple[str, Any]]:
             yield from parameters(inner.routes)
         if isinstance(route, APIRoute):
             d = route.dependant
-            for p in (*d.path_params, *d.query_params, *d.header_params, *d.cookie_params, *d.body_params):  # fmt: skip
+            for p in (*d.path_params, *d.query_params, *d.header_params, *d.cookie_params,
+                *d.body_params):  # fmt: skip
                 yield f"{route.path} {p.name}", kind_of(p.field_info)
 
 
@@ -94,8 +95,10 @@ def test_every_float_of_every_route_and_body_is_finite(app):
     models = [*bodies(JsonBody), Asked]
     assert len(asked) > 40 and len(models) >= 10, "the walk finds nothing"
     kinds = fields_of(models)
-    numbers = [w for w, k in kinds + asked if '"number"' in json.dumps(TypeAdapter(k).json_schema())]  # fmt: skip
-    assert {"Speech.speed", "Wanted.speed", "BatchBody.speed", "NewDemo.days", "Asked.speed_factor"} <= set(numbers)  # fmt: skip
+    numbers = [w for w,
+        k in kinds + asked if '"number"' in json.dumps(TypeAdapter(k).json_schema())]  # fmt: skip
+    assert {"Speech.speed", "Wanted.speed", "BatchBody.speed", "NewDemo.days",
+        "Asked.speed_factor"} <= set(numbers)  # fmt: skip
     assert "/tts/draft/{draft_id}/audio clean" in numbers
     assert open_to_odd(asked + kinds) == []
 
@@ -149,7 +152,8 @@ def test_bodies_with_what_is_no_number_are_refused(studio, odd):
         for given in ({"data": {"speed_factor": odd}}, {"json": {"speed_factor": odd}}):
             ask = {k: {"text": "Hi.", "ref_audio_path": "alloy", **v} for k, v in given.items()}
             assert http.post("/tts", **ask).status_code == 400
-        asked = http.get("/tts", params={"text": "Hi.", "ref_audio_path": "alloy", "speed_factor": odd})  # fmt: skip
+        asked = http.get("/tts", params={"text": "Hi.", "ref_audio_path": "alloy",
+            "speed_factor": odd})  # fmt: skip
         assert asked.status_code == 400
         asked = http.get("/tts/draft/draft-x/audio", params={"clean": odd})
         assert asked.status_code == 422 and error(asked)["param"] == "clean"

@@ -177,7 +177,10 @@ def test_a_big_body_is_cut_while_it_is_read(studio):
             assert http.post(path, content=big).status_code == 413
 
             def endless():
-                yield b'--y\r\nContent-Disposition: form-data; name="audio_sample"; filename="x"\r\n\r\n'
+                yield (
+                    b'--y\r\nContent-Disposition: form-data; name="audio_sample";'
+                    b' filename="x"\r\n\r\n'
+                )
                 for _ in range(900):
                     yield b"y" * (64 << 10)
 

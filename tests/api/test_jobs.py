@@ -290,7 +290,8 @@ def test_broken_json_and_bodies_over_the_limit(http, own):
         (host, int(port))
     ) as s:  # no length is told: it is cut while it is read
         s.sendall(
-            b"POST /v2/synthesize/batch HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"POST /v2/synthesize/batch HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding:"
+            b" chunked\r\n\r\n"
         )
         try:
             for _ in range(20):

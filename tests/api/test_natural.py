@@ -100,8 +100,10 @@ def test_an_unknown_voice_is_refused_and_the_known_ones_are_named(both, language
     with both.client() as http:
         for path, body in (
             ("/v1/audio/speech", {**SAY, "model": "builtin-best"}),
-            ("/v2/synthesize/batch", {"texts": ["a"], "voice": SAY["voice"], "model": "builtin-best"}),
-            ("/v2/synthesize/batch", {"requests": [{"input": "a", "voice": SAY["voice"], "model": "builtin-best"}]}),
+            ("/v2/synthesize/batch", {"texts": ["a"], "voice": SAY["voice"],
+                "model": "builtin-best"}),
+            ("/v2/synthesize/batch", {"requests": [{"input": "a", "voice": SAY["voice"],
+                "model": "builtin-best"}]}),
         ):  # fmt: skip
             answer = http.post(path, json=body, headers={"Accept-Language": language})
             error = answer.json()["error"]

@@ -79,7 +79,8 @@ def test_without_a_package_of_it_the_studio_starts_speaks_and_says_so(
         assert told["state"] == "ready" and list(told["voice_engines"]) == ["instant"]
         english, chinese = told["voice_note"]
         assert "instant voice" in english and "即时音色" in chinese and words in chinese
-        got = http.post("/v1/audio/speech", json={**SAID, "model": "builtin-natural", "response_format": "pcm"})  # fmt: skip
+        got = http.post("/v1/audio/speech", json={**SAID, "model": "builtin-natural",
+            "response_format": "pcm"})  # fmt: skip
         assert got.status_code == 200 and len(got.content) > 2 * 12000
         assert words in got.headers["X-Notes"]
         plain = http.post("/v1/audio/speech", json={**SAID, "response_format": "pcm"})

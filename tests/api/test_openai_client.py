@@ -182,7 +182,9 @@ def test_events_of_a_file_that_is_wanted_whole_hold_its_true_sizes(client, pcm, 
     ],
 )
 def test_a_whole_file_is_made_for_nobody_who_has_left(studio, path, asked):
-    """A minute of sound in half a minute: it ends when its listener hangs up, not when it is made."""
+    """A minute of sound in half a minute: it ends when its listener hangs up, not when it is
+    made.
+    """
     host, port = studio.url.removeprefix("http://").split(":")
     body = json.dumps({**ASK, "instructions": "seconds=60 rtf=0.5", **asked}).encode()
     before = settle(studio, idle)["opened"]
@@ -551,7 +553,8 @@ def test_listeners_who_hang_up_before_the_first_byte_leave_nothing(studio):
         ).encode()
         with socket.create_connection((host, int(port))) as caller:
             caller.sendall(
-                f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+                f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Length:"
+                f" {len(body)}\r\n\r\n".encode()
                 + body
             )
     after = settle(

@@ -16,7 +16,8 @@ SMITH = "Dr. Smith paid $1,234.56 … https://example.com/a?b=1 now!"
 def test_it_is_what_the_engine_will_be_given_and_nothing_is_spoken(studio):
     with studio.client() as http:
         before = studio.state()["opened"]
-        for written in (SMITH, "<|en|>Hello. 我有3只猫。", "今天天气真不错，我们一起去公园散步吧。然后[laughter]回家。"):  # fmt: skip
+        for written in (SMITH, "<|en|>Hello. 我有3只猫。",
+            "今天天气真不错，我们一起去公园散步吧。然后[laughter]回家。"):  # fmt: skip
             told = http.post(PATH, json={"text": written})
             assert told.status_code == 200
             assert studio.state()["opened"] == before
@@ -53,16 +54,20 @@ def test_sentences_characters_and_seconds_are_of_what_is_said(studio):
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
-        ({"text": ""}, 422, "no_text"), ({"text": "。。。"}, 422, "no_text"), ({"text": "<|endofprompt|>"}, 422, "no_text"),
-        ({"text": "字" * (MAX_TEXT + 1)}, 422, "too_long_text"), ({"text": "a\ud800"}, 422, "bad_text"), ({}, 422, "bad_field"),
-        ({"text": 5}, 422, "bad_field"), ({"text": "a", "language": "xx"}, 422, "bad_language"), ({"text": "a", "model": "nobody"}, 404, "model_not_found"),
+        ({"text": ""}, 422, "no_text"), ({"text": "。。。"}, 422, "no_text"),
+        ({"text": "<|endofprompt|>"}, 422, "no_text"),
+        ({"text": "字" * (MAX_TEXT + 1)}, 422, "too_long_text"),
+        ({"text": "a\ud800"}, 422, "bad_text"), ({}, 422, "bad_field"),
+        ({"text": 5}, 422, "bad_field"), ({"text": "a", "language": "xx"}, 422, "bad_language"),
+        ({"text": "a", "model": "nobody"}, 404, "model_not_found"),
     ],
 )  # fmt: skip
 def test_what_speaking_would_refuse_is_refused(studio, body, status, code):
     import json
 
     with studio.client() as http:
-        answer = http.post(PATH, content=json.dumps(body), headers={"Content-Type": "application/json"})  # fmt: skip
+        answer = http.post(PATH, content=json.dumps(body),
+            headers={"Content-Type": "application/json"})  # fmt: skip
         assert answer.status_code == status and error(answer)["code"] == code, answer.text
 
 

@@ -1,4 +1,6 @@
-"""The real page of the running studio in a real Chromium: open it, press things, ask what it shows."""
+"""The real page of the running studio in a real Chromium: open it, press things, ask what it
+shows.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +63,11 @@ class StudioPage:
             else None
         )
         self.page, self.url = (
-            self._visits.begin(url, options)
-            if self._visits
-            else chrome.new_context(**options).new_page(),
+            (
+                self._visits.begin(url, options)
+                if self._visits
+                else chrome.new_context(**options).new_page()
+            ),
             url,
         )
         self.context = self.page.context
@@ -91,10 +95,12 @@ class StudioPage:
         remembered.
         """
         self.page.wait_for_function(
-            "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length && KK.player.linked"
+            "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length &&"
+            " KK.player.linked"
         )
         self.page.wait_for_function(
-            "window.restored && KK.field('kk-text').value === (KK.store.get('text') ?? KK.t('ex.1'))"
+            "window.restored && KK.field('kk-text').value === (KK.store.get('text') ??"
+            " KK.t('ex.1'))"
         )
 
     def js(self, expression: str, arg=None):
@@ -147,7 +153,8 @@ class StudioPage:
             )
         except TimeoutError as late:
             raise AssertionError(
-                f"no take in mode {self.js('KK.mode()')}: {self.js('KK.player.state')}, {self.status()}, {len(self.takes())} takes"
+                f"no take in mode {self.js('KK.mode()')}: {self.js('KK.player.state')},"
+                f" {self.status()}, {len(self.takes())} takes"
             ) from late
         assert self.js("KK.player.state") != "failed", self.status()
         take = self.takes()[0]

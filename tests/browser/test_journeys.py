@@ -299,7 +299,10 @@ def row(name: str, told: tuple) -> str:
 
 
 HEAD = (
-    "| 旅程 · journey | 点击 · clicks | 按键 · key presses | 首音 · time to first sound | 输入延迟 · input delay |",
+    (
+        "| 旅程 · journey | 点击 · clicks | 按键 · key presses | 首音 · time to first sound |"
+        " 输入延迟 · input delay |"
+    ),
     "|---|---|---|---|---|",
 )
 

@@ -18,7 +18,10 @@ from tests.serve import running
 from .studio_page import AXE, RULES, StudioPage
 
 pytestmark = pytest.mark.browser
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="164" height="164"><path d="M8 8h148v148z"/></svg>'
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="164" height="164"><path d="M8'
+    ' 8h148v148z"/></svg>'
+)
 # every sample that a context plays, kept: what is heard can be asked for
 HEARD = """window.heard = 0; const make = AudioWorkletNode.prototype.connect; AudioWorkletNode.prototype.connect = function (to, ...more) {
   if (to instanceof AudioDestinationNode) { const look = this.context.createAnalyser(); look.fftSize = 2048; make.call(this, look); const data = new Float32Array(2048);

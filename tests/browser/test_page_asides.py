@@ -59,7 +59,8 @@ def test_a_take_that_another_tab_deleted_is_a_sentence_in_the_language_of_the_pa
         p.until("done")
         take = p.wait_takes(1)[0]
         p.js(
-            "id => KK.send('takes', {op: 'star', id: 'take-' + id.slice(5).replace(/./g, '0'), on: true})",
+            "id => KK.send('takes', {op: 'star', id: 'take-' + id.slice(5).replace(/./g, '0'), on:"
+            " true})",
             take["id"],
         )
         says(p, words)
@@ -106,7 +107,8 @@ def test_a_voice_is_edited_in_the_library_and_escape_leaves_the_stream_alone(chr
         p.page.fill("#kk-retell", "今天天气很好。")
         p.page.click("[data-rename] [type=submit]")
         p.page.wait_for_function(
-            "KK.voices().some(v => v.name === '阿宝' && v.transcript === '今天天气很好。' && v.language === 'zh')"
+            "KK.voices().some(v => v.name === '阿宝' && v.transcript === '今天天气很好。' &&"
+            " v.language === 'zh')"
         )
         p.page.click("[data-do=askvoice]")
         p.page.click("[data-do=dropvoice]")

@@ -43,7 +43,8 @@ def send(p: StudioPage) -> str:
     before = p.page.locator(".kk-job").count()
     p.page.click("#kk-batchgo")
     p.page.wait_for_function(
-        "n => document.querySelectorAll('.kk-job').length > n && !document.querySelector('#kk-batchtext').value",
+        "n => document.querySelectorAll('.kk-job').length > n &&"
+        " !document.querySelector('#kk-batchtext').value",
         arg=before,
     )
     return p.page.locator(".kk-job").first.get_attribute("data-job")
@@ -55,7 +56,8 @@ def until(p: StudioPage, job: str, state: str) -> None:
 
 def rows(p: StudioPage) -> list[str]:
     return p.js(
-        "[...document.querySelectorAll('#kk-batchpreview tbody tr')].map(r => [...r.children].map(c => c.textContent).join('|'))"
+        "[...document.querySelectorAll('#kk-batchpreview tbody tr')].map(r => [...r.children].map(c"
+        " => c.textContent).join('|'))"
     )
 
 
@@ -113,9 +115,15 @@ def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
     with StudioPage(chrome, own.url, "en") as p:
         opened(p)
         voice = p.js("KK.voiceName(KK.voices()[1])")
-        csv = f'text,voice,seed,mode,instruction\n"One, and ""two""",{voice},5,instruct,seconds=1\nplain,,,,\n'
+        csv = (
+            'text,voice,seed,mode,instruction\n"One, and'
+            f' ""two""",{voice},5,instruct,seconds=1\nplain,,,,\n'
+        )
         jsonl = '{"text": "from json", "seed": 9}\n{"input": "another"}\nnot json\n'
-        loud = '{"Text": " Loud keys ", "SEED": 9, "Instruction": ""}\n{"文本": "你好", "input": "", " Seed ": null, "Voice": {"id": null}}\n'
+        loud = (
+            '{"Text": " Loud keys ", "SEED": 9, "Instruction": ""}\n{"文本": "你好", "input": "", "'
+            ' Seed ": null, "Voice": {"id": null}}\n'
+        )
         for name, data, want in (
             (
                 "a.csv",
@@ -135,13 +143,17 @@ def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
                 p.page.click("[data-do=batchfile]")
             chooser.value.set_files({"name": name, "mimeType": "text/plain", "buffer": data})
             p.page.wait_for_function(
-                "w => JSON.stringify([...document.querySelectorAll('#kk-batchpreview tbody tr')].map(r => [...r.children].map(c => c.textContent).join('|'))) === w",
+                "w => JSON.stringify([...document.querySelectorAll('#kk-batchpreview tbody"
+                " tr')].map(r => [...r.children].map(c => c.textContent).join('|'))) === w",
                 arg=json.dumps(want, ensure_ascii=False, separators=(",", ":")),
             )
-        p.js("""() => { const d = new DataTransfer(); d.items.add(new File(['{"text": "dropped", "voice": "nobody"}\\n{"text": "。"}'], "x.jsonl"));
-            document.querySelector("#kk-batchtext").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true})); }""")
+        p.js(
+            """() => { const d = new DataTransfer(); d.items.add(new File(['{"text": "dropped", "voice": "nobody"}\\n{"text": "。"}'], "x.jsonl"));
+            document.querySelector("#kk-batchtext").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true})); }"""
+        )
         p.page.wait_for_function(
-            "document.querySelector('#kk-batchsay').innerText.includes('Line 1: there is no voice “nobody”')"
+            "document.querySelector('#kk-batchsay').innerText.includes('Line 1: there is no voice"
+            " “nobody”')"
         )
         assert "1 more" in p.page.inner_text("#kk-batchsay")
         jobs = p.page.locator(".kk-job").count()
@@ -173,7 +185,8 @@ def test_a_bad_line_is_seen_and_tried_again_and_a_job_stopped_and_resumed(chrome
         opened(p)
         put(
             p,
-            '{"text": "good", "mode": "instruct", "instruction": "seconds=0.5"}\n{"text": "bad", "mode": "instruct", "instruction": "fail=0"}\n',
+            '{"text": "good", "mode": "instruct", "instruction": "seconds=0.5"}\n{"text": "bad",'
+            ' "mode": "instruct", "instruction": "fail=0"}\n',
         )
         job = send(p)
         until(p, job, "done")
@@ -275,9 +288,12 @@ def test_lines_with_a_problem_are_left_out_when_that_is_agreed_to(chrome, own, l
                 ["text,voice,language", *good, "。", "Who?,nobody", "Hm.,,klingon", "Last.,,en-US"]
             ),
         )
-        assert [r.split("|")[0] for r in rows(p)] == ["11", "12", "13", *map(str, range(1, 9))], (
-            "those with a problem are shown first, wherever they stand"
-        )
+        assert [r.split("|")[0] for r in rows(p)] == [
+            "11",
+            "12",
+            "13",
+            *map(str, range(1, 9)),
+        ], "those with a problem are shown first, wherever they stand"
         assert "nobody" in rows(p)[1] and said[2] in rows(p)[1] and p.violations() == []
         before = p.page.locator(".kk-job").count()
         p.page.click("#kk-batchgo")
@@ -310,7 +326,8 @@ def test_a_row_is_heard_alone_before_it_is_handed_in(chrome, own):
         second = p.page.locator("[data-do=batchtry][data-n='2']")
         second.click()
         p.page.wait_for_function(
-            "KK.player.sounding && KK.said.input.startsWith('Second') && document.querySelector('[data-do=batchtry][data-n=\"2\"]').dataset.look === 'pause'"
+            "KK.player.sounding && KK.said.input.startsWith('Second') &&"
+            " document.querySelector('[data-do=batchtry][data-n=\"2\"]').dataset.look === 'pause'"
         )
         assert p.js("KK.said.voice") == p.page.input_value("#kk-batchvoice")
         second.click()
@@ -350,7 +367,8 @@ def test_what_was_changed_of_a_line_stands_at_it_and_a_pause_is_called_one(chrom
         job = send(p)
         card = p.page.locator(f'[data-job="{job}"]')
         p.page.wait_for_function(
-            "() => { KK.askEngine(); return /^正在合成批量的 [2-9] 行$/.test(document.querySelector('#kk-head .kk-engtext').textContent); }",
+            "() => { KK.askEngine(); return /^正在合成批量的 [2-9]"
+            " 行$/.test(document.querySelector('#kk-head .kk-engtext').textContent); }",
             polling=500,
         )
         assert "用户" not in p.page.inner_text("#kk-head")

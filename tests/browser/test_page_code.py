@@ -20,7 +20,10 @@ from .harness import ROOT, wav_samples
 from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
-NASTY = 'It\'s "quoted", 5 < 6 & $HOME `id` \\n \\ %s {x} #!\n你好，「世界」——第二行。 </script> 🙂 \u2028 end'
+NASTY = (
+    'It\'s "quoted", 5 < 6 & $HOME `id` \\n \\ %s {x} #!\n你好，「世界」——第二行。 </script> 🙂'
+    " \u2028 end"
+)
 KEY = "kk-a-secret-of-this-test"
 
 
@@ -37,7 +40,8 @@ def voice_studio():
 def shown(p: StudioPage, n: int = 0) -> dict[str, str]:
     p.page.click(f".kk-take >> nth={n} >> [data-do=code]")
     code = p.js(
-        "Object.fromEntries([...document.querySelectorAll('#kk-code section')].map(s => [s.querySelector('[data-v]').dataset.v, s.querySelector('code').textContent]))"
+        "Object.fromEntries([...document.querySelectorAll('#kk-code section')].map(s =>"
+        " [s.querySelector('[data-v]').dataset.v, s.querySelector('code').textContent]))"
     )
     p.page.keyboard.press("Escape")
     return code
@@ -77,7 +81,9 @@ def test_what_is_shown_gives_the_take_again(chrome, voice_studio, tmp_path, ask)
         with StudioPage(chrome, voice_studio.url, "en", storage_state=login.storage_state()) as p:
             body = json.dumps(ask | {"stream": False})
             job = p.js(
-                "body => fetch(KK.root() + '/v1/audio/speech', {method: 'POST', headers: {'Content-Type': 'application/json'}, body}).then(r => r.headers.get('x-job-id'))",
+                "body => fetch(KK.root() + '/v1/audio/speech', {method: 'POST', headers:"
+                " {'Content-Type': 'application/json'}, body}).then(r =>"
+                " r.headers.get('x-job-id'))",
                 body,
             )
             assert job, "it was refused"
@@ -237,7 +243,8 @@ def test_the_dialog_by_keyboard(chrome, studio, lang, size, theme):
         p.page.keyboard.press("d")
         assert p.js("KK.field('kk-seed')?.value ?? ''") == "", "the page's letters are not for here"
         box = p.js(
-            "(({left, right, top, bottom}) => [left, innerWidth - right, top, innerHeight - bottom])(document.querySelector('#kk-code').getBoundingClientRect())"
+            "(({left, right, top, bottom}) => [left, innerWidth - right, top, innerHeight -"
+            " bottom])(document.querySelector('#kk-code').getBoundingClientRect())"
         )
         assert min(box) >= 0 and p.js("document.documentElement.scrollWidth <= innerWidth")
         p.page.keyboard.press("Escape")
@@ -262,7 +269,8 @@ def test_what_no_program_can_ask_for_is_not_shown_as_code(chrome, studio):
             "state": "done",
         }
         assert p.js(
-            "k => [KK.hasCode(k), KK.hasCode({...k, mode: 'convert'}), KK.hasCode({...k, state: 'failed'})]",
+            "k => [KK.hasCode(k), KK.hasCode({...k, mode: 'convert'}), KK.hasCode({...k, state:"
+            " 'failed'})]",
             take,
         ) == [True, False, False]
         assert all(

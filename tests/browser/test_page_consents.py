@@ -35,11 +35,13 @@ def own():
                 data={"name": "Lin <Wan>", "language": "zh"},
             ).json()["id"]
             made = {
-                name: http.post(
-                    "/v1/audio/voices",
-                    files={"audio_sample": clip()},
-                    data={"name": name, "consent": words},
-                ).json()["id"]
+                name: (
+                    http.post(
+                        "/v1/audio/voices",
+                        files={"audio_sample": clip()},
+                        data={"name": name, "consent": words},
+                    ).json()["id"]
+                )
                 for name, words in (
                     ("Recorded", given),
                     ("Words", "Anna, <b>by letter</b>"),
@@ -74,7 +76,8 @@ def test_when_and_by_whom_is_on_the_card(chrome, own, lang):
             return p.page.locator(".kk-voice", has_text=name).locator(".kk-agreed").inner_text()
 
         today = p.js(
-            "l => new Date().toLocaleDateString(l, {year: 'numeric', month: 'short', day: 'numeric'})",
+            "l => new Date().toLocaleDateString(l, {year: 'numeric', month: 'short', day:"
+            " 'numeric'})",
             {"zh": "zh-CN", "en": "en"}[lang],
         )
         assert page.format(d=today) in line(f"Page {lang}")

@@ -21,7 +21,9 @@ def card(p: StudioPage) -> str:
 
 
 def go(p: StudioPage) -> None:
-    """Over the socket, also where that opened late: what is resumed and what is told go that way."""
+    """Over the socket, also where that opened late: what is resumed and what is told go that
+    way.
+    """
     p.page.wait_for_function("KK.player.via === 'ws'")
     p.go()
 
@@ -49,7 +51,8 @@ def test_a_stopped_take_is_kept_and_goes_on(chrome, studio, lang, size):
         words = {"zh": "停在第 2 / 3 句", "en": "stopped at sentence 2 of 3"}[lang]
         assert words in card(p) and p.page.is_visible(".kk-mini")
         p.page.wait_for_function(
-            "KK.player.total === KK.player.peaks.length / 100 || Math.abs(KK.player.total - KK.player.peaks.length / 100) < .02"
+            "KK.player.total === KK.player.peaks.length / 100 || Math.abs(KK.player.total -"
+            " KK.player.peaks.length / 100) < .02"
         )
         assert "≈" not in p.page.text_content(".kk-time")
         more = p.page.locator("#kk-player [data-do=second]")
@@ -89,7 +92,9 @@ def test_a_failed_take_says_why_and_goes_on(chrome, studio):
 def test_a_lost_engine_is_waited_for_and_the_stream_goes_on_by_itself(chrome, studio):
     with StudioPage(chrome, studio.url, "en") as p:
         p.js(
-            "window.states = []; document.addEventListener('kk:player', () => states.push([KK.player.state, document.querySelector('#kk-player [role=status]').innerText]))"
+            "window.states = []; document.addEventListener('kk:player', () =>"
+            " states.push([KK.player.state, document.querySelector('#kk-player"
+            " [role=status]').innerText]))"
         )
         p.page.fill("#kk-text textarea", TEXT["en"])
         p.instruct("rtf=0.5 chunk=0.2 seconds=6 lost=17")
@@ -138,7 +143,8 @@ def test_the_button_says_what_it_does_and_an_error_stays_on_its_tab(chrome, stud
         p.until("notext")
         p.page.click(tab("voices"))
         p.page.wait_for_function(
-            "s => KK.player.state !== 'notext' && document.querySelector('.kk-golabel').innerText === s",
+            "s => KK.player.state !== 'notext' && document.querySelector('.kk-golabel').innerText"
+            " === s",
             arg=said[3],
         )
         assert p.status() == said[4] and p.page.get_attribute(".kk-bar", "data-tone") == ""

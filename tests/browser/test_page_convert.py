@@ -111,10 +111,12 @@ def test_the_tab_goes_when_the_engine_cannot(chrome, studio):
         opened(p)
         p.js("KK.askEngine()")  # no answer is on its way that says otherwise
         p.js(
-            "() => { KK.live.header.data = {...KK.engine(), modes: ['zero_shot', 'preset']}; KK.draw('header'); }"
+            "() => { KK.live.header.data = {...KK.engine(), modes: ['zero_shot', 'preset']};"
+            " KK.draw('header'); }"
         )
         p.page.wait_for_function("KK.tabNow() === 'speak'")
         assert not p.page.locator("[role=tab][data-tab-id=convert]").is_visible()
         p.page.wait_for_function(
-            "!document.querySelector('#kk-mode input[value=instruct]').closest('label').checkVisibility()"
+            "!document.querySelector('#kk-mode"
+            " input[value=instruct]').closest('label').checkVisibility()"
         )

@@ -27,13 +27,15 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         StudioPage(chrome, studio.url, "zh") as p,
     ):
         p.js(
-            "() => { window.said = []; const say = KK.toast; KK.toast = (...a) => { said.push(a[0]); return say(...a); }; }"
+            "() => { window.said = []; const say = KK.toast; KK.toast = (...a) => {"
+            " said.push(a[0]); return say(...a); }; }"
         )
         p.js(
             "KK.askEngine()"
         )  # the page has heard who speaks: a change from now on is one that it tells
         early, is_offered = p.js(
-            "[KK.engine().engine === 'builtin', document.querySelector('[role=tab][data-tab-id=convert]').checkVisibility()]"
+            "[KK.engine().engine === 'builtin',"
+            " document.querySelector('[role=tab][data-tab-id=convert]').checkVisibility()]"
         )
         if early:  # on a quick machine it has taken over before the page was up
             assert not is_offered
@@ -62,7 +64,8 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         assert "四川话" in take["instruction"]
         p.js("KK.setMode('preset')")
         p.page.wait_for_function(
-            "KK.voices().some(v => !v.sample) && document.querySelector('#kk-picker .kk-pickrow [data-do=use]')?.dataset.id.startsWith('preset-')"
+            "KK.voices().some(v => !v.sample) && document.querySelector('#kk-picker .kk-pickrow"
+            " [data-do=use]')?.dataset.id.startsWith('preset-')"
         )
         first = p.page.locator("#kk-picker .kk-pickrow").first
         assert (

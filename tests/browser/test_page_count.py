@@ -98,7 +98,9 @@ def test_an_overtaken_answer_is_dropped_and_without_one_the_pages_guess_stands(c
 
 
 def test_card_bar_and_take_count_alike(chrome, studio):
-    """Three sentences that are spoken in four goes; the second time the voice's own pace is known."""
+    """Three sentences that are spoken in four goes; the second time the voice's own pace is
+    known.
+    """
     with StudioPage(chrome, studio.url, "zh", init=PATIENT) as p:
         p.page.fill("#kk-text textarea", "清晨的风从窗口吹进来，很轻很轻。我写下来。你听！")
         p.instruct("rtf=0.1 first=1 seconds=12")
@@ -106,7 +108,8 @@ def test_card_bar_and_take_count_alike(chrome, studio):
             p.go()
             p.until("playing")
             p.page.wait_for_function(
-                "/^第 [1-3] \\/ 3 句/.test(document.querySelector('#kk-player [role=status]').innerText)"
+                "/^第 [1-3] \\/ 3 句/.test(document.querySelector('#kk-player"
+                " [role=status]').innerText)"
             )
             if n == 2:
                 assert p.page.inner_text(".kk-time").endswith("0:12")

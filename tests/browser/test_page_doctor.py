@@ -27,8 +27,11 @@ FOUND = {
     ]
 }
 WORDS = {
-    "zh": ("尚未体检", "体检中：A ok", "已体检：2 项中 1 项正常", "采用 int8，5 步", "它在<b>乱猜</b>。 请重新下载。", "已采用推荐的 int8，5 步"),
-    "en": ("Not examined yet", "Being examined: A ok", "Examined: 1 of 2 items in order", "Use int8, 5 steps", "It <b>guesses</b>. Fetch it again.", "uses the recommended int8, 5 steps"),
+    "zh": ("尚未体检", "体检中：A ok", "已体检：2 项中 1 项正常", "采用 int8，5 步",
+        "它在<b>乱猜</b>。 请重新下载。", "已采用推荐的 int8，5 步"),
+    "en": ("Not examined yet", "Being examined: A ok", "Examined: 1 of 2 items in order",
+        "Use int8, 5 steps", "It <b>guesses</b>. Fetch it again.",
+        "uses the recommended int8, 5 steps"),
 }  # fmt: skip
 
 

@@ -44,7 +44,8 @@ class Health:
         self.page, self.told, self.asked = page, told, 0
         page.page.route("**/tts/health", self._answer)
         page.js(
-            "async () => { await KK.askEngine(); window.said = []; const say = KK.toast; KK.toast = (...a) => { said.push(a[0]); return say(...a); }; }"
+            "async () => { await KK.askEngine(); window.said = []; const say = KK.toast; KK.toast ="
+            " (...a) => { said.push(a[0]); return say(...a); }; }"
         )
 
     def _answer(self, route) -> None:
@@ -82,7 +83,8 @@ def test_takeover_is_seen_said_once_and_followed_without_a_reload(chrome, studio
         # nobody asks for it: while something is coming the page looks again by itself, soon
         health.told = BIG
         p.page.wait_for_function(
-            "document.querySelector('.kk-eng').innerText.includes('CosyVoice2 ' + KK.t('eng.ready.s').toLowerCase())",
+            "document.querySelector('.kk-eng').innerText.includes('CosyVoice2 ' +"
+            " KK.t('eng.ready.s').toLowerCase())",
             timeout=6000,
         )
         p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
@@ -128,8 +130,10 @@ def test_what_the_page_was_opened_with_changes_nothing_once_it_has_asked(chrome,
     answer is the older one and comes later.
     """
     with StudioPage(chrome, studio.url, "en") as p:
-        p.js("""() => fetch(KK.root() + "/v1/audio/speech", {method: "POST", headers: {"Content-Type": "application/json"},
-            body: JSON.stringify({input: "One.", voice: KK.voices()[0].id, stream: false})}).then(r => r.arrayBuffer()).then(() => 0)""")
+        p.js(
+            """() => fetch(KK.root() + "/v1/audio/speech", {method: "POST", headers: {"Content-Type": "application/json"},
+            body: JSON.stringify({input: "One.", voice: KK.voices()[0].id, stream: false})}).then(r => r.arrayBuffer()).then(() => 0)"""
+        )
         held = []
         p.page.route("**/queue/join*", lambda r: held.append(r))
         p.page.reload()
@@ -314,8 +318,10 @@ def test_the_model_is_downloaded_from_the_pop_over(chrome, studio):
         )
 
 
-MODELS = [{"name": "CosyVoice2-0.5B", "engine": "cosyvoice2", "state": "speaks"}, {"name": "my <b>own</b>", "engine": "cosyvoice1", "state": "here"},
-          {"name": "Fun-CosyVoice3-0.5B-2512", "engine": "cosyvoice3", "state": "none", "gb": 4.4}]  # fmt: skip
+MODELS = [{"name": "CosyVoice2-0.5B", "engine": "cosyvoice2", "state": "speaks"},
+    {"name": "my <b>own</b>", "engine": "cosyvoice1", "state": "here"},
+          {"name": "Fun-CosyVoice3-0.5B-2512", "engine": "cosyvoice3", "state": "none",
+              "gb": 4.4}]  # fmt: skip
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
@@ -446,7 +452,8 @@ def test_what_the_engine_cannot_do_is_said_beside_the_text(chrome, studio):
     """The player hands the sentences over as KK.player.notes."""
     with StudioPage(chrome, studio.url, "zh") as p:
         p.js(
-            "() => { KK.player.notes = ['灰色的风格做不到。']; document.dispatchEvent(new CustomEvent('kk:player', {detail: {words: false}})); }"
+            "() => { KK.player.notes = ['灰色的风格做不到。']; document.dispatchEvent(new"
+            " CustomEvent('kk:player', {detail: {words: false}})); }"
         )
         assert (
             "灰色的风格做不到。" in p.page.inner_text(".kk-notes")
@@ -456,7 +463,8 @@ def test_what_the_engine_cannot_do_is_said_beside_the_text(chrome, studio):
         p.page.click(".kk-notes [data-do=noted]")
         assert p.page.inner_text(".kk-notes") == ""
         p.js(
-            "() => { KK.player.notes = ['另一句。']; document.dispatchEvent(new CustomEvent('kk:player', {detail: {words: false}})); }"
+            "() => { KK.player.notes = ['另一句。']; document.dispatchEvent(new"
+            " CustomEvent('kk:player', {detail: {words: false}})); }"
         )
         assert "另一句。" in p.page.inner_text(".kk-notes")
 

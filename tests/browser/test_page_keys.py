@@ -25,8 +25,10 @@ def test_a_press_changes_the_bar_within_its_own_task(chrome, studio):
         p.instruct("rtf=0.5 seconds=4")
         p.page.click("h1")  # the sound context is made by the first gesture
         p.page.wait_for_timeout(200)
-        said = p.js("""() => { const bar = document.querySelector(".kk-bar"), go = document.querySelector("[data-do=go]");
-            go.click(); return new Promise(r => { let tasks = 0; const look = () => bar.dataset.state === "requesting" || KK.player.busy() ? r(tasks) : tasks++ < 20 ? queueMicrotask(look) : setTimeout(look); look(); }); }""")
+        said = p.js(
+            """() => { const bar = document.querySelector(".kk-bar"), go = document.querySelector("[data-do=go]");
+            go.click(); return new Promise(r => { let tasks = 0; const look = () => bar.dataset.state === "requesting" || KK.player.busy() ? r(tasks) : tasks++ < 20 ? queueMicrotask(look) : setTimeout(look); look(); }); }"""
+        )
         assert said <= 20, "the event reached the player without leaving the browser's own turn"
         p.until("playing")
         assert p.js(
@@ -64,8 +66,10 @@ def test_typing_into_a_long_text_while_a_stream_plays_redraws_little(chrome, stu
             "**/tts/health", lambda r: r.fulfill(json=told)
         )  # what is news of the engine is drawn, and is not of the typing
         p.page.wait_for_timeout(300)
-        p.js("""() => { window.drawn = []; for (const k in KK.parts) { const f = KK.parts[k]; KK.parts[k] = (...a) => { drawn.push(k); return f(...a); }; }
-            window.changed = new Set(); new MutationObserver(l => l.forEach(m => { const e = m.target.nodeType === 1 ? m.target : m.target.parentElement; if (!e.closest("#kk-player")) changed.add(e.closest("[id^=kk-]")?.id); })).observe(document.querySelector("#kk-app"), {subtree: true, childList: true, characterData: true}); }""")
+        p.js(
+            """() => { window.drawn = []; for (const k in KK.parts) { const f = KK.parts[k]; KK.parts[k] = (...a) => { drawn.push(k); return f(...a); }; }
+            window.changed = new Set(); new MutationObserver(l => l.forEach(m => { const e = m.target.nodeType === 1 ? m.target : m.target.parentElement; if (!e.closest("#kk-player")) changed.add(e.closest("[id^=kk-]")?.id); })).observe(document.querySelector("#kk-app"), {subtree: true, childList: true, characterData: true}); }"""
+        )
         before = len(p.requests)
         p.page.focus("#kk-text textarea")
         p.page.keyboard.type("再加几个字", delay=20)
@@ -161,6 +165,8 @@ def test_shortcuts_and_their_switch(chrome, studio):
         p.ready()
         p.page.click("[role=tab][data-tab-id=settings]")
         p.page.wait_for_function(
-            "document.querySelector('#kk-set-keep input[value=\"1\"]')?.getAttribute('aria-checked') === 'true' || KK.chosen('kk-set-keep') === '1'"
+            "document.querySelector('#kk-set-keep"
+            " input[value=\"1\"]')?.getAttribute('aria-checked') === 'true' ||"
+            " KK.chosen('kk-set-keep') === '1'"
         )
         assert not p.page.is_checked("#kk-set-keys input")

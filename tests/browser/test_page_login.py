@@ -63,7 +63,10 @@ def test_a_page_asks_for_another_token_when_its_own_is_half_as_old_as_it_may_be(
     with logged_in(chrome, locked, "en") as p:
         asked, links = (
             [],
-            "document.addEventListener('kk:link', () => { window.links = (window.links || 0) + 1 })",
+            (
+                "document.addEventListener('kk:link', () => { window.links = (window.links || 0) +"
+                " 1 })"
+            ),
         )
 
         def session(route):

@@ -21,8 +21,10 @@ SHOWN = {
 
 def named(p: StudioPage) -> None:
     """Gradio mounts widgets late; the page gives them their names in the frame after."""
-    p.page.wait_for_function("""() => [...document.querySelectorAll("#kk-app fieldset.block")].every(f => f.ariaLabel || !f.querySelector("[data-testid=block-info]"))
-        && [...document.querySelectorAll("#kk-speed input")].every(e => e.ariaLabel) && [...document.querySelectorAll(".kk-adv > button.label-wrap")].every(b => b.ariaExpanded === String(b.classList.contains("open")))""")
+    p.page.wait_for_function(
+        """() => [...document.querySelectorAll("#kk-app fieldset.block")].every(f => f.ariaLabel || !f.querySelector("[data-testid=block-info]"))
+        && [...document.querySelectorAll("#kk-speed input")].every(e => e.ariaLabel) && [...document.querySelectorAll(".kk-adv > button.label-wrap")].every(b => b.ariaExpanded === String(b.classList.contains("open")))"""
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,8 @@ def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
         found["bad clip"] = p.violations()
         p.clip_in(clip(5, noise=0.03, cut=True))
         p.js(
-            "() => { document.documentElement.dataset.voice = 'open'; document.querySelector('.kk-details').open = true; }"
+            "() => { document.documentElement.dataset.voice = 'open';"
+            " document.querySelector('.kk-details').open = true; }"
         )
         found["warnings"] = p.violations()
         p.page.click(".kk-adv button.label-wrap")
@@ -121,7 +124,8 @@ def test_python_updates_leave_canvas_focus_and_sound_alone(chrome, studio):
 
 # names that are the same in both languages
 SAME = re.compile(
-    r"开口|中文|^中$|中，中文|Kaikou|EN, English|English|RTF|LUFS|fake|WAV|Ctrl|Esc|Space|^[RD/?]$|SNR|(?:Fun-)?CosyVoice[\w.-]*|MB|kHz|dB|rtf=|seconds=|zip|AI"
+    r"开口|中文|^中$|中，中文|Kaikou|EN,"
+    r" English|English|RTF|LUFS|fake|WAV|Ctrl|Esc|Space|^[RD/?]$|SNR|(?:Fun-)?CosyVoice[\w.-]*|MB|kHz|dB|rtf=|seconds=|zip|AI"
 )
 SEEN = """() => { const out = new Set(), seen = e => e.checkVisibility?.({visibilityProperty: true}) ?? true;
   const walk = document.createTreeWalker(document.querySelector("#kk-app"), NodeFilter.SHOW_TEXT);
@@ -171,7 +175,8 @@ def test_language_and_theme_switch_in_mid_stream(chrome, studio, first, then):
         p.page.wait_for_function("l => document.documentElement.lang.startsWith(l)", arg=then)
         p.page.wait_for_timeout(600)
         assert p.js(
-            "[KK.player.state, KK.player.job, KK.field('kk-text').value, KK.player.counters.underruns]"
+            "[KK.player.state, KK.player.job, KK.field('kk-text').value,"
+            " KK.player.counters.underruns]"
         ) == [
             "playing",
             job,
@@ -216,7 +221,8 @@ def test_small_large_still_and_forced(chrome, studio):
         )
         assert (
             p.js(
-                "getComputedStyle(document.querySelector('#kk-style [data-v=happy]')).transitionDuration"
+                "getComputedStyle(document.querySelector('#kk-style"
+                " [data-v=happy]')).transitionDuration"
             )
             == "0s"
         )

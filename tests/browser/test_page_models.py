@@ -21,7 +21,10 @@ pytestmark = pytest.mark.browser
 SAID = "你好。"  # not more than twice what is spoken
 LONG = "第一句话说完了。第二句话也说完了。第三句话还没有说完。第四句话正在说。第五句话是最后一句。"
 # 5 s are made ahead, not 15
-PHONE = "const all = matchMedia; window.matchMedia = q => q === '(pointer: coarse)' ? { matches: true } : all.call(window, q);"
+PHONE = (
+    "const all = matchMedia; window.matchMedia = q => q === '(pointer: coarse)' ? { matches: true }"
+    " : all.call(window, q);"
+)
 CHIPS = {"cosyvoice1": "happy", "cosyvoice3": "robot"}
 NAMES = {
     "cosyvoice1": "CosyVoice-300M-Instruct",
@@ -143,7 +146,8 @@ def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_t
         p.page.keyboard.press("Escape")
         speaks(p, NAMES["cosyvoice1"], "cosyvoice1")
         assert studio.state()["open"] == 1 and not p.takes(), (
-            f"it is not over: {p.js('KK.player.state')}, of {len(alone) / 24000:.1f} s {p.js('KK.player.kept()')} s came"
+            f"it is not over: {p.js('KK.player.state')}, of {len(alone) / 24000:.1f} s"
+            f" {p.js('KK.player.kept()')} s came"
         )
         p.js("KK.player.pause(false)")
         p.page.wait_for_function(

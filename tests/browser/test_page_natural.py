@@ -32,9 +32,12 @@ STATES = {
     "": {"voice_engines": {"instant": 0.01}, "voice_note": []},
 }
 PANEL = {  # state -> what the panel says of it, in either language, and what it does not
-    "starting": {"zh": (["自然音色载入中", "还在载入。"], ["Kokoro"]), "en": (["natural voice loading", "Still loading."], ["Kokoro"])},
-    "ready": {"zh": (["自然音色就绪", "Kokoro-82M", "0.41"], ["基础音质"]), "en": (["Natural voice ready", "Kokoro-82M", "0.41"], ["Basic quality", "basic quality"])},
-    "slow": {"zh": (["基础音质", "要 1.3 秒。", "0.01"], []), "en": (["Basic quality", "It takes 1.3 s.", "0.01"], [])},
+    "starting": {"zh": (["自然音色载入中", "还在载入。"], ["Kokoro"]),
+        "en": (["natural voice loading", "Still loading."], ["Kokoro"])},
+    "ready": {"zh": (["自然音色就绪", "Kokoro-82M", "0.41"], ["基础音质"]),
+        "en": (["Natural voice ready", "Kokoro-82M", "0.41"], ["Basic quality", "basic quality"])},
+    "slow": {"zh": (["基础音质", "要 1.3 秒。", "0.01"], []),
+        "en": (["Basic quality", "It takes 1.3 s.", "0.01"], [])},
     "broken": {"zh": (["基础音质", ABSENT[1]], []), "en": (["Basic quality", ABSENT[0]], [])},
     "": {"zh": (["基础音质"], ["自然"]), "en": (["Basic quality"], ["atural"])},
 }  # fmt: skip
@@ -103,7 +106,9 @@ def test_the_page_looks_again_until_the_natural_voice_is_decided_and_says_so_onc
 
 
 def test_no_voice_is_asked_for_where_there_is_no_switch(chrome, studio):
-    """What was chosen with the natural voice there is no part of a request to an engine without it."""
+    """What was chosen with the natural voice there is no part of a request to an engine without
+    it.
+    """
     with StudioPage(chrome, studio.url, "en") as p:
         health = Health(p, {**BASIC, "natural": "ready", **STATES["ready"]})
         p.page.wait_for_selector(SWITCH)

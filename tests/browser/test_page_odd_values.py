@@ -12,18 +12,26 @@ from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
 
-SEEN = "() => document.body.innerText + [...document.querySelectorAll('.kk')].map(e => e.innerHTML).join(' ')"
+SEEN = (
+    "() => document.body.innerText + [...document.querySelectorAll('.kk')].map(e =>"
+    " e.innerHTML).join(' ')"
+)
 JUNK = {
-    "mode": "opera", "speed": "abc", "seed": {}, "random": "no", "language": "xx", "profile": 9, "instruct": [1], "text": "x", "more": 1,
+    "mode": "opera", "speed": "abc", "seed": {}, "random": "no", "language": "xx", "profile": 9,
+    "instruct": [1], "text": "x", "more": 1,
 }  # fmt: skip
 KEYS = (
-    "lang", "theme", "autoplay", "motion", "keys", "format", "label", "notice", "form", "voice", "starter", "target", "source", "batchvoice",
+    "lang", "theme", "autoplay", "motion", "keys", "format", "label", "notice", "form", "voice",
+    "starter", "target", "source", "batchvoice",
     "words.notice",
 )  # fmt: skip
 
 
 def remembers(**what: str) -> str:
-    return f"for (const [k, v] of Object.entries({json.dumps(what)})) localStorage.setItem('kk.' + k, v);"
+    return (
+        f"for (const [k, v] of Object.entries({json.dumps(what)})) localStorage.setItem('kk.' +"
+        " k, v);"
+    )
 
 
 def odd(p: StudioPage) -> list[str]:

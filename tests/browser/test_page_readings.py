@@ -88,7 +88,9 @@ def test_an_instruction_beside_a_clone_is_told_where_it_counts(chrome, studio):
             p.js("KK.setMode('zero_shot')")
             p.page.wait_for_function("KK.mode() === 'zero_shot'")
             p.page.wait_for_function(
-                "f => KK.isTold() === f && document.querySelector('#kk-textcard').innerText.includes(KK.t('mode.told')) === f",
+                "f => KK.isTold() === f &&"
+                " document.querySelector('#kk-textcard').innerText.includes(KK.t('mode.told'))"
+                " === f",
                 arg=follows,
             )
         assert p.violations() == [] and not p.errors

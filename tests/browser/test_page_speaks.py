@@ -158,12 +158,15 @@ def test_warnings_are_cured_and_undone(chrome, studio):
         )
         p.page.click("[data-do=fix][data-code=noisy]")
         p.page.wait_for_function(
-            "KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'"
+            "KK.listen.playing &&"
+            " document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') ==="
+            " 'true'"
         )
         assert p.js("KK.draft().clean") == 0, "listening decides nothing"
         p.page.click("[data-do=ab][data-v=a]")
         p.page.wait_for_function(
-            "document.querySelector('[data-do=ab][data-v=a]').getAttribute('aria-checked') === 'true' && KK.listen.playing"
+            "document.querySelector('[data-do=ab][data-v=a]').getAttribute('aria-checked') ==="
+            " 'true' && KK.listen.playing"
         )
         before = p.js("KK.draft().id")
         p.page.check("#kk-useclean")
@@ -185,7 +188,9 @@ def test_music_behind_the_voice_is_said_and_cleaning_is_heard(chrome, studio):
         row = p.page.locator(".kk-warn", has_text="There is music behind the voice.")
         row.locator("button", has_text="Try denoise").click()
         p.page.wait_for_function(
-            "KK.listen.playing && document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') === 'true'"
+            "KK.listen.playing &&"
+            " document.querySelector('[data-do=ab][data-v=b]').getAttribute('aria-checked') ==="
+            " 'true'"
         )
         assert p.js("KK.draft().clean") == 0, "listening decides nothing"
         p.page.check("#kk-useclean")
@@ -203,8 +208,10 @@ def test_recording_makes_a_clip(chrome, studio):
     decoded.
     """
     with StudioPage(chrome, studio.url, "zh") as p:
-        p.js("""() => { const add = FormData.prototype.append; FormData.prototype.append = function (k, v, ...n) {
-            if (v instanceof Blob) v.slice(0, 12).text().then(s => { window.sent = [s, v.type, v.size]; }); return add.call(this, k, v, ...n); }; }""")
+        p.js(
+            """() => { const add = FormData.prototype.append; FormData.prototype.append = function (k, v, ...n) {
+            if (v instanceof Blob) v.slice(0, 12).text().then(s => { window.sent = [s, v.type, v.size]; }); return add.call(this, k, v, ...n); }; }"""
+        )
         p.page.click("#kk-ref .source-selection button >> nth=1")
         p.page.click("#kk-ref .record-button")
         p.page.wait_for_timeout(1500)
@@ -247,7 +254,8 @@ def test_takes_star_delete_undo_restore_reroll(chrome, studio):
         p.page.click(".kk-adv button.label-wrap")
         p.page.wait_for_selector("#kk-seed input, #kk-seed textarea")
         p.page.wait_for_function(
-            "seed => KK.field('kk-seed').value === seed && document.querySelector('#kk-random input').checked === false",
+            "seed => KK.field('kk-seed').value === seed && document.querySelector('#kk-random"
+            " input').checked === false",
             arg=first["seed"],
         )
         assert p.page.input_value("#kk-seed input, #kk-seed textarea") == first[

@@ -54,7 +54,8 @@ def test_server_gone_microphone_refused_page_shared(chrome, studio):
         )
         assert p.violations() == []
         p.js(
-            "() => { KK_FACTS.share = true; KK.live.header.root.innerHTML = ''; KK.draw('header'); }"
+            "() => { KK_FACTS.share = true; KK.live.header.root.innerHTML = '';"
+            " KK.draw('header'); }"
         )
         assert "公网链接" in p.page.inner_text(".kk-banner")
         assert p.violations() == []
@@ -69,13 +70,16 @@ def test_a_change_of_the_clip_is_heard_even_if_generate_comes_at_once(chrome, st
         p.consent()
         p.page.fill("#kk-text textarea", "好的。")
         first = p.js("KK.draft().id")
-        p.js("""() => { document.querySelector(".kk-details").open = true; const e = document.querySelector("[data-edge=start]"); e.value = 1.5; e.dispatchEvent(new Event("change", {bubbles: true}));
-            document.querySelector("#kk-player [data-do=go]").click(); }""")
+        p.js(
+            """() => { document.querySelector(".kk-details").open = true; const e = document.querySelector("[data-edge=start]"); e.value = 1.5; e.dispatchEvent(new Event("change", {bubbles: true}));
+            document.querySelector("#kk-player [data-do=go]").click(); }"""
+        )
         p.until("done")
         assert p.js("KK.said.voice") == p.js("KK.draft().id") != first
         assert p.js("KK.draft().start_s") == 1.5
         p.js(
-            "KK.send('health', {op: 'change', n: 99, id: 'draft-gone', clip: KK.draft().clip, window: [0, 3], clean: 0, gain: false, varying: false})"
+            "KK.send('health', {op: 'change', n: 99, id: 'draft-gone', clip: KK.draft().clip,"
+            " window: [0, 3], clean: 0, gain: false, varying: false})"
         )
         p.page.wait_for_function(
             "document.querySelector('#kk-toast')?.innerText.includes('已经不在了')"

@@ -109,7 +109,8 @@ def test_with_the_keyboard_and_while_it_speaks(chrome, studio, lang):
         first, job = wait_rows(p), p.js("KK.player.job")
         p.js("KK.acts.go()")
         p.page.wait_for_function(
-            f"([before, job]) => KK.player.job && KK.player.job !== job && JSON.stringify(({ROWS})()) !== before",
+            "([before, job]) => KK.player.job && KK.player.job !== job &&"
+            f" JSON.stringify(({ROWS})()) !== before",
             arg=[json_of(first), job],
         )
         p.page.keyboard.press("Escape")
@@ -126,7 +127,8 @@ def test_the_language_changes_under_an_open_panel(chrome, studio):
             "document.querySelector('#kk-figures').innerText.includes('Encoding')"
         )
         box = p.js(
-            "(({top, bottom, left, right}) => [top, left, right - innerWidth, bottom - innerHeight])(document.querySelector('#kk-figures').getBoundingClientRect())"
+            "(({top, bottom, left, right}) => [top, left, right - innerWidth, bottom -"
+            " innerHeight])(document.querySelector('#kk-figures').getBoundingClientRect())"
         )
         assert box[0] >= 0 and box[1] >= 0 and box[2] <= 0 and box[3] <= 0
         assert p.violations() == []

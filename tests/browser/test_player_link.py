@@ -103,7 +103,9 @@ def test_fallback_cancel_closes_the_generator(chrome, studio):
 
 
 def test_a_burst_is_held_by_credit(chrome, studio):
-    """B1: lead plus one chunk, whatever the engine could do; then the rest comes as it is played."""
+    """B1: lead plus one chunk, whatever the engine could do; then the rest comes as it is
+    played.
+    """
     context = chrome.new_context()
     p = Player(context, studio.url)
     p.warm()

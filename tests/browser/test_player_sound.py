@@ -58,7 +58,8 @@ def find(x: np.ndarray, wanted: np.ndarray) -> int:
 def plays_again(p: Player) -> None:
     """A press on Play; it may be over by the time anybody looks."""
     p.js(
-        "() => { window.sounded = false; document.addEventListener('kk:player', () => { sounded ||= KK.player.sounding; }); }"
+        "() => { window.sounded = false; document.addEventListener('kk:player', () => { sounded ||="
+        " KK.player.sounding; }); }"
     )
     p.page.click("[data-do=toggle]")
     p.page.wait_for_function("window.sounded")
@@ -121,13 +122,15 @@ def test_an_engine_at_four_fifths_of_real_time_is_heard_with_its_first_piece(pla
             body=bytes(2 * int(0.55 * RATE)),
         ),
     )
-    needs = player.js("""() => new Promise(done => {
+    needs = player.js(
+        """() => new Promise(done => {
         const worker = new Worker(`${KK.root()}/tts/static/${KK_FACTS.version}/worker.js`), {port1, port2} = new MessageChannel(), needs = [];
         port1.onmessage = e => { if (e.data.need) needs.push(e.data.need); if (e.data.op === "end") done(needs); };
         worker.onmessage = e => { if (e.data.ev === "session") {
             worker.postMessage({op: "port", port: port2, rate: 24000}, [port2]);
             worker.postMessage({op: "start", seq: 1, turn: 1, params: {}}); } };
-        worker.postMessage({op: "open", root: KK.root(), via: "fetch", locale: "en", age_ms: 0}); })""")
+        worker.postMessage({op: "open", root: KK.root(), via: "fetch", locale: "en", age_ms: 0}); })"""
+    )
     assert 128 < needs[-1] < 0.55 * RATE
 
 
@@ -270,7 +273,8 @@ def test_seek_back_and_replay(player):
 def test_play_after_the_end_begins_anew(player):
     """However long before the end the clock was last asked for the place."""
     player.js(
-        "() => { const real = KK.player.position; KK.player.position = () => KK.player.sounding ? KK.player.played = 1.5 : real(); }"
+        "() => { const real = KK.player.position; KK.player.position = () => KK.player.sounding ?"
+        " KK.player.played = 1.5 : real(); }"
     )
     player.say("seconds=2")
     player.until("done")
@@ -306,7 +310,8 @@ def test_another_rate_is_resampled(chrome, studio):
     """
     context = chrome.new_context()
     context.add_init_script(
-        "const A = AudioContext; window.AudioContext = class extends A { constructor(o) { super({...o, sampleRate: 48000}); } };"
+        "const A = AudioContext; window.AudioContext = class extends A { constructor(o) {"
+        " super({...o, sampleRate: 48000}); } };"
     )
     p = Player(context, studio.url)
     p.warm()
@@ -327,7 +332,8 @@ def test_no_gesture_no_loss(chrome, studio):
     raw = p.raw
     assert raw("navigator.userActivation.hasBeenActive") is False
     raw(
-        f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent: true, seed: 1, instructions: 'seconds=1 first=1'}})"
+        f"KK.player.start({{input: 'One tone.', voice: '{p.voice}', mode: 'instruct', consent:"
+        " true, seed: 1, instructions: 'seconds=1 first=1'})"
     )
     for _ in range(1500):
         if raw("KK.player.state") == "locked":

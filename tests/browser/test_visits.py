@@ -8,7 +8,10 @@ from .studio_page import StudioPage
 from .visits import Visits
 
 pytestmark = pytest.mark.browser
-KEPT = "async () => [document.cookie, {...localStorage}, {...sessionStorage}, (await indexedDB.databases()).length, await caches.keys()]"
+KEPT = (
+    "async () => [document.cookie, {...localStorage}, {...sessionStorage}, (await"
+    " indexedDB.databases()).length, await caches.keys()]"
+)
 
 
 def test_a_visit_finds_nothing_of_the_one_before(chrome, studio):
@@ -23,8 +26,10 @@ def test_a_visit_finds_nothing_of_the_one_before(chrome, studio):
             p.context,
             {c["name"]: c["value"] for c in p.context.cookies()},
         )
-        p.js("""async () => { localStorage.kk_left = sessionStorage.kk_left = document.cookie = "left=1"; await caches.open("left");
-                await new Promise(r => indexedDB.open("left").onsuccess = e => { e.target.result.close(); r(); }); }""")
+        p.js(
+            """async () => { localStorage.kk_left = sessionStorage.kk_left = document.cookie = "left=1"; await caches.open("left");
+                await new Promise(r => indexedDB.open("left").onsuccess = e => { e.target.result.close(); r(); }); }"""
+        )
         p.page.route("**/*", lambda r: r.continue_())
         assert mine and p.js(KEPT) != fresh
     with StudioPage(visits, studio.url, "en") as p:

@@ -238,11 +238,13 @@ class Fire:
             [
                 (
                     a["input"],
-                    None
-                    if w == "poison"
-                    else wav(pcm[:100], len(pcm))
-                    if w == "short"
-                    else wav(pcm),
+                    (
+                        None
+                        if w == "poison"
+                        else wav(pcm[:100], len(pcm))
+                        if w == "short"
+                        else wav(pcm)
+                    ),
                 )
                 for a, w, pcm in zip(asks, whats, pcms)
             ]
@@ -263,7 +265,10 @@ class Fire:
 
 
 def _head(status: int, headers: dict) -> bytes:
-    return f"HTTP/1.1 {status} X\r\n{''.join(f'{k}: {v}' + chr(13) + chr(10) for k, v in headers.items())}\r\n".encode()
+    return (
+        f"HTTP/1.1 {status}"
+        f" X\r\n{''.join(f'{k}: {v}' + chr(13) + chr(10) for k, v in headers.items())}\r\n".encode()
+    )
 
 
 async def _send(writer, status: int, body: bytes, headers: dict | None = None) -> None:

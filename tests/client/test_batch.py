@@ -348,7 +348,8 @@ def test_memory_is_flat_at_forty_thousand_lines():
     assert taken == N and most_in_hand <= 7 * 100 and 0 < most_alive <= 7 * 100
     grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - early_kb) / 1024
     assert grown_mb < 40, (
-        f"{grown_mb:.0f} MB more at the end than after a fifth; the sounds alone are {N * 4000 >> 20} MB"
+        f"{grown_mb:.0f} MB more at the end than after a fifth; the sounds alone are"
+        f" {N * 4000 >> 20} MB"
     )
 
 

@@ -102,7 +102,9 @@ def test_every_way_of_breaking_ends_with_the_whole_sound(fire, tts, words):
 
 @pytest.mark.parametrize("seed", [5, -1])
 def test_a_stream_that_breaks_goes_on_where_it_was(fire, tts, seed):
-    """Samples were handed on already: each must come once, of the seed that the first answer told."""
+    """Samples were handed on already: each must come once, of the seed that the first answer
+    told.
+    """
     text = "chunk chunk ok twice broken"
     with tts.stream(text, "v", seed=seed) as stream:
         pieces = list(stream)

@@ -56,9 +56,10 @@ def check(folder, lines: list[str]) -> None:
             with wave.open(str(folder / row["file"])) as w:
                 assert w.readframes(1 << 20) == pcm_of(row["text"], row["seed"])
     files = {p.name for p in folder.iterdir()}
-    assert files == {r["file"] for r in rows if r["file"]} | {"manifest.json", MARKS}, (
-        "something half visible or left over"
-    )
+    assert files == {r["file"] for r in rows if r["file"]} | {
+        "manifest.json",
+        MARKS,
+    }, "something half visible or left over"
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -389,7 +390,8 @@ def test_tables_texts_and_json_in_the_encodings_people_have(tmp_path):
     ]
     assert rows(
         tmp_path / "a.jsonl",
-        b'{"input":"a","voice":{"id":"w"},"colour":1}\n"b"\n[1]\n{"text":"\\ud800 c"}\n{"text":"d","speed":1e999}\n{"text":"e","seed":true}\n',
+        b'{"input":"a","voice":{"id":"w"},"colour":1}\n"b"\n[1]\n{"text":"\\ud800'
+        b' c"}\n{"text":"d","speed":1e999}\n{"text":"e","seed":true}\n',
     ) == [
         (1, "a", "w", -1, True),
         (2, "b", "v", -1, True),

@@ -22,8 +22,10 @@ LM_DIMS = LmDims(
     vector=12,
 )
 FLOW_DIMS = HopDims(
-    input_size=24, encoder_dim=24, encoder_heads=2, encoder_ffn_dim=32, encoder_blocks=2, estimator_channels=16, estimator_heads=2,
-    estimator_head_dim=8, estimator_n_blocks=1, estimator_mid_blocks=2, spk_embed_dim=12, speech_token_size=97,
+    input_size=24, encoder_dim=24, encoder_heads=2, encoder_ffn_dim=32, encoder_blocks=2,
+    estimator_channels=16, estimator_heads=2,
+    estimator_head_dim=8, estimator_n_blocks=1, estimator_mid_blocks=2, spk_embed_dim=12,
+    speech_token_size=97,
 )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ import gc
 
 
 def tensors_kept() -> tuple[int, int]:
-    """Tensors that something still refers to, and the bytes of their storages, each counted once."""
+    """Tensors that something still refers to, and the bytes of their storages, each counted
+    once.
+    """
     import torch
 
     gc.collect()

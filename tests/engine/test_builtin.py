@@ -33,9 +33,12 @@ def open_streams() -> int:
 
 @pytest.mark.parametrize(
     ("text", "language"),
-    [("今天天气很好。", "auto"), ("你好呀，食咗饭未？", "yue"), ("Good morning to you.", "auto"), ("こんにちは、きょうはいいてんきです。", "auto"),
-     ("안녕하세요, 반갑습니다.", "auto"), ("Доброе утро, друзья.", "auto"), ("我用 iPhone 打电话给 Tom。", "auto"), ("Hello 你好 안녕 こんにちは", "auto"),
-     ("[[h@l'oU]] is text", "en"), ("Price: 3.50 & <b>bold</b>", "en"), ("龘靐齉 rare", "zh"), ("東京に行きます", "ja")],
+    [("今天天气很好。", "auto"), ("你好呀，食咗饭未？", "yue"), ("Good morning to you.", "auto"),
+        ("こんにちは、きょうはいいてんきです。", "auto"),
+     ("안녕하세요, 반갑습니다.", "auto"), ("Доброе утро, друзья.", "auto"),
+     ("我用 iPhone 打电话给 Tom。", "auto"), ("Hello 你好 안녕 こんにちは", "auto"),
+     ("[[h@l'oU]] is text", "en"), ("Price: 3.50 & <b>bold</b>", "en"), ("龘靐齉 rare", "zh"),
+     ("東京に行きます", "ja")],
 )  # fmt: skip
 def test_every_script_is_spoken(text, language):
     sound = whole(engine().stream(ask(text, language=language), prompt()))
@@ -297,7 +300,10 @@ def test_noise_is_a_stated_fallback_and_hum_and_clipping_work():
 
 
 def test_the_parent_stays_light():
-    code = "import sys; from webui.engine.builtin import BuiltinEngine, understood; print([m for m in ('scipy', 'pyworld', 'torch', 'safetensors') if m in sys.modules])"
+    code = (
+        "import sys; from webui.engine.builtin import BuiltinEngine, understood; print([m for m in"
+        " ('scipy', 'pyworld', 'torch', 'safetensors') if m in sys.modules])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
@@ -381,8 +387,9 @@ def test_closing_leaves_no_process_and_no_descriptor():
 
 def test_workers_end_when_the_studio_is_killed():
     code = (
-        "import sys, os, signal\nfrom webui.engine.builtin import BuiltinEngine\n"
-        "e = BuiltinEngine(1); e.start(); print(e._lanes[0].pid, e._listener.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+        "import sys, os, signal\nfrom webui.engine.builtin import BuiltinEngine\ne ="
+        " BuiltinEngine(1); e.start(); print(e._lanes[0].pid, e._listener.pid, flush=True);"
+        " os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended, held = socket.socketpair()
     with ended:

@@ -142,8 +142,10 @@ def test_a_word_inside_another_is_no_instruction(words):
 
 def test_every_style_key_is_reachable_and_does_something():
     chips = {
-        "sichuan": "四川话", "yue": "粤语", "dongbei": "东北话", "tianjin": "天津话", "henan": "河南话", "shaanxi": "陕西话", "shandong": "山东话",
-        "happy": "开心", "sad": "悲伤", "angry": "生气", "calm": "平静", "surprise": "惊讶", "fear": "害怕", "gentle": "温柔", "whisper": "耳语",
+        "sichuan": "四川话", "yue": "粤语", "dongbei": "东北话", "tianjin": "天津话",
+        "henan": "河南话", "shaanxi": "陕西话", "shandong": "山东话",
+        "happy": "开心", "sad": "悲伤", "angry": "生气", "calm": "平静", "surprise": "惊讶",
+        "fear": "害怕", "gentle": "温柔", "whisper": "耳语",
         "fast": "快速", "slow": "慢速", "news": "新闻播报", "story": "讲故事",
     }  # fmt: skip
     assert set(chips) == set(STYLES)

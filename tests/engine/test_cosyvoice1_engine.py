@@ -186,7 +186,8 @@ def load(root: Path) -> CosyVoice1:
 
 @pytest.mark.parametrize(
     ("name", "marker", "release"),
-    [("CosyVoice-300M", None, "base"), ("CosyVoice-300M-SFT", None, "sft"), ("cosyvoice-300m-instruct", None, "instruct"), ("mine", "instruct\n", "instruct"),
+    [("CosyVoice-300M", None, "base"), ("CosyVoice-300M-SFT", None, "sft"),
+        ("cosyvoice-300m-instruct", None, "instruct"), ("mine", "instruct\n", "instruct"),
      ("CosyVoice-300M-Instruct", "base", "base")],
 )  # fmt: skip
 def test_the_release_is_told_by_marker_or_name(root, tmp_path, name, marker, release):
@@ -471,7 +472,8 @@ def test_the_mark_of_a_pasted_example_is_fed_in_every_mode(words, mode):
 
 @pytest.mark.parametrize(
     ("language", "text", "mark"),
-    [("zh", "hello", "<|zh|>"), ("yue", "早晨", "<|yue|>"), ("ja", "さくら", "<|ja|>"), ("ko", "안녕", "<|ko|>"), ("auto", "今天天气", "<|zh|>"), ("auto", "a fine day", "<|en|>"),
+    [("zh", "hello", "<|zh|>"), ("yue", "早晨", "<|yue|>"), ("ja", "さくら", "<|ja|>"),
+        ("ko", "안녕", "<|ko|>"), ("auto", "今天天气", "<|zh|>"), ("auto", "a fine day", "<|en|>"),
      ("ru", "привет", ""), ("en", "<|ja|>さくら", ""), ("en", "  ", "")],
 )  # fmt: skip
 def test_the_languages_mark_is_put_in_front(words, language, text, mark):

@@ -167,7 +167,9 @@ def drawn(count: int, seed: int = 7) -> list[int]:
     ("prompt", "frames"), [(0, None), (41, None), (30, 77), (63, 108)], ids=str
 )
 def test_a_request_is_that_of_the_plain_flow(flow, hops, prompt, frames):
-    """Hops of 100 ids with their overlap, and a rest of odd length, padded to 256 and 384 frames."""
+    """Hops of 100 ids with their overlap, and a rest of odd length, padded to 256 and 384
+    frames.
+    """
     voice, ids = hop_voice(flow, prompt, frames), drawn(157)
     want, got = voice.begin(3), twin(voice, hops).begin(3)
     for known, final in ((120, False), (157, True)):
@@ -287,8 +289,10 @@ def root(tmp_path_factory):
 
 def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):  # noqa: F811
     """Without one: the works run directly. Speech is that of the plain model."""
-    sizes = Sizes(LmSizes(slots=(1, 2), reaches=(256, 1024), inputs=(1, 64), run=8), HopSizes(frames=(256, 768), batches=(1,)),
-                  VocoderSizes(lengths=SteppedWork.lengths[:-1], batches=(1,), slots=8))  # fmt: skip
+    sizes = Sizes(LmSizes(slots=(1, 2), reaches=(256, 1024), inputs=(1, 64), run=8),
+        HopSizes(frames=(256, 768), batches=(1,)),
+                  VocoderSizes(lengths=SteppedWork.lengths[:-1], batches=(1,),
+                      slots=8))  # fmt: skip
 
     def spoken() -> np.ndarray:
         other = CosyVoiceEngine(root, precision="fp32", threads=1)

@@ -61,7 +61,8 @@ def test_ids_give_the_text_back(tokenizer, text):
 
 
 def test_no_mark_that_a_person_types_is_fed(tokenizer):
-    for mark in ("<|endoftext|>", "<|translate|>", "<|0.00|>", "<|fr|>", "<|endofprompt|>", "<|en|>", "<|nothing|>", "<endofprompt>"):  # fmt: skip
+    for mark in ("<|endoftext|>", "<|translate|>", "<|0.00|>", "<|fr|>", "<|endofprompt|>",
+        "<|en|>", "<|nothing|>", "<endofprompt>"):  # fmt: skip
         assert tokenizer.typed(f" a{mark}b ") == tokenizer.encode("ab"), "obeyed or read aloud"
 
 
@@ -89,8 +90,9 @@ def test_what_a_style_chip_wrote_becomes_a_description():
         for name, words in (("zh", zh), ("en", en)):
             wrote = strings[name]["i.say"].replace("{w}", words)
             assert described(wrote) == f"A speaker with {meaning}."
-    assert described("开心地、快一点说这句话") == (
-        f"A speaker with {DESCRIPTIONS['happy'][2]} and {DESCRIPTIONS['fast'][2]}."
+    assert (
+        described("开心地、快一点说这句话")
+        == f"A speaker with {DESCRIPTIONS['happy'][2]} and {DESCRIPTIONS['fast'][2]}."
     )
     for own in ("Theo is a fiery rebel leader.", "开心地说", "Speak like a pirate", ""):
         assert described(own) == own

@@ -262,8 +262,10 @@ def test_a_part_of_another_generation_is_named(copy, tmp_path, part):
 
 
 @pytest.mark.parametrize(("field", "value", "named"), [
-    ("dim: 64", "dim: 72", "flow.decoder.estimator.dim"), ("vocab_size: 6561", "vocab_size: 4096", "flow.vocab_size"),
-    ("sample_rate: 24000", "sample_rate: 22050", "sample_rate"), ("depth: 2", "depth: two", "flow.decoder.estimator.depth"),
+    ("dim: 64", "dim: 72", "flow.decoder.estimator.dim"),
+    ("vocab_size: 6561", "vocab_size: 4096", "flow.vocab_size"),
+    ("sample_rate: 24000", "sample_rate: 22050", "sample_rate"),
+    ("depth: 2", "depth: two", "flow.decoder.estimator.depth"),
     ("pre_lookahead_len: 3", "pre_lookahead_len: 5", "flow.pre_lookahead_len"),
 ])  # fmt: skip
 def test_a_size_it_is_not_written_for_is_named(copy, field, value, named):

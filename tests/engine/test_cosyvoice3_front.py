@@ -169,9 +169,9 @@ def test_the_chips_of_the_page_become_what_the_model_was_trained_with(lang):
     words = json.loads((ROOT / "assets" / "lang" / f"{lang}.json").read_text("utf-8"))
     assert len(STYLES) == 26 and len(DIALECTS) == 17
     chips = {
-        key: words["i.dialect"].format(d=words["d." + key])
-        if key in DIALECTS
-        else words["i." + key]
+        key: (
+            words["i.dialect"].format(d=words["d." + key]) if key in DIALECTS else words["i." + key]
+        )
         for key in STYLES
     }
     for key, chip in chips.items():
@@ -183,8 +183,11 @@ def test_the_chips_of_the_page_become_what_the_model_was_trained_with(lang):
     )
 
 
-@pytest.mark.parametrize(("text", "language", "told"), [("今日は良い天気です。", "auto", True), ("今天天气好。", "ja", True), ("キョウ ワ ハレ", "ja", False),
-                                                         ("今天天气好。", "auto", False), ("Hello.", "en", False)])  # fmt: skip
+@pytest.mark.parametrize(("text", "language", "told"),
+    [("今日は良い天気です。", "auto", True), ("今天天气好。", "ja", True),
+        ("キョウ ワ ハレ", "ja", False),
+                                                         ("今天天气好。", "auto", False),
+                                                         ("Hello.", "en", False)])  # fmt: skip
 def test_kanji_that_would_be_read_as_chinese_are_told(text, language, told):
     notes = cautions(ask(text=text, language=language))
     assert bool(notes) is told and all(en.endswith(".") and zh.endswith("。") for en, zh in notes)

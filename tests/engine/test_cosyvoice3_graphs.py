@@ -117,9 +117,15 @@ def test_the_flow_serves_by_replays_and_copies(flow):
         streams = [voice.begin() for _ in range(2)]
         for known in (28, 53, 75):
             static.step_many([(stream, ids[:known], known == 75) for stream in streams])
-    assert outside.seen <= {"select", "slice", "copy_", "zero_", "unbind", "unflatten", "view"}, (
-        outside.seen
-    )
+    assert outside.seen <= {
+        "select",
+        "slice",
+        "copy_",
+        "zero_",
+        "unbind",
+        "unflatten",
+        "view",
+    }, outside.seen
     assert static.table.refused == 0
 
 
@@ -229,8 +235,10 @@ def test_every_utterance_is_covered_once_with_its_surroundings():
 
 
 # ---- the whole -----------------------------------------------------------------------------------
-SMALL = assemble.Sizes(LmSizes((1, 2), (128, 512), (1, 16, 64), 8), FlowSizes(ids=(28, 100), batches=(1,), reaches=(256,), units=900, slots=12),
-                       VocoderSizes(lengths=(*range(1, 38), 39, 43, 51, 67, 86, 136), batches=(1,), slots=8))  # fmt: skip
+SMALL = assemble.Sizes(LmSizes((1, 2), (128, 512), (1, 16, 64), 8),
+    FlowSizes(ids=(28, 100), batches=(1,), reaches=(256,), units=900, slots=12),
+                       VocoderSizes(lengths=(*range(1, 38), 39, 43, 51, 67, 86, 136), batches=(1,),
+                           slots=8))  # fmt: skip
 
 
 def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  # noqa: F811

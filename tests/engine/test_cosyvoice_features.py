@@ -81,9 +81,10 @@ def test_torchaudio_without_its_extension(tmp_path, fault, is_replaced):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import logging; logging.basicConfig(level=20)\n"
-        "from webui.engine.cosyvoice.torchaudio_functions import Resample, fbank, melscale_fbanks\n"
-        "print(fbank, melscale_fbanks, Resample, sys.modules['torchaudio._extension'].__spec__ is None)"
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import logging;"
+        " logging.basicConfig(level=20)\nfrom webui.engine.cosyvoice.torchaudio_functions import"
+        " Resample, fbank, melscale_fbanks\nprint(fbank, melscale_fbanks, Resample,"
+        " sys.modules['torchaudio._extension'].__spec__ is None)"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     if is_replaced is None:

@@ -208,7 +208,8 @@ def test_sizes_follow_the_memory_that_is_free():
 
 @pytest.mark.parametrize(
     ("slots", "units", "flow_slots", "waves", "streams"),
-    [(2, 40000, 512, 128, 2), (64, 40000, 512, 128, 64), (64, 40000, 512, 9, 9), (64, 40000, 20, 128, 10), (64, 1000, 64, 128, 4), (64, 100, 64, 128, 1)],
+    [(2, 40000, 512, 128, 2), (64, 40000, 512, 128, 64), (64, 40000, 512, 9, 9),
+        (64, 40000, 20, 128, 10), (64, 1000, 64, 128, 4), (64, 100, 64, 128, 1)],
 )  # fmt: skip
 def test_as_many_streams_as_there_are_places_for(both, slots, units, flow_slots, waves, streams):
     model = both[1].model

@@ -159,7 +159,9 @@ def test_text_streaming_through_the_static_model(pair):
 
 @pytest.mark.parametrize("order", range(4))
 def test_joins_and_leaves_at_random_steps_change_nobody(pair, order):
-    """Up to 8 at once; slots are used again by others; some leave early; buckets grow and shrink."""
+    """Up to 8 at once; slots are used again by others; some leave early; buckets grow and
+    shrink.
+    """
     lm, fast = pair
     dice = random.Random(order)
     prefix = fast.prefix(PROMPT_TEXT)

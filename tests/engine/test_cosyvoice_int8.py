@@ -78,7 +78,8 @@ class TestNumbers:
         relative = difference.square().mean().sqrt() / wanted.std()
         divergence = (wanted.exp() * (wanted - found)).sum(-1)
         print(
-            f"int8 and fp32: log-probabilities differ by {difference.abs().max():.3f} at most, {relative:.4f} of their spread; KL {divergence.max():.5f} at most"
+            f"int8 and fp32: log-probabilities differ by {difference.abs().max():.3f} at most,"
+            f" {relative:.4f} of their spread; KL {divergence.max():.5f} at most"
         )
         assert relative < 0.03 and divergence.max() < 0.01
         assert torch.allclose(found.exp().sum(-1), torch.ones(len(found)), atol=1e-4)

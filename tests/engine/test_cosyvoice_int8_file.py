@@ -127,9 +127,11 @@ class TestFile:
     def test_later_starts_need_no_onnx_package(self, model):
         conversions(model)
         code = (
-            "import sys; sys.modules['onnx'] = None; from pathlib import Path; from webui.engine.cosyvoice.onnx_lm import converted, runtime;"
-            "from webui.engine.cosyvoice.spec import read_spec; root = Path(sys.argv[1]); dims = read_spec(root).lm;"
-            "lm = runtime.Int8Lm(dims, converted.load(root, dims)); print(lm.step(lm.opening([1]), lm.new_cache()).shape)"
+            "import sys; sys.modules['onnx'] = None; from pathlib import Path; from"
+            " webui.engine.cosyvoice.onnx_lm import converted, runtime;from"
+            " webui.engine.cosyvoice.spec import read_spec; root = Path(sys.argv[1]); dims ="
+            " read_spec(root).lm;lm = runtime.Int8Lm(dims, converted.load(root, dims));"
+            " print(lm.step(lm.opening([1]), lm.new_cache()).shape)"
         )
         told = subprocess.run(
             [sys.executable, "-c", code, model], capture_output=True, text=True, timeout=120
@@ -141,8 +143,10 @@ class TestPlace:
     ALL = types.MappingProxyType({"avx512_vnni": True, "avx512_bf16": True})
 
     @pytest.mark.parametrize("can,precision,expected", [
-        (ALL, "auto", ("int8", "bf16")), ({"avx512_vnni": True}, "auto", ("int8", "fp32")), ({"avx2": True}, "auto", ("torch", "fp32")),
-        (ALL, "fp32", ("torch", "fp32")), (ALL, "bf16", ("torch", "bf16")), ({}, "int8", ("int8", "fp32")), (ALL, "int8", ("int8", "bf16")),
+        (ALL, "auto", ("int8", "bf16")), ({"avx512_vnni": True}, "auto", ("int8", "fp32")),
+        ({"avx2": True}, "auto", ("torch", "fp32")),
+        (ALL, "fp32", ("torch", "fp32")), (ALL, "bf16", ("torch", "bf16")),
+        ({}, "int8", ("int8", "fp32")), (ALL, "int8", ("int8", "bf16")),
     ])  # fmt: skip
     def test_what_computes_in_what(self, can, precision, expected):
         place = processor(precision, 0, can, 2)

@@ -25,7 +25,9 @@ floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_streams_that_join_and_leave_at_random_speak_as_each_does_alone(floor, prompt, count):
-    """Tokens identical, and so the samples; leavers in between change nothing for those who stay."""
+    """Tokens identical, and so the samples; leavers in between change nothing for those who
+    stay.
+    """
     alone = {}
     quiet = floor()
     voice = LiveVoice(quiet.model, prompt)

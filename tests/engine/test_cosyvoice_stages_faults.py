@@ -189,7 +189,9 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
 
 
 class OwnedLock:
-    """A lock that says so instead of waiting for ever when the thread that holds it wants it again."""
+    """A lock that says so instead of waiting for ever when the thread that holds it wants it
+    again.
+    """
 
     def __init__(self):
         self._lock, self._owner = threading.Lock(), None

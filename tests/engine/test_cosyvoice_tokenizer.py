@@ -95,7 +95,10 @@ def test_special_tokens_inside_a_text(tokenizer):
 
 
 def test_what_looks_special_and_is_not_is_reported(tokenizer):
-    text = "[laughter] [giggle] <|zh|>hi <shout>x</shout> [giggle] <|endofprompt|> [2024] <strong>a</strong>"
+    text = (
+        "[laughter] [giggle] <|zh|>hi <shout>x</shout> [giggle] <|endofprompt|> [2024]"
+        " <strong>a</strong>"
+    )
     assert tokenizer.unknown(text) == ["[giggle]", "<shout>", "</shout>"]
     assert tokenizer.unknown("".join(EVENT_TAGS)) == []
 

@@ -376,9 +376,10 @@ def test_the_canary_would_sing(tmp_path):
 
 def test_a_bare_module_costs_neither_memory_nor_the_compiler():
     code = (
-        "import sys, torch; from webui.engine.cosyvoice.weights import bare\n"
-        "with bare(): m = torch.nn.Sequential(torch.nn.Linear(9000, 9000), torch.nn.Embedding(9000, 9), torch.nn.Conv1d(8, 8, 3))\n"
-        "assert all(p.is_meta for p in m.parameters()) and 'sympy' not in sys.modules"
+        "import sys, torch; from webui.engine.cosyvoice.weights import bare\nwith bare(): m ="
+        " torch.nn.Sequential(torch.nn.Linear(9000, 9000), torch.nn.Embedding(9000, 9),"
+        " torch.nn.Conv1d(8, 8, 3))\nassert all(p.is_meta for p in m.parameters()) and 'sympy' not"
+        " in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=120)
 
@@ -388,7 +389,8 @@ def test_a_tagged_yaml_that_is_otherwise_right_loads_without_running(model, tmp_
     text = path.read_text(encoding="utf-8")
     replace(
         path,
-        f'x: !!python/object/apply:os.system ["touch {canary}"]\ny: !apply:os.system ["touch {canary}"]\n{text}'.encode(),
+        f'x: !!python/object/apply:os.system ["touch {canary}"]\ny: !apply:os.system ["touch'
+        f' {canary}"]\n{text}'.encode(),
     )
     load_all(model)
     assert not canary.exists()

@@ -146,7 +146,9 @@ def test_files_are_compared_with_what_was_published(small_model, tmp_path):
 
 
 def release_of(sums: dict, llm: int = 0) -> list[str]:
-    """What item A says of files with these checksums, beside the real table. llm: bytes of llm.pt."""
+    """What item A says of files with these checksums, beside the real table. llm: bytes of
+    llm.pt.
+    """
     models = published_files(read_manifest(script.MANIFEST), "cosyvoice.yaml")
     own = {path: {"bytes": 1, "sha256": sha256} for path, sha256 in sums.items()}
     return list(

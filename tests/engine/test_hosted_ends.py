@@ -106,7 +106,10 @@ def test_when_the_studio_is_gone_so_is_the_engine_and_what_it_started(how):
 
 
 def test_the_studio_never_loads_what_the_engine_needs():
-    code = "import sys; import webui.app, webui.engine.hosted.engine; print([m for m in ('torch', 'onnxruntime') if m in sys.modules])"
+    code = (
+        "import sys; import webui.app, webui.engine.hosted.engine; print([m for m in ('torch',"
+        " 'onnxruntime') if m in sys.modules])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

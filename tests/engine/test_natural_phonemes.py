@@ -100,8 +100,10 @@ def test_every_reading_of_the_tables_is_a_syllable_of_the_network():
 @pytest.mark.parametrize(
     ("syllable", "symbols"),
     [
-        ("zhong1", "ꭧʊ→ŋ"), ("chi2", "ꭧʰɨ↗"), ("si4", "sɨ↘"), ("xue3", "ɕɥe↓"), ("qu4", "ʨʰy↘"), ("lv4", "ly↘"), ("yuan2", "ɥɛ↗n"),
-        ("wu3", "u↓"), ("you5", "jou"), ("yong3", "jʊ↓ŋ"), ("er2", "ɚ↗"), ("bo1", "pwo→"), ("liu2", "ljou↗"), ("hui4", "xwei↘"), ("xx3", ""),
+        ("zhong1", "ꭧʊ→ŋ"), ("chi2", "ꭧʰɨ↗"), ("si4", "sɨ↘"), ("xue3", "ɕɥe↓"), ("qu4", "ʨʰy↘"),
+        ("lv4", "ly↘"), ("yuan2", "ɥɛ↗n"),
+        ("wu3", "u↓"), ("you5", "jou"), ("yong3", "jʊ↓ŋ"), ("er2", "ɚ↗"), ("bo1", "pwo→"),
+        ("liu2", "ljou↗"), ("hui4", "xwei↘"), ("xx3", ""),
     ],
 )  # fmt: skip
 def test_pinyin_in_the_symbols_of_the_network(syllable, symbols):
@@ -152,8 +154,10 @@ def test_mixed_text_switches_inside_a_sentence(speaker):
 @pytest.mark.parametrize(
     ("text", "language"),
     [
-        ("我用 Python 写 API", "zh"), ("K歌", "zh"), ("naïve咖啡", "zh"), ("买 MacBook Pro 吧", "zh"), ("打开 application 设置", "zh"),
-        ("写 very good code today", "en"), ("Welcome to the city of 上海", "en"), ("Hello.", "en"), ("你", "zh"),
+        ("我用 Python 写 API", "zh"), ("K歌", "zh"), ("naïve咖啡", "zh"),
+        ("买 MacBook Pro 吧", "zh"), ("打开 application 设置", "zh"),
+        ("写 very good code today", "en"), ("Welcome to the city of 上海", "en"), ("Hello.", "en"),
+        ("你", "zh"),
     ],
 )  # fmt: skip
 def test_a_chinese_voice_says_a_clause_that_is_chinese_for_a_third(speaker, text, language):
@@ -185,7 +189,8 @@ def test_marks_shape_the_end_and_the_pause(speaker):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "，。！？…", "😀🎉", "こんにちは", "カタカナ", "안녕하세요", "สวัสดี", "Привет", "𠮷", "——", "[[", "\0\ud7ff", "́", "々"],
+    ["", "，。！？…", "😀🎉", "こんにちは", "カタカナ", "안녕하세요", "สวัสดี", "Привет", "𠮷",
+        "——", "[[", "\0\ud7ff", "́", "々"],
 )  # fmt: skip
 def test_text_with_nothing_to_say_gives_no_clause(speaker, text):
     assert clauses(text, "auto", speaker) == []
@@ -194,9 +199,12 @@ def test_text_with_nothing_to_say_gives_no_clause(speaker, text):
 @pytest.mark.parametrize(
     ("text", "symbols"),
     [
-        ("A", "ˈA."), ("你", "ni↓."), ("Приветworld你好", "wˈɜɹld ni↗xau↓."), ("𠮷野家", "je↓ ʨja→."), ("好の吗", "xau↓ma."),
-        ("二〇二四", "ɚ↘ li↗ŋ ɚ↘ sɨ↘."), ("你好ー", "ni↗xau↓."), ("Nẵng", "nˈæŋ."), ("Việt", "vˌiət."), ("naïve", "nIˈiv."),
-        ("他有3只猫", "tʰa→ jou↓ sa→nꭧɨ→ mau→."), ("ＡＰＩ", "ˌApˌiˈI."), ("人々", "ɻə↗nɻə↗n."), ("٣只猫", "sa→nꭧɨ→ mau→."),
+        ("A", "ˈA."), ("你", "ni↓."), ("Приветworld你好", "wˈɜɹld ni↗xau↓."),
+        ("𠮷野家", "je↓ ʨja→."), ("好の吗", "xau↓ma."),
+        ("二〇二四", "ɚ↘ li↗ŋ ɚ↘ sɨ↘."), ("你好ー", "ni↗xau↓."), ("Nẵng", "nˈæŋ."),
+        ("Việt", "vˌiət."), ("naïve", "nIˈiv."),
+        ("他有3只猫", "tʰa→ jou↓ sa→nꭧɨ→ mau→."), ("ＡＰＩ", "ˌApˌiˈI."), ("人々", "ɻə↗nɻə↗n."),
+        ("٣只猫", "sa→nꭧɨ→ mau→."),
     ],
 )  # fmt: skip
 def test_what_can_be_said_of_bad_input_is_said(speaker, text, symbols):
@@ -206,12 +214,17 @@ def test_what_can_be_said_of_bad_input_is_said(speaker, text, symbols):
 @pytest.mark.parametrize(
     ("text", "language", "answer"),
     [
-        ("今天很好。", "zh", True), ("Hello, naïve café 123!", "en", True), ("我用 Python 写 API", "auto", True), ("", "auto", True),
+        ("今天很好。", "zh", True), ("Hello, naïve café 123!", "en", True),
+        ("我用 Python 写 API", "auto", True), ("", "auto", True),
         ("😀，。", "auto", True), ("123", "", True), ("人々", "zh", True), ("ＡＢＣ", "auto", True),
-        ("こんにちは", "auto", False), ("今天の天气", "auto", False), ("안녕", "auto", False), ("สวัสดี", "auto", False),
-        ("Приветworld", "auto", False), ("аpple", "auto", False), ("𠮷野家", "zh", False), ("﨑", "zh", False), ("〇", "zh", True), ("䶮𪚥", "zh", True),
-        ("々", "auto", False), ("ー", "auto", False), ("你好ー", "auto", True), ("〡〢", "auto", False), ("ʻ", "auto", False), ("ʻokina", "auto", True),
-        ("ƀ", "auto", False), ("Đà Nẵng", "en", True), ("nǐ hǎo", "en", True), ("Ⅷ ½ ①", "auto", True), ("𝟙𐄇", "auto", False),
+        ("こんにちは", "auto", False), ("今天の天气", "auto", False), ("안녕", "auto", False),
+        ("สวัสดี", "auto", False),
+        ("Приветworld", "auto", False), ("аpple", "auto", False), ("𠮷野家", "zh", False),
+        ("﨑", "zh", False), ("〇", "zh", True), ("䶮𪚥", "zh", True),
+        ("々", "auto", False), ("ー", "auto", False), ("你好ー", "auto", True),
+        ("〡〢", "auto", False), ("ʻ", "auto", False), ("ʻokina", "auto", True),
+        ("ƀ", "auto", False), ("Đà Nẵng", "en", True), ("nǐ hǎo", "en", True),
+        ("Ⅷ ½ ①", "auto", True), ("𝟙𐄇", "auto", False),
         ("α 波", "zh", False), ("今天很好。", "yue", False), ("Guten Tag", "de", False),
     ],
 )  # fmt: skip
@@ -221,7 +234,8 @@ def test_the_voice_knows_what_it_cannot_say(text, language, answer):
 
 @pytest.mark.parametrize(
     "unit",
-    ["我们今天去公园看见很多花", "好", "a", "the quick brown fox ", "我用Python写API", "1", "7 ", "$9%", "，", "𠮷", "x，", "A.", "一", "儿", "ก"],
+    ["我们今天去公园看见很多花", "好", "a", "the quick brown fox ", "我用Python写API", "1", "7 ",
+        "$9%", "，", "𠮷", "x，", "A.", "一", "儿", "ก"],
 )  # fmt: skip
 def test_a_text_without_a_stop_is_cut(speaker, unit):
     text = (unit * LONG_CHARS)[:LONG_CHARS]
@@ -243,7 +257,8 @@ class CountingSpeaker:
         return self.speaker.ipa(tag, text)
 
 
-@pytest.mark.parametrize("unit", ["我们今天去公园看见很多花", "a", "the quick brown fox ", "我用Python写API", "1", "x，", "了得地儿"])  # fmt: skip
+@pytest.mark.parametrize("unit", ["我们今天去公园看见很多花", "a", "the quick brown fox ",
+    "我用Python写API", "1", "x，", "了得地儿"])  # fmt: skip
 def test_the_work_for_a_text_without_a_stop_grows_as_its_length(speaker, unit):
     work = []
     for n_chars in (LONG_CHARS // 4, LONG_CHARS):
@@ -270,7 +285,10 @@ def test_whatever_is_written_only_known_symbols_come_out(speaker):
     request's segments are.
     """
     pick = random.Random(7)
-    alphabet = "我你的一不了得地儿长行重0123456789abcXYZ'-., ，。！？：；（）“”…—\n@#$%&é北京naïve の한กЖ𠮷😀α々〇"
+    alphabet = (
+        "我你的一不了得地儿长行重0123456789abcXYZ'-., ，。！？：；（）“”…—\n@#$%&é北京naïve"
+        " の한กЖ𠮷😀α々〇"
+    )
     texts = [text for _, text, _ in rows()]
     texts += ["".join(pick.choices(alphabet, k=pick.randint(1, 60))) for _ in range(400)]
     for text in texts:

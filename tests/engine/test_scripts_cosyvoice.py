@@ -13,7 +13,8 @@ import pytest
 
 from tests.conftest import ROOT
 
-ROW = {"variant", "users", "steps", "hop", "precision", "first_chunk_ms_p50", "first_chunk_ms_p95", "rtf", "audio_s_per_s", "underruns",
+ROW = {"variant", "users", "steps", "hop", "precision", "first_chunk_ms_p50", "first_chunk_ms_p95",
+    "rtf", "audio_s_per_s", "underruns",
        "estimator_frames_per_frame", "peak_rss_mb", "peak_gpu_mb"}  # fmt: skip
 
 
@@ -207,14 +208,15 @@ def test_bench_needs_torch_and_numpy_only():
     along without.
     """
     code = (
-        "import importlib.abc, importlib.machinery, runpy, sys\n"
-        "hidden = {'onnxruntime', 'tokenizers', 'safetensors', 'yaml', 'onnx', 'pypinyin', 'scipy', 'soxr', 'soundfile', 'fastapi', 'gradio', 'httpx'}\n"
-        "class Hide(importlib.abc.MetaPathFinder):\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        return None if name.partition('.')[0] in hidden else importlib.machinery.PathFinder.find_spec(name, path, target)\n"
-        "sys.meta_path[:] = [f for f in sys.meta_path if f is not importlib.machinery.PathFinder] + [Hide()]\n"
-        "sys.argv = ['bench_engine.py', '--small', '--seconds', '2', '--times', '1', '--threads', '1']\n"
-        "runpy.run_path('scripts/bench_engine.py', run_name='__main__')\n"
+        "import importlib.abc, importlib.machinery, runpy, sys\nhidden = {'onnxruntime',"
+        " 'tokenizers', 'safetensors', 'yaml', 'onnx', 'pypinyin', 'scipy', 'soxr', 'soundfile',"
+        " 'fastapi', 'gradio', 'httpx'}\nclass Hide(importlib.abc.MetaPathFinder):\n    def"
+        " find_spec(self, name, path=None, target=None):\n        return None if"
+        " name.partition('.')[0] in hidden else importlib.machinery.PathFinder.find_spec(name,"
+        " path, target)\nsys.meta_path[:] = [f for f in sys.meta_path if f is not"
+        " importlib.machinery.PathFinder] + [Hide()]\nsys.argv = ['bench_engine.py', '--small',"
+        " '--seconds', '2', '--times', '1', '--threads',"
+        " '1']\nrunpy.run_path('scripts/bench_engine.py', run_name='__main__')\n"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120

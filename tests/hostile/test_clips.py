@@ -196,7 +196,10 @@ def test_a_worker_has_no_room_for_more_than_its_memory():
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at /proc")
 def test_a_worker_ends_with_the_studio():
-    code = "from webui.audio.reader import _readers, warm_decoder; import os; warm_decoder(); print(_readers._standby._process.pid, flush=True); os._exit(9)"
+    code = (
+        "from webui.audio.reader import _readers, warm_decoder; import os; warm_decoder();"
+        " print(_readers._standby._process.pid, flush=True); os._exit(9)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     pid = int(out.stdout)
     ended = threading.Event()

@@ -30,7 +30,10 @@ PAGE = """<!doctype html><title>other</title>
     document.title = "tried";
   }});
 </script>"""
-ELEMENTS = '<img src="{0}"><audio src="{0}" autoplay></audio><object data="{0}"></object><embed src="{0}"><script src="{0}"></script><link rel="stylesheet" href="{0}">'
+ELEMENTS = (
+    '<img src="{0}"><audio src="{0}" autoplay></audio><object data="{0}"></object><embed'
+    ' src="{0}"><script src="{0}"></script><link rel="stylesheet" href="{0}">'
+)
 
 
 @contextmanager

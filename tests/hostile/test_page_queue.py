@@ -135,7 +135,9 @@ def test_no_event_of_the_page_takes_a_path_that_was_not_uploaded(
 
 
 def test_the_loop_answers_while_a_pipe_and_a_huge_file_are_named(visitor, tmp_path):
-    """Neither is opened, so that an answer that is asked for meanwhile is not held up by anything."""
+    """Neither is opened, so that an answer that is asked for meanwhile is not held up by
+    anything.
+    """
     pipe = tmp_path / "pipe.wav"
     os.mkfifo(pipe)
     for event in events_of(visitor):
@@ -236,7 +238,10 @@ def test_what_is_no_event_is_refused(visitor, body, kind):
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_number_that_is_not_finite_never_reaches_an_event(visitor, number):
     for event in events_of(visitor):
-        body = f'{{"fn_index": {event["id"]}, "session_hash": "s", "data": [null], "event_data": {{"first": [{number}]}}}}'
+        body = (
+            f'{{"fn_index": {event["id"]}, "session_hash": "s", "data": [null], "event_data":'
+            f' {{"first": [{number}]}}}}'
+        )
         answer = visitor.post(
             "/gradio_api/queue/join",
             content=body,
@@ -272,7 +277,9 @@ def test_routes_of_gradio_that_the_page_does_not_use_are_closed(visitor, method,
 
 # ---- too much ------------------------------------------------------------------------------------
 def test_one_visitor_has_so_many_events_in_the_queue_and_no_more(open_studio, visitor):
-    """Also in one burst, where each request is looked at before any of the others is in the queue."""
+    """Also in one burst, where each request is looked at before any of the others is in the
+    queue.
+    """
     fn, start = clip_event(visitor), threading.Barrier(8)
     [path] = upload(visitor, clip(4)).json()
     answers: list[int] = []

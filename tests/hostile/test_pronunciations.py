@@ -13,8 +13,11 @@ pytest_plugins = "tests.api.dictionary"  # lone, http
 PATH = "/v1/pronunciations"
 
 KEPT = [
-    "'; DROP TABLE pronunciations; --", '" OR 1=1 --', "%", "_", "Robert'); DELETE FROM x", "(.*)+$", "[0-9]{9", "\\", "\\1\\g<0>", "^", "$$$", "a|b", "?", "😀", "👨‍👩‍👧", "❤️", "<script src=x>alert(1)",
-    "../../etc/passwd", "=cmd|'/c calc'!A1", "{0.__class__}", "%s%n", "שלום", "مرحبا", "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L", "ﷺ", "İ", "ß", "null", "true", "NaN", "ａｂｃ", "𠮷野家",
+    "'; DROP TABLE pronunciations; --", '" OR 1=1 --', "%", "_", "Robert'); DELETE FROM x",
+    "(.*)+$", "[0-9]{9", "\\", "\\1\\g<0>", "^", "$$$", "a|b", "?", "😀", "👨‍👩‍👧", "❤️",
+        "<script src=x>alert(1)",
+    "../../etc/passwd", "=cmd|'/c calc'!A1", "{0.__class__}", "%s%n", "שלום", "مرحبا",
+    "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L", "ﷺ", "İ", "ß", "null", "true", "NaN", "ａｂｃ", "𠮷野家",
 ]  # fmt: skip
 REFUSED = [
     "",
@@ -52,9 +55,10 @@ def test_what_can_be_a_term_is_kept_to_the_letter(lone, http):
     ].startswith("Now word five and word thirteen or word zero done")
     for kind in ("tsv", "csv"):
         file = http.get(f"{PATH}.{kind}").content
-        assert http.put(f"{PATH}.{kind}", content=file).json() == {"added": 0, "changed": 0}, (
-            "out and in again is the same"
-        )
+        assert http.put(f"{PATH}.{kind}", content=file).json() == {
+            "added": 0,
+            "changed": 0,
+        }, "out and in again is the same"
     for term in held:
         assert http.delete(PATH, params={"term": term}).status_code == 204, term
     assert http.get(PATH).json()["data"] == []

@@ -109,9 +109,8 @@ def test_a_reader_of_1_kb_a_second_holds_only_itself_back(studio):
     with socket.create_connection((host, int(port))) as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.sendall(
-            b"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-            % len(body)
-            + body
+            b"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type:"
+            b" application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         )
         got = slow.recv(1024)
         assert got.startswith(b"HTTP/1.1 200")

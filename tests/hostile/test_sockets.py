@@ -219,8 +219,9 @@ def test_a_reader_that_takes_nothing_is_ended(strict, way):
                 token = http.post("/tts/session").json()["token"]
                 cookie = f"kk_visit={http.cookies['kk_visit']}"
             s.sendall(
-                f"GET /tts/ws HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+                f"GET /tts/ws HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nUpgrade:"
+                " websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key:"
+                " AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
             )
             assert s.recv(4096).startswith(b"HTTP/1.1 101")
             start = {"op": "start", "seq": 1, "credit": 1 << 40, "params": loud}

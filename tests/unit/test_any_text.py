@@ -40,7 +40,8 @@ SHAPES = (
     "$d.dd|US$d|¥ddd万|€d~€d|£d.d bn|₹d|$dM|d%|d-d%|d‰|-d°C|d°F|d℃|d㎡|d km/h|dm^d|dGB|d kWh|d ft|d'd\"|"
     "+dd ddd dddd|ddd-dddd|1dd dddd dddd|(ddd) ddd-dddd|电话ddddddddddd|QQ d|比分d:d|http://a.d/d?d=d|a.d@b.com|www.d.cn|d.com"
 ).split("|")  # fmt: skip
-DIGITS = ("٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९", "０１２３４５６７８９", "𝟎𝟏𝟐𝟑𝟒", "๑๒๓", "²³¹⁰⁴", "₀₁₂", "①②⑩⑳", "½¼⅓⅞↉", "ⅠⅣⅫ", "〇一二十百万亿壹", "㉈㊿", "⒈⒛⑴")  # fmt: skip
+DIGITS = ("٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९", "０１２３４５６７８９", "𝟎𝟏𝟐𝟑𝟒", "๑๒๓", "²³¹⁰⁴", "₀₁₂",
+    "①②⑩⑳", "½¼⅓⅞↉", "ⅠⅣⅫ", "〇一二十百万亿壹", "㉈㊿", "⒈⒛⑴")  # fmt: skip
 WORDS = """
 hello at I A U.S. e.g. i.e. etc. vs Dr. Mr. w/ w/o C# AT&T it's o’clock Ph.D. GPU 你好 我们走吧 两 的 年 月 日 号 点 分 到 之后 元 ひらがな カタカナ の 東京 한국어 Привет größe ß é
 Ελλάδα שלום مرحبا नमस्ते สวัสดี ﬁ ﷺ ㍿ ǅ İ ı ſ K 熊 穷 兒 𠀀 々 龘 क्षि 🇨🇳 😀 👩‍👩‍👧 1️⃣ ★ ℃ ™ № [laughter] [breath] <strong> </strong> [laugh [zh] [uàng] [AH1] [[ ]] <|endofprompt|> <| |> <b>
@@ -136,7 +137,8 @@ def test_the_generator_makes_what_it_should():
     texts = [generate(rng) for _ in range(20_000)]
     everything = "".join(texts)
     kinds = {unicodedata.category(c) for c in everything}
-    assert {"Nd", "No", "Nl", "Cf", "Cs", "Cc", "Cn", "Co", "Mn", "Me", "Mc", "Sc", "So", "Lo"} <= kinds  # fmt: skip
+    assert {"Nd", "No", "Nl", "Cf", "Cs", "Cc", "Cn", "Co", "Mn", "Me", "Mc", "Sc", "So",
+        "Lo"} <= kinds  # fmt: skip
     assert len(set(texts)) > 0.9 * len(texts)
     assert sum(json.loads(json.dumps(t)) == t for t in texts) > 0.99 * len(texts), (
         "JSON can bring them, save where two halves make a character"

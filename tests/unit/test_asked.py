@@ -71,7 +71,8 @@ def test_an_unknown_language_is_refused_with_those_that_are_known(asked):
 
 @pytest.mark.parametrize(
     ("typed", "language", "known"),
-    [("<|jp|>はい", "auto", "ja"), ("<|en|>Hi", "zh", "en"), ("<|im_end|>Hi", "zh", "zh"), ("Hi <|en|>", "auto", "auto")],
+    [("<|jp|>はい", "auto", "ja"), ("<|en|>Hi", "zh", "en"), ("<|im_end|>Hi", "zh", "zh"),
+        ("Hi <|en|>", "auto", "auto")],
 )  # fmt: skip
 def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, known):
     about = Abilities("e", "1", 24000, MODES, ("en",))
@@ -80,7 +81,8 @@ def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, known
 
 @pytest.mark.parametrize(
     ("typed", "mode"),
-    [("Hello.", "zero_shot"), ("<|en|>Hello.", "zero_shot"), ("<|ja|>はい", "cross_lingual"), ("<|yue|>Hello.", "cross_lingual"), ("你<|en|>好", "cross_lingual")],
+    [("Hello.", "zero_shot"), ("<|en|>Hello.", "zero_shot"), ("<|ja|>はい", "cross_lingual"),
+        ("<|yue|>Hello.", "cross_lingual"), ("你<|en|>好", "cross_lingual")],
 )  # fmt: skip
 def test_the_marked_language_decides_whether_the_clip_speaks_another(typed, mode):
     about = Abilities("e", "1", 24000, MODES, ("en",))
@@ -105,8 +107,11 @@ def test_marks_are_no_part_of_an_instruction_and_reach_an_engine_with_a_transcri
 @pytest.mark.parametrize(
     ("said", "more", "mode"),
     [
-        ("字" * 9, {}, "cross_lingual"), ("字" * 10, {}, "zero_shot"), ("字" * 9, {"instruction": "Slowly."}, "instruct"), ("字" * 9, {"transcript": ""}, "zero_shot"),
-        ("字" * 9, {"mode": "preset"}, "preset"), ("a" * 40, {}, "cross_lingual"), ("a" * 60, {}, "zero_shot"),
+        ("字" * 9, {}, "cross_lingual"), ("字" * 10, {}, "zero_shot"),
+        ("字" * 9, {"instruction": "Slowly."}, "instruct"),
+        ("字" * 9, {"transcript": ""}, "zero_shot"),
+        ("字" * 9, {"mode": "preset"}, "preset"), ("a" * 40, {}, "cross_lingual"),
+        ("a" * 60, {}, "zero_shot"),
     ],
 )  # fmt: skip
 def test_a_text_shorter_than_half_of_the_transcript_is_spoken_without_it(said, more, mode):

@@ -218,7 +218,11 @@ def test_a_process_that_dies_takes_only_what_was_under_way():
 
 def test_the_studio_itself_never_loads_the_codecs():
     """Their libraries are GPL as a whole: they stay in processes of their own (NOTICE)."""
-    code = "import sys, webui.app; from webui.audio import Coder; c = Coder('mp3', 24000); c.push(bytes(9600)); c.finish(); print([m for m in sys.modules if m.split('.')[0] == 'av'])"
+    code = (
+        "import sys, webui.app; from webui.audio import Coder; c = Coder('mp3', 24000);"
+        " c.push(bytes(9600)); c.finish(); print([m for m in sys.modules if m.split('.')[0] =="
+        " 'av'])"
+    )
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -182,9 +182,9 @@ def test_the_same_speech_or_a_quieter_one_is_not_worse():
 
 def test_neither_the_room_nor_its_cleaning_loads_torch():
     code = (
-        "import sys, webui.audio as a; "
-        "assert not {'torch', 'scipy.signal', 'noisereduce', 'soundfile', 'av'} & set(sys.modules), 'too much imported'; "
-        "sys.argv = ['', 'clean', '0', '0', '0']; sys.path.insert(0, 'webui/audio/worker'); import cleaning; "
-        "assert 'torch' not in sys.modules"
+        "import sys, webui.audio as a; assert not {'torch', 'scipy.signal', 'noisereduce',"
+        " 'soundfile', 'av'} & set(sys.modules), 'too much imported'; sys.argv = ['', 'clean', '0',"
+        " '0', '0']; sys.path.insert(0, 'webui/audio/worker'); import cleaning; assert 'torch' not"
+        " in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

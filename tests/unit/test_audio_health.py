@@ -201,7 +201,8 @@ def test_silence_around_does_not_make_a_clip_quieter():
 
 @pytest.mark.parametrize(
     "text, wrong",
-    [("大家好，这是一段用来测试的录音，希望你喜欢这个声音。", False), ("你好。", True), ("今天天气很好" * 12, True), ("", False),
+    [("大家好，这是一段用来测试的录音，希望你喜欢这个声音。", False), ("你好。", True),
+        ("今天天气很好" * 12, True), ("", False),
      ("Hello, this is a short sample of my voice. I speak slowly.", False), ("Hi.", True)],
 )  # fmt: skip
 def test_a_transcript_must_fit_the_clip(text, wrong):

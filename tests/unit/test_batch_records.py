@@ -113,23 +113,30 @@ def test_jobs_of_earlier_versions_go_on_and_lines_get_a_model_and_notes_of_their
     """
     with sqlite3.connect(tmp_path / "jobs.sqlite") as db:
         db.execute(
-            "CREATE TABLE jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, "
-            "total INTEGER NOT NULL, state TEXT NOT NULL, code TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '', "
-            "error_zh TEXT NOT NULL DEFAULT '', created_at REAL NOT NULL, serial INTEGER NOT NULL, idle_s REAL NOT NULL DEFAULT 0) WITHOUT ROWID"
+            "CREATE TABLE jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL,"
+            " model TEXT NOT NULL, seed INTEGER NOT NULL, total INTEGER NOT NULL, state TEXT NOT"
+            " NULL, code TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '', error_zh TEXT"
+            " NOT NULL DEFAULT '', created_at REAL NOT NULL, serial INTEGER NOT NULL, idle_s REAL"
+            " NOT NULL DEFAULT 0) WITHOUT ROWID"
         )
         db.execute(
-            "CREATE TABLE lines (job TEXT NOT NULL REFERENCES jobs (id), n INTEGER NOT NULL, text TEXT NOT NULL, voice TEXT NOT NULL, "
-            "mode TEXT NOT NULL, instruction TEXT NOT NULL, language TEXT NOT NULL, speed REAL NOT NULL, seed INTEGER NOT NULL, "
-            "chars INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0, key TEXT NOT NULL DEFAULT '', "
-            "samples INTEGER NOT NULL DEFAULT 0, rate INTEGER NOT NULL DEFAULT 0, engine TEXT NOT NULL DEFAULT '', code TEXT NOT NULL DEFAULT '', "
-            "error TEXT NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, n)) WITHOUT ROWID"
+            "CREATE TABLE lines (job TEXT NOT NULL REFERENCES jobs (id), n INTEGER NOT NULL, text"
+            " TEXT NOT NULL, voice TEXT NOT NULL, mode TEXT NOT NULL, instruction TEXT NOT NULL,"
+            " language TEXT NOT NULL, speed REAL NOT NULL, seed INTEGER NOT NULL, chars INTEGER NOT"
+            " NULL, state TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0, key"
+            " TEXT NOT NULL DEFAULT '', samples INTEGER NOT NULL DEFAULT 0, rate INTEGER NOT NULL"
+            " DEFAULT 0, engine TEXT NOT NULL DEFAULT '', code TEXT NOT NULL DEFAULT '', error TEXT"
+            " NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, n)) WITHOUT"
+            " ROWID"
         )
         db.execute("CREATE INDEX by_key ON lines (key) WHERE key != ''")
         db.execute(
-            "INSERT INTO jobs (id, account, name, model, seed, total, state, created_at, serial) VALUES ('job-1', 'a', '', 'builtin', 1, 1, 'running', 0, 1)"
+            "INSERT INTO jobs (id, account, name, model, seed, total, state, created_at, serial)"
+            " VALUES ('job-1', 'a', '', 'builtin', 1, 1, 'running', 0, 1)"
         )
         db.execute(
-            "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed, chars) VALUES ('job-1', 1, 'x', 'v', 'auto', '', 'auto', 1, 1, 1)"
+            "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed,"
+            " chars) VALUES ('job-1', 1, 'x', 'v', 'auto', '', 'auto', 1, 1, 1)"
         )
         if version > 1:
             db.execute("ALTER TABLE lines ADD COLUMN model TEXT NOT NULL DEFAULT ''")

@@ -12,7 +12,10 @@ from webui.text import Clauses, weight
 
 TEXTS = (
     "你好，今天天气真好。我们去公园吧！带上3.5升水，2026年1，000人：好的……嗯，走”吧。",
-    'Hello there, this is Dr. Smith. It costs $3,000.50 at 3:30 p.m. and, well, that\'s it. "Quite right!" he said. Go to a.b?c=d now! OK',
+    (
+        "Hello there, this is Dr. Smith. It costs $3,000.50 at 3:30 p.m. and, well, that's it."
+        ' "Quite right!" he said. Go to a.b?c=d now! OK'
+    ),
     "一" * 150 + "。" + "word " * 100 + "x" * 500,
     "。。。，，，!!! \n\n 1. Apples 2. Pears. 好",
     "嗯…好吧……那就这样——真的 - really。",

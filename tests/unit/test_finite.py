@@ -138,5 +138,6 @@ def test_a_message_is_json_and_no_more(text):
 
 
 def test_a_message_that_is_json_is_read():
-    assert fields.read_json('{"a": [1, 2.5, "\\ud83d", null, true]}') == {"a": [1, 2.5, "\ud83d", None, True]}  # fmt: skip
+    assert fields.read_json('{"a": [1, 2.5, "\\ud83d", null, true]}') == {"a": [1, 2.5, "\ud83d",
+        None, True]}  # fmt: skip
     assert finite(3, "x") == 3

@@ -68,7 +68,10 @@ def test_a_link_that_leads_out_is_refused(origin, tmp_path):
         '{"models": 3}',
         '{"models": {"../M": {"repositories": {}, "files": []}}}',
         '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": "1"}]}}}',
-        '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": 1, "sha256": "zz"}]}}}',
+        (
+            '{"models": {"M": {"repositories": {}, "files": [{"path": "x", "size": 1, "sha256":'
+            ' "zz"}]}}}'
+        ),
     ],
 )
 def test_a_broken_manifest_is_named(tmp_path, text):

@@ -282,9 +282,12 @@ def test_folders_without_a_common_sound_are_refused(fake, tmp_path, capsys, give
 @pytest.mark.parametrize(
     "given",
     [
-        ["--engines", "kokoro"], ["--engines", ","], ["--engines", ""], ["--meters", "ears"], ["--sentences", "0"], ["--sentences", "9"],
-        ["--sentences", "two"], ["--sentences", "-1"], ["--references", "7"], ["--references", "²"], ["--model", "no/such/folder"],
-        ["--json", "no/such/folder/a.json"], ["--wavs", "no/such/folder"], ["--wavs", "webui", "webui", "webui"],
+        ["--engines", "kokoro"], ["--engines", ","], ["--engines", ""], ["--meters", "ears"],
+        ["--sentences", "0"], ["--sentences", "9"],
+        ["--sentences", "two"], ["--sentences", "-1"], ["--references", "7"], ["--references", "²"],
+        ["--model", "no/such/folder"],
+        ["--json", "no/such/folder/a.json"], ["--wavs", "no/such/folder"],
+        ["--wavs", "webui", "webui", "webui"],
         ["--wavs", "webui", "--engines", "instant"], ["--wavs"], ["extra"],
     ],
 )  # fmt: skip

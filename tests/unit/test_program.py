@@ -1,4 +1,6 @@
-"""`python -m webui` with an engine asked for by name: that one or none, whichever generation it is."""
+"""`python -m webui` with an engine asked for by name: that one or none, whichever generation it
+is.
+"""
 
 from __future__ import annotations
 

@@ -324,7 +324,8 @@ def test_out_and_in_again_is_the_same(words, kind):
 
 
 FORMULAS = [
-    "=cmd|'/C calc'!A0", "=1+1", "+1", "-1", "@SUM(A1)", '"=1+1"', "'=1", "''=1", "'-", "＝1", "＋7", "－8", "＠x",
+    "=cmd|'/C calc'!A0", "=1+1", "+1", "-1", "@SUM(A1)", '"=1+1"', "'=1", "''=1", "'-", "＝1",
+    "＋7", "－8", "＠x",
     "'tis", "''", "a=b", "rock 'n' roll", "a;=1+1", "a,=1+1", '"', "'", "'\"x",
 ]  # fmt: skip
 RUN = (
@@ -377,9 +378,15 @@ def test_files_of_spreadsheets(words, encoding):
 @pytest.mark.parametrize(
     ("data", "kind", "code", "says"),
     [
-        (b"GPU\tG P U\nCPU\n", "tsv", "bad_reading", "Line 2"), (b"a,b\n" + b"x" * 70 + b",y", "csv", "too_long_term", "Line 2"), (b"", "csv", "bad_file", "no entry"), (b"\xff\xfe\xff", "tsv", "bad_file", ""),
-        (b"\x81\xff\xff\t\xff", "tsv", "bad_file", "UTF-8"), (b'a,"b', "csv", "bad_file", "CSV"), (b"a,b,zz-zz-zz-zz-zz-zz-zz", "csv", "bad_language", "Line 1"), (b"a\x00\tb", "tsv", "bad_term", "Line 1"),
-        (b"a\tb\n" * 5000, "tsv", "too_many_terms", "lines"), (b'"' + b"x" * 200000 + b'",y', "csv", "bad_file", "CSV"), (b"a,b", "xlsx", "bad_format", "tsv"),
+        (b"GPU\tG P U\nCPU\n", "tsv", "bad_reading", "Line 2"),
+        (b"a,b\n" + b"x" * 70 + b",y", "csv", "too_long_term", "Line 2"),
+        (b"", "csv", "bad_file", "no entry"), (b"\xff\xfe\xff", "tsv", "bad_file", ""),
+        (b"\x81\xff\xff\t\xff", "tsv", "bad_file", "UTF-8"), (b'a,"b', "csv", "bad_file", "CSV"),
+        (b"a,b,zz-zz-zz-zz-zz-zz-zz", "csv", "bad_language", "Line 1"),
+        (b"a\x00\tb", "tsv", "bad_term", "Line 1"),
+        (b"a\tb\n" * 5000, "tsv", "too_many_terms", "lines"),
+        (b'"' + b"x" * 200000 + b'",y', "csv", "bad_file", "CSV"),
+        (b"a,b", "xlsx", "bad_format", "tsv"),
     ],
 )  # fmt: skip
 def test_a_file_with_a_fault_changes_nothing(words, data, kind, code, says):

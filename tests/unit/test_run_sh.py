@@ -279,8 +279,10 @@ class Environment:
         path = self.wheels / f"{name}-0.1.0-py3-none-any.whl"
         with zipfile.ZipFile(path, "w") as file:
             file.writestr(f"{name}/part.bin", content)
-            file.writestr(f"{name}-0.1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")  # fmt: skip
-            file.writestr(f"{name}-0.1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")  # fmt: skip
+            file.writestr(f"{name}-0.1.0.dist-info/METADATA",
+                f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")  # fmt: skip
+            file.writestr(f"{name}-0.1.0.dist-info/WHEEL",
+                "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")  # fmt: skip
             file.writestr(f"{name}-0.1.0.dist-info/RECORD", "")
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -290,7 +292,10 @@ class Environment:
         )
 
     def setup(self, **environ):
-        script = 'set -euo pipefail; ROOT=$PWD; VENV=$ROOT/.venv; . scripts/setup_venv.sh; setup_natural; echo "goes on"'
+        script = (
+            "set -euo pipefail; ROOT=$PWD; VENV=$ROOT/.venv; . scripts/setup_venv.sh;"
+            ' setup_natural; echo "goes on"'
+        )
         return subprocess.run(
             ["bash", "-c", script],
             cwd=self.root,

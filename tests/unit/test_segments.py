@@ -80,8 +80,10 @@ def test_what_is_certain_of_a_text_that_arrives_stays_so():
 @pytest.mark.parametrize(
     ("written", "closed"),
     [
-        ("你好", "你好。"), ("你好，", "你好。"), ("Hello", "Hello."), ("Hello,", "Hello."), ("你好！", "你好！"), ("他说“你好。”", "他说“你好。”"),
-        ("好[laughter]", "好[laughter]。"), ("好。[laughter]", "好。[laughter]"), ("用 iPhone", "用 iPhone."), ("第<strong>一</strong>", "第<strong>一</strong>。"),
+        ("你好", "你好。"), ("你好，", "你好。"), ("Hello", "Hello."), ("Hello,", "Hello."),
+        ("你好！", "你好！"), ("他说“你好。”", "他说“你好。”"),
+        ("好[laughter]", "好[laughter]。"), ("好。[laughter]", "好。[laughter]"),
+        ("用 iPhone", "用 iPhone."), ("第<strong>一</strong>", "第<strong>一</strong>。"),
         ("等等……", "等等……"), ("[breath]", "[breath]"), ("(yes)", "(yes)."),
     ],
 )  # fmt: skip
@@ -90,10 +92,12 @@ def test_a_segment_ends_in_a_stop(written, closed):
 
 
 @pytest.mark.parametrize("rule", [None, RULE])
-@pytest.mark.parametrize("mark", ["<|endofprompt|>", "<endofprompt>", "<|zh|>", "<| en |>", "＜｜en｜＞", "<|im_end|>", "<|0.00|>", "<|e<|x|>n|>"])  # fmt: skip
+@pytest.mark.parametrize("mark", ["<|endofprompt|>", "<endofprompt>", "<|zh|>", "<| en |>",
+    "＜｜en｜＞", "<|im_end|>", "<|0.00|>", "<|e<|x|>n|>"])  # fmt: skip
 def test_nothing_of_a_mark_is_spoken_wherever_it_stands(mark, rule):
     plain = prepare("早安。今天好吗", rule=rule)
-    for written in (f"{mark}早安。今天好吗", f"早安。{mark}今天好吗", f"早安。今天好吗{mark}", f"早{mark}安。今天{mark}好吗{mark}"):  # fmt: skip
+    for written in (f"{mark}早安。今天好吗", f"早安。{mark}今天好吗", f"早安。今天好吗{mark}",
+        f"早{mark}安。今天{mark}好吗{mark}"):  # fmt: skip
         assert prepare(written, rule=rule) == plain, written
     assert prepare(mark, rule=rule) == []
 
@@ -101,7 +105,8 @@ def test_nothing_of_a_mark_is_spoken_wherever_it_stands(mark, rule):
 @pytest.mark.parametrize(
     ("written", "language"),
     [
-        ("<|zh|>你好", "zh"), (" <|EN|>Hi", "en"), ("<|jp|>はい", "ja"), ("<|yue|>早晨", "yue"), ("<| ko |>네", "ko"), ("<|xx|>a", ""), ("<|endofprompt|>a", ""),
+        ("<|zh|>你好", "zh"), (" <|EN|>Hi", "en"), ("<|jp|>はい", "ja"), ("<|yue|>早晨", "yue"),
+        ("<| ko |>네", "ko"), ("<|xx|>a", ""), ("<|endofprompt|>a", ""),
         ("a<|en|>", ""), ("<|fr|>oui", "fr"), ("", ""),
     ],
 )  # fmt: skip
@@ -111,7 +116,8 @@ def test_a_leading_mark_is_a_language_where_it_names_one(written, language):
 
 def test_the_prefix_of_a_pasted_example_goes_with_its_mark_and_not_without():
     prefix = text.PREFIX
-    for head in (f"{prefix}<|endofprompt|>", f" {prefix} <endofprompt>", f"{prefix} 请说快点。<|endofprompt|>"):  # fmt: skip
+    for head in (f"{prefix}<|endofprompt|>", f" {prefix} <endofprompt>",
+        f"{prefix} 请说快点。<|endofprompt|>"):  # fmt: skip
         assert prepare(f"{head}早安。") == ["早安。"], head
     assert prepare(f"{prefix} Thanks.")[0] == prefix
     readings = text.Readings((text.Pronunciation("assistant", "helper", "", "assistant"),))

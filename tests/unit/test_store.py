@@ -48,8 +48,10 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, step):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as m:
-        m.setattr("webui.store.files.os.replace", full) if step == "replace" else m.setattr(
-            Path, step, full
+        (
+            m.setattr("webui.store.files.os.replace", full)
+            if step == "replace"
+            else m.setattr(Path, step, full)
         )
         with pytest.raises(StorageFull):
             store.add(take(2), b"RIFF")
@@ -68,9 +70,11 @@ def test_a_real_full_disk(tmp_path):
     import sys
 
     code = (
-        "import resource,signal,sys; from pathlib import Path; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
-        "from tests.unit.test_store import *\nstore = TakeStore(Path(sys.argv[1]))\n"
-        "try: store.add(take(1), b'x' * 100000)\nexcept StorageFull: print('full', [p.name for p in Path(sys.argv[1]).rglob('*')])"
+        "import resource,signal,sys; from pathlib import Path; signal.signal(signal.SIGXFSZ,"
+        " signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\nfrom"
+        " tests.unit.test_store import *\nstore = TakeStore(Path(sys.argv[1]))\ntry:"
+        " store.add(take(1), b'x' * 100000)\nexcept StorageFull: print('full', [p.name for p in"
+        " Path(sys.argv[1]).rglob('*')])"
     )
     told = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
@@ -111,9 +115,10 @@ def test_takes_of_the_same_moment_keep_their_order(tmp_path):
         store.add(take(n, at=5.0), b"RIFF")
     store.add(take(9, at=6.0), b"RIFF")
     assert store.ids("local/a") == ["take-9", "take-1", "take-2", "take-3", "take-4"]
-    assert [t.id for t in store.some(["take-2", "take-8", "take-1"])] == ["take-2", "take-1"], (
-        "what is gone is left out"
-    )
+    assert [t.id for t in store.some(["take-2", "take-8", "take-1"])] == [
+        "take-2",
+        "take-1",
+    ], "what is gone is left out"
 
 
 def test_what_a_take_costs_in_memory_is_a_line_of_the_index(tmp_path, monkeypatch):

@@ -18,8 +18,10 @@ from webui.types import Segmentation
 @pytest.mark.parametrize(
     ("written", "tag"),
     [
-        ("你好，世界", "zh"), ("Hello world", "en"), ("こんにちは世界", "ja"), ("東京都知事選挙の結果について", "ja"), ("美の物語", "zh"), ("안녕하세요", "ko"),
-        ("Привет, мир", "ru"), ("สวัสดี", "th"), ("我喜欢 Python", "zh"), ("I love the food of 北京", "en"), ("", "en"), ("123", "en"), ("😀", "en"), ("Señor", "en"),
+        ("你好，世界", "zh"), ("Hello world", "en"), ("こんにちは世界", "ja"),
+        ("東京都知事選挙の結果について", "ja"), ("美の物語", "zh"), ("안녕하세요", "ko"),
+        ("Привет, мир", "ru"), ("สวัสดี", "th"), ("我喜欢 Python", "zh"),
+        ("I love the food of 北京", "en"), ("", "en"), ("123", "en"), ("😀", "en"), ("Señor", "en"),
         ("中国和俄罗斯 Москва", "zh"),
     ],
 )  # fmt: skip
@@ -266,7 +268,9 @@ def test_the_result_is_the_callers_own():
 
 
 HOSTILE = [
-    "1", "a.", "1,", "1.", "-", "a@", '"', "1/", "a", ".", "<a", "1-", "www.", "1 ", "!a", "电话", "\u0301", "A.", "([“", "字", "$1", "http://", "1:", "a/", "^", "[a", "，", "。 ", "a b ", "1e", "¥", "+1 ", "0", "'", "Jan 1 ", "x1", "\ud800",
+    "1", "a.", "1,", "1.", "-", "a@", '"', "1/", "a", ".", "<a", "1-", "www.", "1 ", "!a", "电话",
+    "\u0301", "A.", "([“", "字", "$1", "http://", "1:", "a/", "^", "[a", "，", "。 ", "a b ", "1e",
+        "¥", "+1 ", "0", "'", "Jan 1 ", "x1", "\ud800",
 ]  # fmt: skip
 _COUNTED = """
 import json, resource, sys
@@ -289,7 +293,10 @@ def test_fifty_thousand_characters_cost_no_quadratic_work():
 
 
 def test_the_room_has_no_heavy_imports():
-    code = "import sys, webui.text; webui.text.warm(); print([m for m in ('torch', 'numpy', 'scipy', 'wetext', 'modelscope') if m in sys.modules])"
+    code = (
+        "import sys, webui.text; webui.text.warm(); print([m for m in ('torch', 'numpy', 'scipy',"
+        " 'wetext', 'modelscope') if m in sys.modules])"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
     assert text.__all__

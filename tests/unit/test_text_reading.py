@@ -388,7 +388,8 @@ def test_plain_text_is_left_as_it_is(sentence):
 @pytest.mark.parametrize(("typed", "said"), [
     ("小明还[h][uán]钱了，3元。", "小明还[h][uán]钱了，三元。"),
     ("她重[ch][óng]新走了[n][ǚ]2次。", "她重[ch][óng]新走了[n][ǚ]两次。"),
-    ("She [R][EH1][D] it 5 times in [AH0][K][T][OW1][B][ER0] 2024.", "She [R][EH1][D] it five times in [AH0][K][T][OW1][B][ER0] twenty twenty four."),
+    ("She [R][EH1][D] it 5 times in [AH0][K][T][OW1][B][ER0] 2024.",
+        "She [R][EH1][D] it five times in [AH0][K][T][OW1][B][ER0] twenty twenty four."),
 ])  # fmt: skip
 def test_readings_in_brackets_stay_and_what_is_around_them_is_read(typed, said):
     assert "".join(prepare(typed)) == said
@@ -445,5 +446,6 @@ def test_english_ordinals_and_years():
         "one hundred first",
     ]
     assert [en_year(y) for y in ("1066", "1900", "2000", "2005", "2026")] == [
-        "ten sixty six", "nineteen hundred", "two thousand", "two thousand five", "twenty twenty six",
+        "ten sixty six", "nineteen hundred", "two thousand", "two thousand five",
+        "twenty twenty six",
     ]  # fmt: skip

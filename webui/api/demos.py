@@ -43,8 +43,9 @@ WORDS = (
 )  # of assets/lang: what the page of a link says
 # of this page alone: any site may put it into a frame; it runs nothing but our own files
 POLICY = (
-    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; img-src 'self' data:; media-src 'self' blob:; worker-src 'self' blob:; "
-    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors *"
+    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'"
+    " ws: wss:; img-src 'self' data:; media-src 'self' blob:; worker-src 'self' blob:; object-src"
+    " 'none'; base-uri 'none'; form-action 'none'; frame-ancestors *"
 )
 
 

@@ -45,7 +45,9 @@ ERROR = {
             "properties": {
                 "message": {
                     "type": "string",
-                    "description": "A sentence for people, in Chinese or English by Accept-Language",
+                    "description": (
+                        "A sentence for people, in Chinese or English by Accept-Language"
+                    ),
                 },
                 "type": {"type": "string"},
                 "param": {"type": ["string", "null"], "description": "The field at fault"},

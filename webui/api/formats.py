@@ -19,16 +19,19 @@ WRAPPINGS = ("audio", "sse")
 SSE = "text/event-stream"
 TOKENS_PER_S = 25  # of sound, as the language models of voices count it
 RULE = (
-    "Without `response_format` the answer is mp3 for an OpenAI client library (its `User-Agent` begins with `OpenAI/` or `AsyncOpenAI/`, or it sends `X-Stainless-*` headers), "
-    "as such clients expect, and wav for everyone else."
+    "Without `response_format` the answer is mp3 for an OpenAI client library (its `User-Agent`"
+    " begins with `OpenAI/` or `AsyncOpenAI/`, or it sends `X-Stainless-*` headers), as such"
+    " clients expect, and wav for everyone else."
 )
 WHOLE = (
-    "true: while it is made; false: the whole file at once, with its true sizes. Without it everything is streamed but flac: the header of a FLAC file "
-    "holds its length, and many readers open no file whose header says 0 samples."
+    "true: while it is made; false: the whole file at once, with its true sizes. Without it"
+    " everything is streamed but flac: the header of a FLAC file holds its length, and many readers"
+    " open no file whose header says 0 samples."
 )
 USAGE = (
-    "`usage` counts what OpenAI counts in tokens by what is known of every engine: `input_tokens` are the characters of `input` and `instructions`, `output_tokens` are 25 for each second "
-    "of sound, rounded up, `total_tokens` are both together."
+    "`usage` counts what OpenAI counts in tokens by what is known of every engine: `input_tokens`"
+    " are the characters of `input` and `instructions`, `output_tokens` are 25 for each second of"
+    " sound, rounded up, `total_tokens` are both together."
 )
 
 

@@ -42,7 +42,8 @@ MAX_HEADERS, MAX_HEADER_BYTES = 200, 64 << 10
 DEMO = "/d/"
 # what lies below /d/{token}: our own routes, by these alone
 GUESTS = re.compile(
-    r"GET /tts/static/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST /v1/audio/speech|WEBSOCKET /tts/ws"
+    r"GET /tts/static/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST"
+    r" /v1/audio/speech|WEBSOCKET /tts/ws"
 )
 FOREIGN = (b"cross-site", b"same-site")  # values of Sec-Fetch-Site
 PAGES = re.compile(r"/|/login|/d/[^/]+")  # what a link on another site may lead to: they only show
@@ -51,7 +52,10 @@ HOST = re.compile(r"([\w.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:\d{1,5})?", re.ASCI
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin")]
 CSP = (
     b"content-security-policy",
-    b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss: blob: data:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'",
+    (
+        b"default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; connect-src 'self' ws: wss:"
+        b" blob: data:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
+    ),
 )
 QUIET = (
     "/tts/static/{version}/{name}",
@@ -284,11 +288,13 @@ class Guard:
         limit = (
             GUEST_BODY
             if scope["kk_demo"]
-            else self._upload_mb(headers) << 20
-            if path.startswith(UPLOADS) or path == "/tts"
-            else BATCH_BODY
-            if path == BATCH
-            else SMALL_BODY
+            else (
+                self._upload_mb(headers) << 20
+                if path.startswith(UPLOADS) or path == "/tts"
+                else BATCH_BODY
+                if path == BATCH
+                else SMALL_BODY
+            )
         )
         told = headers.get(b"content-length", b"0")
         if not told.isdigit() or int(told) > limit:
@@ -330,9 +336,11 @@ class Guard:
                 named = {k.lower() for k, _ in kept}
                 message = {
                     **message,
-                    "headers": kept
-                    + [(k, v) for k, v in own if k not in named]
-                    + ([(b"set-cookie", cookie.encode())] if cookie else []),
+                    "headers": (
+                        kept
+                        + [(k, v) for k, v in own if k not in named]
+                        + ([(b"set-cookie", cookie.encode())] if cookie else [])
+                    ),
                 }
             await send(message)
 

@@ -46,7 +46,8 @@ def sound_in(text: str, param: str) -> bytes:
         )
     if len(text) < MIN_SOUND_CHARS and PATH.match(text):
         raise BadInput(
-            f"{param} takes the sound itself, as base64 or a data: URL; no file of the server is opened.",
+            f"{param} takes the sound itself, as base64 or a data: URL; no file of the server is"
+            " opened.",
             f"{param} 须直接给出声音（base64 或 data: URL），不会打开服务器上的文件。",
             param=param,
             code="no_path",

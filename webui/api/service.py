@@ -182,7 +182,9 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     @router.post("/logout", status_code=204, include_in_schema=False)
     def log_out(request: Request):
-        """This login opens nothing any more, and what is under way by it ends, but for this answer."""
+        """This login opens nothing any more, and what is under way by it ends, but for this
+        answer.
+        """
         request.scope["kk_holder"].listen(None)
         cookie = sessions.log_out(request.scope["kk_login"], root)
         return Response(status_code=204, headers={"Set-Cookie": cookie})

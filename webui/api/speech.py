@@ -84,7 +84,11 @@ class Speech(JsonBody):
     model: str = Field(
         "auto",
         json_schema_extra={"anyOf": MODEL},
-        description="`auto`, the engine's name (it chooses among its voices), `builtin-natural` or `builtin-instant` for one voice of the built-in engine, or one of OpenAI's names, which mean `auto`. Which one spoke is in `X-Model`",
+        description=(
+            "`auto`, the engine's name (it chooses among its voices), `builtin-natural` or"
+            " `builtin-instant` for one voice of the built-in engine, or one of OpenAI's names,"
+            " which mean `auto`. Which one spoke is in `X-Model`"
+        ),
     )
     input: str = Field(
         description="What to say", json_schema_extra={"minLength": 1, "maxLength": MAX_TEXT}
@@ -92,7 +96,10 @@ class Speech(JsonBody):
     voice: str | dict[str, Any] = Field(
         "",
         json_schema_extra={"anyOf": VOICE},
-        description='Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one of the starter voices: '
+        description=(
+            'Id of a voice, `{"id": …}`, or one of OpenAI\'s voice names, each of which means one'
+            " of the starter voices: "
+        )
         + NAMES,
     )
     instructions: str = Field(
@@ -105,7 +112,10 @@ class Speech(JsonBody):
     )
     stream_format: str = Field(
         "audio",
-        description="`sse`: events `speech.audio.delta` with base64 in `audio`, then `speech.audio.done` with `usage`. "
+        description=(
+            "`sse`: events `speech.audio.delta` with base64 in `audio`, then `speech.audio.done`"
+            " with `usage`. "
+        )
         + USAGE,
         json_schema_extra={"enum": ["audio", "sse"]},
     )
@@ -130,18 +140,27 @@ class Speech(JsonBody):
     )
     source_audio: str = Field(
         "",
-        description="The recording whose words are converted, mode `convert` only: 1 to 30 s, as `ref_audio` and with `consent: true`. Goes before `source`; `input` may be empty",
+        description=(
+            "The recording whose words are converted, mode `convert` only: 1 to 30 s, as"
+            " `ref_audio` and with `consent: true`. Goes before `source`; `input` may be empty"
+        ),
     )
     ref_audio: str = Field(
         "",
-        description="A reference recording for this request alone, as base64 or a data: URL; needs `consent: true`, goes before `voice`, is never written to disk. "
-        "Addresses and paths are refused",
+        description=(
+            "A reference recording for this request alone, as base64 or a data: URL; needs"
+            " `consent: true`, goes before `voice`, is never written to disk. Addresses and paths"
+            " are refused"
+        ),
     )
     ref_text: str = Field("", description="What is said in `ref_audio`")
     continue_from: str = Field(
         "",
-        description="Id of a take that was stopped or failed: the sound is that take up to the sentence that broke, and goes on from there with the same seed. "
-        "All other fields are the take's, and `input` may be empty. The finished take replaces it",
+        description=(
+            "Id of a take that was stopped or failed: the sound is that take up to the sentence"
+            " that broke, and goes on from there with the same seed. All other fields are the"
+            " take's, and `input` may be empty. The finished take replaces it"
+        ),
     )
 
     def open(self, studio: Studio, owner: str) -> Job:
@@ -303,7 +322,9 @@ def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> d
     told = {
         "Cache-Control": "no-store",
         "X-Accel-Buffering": "no",
-        "X-Audio-Format": f"{f'{kind};rate={coded_hz(kind, rate)}' if kind in CODED else f's16le;rate={rate}'};channels=1",
+        "X-Audio-Format": (
+            f"{f'{kind};rate={coded_hz(kind, rate)}' if kind in CODED else f's16le;rate={rate}'};channels=1"
+        ),
         "X-Job-Id": job.id,
         "X-Seed": str(job.request.seed),
         "X-Voice": job.voice.id,

@@ -17,8 +17,10 @@ from .fields import JsonBody
 
 PATH = "/v1/audio/takes"
 ABOUT = (
-    "Newest first. An account has its takes in every browser and program that logs in to it, and a key without one its own. Where nobody logs in, a "
-    "browser has those of its visit, and programs share one list. A star keeps a take when others are swept. The next page begins after `last_id`."
+    "Newest first. An account has its takes in every browser and program that logs in to it, and a"
+    " key without one its own. Where nobody logs in, a browser has those of its visit, and programs"
+    " share one list. A star keeps a take when others are swept. The next page begins after"
+    " `last_id`."
 )
 
 

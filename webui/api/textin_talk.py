@@ -42,7 +42,10 @@ class Start(Speech):
         None,
         ge=0,
         lt=1 << 53,
-        description="Samples that may be sent before the next `credit`; none: as they are played, five seconds ahead",
+        description=(
+            "Samples that may be sent before the next `credit`; none: as they are played, five"
+            " seconds ahead"
+        ),
     )
 
 

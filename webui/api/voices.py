@@ -15,7 +15,10 @@ from .document import answers, file_of, refusals
 from .fields import JsonBody
 
 MAX_SAMPLE = 50 << 20  # of a video; what is none may have less, which its decoder sees to
-PART = "Of the part to use, in seconds, at most 30 s; needs both. Without: all of it, or the best part of what is longer"
+PART = (
+    "Of the part to use, in seconds, at most 30 s; needs both. Without: all of it, or the best part"
+    " of what is longer"
+)
 
 
 class VoiceInfo(BaseModel):
@@ -229,7 +232,10 @@ def routes(studio: Studio) -> APIRouter:
     @router.get(
         "/v1/audio/voices/{voice_id}/sample",
         response_class=Response,
-        description="The recording. `natural`: for a starter voice, which has been made by a synthesizer, what the built-in engine's natural voice makes of it.",
+        description=(
+            "The recording. `natural`: for a starter voice, which has been made by a synthesizer,"
+            " what the built-in engine's natural voice makes of it."
+        ),
         responses={
             **answers(200, content=file_of("audio/wav", "audio/mpeg")),
             **refusals(404, 422),

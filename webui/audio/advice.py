@@ -57,7 +57,10 @@ SENTENCES = {
         "接着录",
     ),
     "clipped": (
-        "{v}% of samples are clipped and will sound broken. Record again, further from the microphone.",
+        (
+            "{v}% of samples are clipped and will sound broken. Record again, further from the"
+            " microphone."
+        ),
         "有 {v}% 的样本削波，声音会发破。请离麦克风远一点重录。",
         "Record again",
         "重录",
@@ -95,13 +98,19 @@ SENTENCES = {
     ),
     "cut_start": ("The first word is cut off.", "开头的字被切掉了。", "Skip it", "跳过残字"),
     "transcript": (
-        "The transcript probably says more than the part in use ({v} characters per second); words may be repeated or swallowed.",
+        (
+            "The transcript probably says more than the part in use ({v} characters per second);"
+            " words may be repeated or swallowed."
+        ),
         "参考文本可能比所用片段说的多（每秒 {v} 字），容易重复或吞字。",
         "Check transcript",
         "核对文本",
     ),
     "transcript_less": (
-        "The transcript probably leaves out words of the part in use, or that part has long pauses ({v} characters per second); words of the clip may be heard.",
+        (
+            "The transcript probably leaves out words of the part in use, or that part has long"
+            " pauses ({v} characters per second); words of the clip may be heard."
+        ),
         "参考文本可能漏写了所用片段里的话，或片段里停顿很长（每秒 {v} 字），可能会读出参考音频里的字。",
         "Check transcript",
         "核对文本",
@@ -114,7 +123,10 @@ SENTENCES = {
     ),
     "quiet": ("The clip is quiet ({v} LUFS).", "声音偏小（{v} LUFS）。", "Raise level", "提升响度"),
     "too_long": (
-        "{v} s long; at most 30 s can be used, so a part of {k} s was chosen. A transcript must be of exactly the part in use.",
+        (
+            "{v} s long; at most 30 s can be used, so a part of {k} s was chosen. A transcript must"
+            " be of exactly the part in use."
+        ),
         "共 {v} 秒，最多可用 30 秒，先选了其中 {k} 秒。参考文本须与所用片段一字不差。",
         "Other part",
         "换一段",

@@ -125,7 +125,9 @@ def inspect(clip: Clip) -> Report:
 
 
 def measure(clip: Clip) -> dict[str, float]:
-    """Return the figures of a part of a clip that its cures move, to be compared before and after."""
+    """Return the figures of a part of a clip that its cures move, to be compared before and
+    after.
+    """
     spectrum = analyse(clip)
     return {
         "snr_db": round(_snr_db(spectrum), 1),

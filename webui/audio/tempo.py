@@ -66,7 +66,9 @@ class Tempo:
         return np.concatenate(out) if out else np.zeros(0, np.float32)
 
     def _next_frame(self, padded: bool) -> np.ndarray | None:
-        """One hop of output: the end of the sound begun last, cross-faded into the sound due now."""
+        """One hop of output: the end of the sound begun last, cross-faded into the sound due
+        now.
+        """
         hop, due = self._hop, round(self._step * self._hop * self.factor)
         end = self._base + len(self._held)
         if max(due + self._reach, self._tail_at) + 2 * hop > end:

@@ -22,7 +22,10 @@ SHOWN = 20  # failed lines that are printed; all are in the manifest
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m webui.client",
-        description="Kaikou 开口 from the command line. The API key is read from $KAIKOU_API_KEY. 命令行客户端，密钥取自 $KAIKOU_API_KEY。",
+        description=(
+            "Kaikou 开口 from the command line. The API key is read from $KAIKOU_API_KEY."
+            " 命令行客户端，密钥取自 $KAIKOU_API_KEY。"
+        ),
         allow_abbrev=False,
     )
     verbs = p.add_subparsers(dest="verb", required=True)
@@ -34,7 +37,10 @@ def parser() -> argparse.ArgumentParser:
         "--out",
         default="-",
         metavar="FILE",
-        help="a WAV file; - (default) writes raw 24 kHz s16le samples to standard output as they come / WAV 文件，- 为裸 PCM",
+        help=(
+            "a WAV file; - (default) writes raw 24 kHz s16le samples to standard output as they"
+            " come / WAV 文件，- 为裸 PCM"
+        ),
     )
     clone = verbs.add_parser(
         "clone", help="make a voice from a recording / 用录音新建音色", allow_abbrev=False
@@ -213,7 +219,8 @@ def batch(told: argparse.Namespace, key: str | None) -> int:
 
     end = asyncio.run(run())
     print(
-        f"\r{end.done} done ({end.kept} kept), {end.failed} failed, {end.seconds:.1f} s of sound in {told.folder}"
+        f"\r{end.done} done ({end.kept} kept), {end.failed} failed, {end.seconds:.1f} s of sound in"
+        f" {told.folder}"
     )
     return 1 if end.failed else 0
 

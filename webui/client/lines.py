@@ -231,6 +231,8 @@ def with_seed(ask: Ask, key: bytes) -> Ask:
 
 
 def file_name(n: int, key: bytes, text: str) -> str:
-    """000007_first-words_1a2b3c4d.wav: in order, safe on every file system, never another line's."""
+    """000007_first-words_1a2b3c4d.wav: in order, safe on every file system, never another
+    line's.
+    """
     words = re.sub(r"[^\w-]+", "-", text)[:24].strip("-_") or "line"
     return f"{n:06d}_{words}_{key.hex()[:8]}.wav"

@@ -239,7 +239,8 @@ class Resident:
                 )
             if self._seat.is_lost:
                 raise NotReady(
-                    "The voice engine has failed, and another one is stepping in. Try again in a moment.",
+                    "The voice engine has failed, and another one is stepping in. Try again in a"
+                    " moment.",
                     "语音引擎出了故障，正在换用内置音色，请稍后再试。",
                     retry_after_s=2,
                 )

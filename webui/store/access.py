@@ -18,8 +18,14 @@ TABLES = (
     """CREATE TABLE IF NOT EXISTS demos (id TEXT PRIMARY KEY, account TEXT NOT NULL, voice TEXT NOT NULL, title TEXT NOT NULL, fixed TEXT NOT NULL, expires_at REAL NOT NULL,
  max_text INTEGER NOT NULL, max_chars INTEGER NOT NULL, max_uses INTEGER NOT NULL, per_minute INTEGER NOT NULL, created_at REAL NOT NULL, ended TEXT NOT NULL DEFAULT '',
  uses INTEGER NOT NULL DEFAULT 0, chars INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
-    "CREATE TABLE IF NOT EXISTS usage (id TEXT PRIMARY KEY, requests INTEGER NOT NULL, chars INTEGER NOT NULL, sound_s REAL NOT NULL, last_used_at REAL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS ended_logins (id TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID",
+    (
+        "CREATE TABLE IF NOT EXISTS usage (id TEXT PRIMARY KEY, requests INTEGER NOT NULL, chars"
+        " INTEGER NOT NULL, sound_s REAL NOT NULL, last_used_at REAL) WITHOUT ROWID"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS ended_logins (id TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT"
+        " ROWID"
+    ),
 )
 ADMIN = "admin"
 
@@ -96,9 +102,10 @@ class AccessStore:
         """
         if not self._db.is_there:
             return 0, self._db.set_aside
-        return self._db.read(
-            lambda db: db.execute("PRAGMA data_version").fetchone()[0]
-        ), self._db.set_aside
+        return (
+            self._db.read(lambda db: db.execute("PRAGMA data_version").fetchone()[0]),
+            self._db.set_aside,
+        )
 
     def was_damaged(self) -> bool:
         """A file of keys was set aside, now or in an earlier run, and still lies there."""
@@ -174,7 +181,10 @@ class AccessStore:
         """Counts one use where all of its caps still allow it, in one step: of many at once none
         gets through twice.
         """
-        ask = "UPDATE demos SET uses = uses + 1, chars = chars + ? WHERE id = ? AND ended = '' AND uses < max_uses AND chars + ? <= max_chars"
+        ask = (
+            "UPDATE demos SET uses = uses + 1, chars = chars + ? WHERE id = ? AND ended = '' AND"
+            " uses < max_uses AND chars + ? <= max_chars"
+        )
         return self._db.write(
             lambda db: db.execute(ask, (n_chars, demo_id, n_chars)).rowcount > 0, is_lasting=False
         )

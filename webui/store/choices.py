@@ -56,7 +56,8 @@ class ChoiceStore:
                 db.execute("DELETE FROM choices WHERE owner = ?", (owner,))
                 if choice != Choice():
                     db.execute(
-                        "INSERT INTO choices SELECT ?, ?, ?, ?, coalesce(max(serial), 0) + 1 FROM choices",
+                        "INSERT INTO choices SELECT ?, ?, ?, ?, coalesce(max(serial), 0) + 1 FROM"
+                        " choices",
                         (owner, choice.days, choice.label, choice.notice),
                     )
 

@@ -179,8 +179,10 @@ class Source:
             where = f"{parts.scheme}://{host}"[:100]
             raise _Stop(
                 NotReady(
-                    f"The source led to {where}, which is none of its own addresses ({', '.join(self.hosts)}), and was not followed. Use another source.",
-                    f"下载源转到了 {where}，不是它自己的地址（{'、'.join(self.hosts)}），没有继续。请换一个下载源。",
+                    f"The source led to {where}, which is none of its own addresses"
+                    f" ({', '.join(self.hosts)}), and was not followed. Use another source.",
+                    f"下载源转到了 {where}，不是它自己的地址（{'、'.join(self.hosts)}），没有继续。"
+                    "请换一个下载源。",
                     code="model_redirect",
                 )
             )
@@ -422,7 +424,8 @@ def disk_fault(number: int, path: str) -> StorageFull:
     """What the system said (an errno) of writing to `path`, as a sentence."""
     if number in FULL:
         return StorageFull(
-            f"The disk is full: {path} is not complete. Make room and start again; what is there is kept.",
+            f"The disk is full: {path} is not complete. Make room and start again; what is there is"
+            " kept.",
             f"磁盘已满，{path} 没有下载完。请清理空间后重新开始，已下载的部分会保留。",
         )
     return StorageFull(

@@ -91,7 +91,11 @@ class BatchJob:
 
 JOB = "id, account, name, model, seed, total, state, code, error, error_zh, created_at"
 COUNTS = "SELECT state, count(*) AS n, sum(chars) AS chars FROM lines WHERE job = ? GROUP BY state"
-LINE = "n, text, voice, mode, instruction, language, speed, seed, job, state, attempts, key, samples, rate, engine, code, error, error_zh, coalesce(nullif(model, ''), (SELECT model FROM jobs WHERE jobs.id = lines.job)), notes"
+LINE = (
+    "n, text, voice, mode, instruction, language, speed, seed, job, state, attempts, key, samples,"
+    " rate, engine, code, error, error_zh, coalesce(nullif(model, ''), (SELECT model FROM jobs"
+    " WHERE jobs.id = lines.job)), notes"
+)
 
 
 class JobStore:
@@ -189,11 +193,13 @@ class JobStore:
             _check_open(db, account, job.total)
             serial = db.execute("SELECT coalesce(max(serial), 0) + 1 FROM jobs").fetchone()[0]
             db.execute(
-                "INSERT INTO jobs (id, account, name, model, seed, total, state, created_at, serial) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)",
+                "INSERT INTO jobs (id, account, name, model, seed, total, state, created_at,"
+                " serial) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)",
                 (job.id, account, name, model, seed, job.total, job.created_at, serial),
             )
             db.executemany(
-                "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed, model, chars) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO lines (job, n, text, voice, mode, instruction, language, speed, seed,"
+                " model, chars) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 ((job.id, *row) for row in rows),
             )
 
@@ -249,7 +255,10 @@ class JobStore:
         return self._db.read(lambda db: [r["id"] for r in db.execute(ask, (account,))])
 
     def pause(self, job_id: str, error: KaikouError) -> None:
-        ask = "UPDATE jobs SET state = 'paused', code = ?, error = ?, error_zh = ? WHERE id = ? AND state = 'running'"
+        ask = (
+            "UPDATE jobs SET state = 'paused', code = ?, error = ?, error_zh = ? WHERE id = ? AND"
+            " state = 'running'"
+        )
         self._db.write(lambda db: db.execute(ask, (error.code, error.en, error.zh, job_id)))
 
     def cancel(self, job_id: str) -> None:
@@ -257,11 +266,13 @@ class JobStore:
 
         def work(db: Connection) -> None:
             if db.execute(
-                "UPDATE jobs SET state = 'cancelled' WHERE id = ? AND state IN ('running', 'paused')",
+                "UPDATE jobs SET state = 'cancelled' WHERE id = ? AND state IN ('running',"
+                " 'paused')",
                 (job_id,),
             ).rowcount:
                 db.execute(
-                    "UPDATE lines SET state = 'cancelled' WHERE job = ? AND state IN ('waiting', 'resting')",
+                    "UPDATE lines SET state = 'cancelled' WHERE job = ? AND state IN ('waiting',"
+                    " 'resting')",
                     (job_id,),
                 )
 
@@ -277,14 +288,16 @@ class JobStore:
         def work(db: Connection) -> None:
             _check_open_again(db, job_id, "cancelled")
             if not db.execute(
-                "UPDATE jobs SET state = 'running', code = '', error = '', error_zh = '', idle_s = 0 WHERE id = ? AND state != 'done'",
+                "UPDATE jobs SET state = 'running', code = '', error = '', error_zh = '', idle_s ="
+                " 0 WHERE id = ? AND state != 'done'",
                 (job_id,),
             ).rowcount:
                 return
             rows = [
                 r["n"]
                 for r in db.execute(
-                    "SELECT n FROM lines WHERE job = ? AND state IN ('cancelled', 'running', 'resting')",
+                    "SELECT n FROM lines WHERE job = ? AND state IN ('cancelled', 'running',"
+                    " 'resting')",
                     (job_id,),
                 )
             ]
@@ -302,7 +315,10 @@ class JobStore:
         """
 
         def work(db: Connection) -> int:
-            ask = "UPDATE lines SET state = 'waiting', attempts = 0, code = '', error = '', error_zh = '' WHERE job = ? AND state = 'failed'"
+            ask = (
+                "UPDATE lines SET state = 'waiting', attempts = 0, code = '', error = '', error_zh"
+                " = '' WHERE job = ? AND state = 'failed'"
+            )
             changed = db.execute(
                 ask + (" AND n = ?" if n is not None else ""),
                 (job_id, n) if n is not None else (job_id,),
@@ -327,7 +343,8 @@ class JobStore:
             _settle(db, job_id)
             return (
                 db.execute(
-                    "SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting') LIMIT 1",
+                    "SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running',"
+                    " 'resting') LIMIT 1",
                     (job_id,),
                 ).fetchone()
                 is None
@@ -379,7 +396,10 @@ class JobStore:
         self, job_id: str, start: int = 1, count: int = 1 << 30, state: str = ""
     ) -> list[Line]:
         """From number `start` on, in order; `state`: only those in it."""
-        ask = f"SELECT {LINE} FROM lines WHERE job = ? AND n >= ?{' AND state = ?' if state else ''} ORDER BY n LIMIT ?"
+        ask = (
+            f"SELECT {LINE} FROM lines WHERE job = ? AND n >= ?{' AND state = ?' if state else ''}"
+            " ORDER BY n LIMIT ?"
+        )
         values = (job_id, start, *([state] if state else []), count)
         return self._db.read(lambda db: [_line(r) for r in db.execute(ask, values)])
 
@@ -415,7 +435,10 @@ class JobStore:
         """
 
         def work(db: Connection) -> Line | None:
-            ask = f"SELECT {LINE} FROM lines WHERE job = ? AND state = 'waiting' AND (SELECT state FROM jobs WHERE id = ?) = 'running' ORDER BY n LIMIT 1"
+            ask = (
+                f"SELECT {LINE} FROM lines WHERE job = ? AND state = 'waiting' AND (SELECT state"
+                " FROM jobs WHERE id = ?) = 'running' ORDER BY n LIMIT 1"
+            )
             row = db.execute(ask, (job_id, job_id)).fetchone()
             if row is None:
                 return None
@@ -431,7 +454,8 @@ class JobStore:
 
         def work(db: Connection) -> Line | None:
             if not db.execute(
-                "UPDATE lines SET state = 'running' WHERE job = ? AND n = ? AND state = 'resting' AND (SELECT state FROM jobs WHERE id = ?) = 'running'",
+                "UPDATE lines SET state = 'running' WHERE job = ? AND n = ? AND state = 'resting'"
+                " AND (SELECT state FROM jobs WHERE id = ?) = 'running'",
                 (job_id, n, job_id),
             ).rowcount:
                 return None
@@ -459,7 +483,10 @@ class JobStore:
             _settle(db, line.job)
             return is_there
 
-        ask = "UPDATE lines SET state = 'done', key = ?, samples = ?, rate = ?, engine = ?, notes = ?, code = '', error = '', error_zh = '' WHERE job = ? AND n = ?"
+        ask = (
+            "UPDATE lines SET state = 'done', key = ?, samples = ?, rate = ?, engine = ?, notes ="
+            " ?, code = '', error = '', error_zh = '' WHERE job = ? AND n = ?"
+        )
         told = json.dumps(notes, ensure_ascii=False) if notes else ""
         values = (key, samples, rate, engine, told, line.job, line.n)
         return self._db.write(work)
@@ -471,7 +498,10 @@ class JobStore:
             db.execute(ask, values)
             _settle(db, line.job)
 
-        ask = f"UPDATE lines SET attempts = attempts + 1, state = {'?' if is_last else _RESTS}, code = ?, error = ?, error_zh = ? WHERE job = ? AND n = ? AND state = 'running'"
+        ask = (
+            f"UPDATE lines SET attempts = attempts + 1, state = {'?' if is_last else _RESTS}, code"
+            " = ?, error = ?, error_zh = ? WHERE job = ? AND n = ? AND state = 'running'"
+        )
         values = (
             *(["failed"] if is_last else []),
             error.code,
@@ -484,18 +514,30 @@ class JobStore:
 
     def release(self, line: Line, is_resting: bool = False) -> None:
         """The claim ends without a try: it was not the line's fault."""
-        ask = f"UPDATE lines SET state = {_RESTS if is_resting else _LEFT} WHERE job = ? AND n = ? AND state = 'running'"
+        ask = (
+            f"UPDATE lines SET state = {_RESTS if is_resting else _LEFT} WHERE job = ? AND n = ?"
+            " AND state = 'running'"
+        )
         self._db.write(lambda db: db.execute(ask, (line.job, line.n)), is_lasting=False)
 
 
 # the state of a line that was let go: what its job has become has the last word
-_LEFT = "CASE (SELECT state FROM jobs WHERE id = lines.job) WHEN 'cancelled' THEN 'cancelled' ELSE 'waiting' END"
-_RESTS = "CASE (SELECT state FROM jobs WHERE id = lines.job) WHEN 'cancelled' THEN 'cancelled' ELSE 'resting' END"
+_LEFT = (
+    "CASE (SELECT state FROM jobs WHERE id = lines.job) WHEN 'cancelled' THEN 'cancelled' ELSE"
+    " 'waiting' END"
+)
+_RESTS = (
+    "CASE (SELECT state FROM jobs WHERE id = lines.job) WHEN 'cancelled' THEN 'cancelled' ELSE"
+    " 'resting' END"
+)
 
 
 def _settle(db: Connection, job_id: str) -> None:
     """With its last line a job is done, in one transaction."""
-    ask = "UPDATE jobs SET state = 'done', idle_s = 0 WHERE id = ? AND state = 'running' AND NOT EXISTS (SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting'))"
+    ask = (
+        "UPDATE jobs SET state = 'done', idle_s = 0 WHERE id = ? AND state = 'running' AND NOT"
+        " EXISTS (SELECT 1 FROM lines WHERE job = ? AND state IN ('waiting', 'running', 'resting'))"
+    )
     db.execute(ask, (job_id, job_id))
 
 
@@ -503,11 +545,15 @@ def _check_open(db: Connection, account: str, n_lines: int) -> None:
     """Within the transaction that opens one more job, so that of many at once no more get in than
     may. Raises Busy.
     """
-    ask = "SELECT count(*), coalesce(sum(total), 0) FROM jobs WHERE account = ? AND state IN ('running', 'paused')"
+    ask = (
+        "SELECT count(*), coalesce(sum(total), 0) FROM jobs WHERE account = ? AND state IN"
+        " ('running', 'paused')"
+    )
     open_jobs, open_lines = db.execute(ask, (account,)).fetchone()
     if open_jobs >= MAX_OPEN_JOBS or open_lines + n_lines > MAX_OPEN_LINES:
         raise Busy(
-            f"{open_jobs} batches with {open_lines:,} lines are still to be made. Wait for them, or cancel some.",
+            f"{open_jobs} batches with {open_lines:,} lines are still to be made. Wait for them, or"
+            " cancel some.",
             f"还有 {open_jobs} 批共 {open_lines:,} 行没有做完。请等它们完成，或取消几批。",
             code="too_many_jobs",
             retry_after_s=60,

@@ -356,8 +356,10 @@ class ModelFetcher:
         if plan.missing and plan.bytes + ROOM_BYTES > free:
             gb = (plan.bytes + ROOM_BYTES) / 1e9, free / 1e9
             raise StorageFull(
-                f"{self.model.name} needs {gb[0]:.1f} GB more on this disk, {gb[1]:.1f} GB are free. Make room, or choose another place with --dir.",
-                f"{self.model.name} 还需要 {gb[0]:.1f} GB 磁盘空间，现在只有 {gb[1]:.1f} GB。请清理空间，或用 --dir 换一个位置。",
+                f"{self.model.name} needs {gb[0]:.1f} GB more on this disk, {gb[1]:.1f} GB are"
+                " free. Make room, or choose another place with --dir.",
+                f"{self.model.name} 还需要 {gb[0]:.1f} GB 磁盘空间，现在只有 {gb[1]:.1f} GB。"
+                "请清理空间，或用 --dir 换一个位置。",
                 code="no_disk",
             )
 

@@ -66,7 +66,10 @@ class PronunciationStore:
         """By term. Asking makes no file."""
         if not self._db.is_there:
             return []
-        ask = "SELECT key, language, term, reading FROM pronunciations WHERE account = ? ORDER BY key, language"
+        ask = (
+            "SELECT key, language, term, reading FROM pronunciations WHERE account = ? ORDER BY"
+            " key, language"
+        )
         return self._db.read(lambda db: [tuple(row) for row in db.execute(ask, (account,))])
 
     def put(self, account: str, row: Row, was: tuple[str, str] | None = None) -> None:

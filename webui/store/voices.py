@@ -114,7 +114,9 @@ class VoiceStore:
     def load_prompt(
         self, voice: Voice, engine: str, version: str, words: str = ""
     ) -> Prompt | None:
-        """words: a mark of what was told besides the sound, "" where that is no part of a prompt."""
+        """words: a mark of what was told besides the sound, "" where that is no part of a
+        prompt.
+        """
         folder, name = self._place(voice), f"{engine}-{version}.prompt"
         if not folder.has(voice.id, name):
             return None

@@ -157,7 +157,9 @@ class Written:
 
     # ---- the speaker's side ----------------------------------------------------------------------
     def listen(self, tell: Callable[[bool], None]) -> None:
-        """`tell` is called by the writer when there is more to speak; True: it had been waited for."""
+        """`tell` is called by the writer when there is more to speak; True: it had been waited
+        for.
+        """
         self._on_news = tell
 
     @property

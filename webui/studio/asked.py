@@ -41,14 +41,24 @@ NO_TRANSCRIPT = (
     "没有参考文本：本次按跨语种复刻合成，只参考声音。",
 )
 SHORT_TEXT = (
-    "The text is shorter than half of the clip's transcript: it was spoken without the transcript, as a cross-lingual clone.",
+    (
+        "The text is shorter than half of the clip's transcript: it was spoken without the"
+        " transcript, as a cross-lingual clone."
+    ),
     "文本不到参考文本的一半长：本次未使用参考文本，按跨语种复刻合成。",
 )
 
 
 SHORT_ARRIVED = (
-    "The text came while it was spoken, and was over before half of the clip's transcript, which nobody could know: it was spoken with the transcript. Send a short text in one piece.",
-    "文本是边写边读的，最后不到参考文本的一半长；开始时无从得知，因此仍用了参考文本。短文本请一次发完。",
+    (
+        "The text came while it was spoken, and was over before half of the clip's transcript,"
+        " which nobody could know: it was spoken with the transcript. Send a short text in one"
+        " piece."
+    ),
+    (
+        "文本是边写边读的，最后不到参考文本的一半长；开始时无从得知，因此仍用了参考文本。"
+        "短文本请一次发完。"
+    ),
 )
 
 

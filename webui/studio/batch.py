@@ -90,7 +90,8 @@ class Batch:
             )
         if len(asks) > MAX_LINES:
             raise BadInput(
-                f"A batch may have {MAX_LINES:,} lines at most; this one has {len(asks):,}. Split it.",
+                f"A batch may have {MAX_LINES:,} lines at most; this one has {len(asks):,}."
+                " Split it.",
                 f"一批最多 {MAX_LINES:,} 行，现在有 {len(asks):,} 行，请拆开。",
                 code="too_many_lines",
                 param="texts",
@@ -188,9 +189,11 @@ class Batch:
         is not. Raises NotFound.
         """
         state, lines = self._jobs.ended(account_of(owner), job_id, start, count)
-        return "paused" if state == "running" and self.work.roster.stopped(
-            job_id
-        ) is not None else state, lines
+        return (
+            "paused"
+            if state == "running" and self.work.roster.stopped(job_id) is not None
+            else state
+        ), lines
 
     def sound(self, owner: str, job_id: str, n: int) -> Path:
         """The WAV of a line. Raises NotFound while it is not made."""

@@ -87,7 +87,8 @@ class Cast:
             return absent
         if self.shelf is not None and self.shelf.knows(model):
             return BadInput(
-                f"{model} is installed, but another model speaks now. Change to it on the page, or leave the model out.",
+                f"{model} is installed, but another model speaks now. Change to it on the page, or"
+                " leave the model out.",
                 f"{model} 已安装，但现在由别的模型朗读。请在页面上切换，或不指定模型。",
                 code="model_idle",
                 param="model",

@@ -143,7 +143,9 @@ class Drafts:
         gain: bool | None = None,
         varying: bool | None = None,
     ) -> Draft:
-        """A new draft (new id) with another window, cleaning or level; the old one stays for undo."""
+        """A new draft (new id) with another window, cleaning or level; the old one stays for
+        undo.
+        """
         new = self.changed(self.get(owner, draft_id), window, clean, gain, varying)
         self._keep(new)
         self._begin(new)
@@ -166,7 +168,8 @@ class Drafts:
             )
         if end_s - start_s > audio.MAX_PROMPT_S:
             raise BadInput(
-                f"This part is {end_s - start_s:.1f} s long; {audio.MAX_PROMPT_S:.0f} s at most. Choose a shorter one.",
+                f"This part is {end_s - start_s:.1f} s long; {audio.MAX_PROMPT_S:.0f} s at most."
+                " Choose a shorter one.",
                 f"这一段长 {end_s - start_s:.1f} 秒，最多 {audio.MAX_PROMPT_S:.0f} 秒，请选短一点。",
                 code="too_long",
                 param="window",
@@ -446,12 +449,26 @@ def left_out(report: Report) -> tuple[str, str]:
     part = f"{used.start_s:.1f}–{used.end_s:.1f}"
     if report.speaker_changes_s:
         return (
-            f"More than one speaker was heard, and only {part} s of the clip are used: the transcript was left out, and the voice speaks as a cross-lingual clone. Send a clip of one speaker with exactly its words.",
-            f"听到不止一个人说话，只使用其中 {part} 秒：未使用参考文本，按跨语种复刻合成。请改用只有一个人说话的音频，并附上一字不差的文本。",
+            (
+                f"More than one speaker was heard, and only {part} s of the clip are used: the"
+                " transcript was left out, and the voice speaks as a cross-lingual clone. Send a"
+                " clip of one speaker with exactly its words."
+            ),
+            (
+                f"听到不止一个人说话，只使用其中 {part} 秒：未使用参考文本，按跨语种复刻合成。"
+                "请改用只有一个人说话的音频，并附上一字不差的文本。"
+            ),
         )
     return (
-        f"The clip is {report.duration_s:.1f} s long and only {part} s of it are used: the transcript was left out, and the voice speaks as a cross-lingual clone. Send a clip of up to 30 s with exactly its words.",
-        f"参考音频长 {report.duration_s:.1f} 秒，只使用其中 {part} 秒：未使用参考文本，按跨语种复刻合成。请改用不超过 30 秒的音频，并附上一字不差的文本。",
+        (
+            f"The clip is {report.duration_s:.1f} s long and only {part} s of it are used: the"
+            " transcript was left out, and the voice speaks as a cross-lingual clone. Send a clip"
+            " of up to 30 s with exactly its words."
+        ),
+        (
+            f"参考音频长 {report.duration_s:.1f} 秒，只使用其中 {part} 秒：未使用参考文本，"
+            "按跨语种复刻合成。请改用不超过 30 秒的音频，并附上一字不差的文本。"
+        ),
     )
 
 

@@ -159,7 +159,9 @@ class Job:
         return model_of(self.engine, self.request.voice_engine)
 
     def so_far(self) -> Beginning | None:
-        """What another job with the same request can go on from; None where no sentence is whole."""
+        """What another job with the same request can go on from; None where no sentence is
+        whole.
+        """
         with self._lock:
             first_segment, stop = broken_off(self._marks)
             if not stop:

@@ -28,7 +28,9 @@ HEADROOM = 0.7
 
 
 class Seat:
-    """A job's place on an engine: its prompt, its iterator once it began, the lane it is bound to."""
+    """A job's place on an engine: its prompt, its iterator once it began, the lane it is bound
+    to.
+    """
 
     def __init__(self, job: Job, prompt: Prompt, on_end: Callable[[Job], None]):
         self.job, self.prompt, self.on_end = job, prompt, on_end
@@ -55,7 +57,9 @@ class Seat:
 
     @property
     def waits_since_s(self) -> float | None:
-        """How long the step under way has waited for the engine, and not for a text to be written."""
+        """How long the step under way has waited for the engine, and not for a text to be
+        written.
+        """
         written = self.job.written
         if self.step_since_s is None or written is None:
             return self.step_since_s

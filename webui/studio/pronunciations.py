@@ -68,7 +68,9 @@ class Pronunciations:
             ]
 
     def _warning(self, owner: str) -> list[tuple[str, str]]:
-        """Until the account has looked: the file may have been damaged while nobody of it was here."""
+        """Until the account has looked: the file may have been damaged while nobody of it was
+        here.
+        """
         notice = self.notice()
         if notice is None or account_of(owner) in self._told:
             return []
@@ -86,7 +88,10 @@ class Pronunciations:
             "code": "dictionary_damaged",
             "file": name,
             "saved": saved,
-            "message": f"The pronunciation dictionary was damaged and set aside as {name}; {saved} entries could be kept.",
+            "message": (
+                f"The pronunciation dictionary was damaged and set aside as {name}; {saved} entries"
+                " could be kept."
+            ),
             "message_zh": f"发音词典已损坏，原文件已改名保存为 {name}，救回 {saved} 条。",
         }
 

@@ -63,7 +63,15 @@ class Speaker:
             self._takes,
             self._demos,
             self._metrics,
-        ) = cast, wording, turns, drafts, takes, demos, metrics
+        ) = (
+            cast,
+            wording,
+            turns,
+            drafts,
+            takes,
+            demos,
+            metrics,
+        )
         self._rate = Buckets(starts_per_minute)
 
     @_counted
@@ -270,7 +278,8 @@ class Speaker:
         told, notes = self._wording.put(owner, request, about, trace)
         if self._takes.with_notice(owner, told).segments != request.segments:
             raise Conflict(
-                "Its text is read otherwise since a pronunciation or the spoken notice was changed. Generate it again.",
+                "Its text is read otherwise since a pronunciation or the spoken notice was changed."
+                " Generate it again.",
                 "读音或语音提示改过了，这段文本现在读法不同。请重新生成。",
                 code="take_read_otherwise",
                 param="continue_from",
@@ -288,7 +297,8 @@ class Speaker:
             kind and kind not in about.voice_engines
         ):
             raise Conflict(
-                f"{model_of(engine, kind)} began this, and it does not speak now. Continue when it is back, or generate the text again.",
+                f"{model_of(engine, kind)} began this, and it does not speak now. Continue when it"
+                " is back, or generate the text again.",
                 f"这段由 {model_of(engine, kind)} 开始，它现在不能朗读。等它恢复后再继续，或重新生成。",
                 code="take_other_engine",
                 param="continue_from",

@@ -78,9 +78,9 @@ class Takes:
             job.rate,
             n,
             time.time(),
-            first_sound_ms=round(1000 * job.trace.first_s, 1)
-            if job.trace.first_s is not None
-            else None,
+            first_sound_ms=(
+                round(1000 * job.trace.first_s, 1) if job.trace.first_s is not None else None
+            ),
             rtf=round(now.rtf, 4),
             state="done" if is_whole else now.state,
             error=(now.error.en, now.error.zh) if now.state == "failed" else (),

@@ -30,7 +30,10 @@ from .sentences import glue, weight
 from .tags import EVENTS, strip_tags, suggest, unknown_tags
 
 __all__ = [
-    "EVENTS", "KEPT", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "Clauses", "Packer", "Pronunciation", "Readings", "check", "check_language", "close",
-    "detect", "duration", "find_key", "glue", "marked_language", "measure", "pack", "prepare", "rewrite", "segment_languages", "sentence_spans", "strip_tags", "suggest", "units", "unknown_tags", "warm", "weight",
+    "EVENTS", "KEPT", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "Clauses",
+    "Packer", "Pronunciation", "Readings", "check", "check_language", "close",
+    "detect", "duration", "find_key", "glue", "marked_language", "measure", "pack", "prepare",
+    "rewrite", "segment_languages", "sentence_spans", "strip_tags", "suggest", "units",
+    "unknown_tags", "warm", "weight",
     "without_marks", "without_prompt_marks",
 ]  # fmt: skip

@@ -19,10 +19,11 @@ from .sentences import FIRST_WEIGHT, MAX_WEIGHT, MIN_WEIGHT, is_spoken, weight
 FIRST_LEAST = 2.0  # a first clause that ends in a comma is at least so heavy
 _WIDE = f"{HAN}{KANA}\uac00-\ud7af“「『《（【"
 _MARK = re.compile(
-    rf"(?P<end>[。！？；\n]|\.+[\"')\]}}]*(?=[\s{_WIDE}])|[!?;]+[\"')\]}}]*(?=[\s{_WIDE}]))|(?:[、…]|(?<!\d)[，：]|(?<=\d)[，：](?=\D)|[,:][\"')\]}}]*(?=[\s{HAN}])|[ ][-—–][ ]|——)"
+    rf"(?P<end>[。！？；\n]|\.+[\"')\]}}]*(?=[\s{_WIDE}])|[!?;]+[\"')\]}}]*(?=[\s{_WIDE}]))|(?:[、"
+    rf"…]|(?<!\d)[，：]|(?<=\d)[，：](?=\D)|[,:][\"')\]}}]*(?=[\s{HAN}])|[ ][-—–][ ]|——)"
 )
-_LEFT_OVER = (
-    "”’」』）】》〉)]}。！？；，、：…!?;, \t\r\n"  # belongs to the clause before, or to none
+_LEFT_OVER = (  # belongs to the clause before, or to none
+    "”’」』）】》〉)]}。！？；，、：…!?;, \t\r\n"
 )
 _NARROW = 0.3
 

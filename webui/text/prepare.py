@@ -145,7 +145,9 @@ def rewrite(text: str) -> str:
 
 
 def segment_languages(segments: Sequence[str], text: str, language: str) -> list[str]:
-    """The BCP 47 tag in which each of them is read. text, language: what they were prepared from."""
+    """The BCP 47 tag in which each of them is read. text, language: what they were prepared
+    from.
+    """
     primary = detect(clean(text)) if language in ("", "auto") else language
     return [_language_of(segment, primary) for segment in segments]
 

@@ -254,7 +254,8 @@ class Readings:
 
 def too_long() -> BadInput:
     return BadInput(
-        f"With the readings of the dictionary the text is over {MAX_SAID} characters. Split the text.",
+        f"With the readings of the dictionary the text is over {MAX_SAID} characters. Split the"
+        " text.",
         f"换上词典里的读法后文本超过 {MAX_SAID} 字，请拆开再合成。",
         param="input",
         code="too_long_text",

@@ -9,7 +9,8 @@ import difflib
 import re
 
 EVENTS = (
-    "[breath]", "[quick_breath]", "[laughter]", "[cough]", "[sigh]", "[clucking]", "[hissing]", "[lipsmack]", "[noise]",
+    "[breath]", "[quick_breath]", "[laughter]", "[cough]", "[sigh]", "[clucking]", "[hissing]",
+    "[lipsmack]", "[noise]",
     "[vocalized-noise]", "[accent]", "[mn]", "<strong>", "</strong>", "<laughter>", "</laughter>",
 )  # fmt: skip
 TAG = re.compile(r"\[[a-z][a-z_-]{0,19}\]|</?[a-z][a-z_-]{0,19}>")

@@ -23,7 +23,9 @@ def table(language: str) -> dict[str, str]:
 
 @cache
 def i18n() -> gr.I18n:
-    """Gradio asks for zh-CN where a browser says so, and for zh elsewhere: both get the same table."""
+    """Gradio asks for zh-CN where a browser says so, and for zh elsewhere: both get the same
+    table.
+    """
     return gr.I18n(**{"zh": table("zh"), "zh-CN": table("zh"), "en": table("en")})
 
 

@@ -14,7 +14,9 @@ from ..types import Take, Voice
 
 
 def fault(error: KaikouError) -> dict:
-    """`at` makes each one new: Gradio does not tell the page of a value that is equal to the last."""
+    """`at` makes each one new: Gradio does not tell the page of a value that is equal to the
+    last.
+    """
     return {"zh": error.zh, "en": error.en, "code": error.code, "at": time.monotonic_ns()}
 
 

@@ -76,7 +76,10 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
             response_class=Response,
             responses={
                 200: {
-                    "description": "16 bit, little-endian, mono, at the engine's rate; `X-Audio-Format` tells it",
+                    "description": (
+                        "16 bit, little-endian, mono, at the engine's rate; `X-Audio-Format`"
+                        " tells it"
+                    ),
                     "content": file_of("audio/pcm"),
                 },
                 **refusals(400, 404, 422, 500, 503),
@@ -119,7 +122,8 @@ async def _asked(way: Way, request: Request, form: FormData) -> dict:
 async def _clip(sent: UploadFile | str | None) -> bytes:
     if isinstance(sent, str) and sent:
         raise BadInput(
-            "prompt_wav is the recording itself, sent as a multipart file; no file or address is opened here.",
+            "prompt_wav is the recording itself, sent as a multipart file; no file or address is"
+            " opened here.",
             "prompt_wav 须是以 multipart 上传的录音文件，这里不会打开任何文件或网址。",
             param="prompt_wav",
             code="no_path",
@@ -171,7 +175,10 @@ def _body(way: Way) -> dict:
     agreed = {
         "type": "boolean",
         "default": True,
-        "description": "No field of theirs: who sends a recording says by that that its speaker agreed; false takes it back",
+        "description": (
+            "No field of theirs: who sends a recording says by that that its speaker agreed; false"
+            " takes it back"
+        ),
     }
     schema = {
         "type": "object",

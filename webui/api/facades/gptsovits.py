@@ -66,7 +66,10 @@ class Asked(BaseModel):
     text_lang: str = Field("auto", description=f"One of: {', '.join(LANGUAGES)}")
     ref_audio_path: str = Field(
         "",
-        description="No path: the id or name of a saved voice, or a data: URL of the recording. In a multipart request the recording itself may come, as the file `ref_audio`",
+        description=(
+            "No path: the id or name of a saved voice, or a data: URL of the recording. In a"
+            " multipart request the recording itself may come, as the file `ref_audio`"
+        ),
     )
     aux_ref_audio_paths: list[Any] | None = Field(
         None, description="Must be empty: one reference makes a voice here"
@@ -87,7 +90,10 @@ class Asked(BaseModel):
     seed: int = Field(-1, ge=-1, lt=2**63)
     consent: bool = Field(
         True,
-        description="No field of theirs: who sends a recording says by that that its speaker agreed; false takes it back",
+        description=(
+            "No field of theirs: who sends a recording says by that that its speaker agreed; false"
+            " takes it back"
+        ),
     )
 
 
@@ -172,13 +178,16 @@ async def _asked(request: Request) -> tuple[Asked, bytes]:
                 for name in FILES:
                     if isinstance(sent := form.get(name), UploadFile):
                         clip = await read(sent, name)
-                return Asked.model_validate(
-                    {
-                        k: v
-                        for k, v in form.items()
-                        if isinstance(v, str) and k != "aux_ref_audio_paths"
-                    }
-                ), clip
+                return (
+                    Asked.model_validate(
+                        {
+                            k: v
+                            for k, v in form.items()
+                            if isinstance(v, str) and k != "aux_ref_audio_paths"
+                        }
+                    ),
+                    clip,
+                )
         return Asked.model_validate_json(await request.body()), clip
     except ValidationError as error:
         raise wrong_field(error) from None
@@ -241,8 +250,10 @@ def _open(studio: Studio, owner: str, asked: Asked, clip: bytes) -> Job:
 def _voice(studio: Studio, owner: str, asked: str) -> str:
     if not asked.strip():
         raise BadInput(
-            "ref_audio_path is required: the id or name of a saved voice. Or send the recording along as the multipart file ref_audio.",
-            "缺少 ref_audio_path：填已保存音色的 id 或名称，或用 multipart 文件字段 ref_audio 随请求上传录音。",
+            "ref_audio_path is required: the id or name of a saved voice. Or send the recording"
+            " along as the multipart file ref_audio.",
+            "缺少 ref_audio_path：填已保存音色的 id 或名称，或用 multipart 文件字段 ref_audio"
+            " 随请求上传录音。",
             param="ref_audio_path",
             code="no_voice",
         )

@@ -33,7 +33,9 @@ class NoSound(Exception):
 
 
 def run(kind, numbers, payload):
-    """(state, rate, source rate, channels, mono float32 bytes). numbers[0]: most seconds of sound."""
+    """(state, rate, source rate, channels, mono float32 bytes). numbers[0]: most seconds of
+    sound.
+    """
     try:
         gather = Gather(numbers[0])
         if kind in ("webm", "mp4", "aac", "amr"):

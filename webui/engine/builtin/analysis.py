@@ -172,7 +172,9 @@ def smoothing(rate: int, size: int) -> Smoothing:
 
 
 def emphasised(samples: np.ndarray) -> np.ndarray:
-    """Brightened before the analysis: float32 then reaches the weak highs beside the strong lows."""
+    """Brightened before the analysis: float32 then reaches the weak highs beside the strong
+    lows.
+    """
     out = samples.copy()
     out[1:] -= np.float32(EMPHASIS) * samples[:-1]
     return out

@@ -181,9 +181,11 @@ class BuiltinEngine:
 
     def describe(self) -> Abilities:
         return Abilities(
-            NAME, VERSION, RATE_HZ, MODES, LANGUAGES, lanes=len(self._lanes), min_speed=0.6, max_speed=1.85, rtf=self._rtf,
+            NAME, VERSION, RATE_HZ, MODES, LANGUAGES, lanes=len(self._lanes), min_speed=0.6,
+            max_speed=1.85, rtf=self._rtf,
             styles=STYLES, basic=True, prompt_version=PROMPT_VERSION,
-            voice_engines=self.natural.voice_engines(self._rtf), voice_versions=self._voice_versions,
+            voice_engines=self.natural.voice_engines(self._rtf),
+            voice_versions=self._voice_versions,
             natural=self.natural.state(), voice_note=self.natural.note(),
         )  # fmt: skip
 

@@ -24,7 +24,8 @@ from ...errors import EngineFault, NotReady
 from .mandarin import spell, stand_in
 
 VOICE_FILES = {
-    "zh": "sit/cmn", "yue": "sit/yue", "en": "gmw/en-US", "ja": "jpx/ja", "ko": "ko", "ru": "zle/ru",
+    "zh": "sit/cmn", "yue": "sit/yue", "en": "gmw/en-US", "ja": "jpx/ja", "ko": "ko",
+    "ru": "zle/ru",
     "de": "gmw/de", "es": "roa/es", "fr": "roa/fr", "it": "roa/it",
 }  # fmt: skip
 # the southern merger of zh, ch, sh, r into z, c, s; and no curled vowel ends
@@ -36,7 +37,10 @@ _SYNCHRONOUS, _UTF8, _INLINE_PHONEMES, _PHONEME_EVENTS, _RATE = 2, 1, 0x100, 1, 
 _WORD, _PHONEME = 1, 7
 _IPA_TIED = 0x82 | ord("^") << 8  # of espeak_TextToPhonemes: IPA, sounds of several letters tied
 MISSING = (
-    "The built-in voice needs eSpeak NG, which is not on this computer. Install the package espeakng-loader, or eSpeak NG itself.",
+    (
+        "The built-in voice needs eSpeak NG, which is not on this computer. Install the package"
+        " espeakng-loader, or eSpeak NG itself."
+    ),
     "内置音色需要 eSpeak NG，这台电脑上没有。请安装 espeakng-loader 包，或安装 eSpeak NG。",
 )
 
@@ -47,8 +51,10 @@ class _EventId(ctypes.Union):
 
 class _Event(ctypes.Structure):
     _fields_ = [
-        ("type", ctypes.c_int), ("unique", ctypes.c_uint), ("text_position", ctypes.c_int), ("length", ctypes.c_int),
-        ("audio_position", ctypes.c_int), ("sample", ctypes.c_int), ("user", ctypes.c_void_p), ("id", _EventId),
+        ("type", ctypes.c_int), ("unique", ctypes.c_uint), ("text_position", ctypes.c_int),
+        ("length", ctypes.c_int),
+        ("audio_position", ctypes.c_int), ("sample", ctypes.c_int), ("user", ctypes.c_void_p),
+        ("id", _EventId),
     ]  # fmt: skip
 
 

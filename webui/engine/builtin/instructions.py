@@ -32,24 +32,36 @@ class Style:
 
 #            rate  pitch widen energy tilt breath
 _NUMBERS = {
-    "happy": (1.08, 2.0, 1.35, 2.0, 1.0, 0.0), "sad": (0.85, -1.5, 0.6, -3.0, -1.5, 0.12), "angry": (1.12, 1.0, 1.4, 4.0, 2.0, 0.0),
+    "happy": (1.08, 2.0, 1.35, 2.0, 1.0, 0.0), "sad": (0.85, -1.5, 0.6, -3.0, -1.5, 0.12),
+    "angry": (1.12, 1.0, 1.4, 4.0, 2.0, 0.0),
     "calm": (0.92, -0.5, 0.75, -1.0, -0.5, 0.05), "gentle": (0.92, -0.5, 0.75, -1.0, -0.5, 0.05),
-    "surprise": (1.05, 3.0, 1.5, 1.0, 0.5, 0.0), "fear": (1.15, 2.5, 0.9, -1.0, 0.0, 0.15), "whisper": (0.92, 0.0, 1.0, -8.0, 2.0, 0.0),
-    "fast": (1.25, 0.0, 1.0, 0.0, 0.0, 0.0), "slow": (0.8, 0.0, 1.0, 0.0, 0.0, 0.0), "news": (1.06, 0.0, 0.85, 1.0, 0.5, 0.0),
-    "story": (0.92, -0.3, 1.2, 0.0, 0.0, 0.03), "loud": (1.0, 0.0, 1.0, 6.0, 0.0, 0.0), "quiet": (1.0, 0.0, 1.0, -6.0, 0.0, 0.0),
+    "surprise": (1.05, 3.0, 1.5, 1.0, 0.5, 0.0), "fear": (1.15, 2.5, 0.9, -1.0, 0.0, 0.15),
+    "whisper": (0.92, 0.0, 1.0, -8.0, 2.0, 0.0),
+    "fast": (1.25, 0.0, 1.0, 0.0, 0.0, 0.0), "slow": (0.8, 0.0, 1.0, 0.0, 0.0, 0.0),
+    "news": (1.06, 0.0, 0.85, 1.0, 0.5, 0.0),
+    "story": (0.92, -0.3, 1.2, 0.0, 0.0, 0.03), "loud": (1.0, 0.0, 1.0, 6.0, 0.0, 0.0),
+    "quiet": (1.0, 0.0, 1.0, -6.0, 0.0, 0.0),
     "high": (1.0, 3.0, 1.0, 0.0, 0.0, 0.0), "low": (1.0, -3.0, 1.0, 0.0, 0.0, 0.0),
 }  # fmt: skip
 _WORDS = {
-    "sichuan": r"四川|成都|川话|川普|sichuan\w*", "yue": r"粤语|广东话|白话|粵語|廣東話|cantonese", "dongbei": r"东北|東北|dongbei|northeast\w*",
-    "tianjin": r"天津|tianjin\w*", "henan": r"河南|中原话|henan\w*", "shaanxi": r"陕西|陝西|西安话|关中话|shaanxi\w*",
+    "sichuan": r"四川|成都|川话|川普|sichuan\w*", "yue": r"粤语|广东话|白话|粵語|廣東話|cantonese",
+    "dongbei": r"东北|東北|dongbei|northeast\w*",
+    "tianjin": r"天津|tianjin\w*", "henan": r"河南|中原话|henan\w*",
+    "shaanxi": r"陕西|陝西|西安话|关中话|shaanxi\w*",
     "shandong": r"山东|山東|济南话|青岛话|shandong\w*",
     "happy": r"高兴|开心|快乐|欢快|喜悦|兴奋|愉快|happy|happily|joy\w*|cheer\w*|excited\w*|delighted", "sad": r"悲伤|伤心|难过|忧伤|悲痛|沮丧|sad\w*|sorrow\w*|gloomy|depress\w*",
-    "angry": r"生气|愤怒|恼火|气愤|怒气|angr\w+|furious\w*|anger", "calm": r"平静|冷静|沉稳|淡定|从容|calm\w*|peaceful\w*|steady|steadily",
-    "surprise": r"惊讶|吃惊|惊喜|惊奇|surpris\w+|astonish\w*|amaz\w+", "fear": r"害怕|恐惧|惊恐|恐慌|fear\w*|afraid|scared|terrified|frighten\w*",
-    "gentle": r"温柔|轻柔|柔和|柔声|gentl\w+|soft(?:ly)?|tender\w*", "whisper": r"耳语|悄悄|悄声|低语|轻声细语|窃窃私语|气声|whisper\w*",
-    "fast": r"快速|快一?点|快一些|语速快|加快|很快|较快|急促|fast\w*|quick\w*|rapid\w*|hurr\w+", "slow": r"慢慢|慢速|慢一?点|慢一些|语速慢|放慢|很慢|较慢|缓慢|slow\w*",
-    "news": r"新闻|播报|播音|主播|news\w*|anchor|broadcast\w*", "story": r"讲故事|故事|story\w*|storytell\w*|narrat\w+|fairy tale",
-    "loud": r"大声|响亮|洪亮|loud\w*|shout\w*", "quiet": r"小声|轻声|quiet\w*", "high": r"高音|音调高|尖声|高亢|high[- ]pitch\w*|higher (?:voice|pitch)",
+    "angry": r"生气|愤怒|恼火|气愤|怒气|angr\w+|furious\w*|anger",
+    "calm": r"平静|冷静|沉稳|淡定|从容|calm\w*|peaceful\w*|steady|steadily",
+    "surprise": r"惊讶|吃惊|惊喜|惊奇|surpris\w+|astonish\w*|amaz\w+",
+    "fear": r"害怕|恐惧|惊恐|恐慌|fear\w*|afraid|scared|terrified|frighten\w*",
+    "gentle": r"温柔|轻柔|柔和|柔声|gentl\w+|soft(?:ly)?|tender\w*",
+    "whisper": r"耳语|悄悄|悄声|低语|轻声细语|窃窃私语|气声|whisper\w*",
+    "fast": r"快速|快一?点|快一些|语速快|加快|很快|较快|急促|fast\w*|quick\w*|rapid\w*|hurr\w+",
+    "slow": r"慢慢|慢速|慢一?点|慢一些|语速慢|放慢|很慢|较慢|缓慢|slow\w*",
+    "news": r"新闻|播报|播音|主播|news\w*|anchor|broadcast\w*",
+    "story": r"讲故事|故事|story\w*|storytell\w*|narrat\w+|fairy tale",
+    "loud": r"大声|响亮|洪亮|loud\w*|shout\w*", "quiet": r"小声|轻声|quiet\w*",
+    "high": r"高音|音调高|尖声|高亢|high[- ]pitch\w*|higher (?:voice|pitch)",
     "low": r"低沉|低音|音调低|浑厚|low[- ]pitch\w*|deep(?:er)? voice|lower (?:voice|pitch)",
 }  # fmt: skip
 # A Latin word begins where no letter stands before it ("enjoy" is no joy); Chinese has no such
@@ -63,7 +75,8 @@ _NOT = re.compile(
     re.I,
 )
 _WEAK = re.compile(
-    r"(?:有点儿?|有一点儿?|稍微?|略微?|一丝|轻微|微微|a little|a bit|slightly|somewhat)\s*(?:地|的)?\s*(?:more\s+)?$",
+    r"(?:有点儿?|有一点儿?|稍微?|略微?|一丝|轻微|微微|a little|a"
+    r" bit|slightly|somewhat)\s*(?:地|的)?\s*(?:more\s+)?$",
     re.I,
 )
 _STRONG = re.compile(
@@ -72,19 +85,24 @@ _STRONG = re.compile(
 )
 _CANNOT = (
     (r"唱|歌声|哼|\bsing|\bsong|\bhum\b", "It cannot sing.", "它不会唱歌。"),
-    (r"笑声|大笑|哈哈|笑着|咳嗽|叹气|叹息|哭|laugh|giggl|cough|sigh|sob|cry", "It cannot laugh, cough, sigh or cry.", "它发不出笑声、咳嗽、叹气或哭声。"),
+    (r"笑声|大笑|哈哈|笑着|咳嗽|叹气|叹息|哭|laugh|giggl|cough|sigh|sob|cry",
+        "It cannot laugh, cough, sigh or cry.", "它发不出笑声、咳嗽、叹气或哭声。"),
     (r"上海|闽南|客家|湖南|长沙|武汉|湖北|云南|贵州|江西|宁夏|甘肃|台湾|杭州|苏州|温州|shanghai|hokkien|minnan|hakka|hunan|wuhan|yunnan",
      "It does not know this dialect.", "它不会这种方言。"),
     (r"口音|腔调|accent", "It cannot put on a foreign accent.", "它模仿不了外国口音。"),
     (r"机器人|佩奇|卡通|动漫|老人|老爷爷|老奶奶|小孩|孩子|童声|机械音|robot|cartoon|child|old (?:man|woman)|elderly|character|role",
-     "It cannot act a character; the voice stays that of the clip.", "它不会扮演角色，音色始终跟随参考音频。"),
+     "It cannot act a character; the voice stays that of the clip.",
+     "它不会扮演角色，音色始终跟随参考音频。"),
 )  # fmt: skip
 _COLOURING = (
     "A dialect is only an accent: the tones follow it, the words do not.",
     "方言只是腔调：声调会跟着变，用词不变。",
 )
 _NOTHING = (
-    "The built-in voice found nothing in this instruction that it can follow; it knows simple moods, tempo, whisper and a few dialects.",
+    (
+        "The built-in voice found nothing in this instruction that it can follow; it knows simple"
+        " moods, tempo, whisper and a few dialects."
+    ),
     "内置音色没有读懂这条指令：它只会简单的情绪、快慢、低语和几种方言。",
 )
 
@@ -114,13 +132,17 @@ def read(instruction: str) -> Style:
             continue
         rate, pitch, widen, energy, tilt, breath = _NUMBERS[key]
         style = replace(
-            style, rate=style.rate * rate**x, pitch_st=style.pitch_st + pitch * x, widen=style.widen * widen**x, energy_db=style.energy_db + energy * x,
+            style, rate=style.rate * rate**x, pitch_st=style.pitch_st + pitch * x,
+            widen=style.widen * widen**x, energy_db=style.energy_db + energy * x,
             tilt_db=style.tilt_db + tilt * x, breath=style.breath + breath * x,
-            jitter=0.006 + 0.014 * x if key == "fear" else style.jitter, whisper=style.whisper or key == "whisper",
+            jitter=0.006 + 0.014 * x if key == "fear" else style.jitter,
+            whisper=style.whisper or key == "whisper",
         )  # fmt: skip
     return replace(
-        style, rate=min(max(style.rate, 0.6), 1.6), pitch_st=min(max(style.pitch_st, -6.0), 6.0), widen=min(max(style.widen, 0.4), 1.9),
-        energy_db=min(max(style.energy_db, -12.0), 8.0), tilt_db=min(max(style.tilt_db, -3.0), 3.0), breath=min(style.breath, 0.5),
+        style, rate=min(max(style.rate, 0.6), 1.6), pitch_st=min(max(style.pitch_st, -6.0), 6.0),
+        widen=min(max(style.widen, 0.4), 1.9),
+        energy_db=min(max(style.energy_db, -12.0), 8.0), tilt_db=min(max(style.tilt_db, -3.0), 3.0),
+        breath=min(style.breath, 0.5),
     )  # fmt: skip
 
 

@@ -31,8 +31,10 @@ _STANDING_IN |= {ord(a): b for a, b in _ALIKE.items()}
 
 # tone contours in five levels (5 = top) for the four tones of Mandarin, then the light tone
 _CONTOURS = {
-    "sichuan": ("55", "21", "53", "213", "2"), "tianjin": ("21", "45", "213", "53", "2"), "shaanxi": ("21", "24", "53", "44", "2"),
-    "shandong": ("213", "42", "55", "21", "3"), "henan": ("24", "42", "53", "312", "3"), "dongbei": ("33", "24", "213", "53", "2"),
+    "sichuan": ("55", "21", "53", "213", "2"), "tianjin": ("21", "45", "213", "53", "2"),
+    "shaanxi": ("21", "24", "53", "44", "2"),
+    "shandong": ("213", "42", "55", "21", "3"), "henan": ("24", "42", "53", "312", "3"),
+    "dongbei": ("33", "24", "213", "53", "2"),
 }  # fmt: skip
 _TONES = {"55": 0, "35": 1, "214": 2, "21": 2, "51": 3, "11": 4}
 _TONE = re.compile("55|35|214|21|51|11")

@@ -191,11 +191,16 @@ def map_voice(profile: Profile, base: Base, tempo: float | None = None) -> Mappi
     return Mapping(
         stretch=stretch, shift_voiced=shift_v, shift_unvoiced=shift_u,
         centre=terms.mean(axis=0).astype(np.float32), spread=(ratio - 1.0).astype(np.float32),
-        exemplar_centre=moved.mean(axis=0).astype(np.float32), exemplar_scale=(EXEMPLAR_WEIGHT / (moved.std(axis=0) + 1e-3)).astype(np.float32),
-        high_voiced=held(profile.mean_voiced, voiced.mean(axis=0)), high_unvoiced=held(profile.mean_unvoiced, unvoiced.mean(axis=0)),
-        log_f0_source=base.log_f0, log_sd_source=base.log_f0_sd, log_f0_factor=float(np.clip(profile.log_f0_sd / max(base.log_f0_sd, 1e-3), 0.6, 2.2)),
-        log_f0=profile.log_f0, log_f0_low=profile.log_f0_low - 0.2, log_f0_high=profile.log_f0_high + 0.2,
-        unvoiced_gain=float(np.clip(0.6 * gap, -8.0, 6.0) / DB), wpm=BASE_WPM * _rate(profile, base, tempo), gain=1.0,
+        exemplar_centre=moved.mean(axis=0).astype(np.float32),
+        exemplar_scale=(EXEMPLAR_WEIGHT / (moved.std(axis=0) + 1e-3)).astype(np.float32),
+        high_voiced=held(profile.mean_voiced, voiced.mean(axis=0)),
+        high_unvoiced=held(profile.mean_unvoiced, unvoiced.mean(axis=0)),
+        log_f0_source=base.log_f0, log_sd_source=base.log_f0_sd,
+        log_f0_factor=float(np.clip(profile.log_f0_sd / max(base.log_f0_sd, 1e-3), 0.6, 2.2)),
+        log_f0=profile.log_f0, log_f0_low=profile.log_f0_low - 0.2,
+        log_f0_high=profile.log_f0_high + 0.2,
+        unvoiced_gain=float(np.clip(0.6 * gap, -8.0, 6.0) / DB),
+        wpm=BASE_WPM * _rate(profile, base, tempo), gain=1.0,
     )  # fmt: skip
 
 
@@ -205,8 +210,10 @@ def neutral(base: Base) -> tuple[Profile, Mapping]:
         _level(bands_of(warp(x, warp_columns(1.0)))) for x in (base.voiced, base.unvoiced)
     )
     profile = Profile(
-        base.log_f0, base.log_f0_sd, base.log_f0 - 0.5, base.log_f0 + 0.5, _thin(voiced, 200), voiced.mean(axis=0), unvoiced.mean(axis=0),
-        np.linspace(0.0, 0.5, BINS).astype(np.float32), base.unvoiced_gap, base.syllables_per_s, 10.0, 0.1, SOURCE_HZ / 2,
+        base.log_f0, base.log_f0_sd, base.log_f0 - 0.5, base.log_f0 + 0.5, _thin(voiced, 200),
+        voiced.mean(axis=0), unvoiced.mean(axis=0),
+        np.linspace(0.0, 0.5, BINS).astype(np.float32), base.unvoiced_gap, base.syllables_per_s,
+        10.0, 0.1, SOURCE_HZ / 2,
     )  # fmt: skip
     return profile, map_voice(profile, base)
 

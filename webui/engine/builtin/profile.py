@@ -213,7 +213,8 @@ def _summarise(wide, narrow, times, f0, active, rms, nyquist_hz) -> Profile:
         float(middle), float(spread), float(low), float(high), level[kept].astype(np.float32),
         level[voiced].mean(axis=0).astype(np.float32), level[quiet].mean(axis=0).astype(np.float32),
         np.ones(BINS, np.float32) if notes else breathiness(wide, times[kept], f0[kept]),
-        gap, syllable_rate(narrow, float(active.sum()) * FRAME_S), float(active.sum()) * FRAME_S, rms, nyquist_hz, notes,
+        gap, syllable_rate(narrow, float(active.sum()) * FRAME_S), float(active.sum()) * FRAME_S,
+        rms, nyquist_hz, notes,
     )  # fmt: skip
 
 

@@ -13,14 +13,33 @@ from .grid import FFT, HOP_S, SOURCE_HZ, bands_of, energy_of, warp, warp_columns
 from .mapping import BASE_WPM, Base
 
 STOCK = {
-    "en": "The morning light came slowly over the quiet hills, and a small boat moved across the lake. She asked whether the bread was fresh; "
-    "he laughed, and said that the shop had just opened. Five young children watched the huge grey clouds, wondering if it would rain before noon.",
-    "zh": "清晨的阳光照在安静的山谷里，一条小船慢慢划过湖面。她问面包是不是刚出炉的，他笑着说店铺才开门。"
-    "五个孩子望着远处灰色的云，猜想中午以前会不会下雨，后来他们决定去图书馆看书。",
-    "yue": "清晨嘅阳光照喺山谷里面，一只船慢慢划过湖面。佢问面包系唔系新鲜，佢笑住话铺头先至开门。几个细路望住远处灰色嘅云。",
-    "ja": "あさのひかりが、しずかなやまをゆっくりてらしました。ちいさなふねがみずうみをわたっていきます。こどもたちはそらをみあげて、あめがふるかどうかかんがえました。",
-    "ko": "아침 햇살이 조용한 산을 천천히 비추었습니다. 작은 배가 호수를 건너갑니다. 아이들은 하늘을 보며 비가 올지 생각했습니다.",
-    "ru": "Утренний свет медленно осветил тихие холмы, и маленькая лодка пересекла озеро. Дети смотрели на серые облака и думали, будет ли дождь.",
+    "en": (
+        "The morning light came slowly over the quiet hills, and a small boat moved across the"
+        " lake. She asked whether the bread was fresh; he laughed, and said that the shop had just"
+        " opened. Five young children watched the huge grey clouds, wondering if it would rain"
+        " before noon."
+    ),
+    "zh": (
+        "清晨的阳光照在安静的山谷里，一条小船慢慢划过湖面。她问面包是不是刚出炉的，他笑着说店铺才开门。"
+        "五个孩子望着远处灰色的云，猜想中午以前会不会下雨，后来他们决定去图书馆看书。"
+    ),
+    "yue": (
+        "清晨嘅阳光照喺山谷里面，一只船慢慢划过湖面。佢问面包系唔系新鲜，佢笑住话铺头先至开门。"
+        "几个细路望住远处灰色嘅云。"
+    ),
+    "ja": (
+        "あさのひかりが、しずかなやまをゆっくりてらしました。"
+        "ちいさなふねがみずうみをわたっていきます。こどもたちはそらをみあげて、"
+        "あめがふるかどうかかんがえました。"
+    ),
+    "ko": (
+        "아침 햇살이 조용한 산을 천천히 비추었습니다. 작은 배가 호수를 건너갑니다. 아이들은 하늘을"
+        " 보며 비가 올지 생각했습니다."
+    ),
+    "ru": (
+        "Утренний свет медленно осветил тихие холмы, и маленькая лодка пересекла озеро. Дети"
+        " смотрели на серые облака и думали, будет ли дождь."
+    ),
 }
 BASE_OF = {"de": "en", "es": "en", "fr": "en", "it": "en", "zh-sichuan": "zh"}
 KEPT = 400
@@ -80,7 +99,8 @@ def base_voice(speaker: Speaker, language: str) -> tuple[Base, np.ndarray, np.nd
         return log_power[at[np.linspace(0, len(at) - 1, min(KEPT, len(at))).astype(int)]]
 
     base = Base(
-        float(middle), float((p84 - p16) / 2), thin(voiced), thin(unvoiced), float(np.median(energy[unvoiced]) - np.median(energy[voiced])),
+        float(middle), float((p84 - p16) / 2), thin(voiced), thin(unvoiced),
+        float(np.median(energy[unvoiced]) - np.median(energy[voiced])),
         syllable_rate(narrow, float(active.sum()) * HOP_S),
     )  # fmt: skip
     heard = int(4.0 / HOP_S)

@@ -129,7 +129,9 @@ class Worker:
             stream.close()
 
     def _on_warm(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
-        """Load the languages, speak once in each, and tell the seconds of work per second of sound."""
+        """Load the languages, speak once in each, and tell the seconds of work per second of
+        sound.
+        """
         for language, text in STOCK.items():
             self._speaker.say(
                 language, BASE_WPM, text, 1

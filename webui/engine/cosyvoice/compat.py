@@ -84,7 +84,9 @@ class SeamVocoder:
 
 
 def stretch(mel: torch.Tensor, speed: float) -> torch.Tensor:
-    """mel (1, 80, n) -> (1, 80, int(n / speed)), linear with half-pixel centres; the pitch stays."""
+    """mel (1, 80, n) -> (1, 80, int(n / speed)), linear with half-pixel centres; the pitch
+    stays.
+    """
     return (
         mel if speed == 1.0 else F.interpolate(mel, size=int(mel.shape[2] / speed), mode="linear")
     )

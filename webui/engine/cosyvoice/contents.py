@@ -57,7 +57,10 @@ def with_reinforced(family: Family, root: Path) -> Family:
         )
         way_out = (
             f"Put {part.file} of {family.title} beside llm.pt, or set engine.reinforced to false.",
-            f"请把 {family.title} 的 {part.file} 放到 llm.pt 旁边，或把 engine.reinforced 设为 false。",
+            (
+                f"请把 {family.title} 的 {part.file} 放到 llm.pt 旁边，或把 engine.reinforced 设为"
+                " false。"
+            ),
         )
         raise model_fault(
             part.file,

@@ -125,7 +125,10 @@ def processor(precision: str, threads: int, can: Mapping[str, object], count: in
     if precision == "auto" and lm == "torch":
         rest, why = "fp32", "a processor without int8 dot products"
     elif precision == "auto":
-        why = f"a processor with int8 dot products{' and bf16 units' if has_bf16 else ', without bf16 units'}"
+        why = (
+            "a processor with int8 dot"
+            f" products{' and bf16 units' if has_bf16 else ', without bf16 units'}"
+        )
     else:
         why = "as asked"
     # The stages run side by side. A step of the language model waits for memory, which one core
@@ -195,8 +198,9 @@ class MemoryPlan:
         names = ("weights", "voice", "stream", "listening", "loading", "needed", "available")
         mb = {k: f"{getattr(self, k) / 2**20:.0f} MiB" for k in names}
         return (
-            f"weights {mb['weights']}, a {VOICE_S:.0f} s voice {mb['voice']}, a {STREAM_S:.0f} s stream {mb['stream']}, listening networks {mb['listening']}, "
-            f"weights while loading {mb['loading']}; needed {mb['needed']}, available {mb['available']}"
+            f"weights {mb['weights']}, a {VOICE_S:.0f} s voice {mb['voice']}, a {STREAM_S:.0f} s"
+            f" stream {mb['stream']}, listening networks {mb['listening']}, weights while loading"
+            f" {mb['loading']}; needed {mb['needed']}, available {mb['available']}"
         )
 
     def check(self, title: str = "CosyVoice") -> None:
@@ -208,8 +212,10 @@ class MemoryPlan:
             if free and free < needed:
                 gb = needed / 2**30, free / 2**30
                 raise NotReady(
-                    f"{title} needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close other programs, or use the built-in voice.",
-                    f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。请关闭其他程序，或使用内置音色。",
+                    f"{title} needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close"
+                    " other programs, or use the built-in voice.",
+                    f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。"
+                    "请关闭其他程序，或使用内置音色。",
                     code="no_memory",
                 )
         rest = int(self.voice * (1 - USUAL_VOICE_S / VOICE_S))

@@ -160,7 +160,8 @@ class CosyVoiceEngine:
         if asked and asked not in known:
             values, zh = " or ".join(map(str, known)), " 或 ".join(map(str, known))
             raise NotReady(
-                f"The setting engine.{name} = {asked} is not for {self._title}: set it to {values}, or take it out.",
+                f"The setting engine.{name} = {asked} is not for {self._title}: set it to {values},"
+                " or take it out.",
                 f"设置 engine.{name} = {asked} 不适用于 {self._title}：请改为 {zh}，或删去它。",
                 code="bad_setting",
             )
@@ -222,7 +223,8 @@ class CosyVoiceEngine:
             self._rtf = (time.perf_counter() - began) / (made / model.spec.sample_rate)
         self._voices.clear()
         log.info(
-            "warm: first chunk %.0f ms, real-time factor %.2f, %.1f s of sound a second for all streams",
+            "warm: first chunk %.0f ms, real-time factor %.2f, %.1f s of sound a second for all"
+            " streams",
             1000 * self.first_chunk_s,
             self._rtf,
             self._stages.speed,
@@ -346,7 +348,8 @@ class CosyVoiceEngine:
         model, voices, stages = self._loaded(), self._voices, self._stages
         if prompt.engine != model.family.engine:
             raise EngineFault(
-                f"This voice was made for {prompt.engine[:40]}. Choose it again, and it is made anew.",
+                f"This voice was made for {prompt.engine[:40]}. Choose it again, and it is made"
+                " anew.",
                 f"这个声音是为 {prompt.engine[:40]} 生成的，请重新选择它，会自动重新生成。",
                 param="voice",
                 code="voice_other_engine",

@@ -148,7 +148,9 @@ class FlowRequest(Protocol):
         """Equal for steps that can share their calls; None: it goes alone."""
 
     def step(self, ids: Sequence[int], final: bool = False) -> Tensor:
-        """All ids so far -> mel (m, 80) of the frames that became final and were not given before."""
+        """All ids so far -> mel (m, 80) of the frames that became final and were not given
+        before.
+        """
 
     @property
     def bytes(self) -> int: ...
@@ -200,7 +202,9 @@ class TwoHalves(Protocol):
 
 
 class Model(Protocol):
-    """A loaded generation, read-only. mark: of its weights; voices made with other ones do not fit."""
+    """A loaded generation, read-only. mark: of its weights; voices made with other ones do not
+    fit.
+    """
 
     family: Family
     spec: Spec
@@ -254,7 +258,9 @@ class Model(Protocol):
     def script(self, voice: LiveVoice, request: SpeechRequest) -> Script: ...
 
     def warm_prompt(self) -> VoicePrompt:
-        """Of random values, with every part that a prompt can have: what the warm-up speaks with."""
+        """Of random values, with every part that a prompt can have: what the warm-up speaks
+        with.
+        """
 
 
 FOLDERS = {

@@ -47,7 +47,8 @@ def pin_weights(lock: MemoryLock, place: Place, root: Path, parts: Parts = COMPO
     files = mapped_files(root, place.precision, place.lm, parts)
     if not files:
         raise NotReady(
-            f"There are no weights to pin in {place.precision}: run scripts/convert_weights.py first.",
+            f"There are no weights to pin in {place.precision}: run scripts/convert_weights.py"
+            " first.",
             f"没有可锁定的 {place.precision} 权重：请先运行 scripts/convert_weights.py。",
             code="no_converted",
         )

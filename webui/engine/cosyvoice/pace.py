@@ -74,7 +74,9 @@ class Hops:
     ahead: int = LOOKAHEAD_IDS
 
     def end(self, hop: int) -> int:
-        """Ids that are sound when hop number `hop` is over, counted from the first generated one."""
+        """Ids that are sound when hop number `hop` is over, counted from the first generated
+        one.
+        """
         count = hop + (
             self.first == self.grid
         )  # a shorter first hop is filled up to the grid by the next

@@ -139,7 +139,8 @@ class NoMaker:
         """Raises BadInput."""
         name = self._missing
         raise BadInput(
-            f"This model has ready speakers only: without {name} it can hear no clip. Choose a preset voice, or put that file beside its others.",
+            f"This model has ready speakers only: without {name} it can hear no clip. Choose a"
+            " preset voice, or put that file beside its others.",
             f"这个模型只有预训练音色：缺少 {name}，无法听参考音频。请选择预训练音色，或补上这个文件。",
             param="voice",
             code="no_cloning",
@@ -157,7 +158,9 @@ class PromptMaker:
     can_hear = True
 
     def __init__(self, root: Path, tokenizer: Typed, hearing: Hearing | None = None):
-        """Raises NotReady naming the ONNX file that is missing, no ONNX file, or another network."""
+        """Raises NotReady naming the ONNX file that is missing, no ONNX file, or another
+        network.
+        """
         self._tokenizer, self.hearing = tokenizer, hearing or Hearing()
         check_listener(root, self.hearing.network)
         self._listen = _session(root, self.hearing.network, inputs=2, axis=1, size=128)
@@ -246,19 +249,22 @@ def checked(samples: np.ndarray, rate: int) -> Tensor:
     if rate < MIN_HZ:
         raise BadInput(
             f"The clip has {rate} samples per second; at least {MIN_HZ} are needed. Record it anew.",
-            f"参考音频采样率只有 {rate} Hz，至少要 {MIN_HZ} Hz，请重新录音。", param="reference", code="low_rate",
+            f"参考音频采样率只有 {rate} Hz，至少要 {MIN_HZ} Hz，请重新录音。", param="reference",
+            code="low_rate",
         )  # fmt: skip
     x = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
     seconds = len(x) / rate
     if seconds > MAX_S:
         raise BadInput(
             f"The clip is {seconds:.1f} s long; {MAX_S:.0f} s at most. Cut it.",
-            f"参考音频长 {seconds:.1f} 秒，最多 {MAX_S:.0f} 秒，请剪短。", param="reference", code="too_long",
+            f"参考音频长 {seconds:.1f} 秒，最多 {MAX_S:.0f} 秒，请剪短。", param="reference",
+            code="too_long",
         )  # fmt: skip
     if seconds < MIN_S:
         raise BadInput(
             f"The clip is {seconds:.1f} s long; at least 1 s is needed, 3 to 15 s is best. Record more.",
-            f"参考音频只有 {seconds:.1f} 秒，至少要 1 秒，3 到 15 秒最好，请录长一点。", param="reference", code="too_short",
+            f"参考音频只有 {seconds:.1f} 秒，至少要 1 秒，3 到 15 秒最好，请录长一点。",
+            param="reference", code="too_short",
         )  # fmt: skip
     if not np.isfinite(x).all():
         raise BadInput(
@@ -305,14 +311,25 @@ def fit_notes(n_text: int, n_speech: int, ids_per_s: int) -> list[tuple[str, str
     if ratio < low:
         return [
             (
-                f"The transcript probably says more than the part of the clip in use ({measured}): words may be repeated or swallowed. Write only what is said in that part.",
+                (
+                    "The transcript probably says more than the part of the clip in use"
+                    f" ({measured}): words may be repeated or swallowed. Write only what is said in"
+                    " that part."
+                ),
                 f"参考文本可能比所用片段说的多（{measured_zh}），容易重复或吞字。请只写这一段里说的话。",
             )
         ]
     return [
         (
-            f"The transcript probably leaves out words of the part of the clip in use, or that part has long pauses ({measured}): words of the clip may be heard. Write all that is said in that part.",
-            f"参考文本可能漏写了所用片段里的话，或片段里停顿很长（{measured_zh}），可能会读出参考音频里的字。请写全这一段说的话。",
+            (
+                "The transcript probably leaves out words of the part of the clip in use, or that"
+                f" part has long pauses ({measured}): words of the clip may be heard. Write all"
+                " that is said in that part."
+            ),
+            (
+                f"参考文本可能漏写了所用片段里的话，或片段里停顿很长（{measured_zh}），"
+                "可能会读出参考音频里的字。请写全这一段说的话。"
+            ),
         )
     ]
 

@@ -78,7 +78,9 @@ class Sampler:
         self._random = torch.Generator().manual_seed(seed)
 
     def __call__(self, scores: Tensor, history: Sequence[int]) -> int:
-        """scores: (V,) log-probabilities, -inf for what is masked; history: the ids drawn so far."""
+        """scores: (V,) log-probabilities, -inf for what is masked; history: the ids drawn so
+        far.
+        """
         scores = scores.detach().to("cpu", torch.float32, copy=True)
         scores[self._never] = -torch.inf
         ids, weights = nucleus(scores, self.rule)

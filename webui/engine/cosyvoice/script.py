@@ -118,11 +118,14 @@ class Script:
         return out
 
     def _check_room(self, n_text: int, positions: int) -> None:
-        """Raises BadInput where the least that is said of a segment has no room behind its prompt."""
+        """Raises BadInput where the least that is said of a segment has no room behind its
+        prompt.
+        """
         before = MARKS + len(self.prompt_text) + len(self.prompt_speech)
         if before + (1 + MIN_IDS_PER_TEXT_ID) * n_text > positions:
             raise BadInput(
-                "A sentence is too long to be spoken in one piece behind this clip. Split it with full stops, or use a shorter clip.",
+                "A sentence is too long to be spoken in one piece behind this clip. Split it with"
+                " full stops, or use a shorter clip.",
                 "有一句太长，无法接在这段参考音频后一次读完。请用句号拆开，或改用更短的参考音频。",
                 param="input",
                 code="too_long_sentence",

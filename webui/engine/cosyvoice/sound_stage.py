@@ -53,7 +53,9 @@ class SoundStage:
     def __init__(
         self, board: Board, model: Model, voices: LiveVoices, profile: Profile, fail: Callable
     ):
-        """fail(utterance, error): an error of one request only; raises when it was more than that."""
+        """fail(utterance, error): an error of one request only; raises when it was more than
+        that.
+        """
         self._board, self._model, self._voices, self._profile, self._fail = (
             board,
             model,

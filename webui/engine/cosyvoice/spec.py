@@ -49,8 +49,10 @@ _FLOW = {
     "estimator_mid_blocks": "flow.decoder.estimator.num_mid_blocks",
 }
 _ZH = {
-    "a value": "一个值", "none": "没有", "a number": "数字", "a whole number": "整数", "a list of whole numbers": "整数列表",
-    "one value": "单个值", "a list or table": "列表或表", "something else": "别的内容", "an exact division": "整除",
+    "a value": "一个值", "none": "没有", "a number": "数字", "a whole number": "整数",
+    "a list of whole numbers": "整数列表",
+    "one value": "单个值", "a list or table": "列表或表", "something else": "别的内容",
+    "an exact division": "整除",
 }  # fmt: skip
 MAX_SIZE, MAX_BLOCKS = (
     1 << 20,

@@ -29,7 +29,9 @@ CLOSING_S = 30.0  # for the piece that is being made
 
 
 class Stages:
-    """on_break(reason): called once when a stage itself has failed; then nobody can speak any more."""
+    """on_break(reason): called once when a stage itself has failed; then nobody can speak any
+    more.
+    """
 
     def __init__(
         self,

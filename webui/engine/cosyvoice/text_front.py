@@ -14,7 +14,8 @@ from collections.abc import Callable
 MAX_TOKENS, MIN_TOKENS, MERGE_TOKENS = 80, 60, 20
 _ZH_STOPS, _EN_STOPS, _COMMAS = "。？！；：、.?!;", ".?!;:", "，,"
 _ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _GROUPS = (

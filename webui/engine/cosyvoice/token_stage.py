@@ -28,7 +28,9 @@ class TokenStage:
     name = "tokens"
 
     def __init__(self, board: Board, lm: LanguageModel, profile: Profile, fail):
-        """fail(utterance, error): an error of one request only; raises when it was more than that."""
+        """fail(utterance, error): an error of one request only; raises when it was more than
+        that.
+        """
         self._board, self._lm, self._profile, self._fail = board, lm, profile, fail
         self.gives_way = False  # whether the sound is made on this stage's core too
         self.steps = self.rows = self.openings = 0

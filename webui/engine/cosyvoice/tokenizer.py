@@ -16,7 +16,8 @@ from .faults import model_fault
 
 END_OF_PROMPT = "<|endofprompt|>"
 EVENT_TAGS = (
-    "[breath]", "<strong>", "</strong>", "[noise]", "[laughter]", "[cough]", "[clucking]", "[accent]", "[quick_breath]",
+    "[breath]", "<strong>", "</strong>", "[noise]", "[laughter]", "[cough]", "[clucking]",
+    "[accent]", "[quick_breath]",
     "<laughter>", "</laughter>", "[hissing]", "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
 )  # fmt: skip
 SPECIALS = (
@@ -27,7 +28,10 @@ SPECIALS = (
     *EVENT_TAGS,
 )  # in this order, from training
 # how Qwen2 cuts a text before merging
-_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 class TextTokenizer:
@@ -98,7 +102,9 @@ class TextTokenizer:
         return self._bpe.decode(ids, skip_special_tokens=False)
 
     def unknown(self, text: str) -> list[str]:
-        """What looks like an event tag and does not work as one, each once: it would be read aloud."""
+        """What looks like an event tag and does not work as one, each once: it would be read
+        aloud.
+        """
         return unknown_tags(without_marks(text), self._tags)
 
 

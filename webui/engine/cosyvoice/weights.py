@@ -333,7 +333,8 @@ def convert(root: Path, name: str, dtype: str, parts: Parts = COMPONENTS) -> Pat
     except (OSError, safetensors.SafetensorError) as e:
         why = str(getattr(e, "strerror", "") or e)[:120]
         raise StorageFull(
-            f"{target.name} cannot be written ({why}). Make room, or check the rights of the model folder.",
+            f"{target.name} cannot be written ({why}). Make room, or check the rights of the model"
+            " folder.",
             f"写不出 {target.name}（{why}）。请清理空间，或检查模型目录的权限。",
             code="storage_denied",
         ) from e

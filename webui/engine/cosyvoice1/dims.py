@@ -38,7 +38,8 @@ class StackDims:
             or self.head_size % 2
         ):
             raise ValueError(
-                f"{self.hidden} values do not make {self.heads} heads of whole pairs, or {self.layers} layers of {self.inner} are none"
+                f"{self.hidden} values do not make {self.heads} heads of whole pairs, or"
+                f" {self.layers} layers of {self.inner} are none"
             )
 
     @property

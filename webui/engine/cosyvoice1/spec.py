@@ -148,7 +148,8 @@ def release_of(root: Path) -> str:
         marker = (root / MARKER).read_text(encoding="utf-8", errors="replace").strip().lower()[:20]
         if marker not in RELEASES:
             raise NotReady(
-                f"The file {MARKER} of the model says “{marker}”. Use one of: {', '.join(RELEASES)}.",
+                f"The file {MARKER} of the model says “{marker}”. Use one of:"
+                f" {', '.join(RELEASES)}.",
                 f"模型目录中的 {MARKER} 写着「{marker}」，可用：{'、'.join(RELEASES)}。",
                 code="model_file",
                 param=MARKER,

@@ -77,7 +77,10 @@ def cautions(request: SpeechRequest) -> list[tuple[str, str]]:
     if is_japanese and re.search(r"[\u3400-\u9fff]", request.text):
         return [
             (
-                "This model reads kanji as Chinese: write Japanese in katakana, with blanks between the words.",
+                (
+                    "This model reads kanji as Chinese: write Japanese in katakana, with blanks"
+                    " between the words."
+                ),
                 "此模型会把日文汉字读成中文：日语请用片假名书写，词与词之间加空格。",
             )
         ]

@@ -12,7 +12,9 @@ MAX_RUN = 5  # ids
 
 
 class ShortPauses:
-    """Of one segment: is told every id as it is drawn, and whether the flow hears it is its answer."""
+    """Of one segment: is told every id as it is drawn, and whether the flow hears it is its
+    answer.
+    """
 
     def __init__(self):
         self._run = 0

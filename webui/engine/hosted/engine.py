@@ -211,11 +211,14 @@ class HostedEngine:
             life = Life(self._program, self._patience.beat_s, lambda words: self._told(life, words))
         except OSError as error:
             why = error.strerror or str(error)
-            return EngineFault(
-                f"The voice engine's process could not be made: {why}.",
-                f"无法建立语音引擎进程：{why}。",
-                code="engine_lost",
-            ), 0
+            return (
+                EngineFault(
+                    f"The voice engine's process could not be made: {why}.",
+                    f"无法建立语音引擎进程：{why}。",
+                    code="engine_lost",
+                ),
+                0,
+            )
         with self._lock:
             self._life = life
         life.post(self._recipe)
@@ -316,8 +319,15 @@ class HostedEngine:
         n = len(self._restarts)
         if n >= patience.max_restarts:
             minutes = max(1, round(patience.window_s / 60))
-            en = f"The voice engine failed {n + 1} times within {minutes} min and is not started again by itself. Try again at the top of the page; the log says more. The last time: {ended}"
-            zh = f"语音引擎在 {minutes} 分钟内失败了 {n + 1} 次，不再自动重启。可在页面顶部点“重试”，原因见日志。最近一次：{fault.zh}"
+            en = (
+                f"The voice engine failed {n + 1} times within {minutes} min and is not started"
+                " again by itself. Try again at the top of the page; the log says more. The last"
+                f" time: {ended}"
+            )
+            zh = (
+                f"语音引擎在 {minutes} 分钟内失败了 {n + 1} 次，不再自动重启。"
+                f"可在页面顶部点“重试”，原因见日志。最近一次：{fault.zh}"
+            )
             log.error("%s", en)
             self._refuse(lambda: NotReady(en, zh, code="broken"))
             if self._first.done() and not self._closing.is_set():

@@ -27,7 +27,8 @@ class Damaged(EngineFault):
 
     def __init__(self, what: str):
         super().__init__(
-            f"The voice engine sent something that cannot be read ({what}) and is being restarted. Please try again.",
+            f"The voice engine sent something that cannot be read ({what}) and is being restarted."
+            " Please try again.",
             f"语音引擎发来了无法识别的数据（{what}），正在重启，请再试一次。",
             code="bad_frame",
         )

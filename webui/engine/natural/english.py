@@ -9,10 +9,14 @@ from .vocabulary import VOCABULARY
 
 # eSpeak ties the letters of one sound with "^". Longer spellings first.
 _RESPELT = (
-    ("a^ɪ^ɚ", "Iəɹ"), ("a^ʊ^ɚ", "Wəɹ"), ("ʔˌn̩", "tᵊn"), ("ʔn̩", "tᵊn"), ("a^ɪ", "I"), ("a^ʊ", "W"), ("d^ʒ", "ʤ"), ("t^ʃ", "ʧ"),
-    ("e^ɪ", "A"), ("o^ʊ", "O"), ("ɔ^ɪ", "Y"), ("ə^l", "ᵊl"), ("n̩", "ᵊn"), ("l̩", "ᵊl"), ("m̩", "ᵊm"), ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"),
-    ("ɚ", "əɹ"), ("ɐ", "ə"), ("e", "A"), ("r", "ɹ"), ("x", "k"), ("ç", "k"), ("ɬ", "l"), ("ʔ", "t"), ("ʲ", ""), ("\u0303", ""),
-    ("ː", ""), ("^", ""), ("ɡʲ", "ɡ"), ("g", "ɡ"), ("ɪə", "iə"), ("ɹɹ", "ɹ"), ("oɹ", "ɔɹ"), ("o", "ɔ"),
+    ("a^ɪ^ɚ", "Iəɹ"), ("a^ʊ^ɚ", "Wəɹ"), ("ʔˌn̩", "tᵊn"), ("ʔn̩", "tᵊn"), ("a^ɪ", "I"), ("a^ʊ", "W"),
+    ("d^ʒ", "ʤ"), ("t^ʃ", "ʧ"),
+    ("e^ɪ", "A"), ("o^ʊ", "O"), ("ɔ^ɪ", "Y"), ("ə^l", "ᵊl"), ("n̩", "ᵊn"), ("l̩", "ᵊl"),
+    ("m̩", "ᵊm"), ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"),
+    ("ɚ", "əɹ"), ("ɐ", "ə"), ("e", "A"), ("r", "ɹ"), ("x", "k"), ("ç", "k"), ("ɬ", "l"), ("ʔ", "t"),
+    ("ʲ", ""), ("\u0303", ""),
+    ("ː", ""), ("^", ""), ("ɡʲ", "ɡ"), ("g", "ɡ"), ("ɪə", "iə"), ("ɹɹ", "ɹ"), ("oɹ", "ɔɹ"),
+    ("o", "ɔ"),
 )  # fmt: skip
 _ARTICLE = re.compile(r"(?<![^ ])ɐ(?![^ ])")  # the word "a", which keeps its own symbol
 _JOINED_ARTICLE = re.compile(r"(?<=[^ ˈˌ])ðə(?![^ ])")  # eSpeak runs "of the" together
@@ -21,7 +25,9 @@ _VOWELS = re.compile("[AIOWYæɑɐɔəɚɛɜɪiuʊʌᵊᵻa]")
 
 
 def phonemes(speaker: Speaker, text: str) -> str:
-    """The symbols of an English stretch without marks of punctuation; words apart, stress marked."""
+    """The symbols of an English stretch without marks of punctuation; words apart, stress
+    marked.
+    """
     text = _SPELT_LETTERS.sub(lambda m: m[0].replace(" ", ""), text)
     said = _ARTICLE.sub("\0", speaker.ipa("en", text))
     for spelling, symbol in _RESPELT:

@@ -86,11 +86,11 @@ class NaturalLanes:
         try:
             if find_spec("onnxruntime") is None:
                 raise NotReady(
-                    "The natural voice needs the package onnxruntime, which this computer has not; the instant voice speaks.",
+                    "The natural voice needs the package onnxruntime, which this computer has not;"
+                    " the instant voice speaks.",
                     "自然音色需要 onnxruntime，这台电脑上没有，先用即时音色。",
                     code="natural_missing",
                 )
-            from . import phonemes  # noqa: F401  takes a second the first time: not at somebody's first request
 
             file = weights.obtain(self._folders)
             flags = [f"--library={self._library}"] if self._library else []
@@ -146,7 +146,10 @@ class NaturalLanes:
         health, state = self.health(), self.state()
         if state == "slow":
             return (
-                f"On this machine the natural voice takes {self.rtf:.1f} s for each second of sound, so the instant voice is the usual one. Natural can still be chosen.",
+                (
+                    f"On this machine the natural voice takes {self.rtf:.1f} s for each second of"
+                    " sound, so the instant voice is the usual one. Natural can still be chosen."
+                ),
                 f"这台机器上自然音色合成 1 秒语音要 {self.rtf:.1f} 秒，所以默认使用即时音色；自然音色仍可选用。",
             )
         return (health.reason, health.reason_zh) if state in ("starting", "broken") else None
@@ -216,7 +219,8 @@ def _broken(error: Exception) -> Health:
     reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
     return Health(
         "broken",
-        f"The natural voice could not be started{reason}, perhaps for want of memory; the instant voice speaks.",
+        f"The natural voice could not be started{reason}, perhaps for want of memory; the instant"
+        " voice speaks.",
         f"自然音色没能启动{reason}，可能内存不够；改用即时音色。",
     )
 

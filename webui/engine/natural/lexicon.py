@@ -52,7 +52,9 @@ class Lexicon:
         return _CORPUS_BITS - bits
 
     def reading(self, word: str) -> tuple[str, ...]:
-        """One syllable for each character, such as "zhong1"; "" where a character has no reading."""
+        """One syllable for each character, such as "zhong1"; "" where a character has no
+        reading.
+        """
         known = self._readings.get(word)
         if known is None:
             known = self._readings[word] = self._read(word)

@@ -222,7 +222,9 @@ def _faded_out(sound: np.ndarray) -> np.ndarray:
 
 
 def active_rms(sound: np.ndarray) -> float:
-    """Over frames of 20 ms within 30 dB of the loud ones, as the profile of a reference counts it."""
+    """Over frames of 20 ms within 30 dB of the loud ones, as the profile of a reference counts
+    it.
+    """
     power = np.mean(sound[: len(sound) // 480 * 480].reshape(-1, 480) ** 2, axis=1)
     return float(np.sqrt(power[power > np.percentile(power, 95) * 1e-3].mean()))
 

@@ -25,12 +25,14 @@ _SPOKEN = re.compile(rf"[{HAN}{LATIN}0-9]")
 _RUNS = re.compile(rf"[{HAN}]+|[^{HAN}]+")
 _CLOSERS = "\"'”’」』》〉"
 _MARKS = re.compile(
-    rf"(?:[。！？；：，、…\n（）()\[\]【】{{}}]|——|\s[-–—]+\s|[,;:!?](?=[\s{HAN}{_CLOSERS}]|$)|\.+(?=[\s{HAN}{_CLOSERS}]|$))"
+    r"(?:[。！？；：，、"
+    rf"…\n（）()\[\]【】{{}}]|——|\s[-–—]+\s|[,;:!?](?=[\s{HAN}{_CLOSERS}]|$)|\.+(?=[\s{HAN}{_CLOSERS}]|$))"
     rf"[\s。！？；：，、…,.;:!?—（）()\[\]【】{{}}{_CLOSERS}]*"
 )
 # what a run of marks is said as, the strongest first: (any of these, symbol, pause after it)
 _STRENGTH = (
-    ("？?", "?", 0.3), ("！!", "!", 0.3), ("…", "…", 0.3), ("。.\n", ".", 0.3), ("；;", ";", 0.22), ("：:", ":", 0.18),
+    ("？?", "?", 0.3), ("！!", "!", 0.3), ("…", "…", 0.3), ("。.\n", ".", 0.3), ("；;", ";", 0.22),
+    ("：:", ":", 0.18),
     ("—–", "—", 0.15), ("，、,()（）[]【】{}-", ",", 0.13),
 )  # fmt: skip
 PAUSES_S = {symbol: pause_s for _, symbol, pause_s in _STRENGTH}

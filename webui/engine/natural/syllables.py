@@ -7,22 +7,30 @@ from __future__ import annotations
 from functools import cache
 
 _INITIALS = {
-    "b": "p", "p": "pʰ", "m": "m", "f": "f", "d": "t", "t": "tʰ", "n": "n", "l": "l", "g": "k", "k": "kʰ", "h": "x",
-    "j": "ʨ", "q": "ʨʰ", "x": "ɕ", "zh": "ꭧ", "ch": "ꭧʰ", "sh": "ʂ", "r": "ɻ", "z": "ʦ", "c": "ʦʰ", "s": "s", "": "",
+    "b": "p", "p": "pʰ", "m": "m", "f": "f", "d": "t", "t": "tʰ", "n": "n", "l": "l", "g": "k",
+    "k": "kʰ", "h": "x",
+    "j": "ʨ", "q": "ʨʰ", "x": "ɕ", "zh": "ꭧ", "ch": "ꭧʰ", "sh": "ʂ", "r": "ɻ", "z": "ʦ", "c": "ʦʰ",
+    "s": "s", "": "",
 }  # fmt: skip
 # "0" stands where the arrow goes
 _FINALS = {
-    "a": "a0", "ai": "ai0", "an": "a0n", "ang": "a0ŋ", "ao": "au0", "e": "ɤ0", "ei": "ei0", "en": "ə0n", "eng": "ə0ŋ", "er": "ɚ0",
-    "i": "i0", "ia": "ja0", "ian": "jɛ0n", "iang": "ja0ŋ", "iao": "jau0", "ie": "je0", "in": "i0n", "ing": "i0ŋ", "iong": "jʊ0ŋ",
-    "iu": "jou0", "o": "wo0", "ong": "ʊ0ŋ", "ou": "ou0", "u": "u0", "ua": "wa0", "uai": "wai0", "uan": "wa0n", "uang": "wa0ŋ",
+    "a": "a0", "ai": "ai0", "an": "a0n", "ang": "a0ŋ", "ao": "au0", "e": "ɤ0", "ei": "ei0",
+    "en": "ə0n", "eng": "ə0ŋ", "er": "ɚ0",
+    "i": "i0", "ia": "ja0", "ian": "jɛ0n", "iang": "ja0ŋ", "iao": "jau0", "ie": "je0", "in": "i0n",
+    "ing": "i0ŋ", "iong": "jʊ0ŋ",
+    "iu": "jou0", "o": "wo0", "ong": "ʊ0ŋ", "ou": "ou0", "u": "u0", "ua": "wa0", "uai": "wai0",
+    "uan": "wa0n", "uang": "wa0ŋ",
     "ui": "wei0", "un": "wə0n", "uo": "wo0", "v": "y0", "ve": "ɥe0", "van": "ɥɛ0n", "vn": "y0n",
 }  # fmt: skip
 _WITHOUT_INITIAL = {
-    "yi": "i", "ya": "ia", "yan": "ian", "yang": "iang", "yao": "iao", "ye": "ie", "yin": "in", "ying": "ing", "yong": "iong", "you": "iu",
-    "wu": "u", "wa": "ua", "wai": "uai", "wan": "uan", "wang": "uang", "wei": "ui", "wen": "un", "wo": "uo",
+    "yi": "i", "ya": "ia", "yan": "ian", "yang": "iang", "yao": "iao", "ye": "ie", "yin": "in",
+    "ying": "ing", "yong": "iong", "you": "iu",
+    "wu": "u", "wa": "ua", "wai": "uai", "wan": "uan", "wang": "uang", "wei": "ui", "wen": "un",
+    "wo": "uo",
     "yu": "v", "yue": "ve", "yuan": "van", "yun": "vn",
 }  # fmt: skip
-_ALONE = {"o": "ɔ0", "yo": "jɔ0", "weng": "wə0ŋ", "ê": "ɛ0", "m": "m0", "n": "n0", "ng": "ŋ0", "hm": "xm0", "hng": "xŋ0"}  # fmt: skip
+_ALONE = {"o": "ɔ0", "yo": "jɔ0", "weng": "wə0ŋ", "ê": "ɛ0", "m": "m0", "n": "n0", "ng": "ŋ0",
+    "hm": "xm0", "hng": "xŋ0"}  # fmt: skip
 _ARROWS = {"1": "→", "2": "↗", "3": "↓", "4": "↘", "5": ""}
 _CURLED = "ɚ"
 

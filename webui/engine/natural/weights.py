@@ -44,7 +44,8 @@ def obtain(folders: Iterable[Path], packages: Iterable[str] = PACKAGES) -> Path:
         except OSError as e:
             error = e
     raise NotReady(
-        f"The natural voice's weights cannot be written ({error and error.strerror}); the instant voice speaks.",
+        f"The natural voice's weights cannot be written ({error and error.strerror}); the instant"
+        " voice speaks.",
         f"自然音色的权重写不进磁盘（{error and error.strerror}），先用即时音色。",
         code="natural_storage",
     ) from error
@@ -67,8 +68,11 @@ def write(blocks: Iterable[bytes], folder: Path) -> Path:
             os.fsync(f.fileno())
         if digest.hexdigest() != SHA256:
             raise NotReady(
-                f"The natural voice's weights came damaged: what was to become {FILE} has another checksum than it should. Fetch them with python scripts/fetch_models.py natural; the instant voice speaks.",
-                f"自然音色的权重已损坏：拼成的 {FILE} 校验和不对。请运行 python scripts/fetch_models.py natural 重新获取，先用即时音色。",
+                f"The natural voice's weights came damaged: what was to become {FILE} has another"
+                " checksum than it should. Fetch them with python scripts/fetch_models.py natural;"
+                " the instant voice speaks.",
+                f"自然音色的权重已损坏：拼成的 {FILE} 校验和不对。请运行 python"
+                " scripts/fetch_models.py natural 重新获取，先用即时音色。",
                 code="natural_damaged",
             )
         os.chmod(draft, 0o644)
@@ -97,7 +101,8 @@ def _parts(packages: Iterable[str]) -> Iterator[Path]:
         part = Path(places[0]) / "part.bin" if places else None
         if part is None or not part.is_file():
             raise NotReady(
-                f"The natural voice is not installed (package {package.replace('_', '-')} is missing); the instant voice speaks.",
+                f"The natural voice is not installed (package {package.replace('_', '-')} is"
+                " missing); the instant voice speaks.",
                 f"自然音色还没有装好（缺少 {package.replace('_', '-')}），先用即时音色。",
                 code="natural_missing",
             )
@@ -122,7 +127,8 @@ def _checked(path: Path) -> Path:
         ) from e
     if not is_right:
         raise NotReady(
-            f"The natural voice's weights are damaged: {path} has another checksum than it should. Delete it and start again; the instant voice speaks.",
+            f"The natural voice's weights are damaged: {path} has another checksum than it should."
+            " Delete it and start again; the instant voice speaks.",
             f"自然音色的权重已损坏：{path} 的校验和不对。请删除后重新启动，先用即时音色。",
             code="natural_damaged",
         )

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 LANGUAGE, TEXT = "en", "Hello, it is good to see you again."
 DESCRIPTION = (
-    "A calm and friendly woman of about forty with a clear voice, a steady speaking rate, a medium pitch and an expressive tone, "
-    "who is telling a long story to the children of her village on a warm evening in summer."
+    "A calm and friendly woman of about forty with a clear voice, a steady speaking rate, a medium"
+    " pitch and an expressive tone, who is telling a long story to the children of her village on a"
+    " warm evening in summer."
 )
 READ, NOT_READ = 2.5, 1.7  # speech ids, in units of those of the sentence alone
 MOST_ERROR = 1.5  # words that were not asked for, per word of the sentence
@@ -67,7 +68,10 @@ def _judged(figures: dict) -> Result:
     if read[usual] and better is not None:
         figures["end_of_prompt"] = better
         said = (
-            f"A description that ends with {usual} is read aloud, with {better} it is not: the latter is used from the next start on.",
+            (
+                f"A description that ends with {usual} is read aloud, with {better} it is not: the"
+                " latter is used from the next start on."
+            ),
             f"以 {usual} 结尾的描述会被读出来，{better} 则不会：下次启动起改用后者。",
         )
         return passed("G", "description", said, figures)

@@ -73,7 +73,10 @@ def files(
     if differing:
         names = ", ".join(differing[:3]) + " …" * (len(differing) > 3)
         said = (
-            f"{len(differing)} of {len(own)} files are not those that were published: {names}.{where[0]}",
+            (
+                f"{len(differing)} of {len(own)} files are not those that were published:"
+                f" {names}.{where[0]}"
+            ),
             f"{len(own)} 个文件中有 {len(differing)} 个与发布的不同：{names}。{where[1]}",
         )
         way_out = (
@@ -101,9 +104,11 @@ def files(
 def _where(release: tuple[str, ...], commit: str) -> tuple[str, str]:
     """What is known of the origin, as sentences behind another."""
     parts = [
-        (f" They are {' or '.join(release)}.", f"版本：{'或'.join(release)}。")
-        if release
-        else ("", ""),
+        (
+            (f" They are {' or '.join(release)}.", f"版本：{'或'.join(release)}。")
+            if release
+            else ("", "")
+        ),
         (f" Revision {commit[:12]}.", f"修订 {commit[:12]}。") if commit else ("", ""),
     ]
     return "".join(en for en, _ in parts), "".join(zh for _, zh in parts)

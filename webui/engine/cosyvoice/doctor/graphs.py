@@ -118,7 +118,8 @@ def load_compared(load: Callable[[Place], Model], place: Place) -> tuple[Model, 
         return load(plain), note  # a recording that broke off may have left anything in the old one
     except Exception as error:
         raise NotReady(
-            f"Recording CUDA graphs has failed ({why[0]}), and the GPU does not recover from it. Set KAIKOU_GRAPHS=off and start again.",
+            f"Recording CUDA graphs has failed ({why[0]}), and the GPU does not recover from it."
+            " Set KAIKOU_GRAPHS=off and start again.",
             f"录制 CUDA 图失败（{why[1]}），显卡未能恢复。请设置 KAIKOU_GRAPHS=off 后重新启动。",
             code="graphs",
         ) from error

@@ -27,11 +27,13 @@ LEAST_AGREEMENT = 0.9
 
 
 def transcript(model: Model, clip: Clip, prompt: VoicePrompt | None = None) -> Result:
-    """Mean negative log-likelihood, in nats an id. prompt: the clip's, where it is known already."""
+    """Mean negative log-likelihood, in nats an id. prompt: the clip's, where it is known
+    already.
+    """
     if not model.maker.can_hear:
         said = (
             "Without a network that hears a clip there are no ids to expect.",
-            ("没有听音网络，无法核对语音编号。"),
+            "没有听音网络，无法核对语音编号。",
         )
         return skipped("E", "transcript", said)
     prompt = prompt or model.maker.voice(clip.samples, clip.rate)
@@ -43,31 +45,55 @@ def transcript(model: Model, clip: Clip, prompt: VoicePrompt | None = None) -> R
     numbers = f"{own:.1f}", f"{guess:.1f}", f"{shuffled:.1f}"
     if own > SURE * guess:
         said = (
-            f"The language model expects other sounds (NLL {numbers[0]}, {numbers[1]} by guessing): tokenizer, embeddings or prompt layout are not its own.",
-            f"语言模型预料的是别的声音（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、嵌入顺序或提示布局不对。",
+            (
+                f"The language model expects other sounds (NLL {numbers[0]}, {numbers[1]} by"
+                " guessing): tokenizer, embeddings or prompt layout are not its own."
+            ),
+            (
+                f"语言模型预料的是别的声音（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、"
+                "嵌入顺序或提示布局不对。"
+            ),
         )
         return failed("E", "transcript", said, figures=figures)
     if not own < GUESSING * guess:
         said = (
-            f"The language model guesses (NLL {numbers[0]}, {numbers[1]} by guessing): {UNTRAINED[0]}.",
+            (
+                f"The language model guesses (NLL {numbers[0]}, {numbers[1]} by guessing):"
+                f" {UNTRAINED[0]}."
+            ),
             f"语言模型在乱猜（NLL {numbers[0]}，乱猜为 {numbers[1]}）：{UNTRAINED[1]}。",
         )
         return failed("E", "transcript", said, figures=figures)
     if not own < FAR_BELOW * guess:
         said = (
-            f"The language model hardly expects the clip (NLL {numbers[0]}, {numbers[1]} by guessing): tokenizer, embeddings or prompt layout are not its own.",
-            f"语言模型几乎没有预料到这段音频（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、嵌入顺序或提示布局不对。",
+            (
+                f"The language model hardly expects the clip (NLL {numbers[0]}, {numbers[1]} by"
+                " guessing): tokenizer, embeddings or prompt layout are not its own."
+            ),
+            (
+                f"语言模型几乎没有预料到这段音频（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、"
+                "嵌入顺序或提示布局不对。"
+            ),
         )
         return failed("E", "transcript", said, figures=figures)
     if not own < shuffled - LEAST_GAIN:
         said = (
-            f"The language model does not follow the words (NLL {numbers[0]}, {numbers[2]} with shuffled words): tokenizer or prompt layout are not its own.",
+            (
+                f"The language model does not follow the words (NLL {numbers[0]}, {numbers[2]} with"
+                " shuffled words): tokenizer or prompt layout are not its own."
+            ),
             f"语言模型不跟随文字（NLL {numbers[0]}，打乱文字后 {numbers[2]}）：分词器或提示布局不对。",
         )
         return failed("E", "transcript", said, figures=figures)
     said = (
-        f"The language model expects the clip under its words: NLL {numbers[0]}, {numbers[2]} with shuffled words, {numbers[1]} by guessing.",
-        f"语言模型预料到了这段音频：NLL {numbers[0]}，打乱文字后 {numbers[2]}，乱猜为 {numbers[1]}。",
+        (
+            f"The language model expects the clip under its words: NLL {numbers[0]}, {numbers[2]}"
+            f" with shuffled words, {numbers[1]} by guessing."
+        ),
+        (
+            f"语言模型预料到了这段音频：NLL {numbers[0]}，打乱文字后 {numbers[2]}，乱猜为"
+            f" {numbers[1]}。"
+        ),
     )
     return passed("E", "transcript", said, figures)
 

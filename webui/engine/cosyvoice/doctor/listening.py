@@ -20,7 +20,7 @@ def listening(model: Model, clips: Sequence[Clip]) -> Result:
     if not model.maker.can_hear or len(clips) < 2:
         said = (
             "Nothing was heard: this model has ready speakers only.",
-            ("没有测试听力：这个模型只有预训练音色。"),
+            "没有测试听力：这个模型只有预训练音色。",
         )
         return skipped("D", "listening", said)
     rate = model.maker.hearing.ids_per_s
@@ -49,12 +49,18 @@ def listening(model: Model, clips: Sequence[Clip]) -> Result:
         return failed("D", "listening", said, figures=figures)
     if same <= other:
         said = (
-            f"The speaker network takes two halves of one voice (cosine {same:.2f}) for less alike than two voices ({other:.2f}).",
+            (
+                f"The speaker network takes two halves of one voice (cosine {same:.2f}) for less"
+                f" alike than two voices ({other:.2f})."
+            ),
             f"声纹网络认为同一声音的两半（余弦 {same:.2f}）不如两个声音相似（{other:.2f}）。",
         )
         return failed("D", "listening", said, figures=figures)
     said = (
-        f"Clips give {rate} ids a second; one voice is more like itself ({same:.2f}) than like another ({other:.2f}).",
+        (
+            f"Clips give {rate} ids a second; one voice is more like itself ({same:.2f}) than like"
+            f" another ({other:.2f})."
+        ),
         f"每秒 {rate} 个编号；同一声音更像自己（{same:.2f}），而不是别人（{other:.2f}）。",
     )
     return passed("D", "listening", said, figures)

@@ -71,7 +71,9 @@ class Reference:
 
 
 def precisions(device: str) -> tuple[str, ...]:
-    """Those that this machine computes faster than, or as fast as, the exact one; that one first."""
+    """Those that this machine computes faster than, or as fast as, the exact one; that one
+    first.
+    """
     if device == "cpu":
         can = torch.cpu.get_capabilities()
         has_dots = any(can.get(name) for name in ("avx512_vnni", "avx_vnni", "dot"))
@@ -257,7 +259,13 @@ def machine(made: Sequence[Choice]) -> Result:
         return failed("I", "machine", said, figures=figures)
     figures["recommended"] = {"precision": best.precision, "steps": best.steps}
     said = (
-        f"Recommended: {best.precision}, {best.steps} steps: first sound {best.first_sound_s:.2f} s, real-time factor {best.rtf:.2f}.",
-        f"推荐：{best.precision}，{best.steps} 步：首音 {best.first_sound_s:.2f} 秒，实时率 {best.rtf:.2f}。",
+        (
+            f"Recommended: {best.precision}, {best.steps} steps: first sound"
+            f" {best.first_sound_s:.2f} s, real-time factor {best.rtf:.2f}."
+        ),
+        (
+            f"推荐：{best.precision}，{best.steps} 步：首音 {best.first_sound_s:.2f} 秒，实时率"
+            f" {best.rtf:.2f}。"
+        ),
     )
     return passed("I", "machine", said, figures)

@@ -24,8 +24,14 @@ def vocoder(model: Model, clip: Clip, prompt: VoicePrompt) -> Result:
     figures = {"mel_distance": round(far, 3), "clip": clip.name}
     if not far < MOST_VOCODED:
         said = (
-            f"The vocoder does not give the clip's sound back (log-mel distance {far:.2f}, at most {MOST_VOCODED}): hift.pt is damaged or untrained.",
-            f"声码器还原不出这段声音（对数梅尔距离 {far:.2f}，上限 {MOST_VOCODED}）：hift.pt 已损坏或未经训练。",
+            (
+                f"The vocoder does not give the clip's sound back (log-mel distance {far:.2f}, at"
+                f" most {MOST_VOCODED}): hift.pt is damaged or untrained."
+            ),
+            (
+                f"声码器还原不出这段声音（对数梅尔距离 {far:.2f}，上限 {MOST_VOCODED}）：hift.pt"
+                " 已损坏或未经训练。"
+            ),
         )
         way_out = (
             "Fetch hift.pt again with scripts/fetch_models.py.",

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 VOCAB, MERGES = "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt"
 IDS = Path(__file__).with_name("text_ids.json")  # engine -> size of its tokenizer, ids of each text
 SENTENCES = (
-    "你好，今天天气不错。", "我们明天上午九点在车站见面。", "他说：「这本书真好看！」", "请把音量调大一点，谢谢。", "红楼梦是一部长篇小说。",
-    "Hello, how are you today?", "The quick brown fox jumps over the lazy dog.", "It costs twelve dollars and fifty cents.",
+    "你好，今天天气不错。", "我们明天上午九点在车站见面。", "他说：「这本书真好看！」",
+    "请把音量调大一点，谢谢。", "红楼梦是一部长篇小说。",
+    "Hello, how are you today?", "The quick brown fox jumps over the lazy dog.",
+    "It costs twelve dollars and fifty cents.",
     "开口 reads 中文 and English.", "Wait… what did you say?",
 )  # fmt: skip
 MOST_DISORDER = 0.01  # share of merges whose token does not come behind the one before
@@ -56,14 +58,23 @@ def text(root: Path, model: Model) -> Result:
             f"分词器与模型不符：{'；'.join(wrong[:3])}。",
         )
         way_out = (
-            "Fetch vocab.json and merges.txt (or multilingual.tiktoken) again with scripts/fetch_models.py.",
-            "请用 scripts/fetch_models.py 重新下载 vocab.json 和 merges.txt（或 multilingual.tiktoken）。",
+            (
+                "Fetch vocab.json and merges.txt (or multilingual.tiktoken) again with"
+                " scripts/fetch_models.py."
+            ),
+            (
+                "请用 scripts/fetch_models.py 重新下载 vocab.json 和 merges.txt（或"
+                " multilingual.tiktoken）。"
+            ),
         )
         return failed("B", "text", said, way_out, figures)
     if not is_published:
         size, known = tokenizer.size, published["size"]
         said = (
-            f"The tokenizer is whole, but not the published one: {size} ids, {known} were published.",
+            (
+                f"The tokenizer is whole, but not the published one: {size} ids, {known} were"
+                " published."
+            ),
             f"分词器完整，但与发布的不同：{size} 个编号，发布的有 {known} 个。",
         )
         return failed("B", "text", said, ("", ""), figures, WARNED)

@@ -26,7 +26,9 @@ class Past:
         return Past(self.rows)
 
     def mark(self) -> dict[int, torch.Tensor]:
-        """Where it stands, for `back_to`: what a call that failed half-way has added is forgotten."""
+        """Where it stands, for `back_to`: what a call that failed half-way has added is
+        forgotten.
+        """
         return self.rows.copy()
 
     def back_to(self, mark: dict[int, torch.Tensor]) -> None:

@@ -38,7 +38,9 @@ class EncoderPast:
         return twin
 
     def mark(self) -> tuple[int, int, dict[int, torch.Tensor]]:
-        """Where it stands, for `back_to`: what a call that failed half-way has added is forgotten."""
+        """Where it stands, for `back_to`: what a call that failed half-way has added is
+        forgotten.
+        """
         return self.low.length, self.high.length, self.tails.rows.copy()
 
     def back_to(self, mark: tuple[int, int, dict[int, torch.Tensor]]) -> None:

@@ -62,7 +62,9 @@ class EstimatorPast:
         self.tails.join([part.tails for part in parts])
 
     def mark(self) -> tuple[int, dict[int, torch.Tensor]]:
-        """Where it stands, for `back_to`: what a call that failed half-way has added is forgotten."""
+        """Where it stands, for `back_to`: what a call that failed half-way has added is
+        forgotten.
+        """
         return self.store.length, self.tails.rows.copy()
 
     def back_to(self, mark: tuple[int, dict[int, torch.Tensor]]) -> None:

@@ -101,9 +101,11 @@ class VoiceState:
         known = torch.cat([self.prompt_ids, self.ahead])
         end, last = (
             self.done,
-            self.blocks.last_end(min(len(self.prompt_ids), len(known) - LOOKAHEAD_IDS))
-            if keep
-            else 0,
+            (
+                self.blocks.last_end(min(len(self.prompt_ids), len(known) - LOOKAHEAD_IDS))
+                if keep
+                else 0
+            ),
         )
         while end < last and end - self.done < GROWTH_IDS:
             end = self.blocks.end_after(end)
@@ -168,7 +170,9 @@ class FlowState:
 
     @property
     def wanted_ids(self) -> int:
-        """Ids that must be known, counted without the prompt, before `step` gives the next frames."""
+        """Ids that must be known, counted without the prompt, before `step` gives the next
+        frames.
+        """
         prompt = len(self.voice.prompt_ids)
         end = self.blocks.end_after(self.done)
         while FRAMES_PER_ID * end <= len(self.voice.prompt_mel):

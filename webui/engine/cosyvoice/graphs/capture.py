@@ -116,7 +116,8 @@ def ran_out(error: BaseException | None) -> bool:
 
 def no_memory(what: object) -> NotReady:
     return NotReady(
-        f"The GPU has too little memory for its prepared graphs (at {what}). Allow fewer streams, or close other programs.",
+        f"The GPU has too little memory for its prepared graphs (at {what}). Allow fewer streams,"
+        " or close other programs.",
         f"显存不足，无法准备计算图（{what}）。请减少并发路数，或关闭其他程序。",
         code="no_memory",
     )

@@ -190,7 +190,9 @@ class StaticStream:
 
     @property
     def wanted_ids(self) -> int:
-        """Ids that must be known, counted without the prompt, before `step` gives the next frames."""
+        """Ids that must be known, counted without the prompt, before `step` gives the next
+        frames.
+        """
         end = self.blocks.end_after(self.done)
         while FRAMES_PER_ID * end <= len(self.voice.prompt_mel):
             end = self.blocks.end_after(end)
@@ -400,7 +402,8 @@ class _Plan:
         self._known = np.concatenate([stream.voice.prompt_ids, _ids(ids)])
         if len(self._known) and self._known.max() >= stream.voice.flow.dims.speech_token_size:
             raise ValueError(
-                f"speech id {self._known.max()} is outside 0..{stream.voice.flow.dims.speech_token_size - 1}"
+                f"speech id {self._known.max()} is outside"
+                f" 0..{stream.voice.flow.dims.speech_token_size - 1}"
             )
         self._end = stream.line.last_end(len(self._known), final)
         self._parts: list[Tensor] = []

@@ -167,5 +167,7 @@ def frames_of(units: Tensor) -> Tensor:
 
 
 def pairs_of(frames: Tensor) -> Tensor:
-    """Frame numbers (batch, n) -> (2 * batch, n): one row number for each of the two guidance rows"""
+    """Frame numbers (batch, n) -> (2 * batch, n): one row number for each of the two guidance
+    rows
+    """
     return (frames[:, None] * 2 + torch.arange(2, device=frames.device)[:, None]).flatten(0, 1)

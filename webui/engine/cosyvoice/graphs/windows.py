@@ -36,7 +36,8 @@ def check(lengths: tuple[int, ...], reach: Reach) -> None:
     for short, long in pairwise(lengths):
         if long > short + 1 and 2 * short < long - 1 + margin:
             raise ValueError(
-                f"no window fits an utterance of {long - 1} frames: put a length between {short} and {long}"
+                f"no window fits an utterance of {long - 1} frames: put a length between {short}"
+                f" and {long}"
             )
 
 

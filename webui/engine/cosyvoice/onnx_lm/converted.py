@@ -128,7 +128,9 @@ def is_there(root: Path, dims: LmDims, parts: Parts = COMPONENTS, form: Form = Q
 
 
 def _source(root: Path, parts: Parts) -> str:
-    """The most exact precision in which the published weights are there; empty when they are gone."""
+    """The most exact precision in which the published weights are there; empty when they are
+    gone.
+    """
     part = parts["llm"]
     if (root / part.published(root)).exists():
         return "fp32"

@@ -35,7 +35,9 @@ class Encoder(nn.Module):
 
 
 class LengthRegulator(nn.Module):
-    """Its norms count all channels and frames as one group: each frame depends on the whole call."""
+    """Its norms count all channels and frames as one group: each frame depends on the whole
+    call.
+    """
 
     def __init__(self):
         super().__init__()

@@ -12,7 +12,9 @@ class All:
     """Every position is."""
 
     def only(self, x: Tensor) -> Tensor:
-        """x (rows, n, channels): zeros in place of what is not real, for layers that look around."""
+        """x (rows, n, channels): zeros in place of what is not real, for layers that look
+        around.
+        """
         return x
 
     def norm(self, layer: nn.GroupNorm, x: Tensor) -> Tensor:

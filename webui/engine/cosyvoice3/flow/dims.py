@@ -31,7 +31,8 @@ class DitDims(EstimatorSizes):
     def __post_init__(self):
         if self.dit_dim % POSITION_GROUPS or self.dit_head_dim % 2:
             raise ValueError(
-                f"dit_dim {self.dit_dim} must divide by {POSITION_GROUPS}, dit_head_dim {self.dit_head_dim} by 2"
+                f"dit_dim {self.dit_dim} must divide by {POSITION_GROUPS}, dit_head_dim"
+                f" {self.dit_head_dim} by 2"
             )
 
     @property

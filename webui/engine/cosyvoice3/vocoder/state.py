@@ -101,7 +101,9 @@ class WaveStream:
         return torch.cat([spectrum.real, spectrum.imag], 1)
 
     def _sound(self, shaped: torch.Tensor, final: bool) -> torch.Tensor:
-        """shaped (1, 9, n), the wave's next columns -> the samples (m,) that no later one changes"""
+        """shaped (1, 9, n), the wave's next columns -> the samples (m,) that no later one
+        changes
+        """
         spectrum = shaped if self.spectrum is None else torch.cat([self.spectrum, shaped], 2)
         wave = torch.istft(spectrum, FFT, FFT_HOP, window=self.vocoder.window)[0]
         before = 0 if self.spectrum is None else FFT_HOP  # of its first column; already given
