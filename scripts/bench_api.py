@@ -177,7 +177,8 @@ def main() -> int:
     print(f"{'way':<12}{'median ms':>10}{'P95 ms':>9}{'min ms':>9}   over pcm ms")
     for name, ms in taken.items():
         print(
-            f"{name:<12}{middle[name]:>10.1f}{sorted(ms)[int(0.95 * (len(ms) - 1))]:>9.1f}{min(ms):>9.1f}{middle[name] - middle['pcm']:>14.1f}"
+            f"{name:<12}{middle[name]:>10.1f}{sorted(ms)[int(0.95 * (len(ms) - 1))]:>9.1f}"
+            f"{min(ms):>9.1f}{middle[name] - middle['pcm']:>14.1f}"
         )
     near, coded = (
         abs(middle["pcm"] - middle["page"]),

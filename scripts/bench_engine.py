@@ -2,13 +2,18 @@
 """How fast the CosyVoice2 engine speaks here: through its two stages, for one user and for many,
 beside the published code's schedule.
 
-    python scripts/bench_engine.py --precision fp32,int8 --steps 10,5 --recompute        full-size random weights, made in memory
-    python scripts/bench_engine.py --precision int8 --users 1,2,4 --poisson 1            many users, on this machine's CPU
+    python scripts/bench_engine.py --precision fp32,int8 --steps 10,5 --recompute
+        full-size random weights, made in memory
+    python scripts/bench_engine.py --precision int8 --users 1,2,4 --poisson 1
+        many users, on this machine's CPU
     python scripts/bench_engine.py --device cuda --precision bf16 --hop 25,10 --users 1,8,32
     --poisson 1,5,10,20 --recompute --json gpu.json
-    python scripts/bench_engine.py --model-dir DIR --convert                             a model directory, with its load times
-    python scripts/bench_engine.py --family all --precision int8                         the five published models, random weights of their sizes on disk
-    python scripts/bench_engine.py --small --recompute                                   small networks: does the script work?
+    python scripts/bench_engine.py --model-dir DIR --convert
+        a model directory, with its load times
+    python scripts/bench_engine.py --family all --precision int8
+        the five published models, random weights of their sizes on disk
+    python scripts/bench_engine.py --small --recompute
+        small networks: does the script work?
 
 Random weights cost what real ones cost; the language model is made to give just the ids asked for.
 Needs torch and numpy only, int8 also onnx and ONNX Runtime, --model-dir also PyYAML and

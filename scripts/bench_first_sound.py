@@ -219,10 +219,13 @@ engine = BuiltinEngine(2); engine.start()
 samples, rate = sf.read({clip!r}, dtype="float32")
 prompt = engine.encode(samples, rate, "", "zh")
 def speak(words):
-    for chunk in engine.stream(SpeechRequest("r", words, "v", seed=1, segments=tuple(text.prepare(words))), prompt):
+    request = SpeechRequest("r", words, "v", seed=1, segments=tuple(text.prepare(words)))
+    for chunk in engine.stream(request, prompt):
         yield engine.describe().sample_rate, (chunk.samples * 32767).astype(np.int16)
 with gr.Blocks(analytics_enabled=False) as demo:
-    words = gr.Textbox({text!r}); go = gr.Button("go", elem_id="go"); out = gr.Audio(streaming=True, autoplay=True, elem_id="out")
+    words = gr.Textbox({text!r})
+    go = gr.Button("go", elem_id="go")
+    out = gr.Audio(streaming=True, autoplay=True, elem_id="out")
     go.click(speak, words, out)
 demo.launch(server_port={port}, quiet=True, ssr_mode=False)
 """
@@ -249,8 +252,14 @@ def gradio(browser, times: int) -> list[dict]:
             page.wait_for_selector("#go")
             page.wait_for_timeout(1000)
             page.evaluate(
-                """addEventListener('click', e => { const t0 = performance.now(); const look = () => { const a = document.querySelector('#out audio');
-                if (a && a.currentTime > 0 && !a.paused) window.firstMs = performance.now() - t0; else requestAnimationFrame(look); }; look(); }, true)"""
+                """addEventListener('click', e => {
+                const t0 = performance.now();
+                const look = () => {
+                  const a = document.querySelector('#out audio');
+                  if (a && a.currentTime > 0 && !a.paused) window.firstMs = performance.now() - t0;
+                  else requestAnimationFrame(look);
+                };
+                look(); }, true)"""
             )
             page.click("#go")
             page.wait_for_function("window.firstMs > 0", timeout=20000)

@@ -2,9 +2,12 @@
 """The captured networks alone: are they the plain ones on this device, and what does one replay
 cost in each bucket?
 
-    python scripts/bench_graphs.py --device cuda                  # full size, bf16
-    python scripts/bench_graphs.py --device cuda --family cosyvoice3     # of another generation: cosyvoice1, cosyvoice2, cosyvoice3
-    python scripts/bench_graphs.py --device cpu --size small      # the same works without graphs: a smoke test, no figures to quote
+    python scripts/bench_graphs.py --device cuda
+        full size, bf16
+    python scripts/bench_graphs.py --device cuda --family cosyvoice3
+        of another generation: cosyvoice1, cosyvoice2, cosyvoice3
+    python scripts/bench_graphs.py --device cpu --size small
+        the same works without graphs: a smoke test, no figures to quote
 
 Random weights at true shapes; needs torch and numpy only. Agreement is printed first, as the
 largest difference over the largest value; then one line per bucket: milliseconds per replay, best

@@ -2,9 +2,11 @@
 """Kill and freeze the engine's process again and again while people listen; print what they and the
 page noticed of it.
 
-    python scripts/chaos.py                          50 faults, every fifth a freeze, on a small random model made for it
+    python scripts/chaos.py
+        50 faults, every fifth a freeze, on a small random model made for it
     python scripts/chaos.py --rounds 4 --freeze-every 4 --frozen-s 2
-    python scripts/chaos.py --model-dir DIR          on a real model directory
+    python scripts/chaos.py --model-dir DIR
+        on a real model directory
 
 Promised: the page answers throughout; a stream in flight ends with a named error within 2 s of a
   kill, 15 s of a freeze; ready again within

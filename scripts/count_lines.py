@@ -2,8 +2,10 @@
 """How much of the engine the generations of the model share, and whether anything was copied: lines
 of code, and blocks that occur twice.
 
-    python scripts/count_lines.py                    the table, and every copied block of more than 10 lines; exit code 1 when there is one
-    python scripts/count_lines.py --alike            also blocks that are the same but for names and numbers (told, never counted as a fault)
+    python scripts/count_lines.py
+        the table, and every copied block of more than 10 lines; exit code 1 when there is one
+    python scripts/count_lines.py --alike
+        also blocks that are the same but for names and numbers (told, never counted as a fault)
 
 A line of code is one that is not empty, no comment, no docstring and no import. Shared is what a
 generation's own module reaches by imports and another one reaches too.

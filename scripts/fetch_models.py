@@ -2,17 +2,24 @@
 """Fetch model weights: only the files that the studio reads, checked, and taken up again where an
 earlier run stopped.
 
-python scripts/fetch_models.py                          CosyVoice2-0.5B from ModelScope, about 3.1 GB
-python scripts/fetch_models.py CosyVoice-300M-SFT       another one: Fun-CosyVoice3-0.5B-2512 (4.4 GB), CosyVoice-300M, CosyVoice-300M-SFT,
-                                                        CosyVoice-300M-Instruct (2.3 GB each);
-                                                        several names, or: all
-python scripts/fetch_models.py --source hf-mirror       from a mirror of Hugging Face
-python scripts/fetch_models.py --source https://HOST/FOLDER   from a place of your own
-python scripts/fetch_models.py natural                  the natural built-in voice's weights, 92 MB: only needed where its packages cannot be installed;
-                                                        --source may also be a folder that has the
-                                                        file
-python scripts/fetch_models.py --offline                is everything here? asks no server
-python scripts/fetch_models.py --check                  the same, and every checksum compared
+python scripts/fetch_models.py
+    CosyVoice2-0.5B from ModelScope, about 3.1 GB
+python scripts/fetch_models.py CosyVoice-300M-SFT
+    another one: Fun-CosyVoice3-0.5B-2512 (4.4 GB), CosyVoice-300M, CosyVoice-300M-SFT,
+    CosyVoice-300M-Instruct (2.3 GB each);
+    several names, or: all
+python scripts/fetch_models.py --source hf-mirror
+    from a mirror of Hugging Face
+python scripts/fetch_models.py --source https://HOST/FOLDER
+    from a place of your own
+python scripts/fetch_models.py natural
+    the natural built-in voice's weights, 92 MB: only needed where its packages cannot be installed;
+    --source may also be a folder that has the
+    file
+python scripts/fetch_models.py --offline
+    is everything here? asks no server
+python scripts/fetch_models.py --check
+    the same, and every checksum compared
 """
 
 from __future__ import annotations

@@ -2,10 +2,14 @@
 """Keep the memory that a model needs: a GPU's by holding it, a computer's without one by pinning
 the weights' pages in RAM.
 
-    python scripts/gpu_lock.py                        hold what the model needs that the studio would begin with, until Ctrl-C or SIGTERM
-    python scripts/gpu_lock.py --gb 6                 hold so much GPU memory, whatever the model
-    python scripts/gpu_lock.py --device cpu           pin the (converted) weight files in RAM; the studio's start finds them there
-    python scripts/gpu_lock.py --exclusive -- ./run.sh --engine cosyvoice2    run the studio as the GPU's only process
+    python scripts/gpu_lock.py
+        hold what the model needs that the studio would begin with, until Ctrl-C or SIGTERM
+    python scripts/gpu_lock.py --gb 6
+        hold so much GPU memory, whatever the model
+    python scripts/gpu_lock.py --device cpu
+        pin the (converted) weight files in RAM; the studio's start finds them there
+    python scripts/gpu_lock.py --exclusive -- ./run.sh --engine cosyvoice2
+        run the studio as the GPU's only process
 
 While this holds GPU memory nobody else can take it, the studio included: end it when the studio is
 to start. To lock for the studio's own use, run it behind `--` as above, or set KAIKOU_LOCK_MEMORY=1

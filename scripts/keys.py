@@ -3,7 +3,8 @@
 
 A running one knows at once.
 
-    python scripts/keys.py create --name robot --scopes speak,jobs       prints the key, this one time
+    python scripts/keys.py create --name robot --scopes speak,jobs
+        prints the key, this one time
     python scripts/keys.py list
     python scripts/keys.py revoke key-0123456789ab
 

@@ -2,9 +2,12 @@
 """Write a whole model directory with random weights: the published layout without the download, for
 tests and trials.
 
-    python scripts/make_small_model.py DIR                         small networks of CosyVoice2, a few megabytes
-    python scripts/make_small_model.py DIR --family cosyvoice3     of another generation: cosyvoice1, cosyvoice2, cosyvoice3
-    python scripts/make_small_model.py DIR --full                  the real sizes, 1.7 to 3.9 GB, for measurements
+    python scripts/make_small_model.py DIR
+        small networks of CosyVoice2, a few megabytes
+    python scripts/make_small_model.py DIR --family cosyvoice3
+        of another generation: cosyvoice1, cosyvoice2, cosyvoice3
+    python scripts/make_small_model.py DIR --full
+        the real sizes, 1.7 to 3.9 GB, for measurements
 
 It speaks noise, not words.
 """

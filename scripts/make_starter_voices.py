@@ -43,7 +43,8 @@ class Recipe:
 
 RECIPES = (
     Recipe("starter-en-bright", "en-us+f4", 172,
-        "Good morning! I could hardly wait to tell you about the little garden behind our new house.",
+        "Good morning! I could hardly wait to tell you about the little garden behind our new "
+        "house.",
            212.0, 1.2, 1.07, 0.6, ((2600.0, 3.0), (900.0, -2.0)), 0.08, 11),
     Recipe("starter-zh-low", "cmn+m7", 150,
         "朋友们，晚上好。今天我们来聊一聊老城里的那条河，还有河边的人。",

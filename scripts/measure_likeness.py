@@ -215,8 +215,10 @@ def likeness(engine, references, prompts, speaker, table) -> None:
                 rows[k].append((v, reference.range_st) if k == "range" else v)
             tests, right = tests + 1, right + (nearest == name)
             v = values
-            print(f"{name:<22} {language}    {v['f0']:6.2f} {v['range']:9.2f} {v['ltas']:8.2f} {v['mfcc']:6.2f} {v['plain_mfcc']:8.2f} {v['kl']:6.2f} {v['plain_kl']:8.2f}"
-                  f" {v['rms']:9.2f} {v['clear']:6.2f}  {'right' if nearest == name else nearest}")  # fmt: skip
+            print(f"{name:<22} {language}    {v['f0']:6.2f} {v['range']:9.2f} {v['ltas']:8.2f}"
+                  f" {v['mfcc']:6.2f} {v['plain_mfcc']:8.2f} {v['kl']:6.2f} {v['plain_kl']:8.2f}"
+                  f" {v['rms']:9.2f} {v['clear']:6.2f} "
+                  f" {'right' if nearest == name else nearest}")  # fmt: skip
     mean = {k: float(np.mean(v)) for k, v in rows.items() if k != "range"}
     ordinary = [v for v, r in rows["range"] if 2 <= r <= 6] or [0.0]
     print()

@@ -2,11 +2,15 @@
 """Prints how natural the voices sound, beside what is required of the natural one.
 测量各音色听起来有多自然，打印成表。
 
-    python scripts/measure_naturalness.py                          the built-in engine's instant and natural voice 内置的即时音色与自然音色
-    python scripts/measure_naturalness.py --model DIR              and a CosyVoice model's 另加一个 CosyVoice 模型
-    python scripts/measure_naturalness.py --out DIR                keeps the wav files, a folder for each voice 保留音频，每个音色一个文件夹
-    python scripts/measure_naturalness.py --wavs DIR1 DIR2         scores folders of wav files instead, file by file: two builds, say
-                                                                   只给已有的音频打分，逐个文件对比两个文件夹
+    python scripts/measure_naturalness.py
+        the built-in engine's instant and natural voice 内置的即时音色与自然音色
+    python scripts/measure_naturalness.py --model DIR
+        and a CosyVoice model's 另加一个 CosyVoice 模型
+    python scripts/measure_naturalness.py --out DIR
+        keeps the wav files, a folder for each voice 保留音频，每个音色一个文件夹
+    python scripts/measure_naturalness.py --wavs DIR1 DIR2
+        scores folders of wav files instead, file by file: two builds, say
+        只给已有的音频打分，逐个文件对比两个文件夹
 
 Six references (assets/voices) say eight sentences in Chinese and eight in English. Meters:
 DistillMOS; Resemblyzer's similarity to the reference, and whether it is the nearest of all six;

@@ -2,8 +2,10 @@
 """Load a model, speak its warm-up sentences at every shape that serving uses, and tell how fast it
 is.
 
-    python scripts/prewarm.py                              the model in pretrained_models that the studio would begin with
-    python scripts/prewarm.py DIR --convert                first write the converted weights (once): later starts are fast
+    python scripts/prewarm.py
+        the model in pretrained_models that the studio would begin with
+    python scripts/prewarm.py DIR --convert
+        first write the converted weights (once): later starts are fast
 
 A process' warm state ends with it; what stays is on disk: converted weights, and the weights in the
 page cache. The studio warms itself.

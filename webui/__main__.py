@@ -95,7 +95,10 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     )
     server = uvicorn.Server(config)
     shown = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
-    url = f"http://{f'[{shown}]' if ':' in shown else shown}:{settings.server.port}{settings.server.root_path}"
+    url = (
+        f"http://{f'[{shown}]' if ':' in shown else shown}"
+        f":{settings.server.port}{settings.server.root_path}"
+    )
     print(SAY_OPEN.format(url=url), flush=True)
     if settings.server.share:
         threading.Thread(target=share, args=(settings,), name="share", daemon=True).start()

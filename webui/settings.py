@@ -161,7 +161,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--model-dir",
         metavar="DIR",
-        help="where the model weights are: one model's folder, or one that holds several / 模型目录",
+        help="where the model weights are: one model's folder, or one that holds several / "
+        "模型目录",
     )
     p.add_argument(
         "--model",

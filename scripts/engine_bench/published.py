@@ -38,9 +38,7 @@ from .rounds import closed, row
 from .ways import Floor
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = "收到好友从远方寄来的生日礼物，那份意外的惊喜与深深的祝福，让我心中充满了甜蜜的快乐，笑容如花。"[
-    :42
-]
+TEXT = "收到好友从远方寄来的生日礼物，那份意外的惊喜与深深的祝福，让我心中充满了甜蜜的快乐，"
 FRAMES_PER_S = {22050: 22050 / 256, 24000: 50.0}
 WARM_S = 3.0
 

@@ -25,9 +25,18 @@ def c1(k: Bench):
         time.sleep(0.3)
         silent.append(
             p.js(
-                """async () => { const node = KK.player.output.node, a = new AnalyserNode(node.context, {fftSize: 256}), x = new Float32Array(256); node.connect(a);
-            await new Promise(r => setTimeout(r, 60)); const t = performance.now(); KK.player.stop();
-            for (;;) { await new Promise(r => setTimeout(r, 0)); a.getFloatTimeDomainData(x); if (x.every(v => v === 0)) return performance.now() - t; } }"""
+                """async () => {
+                const node = KK.player.output.node, x = new Float32Array(256);
+                const a = new AnalyserNode(node.context, {fftSize: 256});
+                node.connect(a);
+                await new Promise(r => setTimeout(r, 60));
+                const t = performance.now();
+                KK.player.stop();
+                for (;;) {
+                  await new Promise(r => setTimeout(r, 0));
+                  a.getFloatTimeDomainData(x);
+                  if (x.every(v => v === 0)) return performance.now() - t;
+                } }"""
             )
             - 256 / RATE * 1000
         )

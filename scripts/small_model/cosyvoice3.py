@@ -41,6 +41,10 @@ FULL = Sizes(896, 4864, 24, 14, 2, 151936, 1024, 1024, 22, 16, 64, 2, 512, 512)
 
 def yaml_text(s: Sizes) -> str:
     """The published file's keys and tags, as far as inference reads them."""
+    f0 = (8, 5, 3)
+    vocoder = hift.yaml_text(
+        "CausalHiFTGenerator", "CausalConvRNNF0Predictor", f0, STAGES, s.vocoder, s.f0, _LOOK
+    )
     return f"""\
 __set_seed1: !apply:random.seed [1986]
 sample_rate: 24000
@@ -99,7 +103,7 @@ flow: !new:cosyvoice.flow.flow.CausalMaskedDiffWithDiT
             out_channels: {BANDS}
             static_chunk_size: !ref <chunk_size> * <token_mel_ratio>
             num_decoding_left_chunks: !ref <num_decoding_left_chunks>
-{hift.yaml_text("CausalHiFTGenerator", "CausalConvRNNF0Predictor", (8, 5, 3), STAGES, s.vocoder, s.f0, _LOOK)}\
+{vocoder}\
 feat_extractor: !name:matcha.utils.audio.mel_spectrogram
     n_fft: 1920
     num_mels: {BANDS}

@@ -62,15 +62,21 @@ WAIT = {
         "schema": {"type": "integer"},
     }
 }
-ABOUT = """What the page does, a program can do by the same routes. Names and shapes are those of OpenAI's audio API where it has them: its own client libraries work with
-`base_url` set to `<this address>/v1`. Our own fields are additions to it (`extra_body` in its Python client).
+ABOUT = """\
+What the page does, a program can do by the same routes. Names and shapes are those of OpenAI's \
+audio API where it has them: its own client libraries work with
+`base_url` set to `<this address>/v1`. Our own fields are additions to it (`extra_body` in its \
+Python client).
 
-**Errors** have one shape, `{"error": {"message", "type", "param", "code"}}`, and come before the first byte of sound. A failure after it ends the connection abnormally:
+**Errors** have one shape, `{"error": {"message", "type", "param", "code"}}`, and come before \
+the first byte of sound. A failure after it ends the connection abnormally:
 a file that ends properly is whole. `message` is Chinese or English by `Accept-Language`.
 
-**Keys**: `Authorization: Bearer <key>` where the studio asks for a login. Another's things answer exactly as things that are not there.
+**Keys**: `Authorization: Bearer <key>` where the studio asks for a login. Another's \
+things answer exactly as things that are not there.
 
-**Recordings** come as bytes: as a file of a form, or in `ref_audio` as base64. No address and no path is ever opened."""
+**Recordings** come as bytes: as a file of a form, or in `ref_audio` as base64. No \
+address and no path is ever opened."""
 REFERENCE = {"$ref": "#/components/schemas/Error"}
 
 

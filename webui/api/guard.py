@@ -279,7 +279,8 @@ class Guard:
         elif path == "/":
             fresh = visit  # its cookie begins anew: a browser that comes back keeps its takes
         scope["kk_owner"] = (
-            f"{caller.account if caller else 'nobody'}/{visit or (caller.visit if caller else '') or 'api'}"
+            f"{caller.account if caller else 'nobody'}"
+            f"/{visit or (caller.visit if caller else '') or 'api'}"
         )
         return fresh
 

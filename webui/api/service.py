@@ -253,8 +253,18 @@ def login_form(root: str, language: str, error: str, by_name: bool, by_key: bool
         word, 'name="password" type="password" autocomplete="current-password"'
     )
     keyed = field(key, 'name="key" type="password" autocomplete="off" spellcheck="false"')
-    return f"""<!doctype html><html lang="{"zh-CN" if zh else "en"}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>开口 Kaikou</title><style>:root{{color-scheme:light dark}}body{{font:16px/1.6 -apple-system,"Segoe UI","PingFang SC","Microsoft YaHei",sans-serif;
-display:grid;place-items:center;min-height:90vh;margin:0}}main{{width:min(320px,90vw)}}form{{display:grid;gap:12px;margin-bottom:28px}}input{{box-sizing:border-box}}input,button{{font:inherit;padding:10px 12px;
-border-radius:10px;border:1px solid #918c81}}button{{background:#0a6b57;color:#fff;border:0}}p{{color:light-dark(#a8261c,#ffa297);margin:0}}</style>
-<main><h1>开口 Kaikou</h1>{told}{"".join(f'<form method="post" action="{root}/login">{fields}<button>{go}</button></form>' for fields, on in ((named, by_name), (keyed, by_key)) if on)}</main></html>"""
+    forms = "".join(
+        f'<form method="post" action="{root}/login">{fields}<button>{go}</button></form>'
+        for fields, on in ((named, by_name), (keyed, by_key))
+        if on
+    )
+    return f"""<!doctype html><html lang="{"zh-CN" if zh else "en"}"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>开口 Kaikou</title><style>:root{{color-scheme:light dark}}
+body{{font:16px/1.6 -apple-system,"Segoe UI","PingFang SC","Microsoft YaHei",sans-serif;
+display:grid;place-items:center;min-height:90vh;margin:0}}main{{width:min(320px,90vw)}}
+form{{display:grid;gap:12px;margin-bottom:28px}}input{{box-sizing:border-box}}
+input,button{{font:inherit;padding:10px 12px;
+border-radius:10px;border:1px solid #918c81}}button{{background:#0a6b57;color:#fff;border:0}}
+p{{color:light-dark(#a8261c,#ffa297);margin:0}}</style>
+<main><h1>开口 Kaikou</h1>{told}{forms}</main></html>"""

@@ -56,7 +56,8 @@ class Sessions:
         self._logins, self._clock = logins, clock
 
     def _sign(self, kind: str, value: str) -> str:
-        return f"{value}.{hmac.new(self._secret, f'{kind}:{value}'.encode(), hashlib.sha256).hexdigest()[:40]}"
+        mark = hmac.new(self._secret, f"{kind}:{value}".encode(), hashlib.sha256).hexdigest()
+        return f"{value}.{mark[:40]}"
 
     def _check(self, kind: str, signed: str) -> str:
         value, _, _ = signed.rpartition(".")

@@ -323,7 +323,8 @@ def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> d
         "Cache-Control": "no-store",
         "X-Accel-Buffering": "no",
         "X-Audio-Format": (
-            f"{f'{kind};rate={coded_hz(kind, rate)}' if kind in CODED else f's16le;rate={rate}'};channels=1"
+            f"{f'{kind};rate={coded_hz(kind, rate)}' if kind in CODED else f's16le;rate={rate}'}"
+            ";channels=1"
         ),
         "X-Job-Id": job.id,
         "X-Seed": str(job.request.seed),

@@ -111,7 +111,8 @@ SENTENCES = {
             "The transcript probably leaves out words of the part in use, or that part has long"
             " pauses ({v} characters per second); words of the clip may be heard."
         ),
-        "参考文本可能漏写了所用片段里的话，或片段里停顿很长（每秒 {v} 字），可能会读出参考音频里的字。",
+        "参考文本可能漏写了所用片段里的话，或片段里停顿很长（每秒 {v} 字），可能会读出参考音频里"
+        "的字。",
         "Check transcript",
         "核对文本",
     ),

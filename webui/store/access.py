@@ -13,10 +13,13 @@ from sqlite3 import Connection, Row
 from .database import Database
 
 TABLES = (
-    """CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, mark TEXT NOT NULL UNIQUE, name TEXT NOT NULL, account TEXT NOT NULL, scopes TEXT NOT NULL, per_minute INTEGER NOT NULL,
+    """CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, mark TEXT NOT NULL UNIQUE,
+ name TEXT NOT NULL, account TEXT NOT NULL, scopes TEXT NOT NULL, per_minute INTEGER NOT NULL,
  created_at REAL NOT NULL, revoked_at REAL) WITHOUT ROWID""",
-    """CREATE TABLE IF NOT EXISTS demos (id TEXT PRIMARY KEY, account TEXT NOT NULL, voice TEXT NOT NULL, title TEXT NOT NULL, fixed TEXT NOT NULL, expires_at REAL NOT NULL,
- max_text INTEGER NOT NULL, max_chars INTEGER NOT NULL, max_uses INTEGER NOT NULL, per_minute INTEGER NOT NULL, created_at REAL NOT NULL, ended TEXT NOT NULL DEFAULT '',
+    """CREATE TABLE IF NOT EXISTS demos (id TEXT PRIMARY KEY, account TEXT NOT NULL,
+ voice TEXT NOT NULL, title TEXT NOT NULL, fixed TEXT NOT NULL, expires_at REAL NOT NULL,
+ max_text INTEGER NOT NULL, max_chars INTEGER NOT NULL, max_uses INTEGER NOT NULL,
+ per_minute INTEGER NOT NULL, created_at REAL NOT NULL, ended TEXT NOT NULL DEFAULT '',
  uses INTEGER NOT NULL DEFAULT 0, chars INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
     (
         "CREATE TABLE IF NOT EXISTS usage (id TEXT PRIMARY KEY, requests INTEGER NOT NULL, chars"
@@ -132,7 +135,8 @@ class AccessStore:
             key.per_minute,
             key.created_at,
         )
-        ask = """INSERT INTO keys (id, mark, name, account, scopes, per_minute, created_at) SELECT ?, ?, ?, ?, ?, ?, ?
+        ask = """INSERT INTO keys (id, mark, name, account, scopes, per_minute, created_at)
+ SELECT ?, ?, ?, ?, ?, ?, ?
  WHERE (SELECT count(*) FROM keys WHERE account = ? AND revoked_at IS NULL) < ?"""
         return self._db.write(
             lambda db: db.execute(ask, (*row, key.account, max_live)).rowcount > 0
@@ -214,8 +218,10 @@ class AccessStore:
     def add_usage(self, used: Iterable[tuple[str, Used]]) -> None:
         """On top of what was there."""
         rows = [(i, u.requests, u.chars, u.sound_s, u.last_used_at) for i, u in used]
-        ask = """INSERT INTO usage VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET requests = requests + excluded.requests, chars = chars + excluded.chars,
- sound_s = sound_s + excluded.sound_s, last_used_at = max(coalesce(last_used_at, 0), coalesce(excluded.last_used_at, 0))"""
+        ask = """INSERT INTO usage VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
+ SET requests = requests + excluded.requests, chars = chars + excluded.chars,
+ sound_s = sound_s + excluded.sound_s,
+ last_used_at = max(coalesce(last_used_at, 0), coalesce(excluded.last_used_at, 0))"""
         self._db.write(lambda db: db.executemany(ask, rows), is_lasting=False)
 
     # ---- logins ----------------------------------------------------------------------------------

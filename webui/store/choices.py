@@ -11,7 +11,8 @@ from sqlite3 import Connection
 from .database import Database
 
 TABLES = (
-    """CREATE TABLE choices (owner TEXT PRIMARY KEY, days INTEGER, label INTEGER NOT NULL, notice INTEGER NOT NULL,
+    """CREATE TABLE choices (owner TEXT PRIMARY KEY, days INTEGER, label INTEGER NOT NULL,
+ notice INTEGER NOT NULL,
  serial INTEGER NOT NULL) WITHOUT ROWID""",
 )
 

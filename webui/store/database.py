@@ -205,7 +205,10 @@ class Database:
         )
 
     def _put_aside(self, why: Exception, generation: int) -> KaikouError:
-        name = f"{self.path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}{self.path.suffix}"
+        name = (
+            f"{self.path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+            f"-{secrets.token_hex(2)}{self.path.suffix}"
+        )
         with self._locks[False], self._locks[True]:
             if generation == self.generation:
                 try:

@@ -26,14 +26,21 @@ from .private import make_file, make_folder
 MAX_OPEN_JOBS, MAX_OPEN_LINES = 50, 50_000  # of an account, not over
 OVER = ("done", "failed", "cancelled")
 TABLES = (
-    """CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL, name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, total INTEGER NOT NULL,
- state TEXT NOT NULL, code TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', created_at REAL NOT NULL,
+    """CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, account TEXT NOT NULL,
+ name TEXT NOT NULL, model TEXT NOT NULL, seed INTEGER NOT NULL, total INTEGER NOT NULL,
+ state TEXT NOT NULL, code TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '',
+ error_zh TEXT NOT NULL DEFAULT '', created_at REAL NOT NULL,
  serial INTEGER NOT NULL, idle_s REAL NOT NULL DEFAULT 0) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS of_account ON jobs (account, serial)",
-    """CREATE TABLE IF NOT EXISTS lines (job TEXT NOT NULL REFERENCES jobs (id), n INTEGER NOT NULL, text TEXT NOT NULL, voice TEXT NOT NULL, mode TEXT NOT NULL, instruction TEXT NOT NULL,
- language TEXT NOT NULL, speed REAL NOT NULL, seed INTEGER NOT NULL, chars INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0,
- key TEXT NOT NULL DEFAULT '', samples INTEGER NOT NULL DEFAULT 0, rate INTEGER NOT NULL DEFAULT 0, engine TEXT NOT NULL DEFAULT '', code TEXT NOT NULL DEFAULT '',
- error TEXT NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, n)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS lines (job TEXT NOT NULL REFERENCES jobs (id),
+ n INTEGER NOT NULL, text TEXT NOT NULL, voice TEXT NOT NULL, mode TEXT NOT NULL,
+ instruction TEXT NOT NULL,
+ language TEXT NOT NULL, speed REAL NOT NULL, seed INTEGER NOT NULL, chars INTEGER NOT NULL,
+ state TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0,
+ key TEXT NOT NULL DEFAULT '', samples INTEGER NOT NULL DEFAULT 0, rate INTEGER NOT NULL DEFAULT 0,
+ engine TEXT NOT NULL DEFAULT '', code TEXT NOT NULL DEFAULT '',
+ error TEXT NOT NULL DEFAULT '', error_zh TEXT NOT NULL DEFAULT '', PRIMARY KEY (job,
+ n)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS by_state ON lines (job, state, n, chars)",
     "CREATE INDEX IF NOT EXISTS by_key ON lines (key) WHERE key != ''",
 )
@@ -355,7 +362,8 @@ class JobStore:
     def own_keys(self, job_id: str) -> list[str]:
         """Of the sounds that lines of this job have and no line of another."""
         ask = """SELECT DISTINCT key FROM lines WHERE job = ? AND key != ''
- AND NOT EXISTS (SELECT 1 FROM lines AS other WHERE other.key = lines.key AND other.key != '' AND other.job != lines.job)"""
+ AND NOT EXISTS (SELECT 1 FROM lines AS other WHERE other.key = lines.key AND other.key != ''
+ AND other.job != lines.job)"""
         return self._db.read(lambda db: [r["key"] for r in db.execute(ask, (job_id,))])
 
     def delete(self, job_id: str) -> None:

@@ -20,7 +20,8 @@ from .database import Database
 log = logging.getLogger(__name__)
 Row = tuple[str, str, str, str]  # key, language, term, reading
 MAX_ROWS = 1000  # per account
-TABLE = """CREATE TABLE IF NOT EXISTS pronunciations (account TEXT NOT NULL, key TEXT NOT NULL, language TEXT NOT NULL, term TEXT NOT NULL, reading TEXT NOT NULL,
+TABLE = """CREATE TABLE IF NOT EXISTS pronunciations (account TEXT NOT NULL, key TEXT NOT NULL,
+ language TEXT NOT NULL, term TEXT NOT NULL, reading TEXT NOT NULL,
  PRIMARY KEY (account, key, language)) WITHOUT ROWID"""
 COLUMNS = ["account", "key", "language", "term", "reading"]
 

@@ -170,7 +170,8 @@ class Drafts:
             raise BadInput(
                 f"This part is {end_s - start_s:.1f} s long; {audio.MAX_PROMPT_S:.0f} s at most."
                 " Choose a shorter one.",
-                f"这一段长 {end_s - start_s:.1f} 秒，最多 {audio.MAX_PROMPT_S:.0f} 秒，请选短一点。",
+                f"这一段长 {end_s - start_s:.1f} 秒，最多 {audio.MAX_PROMPT_S:.0f} "
+                f"秒，请选短一点。",
                 code="too_long",
                 param="window",
             )

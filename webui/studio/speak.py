@@ -299,7 +299,8 @@ class Speaker:
             raise Conflict(
                 f"{model_of(engine, kind)} began this, and it does not speak now. Continue when it"
                 " is back, or generate the text again.",
-                f"这段由 {model_of(engine, kind)} 开始，它现在不能朗读。等它恢复后再继续，或重新生成。",
+                f"这段由 {model_of(engine, kind)} 开始，它现在不能朗读。等它恢复后再继续，"
+                f"或重新生成。",
                 code="take_other_engine",
                 param="continue_from",
             )

@@ -326,4 +326,5 @@ def _row(name: str, take: Take) -> dict:
 def file_name(take: Take, kind: str = "wav") -> str:
     """voice_first-words_time.wav, safe on every file system."""
     safe = lambda s, n: re.sub(r"[^\w-]+", "-", s)[:n].strip("-") or "kaikou"  # noqa: E731
-    return f"{safe(take.voice_name or 'voice', 24)}_{safe(take.request.text, 24)}_{time.strftime('%H%M%S', time.localtime(take.created_at))}.{kind}"
+    voice, words = safe(take.voice_name or "voice", 24), safe(take.request.text, 24)
+    return f"{voice}_{words}_{time.strftime('%H%M%S', time.localtime(take.created_at))}.{kind}"

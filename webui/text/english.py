@@ -88,7 +88,10 @@ _TITLES = {
 _NAMES = {"Co": "Company", "Corp": "Corporation", "Inc": "Incorporated", "Ltd": "Limited"}
 _STREETS = {"St": "Street", "Ave": "Avenue", "Rd": "Road", "Blvd": "Boulevard"}
 _ROMAN = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")  # ones; tens are as many X
-_KINGS = "Alexander|Benedict|Catherine|Charles|Edward|Elizabeth|Frederick|George|Henry|James|Louis|Napoleon|Nicholas|Paul|Philip|Pius|Richard|William"
+_KINGS = (
+    "Alexander|Benedict|Catherine|Charles|Edward|Elizabeth|Frederick|George|Henry|James|Louis|"
+    "Napoleon|Nicholas|Paul|Philip|Pius|Richard|William"
+)
 _WORDS = {
     "e.g.": "for example",
     "i.e.": "that is",
@@ -186,8 +189,8 @@ def _weekday(m: re.Match[str]) -> str:
 
 
 def _roman(m: re.Match[str]) -> str:
-    """ "World War II" -> two, "Henry VIII" -> the eighth; a lone letter is a number only after words
-    that always take one.
+    """ "World War II" -> two, "Henry VIII" -> the eighth; a lone letter is a number only after
+    words that always take one.
     """
     tens = len(m[2]) - len(m[2].lstrip("X"))
     number = str(10 * tens + _ROMAN.index(m[2][tens:]))
@@ -324,14 +327,18 @@ def _plain(m: re.Match[str]) -> str:
     return en_year(digits) if is_year else en_number(digits)
 
 
-_AMOUNT = rf"(?:(?<![\w)\]])(-))?({_CURRENCY})\s?({_PART})(?:\s?(thousand|million|billion|trillion|bn|mn|[kKmMbBtT])(?![A-Za-z]))?"
+_AMOUNT = (
+    rf"(?:(?<![\w)\]])(-))?({_CURRENCY})\s?({_PART})(?:\s?(thousand|million|billion|trillion|"
+    rf"bn|mn|[kKmMbBtT])(?![A-Za-z]))?"
+)
 
 _RULES: tuple[Rule, ...] = (
     *((address, _web, "./:") for address in ADDRESSES),
     (re.compile(IP_ADDRESS), lambda m: " dot ".join(map(en_digits, m[0].split("."))), "."),
     (re.compile(rf"\b(?=[ADFJMNOSadfjmnos])({_MONTH})-(\d{{1,2}})(?:-([12]\d{{3}}))?(?![\d-])",
         re.A), lambda m: _day(_month_name(m[1]), m[2], m[3]), "-"),
-    (re.compile(rf"\b{_DAY}\.?\s?[-~–—]\s?{_DAY}\b\.?|\b(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri)\.(?=[\s,;]|$)|\b(?:Sat|Sun)\.(?=,|\s\d)", re.A), _weekday, "-~–—."),
+    (re.compile(rf"\b{_DAY}\.?\s?[-~–—]\s?{_DAY}\b\.?|\b(?:Mon|Tues?|Wed|Thu(?:rs?)?|"
+                rf"Fri)\.(?=[\s,;]|$)|\b(?:Sat|Sun)\.(?=,|\s\d)", re.A), _weekday, "-~–—."),
     (re.compile(r"(?<=\d )([A-Z][a-z]{1,30}) (St|Ave|Rd|Blvd)\b\.?", re.A), _street, "SARB"),
     (re.compile(r"(?<=[A-Za-z&] )(Co|Corp|Inc|Ltd)\.", re.A), lambda m: _with_stop(m, _NAMES[m[1]]),
         "."),
@@ -343,20 +350,26 @@ _RULES: tuple[Rule, ...] = (
         lambda m: f"the {en_ordinal(m[1])} quarter of {en_cardinal(m[2])}", "Q"),
     (re.compile(r"(?<![\d:.])([01]?\d|2[0-4])\.([0-5]\d)(?=\s?[ap]\.?m\b)", re.I | re.A),
         lambda m: f"{m[1]}:{m[2]}", "."),
-    (re.compile(r"(?<=:\d\d)\s?[-~–—]\s?(?=\d{1,2}:\d\d(?!\d))|(?<=[ap]\.m\.)\s?[-~–—]\s?(?=\d)|(?<=\d[ap]m)\s?[-~–—]\s?(?=\d)|(?<=\d [ap]m)\s?[-~–—]\s?(?=\d)|(?<=\d0s)\s?[-~–—]\s?(?=['’]?\d{1,3}0s)", re.I), lambda m: " to ", "-~–—"),
+    (re.compile(r"(?<=:\d\d)\s?[-~–—]\s?(?=\d{1,2}:\d\d(?!\d))|(?<=[ap]\.m\.)\s?[-~–—]\s?(?=\d)|"
+                r"(?<=\d[ap]m)\s?[-~–—]\s?(?=\d)|(?<=\d [ap]m)\s?[-~–—]\s?(?=\d)|"
+                r"(?<=\d0s)\s?[-~–—]\s?(?=['’]?\d{1,3}0s)", re.I), lambda m: " to ", "-~–—"),
     (re.compile(rf"([$€£¥])({_N})\s?[-~–—]\s?[$€£¥]?(?={_N})"), _money_range, "$€£¥"),
     (re.compile(r"(?<![\w.])24/7(?![\d/])", re.A), lambda m: "twenty four seven", "/"),
     (re.compile(rf"\b({'|'.join(_TITLES)})\.(?= ?[A-Z])"), lambda m: _TITLES[m[1]], "."),
-    (re.compile(r"(?<![\w.])(?:e\.g\.|i\.e\.|etc\.|vs\.?(?!\w)|approx\.|w/o?(?=\s|\w)|Jr\.|Sr\.|pp\.)"), lambda m: _WORDS[m[0]], "./v"),
+    (re.compile(r"(?<![\w.])(?:e\.g\.|i\.e\.|etc\.|vs\.?(?!\w)|approx\.|w/o?(?=\s|\w)|Jr\.|Sr\.|"
+                r"pp\.)"), lambda m: _WORDS[m[0]], "./v"),
     (re.compile(r"\bNo\.\s?(?=\d)", re.A), lambda m: "number ", "."),
     (re.compile(r"\b(?:[A-Z]\.){2,6}"), lambda m: m[0].replace(".",
         " ").strip() + ("." if m.end() == len(m.string) else ""), "."),
-    (re.compile(r"(?<![\d/.-])([12]\d{3})(?:([-.])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])|/(0?[1-9]|1[0-2])/(0?[1-9]|[12]\d|3[01]))(?![\d/-]|\.\d)"), lambda m: _day(_MONTHS[int(m[3] or m[5]) - 1], m[4] or m[6], m[1]), "-./"),
+    (re.compile(r"(?<![\d/.-])([12]\d{3})(?:([-.])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])|"
+                r"/(0?[1-9]|1[0-2])/(0?[1-9]|[12]\d|3[01]))(?![\d/-]|\.\d)"),
+     lambda m: _day(_MONTHS[int(m[3] or m[5]) - 1], m[4] or m[6], m[1]), "-./"),
     (re.compile(r"(?<![\w/.-])(\d{1,2})([/.-])(\d{1,2})\2([12]\d{3})(?![\d/-]|\.\d)", re.A),
         _slashed, "-./"),
     (re.compile(r"(?<![\w/.-])(\d{1,2})(/)(\d{1,2})/(\d\d)(?![\d/-])", re.A), _slashed, "/"),
     (re.compile(r"(?<![\d.])\d{1,4}(?:\.\d{1,4}){2,3}(?![\d.]*\d)"),
-        lambda m: " " * (m.start() > 0 and m.string[m.start() - 1].isalpha()) + " point ".join(en_cardinal(p) for p in m[0].split(".")), "."),
+        lambda m: " " * (m.start() > 0 and m.string[m.start() - 1].isalpha())
+        + " point ".join(en_cardinal(p) for p in m[0].split(".")), "."),
     (re.compile(r"(?<![\w.])(\d)'(\d{1,2})(?:\"|''|(?=[\s,.]|$))"),
         lambda m: f"{en_cardinal(m[1])} foot {en_cardinal(m[2])}", "'"),
     (re.compile(rf"(?<!\d)\d{{{MAX_DIGITS + 1},}}"), lambda m: en_digits(m[0]), ""),
@@ -365,16 +378,21 @@ _RULES: tuple[Rule, ...] = (
     (re.compile("(?<=\\d)\u2063(?=\\d)"), lambda m: "", "\u2063"),
     (re.compile(r"(?<![\d/.-])(0[1-9]|1[0-2])/(0[1-9]|[12]\d|3[01])(?![\d/])()"),
         lambda m: _day(_MONTHS[int(m[1]) - 1], m[2], None), "/"),
-    (re.compile(rf"\b(?=[ADFJMNOSadfjmnos])({_MONTH}) (?![12]\d{{3}}\b)(\d{{1,2}})(?:st|nd|rd|th)?(?:,? ([12]\d{{3}}))?(?![\d:%])", re.A), lambda m: _day(_month_name(m[1]), m[2], m[3]), ""),
-    (re.compile(rf"(?<!\d)(\d{{1,2}})(?:st|nd|rd|th)? ({_MONTH})(?:,? ([12]\d{{3}}))?(?![A-Za-z\d])", re.A),
-     lambda m: f"{en_ordinal(str(int(m[1])))} of {_month_name(m[2])}" + (f" {en_year(m[3])}" if m[3] else ""), ""),
+    (re.compile(rf"\b(?=[ADFJMNOSadfjmnos])({_MONTH}) (?![12]\d{{3}}\b)(\d{{1,2}})"
+                rf"(?:st|nd|rd|th)?(?:,? ([12]\d{{3}}))?(?![\d:%])", re.A),
+     lambda m: _day(_month_name(m[1]), m[2], m[3]), ""),
+    (re.compile(rf"(?<!\d)(\d{{1,2}})(?:st|nd|rd|th)? ({_MONTH})"
+                rf"(?:,? ([12]\d{{3}}))?(?![A-Za-z\d])", re.A),
+     lambda m: f"{en_ordinal(str(int(m[1])))} "
+               f"of {_month_name(m[2])}" + (f" {en_year(m[3])}" if m[3] else ""), ""),
     (re.compile(r"(?<!\d)(\d{1,2})(\d)0['’]?s\b(?!\d)|(?<![\d'])['’]?()([2-9])0s\b", re.A),
         lambda m: _decade(re.match(r"\D?(\d{0,2})(\d)0", m[0])), "s"),
     (re.compile(r"(?<![\d.])\+\d{1,3}(?:[- ]\(?\d{2,4}\)?){2,4}(?!\d)"), _phone, "+"),
     (re.compile(r"(?<![\d.-])(?:1[- ])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-. ]\d{4}(?!\d)"), _phone,
         ""),
     (re.compile(r"(?<![\d.-])\d{3}-\d{4}(?![\d-])"), _phone, "-"),
-    (re.compile(r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])(?:\s?([ap]\.?m\b\.?))?", re.I | re.A), _time, ":"),
+    (re.compile(r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])"
+                r"(?:\s?([ap]\.?m\b\.?))?", re.I | re.A), _time, ":"),
     (re.compile(r"(?<![\d:.])(1[0-2]|[1-9])\s?([ap])\.?m\b(?:\.(?=\s[a-z]))?", re.I | re.A),
         lambda m: f"{en_cardinal(m[1])} {m[2].upper()} M", ""),
     (re.compile(r"(?<![\d:.])(\d{1,6}):(\d{1,6})(?![\d:])"),
@@ -383,12 +401,15 @@ _RULES: tuple[Rule, ...] = (
     (re.compile(r"±\s?(?=\.?\d)"), lambda m: " plus or minus ", "±"),
     (re.compile(r"(?<![\w)\]°%])([<>≤≥≈≠])\s?(?=[-+$€£¥]?\.?\d)"),
     lambda m: f" {_OPERATORS[m[1]]} ", "<>≤≥≈≠"),
-    (re.compile(rf"(?<![\w.])(?:({_N})\s?(?:°\s?[CF]?\s?)?[-~–—]\s?(?=\d))?([-+]?)({_N})\s?°\s?([CF]?)(?![A-Za-z])"), _degrees, "°"),
+    (re.compile(rf"(?<![\w.])(?:({_N})\s?(?:°\s?[CF]?\s?)?[-~–—]\s?(?=\d))?([-+]?)({_N})\s?°\s?"
+                rf"([CF]?)(?![A-Za-z])"), _degrees, "°"),
     (re.compile(rf"{_START}({_N})\s?%?\s?[-~–—]\s?({_N})\s?%"),
         lambda m: f"{en_number(m[1])} to {en_number(m[2])} percent", "%"),
     (re.compile(rf"(?:(?<![\w)\]])(-))?{_START}({_N})\s?(%|‰)"),
-    lambda m: ("minus " if m[1] else "") + en_number(m[2]) + (" percent" if m[3] == "%" else " per mille"), "%‰"),
-    (re.compile(rf"(?<![\d/.])(?:(\d{{1,4}})\s)?([1-9]\d{{0,5}})/([1-9]\d{{0,5}})(?![\d/])(?:(?:th|rd|nd)s?\b|\s?({_UNIT})(?![\w/^]))?", re.A), _fraction, "/"),
+    lambda m: ("minus " if m[1] else "") + en_number(m[2])
+    + (" percent" if m[3] == "%" else " per mille"), "%‰"),
+    (re.compile(rf"(?<![\d/.])(?:(\d{{1,4}})\s)?([1-9]\d{{0,5}})/([1-9]\d{{0,5}})(?![\d/])(?:(?:th|"
+                rf"rd|nd)s?\b|\s?({_UNIT})(?![\w/^]))?", re.A), _fraction, "/"),
     (re.compile(r"(?<![\d.])(\d{1,9})(?:st|nd|rd|th)\b", re.A), lambda m: en_ordinal(m[1]), ""),
     (re.compile(rf"{_START}({_N})e([+-]?\d{{1,3}})(?!\w)", re.I),
         lambda m: f"{en_number(m[1])} times ten to the power of {en_number(m[2])}", "eE"),
@@ -400,7 +421,8 @@ _RULES: tuple[Rule, ...] = (
         "-~–—"),
     (re.compile(rf"(?<![\w.-])({_N})\s?[-~–—]\s?({_N})(?![\d-])", re.A),
         lambda m: f"{en_number(m[1])} to {m[2]}", "-~–—"),
-    (re.compile(rf"(?:(?<![\w.)\]])(-)|(?<![\w.]))({_PART})(?: (thousand|million|billion|trillion))?[ -]?({_UNIT})(?![\w/^])", re.A), _measure, ""),
+    (re.compile(rf"(?:(?<![\w.)\]])(-)|(?<![\w.]))({_PART})(?: (thousand|million|billion|"
+                rf"trillion))?[ -]?({_UNIT})(?![\w/^])", re.A), _measure, ""),
     (re.compile(rf"(?<![\w.])({_N})k(?!\w)", re.A), lambda m: en_number(m[1]) + " thousand", "k"),
     (re.compile(r"(?<=[\dA-Za-z)])\s?\^\s?(-?\d{1,3})(?!\d)"), _power, "^"),
     (re.compile(r"(?<=[\dA-Za-z)])\s?([+×*÷=<>≤≥≈≠])\s?(?=[\dA-Za-z(])"),

@@ -15,7 +15,10 @@ EVENTS = (
 )  # fmt: skip
 TAG = re.compile(r"\[[a-z][a-z_-]{0,19}\]|</?[a-z][a-z_-]{0,19}>")
 # of English, by ARPAbet
-_PHONE = r"(?:AA|AE|AH|AO|AW|AY|EH|ER|EY|IH|IY|OW|OY|UH|UW)[012]?|B|CH|D|DH|F|G|HH|JH|K|L|M|N|NG|P|R|S|SH|T|TH|V|W|Y|Z|ZH"
+_PHONE = (
+    r"(?:AA|AE|AH|AO|AW|AY|EH|ER|EY|IH|IY|OW|OY|UH|UW)[012]?|B|CH|D|DH|F|G|HH|JH|K|L|M|N|NG|P|"
+    r"R|S|SH|T|TH|V|W|Y|Z|ZH"
+)
 _FINAL = "[a-zàáèéìíòóùúāēěīōūǎǐǒǔǘǚǜ]{1,4}"  # of Mandarin, with its tone; initials look like tags
 _INITIAL = "[bpmfdtnlgkhjqxrywzcs]|[zcs]h"
 _READING = re.compile(

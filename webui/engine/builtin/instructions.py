@@ -49,7 +49,9 @@ _WORDS = {
     "tianjin": r"天津|tianjin\w*", "henan": r"河南|中原话|henan\w*",
     "shaanxi": r"陕西|陝西|西安话|关中话|shaanxi\w*",
     "shandong": r"山东|山東|济南话|青岛话|shandong\w*",
-    "happy": r"高兴|开心|快乐|欢快|喜悦|兴奋|愉快|happy|happily|joy\w*|cheer\w*|excited\w*|delighted", "sad": r"悲伤|伤心|难过|忧伤|悲痛|沮丧|sad\w*|sorrow\w*|gloomy|depress\w*",
+    "happy": r"高兴|开心|快乐|欢快|喜悦|兴奋|愉快|happy|happily|joy\w*|cheer\w*|excited\w*|"
+             r"delighted", "sad": r"悲伤|伤心|难过|忧伤|悲痛|沮丧|sad\w*|sorrow\w*|gloomy|"
+                                  r"depress\w*",
     "angry": r"生气|愤怒|恼火|气愤|怒气|angr\w+|furious\w*|anger",
     "calm": r"平静|冷静|沉稳|淡定|从容|calm\w*|peaceful\w*|steady|steadily",
     "surprise": r"惊讶|吃惊|惊喜|惊奇|surpris\w+|astonish\w*|amaz\w+",
@@ -71,7 +73,8 @@ _PATTERNS = {
     for key, words in _WORDS.items()
 }
 _NOT = re.compile(
-    r"(?:不要|别|不用|不太|并不|不|not|don'?t|never|without)\s*(?:be\s+|speak\s+|too\s+|so\s+|太|那么|这么)?$",
+    r"(?:不要|别|不用|不太|并不|不|not|don'?t|never|without)\s*(?:be\s+|speak\s+|too\s+|so\s+|太|"
+    r"那么|这么)?$",
     re.I,
 )
 _WEAK = re.compile(
@@ -87,10 +90,12 @@ _CANNOT = (
     (r"唱|歌声|哼|\bsing|\bsong|\bhum\b", "It cannot sing.", "它不会唱歌。"),
     (r"笑声|大笑|哈哈|笑着|咳嗽|叹气|叹息|哭|laugh|giggl|cough|sigh|sob|cry",
         "It cannot laugh, cough, sigh or cry.", "它发不出笑声、咳嗽、叹气或哭声。"),
-    (r"上海|闽南|客家|湖南|长沙|武汉|湖北|云南|贵州|江西|宁夏|甘肃|台湾|杭州|苏州|温州|shanghai|hokkien|minnan|hakka|hunan|wuhan|yunnan",
+    (r"上海|闽南|客家|湖南|长沙|武汉|湖北|云南|贵州|江西|宁夏|甘肃|台湾|杭州|苏州|温州|shanghai|"
+     r"hokkien|minnan|hakka|hunan|wuhan|yunnan",
      "It does not know this dialect.", "它不会这种方言。"),
     (r"口音|腔调|accent", "It cannot put on a foreign accent.", "它模仿不了外国口音。"),
-    (r"机器人|佩奇|卡通|动漫|老人|老爷爷|老奶奶|小孩|孩子|童声|机械音|robot|cartoon|child|old (?:man|woman)|elderly|character|role",
+    (r"机器人|佩奇|卡通|动漫|老人|老爷爷|老奶奶|小孩|孩子|童声|机械音|robot|cartoon|child|old "
+     r"(?:man|woman)|elderly|character|role",
      "It cannot act a character; the voice stays that of the clip.",
      "它不会扮演角色，音色始终跟随参考音频。"),
 )  # fmt: skip

@@ -141,7 +141,8 @@ class NoMaker:
         raise BadInput(
             f"This model has ready speakers only: without {name} it can hear no clip. Choose a"
             " preset voice, or put that file beside its others.",
-            f"这个模型只有预训练音色：缺少 {name}，无法听参考音频。请选择预训练音色，或补上这个文件。",
+            f"这个模型只有预训练音色：缺少 {name}，无法听参考音频。请选择预训练音色，"
+            f"或补上这个文件。",
             param="voice",
             code="no_cloning",
         )
@@ -248,7 +249,8 @@ def checked(samples: np.ndarray, rate: int) -> Tensor:
     """
     if rate < MIN_HZ:
         raise BadInput(
-            f"The clip has {rate} samples per second; at least {MIN_HZ} are needed. Record it anew.",
+            f"The clip has {rate} samples per second; at least {MIN_HZ} are needed. Record it "
+            f"anew.",
             f"参考音频采样率只有 {rate} Hz，至少要 {MIN_HZ} Hz，请重新录音。", param="reference",
             code="low_rate",
         )  # fmt: skip
@@ -262,7 +264,8 @@ def checked(samples: np.ndarray, rate: int) -> Tensor:
         )  # fmt: skip
     if seconds < MIN_S:
         raise BadInput(
-            f"The clip is {seconds:.1f} s long; at least 1 s is needed, 3 to 15 s is best. Record more.",
+            f"The clip is {seconds:.1f} s long; at least 1 s is needed, 3 to 15 s is best. Record "
+            f"more.",
             f"参考音频只有 {seconds:.1f} 秒，至少要 1 秒，3 到 15 秒最好，请录长一点。",
             param="reference", code="too_short",
         )  # fmt: skip
@@ -316,7 +319,8 @@ def fit_notes(n_text: int, n_speech: int, ids_per_s: int) -> list[tuple[str, str
                     f" ({measured}): words may be repeated or swallowed. Write only what is said in"
                     " that part."
                 ),
-                f"参考文本可能比所用片段说的多（{measured_zh}），容易重复或吞字。请只写这一段里说的话。",
+                f"参考文本可能比所用片段说的多（{measured_zh}），容易重复或吞字。"
+                f"请只写这一段里说的话。",
             )
         ]
     return [

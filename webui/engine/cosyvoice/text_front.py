@@ -22,7 +22,8 @@ _GROUPS = (
     "",
     *(
         " " + w
-        for w in "thousand million billion trillion quadrillion quintillion sextillion septillion octillion nonillion decillion".split()
+        for w in "thousand million billion trillion quadrillion quintillion sextillion septillion "
+        "octillion nonillion decillion".split()
     ),
 )
 

@@ -150,7 +150,8 @@ class NaturalLanes:
                     f"On this machine the natural voice takes {self.rtf:.1f} s for each second of"
                     " sound, so the instant voice is the usual one. Natural can still be chosen."
                 ),
-                f"这台机器上自然音色合成 1 秒语音要 {self.rtf:.1f} 秒，所以默认使用即时音色；自然音色仍可选用。",
+                f"这台机器上自然音色合成 1 秒语音要 {self.rtf:.1f} "
+                f"秒，所以默认使用即时音色；自然音色仍可选用。",
             )
         return (health.reason, health.reason_zh) if state in ("starting", "broken") else None
 

@@ -82,7 +82,8 @@ def transcript(model: Model, clip: Clip, prompt: VoicePrompt | None = None) -> R
                 f"The language model does not follow the words (NLL {numbers[0]}, {numbers[2]} with"
                 " shuffled words): tokenizer or prompt layout are not its own."
             ),
-            f"语言模型不跟随文字（NLL {numbers[0]}，打乱文字后 {numbers[2]}）：分词器或提示布局不对。",
+            f"语言模型不跟随文字（NLL {numbers[0]}，打乱文字后 {numbers[2]}）：分词器或提示布局"
+            f"不对。",
         )
         return failed("E", "transcript", said, figures=figures)
     said = (

@@ -23,11 +23,13 @@ TEXTS = (
     ("zh", "你好，很高兴见到你。"),
     ("zh", "今天天气很好，我们去公园走一走吧，湖边的花已经开了。"),
     ("zh",
-        "从前有一座山，山脚下住着一位老人。他每天清早上山砍柴，傍晚才回家，村里的孩子都喜欢听他讲故事。"),
+        "从前有一座山，山脚下住着一位老人。他每天清早上山砍柴，傍晚才回家，村里的孩子都喜欢听他讲"
+        "故事。"),
     ("en", "Hello, it is good to see you again."),
     ("en", "The weather is lovely today, so let us take a walk around the lake before dinner."),
     ("en",
-        "Once there was an old man who lived at the foot of a mountain, and every evening the children of the village came to hear his stories."),
+        "Once there was an old man who lived at the foot of a mountain, and every evening the "
+        "children of the village came to hear his stories."),
 )  # fmt: skip
 QUICK = (0, 3)  # of the texts: the short ones
 LEAST, MOST = 3, 12  # speech ids at 25 a second for each text id
