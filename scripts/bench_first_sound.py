@@ -41,9 +41,8 @@ FLAGS = [
     "--autoplay-policy=document-user-activation-required",
 ]
 TEXT = "清晨的风从窗口吹进来。我把要说的话写下来，它立刻就开口了。"
-NATURAL_TEXT = (
-    "清晨的风，从窗口吹进来。我把要说的话写下来，它立刻就开口了。"  # a short clause first
-)
+# a short clause first
+NATURAL_TEXT = "清晨的风，从窗口吹进来。我把要说的话写下来，它立刻就开口了。"
 CLIP = ROOT / "assets" / "voices"
 
 

@@ -86,7 +86,7 @@ def studio(model_dir: Path, frozen_s: float) -> Iterator[tuple[subprocess.Popen,
             str(model_dir),
         ]
         env = {**os.environ, "KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_MAX_STREAMS": "8"}
-        with open(Path(made) / "log.txt", "wb") as log:
+        with (Path(made) / "log.txt").open("wb") as log:
             process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
         url = f"http://127.0.0.1:{port}"
         try:

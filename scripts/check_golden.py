@@ -147,9 +147,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(asked.threads)
-    torch.backends.cudnn.allow_tf32 = (
-        False  # the tolerances are for full fp32; matrix products already are
-    )
+    # the tolerances are for full fp32; matrix products already are
+    torch.backends.cudnn.allow_tf32 = False
     tally = run(asked.folder, [part for part in asked.only.split(",") if part], asked.device)
     if not tally.checked and not tally.failed:
         print(f"No golden data in {asked.folder}.")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 # before numpy is loaded: the measuring must not take the cores of what is measured
 os.environ.update(
-    {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 )
 
 import numpy as np
@@ -204,13 +204,14 @@ def likeness(engine, references, prompts, speaker, table) -> None:
                 references,
                 key=lambda k: heard.kl(references[k]) + ((heard.f0 - references[k].f0) / 6) ** 2,
             )
-            values = dict(
-                f0=abs(heard.f0 - reference.f0), range=abs(heard.range_st - reference.range_st),
-                ltas=heard.spectrum_db(reference), mfcc=heard.mfcc(reference),
-                kl=heard.kl(reference), plain_mfcc=plain.mfcc(reference),
-                plain_kl=plain.kl(reference), rms=abs(heard.rms_db - reference.rms_db),
-                peak=heard.peak, clear=float(clear),
-            )  # fmt: skip
+            values = {
+                "f0": abs(heard.f0 - reference.f0),
+                "range": abs(heard.range_st - reference.range_st),
+                "ltas": heard.spectrum_db(reference), "mfcc": heard.mfcc(reference),
+                "kl": heard.kl(reference), "plain_mfcc": plain.mfcc(reference),
+                "plain_kl": plain.kl(reference), "rms": abs(heard.rms_db - reference.rms_db),
+                "peak": heard.peak, "clear": float(clear),
+            }  # fmt: skip
             for k, v in values.items():
                 rows[k].append((v, reference.range_st) if k == "range" else v)
             tests, right = tests + 1, right + (nearest == name)

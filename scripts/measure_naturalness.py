@@ -35,7 +35,7 @@ from pathlib import Path
 
 # before numpy is loaded: the measuring must not take the cores of what is measured
 os.environ.update(
-    {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 )
 
 import numpy as np

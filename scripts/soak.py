@@ -63,8 +63,8 @@ def count(pid: int, temp: Path) -> Count:
     open_files = threads = 0
     for each in pids:
         with contextlib.suppress(OSError):  # a child that just ended
-            open_files += len(os.listdir(f"/proc/{each}/fd"))
-            threads += len(os.listdir(f"/proc/{each}/task"))
+            open_files += len(list(Path(f"/proc/{each}/fd").iterdir()))
+            threads += len(list(Path(f"/proc/{each}/task").iterdir()))
     return Count(
         rss_mb(pids), open_files, threads, sum(len(files) for _, _, files in os.walk(temp))
     )

@@ -38,6 +38,7 @@ QUEUE_LOOK_S = 0.02
 
 
 def models_here(settings: Settings) -> list[Installed]:
+    """All models below the model folder that an engine of ours can load."""
     return find(settings.paths.model_dir, engine_of)
 
 

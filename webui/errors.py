@@ -34,6 +34,7 @@ class KaikouError(Exception):
         self.code = code or type(self).code
 
     def sentence(self, language: str = "en") -> str:
+        """The sentence in the language that a browser or a caller asks for."""
         return self.zh if language.lower().startswith("zh") else self.en
 
     def copy(self) -> Self:
@@ -49,6 +50,8 @@ class KaikouError(Exception):
 
 
 class BadInput(KaikouError):
+    """A field of the request cannot be used as it is."""
+
     status, kind, code = 422, "invalid_request_error", "bad_input"
 
 
@@ -59,10 +62,14 @@ class BadBody(KaikouError):
 
 
 class NoSuchPart(KaikouError):
+    """The part of a file that was asked for lies behind its end."""
+
     status, kind, code = 416, "invalid_request_error", "bad_range"
 
 
 class TooLarge(KaikouError):
+    """The request or a file in it is over a limit."""
+
     status, kind, code = 413, "invalid_request_error", "too_large"
 
 
@@ -79,6 +86,8 @@ class ClipTooLarge(TooLarge):
 
 
 class TooManyHeaders(TooLarge):
+    """The headers of the request are over a limit."""
+
     status, code = 431, "too_many_headers"
 
 
@@ -89,14 +98,20 @@ class TooSlow(KaikouError):
 
 
 class NotAllowed(KaikouError):
+    """The caller is known and has no right to this."""
+
     status, kind, code = 403, "permission_error", "not_allowed"
 
 
 class LoginNeeded(NotAllowed):
+    """The caller is not known: a login or a key is needed."""
+
     status, kind, code = 401, "authentication_error", "login_needed"
 
 
 class NotFound(KaikouError):
+    """There is no such thing, or it belongs to somebody else."""
+
     status, kind, code = 404, "not_found_error", "not_found"
 
 
@@ -122,10 +137,14 @@ class Cancelled(KaikouError):
 
 
 class NotReady(KaikouError):
+    """The engine cannot speak yet, or not any more."""
+
     status, kind, code = 503, "engine_error", "notready"
 
 
 class EngineStalled(KaikouError):
+    """The engine did not answer in time and was started again."""
+
     status, kind, code = 503, "engine_error", "stalled"
 
     def __init__(
@@ -138,6 +157,8 @@ class EngineStalled(KaikouError):
 
 
 class EngineFault(KaikouError):
+    """The engine failed at this request."""
+
     status, kind, code = 503, "engine_error", "fault"
 
     def __init__(
@@ -150,6 +171,8 @@ class EngineFault(KaikouError):
 
 
 class StorageFull(KaikouError):
+    """The disk has no room for what should be kept."""
+
     status, kind, code = 507, "storage_error", "storage"
 
     def __init__(

@@ -36,6 +36,7 @@ class OneLine(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever the record holds."""
         stamp = (
             time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z"

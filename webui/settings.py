@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Server:
+    """Where the studio listens, and who may come in."""
+
     host: str = "127.0.0.1"
     port: int = 7860
     root_path: str = ""
@@ -40,6 +42,8 @@ class Server:
 
 @dataclass(frozen=True)
 class Limits:
+    """How much one visitor, one request and all together may ask for."""
+
     max_streams: int = 0  # sounding at once; 0 = from the engine's measured speed
     max_waiting: int = 32
     max_streams_per_visitor: int = 12  # streams and waiting together
@@ -60,28 +64,26 @@ class Limits:
     unread_s: float = 60.0
     logins_per_minute: int = 12  # wrong ones, of an address
     idle_s: float = 60.0  # a socket on which a text is written, and nothing comes or goes
-    body_s: float = (
-        30.0  # for a request's body to come in; a large one gets more as long as it keeps coming
-    )
+    # for a request's body to come in; a large one gets more as long as it keeps coming
+    body_s: float = 30.0
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    name: str = (
-        "auto"  # auto, builtin, or a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3
-    )
+    """Which engine speaks, and how it uses the machine."""
+
+    # auto, builtin, or a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3
+    name: str = "auto"
     # folder below the model directory to begin with; "" = the one chosen last, or the first there
     # is
     model: str = ""
     workers: int = 0  # processes of the built-in voice; 0 = one for each core, two to four
     natural: bool = True  # load the natural voice beside the built-in engine's instant one
     device: str = "auto"  # of CosyVoice: auto, cpu, cuda, mps
-    precision: str = (
-        "auto"  # of CosyVoice: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
-    )
-    threads: int = (
-        0  # of CosyVoice on a CPU, in each of its two stages; 0 = from the machine's cores
-    )
+    # of CosyVoice: auto, int8 (its language model, on a CPU), fp32, bf16, fp16
+    precision: str = "auto"
+    # of CosyVoice on a CPU, in each of its two stages; 0 = from the machine's cores
+    threads: int = 0
     # of CosyVoice: ttfa (first sounds before everything), balanced, throughput (the most sound in
     # all)
     profile: str = "balanced"
@@ -95,19 +97,22 @@ class EngineChoice:
     graphs: str = "auto"
     # a new CosyVoice model is examined by itself, once, while nobody speaks (scripts/doctor.py)
     examine: bool = True
-    lock_memory: bool = (
-        False  # of CosyVoice: keep the GPU's memory, or pin the weights in RAM, from its start on
-    )
+    # of CosyVoice: keep the GPU's memory, or pin the weights in RAM, from its start on
+    lock_memory: bool = False
 
 
 @dataclass(frozen=True)
 class Privacy:
+    """How long takes are kept, and whether files say that they are synthetic."""
+
     keep_takes_days: int = FOREVER_DAYS  # at most; FOREVER_DAYS: until they are deleted
     label_files: bool = True
 
 
 @dataclass(frozen=True)
 class Paths:
+    """Where things lie on the disk."""
+
     data_dir: Path = ROOT / "data"
     model_dir: Path = ROOT / "pretrained_models"
     assets: Path = ROOT / "assets"
@@ -118,6 +123,8 @@ class Paths:
 
 @dataclass(frozen=True)
 class Settings:
+    """All settings, read once at the start and never changed."""
+
     server: Server = field(default_factory=Server)
     limits: Limits = field(default_factory=Limits)
     engine: EngineChoice = field(default_factory=EngineChoice)
@@ -141,6 +148,7 @@ FLAGS = {
 
 
 def parser() -> argparse.ArgumentParser:
+    """The options of `run.sh` and `python -m webui`."""
     p = argparse.ArgumentParser(
         prog="run.sh",
         description="Kaikou 开口: the voice-cloning studio. 声音克隆工作室。",
@@ -196,6 +204,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def refuse(en: str, zh: str, param: str = "") -> BadInput:
+    """The error of a setting that cannot be used; `param` is its name."""
     return BadInput(en, zh, code="bad_setting", param=param)
 
 
@@ -328,6 +337,7 @@ def _build(values: Mapping[str, object]) -> Settings:
 
 
 def is_loopback(host: str) -> bool:
+    """Whether only programs of this computer can reach that address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

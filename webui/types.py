@@ -143,9 +143,8 @@ class SpeechRequest:
     priority: int = 0
     segments: tuple[str, ...] = ()
     transcript: str = ""  # of the reference, where an engine makes use of it
-    voice_engine: str = (
-        ""  # "natural" or "instant" of the built-in voice; "" = the default when it is accepted
-    )
+    # "natural" or "instant" of the built-in voice; "" = the default when it is accepted
+    voice_engine: str = ""
     first_segment: int = 0
 
     def __post_init__(self):
@@ -268,9 +267,8 @@ class Abilities:
     preset_modes: tuple[str, ...] = ()  # modes beside "preset" that these voices speak in
     basic: bool = False  # a draft voice: the page says so
     told_clones: bool = False  # zero_shot follows an instruction too
-    hears_only: bool = (
-        False  # a prompt is made of the sound alone: transcript and language are no part of it
-    )
+    # a prompt is made of the sound alone: transcript and language are no part of it
+    hears_only: bool = False
     # what SpeechRequest.voice_engine may be, the default first -> its own rtf; empty = it makes no
     # difference
     voice_engines: Mapping[str, float] = field(default_factory=dict)
@@ -280,18 +278,15 @@ class Abilities:
     # of "natural": starting, ready, slow (offered, and not the default), broken; "" = this engine
     # has no such voice
     natural: str = ""
-    voice_note: tuple[str, str] | None = (
-        None  # why "natural" is not the default, or not there (English, Chinese)
-    )
-    text_in: bool = (
-        False  # it reads a text that is still arriving while it speaks: Engine.stream_text
-    )
+    # why "natural" is not the default, or not there (English, Chinese)
+    voice_note: tuple[str, str] | None = None
+    # it reads a text that is still arriving while it speaks: Engine.stream_text
+    text_in: bool = False
     # that may be open at once, paused ones too, where there are places for so many only; 0 = any
     # number
     streams: int = 0
-    note: tuple[str, str] | None = (
-        None  # what it does not do as it should on this machine, and why (English, Chinese)
-    )
+    # what it does not do as it should on this machine, and why (English, Chinese)
+    note: tuple[str, str] | None = None
     # of its prompts, where that is another: much that changes the samples is no part of a prompt
     prompt_version: str = ""
     segmentation: Segmentation | None = (
@@ -312,6 +307,8 @@ class Abilities:
 
 @dataclass(frozen=True)
 class Health:
+    """Whether an engine can speak now, and why not, in words."""
+
     state: str  # starting, ready, busy, draining, broken
     reason: str = ""  # a sentence, English
     reason_zh: str = ""

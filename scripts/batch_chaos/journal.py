@@ -82,17 +82,19 @@ def cut_power(told: list[list[str]]) -> int:
                 unsynced.add(names[1])
         elif what == "sync_folder":
             moved = {
-                final: draft for final, draft in moved.items() if os.path.dirname(final) != names[0]
+                final: draft
+                for final, draft in moved.items()
+                if Path(final).parent != Path(names[0])
             }
     hurt = 0
     for final, draft in moved.items():
-        if os.path.exists(final):
+        if Path(final).exists():
             os.replace(final, draft)
             hurt += 1
             if final in unsynced:
                 unsynced.add(draft)
     for name in unsynced:
-        if os.path.exists(name):
-            os.truncate(name, os.path.getsize(name) // 2)
+        if Path(name).exists():
+            os.truncate(name, Path(name).stat().st_size // 2)
             hurt += 1
     return hurt

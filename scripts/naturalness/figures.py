@@ -157,6 +157,6 @@ def table(columns: Mapping[str, Mapping[str, Figure]]) -> list[str]:
 
 
 def _line(label: str, cells: Iterable[str], need: str) -> str:
-    wide = sum("\u2e80" <= c for c in label)  # Han takes two places
+    wide = sum(c >= "\u2e80" for c in label)  # Han takes two places
     line = label + " " * (44 - len(label) - wide)
     return (line + "".join(f"{cell:>18}" for cell in cells) + "   " + need).rstrip()

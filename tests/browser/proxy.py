@@ -22,14 +22,12 @@ class Proxy:
         self.is_down = False  # refuse new connections
         self.refuses_upgrades = False
         self.drop_frames = 0  # swallow this many of the next binary frames from the server
-        self.cuts_next = (
-            False  # the next binary frame from the server does not pass: cut() comes before it
-        )
+        # the next binary frame from the server does not pass: cut() comes before it
+        self.cuts_next = False
         self.spared_frames = 0  # so many pass before either happens
         self.upgrades = 0
-        self.closed_at = (
-            0.0  # when an upgraded connection to the target was last given up, on time.perf_counter
-        )
+        # when an upgraded connection to the target was last given up, on time.perf_counter
+        self.closed_at = 0.0
 
     @property
     def url(self) -> str:

@@ -6,6 +6,7 @@ The bridge between lane threads and the event loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from starlette.concurrency import run_in_threadpool
@@ -37,10 +38,8 @@ class JobReader:
 
     async def change(self, timeout_s: float | None = None) -> Snapshot:
         """The job's state after the next change, or after `timeout_s`."""
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), timeout_s)
-        except TimeoutError:
-            pass
         self._event.clear()
         return self.job.snapshot()
 

@@ -21,9 +21,8 @@ from ..studio import ADMIN, GUEST, Demo, Key, Keys, Logins
 
 VISIT, LOGIN = "kk_visit", "kk_login"
 LOGIN_AGE_S = 30 * 86400
-PAGE_AGE_S = (
-    86400  # of what a page opens its socket with; it asks for another when that is half as old
-)
+# of what a page opens its socket with; it asks for another when that is half as old
+PAGE_AGE_S = 86400
 FIRST = "local"  # holder: the browser that made the first key of an open studio
 
 

@@ -20,6 +20,7 @@ SHOWN = 20  # failed lines that are printed; all are in the manifest
 
 
 def parser() -> argparse.ArgumentParser:
+    """The arguments of `say`, `clone` and `batch`."""
     p = argparse.ArgumentParser(
         prog="python -m webui.client",
         description=(
@@ -108,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit code, 0 when all of it was done."""
     told = parser().parse_args(argv)
     key = os.environ.get("KAIKOU_API_KEY", "").split(",")[0].strip() or None
     try:
@@ -124,10 +126,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def sentence(error: KaikouError) -> str:
+    """What happened, in English and Chinese, each on its line."""
     return error.en if error.en == error.zh else f"{error.en}\n{error.zh}"
 
 
 def how(told: argparse.Namespace) -> dict:
+    """The fields of a request that the command line names."""
     return {
         "instructions": told.instructions,
         "mode": told.mode,
@@ -137,6 +141,7 @@ def how(told: argparse.Namespace) -> dict:
 
 
 def say(told: argparse.Namespace, key: str | None) -> int:
+    """Speak one text to a file, or as raw samples to standard output."""
     if told.out == "-" and sys.stdout.isatty():
         raise BadInput(
             "Samples are nothing for a screen: name a file with --out, or pipe them into a player.",
@@ -156,6 +161,7 @@ def say(told: argparse.Namespace, key: str | None) -> int:
 
 
 def clone(told: argparse.Namespace, key: str | None) -> int:
+    """Save a voice from a recording and print it as JSON."""
     with TTS(told.url, key) as tts:
         print(
             tts.clone(
@@ -173,6 +179,7 @@ def clone(told: argparse.Namespace, key: str | None) -> int:
 
 
 def batch(told: argparse.Namespace, key: str | None) -> int:
+    """Speak every line of a file, each to a file of its own; go on where an earlier run ended."""
     if (
         told.in_flight < 1
         or told.batch < 1

@@ -54,6 +54,7 @@ class Ask:
             )
 
     def body(self) -> dict:
+        """The JSON body of `POST /v1/audio/speech`."""
         told = dict(vars(self))
         return {"input": told.pop("text"), **told}
 
@@ -156,6 +157,7 @@ class Hearing:
         return pcm
 
     def end(self) -> None:
+        """Check that the sound is whole. Raises Broken, or Changed after a resumed request."""
         self._reader.end(self._is_framed)
         if self._skip:
             raise Changed()
@@ -167,10 +169,12 @@ class Hearing:
 
     @property
     def seed(self) -> int | None:
+        """The seed that was used; None where the studio has not said it."""
         told = self._told.get("x-seed", "")
         return int(told) if told.isdigit() else None
 
     def sound(self) -> Sound:
+        """All that came, with what the studio says of it."""
         told = self._told
         return Sound(
             b"".join(self._parts),
@@ -247,6 +251,7 @@ def read_error(answer: httpx.Response) -> None:
 
 
 async def aread_error(answer: httpx.Response) -> None:
+    """As `read_error`, of an asynchronous answer."""
     check(answer)
     if not answer.is_success:
         body = b""

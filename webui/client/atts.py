@@ -21,6 +21,7 @@ def pool(
     connections: int,
     transport: httpx.AsyncBaseTransport | None,
 ) -> httpx.AsyncClient:
+    """An HTTP client with connections that are kept open."""
     with named():
         return httpx.AsyncClient(
             base_url=base_url,
@@ -61,10 +62,12 @@ class AsyncStream:
 
     @property
     def rate(self) -> int:
+        """Samples a second."""
         return self._hearing.rate
 
     @property
     def seed(self) -> int | None:
+        """The seed that was used; None where the studio has not said it."""
         return self._hearing.seed
 
 
@@ -170,6 +173,7 @@ class AsyncTTS:
                 return as_json(answer)
 
     async def close(self) -> None:
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> AsyncTTS:

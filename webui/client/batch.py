@@ -170,6 +170,7 @@ class AsyncBatchClient:
                     yield result
 
     async def close(self) -> None:
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> AsyncBatchClient:

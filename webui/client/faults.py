@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -95,10 +95,8 @@ def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouErro
     """
     kind = KINDS.get(status) or (EngineFault if status >= 500 or status == 408 else BadInput)
     told: dict = {}
-    try:
+    with suppress(ValueError, KeyError, TypeError):  # a proxy's page, or nothing
         told = dict(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
-        pass  # a proxy's page, or nothing
     en = zh = str(told.get("message") or "")
     if not en:
         en, zh = f"The server answered {status}.", f"服务器回答 {status}。"

@@ -22,6 +22,8 @@ MARKS = "kaikou-resume.jsonl"
 
 
 class Unwritable(KaikouError):
+    """A file of the output folder cannot be written."""
+
     status, kind, code = 500, "storage_error", "unwritable"
 
 
@@ -114,6 +116,7 @@ class Marks:
             at += len(raw)
 
     def get(self, key: bytes) -> dict | None:
+        """The record of a finished line; None where there is none."""
         at = self._at.get(key)
         if at is None:
             return None
@@ -137,5 +140,6 @@ class Marks:
         self._at[key] = at
 
     def close(self) -> None:
+        """Close the file."""
         with suppress(OSError):
             self._file.close()

@@ -98,6 +98,7 @@ class Folder:
         return self.path / MANIFEST
 
     def close(self) -> None:
+        """Close the files and remove the unfinished one."""
         self._marks.close()
         with suppress(OSError):
             self._list.close()

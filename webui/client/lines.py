@@ -60,6 +60,7 @@ def lines_of(things: Iterable, usual: Ask) -> Iterator[Line]:
 
 
 def line_of(n: int, told: object, usual: Ask) -> Line:
+    """Line `n` of a batch from what a file or a program gives; `usual` fills the rest."""
     if isinstance(told, str):
         told = {"text": told}
     if not isinstance(told, Mapping):
@@ -216,6 +217,7 @@ class Known:
         self._seed, self._seen = seed, Counter()
 
     def key(self, ask: Ask) -> bytes:
+        """A mark of the request that is the same in every run, with a count of equal ones."""
         said = json.dumps([self._seed, vars(ask)], ensure_ascii=False, sort_keys=True).encode(
             "utf-8", "surrogatepass"
         )

@@ -60,9 +60,11 @@ class Retry:
         }
 
     def sync(self, is_worth: Callable[[BaseException], bool] = is_passing) -> Retrying:
+        """The rules for calls that block."""
         return Retrying(**self._rules(is_worth))
 
     def asynchronous(self, is_worth: Callable[[BaseException], bool] = is_passing) -> AsyncRetrying:
+        """The rules for coroutines."""
         return AsyncRetrying(**self._rules(is_worth))
 
 

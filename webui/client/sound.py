@@ -32,6 +32,7 @@ class Sound:
 
     @property
     def seconds(self) -> float:
+        """Length of the sound."""
         return len(self.pcm) / 2 / self.rate
 
     def wav(self) -> bytes:

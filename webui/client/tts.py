@@ -41,10 +41,12 @@ class Stream:
 
     @property
     def rate(self) -> int:
+        """Samples a second."""
         return self._hearing.rate
 
     @property
     def seed(self) -> int | None:
+        """The seed that was used; None where the studio has not said it."""
         return self._hearing.seed
 
 
@@ -158,6 +160,7 @@ class TTS:
             return as_json(answer)
 
     def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> TTS:

@@ -21,6 +21,8 @@ DESCRIPTOR = 1 << 3  # flag: sizes come behind the data
 
 
 class Unzip:
+    """Reads the files of a ZIP archive while it arrives."""
+
     def __init__(self):
         self._raw, self._n, self._n_listed, self.is_whole = bytearray(), 0, 0, False
 

@@ -28,6 +28,8 @@ PLACE = re.compile(r"(\d+)_.*\.wav")
 
 @dataclass(frozen=True)
 class Item:
+    """One line that is to be spoken, and what is asked for it."""
+
     line: Line
     key: bytes
     ask: Ask  # with its seed

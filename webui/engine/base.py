@@ -23,7 +23,10 @@ from ..types import Abilities, Chunk, Health, Prompt, SpeechRequest
 
 
 class Engine(Protocol):
-    def describe(self) -> Abilities: ...
+    """What speaks, in this process or another. The rules above hold for every one."""
+
+    def describe(self) -> Abilities:
+        """What the engine can do. Quick, any time."""
 
     def start(self) -> None:
         """Load, and speak a warm-up sentence.
@@ -103,7 +106,8 @@ class Engine(Protocol):
     def cancel(self, request_id: str) -> None:
         """Idempotent, unknown ids are fine. A running stream raises Cancelled at its next step."""
 
-    def health(self) -> Health: ...
+    def health(self) -> Health:
+        """Whether it can speak now. Quick, any thread."""
 
     def close(self) -> None:
         """Free processes and memory. Idempotent."""

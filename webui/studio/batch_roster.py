@@ -30,9 +30,8 @@ class Roster:
         self._went_on: dict[str, int] = {}  # job -> the turn at which it was let go on
         self._flights: dict[tuple[str, int], Flight] = {}
         self._rests: list[tuple[float, str, int, str]] = []  # a heap: (due, job, n, account)
-        self.suspect: tuple[Line, str] | None = (
-            None  # claimed, waits until nothing else is in the air
-        )
+        # claimed, waits until nothing else is in the air
+        self.suspect: tuple[Line, str] | None = None
         self._stopped: dict[
             str, KaikouError
         ] = {}  # jobs that a full disk stopped, whether or not it could be written down

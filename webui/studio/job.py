@@ -111,9 +111,8 @@ class Job:
             tuple[str, str], ...
         ] = ()  # those that a take keeps, as Take has them
         self.own_rtf = 0.0  # of a voice that is slower than its engine's usual one
-        self.lease: Hold | None = (
-            None  # keeps the engine it began on, and what that has made of the voice
-        )
+        # keeps the engine it began on, and what that has made of the voice
+        self.lease: Hold | None = None
         self.work_s = 0.0
         self.underruns = 0  # chunks made after a listener who plays at once had run dry
         self.first_chunk_s: float | None = None  # since birth
@@ -149,9 +148,8 @@ class Job:
 
     def pcm(self, start: int, stop: int) -> bytes:
         """s16le samples start..stop (indices of samples)."""
-        with self._lock:
-            with memoryview(self._pcm) as whole:  # copied once
-                return bytes(whole[2 * start : 2 * stop])
+        with self._lock, memoryview(self._pcm) as whole:  # copied once
+            return bytes(whole[2 * start : 2 * stop])
 
     @property
     def model(self) -> str:

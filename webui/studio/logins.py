@@ -13,9 +13,8 @@ from ..store.access import AccessStore
 from .admission import Buckets
 
 NAMES = 1024  # account names share this many buckets: whatever names are tried, memory stays small
-NAME_FACTOR = (
-    5  # so many addresses that guess at once are needed to hold up others who log in by that name
-)
+# so many addresses that guess at once are needed to hold up others who log in by that name
+NAME_FACTOR = 5
 
 
 class Logins:

@@ -28,9 +28,8 @@ class ModelDownload:
         self._source = SOURCES[0]
         self._progress: Progress | None = None
         self._error: KaikouError | None = None
-        self._left: tuple[str, KaikouError | None] | None = (
-            None  # the source before this one, and what went wrong there
-        )
+        # the source before this one, and what went wrong there
+        self._left: tuple[str, KaikouError | None] | None = None
         self._state = "present" if fetcher(self._source).plan().is_complete else "none"
 
     def fetch(self, source: str = "") -> None:

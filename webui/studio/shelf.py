@@ -61,9 +61,8 @@ class Shelf:
         self._makers: dict[str, Maker] = {}
         self._downloads: dict[str, ModelDownload] = {}
         self._lock, self._choosing = threading.Lock(), threading.Lock()
-        self._shown = (
-            offered  # the download that is told beside the engine: the one somebody asked for last
-        )
+        # the download that is told beside the engine: the one somebody asked for last
+        self._shown = offered
 
     # ---- what there is ---------------------------------------------------------------------------
     def maker(self, model: Installed) -> Maker:

@@ -41,9 +41,8 @@ class Trace:
     def __init__(self):
         self.began_s = time.monotonic()
         self.first_s: float | None = None  # from the request to the first sound that can be sent
-        self.sent_s: float | None = (
-            None  # from the request until that sound was handed over to the socket
-        )
+        # from the request until that sound was handed over to the socket
+        self.sent_s: float | None = None
         self._whole: dict[str, float] = {}
         self._first: dict[str, float] = {}
 

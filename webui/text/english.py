@@ -304,7 +304,7 @@ def _degrees(m: re.Match[str]) -> str:
     first = f"{en_number(m[1])} to " if m[1] else ""
     return (
         f"{first}{'minus ' if m[2] == '-' else ''}{en_number(m[3])}"
-        f" {_plural(m[3], 'degree')}{dict(C=' Celsius', F=' Fahrenheit').get(m[4], '')}"
+        f" {_plural(m[3], 'degree')}{ {'C': ' Celsius', 'F': ' Fahrenheit'}.get(m[4], '') }"
     )
 
 

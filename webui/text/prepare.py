@@ -27,9 +27,8 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 _CLAUSE_WORD = re.compile(
     r"(?<!\S)[A-Za-z][A-Za-z']*(?![\w:@/])"
 )  # words between blanks: an address is not a clause
-_ENGLISH_CLAUSE_WORDS = (
-    4  # fewer Latin words among Han are a name: 我用 iPhone 15 Pro is read with 十五
-)
+# fewer Latin words among Han are a name: 我用 iPhone 15 Pro is read with 十五
+_ENGLISH_CLAUSE_WORDS = 4
 _SAYABLE = re.compile(
     r"[\d&@%°#*_^~|\\=+<>/.$€£¥]|\b[A-Z][a-z]+ [IVX]+\b"
 )  # the last: World War II

@@ -37,9 +37,8 @@ class Packer:
     def __init__(self, rule: Segmentation):
         self._rule = rule
         self.ends: list[int] = []
-        self._n = self._n_whole = (
-            0  # pieces so far, and those of them up to the last whole sentence
-        )
+        # pieces so far, and those of them up to the last whole sentence
+        self._n = self._n_whole = 0
         self._whole = self._rest = 0.0  # units of the open segment up to there, and behind it
 
     @property

@@ -5,6 +5,8 @@ Draws widgets and wires them; what they mean is the studio's.
 
 from __future__ import annotations
 
+import contextlib
+
 import gradio as gr
 
 from ..errors import BadInput, KaikouError
@@ -301,10 +303,9 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     def done(event: gr.EventData, request: gr.Request):
         what, owner = event._data or {}, owner_of(request)
         if what.get("first") is not None and what.get("job"):
-            try:
+            # stopped before there was a take, or no number: nothing to note
+            with contextlib.suppress(KaikouError):
                 studio.takes.told(owner, str(what["job"]), number(what["first"]))
-            except KaikouError:
-                pass  # stopped before there was a take, or no number: nothing to note
         return takes_of(owner)
 
     came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}

@@ -29,5 +29,5 @@ def i18n() -> gr.I18n:
     return gr.I18n(**{"zh": table("zh"), "zh-CN": table("zh"), "en": table("en")})
 
 
-def T(key: str) -> gr.i18n.I18nData | str:
+def T(key: str) -> gr.i18n.I18nData | str:  # noqa: N802  as its users write it
     return i18n()(key)

@@ -10,9 +10,8 @@ import soundfile
 import soxr
 
 OK, BAD, TOO_LARGE, NO_READER, NO_SOUND, FIRST_TRACK = range(6)
-MAX_RATE_HZ = (
-    48_000  # nothing in a voice lies above; higher rates are brought down while they are read
-)
+# nothing in a voice lies above; higher rates are brought down while they are read
+MAX_RATE_HZ = 48_000
 KEPT_CHANNELS, MAX_CHANNELS = 8, 64
 MIN_SOUND_S = 0.05
 # the mean of channels this much weaker than the loudest one means that they cancel, or that one is

@@ -15,9 +15,8 @@ from scipy import fft
 
 EMPHASIS = 0.7
 PITCH_STEP = 0.01  # rows of the tables, in ln Hz
-UNVOICED_HZ = (
-    250.0  # window and smoothing width of frames without pitch: 12 ms, short enough for bursts
-)
+# window and smoothing width of frames without pitch: 12 ms, short enough for bursts
+UNVOICED_HZ = 250.0
 
 
 @dataclass(frozen=True)

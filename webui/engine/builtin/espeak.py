@@ -173,7 +173,7 @@ class Speaker:
             try:
                 with os.fdopen(handle, "wb") as f:
                     f.write(self._definition(tag))
-                if self._lib.espeak_ng_SetVoiceByFile(os.path.basename(name).encode()) != 0:
+                if self._lib.espeak_ng_SetVoiceByFile(Path(name).name.encode()) != 0:
                     raise EngineFault()
             finally:
                 os.unlink(name)

@@ -142,9 +142,8 @@ class Lane:
         self._bell: socket.socket | None = None
         self._closed = False
         self.life = 0
-        self.trouble: errors.KaikouError | None = (
-            None  # why it could not be started again; None when it runs
-        )
+        # why it could not be started again; None when it runs
+        self.trouble: errors.KaikouError | None = None
 
     @property
     def pid(self) -> int | None:

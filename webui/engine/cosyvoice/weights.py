@@ -52,9 +52,8 @@ class Component:
     unused: tuple[str, ...] = ()  # keys, or with a point at the end what keys begin with
     exact: bool = False
     also: tuple[str, ...] = ()  # files that serve where `file` is missing
-    reform: Callable[[dict[str, Tensor]], dict[str, Tensor]] = (
-        dict  # from the published tensors to those of our module
-    )
+    # from the published tensors to those of our module
+    reform: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict
 
     @property
     def file(self) -> str:

@@ -24,9 +24,8 @@ from ..generations import GENERATIONS
 from .desk import Desk
 
 PR_SET_PDEATHSIG = 1
-SWITCH_S = (
-    0.0005  # threads that talk must not wait the usual 5 ms behind one that computes in Python
-)
+# threads that talk must not wait the usual 5 ms behind one that computes in Python
+SWITCH_S = 0.0005
 # Compiled kernels that torch and oneDNN keep, one per shape; their own limits of 1024 fill with
 # half a gigabyte as texts of new lengths come. A piece of sound needs some forty shapes. Read when
 # torch is imported.
@@ -41,7 +40,7 @@ def cosyvoice(root: str, **more) -> Engine:
     return CosyVoiceEngine(Path(root), **more)
 
 
-KINDS: Mapping[str, Build] = {name: cosyvoice for name in GENERATIONS.values()}
+KINDS: Mapping[str, Build] = dict.fromkeys(GENERATIONS.values(), cosyvoice)
 
 
 def main(kinds: Mapping[str, Build] = KINDS) -> None:

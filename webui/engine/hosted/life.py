@@ -8,6 +8,7 @@ one, and whoever waits for an answer is woken when the process ends, however it 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -227,10 +228,8 @@ class Life:
         """End it, if it is leaving after `grace_s` at the latest, and everything it has started;
         returns its exit code (negative: the signal).
         """
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(grace_s if self._is_leaving else 0.0)
-        except subprocess.TimeoutExpired:
-            pass  # it is not going by itself
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except (
@@ -241,10 +240,8 @@ class Life:
         code = self._process.wait()
         self.end(lost)
         self._outbox.put(None)
-        try:
+        with contextlib.suppress(OSError):  # closed from the other side already
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # closed from the other side already
         for thread in self._threads:
             thread.join()
         self._sock.close()

@@ -24,9 +24,8 @@ log = logging.getLogger(__name__)
 # part behind + names what computes them
 VERSION = "natural-3+fp32.cpu"
 Sentence = tuple[str, str]  # English, Chinese
-SLOWEST_DEFAULT = (
-    0.9  # seconds of work per second of sound: slower than this it is offered, and not the default
-)
+# seconds of work per second of sound: slower than this it is offered, and not the default
+SLOWEST_DEFAULT = 0.9
 STALL_S = 30.0  # the trunk of a clause takes seconds on a busy machine
 RETRY_S = 20.0  # between two tries to bring back a process that could not be started again
 WARM_S = 180.0  # nobody waits for it, and what fails here is not tried again before the next start

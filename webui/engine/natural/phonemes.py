@@ -23,9 +23,8 @@ from .stretches import (
     written,
 )
 
-MAX_CLAUSE_TOKENS = (
-    MAX_UNIT_TOKENS  # aimed at; a scrap may still join, never more than TOO_LONG_TOKENS
-)
+# aimed at; a scrap may still join, never more than TOO_LONG_TOKENS
+MAX_CLAUSE_TOKENS = MAX_UNIT_TOKENS
 TOO_LONG_TOKENS = 130
 MIN_SYLLABLES = 3  # of a clause, where there are more: the network is unsure of shorter ones
 LANGUAGES = ("", "auto", "zh", "en")

@@ -30,9 +30,8 @@ FRAME = 120  # samples: 5 ms
 QUIET = 10**-3.4  # power over that of the voice's usual level, below which there is no speech
 BEFORE, AFTER = 6 * FRAME, 10 * FRAME  # kept around it
 EDGE = 96  # samples over which a cut fades
-SHORT_TOKENS = (
-    12  # two syllables: what its norms see is too far from the usual to be told beforehand
-)
+# two syllables: what its norms see is too far from the usual to be told beforehand
+SHORT_TOKENS = 12
 MIN_SPEED, MAX_SPEED = 0.5, 2.2  # of the network: beyond them it leaves sounds out
 DRIFT_PITCH, DRIFT_TEMPO = 0.012, 0.02  # ln, from clause to clause: another seed is another take
 

@@ -116,8 +116,9 @@ def _checked(path: Path) -> Path:
     """
     try:
         about = path.stat()
-        is_right = about.st_size == SIZE_BYTES and SHA256 == _sum(
-            path, about.st_size, about.st_mtime_ns, about.st_ino
+        is_right = (
+            about.st_size == SIZE_BYTES
+            and _sum(path, about.st_size, about.st_mtime_ns, about.st_ino) == SHA256
         )
     except OSError as e:
         raise NotReady(

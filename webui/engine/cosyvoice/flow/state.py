@@ -44,9 +44,8 @@ class VoiceState:
     )  # one per Euler step, frozen when ready
     done: int = 0  # ids whose activations are kept
     computed_frames: int = 0
-    head: torch.Tensor | None = (
-        None  # frames past the prompt mel that these ids already gave (mel shorter than the ids)
-    )
+    # frames past the prompt mel that these ids already gave (mel shorter than the ids)
+    head: torch.Tensor | None = None
     is_ready: bool = False
 
     @classmethod

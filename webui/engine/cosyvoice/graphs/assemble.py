@@ -23,9 +23,8 @@ from .lm import LmSizes, StaticLm
 from .vocoder import StaticVocoder, StaticWave, VocoderSizes
 from .vocoder_work import VocoderWork
 
-SHARE = (
-    0.75  # of the free memory, for what is kept; the rest is for the graphs' intermediate values
-)
+# of the free memory, for what is kept; the rest is for the graphs' intermediate values
+SHARE = 0.75
 MOST_UNITS = 40000  # ids of all voices and streams: 26 minutes of sound
 LEAST_UNITS = 1000  # a voice of 15 s, a stream of 25 s
 MOST_SLOTS, LEAST_SLOTS, SLOT_SHARE = (

@@ -376,9 +376,8 @@ class StaticFlow:
                 self._know(row, call)
             else:
                 jobs[row] = 0
-                fields[3][:] = (
-                    1  # a padding row sees itself: nothing visible at all would make it NaN
-                )
+                # a padding row sees itself: nothing visible at all would make it NaN
+                fields[3][:] = 1
         self._jobs.send()
 
     def _know(self, row: int, call: Call) -> None:

@@ -43,9 +43,8 @@ class StaticWave:
         self.vocoder, self.seed = vocoder, seed
         (self.slot,) = vocoder.slots.take(1)
         self.close = weakref.finalize(self, vocoder.slots.give_back, [self.slot])
-        self.frames = self.emitted = self.decoded_frames = (
-            0  # given; played; sent through the decoder
-        )
+        # given; played; sent through the decoder
+        self.frames = self.emitted = self.decoded_frames = 0
         self.closed = False
 
     def push(self, mel: Tensor, final: bool = False) -> Tensor:

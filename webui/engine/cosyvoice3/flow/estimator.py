@@ -25,9 +25,8 @@ from ...cosyvoice.flow.estimator import (
 from ...cosyvoice.flow.kv import JointStore, KvStore
 from .dims import NORM_EPSILON, POSITION_GROUPS, POSITION_KERNEL, ROTARY_BASE, TIME_WIDTH, DitDims
 
-ROWS_PER_BLOCK = (
-    6  # of the time table: shift, 1 + scale, gate of the attention, then of the feed-forward
-)
+# of the time table: shift, 1 + scale, gate of the attention, then of the feed-forward
+ROWS_PER_BLOCK = 6
 SCALES = (1, 4)
 
 

@@ -35,9 +35,8 @@ class WaveStream:
         self.mel = vocoder.conv_pre.weight.new_zeros(
             1, MEL_BANDS, 0
         )  # from frame `decoded_frames` on
-        self.cycles: torch.Tensor | None = (
-            None  # (9,) phase moved before the next frame of excitation
-        )
+        # (9,) phase moved before the next frame of excitation
+        self.cycles: torch.Tensor | None = None
         self.source = vocoder.window.new_zeros(
             1, 0
         )  # excitation from where the next column of its spectrum begins
