@@ -134,9 +134,9 @@ def wait_for_line(process, log: Path, limit_s: float = 90) -> None:
     """The address is printed when the page can be opened."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
-        if select.select([process.stdout], [], [], 1.0)[0]:
-            if b"http://" in process.stdout.readline():
-                return
+        has_line = select.select([process.stdout], [], [], 1.0)[0]
+        if has_line and b"http://" in process.stdout.readline():
+            return
         if process.poll() is not None:
             break
     raise RuntimeError(f"the studio did not start:\n{log.read_text('utf-8', 'replace')[-3000:]}")

@@ -291,14 +291,12 @@ def test_every_voice_of_theirs_is_a_starter_of_ours(client, name):
 
 def test_the_async_client_too(server, pcm):
     async def ask() -> bytes:
-        async with openai.AsyncOpenAI(
-            base_url=server.url + "/v1", api_key="none", max_retries=0
-        ) as made:
-            async with made.audio.speech.with_streaming_response.create(
-                **ASK, extra_body=SEED
-            ) as answer:
-                assert answer.headers["content-type"] == "audio/mpeg"
-                return b"".join([p async for p in answer.iter_bytes()])
+        async with (
+            openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as made,
+            made.audio.speech.with_streaming_response.create(**ASK, extra_body=SEED) as answer,
+        ):
+            assert answer.headers["content-type"] == "audio/mpeg"
+            return b"".join([p async for p in answer.iter_bytes()])
 
     check("mp3", asyncio.run(ask()), pcm)
 

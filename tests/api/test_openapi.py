@@ -26,7 +26,8 @@ def test_every_answer_of_every_route_is_in_the_document():
         "nothing was spoken: only refusals were looked at"
     )
     assert found.never_done == [], (
-        "of these only refusals were looked at: scripts/openapi_check/hooks.py can make them succeed"
+        "of these only refusals were looked at: scripts/openapi_check/hooks.py can make them "
+        "succeed"
     )
     assert state["opened"] == state["finalised"] and state["coders"] == 0
 

@@ -192,13 +192,15 @@ def test_a_failure_in_mid_stream_is_told_and_the_next_one_works(studio, socket):
     error = heard.of("error")[0]
     assert error["code"] == "fault" and error["text"] and len(heard.pcm) > 0
     assert socket.say(TEXT).of("end")
-    with studio.client().stream(
-        "POST",
-        "/v1/audio/speech",
-        json={**TEXT, "voice": "starter-zh-high", "instructions": "seconds=5 fail=3"},
-    ) as r:
-        with pytest.raises(Exception, match="peer closed|incomplete"):
-            r.read()
+    with (
+        studio.client().stream(
+            "POST",
+            "/v1/audio/speech",
+            json={**TEXT, "voice": "starter-zh-high", "instructions": "seconds=5 fail=3"},
+        ) as r,
+        pytest.raises(Exception, match="peer closed|incomplete"),
+    ):
+        r.read()
 
 
 def test_clients_that_leave_at_random_moments_leave_nothing_behind(studio):

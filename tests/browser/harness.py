@@ -33,57 +33,89 @@ GESTURES_NEEDED = "--autoplay-policy=document-user-activation-required"
 RATE = 24000
 TEXT = "One tone, two tones. Three tones."
 
-RECORDER = """
-registerProcessor("recorder", class extends AudioWorkletProcessor {
-  constructor() { super(); this.list = []; this.from = -1; this.port.onmessage = e => { if (e.data === "again") { this.list = []; this.from = -1; } else this.port.postMessage([this.from, ...this.list]); }; }
-  process(inputs) {
-    const x = inputs[0][0];
-    if (x && this.from < 0 && x.some(v => v)) this.from = currentFrame;
-    if (this.from >= 0) this.list.push(x ? x.slice() : new Float32Array(128));
-    return true;
-  }
-});
-"""
+RECORDER = """registerProcessor(
+      "recorder",
+      class extends AudioWorkletProcessor {
+        constructor() {
+          super();
+          this.list = [];
+          this.from = -1;
+          this.port.onmessage = e => {
+            if (e.data === "again") {
+              this.list = [];
+              this.from = -1;
+            } else this.port.postMessage([this.from, ...this.list]);
+          };
+        }
+        process(inputs) {
+          const x = inputs[0][0];
+          if (x && this.from < 0 && x.some(v => v)) this.from = currentFrame;
+          if (this.from >= 0) this.list.push(x ? x.slice() : new Float32Array(128));
+          return true;
+        }
+      }
+    )"""
 
 # A page that took 1.5 s to come gives the socket up, as it should; a busy machine's would, and what
 # is asked of the socket would be asked of a plain response
 PATIENT = """{ const tell = Worker.prototype.postMessage;
-  Worker.prototype.postMessage = function (m, ...rest) { return tell.call(this, m?.op === "open" ? {...m, age_ms: -1e8} : m, ...rest); }; }"""
+  Worker.prototype.postMessage = function (m, ...rest) {
+    return tell.call(this, m?.op === "open" ? {...m, age_ms: -1e8} : m, ...rest);
+  }; }"""
 
-PAGE = """<!doctype html><meta charset="utf-8"><title>player</title><style>#bar .kk-canvas{position:relative;width:600px;height:44px} [hidden]{display:none}</style>
-<button id="say">say</button><button id="other">other</button><textarea id="kk-text">%(text)s</textarea><div id="bar"></div>
+PAGE = """<!doctype html><meta charset="utf-8"><title>player</title>
+<style>#bar .kk-canvas{position:relative;width:600px;height:44px} [hidden]{display:none}</style>
+<button id="say">say</button><button id="other">other</button>
+<textarea id="kk-text">%(text)s</textarea><div id="bar"></div>
 <script>
 const KK_FACTS = {version: "%(version)s"}, KK_STRINGS = %(strings)s, KK_PLAYER_HTML = %(html)s;
 window.KK = (() => {
-  const t = (k, v = {}) => (KK_STRINGS[KK.lang][k] ?? k).replace(/\\{(\\w+)\\}/g, (_, x) => v[x] ?? "");
-  return {t, clock: s => `0:${String(Math.round(s)).padStart(2, "0")}`, esc: s => s, ico: n => `<svg data-icon="${n}"></svg>`, parts: {}, acts: {}, live: {}, lang: "%(lang)s", mac: false, root: () => "%(root)s", field: () => document.getElementById("kk-text"),
+  const t = (k, v = {}) =>
+    (KK_STRINGS[KK.lang][k] ?? k).replace(/\\{(\\w+)\\}/g, (_, x) => v[x] ?? "");
+  return {t, clock: s => `0:${String(Math.round(s)).padStart(2, "0")}`, esc: s => s,
+          ico: n => `<svg data-icon="${n}"></svg>`, parts: {}, acts: {}, live: {},
+          lang: "%(lang)s", mac: false, root: () => "%(root)s",
+          field: () => document.getElementById("kk-text"),
           fields: {}, setField(k, v) { this.fields[k] = v; }};
 })();
 const done = [], states = [];
 let ask = {};
-KK.live.player = {root: document.getElementById("bar"), trigger: (name, d) => { if (name === "done") done.push(d); else KK.player.start({input: document.getElementById("kk-text").value, ...ask}); }};
-document.addEventListener("click", e => { const b = e.target.closest("[data-do]"); if (b && !b.disabled) KK.acts[b.dataset.do]?.(b, e); });
+KK.live.player = {root: document.getElementById("bar"), trigger: (name, d) => {
+  if (name === "done") done.push(d);
+  else KK.player.start({input: document.getElementById("kk-text").value, ...ask});
+}};
+document.addEventListener("click", e => {
+  const b = e.target.closest("[data-do]");
+  if (b && !b.disabled) KK.acts[b.dataset.do]?.(b, e);
+});
 </script>
 %(scripts)s
 <script>
 KK.parts.player(KK.live.player.root);
-document.addEventListener("kk:player", () => { if (states.at(-1) !== KK.player.state) states.push(KK.player.state); });
+document.addEventListener("kk:player", () => {
+  if (states.at(-1) !== KK.player.state) states.push(KK.player.state);
+});
 document.getElementById("say").addEventListener("click", () => KK.live.player.trigger("generate"));
 /* Everything the ring renders, from its first sound on. */
 async function record() {
   const node = KK.player.output.node;
   if (window.tape?.of === node) return;
-  await node.context.audioWorklet.addModule(URL.createObjectURL(new Blob([%(recorder)s], {type: "text/javascript"})));
+  const code = new Blob([%(recorder)s], {type: "text/javascript"});
+  await node.context.audioWorklet.addModule(URL.createObjectURL(code));
   const tape = new AudioWorkletNode(node.context, "recorder", {numberOfOutputs: 0});
   node.connect(tape);
   window.tape = {of: node, port: tape.port};
 }
 async function rendered() {
-  const list = await new Promise(r => { tape.port.onmessage = e => r(e.data); tape.port.postMessage(0); });
+  const list = await new Promise(r => {
+    tape.port.onmessage = e => r(e.data);
+    tape.port.postMessage(0);
+  });
   const all = new Float32Array((list.length - 1) * 128);
   list.slice(1).forEach((x, i) => all.set(x, i * 128));
   const bytes = new Uint8Array(all.buffer); let s = "";
-  for (let i = 0; i < bytes.length; i += 32768) s += String.fromCharCode(...bytes.subarray(i, i + 32768));
+  for (let i = 0; i < bytes.length; i += 32768)
+    s += String.fromCharCode(...bytes.subarray(i, i + 32768));
   return btoa(s);
 }
 </script>"""

@@ -20,10 +20,24 @@ SIZES = {"wide": (1440, 900), "tablet": (820, 1180), "phone": (390, 844)}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # counts every shift, those within 500 ms of a press too: a bar that moves under the finger is what
 # we look for
-SHIFTS = """window.shifts = []; new PerformanceObserver(l => { for (const e of l.getEntries()) shifts.push({v: e.value, t: e.startTime, who: e.sources.map(s =>
-  s.node && (s.node.nodeType === 1 ? s.node : s.node.parentElement)).filter(Boolean).map(n => n.closest("#kk-player") ? "bar" : (n.id || n.className || n.nodeName) + "").join(" | ")}); }).observe({type: "layout-shift", buffered: true});
-window.longest = 0; window.longtasks = 0;
-new PerformanceObserver(l => { for (const e of l.getEntries()) longtasks = Math.max(longtasks, e.duration); }).observe({type: "longtask", buffered: true});"""
+SHIFTS = """window.shifts = [];
+    new PerformanceObserver(l => {
+      for (const e of l.getEntries())
+        shifts.push({
+          v: e.value,
+          t: e.startTime,
+          who: e.sources
+            .map(s => s.node && (s.node.nodeType === 1 ? s.node : s.node.parentElement))
+            .filter(Boolean)
+            .map(n => (n.closest("#kk-player") ? "bar" : (n.id || n.className || n.nodeName) + ""))
+            .join(" | ")
+        });
+    }).observe({ type: "layout-shift", buffered: true });
+    window.longest = 0;
+    window.longtasks = 0;
+    new PerformanceObserver(l => {
+      for (const e of l.getEntries()) longtasks = Math.max(longtasks, e.duration);
+    }).observe({ type: "longtask", buffered: true });"""
 # what this browser remembers is put into the fields by a client event; the last of it is said as
 # kk:mode
 RESTORED = (
@@ -177,21 +191,51 @@ class StudioPage:
         if not self.js("!!window.axe"):
             self.page.evaluate(AXE)
         found = self.js(
-            """async rules => { const moves = document.getAnimations().filter(a => a.playState === "running" && a.effect.getComputedTiming().endTime < Infinity);
-            await Promise.all(moves.map(a => a.finished.catch(() => {})));
-            const run = (where, only) => axe.run(where, {runOnly: only, resultTypes: ["violations"]}).then(r => r.violations);
-            const found = await run(document, rules), at = [scrollX, scrollY];
-            // what is half under the bar by chance of where the page is scrolled to can be scrolled away from it: it is asked about there
-            for (const v of found.filter(v => v.id === "target-size")) {
-              const still = [];
-              for (const n of v.nodes) {
-                document.querySelector(n.target[0])?.scrollIntoView({block: "center"});
-                if ((await run({include: [n.target]}, {type: "rule", values: ["target-size"]})).length) still.push(n);
+            """async rules => {
+              const moves = document
+                .getAnimations()
+                .filter(
+                  a => a.playState === "running" && a.effect.getComputedTiming().endTime < Infinity
+                );
+              await Promise.all(moves.map(a => a.finished.catch(() => {})));
+              const run = (where, only) =>
+                axe
+                  .run(where, { runOnly: only, resultTypes: ["violations"] })
+                  .then(r => r.violations);
+              const found = await run(document, rules),
+                at = [scrollX, scrollY];
+              // what is half under the bar by chance of where the page is scrolled to can be
+              // scrolled away from it: it is asked about there
+              for (const v of found.filter(v => v.id === "target-size")) {
+                const still = [];
+                for (const n of v.nodes) {
+                  document.querySelector(n.target[0])?.scrollIntoView({ block: "center" });
+                  if (
+                    (await run({ include: [n.target] }, { type: "rule", values: ["target-size"] }))
+                      .length
+                  )
+                    still.push(n);
+                }
+                v.nodes = still;
               }
-              v.nodes = still;
-            }
-            scrollTo(...at);
-            return found.filter(v => v.nodes.length).map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " + (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / ")); }""",
+              scrollTo(...at);
+              return found
+                .filter(v => v.nodes.length)
+                .map(
+                  v =>
+                    v.id +
+                    ": " +
+                    v.nodes
+                      .slice(0, 3)
+                      .map(
+                        n =>
+                          n.target.join(" ") +
+                          " " +
+                          (n.any[0] || n.all[0] || n.none[0] || {}).message
+                      )
+                      .join(" / ")
+                );
+            }""",
             RULES,
         )
         return found

@@ -25,25 +25,47 @@ SPEECH = sorted((ROOT / "assets" / "voices").glob("*.wav"))[0]
 # Presses as the page gets them, whoever loads it again in between; the sound that was made,
 # whichever way it is played.
 COUNTED = """{
-  const count = k => e => { if (e.isTrusted && !["Control", "Shift", "Alt", "Meta"].includes(e.key)) { sessionStorage[k] = 1 + Number(sessionStorage[k] || 0); window.pressedAt = performance.now(); } };
-  addEventListener("pointerdown", count("clicks"), true);
-  addEventListener("keydown", count("keys"), true);
-  window.delay = 0;
-  new PerformanceObserver(l => { for (const e of l.getEntries()) delay = Math.max(delay, e.processingStart - e.startTime); }).observe({type: "event", durationThreshold: 16, buffered: true});
-  const play = HTMLMediaElement.prototype.play;
-  HTMLMediaElement.prototype.play = function () { window.heard = this; const from = pressedAt; this.addEventListener("timeupdate", () => { window.heardMs ??= performance.now() - from; }); return play.call(this); };
-}"""
+      const count = k => e => {
+        if (e.isTrusted && !["Control", "Shift", "Alt", "Meta"].includes(e.key)) {
+          sessionStorage[k] = 1 + Number(sessionStorage[k] || 0);
+          window.pressedAt = performance.now();
+        }
+      };
+      addEventListener("pointerdown", count("clicks"), true);
+      addEventListener("keydown", count("keys"), true);
+      window.delay = 0;
+      new PerformanceObserver(l => {
+        for (const e of l.getEntries()) delay = Math.max(delay, e.processingStart - e.startTime);
+      }).observe({ type: "event", durationThreshold: 16, buffered: true });
+      const play = HTMLMediaElement.prototype.play;
+      HTMLMediaElement.prototype.play = function () {
+        window.heard = this;
+        const from = pressedAt;
+        this.addEventListener("timeupdate", () => {
+          window.heardMs ??= performance.now() - from;
+        });
+        return play.call(this);
+      };
+    }"""
 LEVEL = """async which => {
-  const tap = which === "player" ? KK.player.output.node : new AudioContext().createMediaStreamSource(heard.captureStream());
-  const ear = new AnalyserNode(tap.context, {fftSize: 8192}), x = new Float32Array(8192);
-  tap.connect(ear);
-  for (let loud = 0, n = 0; n < 400; n++) {
-    ear.getFloatTimeDomainData(x);
-    loud = Math.sqrt(x.reduce((s, v) => s + v * v, 0) / x.length);
-    if (loud > 0.005) { tap.disconnect(ear); return loud; }
-    await new Promise(r => setTimeout(r, 25));
-  }
-  return 0; }"""
+      const tap =
+        which === "player"
+          ? KK.player.output.node
+          : new AudioContext().createMediaStreamSource(heard.captureStream());
+      const ear = new AnalyserNode(tap.context, { fftSize: 8192 }),
+        x = new Float32Array(8192);
+      tap.connect(ear);
+      for (let loud = 0, n = 0; n < 400; n++) {
+        ear.getFloatTimeDomainData(x);
+        loud = Math.sqrt(x.reduce((s, v) => s + v * v, 0) / x.length);
+        if (loud > 0.005) {
+          tap.disconnect(ear);
+          return loud;
+        }
+        await new Promise(r => setTimeout(r, 25));
+      }
+      return 0;
+    }"""
 
 
 class Walk(StudioPage):

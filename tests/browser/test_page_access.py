@@ -23,9 +23,21 @@ SVG = (
     ' 8h148v148z"/></svg>'
 )
 # every sample that a context plays, kept: what is heard can be asked for
-HEARD = """window.heard = 0; const make = AudioWorkletNode.prototype.connect; AudioWorkletNode.prototype.connect = function (to, ...more) {
-  if (to instanceof AudioDestinationNode) { const look = this.context.createAnalyser(); look.fftSize = 2048; make.call(this, look); const data = new Float32Array(2048);
-    setInterval(() => { look.getFloatTimeDomainData(data); window.heard = Math.max(window.heard, ...data.map(Math.abs)); }, 20); } return make.call(this, to, ...more); };"""
+HEARD = """window.heard = 0;
+    const make = AudioWorkletNode.prototype.connect;
+    AudioWorkletNode.prototype.connect = function (to, ...more) {
+      if (to instanceof AudioDestinationNode) {
+        const look = this.context.createAnalyser();
+        look.fftSize = 2048;
+        make.call(this, look);
+        const data = new Float32Array(2048);
+        setInterval(() => {
+          look.getFloatTimeDomainData(data);
+          window.heard = Math.max(window.heard, ...data.map(Math.abs));
+        }, 20);
+      }
+      return make.call(this, to, ...more);
+    };"""
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +68,21 @@ def share(p: StudioPage, sample: str = "Good evening.") -> dict:
 def violations(page) -> list[str]:
     page.evaluate(AXE)
     return page.evaluate(
-        """rules => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then(r => r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " +
-        (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" / ")))""",
+        """rules =>
+          axe.run(document, { runOnly: rules, resultTypes: ["violations"] }).then(r =>
+            r.violations.map(
+              v =>
+                v.id +
+                ": " +
+                v.nodes
+                  .slice(0, 3)
+                  .map(
+                    n =>
+                      n.target.join(" ") + " " + (n.any[0] || n.all[0] || n.none[0] || {}).message
+                  )
+                  .join(" / ")
+            )
+          )""",
         RULES,
     )
 

@@ -38,9 +38,23 @@ def let_go(
     )  # of a tab that is opened for the first time it comes later
     return (
         p.js(
-            """([q, b64, name, type]) => { const bag = new DataTransfer(); bag.items.add(new File([Uint8Array.from(atob(b64), c => c.charCodeAt(0))], name, {type}));
-        const el = document.querySelector(q), go = kind => el.dispatchEvent(new DragEvent(kind, {dataTransfer: bag, bubbles: true, cancelable: true, composed: true}));
-        return !go("dragover") & !go("drop"); }""",
+            """([q, b64, name, type]) => {
+              const bag = new DataTransfer();
+              bag.items.add(
+                new File([Uint8Array.from(atob(b64), c => c.charCodeAt(0))], name, { type })
+              );
+              const el = document.querySelector(q),
+                go = kind =>
+                  el.dispatchEvent(
+                    new DragEvent(kind, {
+                      dataTransfer: bag,
+                      bubbles: true,
+                      cancelable: true,
+                      composed: true
+                    })
+                  );
+              return !go("dragover") & !go("drop");
+            }""",
             [query, base64.b64encode(data).decode(), name, mime],
         )
         == 1
@@ -151,7 +165,8 @@ def test_saving_that_fails_says_so_where_it_said_that_it_saves(chrome, studio):
         p.js("() => { KK.live.health.data.id = 'draft-gone'; }")
         p.page.click("#kk-save")
         p.page.wait_for_function(
-            "document.querySelector('#kk-need').innerText.includes('这段参考音频已经不在了，请重新放入。')"
+            "document.querySelector('#kk-need').innerText.includes('这段参考音频已经不在了，"
+            "请重新放入。')"
         )
         p.js("KK.setLang('en')")
         p.page.wait_for_function(

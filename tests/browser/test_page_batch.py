@@ -148,8 +148,17 @@ def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
                 arg=json.dumps(want, ensure_ascii=False, separators=(",", ":")),
             )
         p.js(
-            """() => { const d = new DataTransfer(); d.items.add(new File(['{"text": "dropped", "voice": "nobody"}\\n{"text": "。"}'], "x.jsonl"));
-            document.querySelector("#kk-batchtext").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true})); }"""
+            """() => {
+              const d = new DataTransfer();
+              d.items.add(
+                new File(['{"text": "dropped", "voice": "nobody"}\\n{"text": "。"}'], "x.jsonl")
+              );
+              document
+                .querySelector("#kk-batchtext")
+                .dispatchEvent(
+                  new DragEvent("drop", { dataTransfer: d, bubbles: true, cancelable: true })
+                );
+            }"""
         )
         p.page.wait_for_function(
             "document.querySelector('#kk-batchsay').innerText.includes('Line 1: there is no voice"

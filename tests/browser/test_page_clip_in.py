@@ -18,11 +18,15 @@ from .studio_page import StudioPage, clip
 pytestmark = pytest.mark.browser
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 NOTICE = "#kk-health .kk-warn[role=alert] span"
-DROP = """([q, name, type, data]) => { const bag = new DataTransfer();
-    bag.items.add(new File([Uint8Array.from(atob(data), c => c.charCodeAt(0))], name, {type}));
-    const to = document.querySelector(q);
-    for (const kind of ["dragenter", "dragover", "drop"])
-      to.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: bag})); }"""
+DROP = """([q, name, type, data]) => {
+      const bag = new DataTransfer();
+      bag.items.add(new File([Uint8Array.from(atob(data), c => c.charCodeAt(0))], name, { type }));
+      const to = document.querySelector(q);
+      for (const kind of ["dragenter", "dragover", "drop"])
+        to.dispatchEvent(
+          new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: bag })
+        );
+    }"""
 WITH_PLAYER = "#kk-ref audio.standard-player"
 
 

@@ -153,7 +153,19 @@ def test_no_text_breaks_out_of_its_quotes(chrome, studio):
     texts = [a + b + c for a in pieces for b in pieces for c in ("", "'")]
     with StudioPage(chrome, studio.url, "en") as p:
         made = p.js(
-            """texts => texts.map(text => KK.codeOf({text, voice: "v'" + text, engine: "builtin", mode: "instruct", instruction: text, language: "auto", speed: 1.25, seed: "9223372036854775807"}))""",
+            """texts =>
+              texts.map(text =>
+                KK.codeOf({
+                  text,
+                  voice: "v'" + text,
+                  engine: "builtin",
+                  mode: "instruct",
+                  instruction: text,
+                  language: "auto",
+                  speed: 1.25,
+                  seed: "9223372036854775807"
+                })
+              )""",
             texts,
         )
     for text, code in zip(texts, made):

@@ -59,8 +59,13 @@ def test_one_question_when_the_typing_rests_and_none_for_what_is_known(chrome, s
         p.page.wait_for_function(f"{COUNT} === '0 字'")
         asked.clear()
         p.js(
-            """() => { for (let n = 1; n <= 40; n++) { KK.setField("kk-text", "字".repeat(n)); KK.recount(); }
-            for (let n = 0; n < 40; n++) document.dispatchEvent(new CustomEvent("kk:engine")); }"""
+            """() => {
+              for (let n = 1; n <= 40; n++) {
+                KK.setField("kk-text", "字".repeat(n));
+                KK.recount();
+              }
+              for (let n = 0; n < 40; n++) document.dispatchEvent(new CustomEvent("kk:engine"));
+            }"""
         )
         p.page.wait_for_function(f"{COUNT}.startsWith('1007 字 · 7 句')")
         assert asked == [{"text": "字" * 40, "language": "auto"}]

@@ -131,8 +131,14 @@ def test_what_the_page_was_opened_with_changes_nothing_once_it_has_asked(chrome,
     """
     with StudioPage(chrome, studio.url, "en") as p:
         p.js(
-            """() => fetch(KK.root() + "/v1/audio/speech", {method: "POST", headers: {"Content-Type": "application/json"},
-            body: JSON.stringify({input: "One.", voice: KK.voices()[0].id, stream: false})}).then(r => r.arrayBuffer()).then(() => 0)"""
+            """() =>
+              fetch(KK.root() + "/v1/audio/speech", {
+                method: "POST",
+                headers: { "Content-Type": "application/json" },
+                body: JSON.stringify({ input: "One.", voice: KK.voices()[0].id, stream: false })
+              })
+                .then(r => r.arrayBuffer())
+                .then(() => 0)"""
         )
         held = []
         p.page.route("**/queue/join*", lambda r: held.append(r))

@@ -26,13 +26,32 @@ def test_a_press_changes_the_bar_within_its_own_task(chrome, studio):
         p.page.click("h1")  # the sound context is made by the first gesture
         p.page.wait_for_timeout(200)
         said = p.js(
-            """() => { const bar = document.querySelector(".kk-bar"), go = document.querySelector("[data-do=go]");
-            go.click(); return new Promise(r => { let tasks = 0; const look = () => bar.dataset.state === "requesting" || KK.player.busy() ? r(tasks) : tasks++ < 20 ? queueMicrotask(look) : setTimeout(look); look(); }); }"""
+            """() => {
+              const bar = document.querySelector(".kk-bar"),
+                go = document.querySelector("[data-do=go]");
+              go.click();
+              return new Promise(r => {
+                let tasks = 0;
+                const look = () =>
+                  bar.dataset.state === "requesting" || KK.player.busy()
+                    ? r(tasks)
+                    : tasks++ < 20
+                      ? queueMicrotask(look)
+                      : setTimeout(look);
+                look();
+              });
+            }"""
         )
         assert said <= 20, "the event reached the player without leaving the browser's own turn"
         p.until("playing")
         assert p.js(
-            """() => { document.querySelector("[data-do=go]").click(); return [document.querySelector(".kk-bar").dataset.state, document.querySelector("[data-do=go]").dataset.kind]; }"""
+            """() => {
+              document.querySelector("[data-do=go]").click();
+              return [
+                document.querySelector(".kk-bar").dataset.state,
+                document.querySelector("[data-do=go]").dataset.kind
+              ];
+            }"""
         ) == ["cancelled", "go"]
 
 
@@ -40,9 +59,20 @@ def test_the_audio_service_is_awake_before_the_first_press(chrome, studio):
     """P4 for the first press of a fresh browser: what would block it 40-130 ms has been done, and
     the press makes no context of its own.
     """
-    count = """window.asked = 0; window.made = 0; const ask = MediaDevices.prototype.enumerateDevices;
-        MediaDevices.prototype.enumerateDevices = function () { asked++; return ask.call(this); };
-        const Made = window.AudioContext; window.AudioContext = class extends Made { constructor(...a) { super(...a); made++; } };"""
+    count = """window.asked = 0;
+        window.made = 0;
+        const ask = MediaDevices.prototype.enumerateDevices;
+        MediaDevices.prototype.enumerateDevices = function () {
+          asked++;
+          return ask.call(this);
+        };
+        const Made = window.AudioContext;
+        window.AudioContext = class extends Made {
+          constructor(...a) {
+            super(...a);
+            made++;
+          }
+        };"""
     with StudioPage(chrome, studio.url, "zh", init=count) as p:
         p.page.wait_for_function("asked > 0 && KK.player.output.node")
         p.page.click("h1")
@@ -67,8 +97,27 @@ def test_typing_into_a_long_text_while_a_stream_plays_redraws_little(chrome, stu
         )  # what is news of the engine is drawn, and is not of the typing
         p.page.wait_for_timeout(300)
         p.js(
-            """() => { window.drawn = []; for (const k in KK.parts) { const f = KK.parts[k]; KK.parts[k] = (...a) => { drawn.push(k); return f(...a); }; }
-            window.changed = new Set(); new MutationObserver(l => l.forEach(m => { const e = m.target.nodeType === 1 ? m.target : m.target.parentElement; if (!e.closest("#kk-player")) changed.add(e.closest("[id^=kk-]")?.id); })).observe(document.querySelector("#kk-app"), {subtree: true, childList: true, characterData: true}); }"""
+            """() => {
+              window.drawn = [];
+              for (const k in KK.parts) {
+                const f = KK.parts[k];
+                KK.parts[k] = (...a) => {
+                  drawn.push(k);
+                  return f(...a);
+                };
+              }
+              window.changed = new Set();
+              new MutationObserver(l =>
+                l.forEach(m => {
+                  const e = m.target.nodeType === 1 ? m.target : m.target.parentElement;
+                  if (!e.closest("#kk-player")) changed.add(e.closest("[id^=kk-]")?.id);
+                })
+              ).observe(document.querySelector("#kk-app"), {
+                subtree: true,
+                childList: true,
+                characterData: true
+              });
+            }"""
         )
         before = len(p.requests)
         p.page.focus("#kk-text textarea")
@@ -87,11 +136,25 @@ def walk(p: StudioPage, want: str, most: int = 90) -> None:
     for _ in range(most):
         p.page.keyboard.press("Tab")
         told = p.js(
-            """want => { const e = document.activeElement; if (!e || e === document.body) return null;
-            const box = (e.closest("label") || e).getBoundingClientRect(), css = getComputedStyle(e), bars = !e.closest("#kk-player, #kk-head, [role=tablist], #kk-toast");
-            const shown = css.outlineStyle !== "none" || css.boxShadow !== "none" || !!e.closest("label, .wrap, button, [class*=wrap]");
-            const bottom = document.querySelector("#kk-player").getBoundingClientRect().top, top = document.querySelector("#kk-head").getBoundingClientRect().bottom;
-            return {hit: e.matches(want), shown, under: bars && box.height < 300 && (box.top >= bottom || box.bottom <= top), name: e.outerHTML.slice(0, 90)}; }""",
+            """want => {
+              const e = document.activeElement;
+              if (!e || e === document.body) return null;
+              const box = (e.closest("label") || e).getBoundingClientRect(),
+                css = getComputedStyle(e),
+                bars = !e.closest("#kk-player, #kk-head, [role=tablist], #kk-toast");
+              const shown =
+                css.outlineStyle !== "none" ||
+                css.boxShadow !== "none" ||
+                !!e.closest("label, .wrap, button, [class*=wrap]");
+              const bottom = document.querySelector("#kk-player").getBoundingClientRect().top,
+                top = document.querySelector("#kk-head").getBoundingClientRect().bottom;
+              return {
+                hit: e.matches(want),
+                shown,
+                under: bars && box.height < 300 && (box.top >= bottom || box.bottom <= top),
+                name: e.outerHTML.slice(0, 90)
+              };
+            }""",
             want,
         )
         if told is None:

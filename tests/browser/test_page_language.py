@@ -13,24 +13,52 @@ pytestmark = pytest.mark.browser
 # What every control of the page holds. A list's own field shows its choice in the page's language:
 # the request says what is chosen.
 CONTROLS = """() => {
-  const all = {}, put = (e, value) => {
-    const box = e.closest("[id]"), key = [box?.id, e.type === "radio" ? "" : e.name || "", e.type || "", e.dataset.do || "", e.dataset.v || e.dataset.id || e.dataset.g || e.dataset.edge || "",
-      e.type === "radio" ? e.value : ""].join("|");
-    (all[key] ??= []).push(value);
-  };
-  for (const e of document.querySelectorAll("#kk-app :is(input, textarea, select):not([type=file]):not(:is(#kk-language, #kk-set-lang) *)"))
-    put(e, ["radio", "checkbox"].includes(e.type) ? e.checked : e.value);
-  for (const e of document.querySelectorAll("#kk-app [aria-pressed]:not([data-do=lang]), #kk-app [role=radio], #kk-app [role=tab]"))
-    put(e, e.ariaPressed ?? e.ariaChecked ?? e.ariaSelected);
-  for (const e of document.querySelectorAll("#kk-app details")) put(e, e.open);
-  return all;
-}"""
+      const all = {},
+        put = (e, value) => {
+          const box = e.closest("[id]"),
+            key = [
+              box?.id,
+              e.type === "radio" ? "" : e.name || "",
+              e.type || "",
+              e.dataset.do || "",
+              e.dataset.v || e.dataset.id || e.dataset.g || e.dataset.edge || "",
+              e.type === "radio" ? e.value : ""
+            ].join("|");
+          (all[key] ??= []).push(value);
+        };
+      for (const e of document.querySelectorAll(
+        "#kk-app :is(input, textarea, select):not([type=file])" +
+          ":not(:is(#kk-language, #kk-set-lang) *)"
+      ))
+        put(e, ["radio", "checkbox"].includes(e.type) ? e.checked : e.value);
+      for (const e of document.querySelectorAll(
+        "#kk-app [aria-pressed]:not([data-do=lang]), #kk-app [role=radio], #kk-app [role=tab]"
+      ))
+        put(e, e.ariaPressed ?? e.ariaChecked ?? e.ariaSelected);
+      for (const e of document.querySelectorAll("#kk-app details")) put(e, e.open);
+      return all;
+    }"""
 # What Generate would ask for; nothing is begun.
-REQUEST = """async () => { let asked = null; const begin = KK.player.start; KK.player.start = params => { asked = params; };
-  KK.live.player.trigger("generate"); for (let n = 0; n < 200 && !asked; n++) await new Promise(requestAnimationFrame);
-  KK.player.start = begin; return asked; }"""
-FILL = """() => { for (const e of document.querySelectorAll("#kk-app .kk :is(input[type=text], input[type=search], textarea)")) {
-  if (!e.checkVisibility()) continue; e.value = "a1"; e.dispatchEvent(new Event("input", {bubbles: true})); } }"""
+REQUEST = """async () => {
+      let asked = null;
+      const begin = KK.player.start;
+      KK.player.start = params => {
+        asked = params;
+      };
+      KK.live.player.trigger("generate");
+      for (let n = 0; n < 200 && !asked; n++) await new Promise(requestAnimationFrame);
+      KK.player.start = begin;
+      return asked;
+    }"""
+FILL = """() => {
+      for (const e of document.querySelectorAll(
+        "#kk-app .kk :is(input[type=text], input[type=search], textarea)"
+      )) {
+        if (!e.checkVisibility()) continue;
+        e.value = "a1";
+        e.dispatchEvent(new Event("input", { bubbles: true }));
+      }
+    }"""
 
 
 def switch(p: StudioPage, lang: str) -> None:

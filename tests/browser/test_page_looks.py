@@ -22,8 +22,14 @@ SHOWN = {
 def named(p: StudioPage) -> None:
     """Gradio mounts widgets late; the page gives them their names in the frame after."""
     p.page.wait_for_function(
-        """() => [...document.querySelectorAll("#kk-app fieldset.block")].every(f => f.ariaLabel || !f.querySelector("[data-testid=block-info]"))
-        && [...document.querySelectorAll("#kk-speed input")].every(e => e.ariaLabel) && [...document.querySelectorAll(".kk-adv > button.label-wrap")].every(b => b.ariaExpanded === String(b.classList.contains("open")))"""
+        """() =>
+          [...document.querySelectorAll("#kk-app fieldset.block")].every(
+            f => f.ariaLabel || !f.querySelector("[data-testid=block-info]")
+          ) &&
+          [...document.querySelectorAll("#kk-speed input")].every(e => e.ariaLabel) &&
+          [...document.querySelectorAll(".kk-adv > button.label-wrap")].every(
+            b => b.ariaExpanded === String(b.classList.contains("open"))
+          )"""
     )
 
 
@@ -125,13 +131,40 @@ def test_python_updates_leave_canvas_focus_and_sound_alone(chrome, studio):
 # names that are the same in both languages
 SAME = re.compile(
     r"开口|中文|^中$|中，中文|Kaikou|EN,"
-    r" English|English|RTF|LUFS|fake|WAV|Ctrl|Esc|Space|^[RD/?]$|SNR|(?:Fun-)?CosyVoice[\w.-]*|MB|kHz|dB|rtf=|seconds=|zip|AI"
+    r" English|English|RTF|LUFS|fake|WAV|Ctrl|Esc|Space|^[RD/?]$|SNR|(?:Fun-)?CosyVoice[\w.-]*|MB|"
+    r"kHz|dB|rtf=|seconds=|zip|AI"
 )
-SEEN = """() => { const out = new Set(), seen = e => e.checkVisibility?.({visibilityProperty: true}) ?? true;
-  const walk = document.createTreeWalker(document.querySelector("#kk-app"), NodeFilter.SHOW_TEXT);
-  for (let n; (n = walk.nextNode());) { const e = n.parentElement; if (n.data.trim() && !e.closest("textarea, script, style, .kk-take p, .kk-take .kk-meta, .mic-select") && seen(e)) out.add(n.data.trim()); }
-  for (const e of document.querySelectorAll("#kk-app [aria-label], #kk-app [placeholder], #kk-app [title]")) if (seen(e) && !e.closest(".kk-take p")) for (const a of ["aria-label", "placeholder", "title"]) { const s = e.getAttribute(a); if (s?.trim() && !(a === "title" && e.matches("[data-do=example]")) && !e.closest(".kk-take [data-do=playtake]")) out.add(s.trim()); }
-  return [...out]; }"""
+SEEN = """() => {
+      const out = new Set(),
+        seen = e => e.checkVisibility?.({ visibilityProperty: true }) ?? true;
+      const walk = document.createTreeWalker(
+        document.querySelector("#kk-app"),
+        NodeFilter.SHOW_TEXT
+      );
+      for (let n; (n = walk.nextNode());) {
+        const e = n.parentElement;
+        if (
+          n.data.trim() &&
+          !e.closest("textarea, script, style, .kk-take p, .kk-take .kk-meta, .mic-select") &&
+          seen(e)
+        )
+          out.add(n.data.trim());
+      }
+      for (const e of document.querySelectorAll(
+        "#kk-app [aria-label], #kk-app [placeholder], #kk-app [title]"
+      ))
+        if (seen(e) && !e.closest(".kk-take p"))
+          for (const a of ["aria-label", "placeholder", "title"]) {
+            const s = e.getAttribute(a);
+            if (
+              s?.trim() &&
+              !(a === "title" && e.matches("[data-do=example]")) &&
+              !e.closest(".kk-take [data-do=playtake]")
+            )
+              out.add(s.trim());
+          }
+      return [...out];
+    }"""
 
 
 def strangers(page: StudioPage, lang: str) -> list[str]:
@@ -209,7 +242,15 @@ def test_small_large_still_and_forced(chrome, studio):
         p.js("document.documentElement.style.fontSize = '200%'")
         p.page.wait_for_function("document.documentElement.scrollWidth <= 320")
         cut = p.js(
-            """() => [...document.querySelectorAll("#kk-app button, #kk-app h2, #kk-app label")].filter(e => e.checkVisibility() && !e.closest(".kk-scroll") && e.getBoundingClientRect().right > 322).map(e => e.className + e.innerText)"""
+            """() =>
+              [...document.querySelectorAll("#kk-app button, #kk-app h2, #kk-app label")]
+                .filter(
+                  e =>
+                    e.checkVisibility() &&
+                    !e.closest(".kk-scroll") &&
+                    e.getBoundingClientRect().right > 322
+                )
+                .map(e => e.className + e.innerText)"""
         )
         assert cut == []
         p.page.click("#kk-style [data-v=happy]")
@@ -233,7 +274,15 @@ def test_gradio_still_has_what_the_page_leans_on(chrome, studio):
     with StudioPage(chrome, studio.url, "en") as p:
         assert (
             p.js(
-                """(async () => typeof (await import(performance.getEntriesByType("resource").map(e => e.name).find(n => /\\/core-[\\w-]+\\.js$/.test(n)))).changeLocale)()"""
+                """(async () =>
+                  typeof (
+                    await import(
+                      performance
+                        .getEntriesByType("resource")
+                        .map(e => e.name)
+                        .find(n => /\\/core-[\\w-]+\\.js$/.test(n))
+                    )
+                  ).changeLocale)()"""
             )
             == "function"
         )

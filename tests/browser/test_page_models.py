@@ -103,7 +103,7 @@ def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
     return made
 
 
-def test_each_generation_speaks_in_every_mode_it_offers_and_a_stream_ends_with_the_one_it_began_with(
+def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_began_with(
     chrome, models, tmp_path
 ):
     kept = tmp_path / "data"

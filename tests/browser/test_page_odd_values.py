@@ -70,8 +70,18 @@ def test_a_memory_that_holds_anything_changes_nothing(chrome, studio, form):
     junk = dict.fromkeys(KEYS, "x") | {"form": form}
     with StudioPage(chrome, studio.url, "en", "light", init=remembers(**junk), is_first=True) as p:
         wishes = p.js(
-            """() => { const sent = {}, form = KK.live.form, send = form.trigger; form.trigger = (name, what) => { sent[name] = what; send(name, what); };
-            document.dispatchEvent(new CustomEvent("kk:ready")); form.trigger = send; return sent; }"""
+            """() => {
+              const sent = {},
+                form = KK.live.form,
+                send = form.trigger;
+              form.trigger = (name, what) => {
+                sent[name] = what;
+                send(name, what);
+              };
+              document.dispatchEvent(new CustomEvent("kk:ready"));
+              form.trigger = send;
+              return sent;
+            }"""
         )
         assert wishes["privacy"] == {"label": True, "notice": False}
         for other in (form, '"text"', "[[1], 2]", "7", "null", ""):

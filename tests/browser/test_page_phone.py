@@ -18,13 +18,25 @@ SLOW = {
     "uploadThroughput": 50 * 1024,
 }
 DRAGGING = re.compile(r"拖|\bdrag|\bdrop (a|your|audio|clear)", re.I)
-WORDS = """() => [document.body.innerText, ...[...document.querySelectorAll("#kk-app :is([placeholder], [aria-label], [title])")]
-    .filter(e => e.checkVisibility()).flatMap(e => [e.placeholder, e.ariaLabel, e.title])].join("\\n")"""
+WORDS = """() =>
+      [
+        document.body.innerText,
+        ...[...document.querySelectorAll("#kk-app :is([placeholder], [aria-label], [title])")]
+          .filter(e => e.checkVisibility())
+          .flatMap(e => [e.placeholder, e.ariaLabel, e.title])
+      ].join("\\n")"""
 # what is seen the moment Generate is: its text, and whether a press does something
-FIRST_SIGHT = """(() => { const look = () => { const go = document.querySelector("#kk-player .kk-go");
-    if (!go?.checkVisibility({visibilityProperty: true})) return requestAnimationFrame(look);
-    window.firstSight = {text: document.querySelector("#kk-text textarea")?.value, ms: performance.now()}; };
-    requestAnimationFrame(look); })();"""
+FIRST_SIGHT = """(() => {
+      const look = () => {
+        const go = document.querySelector("#kk-player .kk-go");
+        if (!go?.checkVisibility({ visibilityProperty: true })) return requestAnimationFrame(look);
+        window.firstSight = {
+          text: document.querySelector("#kk-text textarea")?.value,
+          ms: performance.now()
+        };
+      };
+      requestAnimationFrame(look);
+    })()"""
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])

@@ -16,9 +16,17 @@ pytestmark = pytest.mark.browser
 END = "#kk-ref .stop-button"
 # runs(s): the clock that the recorder counts with goes on for s seconds and stands then, so that
 # nothing is missed, however slow the machine; never faster than the sound
-CLOCK = """{ const real = performance.now.bind(performance); let lag = 0, most = Infinity;
-  performance.now = () => Math.min(real() - lag, most);
-  window.runs = s => { const now = performance.now(); lag = real() - now; most = now + s * 1000; }; }"""
+CLOCK = """{
+      const real = performance.now.bind(performance);
+      let lag = 0,
+        most = Infinity;
+      performance.now = () => Math.min(real() - lag, most);
+      window.runs = s => {
+        const now = performance.now();
+        lag = real() - now;
+        most = now + s * 1000;
+      };
+    }"""
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +60,20 @@ def began(p: StudioPage) -> None:
 def ended(p: StudioPage, before: str = "") -> dict:
     """Pressed as soon as it may be; the draft that comes of it."""
     words = p.js(
-        """q => new Promise(done => {
-        const press = () => { const end = document.querySelector(q); if (end?.ariaDisabled !== "false") return; look.disconnect(); const words = end.innerText; end.click(); done(words); };
-        const look = new MutationObserver(press);
-        look.observe(document.body, {subtree: true, attributeFilter: ["aria-disabled"]});
-        press(); })""",
+        """q =>
+          new Promise(done => {
+            const press = () => {
+              const end = document.querySelector(q);
+              if (end?.ariaDisabled !== "false") return;
+              look.disconnect();
+              const words = end.innerText;
+              end.click();
+              done(words);
+            };
+            const look = new MutationObserver(press);
+            look.observe(document.body, { subtree: true, attributeFilter: ["aria-disabled"] });
+            press();
+          })""",
         END,
     )
     assert words.strip() == "Finish"
@@ -66,9 +83,21 @@ def ended(p: StudioPage, before: str = "") -> dict:
 
 @pytest.mark.parametrize(("lang", "size"), [("zh", "wide"), ("en", "tablet"), ("zh", "phone")])
 def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studio, lang, size):
-    places = """Object.fromEntries(["#kk-ref .stop-button", "#kk-ref .pause-button", "#kk-ref .mic-select"].map(s => {
-        const e = document.querySelector(s), r = e.getBoundingClientRect(), box = document.querySelector("#kk-ref").getBoundingClientRect();
-        return [s, {at: [r.x, r.y, r.width, r.height], spills: e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1, out: r.right > box.right || r.bottom > box.bottom}]; }))"""
+    places = """Object.fromEntries(
+          ["#kk-ref .stop-button", "#kk-ref .pause-button", "#kk-ref .mic-select"].map(s => {
+            const e = document.querySelector(s),
+              r = e.getBoundingClientRect(),
+              box = document.querySelector("#kk-ref").getBoundingClientRect();
+            return [
+              s,
+              {
+                at: [r.x, r.y, r.width, r.height],
+                spills: e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1,
+                out: r.right > box.right || r.bottom > box.bottom
+              }
+            ];
+          })
+        )"""
     with StudioPage(chrome, studio.url, lang, size=size, init=CLOCK) as p:
         p.js("runs(0)")
         if size == "phone":

@@ -11,32 +11,61 @@ from .studio_page import StudioPage
 pytestmark = pytest.mark.browser
 
 # Names and labels whose text is broken into lines.
-BROKEN = """() => [...document.querySelectorAll("#kk-app :is(button, .kk-tag, th, h2, h3, .kk-seg label, [data-testid=block-info]), #kk-player :is(button, .kk-time)")]
-  .filter(e => e.checkVisibility() && e.innerText?.trim()).flatMap(e => {
-    const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), out = [];
-    for (let n; (n = walk.nextNode());) {
-      if (!n.data.trim() || !n.parentElement.checkVisibility() || n.parentElement.closest(".kk-vh, p, small")) continue;
-      const range = document.createRange();
-      range.selectNodeContents(n);
-      if (new Set([...range.getClientRects()].filter(r => r.width > 1).map(r => Math.round(r.top))).size > 1) out.push(n.data.trim());
-    }
-    return out;
-  })"""
+BROKEN = """() =>
+      [
+        ...document.querySelectorAll(
+          "#kk-app :is(button, .kk-tag, th, h2, h3, .kk-seg label, [data-testid=block-info])," +
+            "#kk-player :is(button, .kk-time)"
+        )
+      ]
+        .filter(e => e.checkVisibility() && e.innerText?.trim())
+        .flatMap(e => {
+          const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT),
+            out = [];
+          for (let n; (n = walk.nextNode());) {
+            if (
+              !n.data.trim() ||
+              !n.parentElement.checkVisibility() ||
+              n.parentElement.closest(".kk-vh, p, small")
+            )
+              continue;
+            const range = document.createRange();
+            range.selectNodeContents(n);
+            if (
+              new Set(
+                [...range.getClientRects()].filter(r => r.width > 1).map(r => Math.round(r.top))
+              ).size > 1
+            )
+              out.push(n.data.trim());
+          }
+          return out;
+        })"""
 # Controls without a ring, and those whose ring is clipped by what they lie in.
 CUT = """() => {
-  const all = [...document.querySelectorAll(":is(#kk-app, #kk-player) :is(button, a[href], input, textarea, select, summary, [tabindex='0'])")].filter(e =>
-    e.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && !e.disabled && e.tabIndex >= 0 && e.getBoundingClientRect().width > 2);
+  const kinds = ":is(button, a[href], input, textarea, select, summary, [tabindex='0'])";
+  const seen = { opacityProperty: true, visibilityProperty: true };
+  const all = [...document.querySelectorAll(`:is(#kk-app, #kk-player) ${kinds}`)].filter(e =>
+    e.checkVisibility(seen) && !e.disabled && e.tabIndex >= 0 &&
+    e.getBoundingClientRect().width > 2);
   return all.flatMap(e => {
     e.focus({ focusVisible: true });
     if (document.activeElement !== e) return [];
-    const host = e.type === "radio" ? e.closest("label") : e, css = getComputedStyle(host), box = host.getBoundingClientRect();
-    const name = `${e.closest("[id]")?.id} ${e.dataset.do || e.id || e.className} ${(e.innerText || e.ariaLabel || "").slice(0, 20)}`;
+    const host = e.type === "radio" ? e.closest("label") : e, css = getComputedStyle(host);
+    const box = host.getBoundingClientRect();
+    const words = (e.innerText || e.ariaLabel || "").slice(0, 20);
+    const name = `${e.closest("[id]")?.id} ${e.dataset.do || e.id || e.className} ${words}`;
     if (css.outlineStyle === "none" && css.boxShadow === "none") return ["no ring: " + name];
-    const wide = css.outlineStyle === "none" ? Math.max(...(css.boxShadow.match(/[\\d.]+px/g) || []).map(parseFloat)) : parseFloat(css.outlineWidth) + parseFloat(css.outlineOffset);
+    const wide = css.outlineStyle === "none"
+      ? Math.max(...(css.boxShadow.match(/[\\d.]+px/g) || []).map(parseFloat))
+      : parseFloat(css.outlineWidth) + parseFloat(css.outlineOffset);
     for (let a = host.parentElement; wide > 0 && a && a !== document.body; a = a.parentElement) {
-      const { overflowX, overflowY } = getComputedStyle(a), outer = a.getBoundingClientRect(), top = outer.top + a.clientTop, left = outer.left + a.clientLeft;
-      if ((overflowY !== "visible" && (box.top - wide < top - .5 || box.bottom + wide > top + a.clientHeight + .5)) ||
-          (overflowX !== "visible" && (box.left - wide < left - .5 || box.right + wide > left + a.clientWidth + .5))) return [`cut by ${a.id || a.className}: ${name}`];
+      const { overflowX, overflowY } = getComputedStyle(a), outer = a.getBoundingClientRect();
+      const top = outer.top + a.clientTop, left = outer.left + a.clientLeft;
+      const bottom = top + a.clientHeight, right = left + a.clientWidth;
+      const high = box.top - wide < top - .5 || box.bottom + wide > bottom + .5;
+      const across = box.left - wide < left - .5 || box.right + wide > right + .5;
+      if ((overflowY !== "visible" && high) || (overflowX !== "visible" && across))
+        return [`cut by ${a.id || a.className}: ${name}`];
     }
     return [];
   });

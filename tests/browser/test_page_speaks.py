@@ -209,8 +209,18 @@ def test_recording_makes_a_clip(chrome, studio):
     """
     with StudioPage(chrome, studio.url, "zh") as p:
         p.js(
-            """() => { const add = FormData.prototype.append; FormData.prototype.append = function (k, v, ...n) {
-            if (v instanceof Blob) v.slice(0, 12).text().then(s => { window.sent = [s, v.type, v.size]; }); return add.call(this, k, v, ...n); }; }"""
+            """() => {
+              const add = FormData.prototype.append;
+              FormData.prototype.append = function (k, v, ...n) {
+                if (v instanceof Blob)
+                  v.slice(0, 12)
+                    .text()
+                    .then(s => {
+                      window.sent = [s, v.type, v.size];
+                    });
+                return add.call(this, k, v, ...n);
+              };
+            }"""
         )
         p.page.click("#kk-ref .source-selection button >> nth=1")
         p.page.click("#kk-ref .record-button")

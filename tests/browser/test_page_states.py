@@ -71,8 +71,13 @@ def test_a_change_of_the_clip_is_heard_even_if_generate_comes_at_once(chrome, st
         p.page.fill("#kk-text textarea", "好的。")
         first = p.js("KK.draft().id")
         p.js(
-            """() => { document.querySelector(".kk-details").open = true; const e = document.querySelector("[data-edge=start]"); e.value = 1.5; e.dispatchEvent(new Event("change", {bubbles: true}));
-            document.querySelector("#kk-player [data-do=go]").click(); }"""
+            """() => {
+              document.querySelector(".kk-details").open = true;
+              const e = document.querySelector("[data-edge=start]");
+              e.value = 1.5;
+              e.dispatchEvent(new Event("change", { bubbles: true }));
+              document.querySelector("#kk-player [data-do=go]").click();
+            }"""
         )
         p.until("done")
         assert p.js("KK.said.voice") == p.js("KK.draft().id") != first

@@ -22,9 +22,7 @@ SOURCES = [
 ]
 CODE = "\n".join(p.read_text("utf-8") for p in SOURCES)
 # keys put together at run time: t("w." + code), t(`eng.${state}.s`), T(f"mode.{m}")
-PUT_TOGETHER = {
-    m for m in re.findall(r"""["'`]([a-z]+(?:\.[a-z]+)*\.)(?:["'`]\s*\+|\$\{|\{)""", CODE)
-}
+PUT_TOGETHER = set(re.findall(r"""["'`]([a-z]+(?:\.[a-z]+)*\.)(?:["'`]\s*\+|\$\{|\{)""", CODE))
 LETTERED = re.compile(r"^[dep]\.\w+$")  # style chips: LETTER[group] + "." + key
 
 

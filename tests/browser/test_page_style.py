@@ -21,9 +21,13 @@ def says(p: StudioPage, key: str) -> None:
 def off(p: StudioPage) -> list[str]:
     """Chips that cannot be pressed; each must be described by words that are seen."""
     return p.js(
-        """() => [...document.querySelectorAll("#kk-style [data-do=style][aria-disabled=true]")].map(b => {
-        const why = document.getElementById(b.getAttribute("aria-describedby"));
-        return why?.checkVisibility() && why.textContent ? b.dataset.v : b.dataset.v + " without a reason"; })"""
+        """() =>
+          [...document.querySelectorAll("#kk-style [data-do=style][aria-disabled=true]")].map(b => {
+            const why = document.getElementById(b.getAttribute("aria-describedby"));
+            return why?.checkVisibility() && why.textContent
+              ? b.dataset.v
+              : b.dataset.v + " without a reason";
+          })"""
     )
 
 

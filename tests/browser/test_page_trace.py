@@ -13,7 +13,13 @@ from .harness import PATIENT
 from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
-ROWS = """() => Object.fromEntries([...document.querySelectorAll("#kk-figures tbody tr, #kk-figures tfoot tr")].map(r => [r.cells[0].innerText, [...r.cells].slice(1).map(c => c.innerText)]))"""
+ROWS = """() =>
+      Object.fromEntries(
+        [...document.querySelectorAll("#kk-figures tbody tr, #kk-figures tfoot tr")].map(r => [
+          r.cells[0].innerText,
+          [...r.cells].slice(1).map(c => c.innerText)
+        ])
+      )"""
 OPEN = "document.querySelector('#kk-figures').matches(':popover-open')"
 
 

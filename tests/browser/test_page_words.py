@@ -15,8 +15,16 @@ pytestmark = pytest.mark.browser
 PATH = "/v1/pronunciations"
 # the sentences of every `begin` that the player's worker was told
 HEAR = (
-    """window.begun = []; window.Worker = class extends Worker { constructor(...given) { super(...given);
-  this.addEventListener("message", e => e.data.ev === "begin" && begun.push(e.data.sentences)); } };"""
+    """window.begun = [];
+    window.Worker = class extends Worker {
+      constructor(...given) {
+        super(...given);
+        this.addEventListener(
+          "message",
+          e => e.data.ev === "begin" && begun.push(e.data.sentences)
+        );
+      }
+    };"""
     + PATIENT
 )  # only a socket tells sentences
 

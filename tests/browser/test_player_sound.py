@@ -123,13 +123,29 @@ def test_an_engine_at_four_fifths_of_real_time_is_heard_with_its_first_piece(pla
         ),
     )
     needs = player.js(
-        """() => new Promise(done => {
-        const worker = new Worker(`${KK.root()}/tts/static/${KK_FACTS.version}/worker.js`), {port1, port2} = new MessageChannel(), needs = [];
-        port1.onmessage = e => { if (e.data.need) needs.push(e.data.need); if (e.data.op === "end") done(needs); };
-        worker.onmessage = e => { if (e.data.ev === "session") {
-            worker.postMessage({op: "port", port: port2, rate: 24000}, [port2]);
-            worker.postMessage({op: "start", seq: 1, turn: 1, params: {}}); } };
-        worker.postMessage({op: "open", root: KK.root(), via: "fetch", locale: "en", age_ms: 0}); })"""
+        """() =>
+          new Promise(done => {
+            const worker = new Worker(`${KK.root()}/tts/static/${KK_FACTS.version}/worker.js`),
+              { port1, port2 } = new MessageChannel(),
+              needs = [];
+            port1.onmessage = e => {
+              if (e.data.need) needs.push(e.data.need);
+              if (e.data.op === "end") done(needs);
+            };
+            worker.onmessage = e => {
+              if (e.data.ev === "session") {
+                worker.postMessage({ op: "port", port: port2, rate: 24000 }, [port2]);
+                worker.postMessage({ op: "start", seq: 1, turn: 1, params: {} });
+              }
+            };
+            worker.postMessage({
+              op: "open",
+              root: KK.root(),
+              via: "fetch",
+              locale: "en",
+              age_ms: 0
+            });
+          })"""
     )
     assert 128 < needs[-1] < 0.55 * RATE
 
@@ -139,26 +155,41 @@ def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
     dry it is given the rest.
     """
     x, told = player.js("""async () => {
-        const ctx = new OfflineAudioContext(1, 24000, 24000);
-        await ctx.audioWorklet.addModule(`${KK.root()}/tts/static/${KK_FACTS.version}/ring.js`);
-        const node = new AudioWorkletNode(ctx, "kk-ring", {numberOfInputs: 0, outputChannelCount: [1]}), {port1, port2: feed} = new MessageChannel(), told = [];
-        const quiet = () => new Promise(r => setTimeout(r, 200)), tone = n => new Float32Array(n).fill(0.5);
-        node.port.onmessage = e => told.push([e.data.ev, e.data.rendered]);
-        node.port.postMessage({op: "feed", port: port1}, [port1]);
-        node.connect(ctx.destination);
-        await quiet();
-        feed.postMessage({op: "start", turn: 1, at: 0, keep: false, need: 128, slow: false, hold: false});
-        feed.postMessage({op: "data", turn: 1, pcm: tone(4800)});
-        await quiet();
-        ctx.suspend(0.21).then(async () => {
-            feed.postMessage({op: "data", turn: 1, pcm: tone(9600)});
-            feed.postMessage({op: "end", turn: 1});
+          const ctx = new OfflineAudioContext(1, 24000, 24000);
+          await ctx.audioWorklet.addModule(`${KK.root()}/tts/static/${KK_FACTS.version}/ring.js`);
+          const node = new AudioWorkletNode(ctx, "kk-ring", {
+              numberOfInputs: 0,
+              outputChannelCount: [1]
+            }),
+            { port1, port2: feed } = new MessageChannel(),
+            told = [];
+          const quiet = () => new Promise(r => setTimeout(r, 200)),
+            tone = n => new Float32Array(n).fill(0.5);
+          node.port.onmessage = e => told.push([e.data.ev, e.data.rendered]);
+          node.port.postMessage({ op: "feed", port: port1 }, [port1]);
+          node.connect(ctx.destination);
+          await quiet();
+          feed.postMessage({
+            op: "start",
+            turn: 1,
+            at: 0,
+            keep: false,
+            need: 128,
+            slow: false,
+            hold: false
+          });
+          feed.postMessage({ op: "data", turn: 1, pcm: tone(4800) });
+          await quiet();
+          ctx.suspend(0.21).then(async () => {
+            feed.postMessage({ op: "data", turn: 1, pcm: tone(9600) });
+            feed.postMessage({ op: "end", turn: 1 });
             await quiet();
             ctx.resume();
-        });
-        const x = [...(await ctx.startRendering()).getChannelData(0)];
-        await quiet();
-        return [x, told]; }""")
+          });
+          const x = [...(await ctx.startRendering()).getChannelData(0)];
+          await quiet();
+          return [x, told];
+        }""")
     gaps = holes_ms(np.array(x))
     assert len(gaps) == 1 and 50 <= gaps[0] < 100
     assert [ev for ev, _ in told if ev != "counters"] == [

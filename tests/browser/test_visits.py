@@ -27,8 +27,17 @@ def test_a_visit_finds_nothing_of_the_one_before(chrome, studio):
             {c["name"]: c["value"] for c in p.context.cookies()},
         )
         p.js(
-            """async () => { localStorage.kk_left = sessionStorage.kk_left = document.cookie = "left=1"; await caches.open("left");
-                await new Promise(r => indexedDB.open("left").onsuccess = e => { e.target.result.close(); r(); }); }"""
+            """async () => {
+              localStorage.kk_left = sessionStorage.kk_left = document.cookie = "left=1";
+              await caches.open("left");
+              await new Promise(
+                r =>
+                  (indexedDB.open("left").onsuccess = e => {
+                    e.target.result.close();
+                    r();
+                  })
+              );
+            }"""
         )
         p.page.route("**/*", lambda r: r.continue_())
         assert mine and p.js(KEPT) != fresh

@@ -320,11 +320,11 @@ def test_memory_is_flat_at_forty_thousand_lines():
     """
     import resource
 
-    read, taken, most_in_hand, most_alive, early_kb, N = 0, 0, 0, 0, 0, 40_000
+    read, taken, most_in_hand, most_alive, early_kb, n_lines = 0, 0, 0, 0, 0, 40_000
 
     def lines():
         nonlocal read
-        for i in range(N):
+        for i in range(n_lines):
             read += 1
             yield f"line {i}"
 
@@ -338,18 +338,18 @@ def test_memory_is_flat_at_forty_thousand_lines():
                 taken += 1
                 assert result.line.n == taken and result.sound
                 most_in_hand = max(most_in_hand, read - taken)
-                if taken == N // 5:
+                if taken == n_lines // 5:
                     early_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
                 if taken % 10_000 == 50:
                     most_alive = max(most_alive, sum(type(o) is Sound for o in gc.get_objects()))
-        assert transport.most <= 4 and transport.n == N // 100
+        assert transport.most <= 4 and transport.n == n_lines // 100
 
     asyncio.run(run())
-    assert taken == N and most_in_hand <= 7 * 100 and 0 < most_alive <= 7 * 100
+    assert taken == n_lines and most_in_hand <= 7 * 100 and 0 < most_alive <= 7 * 100
     grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - early_kb) / 1024
     assert grown_mb < 40, (
         f"{grown_mb:.0f} MB more at the end than after a fifth; the sounds alone are"
-        f" {N * 4000 >> 20} MB"
+        f" {n_lines * 4000 >> 20} MB"
     )
 
 

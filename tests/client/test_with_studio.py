@@ -72,7 +72,7 @@ def test_the_first_audio_is_told_before_the_last_is_made(studio, tts):
         order += [("piece", len(p)) for p in stream]
     assert (
         order[0][0] == "first"
-        and 0 < order[0][1]
+        and order[0][1] > 0
         and sum(n for what, n in order if what == "piece") == 2 * 2 * 24000
     )
 

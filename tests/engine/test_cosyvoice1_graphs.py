@@ -117,7 +117,7 @@ def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
     assert got == want
 
 
-def test_greedy_through_the_seam_is_the_same_speech_and_inputs_longer_than_a_graph_are_fed_in_pieces(
+def test_greedy_through_the_seam_is_the_same_speech_and_long_inputs_are_fed_in_pieces(
     pair,
 ):
     lm, fast = pair

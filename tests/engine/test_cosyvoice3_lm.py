@@ -123,7 +123,7 @@ class TestArriving:
     def test_no_mark_ends_it_while_text_is_arriving(self, mark):
         lm = tiny(**{f"m{mark}": 25.0})
         stream = self.stream(lm, 1)
-        spoken = [i for i in stream.speak(iter(range(10, 33)))]
+        spoken = list(stream.speak(iter(range(10, 33))))
         assert all(0 <= i < CODES for i in spoken) and len(spoken) <= 20 * 23
         assert mark == 3 or stream.out.index(lm.dims.fill) == 15, (
             "the first round was spoken to its end"

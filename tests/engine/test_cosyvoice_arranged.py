@@ -41,7 +41,7 @@ def test_only_what_a_cpu_has_units_for_is_arranged():
 
 
 @needs_order
-def test_an_fp32_product_is_the_plain_one_to_rounding_and_its_rows_are_the_same_whoever_shares_them():
+def test_an_fp32_product_is_the_plain_one_to_rounding_and_its_rows_do_not_depend_on_others():
     draw = torch.Generator().manual_seed(1)
     weight, bias, x = (torch.randn(*size, generator=draw) for size in ((96, 64), (96,), (210, 64)))
     layer = Arranged(weight, bias)

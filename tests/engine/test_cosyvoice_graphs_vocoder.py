@@ -174,7 +174,7 @@ def test_every_utterance_is_covered_once_with_its_surroundings():
                     for window in cover(emitted, end, end == total, reach, LENGTHS):
                         assert (
                             window.length in LENGTHS
-                            and 0 <= window.start
+                            and window.start >= 0
                             and window.start + window.length <= end
                         )
                         assert window.begin == emitted < window.end

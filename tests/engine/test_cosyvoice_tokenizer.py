@@ -32,7 +32,8 @@ TEXTS = [
 ]
 # the published cutting rule in the words of the standard library, for texts without unusual letters
 CUT = re.compile(
-    r"(?:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\w]?[^\W\d_]+|\d| ?[^\s\w]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+", re.IGNORECASE
+    r"(?:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\w]?[^\W\d_]+|\d| ?[^\s\w]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|"
+    r"\s+", re.IGNORECASE
 )  # fmt: skip
 
 
@@ -89,9 +90,13 @@ def test_special_tokens_inside_a_text(tokenizer):
     for name in ("[laughter]", "<strong>", "</strong>"):
         assert ids.count(tokenizer.specials[name]) == 1
     assert ids == (
-        tokenizer.encode("ab") + [tokenizer.specials["[laughter]"]] + tokenizer.encode("c ") + [tokenizer.specials["<strong>"]]
-        + tokenizer.encode("好") + [tokenizer.specials["</strong>"]]
-    )  # fmt: skip
+        tokenizer.encode("ab")
+        + [tokenizer.specials["[laughter]"]]
+        + tokenizer.encode("c ")
+        + [tokenizer.specials["<strong>"]]
+        + tokenizer.encode("好")
+        + [tokenizer.specials["</strong>"]]
+    )
 
 
 def test_what_looks_special_and_is_not_is_reported(tokenizer):

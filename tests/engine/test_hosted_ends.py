@@ -31,7 +31,8 @@ engine.start()
 prompt = engine.encode(CLIP, RATE, "", "en")
 next(engine.stream(ask(instruction="do=bring " + LONG), prompt, 0))
 if sys.argv[1:] == ["stuck"]:
-    threading.Thread(target=lambda: list(engine.stream(ask(instruction="do=hold"), prompt, 1)), daemon=True).start()
+    speak = lambda: list(engine.stream(ask(instruction="do=hold"), prompt, 1))  # noqa: E731
+    threading.Thread(target=speak, daemon=True).start()
     beats = -1
     while engine._life.beats != beats:
         beats = engine._life.beats

@@ -298,8 +298,11 @@ import signal, sys
 from queue import SimpleQueue
 from scripts import gpu_lock
 def watch(frame, event, arg):
-    waits = event == "call" and frame.f_code.co_name == "wait" and frame.f_back.f_back.f_code.co_name == "main"  # Condition.wait, its lock held
-    if waits or event == "c_call" and isinstance(getattr(arg, "__self__", None), SimpleQueue) and arg.__name__ == "get":
+    # Condition.wait, its lock held
+    waits = event == "call" and frame.f_code.co_name == "wait"
+    waits = waits and frame.f_back.f_back.f_code.co_name == "main"
+    of = getattr(arg, "__self__", None)
+    if waits or event == "c_call" and isinstance(of, SimpleQueue) and arg.__name__ == "get":
         sys.setprofile(None)
         signal.raise_signal(signal.SIGTERM)
 sys.setprofile(watch)

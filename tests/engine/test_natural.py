@@ -31,7 +31,7 @@ def said(text=SHORT, id="r", lane=0, **settings):
     return whole(setup.engine().stream(request, setup.prompt(), lane))
 
 
-def test_the_same_seed_gives_the_same_samples_after_and_beside_others_and_another_seed_another_take():
+def test_the_same_seed_gives_the_same_samples_beside_others_and_another_seed_another_take():
     first = said()
     beside: dict[int, np.ndarray] = {}
     threads = [

@@ -92,8 +92,11 @@ def test_tones_as_they_are_said(text, spoken):
 def test_every_reading_of_the_tables_is_a_syllable_of_the_network():
     words = [*lexicon().own, *lexicon().light]
     unknown = {
-        s for w in words for s in lexicon().reading(w) if not set(syllables.phonemes(s) or "\0") <= VOCABULARY.keys()
-    }  # fmt: skip
+        s
+        for w in words
+        for s in lexicon().reading(w)
+        if not set(syllables.phonemes(s) or "\0") <= VOCABULARY.keys()
+    }
     assert not unknown
 
 

@@ -41,7 +41,7 @@ def test_kills_during_a_batch_lose_nothing(tmp_path, engine, kills, lines):
         and account.last.strays == []
     )
     assert account.redone <= account.kills
-    assert not [p for p in (tmp_path / "data" / "sounds").rglob(".new-*")], (
+    assert not list((tmp_path / "data" / "sounds").rglob(".new-*")), (
         "what a life left half-written was taken away"
     )
 

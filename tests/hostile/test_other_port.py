@@ -23,9 +23,19 @@ PAGE = """<!doctype html><title>other</title>
   const urls = {urls};
   addEventListener("load", async () => {{
     for (const url of urls) {{
-      for (const how of [{{mode: "no-cors"}}, {{mode: "no-cors", credentials: "include"}}]) await fetch(url, how).catch(() => {{}});
-      await new Promise(done => {{ const s = new Audio(url); s.onerror = s.oncanplay = done; s.load(); }});
-      await new Promise(done => {{ const f = document.createElement("iframe"); f.onload = done; f.src = url; document.body.append(f); }});
+      for (const how of [{{mode: "no-cors"}}, {{mode: "no-cors", credentials: "include"}}])
+        await fetch(url, how).catch(() => {{}});
+      await new Promise(done => {{
+        const s = new Audio(url);
+        s.onerror = s.oncanplay = done;
+        s.load();
+      }});
+      await new Promise(done => {{
+        const f = document.createElement("iframe");
+        f.onload = done;
+        f.src = url;
+        document.body.append(f);
+      }});
     }}
     document.title = "tried";
   }});

@@ -83,9 +83,9 @@ def test_when_all_is_full_it_is_one_of_who_has_most(decoded):
     kept = new_drafts(total_mb=60, each_mb=32)
     first = [upload(kept, f"local/{n}") for n in range(2)]
     many = [upload(kept, ME, MINUTE // 4) for _ in range(10)]
-    assert all(map(lambda d: is_there(kept, d), first + many))
+    assert all(is_there(kept, d) for d in first + many)
     newcomers = [upload(kept, f"local/new{n}") for n in range(3)]
-    assert all(map(lambda d: is_there(kept, d), first + newcomers)), "nobody's only clip"
+    assert all(is_there(kept, d) for d in first + newcomers), "nobody's only clip"
     assert [is_there(kept, d) for d in many].index(True) >= 5 and is_there(kept, many[-1])
     assert held_bytes(kept) <= 60 * MB
 
@@ -261,33 +261,36 @@ def test_a_recording_that_cannot_be_read_counts_too(slow):
 def test_the_rate_over_http():
     """Each way in, after the visitor's share of a burst was used up; another visitor is served."""
     sound = clip(2)
-    with running(env={"KAIKOU_UPLOADS_PER_MINUTE": "3"}) as studio:
-        with studio.client() as http, studio.client() as other:
-            for client in (http, other):
-                client.post("/tts/session")
-            file = {"audio_sample": ("a.wav", sound)}
-            consent = {"consent": "me", "name": "Lin"}
-            said = {"input": "Hi.", "voice": "alloy", "consent": True, "stream": False}
-            assert http.post("/v1/audio/voices/inspect", files=file).status_code == 200
-            answers = [
-                http.post("/v1/audio/voices/inspect", files=file),
-                http.post("/v1/audio/voices", files=file, data=consent),
-                http.post(
-                    "/v1/audio/voice_consents",
-                    files={"recording": ("a.wav", sound)},
-                    data={"name": "Lin", "language": "en"},
-                ),
-                http.post(
-                    "/v1/audio/speech",
-                    json={**said, "ref_audio": base64.b64encode(sound).decode()},
-                ),
-                http.post(
-                    "/inference_cross_lingual",
-                    data={"tts_text": "Hi."},
-                    files={"prompt_wav": ("a.wav", sound)},
-                ),
-            ]
-            assert [a.status_code for a in answers] == [429] * 5, [a.text for a in answers]
-            assert all(int(a.headers["retry-after"]) >= 1 for a in answers)
-            assert error(answers[0])["code"] == "rate_limited"
-            assert other.post("/v1/audio/voices/inspect", files=file).status_code == 200
+    with (
+        running(env={"KAIKOU_UPLOADS_PER_MINUTE": "3"}) as studio,
+        studio.client() as http,
+        studio.client() as other,
+    ):
+        for client in (http, other):
+            client.post("/tts/session")
+        file = {"audio_sample": ("a.wav", sound)}
+        consent = {"consent": "me", "name": "Lin"}
+        said = {"input": "Hi.", "voice": "alloy", "consent": True, "stream": False}
+        assert http.post("/v1/audio/voices/inspect", files=file).status_code == 200
+        answers = [
+            http.post("/v1/audio/voices/inspect", files=file),
+            http.post("/v1/audio/voices", files=file, data=consent),
+            http.post(
+                "/v1/audio/voice_consents",
+                files={"recording": ("a.wav", sound)},
+                data={"name": "Lin", "language": "en"},
+            ),
+            http.post(
+                "/v1/audio/speech",
+                json={**said, "ref_audio": base64.b64encode(sound).decode()},
+            ),
+            http.post(
+                "/inference_cross_lingual",
+                data={"tts_text": "Hi."},
+                files={"prompt_wav": ("a.wav", sound)},
+            ),
+        ]
+        assert [a.status_code for a in answers] == [429] * 5, [a.text for a in answers]
+        assert all(int(a.headers["retry-after"]) >= 1 for a in answers)
+        assert error(answers[0])["code"] == "rate_limited"
+        assert other.post("/v1/audio/voices/inspect", files=file).status_code == 200

@@ -34,19 +34,30 @@ ASKED = ("auto", "", *LANGUAGES)
 
 # "d" stands for a digit, "|" stands between shapes
 SHAPES = (
-    "d|dd|ddd|dddd|ddddd|dddddddddddddddd|d.dd|dd.d|d.d.d|ddd.d|2.dd|1d.d|20.d|.d|d;d|d.d.d.d|vd.d.d|d.d.d:dd:|d,ddd,ddd|d，ddd|adddb|"
-    "d.dd a.m.|dd.dd pm|dd:dd|d:dd:dd|dd:dd p.m.|d a.m. - d p.m.|dddd-dd-dd|dddd/d/d|dd/dd/dddd|1d/3d|Jan d, dddd|d May dddd|Sept. dth|"
-    "dddd年d月d日|dddd-dddd年|dd年代|ddd0s|'d0s|dddd-dddd|24/7|dst|dnd|No. d|#d|第d|d个|d/d|d d/d|d^d|d^-d|ded|d×d=d|d-d=|dx d|"
-    "$d.dd|US$d|¥ddd万|€d~€d|£d.d bn|₹d|$dM|d%|d-d%|d‰|-d°C|d°F|d℃|d㎡|d km/h|dm^d|dGB|d kWh|d ft|d'd\"|"
+    "d|dd|ddd|dddd|ddddd|dddddddddddddddd|d.dd|dd.d|d.d.d|ddd.d|2.dd|1d.d|20.d|.d|d;d|d.d.d.d|"
+    "vd.d.d|d.d.d:dd:|d,ddd,ddd|d，ddd|adddb|"
+    "d.dd a.m.|dd.dd pm|dd:dd|d:dd:dd|dd:dd p.m.|d a.m. - d p.m.|dddd-dd-dd|dddd/d/d|"
+    "dd/dd/dddd|1d/3d|Jan d, dddd|d May dddd|Sept. dth|"
+    "dddd年d月d日|dddd-dddd年|dd年代|ddd0s|'d0s|dddd-dddd|24/7|"
+    "dst|dnd|No. d|#d|第d|d个|d/d|d d/d|d^d|d^-d|ded|d×d=d|d-d=|dx d|"
+    "$d.dd|US$d|¥ddd万|€d~€d|£d.d bn|₹d|$dM|d%|d-d%|d‰|"
+    "-d°C|d°F|d℃|d㎡|d km/h|dm^d|dGB|d kWh|d ft|d'd\"|"
     "+dd ddd dddd|ddd-dddd|1dd dddd dddd|(ddd) ddd-dddd|电话ddddddddddd|QQ d|比分d:d|http://a.d/d?d=d|a.d@b.com|www.d.cn|d.com"
 ).split("|")  # fmt: skip
 DIGITS = ("٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९", "０１２３４５６７８９", "𝟎𝟏𝟐𝟑𝟒", "๑๒๓", "²³¹⁰⁴", "₀₁₂",
     "①②⑩⑳", "½¼⅓⅞↉", "ⅠⅣⅫ", "〇一二十百万亿壹", "㉈㊿", "⒈⒛⑴")  # fmt: skip
 WORDS = """
-hello at I A U.S. e.g. i.e. etc. vs Dr. Mr. w/ w/o C# AT&T it's o’clock Ph.D. GPU 你好 我们走吧 两 的 年 月 日 号 点 分 到 之后 元 ひらがな カタカナ の 東京 한국어 Привет größe ß é
-Ελλάδα שלום مرحبا नमस्ते สวัสดี ﬁ ﷺ ㍿ ǅ İ ı ſ K 熊 穷 兒 𠀀 々 龘 क्षि 🇨🇳 😀 👩‍👩‍👧 1️⃣ ★ ℃ ™ № [laughter] [breath] <strong> </strong> [laugh [zh] [uàng] [AH1] [[ ]] <|endofprompt|> <| |> <b>
+hello at I A U.S. e.g. i.e. etc. vs Dr. Mr. w/ w/o C# AT&T it's o’clock Ph.D. GPU
+你好 我们走吧 两 的 年 月 日 号 点 分 到 之后 元
+ひらがな カタカナ の 東京 한국어 Привет größe ß é
+Ελλάδα שלום مرحبا नमस्ते สวัสดี ﬁ ﷺ ㍿ ǅ İ ı ſ K
+熊 穷 兒 𠀀 々 龘 क्षि 🇨🇳 😀 👩‍👩‍👧 1️⃣ ★ ℃ ™ №
+[laughter] [breath] <strong> </strong> [laugh [zh] [uàng] [AH1] [[ ]] <|endofprompt|> <| |> <b>
 """.split()  # fmt: skip
-MARKS = [*".,:;!?-–—_/\\'\"“”‘’()（）[]【】《》<>{}|~^*+=×÷≤≈≠%‰°$€£¥₩฿#&@。，、；：！？…·「」\n\t\r", "...", "……", "——", " - ", "''", "\r\n", "\u2028", "\u3000", "\xa0", "::", "//"]  # fmt: skip
+MARKS = [
+    *".,:;!?-–—_/\\'\"“”‘’()（）[]【】《》<>{}|~^*+=×÷≤≈≠%‰°$€£¥₩฿#&@",
+    *"。，、；：！？…·「」\n\t\r",
+    "...", "……", "——", " - ", "''", "\r\n", "\u2028", "\u3000", "\xa0", "::", "//"]  # fmt: skip
 BREAKERS = [
     # joiners and the like
     *"\u200d\u200c\u200b\ufeff\u2060\u200e\u202e\ufe0f\u20e3\u00ad\u2063\u034f\u115f\u3164",

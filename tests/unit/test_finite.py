@@ -47,7 +47,8 @@ def test_a_measurement_that_is_not_finite_changes_nothing(tmp_path, odd):
             change()
         assert refused.value.code == "bad_field" and refused.value.param
     assert takes.days(OWNER) == 7
-    assert takes.list(OWNER)[0].first_sound_ms == TakeStore(tmp_path).list(OWNER)[0].first_sound_ms == 5.0  # fmt: skip
+    read_again = TakeStore(tmp_path).list(OWNER)[0].first_sound_ms
+    assert takes.list(OWNER)[0].first_sound_ms == read_again == 5.0
 
 
 def test_measurements_that_are_finite_are_still_kept_within_bounds(tmp_path):

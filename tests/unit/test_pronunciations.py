@@ -209,7 +209,7 @@ def test_a_damaged_file_is_set_aside_and_told(words, tmp_path, harm):
     with pytest.raises(StorageDamaged) as told:
         words.list("local/a")
     assert told.value.code == "dictionary_damaged" and "损坏" in told.value.zh
-    aside = [p for p in tmp_path.glob("pronunciations.damaged-*.sqlite")]
+    aside = list(tmp_path.glob("pronunciations.damaged-*.sqlite"))
     assert len(aside) == 1 and aside[0].read_bytes() == before and aside[0].name in told.value.en, (
         "nothing of it is lost"
     )
@@ -285,10 +285,18 @@ def test_a_newer_file_is_left_alone(words, tmp_path):
 
 
 def test_a_disk_that_takes_nothing_refuses_by_name(tmp_path):
-    code = ("import resource, signal, sys; from pathlib import Path; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-            "from tests.unit.test_pronunciations import *\nwords = Pronunciations(PronunciationStore(Path(sys.argv[1])))\nwords.put('local/a', 'GPU', 'G P U')\n"
-            "resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))\n"
-            "try:\n for n in range(400): words.put('local/a', f't{n}', 'x' * 150)\nexcept StorageFull as e: print('full', e.code, terms(words)['GPU'])")  # fmt: skip
+    code = """import resource, signal, sys
+from pathlib import Path
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from tests.unit.test_pronunciations import *
+words = Pronunciations(PronunciationStore(Path(sys.argv[1])))
+words.put('local/a', 'GPU', 'G P U')
+resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
+try:
+    for n in range(400):
+        words.put('local/a', f't{n}', 'x' * 150)
+except StorageFull as e:
+    print('full', e.code, terms(words)['GPU'])"""
     told = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=ROOT
     )

@@ -29,7 +29,7 @@ TASTE = {
         "15.01.2020",
     ),
     "a year of two digits is said whole": ("11/17/05", "01/07/98"),
-    "a fragment of text: nothing says that it is an emergency call, a date, a title, a state, or a year": (
+    "a fragment: nothing says that it is an emergency call, a date, a title, a state or a year": (
         "110", "-2010.10", "Hon.", "Mt.", "Maj.", "Rev.", "Stroudsburg", "IV", "2999", "1000",
         "1001", "1980 s", "12/kg", "2x8 m2",
         "12/2/2", "12.2.3", "文件上的标注日期", "50年", "2934ad", "2934a.d.",
@@ -37,7 +37,7 @@ TASTE = {
     "four digits alone are read as a year": ("1111", "340 A.D", "1980-1970 kg"),
     "decimals are read with zero, and alike everywhere in a sentence": ("-12.5006 billion",
         '.345" and'),
-    "said so by people: 零下 for a temperature, 元, 号, 零四分, 下午, o'clock to twelve, the currency once, seconds": (
+    "said so by people: 零下 for degrees, 元, 号, 零四分, 下午, o'clock to twelve, seconds": (
         "-23°C", "￥5", "2015年08月08号", "6号", "03:04", "10:04pm", "23:00", "$250-$300", "80 s",
     ),
 }  # fmt: skip

@@ -23,7 +23,8 @@ echo "$*" >>"$CALLS"
 case "$*" in
   *"version_info"*) exit "${BAD_VERSION:-0}" ;;
   *"import venv"*) exit "${NO_VENV:-0}" ;;
-  "-m venv --clear "*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo home >"$4/pyvenv.cfg" ;;
+  "-m venv --clear "*)
+    rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo home >"$4/pyvenv.cfg" ;;
   *"import pip"*) exit 0 ;;
   *"pip install"*"requirements-natural.txt"*) exit "${NATURAL_RC:-0}" ;;
   *"pip install"*) exit "${PIP_RC:-0}" ;;
