@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs everything the tests need, then runs the linter and all tests. Arguments go to pytest.
+# Installs everything the tests need, then checks the form and runs all tests. Arguments go to pytest.
 set -euo pipefail
 unset CDPATH PYTHONHOME
 
 case "${1:-}" in
   -h | --help)
     echo "Usage: bash scripts/test.sh [pytest arguments]"
-    echo "Makes .venv, installs the test packages and a Chromium if there is none, then runs ruff and pytest."
-    echo "建立 .venv，安装测试依赖；没有 Chromium 时装一个；然后运行 ruff 与 pytest。"
+    echo "Makes .venv, installs the test packages and a Chromium if there is none, then checks the form (scripts/form.sh) and runs pytest."
+    echo "建立 .venv，安装测试依赖；没有 Chromium 时装一个；然后检查格式并运行 pytest。"
     exit 0
     ;;
 esac
@@ -36,8 +36,7 @@ setup_venv requirements-dev.txt
 setup_natural
 need_chromium
 cd "$ROOT"
-"$VENV/bin/python" -m ruff check .
-"$VENV/bin/python" -m ruff format --check .
+bash scripts/form.sh
 if [ $# -gt 0 ]; then
   exec "$VENV/bin/python" -m pytest "$@"
 fi

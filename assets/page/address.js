@@ -1,3 +1,4 @@
+// @ts-check
 /* The page's address: each tab, a voice of the library and a job of the batches have one, behind
    the "#" of whatever the studio is served at; Back, Forward and a reload return there. Sets the
    page's title too. Blind to what a tab shows. */
@@ -16,7 +17,8 @@
     if (!TABS.includes(tab)) return { tab: "speak", id: "" };
     try {
       return { tab, id: places[tab] ? decodeURIComponent(id) : "" };
-    } catch { // a "%" that stands for nothing
+    } catch {
+      // a "%" that stands for nothing
       return { tab, id };
     }
   }
@@ -29,7 +31,8 @@
     const name = at.id && places[at.tab].name(at.id);
     document.title = [name, t("tab." + at.tab), t("app.name")].filter(Boolean).join(" · ");
   };
-  /* Somebody went there: a step of the history. `instead`: of the one before, which leads nowhere. */
+  /* Somebody went there: a step of the history. `instead`: of the one before, which leads nowhere.
+   */
   KK.setAddress = (tab, id = "", instead = false) => {
     if (tab === at.tab && id === at.id) return;
     const before = at.tab;
@@ -57,12 +60,16 @@
   document.addEventListener("kk:ready", () => {
     if (KK.tabNow() !== read().tab) KK.tab(read().tab);
   });
-  document.addEventListener("kk:shown", () => { // nothing that is hidden takes the focus
+  document.addEventListener("kk:shown", () => {
+    // nothing that is hidden takes the focus
     follow(false);
     /* However a tab was chosen: a press, the arrow keys, or the page itself. */
     new MutationObserver(() => {
       const tab = KK.tabNow();
       if (tab !== at.tab) KK.setAddress(tab, places[tab]?.now());
-    }).observe(document.getElementById("kk-tabs"), { subtree: true, attributeFilter: ["aria-selected"] });
+    }).observe(document.getElementById("kk-tabs"), {
+      subtree: true,
+      attributeFilter: ["aria-selected"]
+    });
   });
 })();

@@ -1,7 +1,10 @@
-/* The settings of this browser: each acts at once, is remembered here, and is put into the widgets of the settings tab. */
+// @ts-check
+/* The settings of this browser: each acts at once, is remembered here, and is put into the widgets
+   of the settings tab. */
 (() => {
   const { live, store, firstOf } = KK;
-  const is = (what, otherwise) => (firstOf(["on", "off"], store.get(what)) ?? (otherwise ? "on" : "off")) === "on";
+  const is = (what, otherwise) =>
+    (firstOf(["on", "off"], store.get(what)) ?? (otherwise ? "on" : "off")) === "on";
 
   KK.settings = {
     get autoplay() {
@@ -16,15 +19,24 @@
       KK.paintMotion();
     }
   };
-  KK.settingsNow = (keep, label) => [KK.lang, KK.themeNow(), KK.settings.autoplay, store.get("motion") === "less",
-    is("keys", true), is("notice", false), String(KK.storage()?.days ?? keep), is("label", label)
+  KK.settingsNow = (keep, label) => [
+    KK.lang,
+    KK.themeNow(),
+    KK.settings.autoplay,
+    store.get("motion") === "less",
+    is("keys", true),
+    is("notice", false),
+    String(KK.storage()?.days ?? keep),
+    is("label", label)
   ];
-  const tell = () => live.form?.trigger("privacy", {
-    label: is("label", true),
-    notice: is("notice", false)
-  });
+  const tell = () =>
+    live.form?.trigger("privacy", {
+      label: is("label", true),
+      notice: is("notice", false)
+    });
   KK.setPrivacy = (what, v) => {
-    if (what === "keep") return KK.send("takes", { op: "keep", days: Number(v) }); // the studio knows it, for all browsers of an account
+    // the studio knows it, for all browsers of an account
+    if (what === "keep") return KK.send("takes", { op: "keep", days: Number(v) });
     store.set(what, v ? "on" : "off");
     tell();
   };

@@ -1,14 +1,28 @@
-/* The clip on its way in: whatever is chosen or let go is checked here, sent, and read by the studio,
-   and only what was read takes the place of the clip that is there. What is recorded is recorder.js,
-   how it sounds listen.js. */
+// @ts-check
+/* The clip on its way in: whatever is chosen or let go is checked here, sent, and read by the
+   studio, and only what was read takes the place of the clip that is there. What is recorded is
+   recorder.js, how it sounds listen.js. */
 (() => {
   const { acts, live } = KK;
   const MB = 2 ** 20;
-  const SOUNDS =
-    ["wav", "mp3", "m4a", "flac", "ogg", "oga", "opus", "aac", "aif", "aiff", "caf", "amr"];
+  const SOUNDS = [
+    "wav",
+    "mp3",
+    "m4a",
+    "flac",
+    "ogg",
+    "oga",
+    "opus",
+    "aac",
+    "aif",
+    "aiff",
+    "caf",
+    "amr"
+  ];
   const VIDEOS = ["mp4", "m4v", "mov", "webm", "mkv"];
   const named = list => new RegExp(`\\.(${list.join("|")})$`, "i");
-  const SOUND = named(SOUNDS), VIDEO = named(VIDEOS);
+  const SOUND = named(SOUNDS),
+    VIDEO = named(VIDEOS);
   KK.accept = ["audio/*", "video/*", ...[...SOUNDS, ...VIDEOS].map(s => "." + s)].join();
   const CARDS = { "#kk-ref": "health", "#kk-src": "source" };
   const begin = { "#kk-ref": () => KK.checking(true), "#kk-src": () => KK.sourceIn(true) };
@@ -16,7 +30,8 @@
     error: { zh: KK_STRINGS.zh[key], en: KK_STRINGS.en[key], code: key }
   });
 
-  /* The string of what is wrong with a file that cannot work, so that it need not travel; "" otherwise. */
+  /* The string of what is wrong with a file that cannot work, so that it need not travel; ""
+     otherwise. */
   function wrong(file) {
     const is_video = VIDEO.test(file.name) || file.type.startsWith("video/");
     const is_sound = SOUND.test(file.name) || file.type.startsWith("audio/");
@@ -34,14 +49,18 @@
   /* Gradio's own upload would show the file before anybody has looked at it, and speak English:
      this is the same route without its widget. */
   async function bring(box, file) {
-    const card = live[CARDS[box]], key = wrong(file);
+    const card = live[CARDS[box]],
+      key = wrong(file);
     if (key) return refuse(box, fault(key));
     begin[box]();
-    const n = card.wish = (card.wish || 0) + 1, form = new FormData();
+    const n = (card.wish = (card.wish || 0) + 1),
+      form = new FormData();
     form.append("files", file, file.name);
     try {
       const answer = await fetch(`${KK.root()}/gradio_api/upload`, {
-        method: "POST", body: form, headers: { "Accept-Language": KK.lang }
+        method: "POST",
+        body: form,
+        headers: { "Accept-Language": KK.lang }
       });
       if (n !== card.wish) return;
       const told = await answer.json();
@@ -53,7 +72,8 @@
       if (n === card.wish) refuse(box, fault("err.upload"));
     }
   }
-  /* The studio has read it: now Gradio's widget holds it too, and shows its row with the buttons. */
+  /* The studio has read it: now Gradio's widget holds it too, and shows its row with the buttons.
+   */
   KK.placed = card => {
     const { path, orig_name, size } = live[card].file;
     const url = `${KK.root()}/gradio_api/file=${encodeURIComponent(path)}`;
@@ -66,26 +86,34 @@
     e.preventDefault();
     e.stopImmediatePropagation(); // before Gradio hears of it
   };
-  document.addEventListener("change", e => {
-    const box = e.target.matches?.("input[type=file]") && boxOf(e.target);
-    const file = box && e.target.files[0];
-    if (!file) return;
-    stop(e);
-    e.target.value = "";
-    bring(box, file);
-  }, true);
+  document.addEventListener(
+    "change",
+    e => {
+      const box = e.target.matches?.("input[type=file]") && boxOf(e.target);
+      const file = box && e.target.files[0];
+      if (!file) return;
+      stop(e);
+      e.target.value = "";
+      bring(box, file);
+    },
+    true
+  );
   const hasFile = e => e.dataTransfer?.types.includes("Files");
-  document.addEventListener("drop", e => {
-    const box = hasFile(e) && boxOf(e.target), file = box && e.dataTransfer.files[0];
-    if (!box) return;
-    stop(e);
-    e.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true })); // it stays highlighted
-    if (file) bring(box, file);
-  }, true);
+  document.addEventListener(
+    "drop",
+    e => {
+      const box = hasFile(e) && boxOf(e.target),
+        file = box && e.dataTransfer.files[0];
+      if (!box) return;
+      stop(e);
+      e.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true })); // it stays highlighted
+      if (file) bring(box, file);
+    },
+    true
+  );
   /* Let go beside the drop zone, a file would take the place of the page: it is the clip that was
      meant. What a zone takes itself is left to it. */
-  const beside = e =>
-    hasFile(e) && !e.defaultPrevented && !e.target.closest?.("input[type=file]");
+  const beside = e => hasFile(e) && !e.defaultPrevented && !e.target.closest?.("input[type=file]");
   document.addEventListener("dragover", e => beside(e) && e.preventDefault());
   document.addEventListener("drop", e => {
     if (!beside(e)) return;
@@ -108,13 +136,18 @@
     picker.click();
   }
   /* Beside a clip the button of the upload brings another one; what is there stays until then. */
-  document.addEventListener("click", e => {
-    const b = e.target.closest?.(".source-selection button"), box = b && boxOf(b);
-    if (!box || b !== b.parentElement.querySelector("button")) return;
-    if (!document.querySelector(box + " audio.standard-player")) return;
-    stop(e);
-    pick(box);
-  }, true);
+  document.addEventListener(
+    "click",
+    e => {
+      const b = e.target.closest?.(".source-selection button"),
+        box = b && boxOf(b);
+      if (!box || b !== b.parentElement.querySelector("button")) return;
+      if (!document.querySelector(box + " audio.standard-player")) return;
+      stop(e);
+      pick(box);
+    },
+    true
+  );
 
   /* `stays`: the clip that is there is not given up before the new one was read. */
   KK.checking = stays => {

@@ -1,11 +1,13 @@
-/* What can be done about a clip: another part, other cleaning, the cure of each warning and its way back.
-   Python answers with the new draft. */
+// @ts-check
+/* What can be done about a clip: another part, other cleaning, the cure of each warning and its way
+   back. Python answers with the new draft. */
 (() => {
   const { acts, live } = KK;
   const { card, data, amountOf: amount } = KK.health;
 
-  // ---- changes: Python answers with the new draft -------------------------------------------------------------
-  /* Always the whole wish, so that of quick changes the last one is enough. The draft gets a new id with each; `clip` stays. */
+  // ---- changes: Python answers with the new draft -----------------------------------------------
+  /* Always the whole wish, so that of quick changes the last one is enough. The draft gets a new id
+     with each; `clip` stays. */
   const change = () => {
     const d = data();
     d.worse = false;
@@ -24,7 +26,8 @@
     });
   };
   const MAX_PART_S = 30; // as no model takes more
-  /* Another part has other words: the transcript counts again when its tick says that it holds them. */
+  /* Another part has other words: the transcript counts again when its tick says that it holds
+     them. */
   const use = (start_s, end_s) => {
     card().ui.fits = false;
     Object.assign(data(), { start_s, end_s });
@@ -44,23 +47,30 @@
   document.addEventListener("input", e => {
     if (!e.target.closest?.("#kk-transcript") || !KK.draft()) return;
     const words = e.target.value.trim();
-    card().ui.fits = !!words && (card().ui.fits || KK.health.isWhole(data())); // who writes down a whole clip need not say so
+    // who writes down a whole clip need not say so
+    card().ui.fits = !!words && (card().ui.fits || KK.health.isWhole(data()));
     KK.draw("fit");
     const odd = !!KK.health.pace(data());
-    if (odd || card().ui.odd) KK.draw("health"); // not when the field is left: what is being pressed then would be drawn anew
+    // not when the field is left: what is being pressed then would be drawn anew
+    if (odd || card().ui.odd) KK.draw("health");
     card().ui.odd = odd;
   });
   document.addEventListener("input", e => {
     if (!e.target.matches?.("[data-amount]")) return;
-    e.target.ariaValueText = e.target.closest("label").querySelector("output").value = e.target.value + "%";
+    e.target.ariaValueText = e.target.closest("label").querySelector("output").value =
+      e.target.value + "%";
   });
   acts.morewarns = () => {
     card().ui.all = true;
     KK.draw("health");
   };
-  document.addEventListener("toggle", e => {
-    if (e.target.matches?.(".kk-health details")) card().ui.open = e.target.open;
-  }, true);
+  document.addEventListener(
+    "toggle",
+    e => {
+      if (e.target.matches?.(".kk-health details")) card().ui.open = e.target.open;
+    },
+    true
+  );
   document.addEventListener("change", e => {
     const el = e.target,
       d = KK.draft();
@@ -99,16 +109,24 @@
       KK.draw("fit");
     }
   });
-  document.addEventListener("keydown", e => { // one whole second with Shift
-    if (!e.shiftKey || !e.target.matches?.("[data-edge]") || !["ArrowLeft", "ArrowRight"].includes(e.key)) return;
+  document.addEventListener("keydown", e => {
+    // one whole second with Shift
+    if (
+      !e.shiftKey ||
+      !e.target.matches?.("[data-edge]") ||
+      !["ArrowLeft", "ArrowRight"].includes(e.key)
+    )
+      return;
     e.preventDefault();
     e.target.value = +e.target.value + (e.key === "ArrowRight" ? 1 : -1);
-    e.target.dispatchEvent(new Event("change", {
-      bubbles: true
-    }));
+    e.target.dispatchEvent(
+      new Event("change", {
+        bubbles: true
+      })
+    );
   });
 
-  // ---- cures: nothing is changed without a way back ------------------------------------------------------------
+  // ---- cures: nothing is changed without a way back ---------------------------------------------
   const undoable = (code, before, what) => {
     card().ui.undo = {
       ...card().ui.undo,
@@ -119,15 +137,16 @@
     KK.draw("health");
     change();
   };
-  /* The quietest place within 1.5 s inward of an edge: between two words. At least one second must remain. */
+  /* The quietest place within 1.5 s inward of an edge: between two words. At least one second must
+     remain. */
   function gap(d, edge, way) {
     const p = d.report.peaks,
       hz = p.length / d.report.duration_s;
-    let best = edge + .3 * way,
+    let best = edge + 0.3 * way,
       low = Infinity;
-    for (let s = .15; s < Math.min(1.5, d.end_s - d.start_s - 1); s += 1 / hz) {
+    for (let s = 0.15; s < Math.min(1.5, d.end_s - d.start_s - 1); s += 1 / hz) {
       const v = p[Math.round((edge + s * way) * hz)] ?? 1;
-      if (v < low - .02) {
+      if (v < low - 0.02) {
         low = v;
         best = edge + s * way;
       }
@@ -151,21 +170,36 @@
     },
     noisy: () => denoise(),
     music: () => denoise(),
-    quiet: d => undoable("quiet", {
-      gain: d.gain
-    }, {
-      gain: true
-    }),
-    cut_start: d => undoable("cut_start", {
-      window: [d.start_s, d.end_s]
-    }, {
-      window: [gap(d, d.start_s, 1), d.end_s]
-    }),
-    cut_end: d => undoable("cut_end", {
-      window: [d.start_s, d.end_s]
-    }, {
-      window: [d.start_s, gap(d, d.end_s, -1)]
-    }),
+    quiet: d =>
+      undoable(
+        "quiet",
+        {
+          gain: d.gain
+        },
+        {
+          gain: true
+        }
+      ),
+    cut_start: d =>
+      undoable(
+        "cut_start",
+        {
+          window: [d.start_s, d.end_s]
+        },
+        {
+          window: [gap(d, d.start_s, 1), d.end_s]
+        }
+      ),
+    cut_end: d =>
+      undoable(
+        "cut_end",
+        {
+          window: [d.start_s, d.end_s]
+        },
+        {
+          window: [d.start_s, gap(d, d.end_s, -1)]
+        }
+      ),
     too_short: () => KK.tape.more(),
     clipped: () => KK.tape.anew(),
     narrow: () => acts.otherclip(),
@@ -174,12 +208,12 @@
     speakers: () => acts.window({ dataset: { i: 0 } }),
     too_long: d => {
       const n = d.report.windows.length,
-        at = d.report.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < .05);
+        at = d.report.windows.findIndex(w => Math.abs(w.start_s - d.start_s) < 0.05);
       live.health.root.querySelector(`[data-do=window][data-i="${(at + 1) % n}"]`)?.click();
       live.health.root.querySelector(`[data-do=window][data-i="${(at + 1) % n}"]`)?.focus();
     },
     transcript: () => KK.field("kk-transcript")?.focus(),
-    transcript_less: () => KK.field("kk-transcript")?.focus(),
+    transcript_less: () => KK.field("kk-transcript")?.focus()
   };
   acts.fix = b => {
     const code = b.dataset.code,

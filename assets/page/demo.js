@@ -1,12 +1,29 @@
-/* The page of a demo link: one voice, a text, the player of the studio's own page. Says what the link still allows and draws nothing of its own
-   but the frame: sentences and acts are kaikou.js, sound is stream.js, the bar is bar.js, all as the studio serves them. */
+// @ts-check
+/* The page of a demo link: one voice, a text, the player of the studio's own page. Says what the
+   link still allows and draws nothing of its own but the frame: sentences and acts are kaikou.js,
+   sound is stream.js, the bar is bar.js, all as the studio serves them. */
 const KK_DATA = JSON.parse(document.getElementById("kk-data").textContent);
-var KK_STRINGS = KK_DATA.strings, KK_PLAYER_HTML = KK_DATA.bar; // eslint-disable-line no-var -- other scripts read them
+// biome-ignore-start lint/correctness/noUnusedVariables: other scripts read these names
+var KK_STRINGS = KK_DATA.strings,
+  KK_PLAYER_HTML = KK_DATA.bar;
 var KK_FACTS = { ...KK_DATA.facts, lang: KK_DATA.facts.browser };
+// biome-ignore-end lint/correctness/noUnusedVariables: other scripts read these names
 window.gradio_config = { root: location.origin + KK_FACTS.link };
 (() => {
-  const files = document.currentScript.dataset.files, main = document.querySelector("main"), embedded = window.top !== window.self;
-  const load = name => new Promise((done, failed) => document.head.append(Object.assign(document.createElement("script"), { src: `${files}/${name}.js`, async: false, onload: done, onerror: failed })));
+  const files = document.currentScript.dataset.files,
+    main = document.querySelector("main"),
+    embedded = window.top !== window.self;
+  const load = name =>
+    new Promise((done, failed) =>
+      document.head.append(
+        Object.assign(document.createElement("script"), {
+          src: `${files}/${name}.js`,
+          async: false,
+          onload: done,
+          onerror: failed
+        })
+      )
+    );
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const paint = () => {
     const wish = new URLSearchParams(location.search).get("theme");
@@ -18,9 +35,18 @@ window.gradio_config = { root: location.origin + KK_FACTS.link };
   document.documentElement.toggleAttribute("data-embed", embedded);
 
   load("kaikou").then(() => {
-    const { t, esc, said, ico, acts, live } = KK, facts = KK_FACTS;
+    const { t, esc, said, acts, live } = KK,
+      facts = KK_FACTS;
     const title = () => esc(facts.title || "");
-    const language = () => ["zh", "en"].map(l => `<button type="button" data-do="lang" data-v="${l}" lang="${l === "zh" ? "zh-CN" : "en"}" aria-pressed="${KK.lang === l}">${l === "zh" ? "中文" : "English"}</button>`).join("");
+    const language = () =>
+      ["zh", "en"]
+        .map(
+          l =>
+            `<button type="button" data-do="lang" data-v="${l}"
+              lang="${l === "zh" ? "zh-CN" : "en"}"
+                aria-pressed="${KK.lang === l}">${l === "zh" ? "中文" : "English"}</button>`
+        )
+        .join("");
     const words = () => {
       document.documentElement.lang = KK.lang === "zh" ? "zh-CN" : "en";
       document.title = facts.title ? t("demo.title", { n: facts.title }) : t("app.name");
@@ -29,19 +55,36 @@ window.gradio_config = { root: location.origin + KK_FACTS.link };
     if (facts.refused) {
       const draw = () => {
         words();
-        main.innerHTML = `<div class="kk kk-card kk-guestbox"><div class="kk-guesthead"><h1>${esc(t("demo.over"))}</h1><div class="kk-guestlang" role="group">${language()}</div></div><p>${esc(said(facts.refused))}</p></div>`;
+        main.innerHTML = `<div class="kk kk-card kk-guestbox"><div
+          class="kk-guesthead"><h1>${esc(t("demo.over"))}</h1><div class="kk-guestlang"
+            role="group">${language()}</div></div><p>${esc(said(facts.refused))}</p></div>`;
       };
-      acts.lang = b => { KK.lang = b.dataset.v; draw(); };
+      acts.lang = b => {
+        KK.lang = b.dataset.v;
+        draw();
+      };
       return draw();
     }
 
-    const until = () => new Date(facts.until * 1000).toLocaleDateString(KK.lang === "zh" ? "zh-CN" : "en", { year: "numeric", month: "short", day: "numeric" });
-    main.innerHTML = `<div class="kk kk-card kk-guestbox"><div class="kk-guesthead"><div><h1>${title()}</h1><p class="kk-sub kk-guestabout"></p></div><div class="kk-guestlang" role="group"></div></div>
-      <div id="kk-text"><label for="kk-guesttext"></label><textarea id="kk-guesttext" rows="3" maxlength="${facts.max_text}"></textarea></div><p class="kk-sub kk-guestfoot"><span class="kk-guestcount kk-num"></span><span class="kk-guestlabel"></span></p></div>
+    const until = () =>
+      new Date(facts.until * 1000).toLocaleDateString(KK.lang === "zh" ? "zh-CN" : "en", {
+        year: "numeric",
+        month: "short",
+        day: "numeric"
+      });
+    main.innerHTML = `<div class="kk kk-card kk-guestbox"><div
+      class="kk-guesthead"><div><h1>${title()}</h1><p class="kk-sub kk-guestabout"></p></div><div
+        class="kk-guestlang" role="group"></div></div>
+      <div id="kk-text"><label for="kk-guesttext"></label><textarea id="kk-guesttext" rows="3"
+        maxlength="${facts.max_text}"></textarea></div><p class="kk-sub kk-guestfoot"><span
+          class="kk-guestcount kk-num"></span><span class="kk-guestlabel"></span></p></div>
       <div id="kk-player"></div>`;
-    const area = main.querySelector("textarea"), q = s => main.querySelector(s);
+    const area = main.querySelector("textarea"),
+      q = s => main.querySelector(s);
     area.value = (facts.sample || "").slice(0, facts.max_text);
-    const count = () => { q(".kk-guestcount").textContent = `${[...area.value].length} / ${facts.max_text}`; };
+    const count = () => {
+      q(".kk-guestcount").textContent = `${[...area.value].length} / ${facts.max_text}`;
+    };
     const write = () => {
       words();
       q(".kk-guestabout").textContent = t("demo.about", { d: until() });
@@ -62,13 +105,17 @@ window.gradio_config = { root: location.origin + KK_FACTS.link };
     };
     live.player = {
       root: q("#kk-player"),
-      trigger: name => { if (name === "generate") KK.player.start({ input: area.value, voice: "demo" }); },
+      trigger: name => {
+        if (name === "generate") KK.player.start({ input: area.value, voice: "demo" });
+      }
     };
     write();
-    load("stream").then(() => load("bar")).then(() => {
-      KK.player.canBuiltin = () => false; // the link's engine is the link's
-      KK.draw("player");
-      document.documentElement.dataset.demo = "ready";
-    });
+    load("stream")
+      .then(() => load("bar"))
+      .then(() => {
+        KK.player.canBuiltin = () => false; // the link's engine is the link's
+        KK.draw("player");
+        document.documentElement.dataset.demo = "ready";
+      });
   });
 })();

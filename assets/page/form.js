@@ -1,31 +1,34 @@
-/* From widgets to a request: which voice is meant, what is missing, what is remembered. Blind to sound. */
+// @ts-check
+/* From widgets to a request: which voice is meant, what is missing, what is remembered. Blind to
+   sound. */
 (() => {
-  const {
-    t,
-    said,
-    esc,
-    parts,
-    acts,
-    live,
-    store,
-    field,
-    mode
-  } = KK;
+  const { t, said, esc, parts, acts, live, store, field, mode } = KK;
   const page = document.documentElement.dataset;
-  // ---- the voice that will speak --------------------------------------------------------------------------
+  // ---- the voice that will speak ----------------------------------------------------------------
   KK.voices = () => live.picker?.data || [];
   KK.voiceName = v => (KK.lang === "zh" && v.name_zh) || v.name;
   KK.noClip = () => mode() === "preset";
-  KK.isTold = () => mode() === "instruct" || (mode() === "zero_shot" && !!KK.engine().told_clones); // how to say it counts
-  /* What a mode offers: presets and starters in the preset mode, everything with a recording of its own elsewhere; and the presets too
-     in modes that the engine says they speak in. */
+  // how to say it counts
+  KK.isTold = () => mode() === "instruct" || (mode() === "zero_shot" && !!KK.engine().told_clones);
+  /* What a mode offers: presets and starters in the preset mode, everything with a recording of its
+     own elsewhere; and the presets too in modes that the engine says they speak in. */
   const brought = () => !!KK.engine().preset_modes?.includes(mode());
-  const hears = () => KK.engine().modes?.includes("cross_lingual") ?? true; // without it only the model's own voices speak
-  KK.offered = () => KK.voices().filter(v => (KK.noClip() ? v.starter && (!v.sample || hears()) : v.sample || brought()));
-  const firstLanguage = KK.lang; // of the sample voice that stands in: switching the page's language later changes no voice
+  // without it only the model's own voices speak
+  const hears = () => KK.engine().modes?.includes("cross_lingual") ?? true;
+  KK.offered = () =>
+    KK.voices().filter(v =>
+      KK.noClip() ? v.starter && (!v.sample || hears()) : v.sample || brought()
+    );
+  // of the sample voice that stands in: switching the page's language later changes no voice
+  const firstLanguage = KK.lang;
   const starter = () => {
     const list = KK.offered().filter(v => v.starter);
-    return known(KK.pick.starter, list) || list.find(v => !v.sample) || list.find(v => v.language === firstLanguage) || list[0];
+    return (
+      known(KK.pick.starter, list) ||
+      list.find(v => !v.sample) ||
+      list.find(v => v.language === firstLanguage) ||
+      list[0]
+    );
   };
   KK.pick = {
     saved: store.get("voice"),
@@ -37,20 +40,28 @@
     const d = live.health?.data;
     return d?.id && !d.error && !live.health.busy ? d : null;
   };
-  /* The chosen voice: {id, draft} of a clip, a saved voice, or a starter; null when there is none. With no clip in, the sample voice
-     that the empty card names stands in, so that the first click on a fresh page already speaks. */
+  /* The chosen voice: {id, draft} of a clip, a saved voice, or a starter; null when there is none.
+     With no clip in, the sample voice that the empty card names stands in, so that the first click
+     on a fresh page already speaks. */
   KK.voiceNow = () => {
-    const as = v => (v ? {
-      id: v.id,
-      voice: v
-    } : null);
+    const as = v =>
+      v
+        ? {
+            id: v.id,
+            voice: v
+          }
+        : null;
     if (KK.noClip()) return as(starter());
-    if (KK.source() === "saved") return as(known(KK.pick.saved, KK.offered()) || KK.voices().find(v => !v.starter) || starter());
+    if (KK.source() === "saved")
+      return as(
+        known(KK.pick.saved, KK.offered()) || KK.voices().find(v => !v.starter) || starter()
+      );
     const d = KK.draft();
-    if (d) return {
-      id: d.id,
-      draft: d
-    };
+    if (d)
+      return {
+        id: d.id,
+        draft: d
+      };
     if (live.health?.data?.error || live.health?.busy) return null;
     return as(starter());
   };
@@ -69,17 +80,29 @@
     ["picker", "health", "title_voice", "voices"].forEach(KK.draw);
   };
 
-  /* The built-in engine has two voices, which a request names as models; left to the engine, or with another one, it names none. */
-  KK.modelOf = kind => (["natural", "instant"].includes(kind) && KK.engine().engine === "builtin" ? { model: "builtin-" + kind } : {});
+  /* The built-in engine has two voices, which a request names as models; left to the engine, or
+     with another one, it names none. */
+  KK.modelOf = kind =>
+    ["natural", "instant"].includes(kind) && KK.engine().engine === "builtin"
+      ? { model: "builtin-" + kind }
+      : {};
 
   /* What the button beside the player does on this tab, where that is not to generate. */
-  const GOES = { convert: "bar.convert", batch: "bar.batch", voices: "bar.tospeak", settings: "bar.tospeak" };
+  const GOES = {
+    convert: "bar.convert",
+    batch: "bar.batch",
+    voices: "bar.tospeak",
+    settings: "bar.tospeak"
+  };
   KK.goLabel = () => GOES[KK.tabNow()] || "";
 
-  // ---- the Generate event ends here: values of the widgets, by name ------------------------------------------
+  // ---- the Generate event ends here: values of the widgets, by name -----------------------------
   KK.speak = v => {
     KK.hush?.();
-    if (!page.kk) return document.addEventListener("kk:shown", () => live.player.trigger("generate"), { once: true });
+    if (!page.kk)
+      return document.addEventListener("kk:shown", () => live.player.trigger("generate"), {
+        once: true
+      });
     if (KK.tabNow() === "convert") return KK.convert();
     if (KK.tabNow() === "batch") return KK.startBatch();
     if (KK.goLabel()) return KK.toText();
@@ -100,9 +123,10 @@
       return notice("novoice");
     }
     if (who.draft && !v.consent) return askConsent();
-    if (who.draft && live.health.pending) return document.addEventListener("kk:draft", () => KK.speak(v), {
-      once: true
-    }); // the part was changed a moment ago: that part is meant
+    if (who.draft && live.health.pending)
+      return document.addEventListener("kk:draft", () => KK.speak(v), {
+        once: true
+      }); // the part was changed a moment ago: that part is meant
     const fixed = !v.random && /^\d{1,15}$/.test(String(v.seed).trim());
     remember();
     go({
@@ -140,16 +164,16 @@
   document.addEventListener("kk:engine", () => {
     if (waiting && KK.engine().state !== "starting") go(...waiting);
   });
-  /* Words of ours in the bar. The player repaints itself when its context wakes up; they are put back while it has
-     nothing of its own to say. */
+  /* Words of ours in the bar. The player repaints itself when its context wakes up; they are put
+     back while it has nothing of its own to say. */
   let shown = null;
-  const notice = KK.notice = (state, info = {}) => {
+  const notice = (KK.notice = (state, info = {}) => {
     shown = {
       state,
       info
     };
     KK.player.show(state, info);
-  };
+  });
   KK.unnotice = () => {
     shown = null;
     KK.player.show("cold");
@@ -157,7 +181,9 @@
   document.addEventListener("kk:player", () => {
     if (shown && ["cold", "warm"].includes(KK.player.state)) {
       const s = shown;
-      queueMicrotask(() => shown === s && KK.player.state !== s.state && KK.player.show(s.state, s.info));
+      queueMicrotask(
+        () => shown === s && KK.player.state !== s.state && KK.player.show(s.state, s.info)
+      );
     }
   });
 
@@ -165,8 +191,15 @@
     page.voice = "open";
     KK.draw("title_voice");
     if (!document.querySelector("#kk-voice")?.offsetParent) KK.tab("speak");
-    KK.when(() => document.querySelector(KK.source() === "saved" ? "#kk-picker [data-do=use], #kk-picker input" :
-      "#kk-ref .source-selection button"), el => el.focus());
+    KK.when(
+      () =>
+        document.querySelector(
+          KK.source() === "saved"
+            ? "#kk-picker [data-do=use], #kk-picker input"
+            : "#kk-ref .source-selection button"
+        ),
+      el => el.focus()
+    );
   }
 
   function askConsent() {
@@ -185,21 +218,31 @@
   }
   parts.need = (root, d) => {
     const words = d?.said ? said(d.said) : d?.key ? t(d.key, d) : "";
-    root.innerHTML = words && `<p class="kk kk-inline" data-tone="${d.tone || ""}" role="status">${esc(words)}</p>`;
+    root.innerHTML =
+      words &&
+      `<p class="kk kk-inline" data-tone="${d.tone || ""}" role="status">${esc(words)}</p>`;
   };
   const say = (key, tone = "") => {
-    live.need.data = key ? {
-      key,
-      tone
-    } : null;
+    live.need.data = key
+      ? {
+          key,
+          tone
+        }
+      : null;
     KK.draw("need");
   };
   document.addEventListener("change", e => {
-    if (e.target.closest?.("#kk-consent") && e.target.checked && live.need?.data?.key === "consent.need") say("");
+    if (
+      e.target.closest?.("#kk-consent") &&
+      e.target.checked &&
+      live.need?.data?.key === "consent.need"
+    )
+      say("");
   });
   KK.ticked = () => !!document.querySelector("#kk-consent input")?.checked;
 
-  const fitting = words => (live.health.ui?.fits && words) || ""; // what is not said in the part in use is no transcript of it
+  // what is not said in the part in use is no transcript of it
+  const fitting = words => (live.health.ui?.fits && words) || "";
   KK.save = (name, transcript, consent) => {
     const d = KK.draft();
     if (!d) {
@@ -211,9 +254,10 @@
       return field("kk-savename")?.focus();
     }
     if (!consent) return askConsent();
-    if (live.health.pending) return document.addEventListener("kk:draft", () => KK.save(name, transcript, consent), {
-      once: true
-    });
+    if (live.health.pending)
+      return document.addEventListener("kk:draft", () => KK.save(name, transcript, consent), {
+        once: true
+      });
     say("save.working");
     KK.send("health", {
       op: "save",
@@ -224,12 +268,13 @@
     });
   };
 
-  // ---- what is remembered in this browser, and put back ------------------------------------------------------------
+  // ---- what is remembered in this browser, and put back -----------------------------------------
   const LANGUAGES = ["zh", "en", "ja", "ko", "yue", "de", "es", "fr", "it", "ru"];
-  const FITS = { // what the widgets can show; what was remembered may be of another version, or anything
+  const FITS = {
+    // what the widgets can show; what was remembered may be of another version, or anything
     mode: v => ["zero_shot", "cross_lingual", "instruct", "preset"].includes(v),
     instruct: v => typeof v === "string",
-    speed: v => typeof v === "number" && v >= .5 && v <= 2,
+    speed: v => typeof v === "number" && v >= 0.5 && v <= 2,
     seed: v => typeof v === "string",
     random: v => typeof v === "boolean",
     language: v => ["auto", ...LANGUAGES].includes(v),
@@ -238,12 +283,26 @@
   };
   KK.remembered = () => {
     try {
-      return Object.fromEntries(Object.entries(JSON.parse(store.get("form")) ?? {}).filter(([k, v]) => Object.hasOwn(FITS, k) && FITS[k](v)));
+      return Object.fromEntries(
+        Object.entries(JSON.parse(store.get("form")) ?? {}).filter(
+          ([k, v]) => Object.hasOwn(FITS, k) && FITS[k](v)
+        )
+      );
     } catch {
       return {};
     }
   };
-  const NAMES = ["mode", "text", "instruct", "speed", "seed", "random", "language", "profile", "voice_engine"];
+  const NAMES = [
+    "mode",
+    "text",
+    "instruct",
+    "speed",
+    "seed",
+    "random",
+    "language",
+    "profile",
+    "voice_engine"
+  ];
   let pending = null;
   /* Gradio's own client event carries the values back into the widgets, whatever kind they are. */
   KK.put = values => {
@@ -254,19 +313,22 @@
     live.form?.trigger("restore", {});
   };
   KK.putUnseen = (id, value) => {
-    if (id === "kk-seed") KK.put({
-      seed: value
-    });
+    if (id === "kk-seed")
+      KK.put({
+        seed: value
+      });
   };
-  acts.dice = () => KK.put({
-    seed: String(Math.floor(Math.random() * 2 ** 31)),
-    random: false
-  });
-  document.addEventListener("input", e => {
-    if (e.isTrusted && e.target.closest?.("#kk-seed")) KK.put({
-      seed: e.target.value,
+  acts.dice = () =>
+    KK.put({
+      seed: String(Math.floor(Math.random() * 2 ** 31)),
       random: false
     });
+  document.addEventListener("input", e => {
+    if (e.isTrusted && e.target.closest?.("#kk-seed"))
+      KK.put({
+        seed: e.target.value,
+        random: false
+      });
   }); // a seed typed by hand is meant
   KK.restored = (...now) => {
     const v = pending || {};
@@ -274,10 +336,11 @@
     if ("text" in v) settle();
     return NAMES.map((n, i) => v[n] ?? now[i]);
   };
-  const settle = () => setTimeout(() => {
-    document.dispatchEvent(new CustomEvent("kk:text"));
-    document.dispatchEvent(new CustomEvent("kk:mode"));
-  }, 60);
+  const settle = () =>
+    setTimeout(() => {
+      document.dispatchEvent(new CustomEvent("kk:text"));
+      document.dispatchEvent(new CustomEvent("kk:mode"));
+    }, 60);
   KK.keep = (...now) => {
     const v = Object.fromEntries(NAMES.map((n, i) => [n, now[i]]));
     delete v.text;
@@ -298,32 +361,45 @@
     const old = KK.remembered(),
       text = store.get("text"),
       first = text === null;
-    const words = field("kk-text").value || (first ? t("ex.1") : text); // typed already, where the page was shown as it was
+    // typed already, where the page was shown as it was
+    const words = field("kk-text").value || (first ? t("ex.1") : text);
     KK.put({
       ...old,
       text: words,
       speed: old.speed ?? 1
     });
-    KK.when(() => field("kk-text")?.value === words, () => { // now whatever is pressed works
-      page.kk = "ready";
-      document.dispatchEvent(new CustomEvent("kk:shown"));
-    });
-    if (text && text !== KK_STRINGS.zh["ex.1"] && text !== KK_STRINGS.en["ex.1"]) KK.toast(t("sys.restored"));
+    KK.when(
+      () => field("kk-text")?.value === words,
+      () => {
+        // now whatever is pressed works
+        page.kk = "ready";
+        document.dispatchEvent(new CustomEvent("kk:shown"));
+      }
+    );
+    if (text && text !== KK_STRINGS.zh["ex.1"] && text !== KK_STRINGS.en["ex.1"])
+      KK.toast(t("sys.restored"));
     if (store.get("source") === "saved") KK.choose("kk-source", "saved");
   });
   parts.form = () => {};
-  /* Languages the engine does not speak leave the list; Gradio draws it anew each time it opens, so a sheet hides them. */
+  /* Languages the engine does not speak leave the list; Gradio draws it anew each time it opens, so
+     a sheet hides them. */
   const hidden = document.createElement("style");
   const languages = () => {
-    const can = KK.engine().languages, off = can ? LANGUAGES.filter(l => !can.includes(l)) : [];
+    const can = KK.engine().languages,
+      off = can ? LANGUAGES.filter(l => !can.includes(l)) : [];
     if (!hidden.isConnected) document.head.append(hidden);
-    hidden.textContent = off.map(l => `#kk-language li[aria-label="${CSS.escape(t("lang." + l))}"] { display: none; }`).join("\n");
+    hidden.textContent = off
+      .map(l => `#kk-language li[aria-label="${CSS.escape(t("lang." + l))}"] { display: none; }`)
+      .join("\n");
     if (off.includes(KK.remembered().language)) KK.put({ language: "auto" });
   };
   ["kk:engine", "kk:lang", "kk:ready"].forEach(n => document.addEventListener(n, languages));
   document.addEventListener("kk:engine", () => {
     const can = KK.engine().modes;
-    if (can && !can.includes(mode())) KK.setMode(can.find(m => document.querySelector(`#kk-mode input[value=${m}]`)) || "zero_shot");
+    if (can && !can.includes(mode()))
+      KK.setMode(
+        can.find(m => document.querySelector(`#kk-mode input[value=${m}]`)) || "zero_shot"
+      );
   });
   document.addEventListener("kk:mode", () => {
     page.mode = mode();

@@ -1,25 +1,36 @@
-/* A clip as it is listened to: its part alone, or A and B without a gap: both versions run on one clock, only the gains move. */
+// @ts-check
+/* A clip as it is listened to: its part alone, or A and B without a gap: both versions run on one
+   clock, only the gains move. */
 (() => {
   const { t, acts, live } = KK;
-  const FADE_S = .02;
+  const FADE_S = 0.02;
   let ctx = null,
     node = null; // node: {sources, gains, from, at, paired}
   const sounds = new Map(); // "id/amount" -> promise of AudioBuffer
   const buffer = (id, clean, varying = false) => {
-    const key = `${KK.draft()?.clip}/${clean}/${varying}`; // windows and levels change the draft, not its clip
+    // windows and levels change the draft, not its clip
+    const key = `${KK.draft()?.clip}/${clean}/${varying}`;
     if (!sounds.has(key)) {
       if (sounds.size > 6) sounds.delete(sounds.keys().next().value);
-      sounds.set(key, fetch(`${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=${clean}&varying=${varying}`).then(r => {
-        if (!r.ok) throw new Error(String(r.status));
-        return r.arrayBuffer();
-      }).then(b => ctx.decodeAudioData(b)));
+      sounds.set(
+        key,
+        fetch(
+          `${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=${clean}&varying=${varying}`
+        )
+          .then(r => {
+            if (!r.ok) throw new Error(String(r.status));
+            return r.arrayBuffer();
+          })
+          .then(b => ctx.decodeAudioData(b))
+      );
       sounds.get(key).catch(() => sounds.delete(key));
     }
     return sounds.get(key);
   };
   const sides = d => [buffer(d.id, 0), buffer(d.id, KK.health.amount(), !!d.varying)];
   const ui = () => live.health.ui;
-  /* `which` ("a", "b"): both versions are wanted, at the place where the sound is now. Without it the part is played from its start. */
+  /* `which` ("a", "b"): both versions are wanted, at the place where the sound is now. Without it
+     the part is played from its start. */
   async function play(which) {
     const d = KK.draft();
     if (!d) return;
@@ -38,22 +49,23 @@
       KK.toast(t("err.net"));
     }
   }
-  const place = d => Math.min(d.end_s - .1, Math.max(d.start_s, node.from + ctx.currentTime - node.at));
+  const place = d =>
+    Math.min(d.end_s - 0.1, Math.max(d.start_s, node.from + ctx.currentTime - node.at));
 
   function begin(d, both, from) {
     halt();
-    const gains = both.map((b, i) => {
+    const gains = both.map((_, i) => {
       const g = ctx.createGain();
       g.gain.value = both.length === 1 || (ui().ab === "b") === (i === 1) ? 1 : 0;
       g.connect(ctx.destination);
       return g;
     });
-    const at = ctx.currentTime + .03,
+    const at = ctx.currentTime + 0.03,
       sources = both.map((b, i) => {
         const s = ctx.createBufferSource();
         s.buffer = b;
         s.connect(gains[i]);
-        s.start(at, from, Math.max(.05, d.end_s - from));
+        s.start(at, from, Math.max(0.05, d.end_s - from));
         return s;
       });
     node = {
@@ -88,7 +100,9 @@
       d = KK.draft();
     if (!node || !el || !d) return;
     el.hidden = false;
-    el.style.left = `${((node.from + Math.max(0, ctx.currentTime - node.at)) / d.report.duration_s * 100).toFixed(2)}%`;
+    el.style.left = `${(
+      ((node.from + Math.max(0, ctx.currentTime - node.at)) / d.report.duration_s) * 100
+    ).toFixed(2)}%`;
     if (KK.calm()) setTimeout(head, 250);
     else requestAnimationFrame(head);
   }
@@ -99,7 +113,8 @@
       try {
         s.stop();
       } catch {
-        /* not started */ }
+        /* not started */
+      }
     });
     node = null;
   }

@@ -1,21 +1,19 @@
-/* Language, theme, and the names Gradio leaves out. Both choices take effect at once and are remembered;
-   ?lang= and ?theme= win for one visit. */
+// @ts-check
+/* Language, theme, and the names Gradio leaves out. Both choices take effect at once and are
+   remembered; ?lang= and ?theme= win for one visit. */
 (() => {
-  const {
-    t,
-    query,
-    firstOf,
-    store,
-    live,
-    draw,
-    acts,
-    when
-  } = KK;
+  const { t, query, firstOf, store, live, draw, acts, when } = KK;
   const page = document.documentElement;
-  const touch = KK.touch = matchMedia("(pointer: coarse)");
+  const touch = (KK.touch = matchMedia("(pointer: coarse)"));
   const locale = l => (l === "zh" ? "zh-CN" : "en");
-  // Gradio loads its widgets in pieces, each kind its own download: the page is shown when the last of these is there
-  const LATE = ["#kk-text textarea", "#kk-transcript textarea", "#kk-mode input", "#kk-ref .source-selection"];
+  // Gradio loads its widgets in pieces, each kind its own download: the page is shown when the last
+  // of these is there
+  const LATE = [
+    "#kk-text textarea",
+    "#kk-transcript textarea",
+    "#kk-mode input",
+    "#kk-ref .source-selection"
+  ];
 
   KK.setLang = async next => {
     KK.lang = next;
@@ -27,17 +25,25 @@
   };
   /* Every drawn part in the new language; what is typed or ticked in one and not sent yet stays. */
   function redrawAll() {
-    const fields = root => [...root.querySelectorAll("input[id], textarea[id], select[id]")].filter(e => e.type !== "file");
+    const fields = root =>
+      [...root.querySelectorAll("input[id], textarea[id], select[id]")].filter(
+        e => e.type !== "file"
+      );
     for (const name of Object.keys(live)) {
       const before = new Map(fields(live[name].root).map(e => [e.id, [e.value, e.checked]]));
       draw(name);
-      for (const e of fields(live[name].root)) if (before.has(e.id)) [e.value, e.checked] = before.get(e.id);
+      for (const e of fields(live[name].root))
+        if (before.has(e.id)) [e.value, e.checked] = before.get(e.id);
     }
   }
-  /* Gradio's own strings. It reads navigator.language before anything of ours runs, but its loader module exports changeLocale
-     under that very name. No such export: the widgets keep the browser's language and nothing else breaks. */
+  /* Gradio's own strings. It reads navigator.language before anything of ours runs, but its loader
+     module exports changeLocale under that very name. No such export: the widgets keep the
+     browser's language and nothing else breaks. */
   async function gradioLang() {
-    const core = performance.getEntriesByType("resource").map(e => e.name).find(n => /\/core-[\w-]+\.js$/.test(n));
+    const core = performance
+      .getEntriesByType("resource")
+      .map(e => e.name)
+      .find(n => /\/core-[\w-]+\.js$/.test(n));
     try {
       (await import(core)).changeLocale(locale(KK.lang));
       await new Promise(requestAnimationFrame);
@@ -49,7 +55,8 @@
   acts.lang = b => KK.setLang(b.dataset.v);
 
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  KK.themeNow = () => firstOf(["system", "light", "dark"], query.get("theme"), store.get("theme")) || "system";
+  KK.themeNow = () =>
+    firstOf(["system", "light", "dark"], query.get("theme"), store.get("theme")) || "system";
   KK.paintTheme = () => {
     const on = KK.themeNow() === "dark" || (KK.themeNow() === "system" && dark.matches);
     document.body?.classList.toggle("dark", on);
@@ -63,20 +70,25 @@
     draw("header");
     document.dispatchEvent(new CustomEvent("kk:themed"));
   };
-  acts.theme = () => KK.setTheme({
-    system: "light",
-    light: "dark",
-    dark: "system"
-  } [KK.themeNow()]);
+  acts.theme = () =>
+    KK.setTheme(
+      {
+        system: "light",
+        light: "dark",
+        dark: "system"
+      }[KK.themeNow()]
+    );
   dark.addEventListener("change", KK.paintTheme);
 
   KK.paintMotion = () => {
     page.toggleAttribute("data-still", store.get("motion") === "less");
   };
-  KK.calm = () => store.get("motion") === "less" || matchMedia("(prefers-reduced-motion: reduce)").matches;
+  KK.calm = () =>
+    store.get("motion") === "less" || matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  /* Gradio 6.31 gives every radio its own name, its fieldset no legend and its accordion no aria-expanded: supply them. Names it leaves in
-     English or in the language of the first load are said again; CSS prints the two of the recorder as labels. */
+  /* Gradio 6.31 gives every radio its own name, its fieldset no legend and its accordion no
+     aria-expanded: supply them. Names it leaves in English or in the language of the first load are
+     said again; CSS prints the two of the recorder as labels. */
   function nameGroups() {
     document.querySelectorAll("fieldset.block").forEach(f => {
       const s = f.querySelector("[data-testid=block-info]");
@@ -86,13 +98,15 @@
     name("#kk-speed .reset-button", "adv.reset");
     name("#kk-speed input[type=number]", "adv.speed");
     name("#kk-speed input[type=range]", "adv.speed");
-    // labels of tabs that were never opened do not follow changeLocale: rewrite the text node Svelte owns, never replace it
+    // labels of tabs that were never opened do not follow changeLocale: rewrite the text node
+    // Svelte owns, never replace it
     document.querySelectorAll("#kk-tabs [role=tab][data-tab-id]").forEach(b => {
       const s = t("tab." + b.dataset.tabId);
       if (b.firstChild && b.firstChild.data !== s) b.firstChild.data = s;
     });
-    document.querySelectorAll(".kk-adv > button.label-wrap").forEach(b => put(b, "aria-expanded", String(b.classList.contains(
-      "open"))));
+    document
+      .querySelectorAll(".kk-adv > button.label-wrap")
+      .forEach(b => put(b, "aria-expanded", String(b.classList.contains("open"))));
   }
   const name = (q, key, i = 0) => {
     const el = document.querySelectorAll(q)[i];
@@ -104,16 +118,18 @@
     name(`${box} .source-selection button`, "ref.upload");
     name(`${box} .source-selection button`, "ref.mic", 1);
     name(`${box} .icon-button-wrapper button`, "ref.clear");
-    document.querySelector(`${box} .upload-container`)?.removeAttribute("aria-label"); // its visible text is the better name
+    // its visible text is the better name
+    document.querySelector(`${box} .upload-container`)?.removeAttribute("aria-label");
     name(`${box} .mic-select`, "ref.input");
     name(`${box} .pause-button`, "ref.pause");
     name(`${box} input[type=file]`, "ref.upload");
     const file = document.querySelector(`${box} input[type=file]`);
     if (file) put(file, "accept", KK.accept);
     for (const [q, key] of [
-        [".record-button", "ref.rec"],
-        [".resume-button", "ref.resume"]
-      ]) words(document.querySelector(`${box} ${q}`), t(key));
+      [".record-button", "ref.rec"],
+      [".resume-button", "ref.resume"]
+    ])
+      words(document.querySelector(`${box} ${q}`), t(key));
     const ends = KK.tape.end(box);
     document.querySelectorAll(`${box} :is(.stop-button, .stop-button-paused)`).forEach(b => {
       words(b, ends.words);
@@ -122,9 +138,12 @@
     const drop = document.querySelector(`${box} [data-testid=upload-text]`),
       lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
     if (lines[0]) node(lines[0], t(touch.matches ? "ref.tap" : "ref.drop"));
-    if (lines[1]) node(lines[1], touch.matches ? "" : t("ref.click")); // nobody drags a file with a finger
+    // nobody drags a file with a finger
+    if (lines[1]) node(lines[1], touch.matches ? "" : t("ref.click"));
     words(drop?.querySelector(".or"), t("ref.or"));
-    document.querySelectorAll(`${box} .icon-button-wrapper button`).forEach(b => put(b, "title", t("ref.clear")));
+    document
+      .querySelectorAll(`${box} .icon-button-wrapper button`)
+      .forEach(b => put(b, "title", t("ref.clear")));
   }
   const node = (n, s) => {
     if (n.data.trim() !== s) n.data = s;
@@ -140,27 +159,32 @@
   document.addEventListener("click", e => {
     if (e.target.closest?.(".label-wrap, [role=tab]")) requestAnimationFrame(nameGroups);
   });
-  let due = 0; // Gradio mounts widgets late and again: name them whenever something arrives, but not for the bar's own ticking
+  // Gradio mounts widgets late and again: name them whenever something arrives, but not for the
+  // bar's own ticking
+  let due = 0;
   new MutationObserver(list => {
-    if (!due && list.some(m => !m.target.closest?.("#kk-player, .kk"))) due = requestAnimationFrame(() => {
-      due = 0;
-      nameGroups();
-    });
+    if (!due && list.some(m => !m.target.closest?.("#kk-player, .kk")))
+      due = requestAnimationFrame(() => {
+        due = 0;
+        nameGroups();
+      });
   }).observe(page, {
     childList: true,
     subtree: true
   });
-  document.addEventListener("keydown", e => { // arrow keys move in Gradio's radio groups
+  document.addEventListener("keydown", e => {
+    // arrow keys move in Gradio's radio groups
     const step = {
         ArrowRight: 1,
         ArrowDown: 1,
         ArrowLeft: -1,
         ArrowUp: -1
-      } [e.key],
+      }[e.key],
       box = e.target.closest?.("fieldset.block");
     if (!step || !box || e.target.type !== "radio") return;
-    const all = [...box.querySelectorAll("input[type=radio]:not(:disabled)")].filter(r => r.offsetParent || r.closest("label")
-        ?.offsetParent),
+    const all = [...box.querySelectorAll("input[type=radio]:not(:disabled)")].filter(
+        r => r.offsetParent || r.closest("label")?.offsetParent
+      ),
       next = all[(all.indexOf(e.target) + step + all.length) % all.length];
     e.preventDefault();
     next.focus();
@@ -169,17 +193,25 @@
 
   // the keyboard of a phone covers most of the page: only the Generate button stays of the bar
   window.visualViewport?.addEventListener("resize", () => {
-    page.toggleAttribute("data-typing", visualViewport.height < screen.height * .6 && matchMedia("(max-width: 640px)").matches);
+    page.toggleAttribute(
+      "data-typing",
+      visualViewport.height < screen.height * 0.6 && matchMedia("(max-width: 640px)").matches
+    );
   });
 
   KK.booting.push(() => {
     KK.paintTheme();
     KK.paintMotion();
-    gradioLang().finally(() => when(() => live.player && LATE.every(q => document.querySelector(q)), () => requestAnimationFrame(
-    () => {
-      nameGroups();
-      document.dispatchEvent(new CustomEvent("kk:ready"));
-    })));
+    gradioLang().finally(() =>
+      when(
+        () => live.player && LATE.every(q => document.querySelector(q)),
+        () =>
+          requestAnimationFrame(() => {
+            nameGroups();
+            document.dispatchEvent(new CustomEvent("kk:ready"));
+          })
+      )
+    );
   });
   page.lang = locale(KK.lang);
   addEventListener("DOMContentLoaded", KK.paintTheme);

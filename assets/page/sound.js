@@ -1,5 +1,6 @@
-/* Takes, voices and recordings as they are listened to: one sound at a time, seeking on the card's own wave.
-   The stream that is being made is the player's. */
+// @ts-check
+/* Takes, voices and recordings as they are listened to: one sound at a time, seeking on the card's
+   own wave. The stream that is being made is the player's. */
 (() => {
   const { t, ico, acts, live, clock, take: find, takeUrl: url } = KK;
   const sound = new Audio();
@@ -38,51 +39,67 @@
       if (e.name !== "AbortError") KK.toast(t("takes.nofile"));
     });
   }
-  KK.playSource = id => play(id, "source", `${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=0`);
-  /* Where the natural voice speaks, a starter is heard as it will sound, and not as the synthesizer's clip that it is made from. */
-  KK.playVoice = id => play(id, "voice", `${KK.root()}/v1/audio/voices/${encodeURIComponent(id)}/sample${KK.usualVoice() === "natural" ? "?natural=true" : ""}`);
+  KK.playSource = id =>
+    play(id, "source", `${KK.root()}/tts/draft/${encodeURIComponent(id)}/audio?clean=0`);
+  /* Where the natural voice speaks, a starter is heard as it will sound, and not as the
+     synthesizer's clip that it is made from. */
+  KK.playVoice = id =>
+    play(
+      id,
+      "voice",
+      `${KK.root()}/v1/audio/voices/${encodeURIComponent(id)}/sample${
+        KK.usualVoice() === "natural" ? "?natural=true" : ""
+      }`
+    );
   KK.playLine = (id, src) => play(id, "line", src);
   KK.sounding = (id, kind) => now.id === id && now.kind === kind && !sound.paused;
   acts.playtake = el => play(el.dataset.id, "take", url(el.dataset.id));
 
   function paint(w) {
     if (w.kind !== "take") {
-      const what = { voice: "playvoice", line: "playline" }[w.kind] || "playsource", on = KK.sounding(w.id, w.kind);
-      document.querySelectorAll(`[data-do=${what}][data-id="${CSS.escape(w.id)}"] svg`).forEach(svg => {
-        svg.outerHTML = ico(on ? "pause" : "play", parseInt(svg.style.width));
-      });
+      const what = { voice: "playvoice", line: "playline" }[w.kind] || "playsource",
+        on = KK.sounding(w.id, w.kind);
+      document
+        .querySelectorAll(`[data-do=${what}][data-id="${CSS.escape(w.id)}"] svg`)
+        .forEach(svg => {
+          svg.outerHTML = ico(on ? "pause" : "play", parseInt(svg.style.width, 10));
+        });
       return;
     }
     const el = live.takes?.root.querySelector(`[data-do=playtake][data-id="${CSS.escape(w.id)}"]`);
     if (!el) return;
     const on = KK.sounding(w.id, "take");
     el.innerHTML = ico(on ? "pause" : "play", 20);
-    el.setAttribute("aria-label", t(on ? "bar.pause" : "bar.play") + ": " + (find(w.id)?.text || ""));
+    el.setAttribute(
+      "aria-label",
+      t(on ? "bar.pause" : "bar.play") + ": " + (find(w.id)?.text || "")
+    );
   }
-  for (const n of ["play", "pause", "ended"]) sound.addEventListener(n, () => {
-    paint(now);
-    if (n === "play") tick();
-  });
+  for (const n of ["play", "pause", "ended"])
+    sound.addEventListener(n, () => {
+      paint(now);
+      if (n === "play") tick();
+    });
 
-  const head = KK.soundHead = () => {
+  const head = (KK.soundHead = () => {
     if (now.kind !== "take") return;
     const el = live.takes.root.querySelector(`.kk-mini[data-id="${CSS.escape(now.id)}"]`);
     if (!el) return;
     const k = find(now.id),
       dur = k.n_samples / k.sample_rate;
-    el.style.setProperty("--p", `${(sound.currentTime / dur * 100).toFixed(1)}%`);
-    el.setAttribute("aria-valuenow", Math.round(sound.currentTime));
+    el.style.setProperty("--p", `${((sound.currentTime / dur) * 100).toFixed(1)}%`);
+    el.setAttribute("aria-valuenow", String(Math.round(sound.currentTime)));
     el.setAttribute("aria-valuetext", `${clock(sound.currentTime)} / ${clock(dur)}`);
-  };
+  });
 
   function tick() {
     head();
-    if (!sound.paused)(KK.calm() ? f => setTimeout(f, 250) : requestAnimationFrame)(tick);
+    if (!sound.paused) (KK.calm() ? f => setTimeout(f, 250) : requestAnimationFrame)(tick);
   }
 
   function seek(id, s) {
     const k = find(id),
-      to = Math.max(0, Math.min(k.n_samples / k.sample_rate - .05, s));
+      to = Math.max(0, Math.min(k.n_samples / k.sample_rate - 0.05, s));
     if (now.id !== id || now.kind !== "take") {
       const before = now;
       now = {
@@ -101,7 +118,7 @@
     if (!el) return;
     const r = el.getBoundingClientRect(),
       k = find(el.dataset.id);
-    seek(k.id, (e.clientX - r.left) / r.width * k.n_samples / k.sample_rate);
+    seek(k.id, (((e.clientX - r.left) / r.width) * k.n_samples) / k.sample_rate);
   });
   document.addEventListener("keydown", e => {
     const el = e.target;
@@ -111,7 +128,7 @@
       ArrowRight: 2,
       Home: -1e9,
       End: 1e9
-    } [e.key];
+    }[e.key];
     if (d) {
       e.preventDefault();
       seek(el.dataset.id, (now.id === el.dataset.id ? sound.currentTime : 0) + d);

@@ -1,43 +1,46 @@
-/* The list of takes: download, once more, restore, favourite, delete with a way back. Their sound is sound.js. */
+// @ts-check
+/* The list of takes: download, once more, restore, favourite, delete with a way back. Their sound
+   is sound.js. */
 (() => {
-  const {
-    t,
-    clock,
-    said,
-    esc,
-    ico,
-    parts,
-    acts,
-    live
-  } = KK;
+  const { t, clock, said, esc, ico, parts, acts, live } = KK;
   let failed = []; // attempts that never became a take: kept on this page only
   const local = id => failed.some(f => f.id === id);
   const list = () => [...failed, ...(live.takes?.data || [])],
-    find = KK.take = id => list().find(k => k.id === id);
-  const url = KK.takeUrl = id => `${KK.root()}/tts/result/${encodeURIComponent(id)}.wav`;
+    find = (KK.take = id => list().find(k => k.id === id));
+  const url = (KK.takeUrl = id => `${KK.root()}/tts/result/${encodeURIComponent(id)}.wav`);
   const gone = new Set(); // deleted, still undoable
   const sources = new Map(); // take -> the recording it was converted from: known to this page only
   function ago(then) {
     const m = Math.floor((Date.now() / 1000 - then) / 60);
-    return m < 1 ? t("takes.now") : m < 60 ? t("takes.min", {
-      n: m
-    }) : m < 1440 ? t("takes.hour", {
-      n: Math.floor(m / 60)
-    }) : t("takes.day", {
-      n: Math.floor(m / 1440)
-    });
+    return m < 1
+      ? t("takes.now")
+      : m < 60
+        ? t("takes.min", {
+            n: m
+          })
+        : m < 1440
+          ? t("takes.hour", {
+              n: Math.floor(m / 60)
+            })
+          : t("takes.day", {
+              n: Math.floor(m / 1440)
+            });
   }
   const b = (what, id, icon, key, extra = "") =>
     `<button type="button" class="kk-iconb" data-do="${what}" data-id="${esc(id)}" data-a="${key}"
         data-tip="${key}"${extra}>${ico(icon)}</button>`;
 
-  const voiceOf = k => (v => (v ? KK.voiceName(v) : k.voice_name || t("ref.label")))(KK.voices().find(v => v.id === k.voice));
+  const voiceOf = k =>
+    (v => (v ? KK.voiceName(v) : k.voice_name || t("ref.label")))(
+      KK.voices().find(v => v.id === k.voice)
+    );
 
   function card(k) {
     const bad = k.state === "failed",
       dur = k.n_samples / k.sample_rate,
       on = KK.sounding(k.id, "take");
-    const id = `data-id="${esc(k.id)}"`, span = (words, cls = "") => `<span${cls && ` class="${cls}"`}>${esc(words)}</span>`;
+    const id = `data-id="${esc(k.id)}"`,
+      span = (words, cls = "") => `<span${cls && ` class="${cls}"`}>${esc(words)}</span>`;
     const why = typeof k.error === "string" ? k.error : said(k.error);
     const retry = local(k.id) ? "bar.retry" : "";
     const again = k.mode !== "convert" || bad || sources.has(k.id);
@@ -45,31 +48,52 @@
       bad ? span(t("takes.failed") + (why ? `: ${why}` : ""), "kk-badword") : "",
       k.stopped_at ? span(t("takes.stoppedat", { n: k.stopped_at[0], m: k.stopped_at[1] })) : "",
       ...[voiceOf(k), k.instruction, `${k.speed.toFixed(2)}×`].filter(Boolean).map(s => span(s)),
-      k.seed === "" ? "" : `<button type="button" data-do="copyseed" ${id}
-          aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(t("takes.seed", { n: k.seed }))}</button>`,
+      k.seed === ""
+        ? ""
+        : `<button type="button" data-do="copyseed" ${id}
+          aria-label="${esc(t("takes.copyseed") + " " + k.seed)}">${esc(
+            t("takes.seed", { n: k.seed })
+          )}</button>`,
       k.first_sound_ms != null ? span(`${t("m.first")} ${Math.round(k.first_sound_ms)} ms`) : "",
       k.engine === "builtin" ? span(t("takes." + (k.voice_engine || "builtin")), "kk-tag") : "",
       span(ago(k.created_at))
     ].join("");
     const press = [
-      KK.canContinue(k.id) ? `<button type="button" class="kk-again" data-do="continuetake" ${id}
-          data-tip="takes.continue.t">${esc(t("takes.continue"))}</button>` : "",
-      again ? `<button type="button" class="kk-again" data-do="reroll" ${id}
-          data-tip="${retry || "takes.reroll.t"}">${esc(t(retry || "takes.reroll"))}</button>` : "",
+      KK.canContinue(k.id)
+        ? `<button type="button" class="kk-again" data-do="continuetake" ${id}
+          data-tip="takes.continue.t">${esc(t("takes.continue"))}</button>`
+        : "",
+      again
+        ? `<button type="button" class="kk-again" data-do="reroll" ${id}
+          data-tip="${retry || "takes.reroll.t"}">${esc(t(retry || "takes.reroll"))}</button>`
+        : "",
       b("restore", k.id, "again", "takes.restore"),
-      k.n_samples ? `<a class="kk-iconb" href="${esc(url(k.id))}" download data-do="savetake"
-          data-a="takes.down" data-tip="takes.down">${ico("down")}</a>` : "",
+      k.n_samples
+        ? `<a class="kk-iconb" href="${esc(url(k.id))}" download data-do="savetake"
+          data-a="takes.down" data-tip="takes.down">${ico("down")}</a>`
+        : "",
       KK.hasCode(k) ? b("code", k.id, "code", "takes.code", ' aria-haspopup="dialog"') : "",
       retry ? "" : b("star", k.id, "star", "takes.star", ` aria-pressed="${!!k.starred}"`),
       b("droptake", k.id, "bin", "takes.del")
     ].join("");
-    const notes = (k.voice_notes || []).map(([en, zh]) => `<p class="kk-sub kk-voicenote">${esc(KK.lang === "zh" ? zh : en)}</p>`).join("");
-    const wave = k.n_samples ? `<div class="kk-mini" role="slider" tabindex="0" data-do="seektake" ${id} data-a="takes.seek"
-          aria-valuemin="0" aria-valuemax="${Math.round(dur)}" aria-valuenow="0" style="--p:0%">${KK.bars(k.peaks, 900, 34)}` +
-      `${KK.bars(k.peaks, 900, 34, "on")}<time class="kk-num">${clock(dur)}</time></div>` : "";
-    const name = esc(t(on ? "bar.pause" : "bar.play") + ": " + k.text), icon = bad && !k.n_samples ? "bad" : on ? "pause" : "play";
-    return `<li class="kk-take" data-take="${esc(k.id)}"${bad ? ' data-tone="bad"' : ""}><button type="button" class="kk-pp"
-        data-do="playtake" ${id} aria-label="${name}"${k.n_samples ? "" : " disabled"}>${ico(icon, 20)}</button>
+    const notes = (k.voice_notes || [])
+      .map(([en, zh]) => `<p class="kk-sub kk-voicenote">${esc(KK.lang === "zh" ? zh : en)}</p>`)
+      .join("");
+    const wave = k.n_samples
+      ? `<div class="kk-mini" role="slider" tabindex="0" data-do="seektake" ${id}
+        data-a="takes.seek"
+          aria-valuemin="0" aria-valuemax="${Math.round(dur)}" aria-valuenow="0"
+            style="--p:0%">${KK.bars(k.peaks, 900, 34)}` +
+        `${KK.bars(k.peaks, 900, 34, "on")}<time class="kk-num">${clock(dur)}</time></div>`
+      : "";
+    const name = esc(t(on ? "bar.pause" : "bar.play") + ": " + k.text),
+      icon = bad && !k.n_samples ? "bad" : on ? "pause" : "play";
+    return `<li class="kk-take" data-take="${esc(k.id)}"${bad ? ' data-tone="bad"' : ""}><button
+      type="button" class="kk-pp"
+        data-do="playtake" ${id} aria-label="${name}"${k.n_samples ? "" : " disabled"}>${ico(
+          icon,
+          20
+        )}</button>
       <p title="${esc(k.text)}">${esc(k.text)}</p><div class="kk-meta kk-num">${meta}${notes}</div>
       <div class="kk-acts">${press}</div>${wave}</li>`;
   }
@@ -80,53 +104,67 @@
       KK.setStorage(data.storage);
     }
     const takes = list().filter(k => !gone.has(k.id));
-    root.innerHTML =
-      `<section class="kk" aria-labelledby="kk-takes-h"><div class="kk-secthead"><h2 class="kk-h2"
-          id="kk-takes-h">${esc(t("takes.title"))}</h2>${takes.some(k => k.n_samples) ? `${KK.formatMenu("takes")}<a class="kk-link"
-          href="${esc(KK.root())}/tts/takes.zip" download data-do="savezip">${ico("down", 15)}${esc(t("takes.zip"))}</a>` : ""}</div>
+    root.innerHTML = `<section class="kk" aria-labelledby="kk-takes-h"><div class="kk-secthead"><h2
+      class="kk-h2"
+          id="kk-takes-h">${esc(t("takes.title"))}</h2>${
+            takes.some(k => k.n_samples)
+              ? `${KK.formatMenu("takes")}<a class="kk-link"
+          href="${esc(KK.root())}/tts/takes.zip" download
+            data-do="savezip">${ico("down", 15)}${esc(t("takes.zip"))}</a>`
+              : ""
+          }</div>
       ${takes.length ? KK.storageLine() : ""}
-      ${takes.length ? `<ol class="kk-takes">${takes.map(card).join("")}</ol>` : `<p
-          class="kk-empty">${esc(t("takes.empty"))}</p>`}</section>`;
+      ${
+        takes.length
+          ? `<ol class="kk-takes">${takes.map(card).join("")}</ol>`
+          : `<p
+          class="kk-empty">${esc(t("takes.empty"))}</p>`
+      }</section>`;
     KK.soundHead?.();
     document.dispatchEvent(new CustomEvent("kk:takes"));
     KK.recount?.(); // a voice's newest takes say how long its next one lasts
   };
   setInterval(() => {
-    if (!document.hidden && list().length) live.takes.root.querySelectorAll("[data-take]").forEach(li => {
-      const s = ago(find(li.dataset.take)?.created_at ?? 0),
-        el = [...li.querySelectorAll(".kk-meta > span")].at(-1);
-      if (el && el.textContent !== s) el.textContent = s;
-    });
+    if (!document.hidden && list().length)
+      live.takes.root.querySelectorAll("[data-take]").forEach(li => {
+        const s = ago(find(li.dataset.take)?.created_at ?? 0),
+          el = [...li.querySelectorAll(".kk-meta > span")].at(-1);
+        if (el && el.textContent !== s) el.textContent = s;
+      });
   }, 60000);
 
   document.addEventListener("kk:player", () => {
     const P = KK.player,
       p = KK.said;
     if (P.job && p?.mode === "convert") sources.set(P.job, p.source);
-    if (P.state !== "failed" || !("code" in P.info) || !p || p === failed[0]?.params) return; // without a code it is the page's own word: nothing was begun
+    // without a code it is the page's own word: nothing was begun
+    if (P.state !== "failed" || !("code" in P.info) || !p || p === failed[0]?.params) return;
     if (P.peaks.length || p.continue_from) return; // the studio keeps what was made of it
-    failed = [{
-      id: "failed-" + Date.now(),
-      params: p,
-      state: "failed",
-      error: P.info.why,
-      text: p.input,
-      voice: p.voice,
-      voice_name: (v => (v ? KK.voiceName(v) : ""))(KK.voices().find(v => v.id === p.voice)),
-      mode: p.mode,
-      instruction: p.instructions,
-      language: p.language,
-      speed: p.speed,
-      seed: p.seed < 0 ? "" : p.seed,
-      n_samples: 0,
-      sample_rate: 24000,
-      created_at: Date.now() / 1000,
-      peaks: []
-    }, ...failed].slice(0, 5);
+    failed = [
+      {
+        id: "failed-" + Date.now(),
+        params: p,
+        state: "failed",
+        error: P.info.why,
+        text: p.input,
+        voice: p.voice,
+        voice_name: (v => (v ? KK.voiceName(v) : ""))(KK.voices().find(v => v.id === p.voice)),
+        mode: p.mode,
+        instruction: p.instructions,
+        language: p.language,
+        speed: p.speed,
+        seed: p.seed < 0 ? "" : p.seed,
+        n_samples: 0,
+        sample_rate: 24000,
+        created_at: Date.now() / 1000,
+        peaks: []
+      },
+      ...failed
+    ].slice(0, 5);
     KK.draw("takes");
   });
 
-  // ---- acts ------------------------------------------------------------------------------------------------------
+  // ---- acts -------------------------------------------------------------------------------------
   const params = k => ({
     input: k.text,
     voice: k.voice,
@@ -144,10 +182,12 @@
     const k = find(el.dataset.id);
     failed = failed.filter(f => f.id !== k.id);
     KK.draw("takes");
-    KK.again(k.params || {
-      ...params(k),
-      seed: -1
-    });
+    KK.again(
+      k.params || {
+        ...params(k),
+        seed: -1
+      }
+    );
   };
   KK.canContinue = id => (k => !!k?.stopped_at && k.mode !== "convert")(find(id));
   /* From the sentence that broke, with its seed and settings, which the studio knows; the sound
@@ -209,23 +249,30 @@
       return KK.draw("takes");
     }
     KK.draw("takes");
-    if (to) live.takes.root.querySelector(`[data-do=droptake][data-id="${CSS.escape(to)}"]`)?.focus({
-      preventScroll: true
-    });
+    if (to)
+      live.takes.root.querySelector(`[data-do=droptake][data-id="${CSS.escape(to)}"]`)?.focus({
+        preventScroll: true
+      });
     KK.send("takes", {
       op: "delete",
       id
     });
-    KK.toast(t("takes.deleted"), t("sys.undo"), () => {
-      gone.delete(id);
-      KK.draw("takes");
-      KK.send("takes", {
-        op: "restore",
-        id
-      });
-    }, 8000);
+    KK.toast(
+      t("takes.deleted"),
+      t("sys.undo"),
+      () => {
+        gone.delete(id);
+        KK.draw("takes");
+        KK.send("takes", {
+          op: "restore",
+          id
+        });
+      },
+      8000
+    );
   };
-  KK.reloadTakes = () => KK.send("takes", {
-    op: "list"
-  });
+  KK.reloadTakes = () =>
+    KK.send("takes", {
+      op: "list"
+    });
 })();

@@ -1,14 +1,7 @@
+// @ts-check
 /* Around the text: count, lint, sound tags, examples, the line that says what a mode is for. */
 (() => {
-  const {
-    t,
-    clock,
-    esc,
-    ico,
-    parts,
-    acts,
-    live
-  } = KK;
+  const { t, clock, esc, ico, parts, acts, live } = KK;
 
   const TOKENS = {
     "[laughter]": "laughter",
@@ -25,15 +18,31 @@
     "[sighs]": "[sigh]",
     "[breathe]": "[breath]"
   };
-  const MARK = /\[[a-zà-ǜ][a-zà-ǜ _-]*\]|\[[aeiou][a-z]\d\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi; // event tags, readings; marks that order a model about, which the studio takes out
-  const known = () => KK.engine().tags || [], opens = v => v.match(/^<\w+>/)?.[0];
-  let linted = "", told = "", hinted = false;
-  /* How a character or word is said, written in its place: of engines that know such marks. What is in them is shown as it is typed. */
-  const READINGS = [["reading.zh", "还", "[h][uán]"], ["reading.en", "read", "[R][EH1][D]"]];
-  const reads = () => READINGS.every(([, , v]) => v.match(/\[.+?\]/g).every(x => known().includes(x)));
-  const hint = () => `<div class="kk kk-warns" id="kk-reading">` + READINGS.map(([k, word, v]) =>
-    `<p class="kk-sub">${esc(t(k))} <button type="button" class="kk-link" data-do="token" data-v="${v}" title="${esc(t("reading.put", { w: word, v }))}"
-        >${word} → <bdi>${v}</bdi></button></p>`).join("") + "</div>";
+  const MARK =
+    // event tags, readings; marks that order a model about, which the studio takes out
+    /\[[a-zà-ǜ][a-zà-ǜ _-]*\]|\[[aeiou][a-z]\d\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi;
+  const known = () => KK.engine().tags || [],
+    opens = v => v.match(/^<\w+>/)?.[0];
+  let linted = "",
+    told = "",
+    hinted = false;
+  /* How a character or word is said, written in its place: of engines that know such marks. What is
+     in them is shown as it is typed. */
+  const READINGS = [
+    ["reading.zh", "还", "[h][uán]"],
+    ["reading.en", "read", "[R][EH1][D]"]
+  ];
+  const reads = () =>
+    READINGS.every(([, , v]) => v.match(/\[.+?\]/g).every(x => known().includes(x)));
+  const hint = () =>
+    `<div class="kk kk-warns" id="kk-reading">` +
+    READINGS.map(
+      ([k, word, v]) =>
+        `<p class="kk-sub">${esc(t(k))} <button type="button" class="kk-link" data-do="token"
+          data-v="${v}" title="${esc(t("reading.put", { w: word, v }))}"
+        >${word} → <bdi>${v}</bdi></button></p>`
+    ).join("") +
+    "</div>";
   acts.reading = () => {
     hinted = !hinted;
     KK.draw("under");
@@ -41,17 +50,27 @@
   };
   parts.under = root => {
     const tags = Object.entries(TOKENS).filter(([v]) => known().includes(opens(v) || v));
-    const chip = (what, v, title, words) => `<button type="button" class="kk-chip kk-flat" data-do="${what}" data-v="${esc(v)}"
+    const chip = (
+      what,
+      v,
+      title,
+      words
+    ) => `<button type="button" class="kk-chip kk-flat" data-do="${what}" data-v="${esc(v)}"
         title="${esc(title)}">${esc(words)}</button>`;
     root.innerHTML =
       `<div class="kk kk-under"><div class="kk-chips kk-scroll" role="group"
           aria-label="${esc(t(tags.length ? "tok.label" : "text.example"))}">` +
       tags.map(([v, k]) => chip("token", v, v, t("tok." + k))).join("") +
-      (reads() ? `<button type="button" class="kk-chip kk-flat" data-do="reading" aria-expanded="${hinted}" aria-controls="kk-reading">${esc(t("tok.reading"))}</button>` : "") +
+      (reads()
+        ? `<button type="button" class="kk-chip kk-flat" data-do="reading" aria-expanded="${hinted}"
+          aria-controls="kk-reading">${esc(t("tok.reading"))}</button>`
+        : "") +
       [1, 2, 3].map(n => chip("example", "ex." + n, t("ex." + n), t("ex.n", { n }))).join("") +
       chip("words", "", t("pr.chip.t"), t("pr.chip")) +
-      `<button type="button" class="kk-chip kk-flat" data-do="cleartext">${esc(t("text.clear"))}</button></div>
-      <span class="kk-count kk-num"></span></div>${reads() && hinted ? hint() : ""}<div class="kk kk-warns kk-lint" role="status"></div>
+      `<button type="button" class="kk-chip kk-flat"
+        data-do="cleartext">${esc(t("text.clear"))}</button></div>
+      <span class="kk-count kk-num"></span></div>${reads() && hinted ? hint() : ""}<div
+        class="kk kk-warns kk-lint" role="status"></div>
       <div class="kk kk-notes" role="status"></div>`;
     linted = told = "";
     notes();
@@ -72,23 +91,31 @@
       z = el.selectionEnd,
       open = opens(v);
     const piece = open ? open + el.value.slice(a, z) + v.slice(open.length) : v,
-      at = a + (open ? open.length + (z - a) : piece.length); // inside the pair, so that the next words are in it
+      // inside the pair, so that the next words are in it
+      at = a + (open ? open.length + (z - a) : piece.length);
     KK.setField("kk-text", el.value.slice(0, a) + piece + el.value.slice(z));
     el.focus();
     el.setSelectionRange(at, at);
   };
-  /* The page's own guess of what the studio will answer: c characters as typed, n sentences, raw: seconds by the rates of webui/text/prepare.py. */
+  /* The page's own guess of what the studio will answer: c characters as typed, n sentences, raw:
+     seconds by the rates of webui/text/prepare.py. */
   KK.characters = text => [...text.replace(MARK, "").trim()];
   KK.measure = text => {
-    const all = KK.characters(text), plain = all.join(""), wide = all.filter(c => c >= "\u2e80").length,
+    const all = KK.characters(text),
+      plain = all.join(""),
+      wide = all.filter(c => c >= "\u2e80").length,
       n = Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length);
-    return { c: all.length, n, raw: wide * .21 + (all.length - wide) * .065 + n * .25 };
+    return { c: all.length, n, raw: wide * 0.21 + (all.length - wide) * 0.065 + n * 0.25 };
   };
 
-  /* The studio says what it will speak of a text: asked once the typing rests, and an answer that was overtaken is dropped. Until one has come, and
-     where none comes, the page's own guess stands. */
+  /* The studio says what it will speak of a text: asked once the typing rests, and an answer that
+     was overtaken is dropped. Until one has come, and where none comes, the page's own guess
+     stands. */
   const REST_MS = 300;
-  let answer = {}, asked = "", timer = 0, call = null;
+  let answer = {},
+    asked = "",
+    timer = 0,
+    call = null;
 
   function prepared(text) {
     const body = JSON.stringify({ text, language: KK.remembered().language || "auto" }),
@@ -104,10 +131,19 @@
   async function ask(key, body) {
     call = new AbortController();
     try {
-      const r = await fetch(KK.root() + "/v1/text/prepare", { method: "POST", body, headers: { "Content-Type": "application/json" }, signal: call.signal }),
+      const r = await fetch(KK.root() + "/v1/text/prepare", {
+          method: "POST",
+          body,
+          headers: { "Content-Type": "application/json" },
+          signal: call.signal
+        }),
         d = r.ok ? await r.json() : null;
       if (key !== asked || !d) return;
-      answer = { key, text: JSON.parse(body).text, m: { c: d.characters, n: d.sentences, raw: d.seconds } };
+      answer = {
+        key,
+        text: JSON.parse(body).text,
+        m: { c: d.characters, n: d.sentences, raw: d.seconds }
+      };
       count();
     } catch {
       /* overtaken, or no studio: the page's own guess stands */
@@ -115,42 +151,61 @@
   }
 
   /* Seconds that a request will last: by the studio's answer, where that is of this text. */
-  KK.expected = ({ input, voice, speed }) => KK.lasting(answer.text === input ? answer.m : KK.measure(input), voice, speed).s;
+  KK.expected = ({ input, voice, speed }) =>
+    KK.lasting(answer.text === input ? answer.m : KK.measure(input), voice, speed).s;
 
-  const count = KK.recount = () => {
+  const count = (KK.recount = () => {
     const out = live.under?.root.querySelector(".kk-count");
     if (!out) return;
     const text = KK.field("kk-text")?.value || "",
       over = [...text].length - KK_FACTS.max_text,
       own = KK.measure(text),
       m = KK.lasting((over <= 0 && own.c && prepared(text)) || own);
-    out.textContent = over > 0 ? t("text.over", {
-      n: over
-    }) : t(m.c ? "text.count" : "text.count.0", { ...m, s: clock(m.s) });
+    out.textContent =
+      over > 0
+        ? t("text.over", {
+            n: over
+          })
+        : t(m.c ? "text.count" : "text.count.0", { ...m, s: clock(m.s) });
     out.toggleAttribute("data-over", over > 0);
     const bad = (text.match(MARK) || []).find(x => !known().includes(x) && !x.startsWith("<|")),
       better = bad && known().includes(SYN[bad]) ? SYN[bad] : "";
-    const lines = [], cure = better ? t("text.tag.fix", { t: better }) : t("text.tag.drop");
-    if (bad) lines.push(`<div class="kk-warn">${ico("warn")}<span>${esc(t("text.tag.bad", { t: bad }))}</span><button type="button"
-          data-do="retag" data-v="${esc(bad)}" data-i="${esc(better)}">${esc(cure)}</button></div>`);
-    if (m.c > 150 && over <= 0) lines.push(`<p class="kk-sub kk-longnote">${esc(t("text.long"))}</p>`);
+    const lines = [],
+      cure = better ? t("text.tag.fix", { t: better }) : t("text.tag.drop");
+    if (bad)
+      lines.push(`<div class="kk-warn">${ico("warn")}<span>${esc(
+        t("text.tag.bad", { t: bad })
+      )}</span><button type="button"
+          data-do="retag" data-v="${esc(bad)}" data-i="${esc(better)}">${esc(
+            cure
+          )}</button></div>`);
+    if (m.c > 150 && over <= 0)
+      lines.push(`<p class="kk-sub kk-longnote">${esc(t("text.long"))}</p>`);
     const html = lines.join(""),
       box = live.under.root.querySelector(".kk-lint");
     if (html !== linted || !box.firstChild) {
       box.innerHTML = linted = html;
     }
-  };
-  acts.retag = b => KK.setField("kk-text", KK.field("kk-text").value.replaceAll(b.dataset.v, b.dataset.i));
+  });
+  acts.retag = b =>
+    KK.setField("kk-text", KK.field("kk-text").value.replaceAll(b.dataset.v, b.dataset.i));
   ["kk:text", "kk:lang", "kk:engine"].forEach(n => document.addEventListener(n, count));
 
-  // ---- what the engine could not do of the last request: said calmly, stays until the next one or until it is read -----------
+  // ---- what the engine could not do of the last request: said calmly, stays until the next one or
   let read = "";
   function notes() {
-    const box = live.under?.root.querySelector(".kk-notes"), list = KK.player?.notes || [];
+    const box = live.under?.root.querySelector(".kk-notes"),
+      list = KK.player?.notes || [];
     const key = list.length ? `${KK.player.job} ${list.join("\n")}` : "";
-    const html = !list.length || key === read ? "" :
-      `<div class="kk-note2">${ico("bad", 16)}<div><b>${esc(t("notes.title"))}</b>${list.map(s => `<p>${esc(s)}</p>`).join("")}</div>` +
-      `<button type="button" class="kk-link" data-do="noted">${esc(t("notes.close"))}</button></div>`;
+    const html =
+      !list.length || key === read
+        ? ""
+        : `<div class="kk-note2">${ico("bad", 16)}<div><b>${esc(t("notes.title"))}</b>${list
+            .map(s => `<p>${esc(s)}</p>`)
+            .join("")}</div>` +
+          `<button type="button" class="kk-link" data-do="noted">${esc(
+            t("notes.close")
+          )}</button></div>`;
     if (!box || html === told) return;
     box.innerHTML = told = html;
   }
@@ -162,10 +217,16 @@
   document.addEventListener("kk:player", notes);
 
   parts.modehint = root => {
-    KK.when(() => document.querySelector("#kk-mode input"), () => {
-      root.innerHTML =
-        `<h2 class="kk kk-vh">${esc(t("text.title"))}</h2><p class="kk kk-modehint">${esc(t(`mode.${KK.mode()}.d`))}</p>` +
-        (KK.mode() === "zero_shot" && KK.isTold() && KK.field("kk-instruct")?.value.trim() ? `<p class="kk kk-modehint">${esc(t("mode.told"))}</p>` : "");
-    });
+    KK.when(
+      () => document.querySelector("#kk-mode input"),
+      () => {
+        root.innerHTML =
+          `<h2 class="kk kk-vh">${esc(t("text.title"))}</h2><p
+            class="kk kk-modehint">${esc(t(`mode.${KK.mode()}.d`))}</p>` +
+          (KK.mode() === "zero_shot" && KK.isTold() && KK.field("kk-instruct")?.value.trim()
+            ? `<p class="kk kk-modehint">${esc(t("mode.told"))}</p>`
+            : "");
+      }
+    );
   };
 })();

@@ -1,25 +1,23 @@
-/* Saved and included voices: the picker in the voice card and the grid of the library. One list, drawn twice. */
+// @ts-check
+/* Saved and included voices: the picker in the voice card and the grid of the library. One list,
+   drawn twice. */
 (() => {
-  const {
-    t,
-    said,
-    esc,
-    ico,
-    parts,
-    acts,
-    live
-  } = KK;
-  let query = {
+  const { t, said, esc, ico, parts, acts, live } = KK;
+  const query = {
     picker: "",
     voices: ""
   };
   const ui = {
-    edit: "",
-    ask: "",
-    at: "", is_new: false
-  }; // voice being renamed, voice whose deletion is asked about, voice that the page's address names, and whether nobody was led to it yet
-  const match = (v, q) => !q || [v.name, v.name_zh, v.language, v.transcript].some(s => (s || "").toLowerCase().includes(q
-    .toLowerCase()));
+    edit: "", // the voice being renamed
+    ask: "", // the voice whose deletion is asked about
+    at: "", // the voice that the page's address names
+    is_new: false // whether nobody was led to it yet
+  };
+  const match = (v, q) =>
+    !q ||
+    [v.name, v.name_zh, v.language, v.transcript].some(s =>
+      (s || "").toLowerCase().includes(q.toLowerCase())
+    );
   const tongue = l => {
     try {
       return new Intl.DisplayNames([KK.lang === "zh" ? "zh-CN" : "en"], {
@@ -29,23 +27,42 @@
       return l;
     }
   };
-  const line = v => (v.sample === false ? t("vo.model") : [v.language && tongue(v.language), t("vo.sec", {
-    d: (+v.duration_s).toFixed(1)
-  })].filter(Boolean).join(" · "));
+  const line = v =>
+    v.sample === false
+      ? t("vo.model")
+      : [
+          v.language && tongue(v.language),
+          t("vo.sec", {
+            d: (+v.duration_s).toFixed(1)
+          })
+        ]
+          .filter(Boolean)
+          .join(" · ");
   const tag = v => `<span class="kk-tag">${esc(t(v.starter ? "vo.starter" : "vo.mine"))}</span>`;
-  const playb = v => (v.sample === false ? "" :
-    `<button type="button" class="kk-iconb" data-do="playvoice" data-id="${esc(v.id)}"
-        aria-label="${esc(t("bar.play") + " " + KK.voiceName(v))}">${ico(KK.sounding(v.id, "voice") ? "pause" : "play")}</button>`);
-  const face = v => `<span class="kk-face" aria-hidden="true">${esc([...KK.voiceName(v)][0])}</span>`;
+  const playb = v =>
+    v.sample === false
+      ? ""
+      : `<button type="button" class="kk-iconb" data-do="playvoice" data-id="${esc(v.id)}"
+        aria-label="${esc(t("bar.play") + " " + KK.voiceName(v))}">${ico(
+          KK.sounding(v.id, "voice") ? "pause" : "play"
+        )}</button>`;
+  const face = v =>
+    `<span class="kk-face" aria-hidden="true">${esc([...KK.voiceName(v)][0])}</span>`;
   /* One voice to choose. act: what a press does; on: chosen; stop: the one that Tab reaches. */
   KK.voiceRow = (v, act, on, stop, told = line(v), mark = tag(v)) =>
-    `<div class="kk-pickrow"><button type="button" role="radio" class="kk-pick" aria-checked="${on}" tabindex="${stop ? 0 : -1}"
-        data-do="${act}" data-id="${esc(v.id)}">${face(v)}<span><b>${esc(KK.voiceName(v))}</b>${mark}
+    `<div class="kk-pickrow"><button type="button" role="radio" class="kk-pick" aria-checked="${on}"
+      tabindex="${stop ? 0 : -1}"
+        data-do="${act}" data-id="${esc(v.id)}">${face(v)}<span><b>${esc(KK.voiceName(v))}</b>${
+          mark
+        }
         <small class="kk-num">${esc(told)}</small></span></button>${playb(v)}</div>`;
-  const search = (where, n) => (n > 5 || query[where] ?
-    `<label class="kk-search">${ico("search", 16)}<input type="search" data-search="${where}" id="kk-search-${where}"
-        value="${esc(query[where])}" placeholder="${esc(t("vo.search"))}" aria-label="${esc(t("vo.search"))}"></label>` :
-    "");
+  const search = (where, n) =>
+    n > 5 || query[where]
+      ? `<label class="kk-search">${ico("search", 16)}<input type="search" data-search="${where}"
+        id="kk-search-${where}"
+        value="${esc(query[where])}" placeholder="${esc(t("vo.search"))}"
+          aria-label="${esc(t("vo.search"))}"></label>`
+      : "";
   const none = q => `<p class="kk-empty">${esc(q ? t("vo.none", { q }) : t("vo.empty"))}</p>`;
 
   parts.picker = (root, data) => {
@@ -63,10 +80,19 @@
       all = KK.offered(),
       list = all.filter(v => match(v, query.picker)),
       now = preset || KK.source() === "saved" ? KK.voiceId() : null;
-    const at = Math.max(0, list.findIndex(v => v.id === now));
-    root.innerHTML = `<div class="kk kk-picker">${search("picker", all.length)}` + (list.length ?
-      `<div class="kk-picklist" role="radiogroup" aria-label="${esc(t(preset ? "mode.preset" : "voice.saved"))}">` +
-      list.map((v, i) => KK.voiceRow(v, "use", v.id === now, i === at)).join("") + "</div>" : none(query.picker)) + "</div>";
+    const at = Math.max(
+      0,
+      list.findIndex(v => v.id === now)
+    );
+    root.innerHTML =
+      `<div class="kk kk-picker">${search("picker", all.length)}` +
+      (list.length
+        ? `<div class="kk-picklist" role="radiogroup"
+          aria-label="${esc(t(preset ? "mode.preset" : "voice.saved"))}">` +
+          list.map((v, i) => KK.voiceRow(v, "use", v.id === now, i === at)).join("") +
+          "</div>"
+        : none(query.picker)) +
+      "</div>";
     document.documentElement.toggleAttribute("data-nostarters", !KK.voices().some(v => v.starter));
     ["voices", "title_voice", "health", "target"].forEach(n => live[n] && KK.draw(n));
     KK.batchVoices?.();
@@ -86,7 +112,8 @@
   }
   acts.use = b => {
     const v = KK.voices().find(x => x.id === b.dataset.id);
-    const fits = KK.offered().some(x => x.id === v?.id), in_library = !!b.closest("#kk-library"); // asked now: the button is drawn anew
+    const fits = KK.offered().some(x => x.id === v?.id),
+      in_library = !!b.closest("#kk-library"); // asked now: the button is drawn anew
     if (in_library && !fits) KK.setMode(v?.sample === false ? "preset" : "zero_shot");
     KK.useVoice(b.dataset.id);
     if (in_library) {
@@ -104,20 +131,37 @@
   parts.voices = root => {
     const all = KK.voices(),
       list = all.filter(v => match(v, query.voices));
-    root.innerHTML = `<div class="kk"><div class="kk-secthead"><div><h2 class="kk-h2">${esc(t("vo.title"))}</h2><p
+    root.innerHTML = `<div class="kk"><div class="kk-secthead"><div><h2
+      class="kk-h2">${esc(t("vo.title"))}</h2><p
         class="kk-sub">${esc(t("vo.sub"))}</p></div><button type="button" class="kk-b2"
-        data-do="import">${ico("up", 16)}${esc(t("vo.import"))}</button></div>${search("voices", all.length)}
-      ${gone(all) ? `<p class="kk-inline" id="kk-gone" data-tone="bad" role="status" tabindex="-1">${esc(t("ad.voice"))}</p>` : ""}
-      ${all.some(v => !v.starter) || query.voices ? "" : `<p class="kk-sub kk-vonone">${esc(t("vo.empty"))}</p>`}
-      ${list.length ? `<ul class="kk-grid">${list.map(card).join("")}</ul>` : none(query.voices)}</div>`;
+        data-do="import">${ico("up", 16)}${esc(t("vo.import"))}</button></div>${search(
+          "voices",
+          all.length
+        )}
+      ${
+        gone(all)
+          ? `<p class="kk-inline" id="kk-gone" data-tone="bad" role="status"
+        tabindex="-1">${esc(t("ad.voice"))}</p>`
+          : ""
+      }
+      ${
+        all.some(v => !v.starter) || query.voices
+          ? ""
+          : `<p
+        class="kk-sub kk-vonone">${esc(t("vo.empty"))}</p>`
+      }
+      ${
+        list.length ? `<ul class="kk-grid">${list.map(card).join("")}</ul>` : none(query.voices)
+      }</div>`;
     arrive();
     KK.drawTitle();
   };
 
-  // ---- the voice that the page's address names ---------------------------------------------------------------------
+  // ---- the voice that the page's address names --------------------------------------------------
   const is_loaded = () => Array.isArray(live.picker?.data);
   const gone = all => ui.at && is_loaded() && !all.some(v => v.id === ui.at);
-  const named = () => document.getElementById(KK.voices().some(v => v.id === ui.at) ? "kk-voiceat" : "kk-gone");
+  const named = () =>
+    document.getElementById(KK.voices().some(v => v.id === ui.at) ? "kk-voiceat" : "kk-gone");
   function arrive() {
     const el = ui.is_new && is_loaded() && named();
     if (!KK.isSeen(el)) return;
@@ -134,16 +178,25 @@
       if (id) KK.when(() => KK.isSeen(named()), arrive); // the tab is drawn a frame later
     },
     now: () => ui.at,
-    name: id => KK.voices().filter(v => v.id === id).map(KK.voiceName)[0] || ""
+    name: id =>
+      KK.voices()
+        .filter(v => v.id === id)
+        .map(KK.voiceName)[0] || ""
   };
 
   /* When and by whom its use was agreed to, as far as that was written down. */
   function agreed(v) {
     const c = v.consent;
     if (!c) return ""; // of the studio or of a model
-    const d = new Date(c.at * 1000).toLocaleDateString(KK.lang === "zh" ? "zh-CN" : "en", { year: "numeric", month: "short", day: "numeric" });
+    const d = new Date(c.at * 1000).toLocaleDateString(KK.lang === "zh" ? "zh-CN" : "en", {
+      year: "numeric",
+      month: "short",
+      day: "numeric"
+    });
     const by = c.way === "page" && c.who ? t("vo.agreed.by", { n: c.who }) : "";
-    return `<p class="kk-num kk-agreed">${esc(c.way ? t("vo.agreed." + c.way, { d, n: c.who, by }) : t("vo.agreed.not"))}</p>`;
+    return `<p class="kk-num kk-agreed">${esc(
+      c.way ? t("vo.agreed." + c.way, { d, n: c.who, by }) : t("vo.agreed.not")
+    )}</p>`;
   }
 
   function card(v) {
@@ -151,27 +204,55 @@
       mine = !v.starter,
       id = esc(v.id);
     if (ui.ask === v.id)
-    return `<li class="kk-voice"><p class="kk-ask" role="alert">${esc(t("vo.del.ask", { n: name }))}</p><div
+      return `<li class="kk-voice"><p class="kk-ask"
+        role="alert">${esc(t("vo.del.ask", { n: name }))}</p><div
         class="kk-row"><button type="button" class="kk-b2 kk-danger" data-do="dropvoice"
-        data-id="${id}">${esc(t("vo.del"))}</button><button type="button" class="kk-b2" data-do="keepvoice"
+        data-id="${id}">${esc(t("vo.del"))}</button><button type="button" class="kk-b2"
+          data-do="keepvoice"
         data-id="${id}">${esc(t("vo.keep"))}</button></div></li>`;
     const sharing = KK.sharing(v);
     if (sharing) return sharing;
-    if (ui.edit === v.id) return `<li class="kk-voice"><form data-rename="${id}"><label><span>${esc(t("save.name"))}</span><input type="text" id="kk-rename"
-        maxlength="60" value="${esc(v.name)}"></label><label><span>${esc(t("tr.label"))}</span><textarea id="kk-retell" rows="3" maxlength="500"
-        placeholder="${esc(t("tr.place"))}">${esc(v.transcript)}</textarea></label><div class="kk-row"><button type="submit"
-        class="kk-b2">${esc(t("vo.ok"))}</button><button type="button" class="kk-b2" data-do="leavevoice"
+    if (ui.edit === v.id)
+      return `<li class="kk-voice"><form data-rename="${id}"><label><span>${esc(
+        t("save.name")
+      )}</span><input type="text" id="kk-rename"
+        maxlength="60" value="${esc(v.name)}"></label><label><span>${esc(
+          t("tr.label")
+        )}</span><textarea id="kk-retell" rows="3" maxlength="500"
+        placeholder="${esc(t("tr.place"))}">${esc(v.transcript)}</textarea></label><div
+          class="kk-row"><button type="submit"
+        class="kk-b2">${esc(t("vo.ok"))}</button><button type="button" class="kk-b2"
+          data-do="leavevoice"
         data-id="${id}">${esc(t("pr.cancel"))}</button></div></form></li>`;
-    const head = `<h3><a${ui.at === v.id ? ' id="kk-voiceat"' : ""} href="${esc(KK.addressOf("voices", v.id))}">${esc(name)}</a> ${tag(v)}</h3><p class="kk-num">${esc(line(v))}</p>`;
-    const press = (what, key, icon) => `<button type="button" class="kk-iconb" data-do="${what}" data-id="${id}"
+    const head = `<h3><a${ui.at === v.id ? ' id="kk-voiceat"' : ""}
+      href="${esc(KK.addressOf("voices", v.id))}">${esc(name)}</a> ${tag(v)}</h3><p
+        class="kk-num">${esc(line(v))}</p>`;
+    const press = (
+      what,
+      key,
+      icon
+    ) => `<button type="button" class="kk-iconb" data-do="${what}" data-id="${id}"
         aria-label="${esc(t(key) + " " + name)}">${ico(icon)}</button>`;
     const use = `<button type="button" class="kk-b2" data-do="use" data-id="${id}"
-        aria-label="${esc(t("vo.use") + " " + name)}">${esc(t(KK.voiceId() === v.id ? "vo.chosen" : "vo.use"))}</button>`;
-    const save = v.sample === false ? "" : `<a class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(v.id)}/sample"
-        download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico("down")}</a>`;
+        aria-label="${esc(t("vo.use") + " " + name)}">${esc(
+          t(KK.voiceId() === v.id ? "vo.chosen" : "vo.use")
+        )}</button>`;
+    const save =
+      v.sample === false
+        ? ""
+        : `<a class="kk-iconb" href="${esc(KK.root())}/v1/audio/voices/${encodeURIComponent(
+            v.id
+          )}/sample"
+        download="${esc(name)}.wav" aria-label="${esc(t("bar.save") + " " + name)}">${ico(
+          "down"
+        )}</a>`;
     const share = press("sharevoice", "dm.share", "share");
-    const own = mine ? press("editvoice", "vo.edit", "pen") + press("askvoice", "vo.del", "bin") : "";
-    return `<li class="kk-voice"${ui.at === v.id ? ' aria-current="true"' : ""}>${face(v)}<div>${head}${agreed(v)}</div><div class="kk-row">${use}${playb(v)}${save}${share}${own}</div></li>`;
+    const own = mine
+      ? press("editvoice", "vo.edit", "pen") + press("askvoice", "vo.del", "bin")
+      : "";
+    return `<li class="kk-voice"${ui.at === v.id ? ' aria-current="true"' : ""}>${face(v)}<div>${
+      head
+    }${agreed(v)}</div><div class="kk-row">${use}${playb(v)}${save}${share}${own}</div></li>`;
   }
   const redraw = focus => {
     KK.draw("voices");
@@ -213,20 +294,26 @@
     e.preventDefault();
     const name = f.querySelector("input").value.trim(),
       id = f.dataset.rename;
-    if (name) KK.send("picker", {
-      op: "rename",
-      id,
-      name,
-      transcript: f.querySelector("textarea").value
-    });
+    if (name)
+      KK.send("picker", {
+        op: "rename",
+        id,
+        name,
+        transcript: f.querySelector("textarea").value
+      });
     acts.leavevoice({ dataset: { id } });
   });
-  window.addEventListener("keydown", e => { // before the page's own Escape, which would stop a stream
-    const f = e.key === "Escape" && !e.isComposing && e.target.closest?.("[data-rename]");
-    if (!f) return;
-    e.stopPropagation();
-    acts.leavevoice({ dataset: { id: f.dataset.rename } });
-  }, true);
+  window.addEventListener(
+    "keydown",
+    e => {
+      // before the page's own Escape, which would stop a stream
+      const f = e.key === "Escape" && !e.isComposing && e.target.closest?.("[data-rename]");
+      if (!f) return;
+      e.stopPropagation();
+      acts.leavevoice({ dataset: { id: f.dataset.rename } });
+    },
+    true
+  );
   document.addEventListener("input", e => {
     const s = e.target.dataset?.search;
     if (!s) return;
