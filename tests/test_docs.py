@@ -5,12 +5,21 @@ machine's paths.
 import re
 import subprocess
 import sys
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
 
-README = (ROOT / "README.md").read_text("utf-8")
+READMES = ("README.md", "README.zh.md")
+PAGES = (
+    *READMES,
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
+)
 ROOTED = re.compile(
     r"^(run\.sh|requirements[\w.-]*|constraints\.txt|pyproject\.toml|(webui|assets|scripts|tests|pretrained_models)/.*|LICENSE|NOTICE)$"
 )
@@ -24,17 +33,40 @@ def tracked(*patterns):
     return [ROOT / n for n in names if n and (ROOT / n).is_file()]
 
 
-def named_files():
-    in_code = re.findall(r"`([^`\s]+)`", README)
-    return sorted({n for n in in_code + re.findall(r"\]\(([^)#:]+)\)", README) if ROOTED.match(n)})
+def text_of(name):
+    return (ROOT / name).read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", named_files())
-def test_the_readme_names_files_that_exist(name):
-    assert (ROOT / name).exists()
+def test_every_page_names_files_that_exist():
+    named = {
+        (page, name)
+        for page in PAGES
+        for name in re.findall(r"`([^`\s]+)`", text_of(page))
+        if ROOTED.match(name) and "*" not in name and name != "pretrained_models/natural"
+    }
+    assert [(page, name) for page, name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_the_readme_tells_of_every_room():
+def anchors_of(path):
+    """The anchors of a page's headings, as the sites that show Markdown make them."""
+    heads = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
+def test_every_link_leads_somewhere():
+    dead = []
+    for page in PAGES:
+        for to in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+            if re.match(r"https?:", to):
+                continue
+            file, _, anchor = to.partition("#")
+            path = (ROOT / page).parent / file if file else ROOT / page
+            if not path.exists() or (anchor and anchor not in anchors_of(path)):
+                dead.append((page, to))
+    assert dead == []
+
+
+def test_the_architecture_tells_of_every_room():
     rooms = [
         f"webui/{p.name}/" for p in (ROOT / "webui").iterdir() if (p / "__init__.py").is_file()
     ]
@@ -43,26 +75,63 @@ def test_the_readme_tells_of_every_room():
         for p in (ROOT / "assets").iterdir()
         if p.is_dir() and p.name != "screenshots"
     ]
-    assert [r for r in rooms if f"`{r}`" not in README] == []
+    told = text_of("docs/architecture.md")
+    assert [r for r in rooms if f"`{r}`" not in told] == []
 
 
-def test_both_commands_stand_in_both_languages():
-    for half in README.split("# English\n"):
-        assert "&& cd kaikou && ./run.sh" in half
-        assert "bash scripts/test.sh" in half
+@pytest.mark.parametrize("name", READMES)
+def test_a_readme_is_short_and_begins_with_both_commands(name):
+    readme = text_of(name)
+    assert len(readme.encode()) <= 7000
+    head = readme.splitlines()[:20]
+    assert any("&& cd kaikou && ./run.sh" in line for line in head)
+    assert any("bash scripts/test.sh" in line for line in head)
+    assert any("](assets/screenshots/" in line for line in head)
+    assert [w for w in ("CosyVoice", "Kokoro-82M") if w not in "".join(head)] == []
+
+
+def test_a_page_for_users_says_the_same_in_both_languages():
+    """The same commands and the same names in code."""
+
+    def facts(name):
+        text = re.sub(r"(?m)\s+#.*$", "", text_of(name))
+        code = "".join(re.findall(r"(?s)```.*?```", text))
+        return set(re.findall(r"KAIKOU_[A-Z_]+|/v\d/[\w/]+|scripts/\w+\.(?:py|sh)", text)), len(
+            code.splitlines()
+        )
+
+    pairs = [(str(p.relative_to(ROOT)), f"docs/{p.name}") for p in (ROOT / "docs/zh").iterdir()]
+    for chinese, english in [("README.zh.md", "README.md"), *pairs]:
+        assert facts(chinese) == facts(english), chinese
 
 
 def test_that_an_upload_to_the_facades_is_taken_as_consent_is_said_in_both_languages():
     """Whoever lets others use these routes must know it before the first upload."""
-    facades = (ROOT / "docs" / "facades.md").read_text("utf-8")
-    for whole, mark in ((README, "# English\n"), (facades, "# 中文\n")):
-        halves = whole.split(mark)
-        chinese, english = halves if mark.startswith("# E") else halves[::-1]
-        english = " ".join(english.split())
-        assert re.search(r"sends? a recording .{0,40}says by that that its speaker agreed", english)
-        assert "`consent=false`" in english and "refused" in english
-        assert re.search("(上传|发送)录音，?即表示说话人已同意", chinese)
-        assert "`consent=false`" in chinese and "拒绝" in chinese
+    chinese, english = text_of("docs/facades.md").split("# 中文\n")[::-1]
+    for words, others in ((english, chinese), (text_of("docs/api.md"), text_of("docs/zh/api.md"))):
+        words = " ".join(words.split())
+        assert re.search(r"sends? a recording .{0,40}says by that that its speaker agreed", words)
+        assert "`consent=false`" in words and "refused" in words
+        assert re.search("(上传|发送)录音，?即表示说话人已同意", others)
+        assert "`consent=false`" in others and "拒绝" in others
+
+
+def test_the_settings_are_those_of_the_table():
+    from webui.settings import SECTIONS
+
+    rows = re.findall(r"^\| `(\w+\.\w+)` \| (\S+) \|", text_of("docs/options.md"), re.M)
+    wanted = {}
+    for section, make in SECTIONS.items():
+        for field in fields(make):
+            value = getattr(make(), field.name)
+            if isinstance(value, Path):
+                value = value.relative_to(ROOT)
+            elif isinstance(value, bool):
+                value = int(value)
+            elif isinstance(value, float):
+                value = f"{value:g}"
+            wanted[f"{section}.{field.name}"] = f"`{value}`" if value not in ("", ()) else "–"
+    assert dict(rows) == wanted
 
 
 def options_of(text):
@@ -85,7 +154,7 @@ def test_options_are_the_same_everywhere():
     )
     table = {
         o
-        for line in README.splitlines()
+        for line in text_of("docs/options.md").splitlines()
         if line.startswith("| `--")
         for o in options_of(line.split("|")[1])
     }
@@ -260,6 +329,4 @@ def test_no_machine_paths_or_package_hosts():
 def test_the_licence_is_the_whole_apache_text():
     text = (ROOT / "LICENSE").read_text("utf-8")
     assert "Version 2.0, January 2004" in text and "END OF TERMS AND CONDITIONS" in text
-    assert "GPL-3.0-or-later" in README and "GPL-3.0-or-later" in (ROOT / "NOTICE").read_text(
-        "utf-8"
-    )
+    assert all("GPL-3.0-or-later" in text_of(name) for name in (*READMES, "NOTICE"))

@@ -12,7 +12,10 @@ import pytest
 from tests.conftest import ROOT
 
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
-README = (ROOT / "README.md").read_text("utf-8")
+README = "".join(
+    (ROOT / name).read_text("utf-8")
+    for name in ("README.md", "README.zh.md", "docs/models.md", "docs/zh/models.md")
+)
 ZH, EN = (
     json.loads((ROOT / "assets" / "lang" / f"{lang}.json").read_text("utf-8"))
     for lang in ("zh", "en")

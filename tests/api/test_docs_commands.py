@@ -1,0 +1,123 @@
+"""Every command and every program of the README and the docs runs: those that speak, against a
+studio; those that take long, need weights or a GPU, as far as their arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.serve import running
+from tests.test_docs import PAGES, options_of, text_of
+
+ADDRESS = "http://127.0.0.1:7860"
+# What these do is run by other tests, or takes minutes, weights or another machine: here their
+# arguments are read against their --help, and their paths against the repository.
+ARGUMENTS_ONLY = {
+    "git": "a fresh clone needs minutes and a network",
+    "./run.sh": "tests/unit/test_run_sh.py starts it",
+    "scripts/test.sh": "it runs this test",
+    "scripts/form.sh": "scripts/test.sh runs it first",
+    "scripts/fetch_models.py": "gigabytes; tests/unit/test_models_fetch.py has hubs of its own",
+    "scripts/bench_first_sound.py": "a benchmark",
+    "scripts/bench_first_load.py": "a benchmark",
+    "tests.browser.test_journeys": "pytest runs the same walk",
+}
+
+
+def blocks(kind):
+    return [
+        (page, block)
+        for page in PAGES
+        for block in re.findall(rf"(?ms)^```{kind}\n(.*?)^```", text_of(page))
+    ]
+
+
+def commands():
+    found = []
+    for page, block in blocks("sh"):
+        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+            words = shlex.split(line, comments=True)
+            while "&&" in words:
+                found.append((page, words[: words.index("&&")]))
+                words = words[words.index("&&") + 1 :]
+            if words:
+                found.append((page, words))
+    return found
+
+
+@pytest.fixture(scope="module")
+def studio():
+    with running(engine="builtin") as made:
+        yield made
+
+
+def help_of(words):
+    run = subprocess.run([*words, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return options_of(run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), commands(), ids=lambda x: x if isinstance(x, str) else x[-1][:40]
+)
+def test_a_command_runs(page, words, studio, tmp_path):
+    words = [w.replace(ADDRESS, studio.url) for w in words]
+    words = words[1:] if words[0] in (".venv/bin/python", "python", "bash") else words
+    words = words[1:] if words[0] == "-m" else words
+    if words[0] == "cd" or words[0] == "git":
+        return
+    if words[0] == "curl":
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert (tmp_path / "take.wav").read_bytes()[:4] == b"RIFF", done.stderr
+    elif words[0] == "webui.client":
+        subprocess.run(
+            [sys.executable, "-m", *words, "--url", studio.url],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=True,
+        )
+        assert (tmp_path / "take.wav").read_bytes()[:4] == b"RIFF"
+    elif words[0] == "scripts/keys.py":
+        done = subprocess.run(
+            [sys.executable, ROOT / words[0], "--data-dir", tmp_path, *words[1:]],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "\nkk_" in done.stdout
+    else:
+        assert words[0] in ARGUMENTS_ONLY, f"{page}: nobody runs this"
+        if not words[0].startswith("tests."):
+            program = "bash" if words[0].endswith(".sh") else sys.executable
+            given = [w for w in words[1:] if w.startswith("--")]
+            if words[0] != "scripts/test.sh":  # whose arguments are pytest's
+                assert set(given) <= help_of([program, words[0]]), words
+            paths = [w for w in words[1:] if "/" in w and not w.startswith("/")]
+            assert [w for w in paths if not (ROOT / w).exists()] == []
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("python"), ids=lambda x: str(x)[:20])
+def test_a_program_runs(page, code, studio, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    code = code.replace(ADDRESS, studio.url).replace(ADDRESS[4:], studio.url[4:])
+    exec(compile(code, page, "exec"), names)
+    if "speak" in names:  # a function to be called with a source of text and a player
+        import asyncio
+
+        async def deltas():
+            for delta in ("Good ", "morning. ", "How are you?"):
+                yield delta
+
+        sound = []
+
+        asyncio.run(names["speak"](deltas(), sound.append))
+        assert sum(map(len, sound)) > 20000
+    else:
+        assert (tmp_path / "take.wav").read_bytes()[:4] == b"RIFF"
