@@ -20,6 +20,32 @@ if nest.NEST is not None:
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def thorough_rules() -> dict[str, int]:
+    """Of tests/thorough.txt: file or test -> how many of its cases stay in the short suite."""
+    lines = (ROOT / "tests" / "thorough.txt").read_text("utf-8").splitlines()
+    words = [line.partition("#")[0].split() for line in lines]
+    return {w[0]: int(w[1]) if len(w) > 1 else 0 for w in words if w}
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what only the thorough suite runs. Of a test's cases those that stay are spread
+    evenly.
+    """
+    rules = thorough_rules()
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for test, its in cases.items():
+        n = rules.get(test, rules.get(test.partition("::")[0]))
+        if n is None:
+            continue
+        last = len(its) - 1
+        stay = {round(i * last / (n - 1)) for i in range(n)} if n > 1 else set(range(n))
+        for i, item in enumerate(its):
+            if i not in stay:
+                item.add_marker(pytest.mark.thorough)
+
+
 @pytest.fixture(scope="session")
 def studio():
     """The real studio with the tone engine.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, thorough_rules
 
 READMES = ("README.md", "README.zh.md")
 PAGES = (
@@ -23,6 +23,7 @@ PAGES = (
 ROOTED = re.compile(
     r"^(run\.sh|requirements[\w.-]*|constraints\.txt|pyproject\.toml|(webui|assets|scripts|tests|pretrained_models)/.*|LICENSE|NOTICE)$"
 )
+OTHERS = "".join(p.read_text("utf-8") for p in (ROOT / "tests" / "engine").glob("*.py"))
 IS_PINNED = re.compile(r"^[A-Za-z0-9_.-]+==[\w.]+(; .+)?$")
 
 
@@ -160,6 +161,21 @@ def test_options_are_the_same_everywhere():
     }
     assert told == real
     assert table == real
+
+
+def test_the_list_of_the_thorough_suite_names_tests_that_exist():
+    gone = []
+    for name in thorough_rules():
+        file, *inside = name.split("::")
+        text = (ROOT / file).read_text("utf-8") if (ROOT / file).is_file() else ""
+        # a test may come from a contract or a list in another file
+        said = text + (OTHERS if "/engine/" in file else "")
+        gone += (
+            [name]
+            if not text or not all(re.search(rf"\b(?:def|class) {part}\b", said) for part in inside)
+            else []
+        )
+    assert gone == []
 
 
 # Has read what takes seconds to read, nothing of ours, and forks: each script finds the interpreter

@@ -51,6 +51,7 @@ class Copy:
             "run.sh",
             "scripts/setup_venv.sh",
             "scripts/test.sh",
+            "scripts/form.sh",
             "requirements.txt",
             "requirements-dev.txt",
             "constraints.txt",
@@ -200,7 +201,13 @@ def test_test_sh_installs_the_test_packages_then_lints_then_tests(copy):
     assert run.returncode == 0, run.stderr
     calls = copy.calls.read_text().splitlines()
     assert [c for c in calls if "requirements-dev.txt" in c]
-    assert calls[-3:] == ["-m ruff check .", "-m ruff format --check .", "-m pytest -k text"]
+    lint, form, _, tests = calls[-4:]
+    assert (lint, form, tests) == (
+        "-m ruff check .",
+        "-m ruff format --check .",
+        "-m pytest -k text",
+    )
+    assert "was NOT checked" in run.stderr, "the tools for JavaScript are not there"
     copy.run()
     assert copy.called("pip install") == 0, "the test packages include the runtime's"
 
@@ -343,7 +350,7 @@ def test_every_package_of_the_natural_voice_is_pinned_with_its_hash():
 
 
 @pytest.mark.parametrize(
-    "script", ["run.sh", "scripts/test.sh", "scripts/setup_venv.sh", ".ci/run"]
+    "script", ["run.sh", "scripts/test.sh", "scripts/form.sh", "scripts/setup_venv.sh", ".ci/run"]
 )
 def test_scripts_are_plain_bash(script):
     """Nothing newer than bash 3.2: no associative arrays, mapfile, case folding, |&, or empty-array
