@@ -27,7 +27,7 @@ from webui.engine.cosyvoice.doctor.text import IDS, MERGES, SENTENCES, VOCAB
 from webui.engine.cosyvoice.tokenizer import TextTokenizer
 from webui.engine.cosyvoice1.tokenizer import WhisperTokenizer
 from webui.engine.cosyvoice3.tokenizer import Tokenizer
-from webui.settings import ROOT
+from webui.files import ROOT
 from webui.store.models import read_manifest
 
 MARKS = {

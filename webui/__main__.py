@@ -1,4 +1,4 @@
-"""`python -m webui`: check what can be checked, open the page, start the engine.
+"""`python -m webui` or `kaikou`: check what can be checked, open the page, start the engine.
 
 Exit code 2 with one sentence when it cannot start.
 """
@@ -187,5 +187,10 @@ def share(settings: Settings) -> None:
     print(f"Public link / 公网链接: {link}", flush=True)
 
 
-if __name__ == "__main__":
+def run_command() -> None:
+    """The command `kaikou` of an installed package."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    run_command()

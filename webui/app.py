@@ -18,7 +18,8 @@ from starlette.routing import Mount
 from . import api
 from .engine.base import Engine
 from .engine.generations import engine_of, is_model
-from .settings import ROOT, EngineChoice, Settings
+from .files import MANIFEST
+from .settings import EngineChoice, Settings
 from .store import doctor_reports
 from .store.installed import Installed, find, first, remember, remembered
 from .store.models import Model, ModelFetcher, read_manifest
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 Maker = Callable[[], Engine]
 MAX_VOICE_WORKERS = 4  # some 110 MB each
 MODEL_NAME, USUAL_ENGINE = "CosyVoice2-0.5B", "cosyvoice2"
-MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 ORDER = (USUAL_ENGINE, "cosyvoice3", "cosyvoice1")  # generations, where nobody says which
 LITE = "lite"
 QUIET_S = 60.0  # without speech, before a new model is examined by itself
@@ -173,7 +173,7 @@ def furnish(studio: Studio, settings: Settings) -> None:
     def examination(root: Path) -> list[str]:
         told = ["--background", "--device", settings.engine.device]
         data = ["--data-dir", str(settings.paths.data_dir)]
-        return [sys.executable, str(ROOT / "scripts" / "doctor.py"), str(root), *told, *data]
+        return [sys.executable, "-m", "webui.doctor", str(root), *told, *data]
 
     doctor = Doctor(
         examination,

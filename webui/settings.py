@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from .errors import BadInput
+from .files import ASSETS, IS_CLONE, USER
 from .types import FOREVER_DAYS
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,11 @@ class Privacy:
 class Paths:
     """Where things lie on the disk."""
 
-    data_dir: Path = ROOT / "data"
-    model_dir: Path = ROOT / "pretrained_models"
-    assets: Path = ROOT / "assets"
-    natural_dir: Path = (
-        ROOT / "pretrained_models" / "natural"
-    )  # of the natural voice's weights, a file kokoro-v1.0.int8.onnx
+    data_dir: Path = USER / "data"
+    model_dir: Path = USER / "pretrained_models"
+    assets: Path = ASSETS
+    # of the natural voice's weights, a file kokoro-v1.0.int8.onnx
+    natural_dir: Path = USER / "pretrained_models" / "natural"
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ FLAGS = {
 def parser() -> argparse.ArgumentParser:
     """The options of `run.sh` and `python -m webui`."""
     p = argparse.ArgumentParser(
-        prog="run.sh",
+        prog="run.sh" if IS_CLONE else "kaikou",
         description="Kaikou 开口: the voice-cloning studio. 声音克隆工作室。",
         allow_abbrev=False,
     )
@@ -220,7 +218,7 @@ def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> 
     flags = vars(parser().parse_args(list(argv)))
     values: dict[str, object] = {}
     given = flags.get("data_dir") or environ.get("KAIKOU_DATA_DIR")
-    for place in (ROOT / "kaikou.toml", Path(given) / "kaikou.toml" if given else None):
+    for place in (USER / "kaikou.toml", Path(given) / "kaikou.toml" if given else None):
         if place is not None and place.is_file():
             values |= _from_toml(place)
     for key, raw in environ.items():

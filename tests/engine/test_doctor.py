@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from scripts import doctor as script
 from scripts.make_small_model import make
 from tests.engine import doctor_small
+from webui import doctor as script
 from webui.engine.cosyvoice.doctor import (
     directory,
     language,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 
 import gradio as gr
 
-LANG_DIR = Path(__file__).resolve().parents[2] / "assets" / "lang"
+from ..files import ASSETS
+
+LANG_DIR = ASSETS / "lang"
 LANGUAGES = ("zh", "en")
 
 

@@ -12,13 +12,12 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 
 from ... import errors
+from ...files import ROOT
 from .wire import RING, Closed, receive, send
 
-ROOT = Path(__file__).resolve().parents[3]
 START_S = 60.0
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",

@@ -18,15 +18,14 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 from queue import SimpleQueue
 
 from ...errors import EngineFault, KaikouError
+from ...files import ROOT
 from ...types import Prompt
 from .frames import Damaged, Ended, pack, put, receive
 from .words import error_of, key_of, words_of_prompt
 
-ROOT = Path(__file__).resolve().parents[3]
 MAX_VOICES_BYTES = 256 << 20  # prompts the child keeps, so that they need not be sent again
 Answer = tuple[dict, bytearray]
 

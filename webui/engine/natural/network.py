@@ -23,6 +23,7 @@ import onnxruntime
 from safetensors.numpy import load_file
 
 from ...errors import Cancelled, NotReady
+from ...files import ROOT
 from .convolution import Scratch
 from .generator import HOP, ROW_SAMPLES, SPECTRUM, WINDOW, Generator, Sound, one_pass
 from .parts import (
@@ -43,7 +44,6 @@ from .vocabulary import VOCABULARY
 TRUNK_THREADS = 2  # its numbers are the same with any
 MARGIN_ROWS = 6  # 75 ms: kept of the silence before and after a clause
 WINDOW_ROWS = (40, 32, 48, 64)  # the first is what the listener waits for, the last repeats
-_ROOT = Path(__file__).resolve().parents[3]
 _ROWS_PER_FRAME = 2  # of the features, per unit of the durations
 _TAKE_APART_S = 60.0
 _ANGLES = 2 * np.pi / WINDOW * np.outer(np.arange(WINDOW), np.arange(SPECTRUM))
@@ -202,7 +202,7 @@ def _parts(file: Path, stack: ExitStack) -> Path:
     # Reading the published graph takes 250 MB that a process does not give back: another one does
     # it.
     command = [sys.executable, "-m", "webui.engine.natural.graph", str(file), str(folder)]
-    subprocess.run(command, stdin=subprocess.DEVNULL, cwd=_ROOT, timeout=_TAKE_APART_S, check=True)
+    subprocess.run(command, stdin=subprocess.DEVNULL, cwd=ROOT, timeout=_TAKE_APART_S, check=True)
     return folder
 
 

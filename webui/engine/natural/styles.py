@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
+from ...files import ASSETS
 from ..builtin.grid import DB, DCT
 from ..builtin.mapping import Base, Profile
 from .generator import EPSILON, SHAPES
 
-FILE = Path(__file__).resolve().parents[3] / "assets" / "natural" / "voices.safetensors"
+FILE = ASSETS / "natural" / "voices.safetensors"
 LANGUAGES = ("zh", "en")
 LANGUAGE_OF = {"z": "zh", "a": "en", "b": "en"}  # by the first letter of a voice's name
 
