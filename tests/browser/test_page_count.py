@@ -12,6 +12,7 @@ from tests.browser.studio_page import StudioPage
 
 PATH = "**/v1/text/prepare"
 SMITH = "Dr. Smith paid $1,234.56 … https://example.com/a?b=1 now!"
+TIME_ENDS = "text => document.querySelector('.kk-time').innerText.endsWith(text)"
 COUNT = "document.querySelector('.kk-count').innerText"
 
 
@@ -117,11 +118,12 @@ def test_card_bar_and_take_count_alike(chrome, studio):
                 " [role=status]').innerText)"
             )
             if n == 2:
-                assert p.page.inner_text(".kk-time").endswith("0:12")
+                p.page.wait_for_function(TIME_ENDS, arg="0:12")
             p.until("done")
             take = p.wait_takes(n)[0]
             length = clock(take["n_samples"] / take["sample_rate"])
-            assert length in p.status() and p.page.inner_text(".kk-time").endswith(length)
+            assert length in p.status()
+            p.page.wait_for_function(TIME_ENDS, arg=length)
             assert p.page.inner_text(".kk-take .kk-mini time") == length
             p.page.wait_for_function(f"{COUNT}.endsWith(' · 3 句 · 约 0:12')")
 

@@ -131,9 +131,9 @@ def test_a_stage_that_breaks_ends_everybody_with_a_reason_and_nothing_hangs(floo
         told.stages.sound._fail = broken
     with pytest.raises(EngineFault) as error:
         list(running)
-    assert error.value.code == "engine_broken" and [e.code for e in told.broken] == [
-        "engine_broken"
-    ]
+    assert error.value.code == "engine_broken"
+    until(lambda: told.broken)  # told after the readers are
+    assert [e.code for e in told.broken] == ["engine_broken"]
     with pytest.raises(EngineFault):
         next(say(told, voice, 2).chunks())
     with pytest.raises(EngineFault):

@@ -301,8 +301,8 @@ def watch(frame, event, arg):
     # Condition.wait, its lock held
     waits = event == "call" and frame.f_code.co_name == "wait"
     waits = waits and frame.f_back.f_back.f_code.co_name == "main"
-    of = getattr(arg, "__self__", None)
-    if waits or event == "c_call" and isinstance(of, SimpleQueue) and arg.__name__ == "get":
+    gets = event == "c_call" and isinstance(getattr(arg, "__self__", None), SimpleQueue)
+    if waits or gets and arg.__name__ == "get":
         sys.setprofile(None)
         signal.raise_signal(signal.SIGTERM)
 sys.setprofile(watch)

@@ -117,7 +117,7 @@ def test_a_disk_that_fills_up_on_the_way(origin, tmp_path, source, number, code,
         fetcher(origin, tmp_path, source=source).fetch(full, NoWait())
     assert word in fault.value.en and "part/big.pt" in fault.value.zh
     assert fault.value.code == code and len(origin.ranges_asked("big.pt")) == 1
-    assert 0 < (tmp_path / UNFINISHED).stat().st_size <= 1_500_000
+    assert 0 < (tmp_path / UNFINISHED).stat().st_size <= 1_000_000 + 2**20  # and a block
     fetcher(origin, tmp_path, source=source).fetch()
     assert is_whole(tmp_path)
 
