@@ -302,7 +302,7 @@ def test_the_watch_sees_what_it_must(built, watch):
     def touch() -> None:
         path.write_bytes(b"x")
         path.exists()
-        studio.keys.are_on()
+        studio.pronunciations.put("local/a", "GPU", "G P U")
         path.unlink()
 
     watch.begin(folder)
