@@ -79,6 +79,7 @@ def test_cosyvoices_published_client_works_unchanged(studio, mode, method):
 
 
 def test_the_same_recording_is_made_a_voice_once(studio):
+    settle(studio, lambda state: "warm-voices" not in state["thread_names"])
     sound, before = clip(4, seed=9), studio.state()["encoded"]
     for _ in range(3):
         assert published(studio.url, "zero_shot", sound).status_code == 200

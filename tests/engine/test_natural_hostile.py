@@ -168,12 +168,15 @@ def test_a_reference_that_is_all_but_silent_is_refused_by_name():
 
 def test_a_voice_saved_before_there_was_a_natural_voice_speaks_as_if_it_were_made_today():
     """The file is what the version before wrote of this clip: a profile and how it bends eSpeak's
-    voices.
+    voices. It was measured on another processor: the networks turn its last digits into a
+    difference that is 30 dB below the voice at least, where another voice is as loud as this one.
     """
     saved = Prompt(NAME, "7", "saved", SAVED.read_bytes())
     spoke, notes, sound = speak(prompt=saved)
     assert (spoke, notes) == ("natural", [])
-    assert np.array_equal(heard(sound), speak()[2])
+    today = speak()[2]
+    assert len(heard(sound)) == len(today)
+    assert np.square(sound - today).mean() < 1e-3 * np.square(today).mean()
 
 
 @pytest.mark.parametrize("limit_mb", [100, 400])
