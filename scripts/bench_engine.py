@@ -52,17 +52,17 @@ from scripts.engine_bench.build import (  # noqa: E402
 from scripts.engine_bench.rounds import Round, closed, poisson, row  # noqa: E402
 from scripts.engine_bench.ways import Floor, recomputed  # noqa: E402
 from scripts.small_model import sizes  # noqa: E402
-from webui.engine.cosyvoice.device import Place, choose  # noqa: E402
-from webui.engine.cosyvoice.model import CosyVoice2  # noqa: E402
-from webui.engine.cosyvoice.pace import PROFILES  # noqa: E402
-from webui.engine.cosyvoice.weights import convert  # noqa: E402
+from webui.engine.cosyvoice.checkpoint import convert  # noqa: E402
+from webui.engine.cosyvoice.device import DeviceConfig, choose  # noqa: E402
+from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES  # noqa: E402
+from webui.engine.cosyvoice.v2 import CosyVoice2  # noqa: E402
 from webui.errors import KaikouError  # noqa: E402
 
 WARM_IDS = 80
 PUBLISHED = "recompute"
 
 
-def networks(args: argparse.Namespace, place: Place, steps: int) -> tuple[CosyVoice2, dict]:
+def networks(args: argparse.Namespace, place: DeviceConfig, steps: int) -> tuple[CosyVoice2, dict]:
     """The model, and what its loading took (seconds, MB)."""
     load: dict = {"precision": name_of(place), "steps": steps}
     before = memory.rss_mb()
@@ -89,15 +89,15 @@ def networks(args: argparse.Namespace, place: Place, steps: int) -> tuple[CosyVo
     return model, load
 
 
-def name_of(place: Place) -> str:
+def name_of(place: DeviceConfig) -> str:
     return place.precision if place.lm == "torch" else place.lm
 
 
 def served(model: CosyVoice2) -> CosyVoice2:
     """As the engine serves it: on CUDA with everything captured."""
-    if model.place.device != "cuda":
+    if model.device_config.device != "cuda":
         return model
-    from webui.engine.cosyvoice.graphs.assemble import captured
+    from webui.engine.cosyvoice.cuda.assemble import captured
 
     return captured(model)
 
@@ -119,8 +119,8 @@ def measure(
     rows, fast = [], served(model)
     named = {
         "steps": steps,
-        "precision": name_of(model.place),
-        "device": model.place.device,
+        "precision": name_of(model.device_config),
+        "device": model.device_config.device,
         "seconds": args.seconds,
         "profile": args.profile,
     }

@@ -212,9 +212,9 @@ import sys
 import numpy as np, soundfile as sf, gradio as gr
 sys.path.insert(0, {root!r})
 from webui import text
-from webui.engine.builtin import BuiltinEngine
+from webui.engine.espeak import EspeakEngine
 from webui.types import SpeechRequest
-engine = BuiltinEngine(2); engine.start()
+engine = EspeakEngine(2); engine.start()
 samples, rate = sf.read({clip!r}, dtype="float32")
 prompt = engine.encode(samples, rate, "", "zh")
 def speak(words):

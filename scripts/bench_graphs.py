@@ -32,19 +32,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scripts.engine_bench.build import random_model
 from scripts.make_small_model import make
 from scripts.small_model.sizes import FULL, SMALL
-from webui.engine.cosyvoice.device import Place
-from webui.engine.cosyvoice.family import Model
-from webui.engine.cosyvoice.graphs.assemble import Sizes, captured
-from webui.engine.cosyvoice.graphs.capture import CudaCapture, Direct, Table
-from webui.engine.cosyvoice.graphs.flow import FlowSizes
-from webui.engine.cosyvoice.graphs.lm import LmSizes
-from webui.engine.cosyvoice.graphs.vocoder import VocoderSizes
-from webui.engine.cosyvoice.pace import PROFILES
-from webui.engine.cosyvoice1.graphs import assemble as first
-from webui.engine.cosyvoice1.graphs.flow import HopSizes
-from webui.engine.cosyvoice1.model import CosyVoice1
-from webui.engine.cosyvoice3 import graphs as third
-from webui.engine.cosyvoice3.model import CosyVoice3
+from webui.engine.cosyvoice.cuda import assemble_v1 as first
+from webui.engine.cosyvoice.cuda import assemble_v3 as third
+from webui.engine.cosyvoice.cuda.assemble import Sizes, captured
+from webui.engine.cosyvoice.cuda.capture import CudaCapture, EagerCapture, Table
+from webui.engine.cosyvoice.cuda.flow import FlowSizes
+from webui.engine.cosyvoice.cuda.hop_flow import HopSizes
+from webui.engine.cosyvoice.cuda.lm import LmSizes
+from webui.engine.cosyvoice.cuda.vocoder import VocoderSizes
+from webui.engine.cosyvoice.device import DeviceConfig
+from webui.engine.cosyvoice.model import Model
+from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES
+from webui.engine.cosyvoice.v1 import CosyVoice1
+from webui.engine.cosyvoice.v3 import CosyVoice3
 
 FEW = Sizes(LmSizes(slots=(1, 4), reaches=(256,), inputs=(64,), run=8),
     FlowSizes(ids=(28,), batches=(1,), reaches=(128,), units=200, slots=4),
@@ -66,23 +66,23 @@ WAYS = {  # how a generation is captured, and a few buckets of it
 }
 
 
-def plain(family: str, size: str, place: Place) -> Model:
+def plain(family: str, size: str, place: DeviceConfig) -> Model:
     """Its networks as torch has them, on whatever device."""
     if family == "cosyvoice2":
         return random_model(SMALL if size == "small" else FULL, place)
     kind = {"cosyvoice1": CosyVoice1, "cosyvoice3": CosyVoice3}[family]
     with tempfile.TemporaryDirectory() as made:
         root = make(Path(made), full=size == "full", family=family)
-        return type("Plain", (kind,), {"placed": lambda self, told: self}).load(root, place)
+        return kind.load(root, place)
 
 
 def spoken(model: Model) -> dict[str, torch.Tensor]:
     """What each network makes of the same input: scores behind forced ids, the mel of two hops, the
     wave of that mel.
     """
-    voice, hop = model.warm_prompt(), model.family.first_hops[0]
+    voice, hop = model.warm_prompt(), model.model_spec.first_hops[0]
     past = model.lm.prefix(voice.text_ids).fork(200)
-    scores = [model.lm.step(model.lm.opening([1, 2, 3], voice.speech_ids), past)]
+    scores = [model.lm.step(model.lm.prefill_embeddings([1, 2, 3], voice.speech_ids), past)]
     scores += [model.lm.step_many([i], [past]) for i in voice.speech_ids]
     live = model.voice(voice, hop)
     while not live.is_ready:
@@ -95,7 +95,7 @@ def spoken(model: Model) -> dict[str, torch.Tensor]:
         ]
     )
     fixed = torch.randn(50, 80, generator=torch.Generator().manual_seed(4)).to(mel) - 4
-    wave = model.wave(3)
+    wave = model.new_wave_stream(3)
     return {
         "lm": torch.cat(scores),
         "flow": mel,
@@ -120,7 +120,7 @@ def _wait(device: str) -> None:
 
 
 def tables(model: Model) -> dict[str, Table]:
-    flow = model.flow.table if model.family.engine == "cosyvoice1" else model.static_flow.table
+    flow = model.flow.table if model.model_spec.engine == "cosyvoice1" else model.static_flow.table
     return {"lm": model.lm.table, "flow": flow, "vocoder": model.static_vocoder.table}
 
 
@@ -154,7 +154,7 @@ def main(given: list[str] | None = None) -> dict:
     asked.add_argument("--times", type=int, default=20)
     asked.add_argument("--json", type=Path)
     args = asked.parse_args(given)
-    place = Place(
+    place = DeviceConfig(
         args.device, args.precision or ("bf16" if args.device == "cuda" else "fp32"), "bench"
     )
     if args.device == "cpu":
@@ -165,7 +165,7 @@ def main(given: list[str] | None = None) -> dict:
     fast = way(
         model,
         sizes=few if args.few or args.device == "cpu" else None,
-        capture=CudaCapture if args.device == "cuda" else Direct,
+        capture=CudaCapture if args.device == "cuda" else EagerCapture,
     )
     _wait(args.device)
     report = {"family": args.family, "device": args.device, "precision": place.precision,

@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT))
 
 import soundfile  # noqa: E402
 
-from webui.engine.builtin import BuiltinEngine  # noqa: E402
-from webui.engine.natural.parts import RATE_HZ  # noqa: E402
+from webui.engine.espeak import EspeakEngine  # noqa: E402
+from webui.engine.natural.packages import RATE_HZ  # noqa: E402
 from webui.errors import Cancelled  # noqa: E402
 from webui.settings import Paths  # noqa: E402
 from webui.types import SpeechRequest  # noqa: E402
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     began = time.perf_counter()
-    engine = BuiltinEngine(2, natural=[Paths().natural_dir])
+    engine = EspeakEngine(2, natural=[Paths().natural_dir])
     engine.start()
     ready_s = time.perf_counter() - began
     engine.natural.is_decided.wait()

@@ -33,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 ROOT = Path(__file__).resolve().parent.parent
-CHILD = "webui.engine.hosted.child"
+CHILD = "webui.engine.remote.child"
 TEXT = (
     "风从窗口慢慢吹进来，老人把故事讲了一遍。Nobody had seen the harbour so quiet before the sun"
     " came up. " * 12
@@ -48,15 +48,15 @@ def serve(given: list[str], frozen_s: float) -> int:
     """As `python -m webui`, but with as many restarts as are asked for."""
     from webui import __main__ as program
     from webui import app as root
-    from webui.engine.hosted import HostedEngine, Patience
+    from webui.engine.remote import RemoteEngine, Timeouts
     from webui.settings import load
 
     settings = load(given)
     listener = program.listen(settings)
-    patience = Patience(frozen_s=frozen_s, max_restarts=1 << 30, back_off_s=(0.0,))
+    patience = Timeouts(frozen_s=frozen_s, max_restarts=1 << 30, back_off_s=(0.0,))
     app, studio = root.build(
         settings,
-        lambda: HostedEngine(
+        lambda: RemoteEngine(
             "cosyvoice2",
             root.cosyvoice_arguments(settings, root.first_model(settings).path),
             patience,

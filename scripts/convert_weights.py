@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from webui.engine.cosyvoice.family import family_of
-from webui.engine.cosyvoice.weights import COMPONENTS, DTYPES, convert
+from webui.engine.cosyvoice.checkpoint import COMPONENTS, DTYPES, convert
+from webui.engine.cosyvoice.registry import model_spec_of
 from webui.errors import KaikouError, StorageFull
 
 _BYTES = {"fp32": 1.0, "bf16": 0.5, "fp16": 0.5}
@@ -41,7 +41,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     try:
-        parts = family_of(args.directory).components
+        parts = model_spec_of(args.directory).components
         for name in args.only or parts:
             source = args.directory / parts[name].published(args.directory)
             check_room(

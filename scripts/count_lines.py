@@ -29,9 +29,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ENGINE = "webui.engine"
 COMMON = f"{ENGINE}.cosyvoice.engine"  # what runs every generation
 OWN = {
-    "cosyvoice1": f"{ENGINE}.cosyvoice1.model",
-    "cosyvoice2": f"{ENGINE}.cosyvoice.model",
-    "cosyvoice3": f"{ENGINE}.cosyvoice3.model",
+    "cosyvoice1": f"{ENGINE}.cosyvoice.v1",
+    "cosyvoice2": f"{ENGINE}.cosyvoice.v2",
+    "cosyvoice3": f"{ENGINE}.cosyvoice.v3",
 }
 MOST = 10  # lines that may be alike in two places
 

@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from webui.engine.natural import weights
 from webui.errors import KaikouError, NotReady
-from webui.store.download import FileSpec
-from webui.store.models import SOURCES, Model, ModelFetcher, Progress, read_manifest
+from webui.store.model_files import SOURCES, Model, ModelFetcher, Progress, read_manifest
+from webui.store.model_hub import FileSpec
 
 MANIFEST = Path(__file__).resolve().parent.parent / "pretrained_models" / "MANIFEST.json"
 DEFAULT = "CosyVoice2-0.5B"

@@ -33,7 +33,7 @@ from queue import Empty, SimpleQueue
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.prewarm import usual
-from webui.engine.memory_lock import GPU_HEADROOM, MemoryLock
+from webui.engine.memory_pinning import GPU_HEADROOM, MemoryLock
 from webui.errors import KaikouError, NotReady
 
 STOP = (signal.SIGINT, signal.SIGTERM)
@@ -43,9 +43,10 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
     """Raises KaikouError with the reason when nothing can be taken."""
     import torch
 
-    from webui.engine.cosyvoice.device import choose, plan
-    from webui.engine.cosyvoice.family import family_of
-    from webui.engine.cosyvoice.kept import pin_weights
+    from webui.engine.cosyvoice.device import choose
+    from webui.engine.cosyvoice.mapped_files import pin_weights
+    from webui.engine.cosyvoice.memory_plan import plan
+    from webui.engine.cosyvoice.registry import model_spec_of
 
     place = choose(args.device, args.precision)
     print(f"{place.device}, {place.precision}: {place.why}")
@@ -59,7 +60,7 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
         )
     if not needed:
         root = args.model_dir = args.model_dir or usual()
-        family = family_of(root)
+        family = model_spec_of(root)
         told = plan(family, family.read_spec(root, family.steps[0]), root, place)
         print(f"plan: {told.words()}")
         needed = told.needed

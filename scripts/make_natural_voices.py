@@ -23,18 +23,18 @@ from safetensors.numpy import save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from webui.engine.builtin.espeak import Speaker
-from webui.engine.builtin.grid import HOP_S, bands_of, energy_of, warp, warp_columns
-from webui.engine.builtin.mapping import Base
-from webui.engine.builtin.profile import PITCH_HZ, at_rate, listen, syllable_rate
-from webui.engine.builtin.stock import STOCK
+from webui.engine.espeak.base_voices import STOCK
+from webui.engine.espeak.library import EspeakLibrary
+from webui.engine.espeak.mel_bands import HOP_S, bands_of, energy_of, warp, warp_columns
+from webui.engine.espeak.voice_mapping import Base
+from webui.engine.espeak.voice_profile import PITCH_HZ, at_rate, listen, syllable_rate
 from webui.engine.natural import weights
 from webui.engine.natural.convolution import Scratch
 from webui.engine.natural.equaliser import analyse
 from webui.engine.natural.generator import BLOCKS, EPSILON, one_pass
 from webui.engine.natural.network import RATE_HZ, Network, tokens_of
 from webui.engine.natural.phonemes import clauses
-from webui.engine.natural.speaking import Trim, active_rms
+from webui.engine.natural.speech_stream import Trim, active_rms
 from webui.engine.natural.styles import FILE, LANGUAGE_OF, Statistics
 from webui.settings import Paths
 
@@ -83,7 +83,9 @@ def styles_of(path: Path, sha256: str) -> np.ndarray:
     return np.frombuffer(data, "<f4").reshape(-1, 256)[1 : MAX_TOKENS + 1]
 
 
-def learn(network: Network, speaker: Speaker, styles: np.ndarray, language: str) -> Statistics:
+def learn(
+    network: Network, speaker: EspeakLibrary, styles: np.ndarray, language: str
+) -> Statistics:
     """What the norms of the generator see, against the share of voiced rows and their pitch: a
     ridge regression.
     """
@@ -120,7 +122,11 @@ def learn(network: Network, speaker: Speaker, styles: np.ndarray, language: str)
 
 
 def stock_sound(
-    network: Network, speaker: Speaker, styles: np.ndarray, language: str, statistics: Statistics
+    network: Network,
+    speaker: EspeakLibrary,
+    styles: np.ndarray,
+    language: str,
+    statistics: Statistics,
 ):
     """float32 (n,) at RATE_HZ: the stock text of the built-in voice, clause by clause without the
     silences between them.
@@ -162,7 +168,7 @@ def base_of(sound: np.ndarray) -> Base:
 def make(job: tuple[str, Path, Path]) -> tuple[str, dict[str, np.ndarray], dict]:
     """(name, folder of the styles, folder of the weights) -> name, arrays, numbers."""
     name, folder, weights_dir = job
-    network, speaker = Network(weights.obtain([weights_dir])), Speaker()
+    network, speaker = Network(weights.obtain([weights_dir])), EspeakLibrary()
     language = LANGUAGE_OF[name[0]]
     styles = styles_of(folder / f"{name}.bin", VOICES[name])
     sound = stock_sound(

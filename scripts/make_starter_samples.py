@@ -4,7 +4,7 @@ words, said by it in that voice, as MP3.
 
 Usage: python scripts/make_starter_samples.py [--out assets/voices/natural]. Needs the packages of
   requirements-natural.txt. Make them anew when the natural
-voice's version changes (webui/engine/natural/lanes.py).
+voice's version changes (webui/engine/natural/workers.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import soundfile
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from webui.engine.builtin import BuiltinEngine
-from webui.engine.builtin.engine import RATE_HZ
+from webui.engine.espeak import EspeakEngine
+from webui.engine.espeak.engine import RATE_HZ
 from webui.settings import Paths
 from webui.types import SpeechRequest
 
@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=VOICES / "natural")
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    engine = BuiltinEngine(1, natural=[Paths().natural_dir])
+    engine = EspeakEngine(1, natural=[Paths().natural_dir])
     try:
         engine.start()
         engine.natural.is_decided.wait(START_S)
@@ -50,7 +50,7 @@ def main() -> int:
     return 0
 
 
-def speak(engine: BuiltinEngine, voice: dict) -> np.ndarray:
+def speak(engine: EspeakEngine, voice: dict) -> np.ndarray:
     with wave.open(str(VOICES / voice["file"])) as f:
         clip = np.frombuffer(f.readframes(f.getnframes()), "<i2").astype(np.float32) / 32768
         prompt = engine.encode(clip, f.getframerate(), voice["transcript"], voice["language"])

@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.small_model.words import byte_letters
 from webui.engine.cosyvoice.doctor.text import IDS, MERGES, SENTENCES, VOCAB
-from webui.engine.cosyvoice.tokenizer import TextTokenizer
-from webui.engine.cosyvoice1.tokenizer import WhisperTokenizer
-from webui.engine.cosyvoice3.tokenizer import Tokenizer
+from webui.engine.cosyvoice.frontend.tokenizer import TextTokenizer
+from webui.engine.cosyvoice.frontend.tokenizer_v3 import TokenizerV3
+from webui.engine.cosyvoice.frontend.whisper_tokenizer import WhisperTokenizer
 from webui.files import ROOT
-from webui.store.models import read_manifest
+from webui.store.model_files import read_manifest
 
 MARKS = {
     "cosyvoice1": ("<|endoftext|>", "<|en|>", "<|zh|>", "<|yue|>"),
@@ -97,7 +97,7 @@ def table(root: Path) -> dict[str, dict]:
     tokenizers = {
         "cosyvoice1": WhisperTokenizer(root),
         "cosyvoice2": TextTokenizer(root),
-        "cosyvoice3": Tokenizer(root),
+        "cosyvoice3": TokenizerV3(root),
     }
     return {
         engine: {

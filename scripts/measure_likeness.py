@@ -32,11 +32,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.likeness.words import Recogniser, word_error  # noqa: E402
-from webui.engine.builtin import BuiltinEngine  # noqa: E402
-from webui.engine.builtin.espeak import Speaker  # noqa: E402
-from webui.engine.builtin.mapping import BASE_WPM  # noqa: E402
-from webui.engine.builtin.prompt import unpack  # noqa: E402
-from webui.engine.builtin.speaking import Order, Stream, Voice  # noqa: E402
+from webui.engine.espeak import EspeakEngine  # noqa: E402
+from webui.engine.espeak.library import EspeakLibrary  # noqa: E402
+from webui.engine.espeak.prompt_file import unpack  # noqa: E402
+from webui.engine.espeak.speech_stream import SpeechOrder, Stream, Voice  # noqa: E402
+from webui.engine.espeak.voice_mapping import BASE_WPM  # noqa: E402
 from webui.errors import KaikouError  # noqa: E402
 from webui.types import SpeechRequest  # noqa: E402
 
@@ -325,7 +325,7 @@ def blocks(prompts, speaker, table) -> None:
             heard = []
             for sizes in ((0.24, 0.4, 0.8), (60.0,)):
                 stream, pieces, last = (
-                    Stream(speaker, voice, Order(sentences[:1], language, 1.0, 3, ""), sizes),
+                    Stream(speaker, voice, SpeechOrder(sentences[:1], language, 1.0, 3, ""), sizes),
                     [],
                     False,
                 )
@@ -434,7 +434,7 @@ def main() -> int:
     if not clips:
         print(f"No WAV files in {options.audio}.")
         return 2
-    engine, table = BuiltinEngine(2), Table()
+    engine, table = EspeakEngine(2), Table()
     try:
         engine.start()
         index = options.audio / "voices.json"
@@ -447,7 +447,7 @@ def main() -> int:
             else {}
         )
         prompts = {k: engine.encode(v, HZ, *said.get(k, ("", ""))) for k, v in clips.items()}
-        speaker = Speaker()
+        speaker = EspeakLibrary()
         references = {k: Heard(v, HZ) for k, v in clips.items()}
         likeness(engine, references, prompts, speaker, table)
         words(engine, references, prompts, speaker, table, 1 if options.quick else 2)

@@ -140,9 +140,9 @@ def said(
 
 def builtin(with_natural: bool) -> Engine:
     """Started. Raises NotReady where the natural voice is asked for and cannot speak."""
-    from webui.engine.builtin import BuiltinEngine
+    from webui.engine.espeak import EspeakEngine
 
-    engine = BuiltinEngine(1, natural=[Paths().natural_dir] if with_natural else ())
+    engine = EspeakEngine(1, natural=[Paths().natural_dir] if with_natural else ())
     engine.start()
     if with_natural:
         engine.natural.is_decided.wait(START_S)

@@ -37,12 +37,12 @@ def convert(root: Path, precision: str, lm: str) -> None:
     """Write what is not there yet, or was made from other files. lm: "torch", or "int8", a form
     that the engine writes itself when it starts. Raises NotReady, StorageFull.
     """
-    from webui.engine.cosyvoice.family import family_of
-    from webui.engine.cosyvoice.weights import convert as write
+    from webui.engine.cosyvoice.checkpoint import convert as write
+    from webui.engine.cosyvoice.registry import model_spec_of
 
     parts = {
         name: part
-        for name, part in family_of(root).components.items()
+        for name, part in model_spec_of(root).components.items()
         if (name, lm) != ("llm", "int8")
     }
     for number, (name, part) in enumerate(parts.items()):
@@ -62,7 +62,7 @@ def convert(root: Path, precision: str, lm: str) -> None:
 def is_converted(made: Path, root: Path, source: str) -> bool:
     import safetensors
 
-    from webui.engine.cosyvoice.files import fingerprint
+    from webui.engine.cosyvoice.file_checks import fingerprint
 
     try:
         with safetensors.safe_open(made, "pt") as f:

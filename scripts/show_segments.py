@@ -18,8 +18,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from scripts.published import text_front
 from webui import text
-from webui.engine.cosyvoice import text_front
 from webui.types import Segmentation
 
 RULE = Segmentation(80, 60, 20)  # CosyVoice's, as its engines state it

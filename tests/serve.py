@@ -184,22 +184,22 @@ def wait_natural(told: Running, limit_s: float = 120) -> None:
 
 def _set_natural(mode: str) -> None:
     """In this process, before its engine is made."""
-    from webui.engine.natural import lanes
+    from webui.engine.natural import workers
     from webui.types import Health
 
     def start_slow(self) -> None:
         self.rtf, self._health = 1.3, Health("ready")
 
     if mode == "fast":
-        lanes.SLOWEST_DEFAULT = math.inf
+        workers.SLOWEST_DEFAULT = math.inf
     else:
-        lanes.NaturalLanes.start = start_slow if mode == "slow" else lambda self: None
+        workers.NaturalLanes.start = start_slow if mode == "slow" else lambda self: None
 
 
 def engine_pid(studio) -> int | None:
     """Of the process of the engine in charge, where it has one that lives."""
     try:
-        lease = studio.resident.lease()
+        lease = studio.engine_manager.lease()
     except KaikouError:
         return None
     lease.release()
@@ -208,10 +208,10 @@ def engine_pid(studio) -> int | None:
 
 def _hosted(gate: str):
     """Makes a tone engine in a process of its own; the second failure is its last."""
-    from webui.engine.hosted import HostedEngine, Patience
+    from webui.engine.remote import RemoteEngine, Timeouts
 
-    patience = Patience(beat_s=0.1, max_restarts=1, back_off_s=(0.0,))
-    return lambda: HostedEngine(
+    patience = Timeouts(beat_s=0.1, max_restarts=1, back_off_s=(0.0,))
+    return lambda: RemoteEngine(
         "wild", {"held_by": gate}, patience, program="tests.engine.hosted_child"
     )
 
@@ -258,9 +258,9 @@ def _main(argv: list[str]) -> int:
                 "fds": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
                 "pid": os.getpid(),
                 "engine_pid": engine_pid(studio),
-                "open": studio.hall.n_open,
-                "waiting": studio.turns.admission.n_waiting,
-                "admitted": studio.turns.admission.n_open,
+                "open": studio.scheduler_pool.n_open,
+                "waiting": studio.job_runner.admission.n_waiting,
+                "admitted": studio.job_runner.admission.n_open,
                 "torch": "torch" in sys.modules,
                 "coders": coders_open(),
                 "encoded": studio.prompts.n_encoded,

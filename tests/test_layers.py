@@ -96,13 +96,76 @@ def test_imports_go_one_way(path):
         if (
             room == "studio"
             and target == "engine"
-            and not name.startswith(("webui.engine.base", "webui.engine.resident"))
+            and not name.startswith(("webui.engine.base", "webui.engine.manager"))
         ):
             wrong.append(
-                f"line {line}: the studio sees only engine/base.py and engine/resident.py, not"
+                f"line {line}: the studio sees only engine/base.py and engine/manager.py, not"
                 f" {name}"
             )
     assert not wrong, "\n".join(wrong)
+
+
+COSYVOICE = ROOT / "webui" / "engine" / "cosyvoice"
+# part of the CosyVoice room -> parts that it may not import, at any depth of a file
+FORBIDDEN = {
+    "llm": {"frontend", "flow", "vocoder", "scheduler", "int8", "cuda", "doctor", "engine"},
+    "flow": {"frontend", "llm", "vocoder", "scheduler", "int8", "cuda", "doctor", "engine"},
+    "vocoder": {"frontend", "llm", "scheduler", "int8", "cuda", "doctor", "engine"},
+    "frontend": {"vocoder", "scheduler", "int8", "cuda", "doctor", "engine"},
+    "scheduler": {"int8", "cuda", "doctor", "engine", "v1", "v2", "v3", "registry"},
+    "int8": {"frontend", "vocoder", "scheduler", "cuda", "doctor", "engine", "v1", "v2", "v3"},
+    "v1": {"scheduler.runner", "cuda", "doctor", "engine", "registry"},
+    "v2": {"scheduler.runner", "cuda", "doctor", "engine", "registry"},
+    "v3": {"scheduler.runner", "cuda", "doctor", "engine", "registry"},
+}
+
+
+@pytest.mark.parametrize("part", FORBIDDEN)
+def test_inside_the_cosyvoice_room_imports_go_one_way(part):
+    files = (COSYVOICE / part).rglob("*.py") if (COSYVOICE / part).is_dir() else ()
+    package, wrong = "webui.engine.cosyvoice.", []
+    for path in [*files] or [COSYVOICE / f"{part}.py"]:
+        for line, name in absolute_imports(path):
+            target = name.removeprefix(package)
+            if name.startswith(package) and any(
+                f"{target}.".startswith(f"{other}.") for other in FORBIDDEN[part]
+            ):
+                wrong.append(f"{path.name} line {line}: {target}")
+    assert not wrong
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """TYPE_CHECKING and imports inside of functions count."""
+    known = {dotted_of(path): path for path in FILES if "worker" not in path.parts}
+    graph = {
+        name: {other for _, other in module_imports(path, known)} - {name}
+        for name, path in known.items()
+    }
+    while leaves := {name for name, uses in graph.items() if not uses & graph.keys()}:
+        graph = {name: uses for name, uses in graph.items() if name not in leaves}
+    rest = {name: sorted(uses & graph.keys()) for name, uses in graph.items()}
+    assert not rest, "these import each other, or one that does"
+
+
+def dotted_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def module_imports(path, known):
+    """(line, module) of each import; a name that is itself a module counts as that module."""
+    package = dotted_of(path).split(".")
+    package = package if path.stem == "__init__" else package[:-1]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                name = f"{stem}.{alias.name}"
+                if name in known or stem in known:
+                    yield node.lineno, name if name in known else stem
 
 
 def test_every_room_is_in_the_list():
@@ -131,7 +194,7 @@ def test_torch_is_named_only_inside_the_engine_that_needs_it(path):
     "module",
     [
         m
-        for m in ("webui.api", "webui.ui", "webui.app", "webui.engine.builtin")
+        for m in ("webui.api", "webui.ui", "webui.app", "webui.engine.espeak")
         if importlib.util.find_spec(m)
     ],
 )

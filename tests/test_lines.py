@@ -68,11 +68,11 @@ def test_shared_is_what_two_reach(tmp_path):
     for name, source in {
         "cosyvoice/engine.py": "from .both import x\n",
         "cosyvoice/both.py": "x = 1\n",
-        "cosyvoice/model.py": "from . import only2\nfrom .two import z\n",
+        "cosyvoice/v2.py": "from . import only2\nfrom .two import z\n",
         "cosyvoice/only2.py": "y = 1\ny = 2\n",
         "cosyvoice/two.py": "z = 1\n",
-        "cosyvoice3/model.py": "def f():\n    from ..cosyvoice.two import z\n    return z\n",
-        "cosyvoice1/model.py": "a = 1\n",
+        "cosyvoice/v3.py": "def f():\n    from .two import z\n    return z\n",
+        "cosyvoice/v1.py": "a = 1\n",
     }.items():
         (room / name).parent.mkdir(parents=True, exist_ok=True)
         (room / name).write_text(source)

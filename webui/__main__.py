@@ -161,7 +161,7 @@ def connection(head_s: float) -> type:
 def _stop_without_engine(studio, server, failed: list[KaikouError]) -> None:
     """Asked for one engine by name, the studio does not go on without it."""
     studio.starting.join()
-    error = studio.resident.failure()
+    error = studio.engine_manager.failure()
     if error is not None:
         failed.append(error)
         server.should_exit = True

@@ -17,13 +17,13 @@ from starlette.routing import Mount
 
 from . import api
 from .engine.base import Engine
-from .engine.generations import engine_of, is_model
+from .engine.registry import engine_of, is_model
 from .files import MANIFEST
 from .settings import EngineChoice, Settings
 from .store import doctor_reports
-from .store.installed import Installed, find, first, remember, remembered
-from .store.models import Model, ModelFetcher, read_manifest
-from .studio import Doctor, Offer, Shelf, Studio
+from .store.model_dirs import Installed, find, first, remember, remembered
+from .store.model_files import Model, ModelFetcher, read_manifest
+from .studio import Doctor, DownloadableModel, ModelLibrary, Studio
 
 log = logging.getLogger(__name__)
 Maker = Callable[[], Engine]
@@ -91,15 +91,15 @@ def voice_workers() -> int:
     return min(max(cores, 2), MAX_VOICE_WORKERS)
 
 
-def engine_makers(settings: Settings, shelf: Shelf | None = None) -> list[Maker]:
+def engine_makers(settings: Settings, model_library: ModelLibrary | None = None) -> list[Maker]:
     """What `--engine` means: the engines to bring up, in order; a later one takes over from an
     earlier one when it is ready.
     """
 
     def builtin() -> Engine:
-        from .engine.builtin import BuiltinEngine
+        from .engine.espeak import EspeakEngine
 
-        return BuiltinEngine(
+        return EspeakEngine(
             settings.engine.workers or voice_workers(),
             natural=(
                 (settings.paths.natural_dir, settings.paths.data_dir / "natural")
@@ -111,7 +111,11 @@ def engine_makers(settings: Settings, shelf: Shelf | None = None) -> list[Maker]
     if settings.engine.name == "builtin":
         return [builtin]
     model = first_model(settings)
-    cosyvoice = shelf.maker(model) if shelf is not None else cosyvoice_maker(settings, model.path)
+    cosyvoice = (
+        model_library.maker(model)
+        if model_library is not None
+        else cosyvoice_maker(settings, model.path)
+    )
     if settings.engine.name != "auto":
         return [cosyvoice]
     if model.path.is_dir():
@@ -126,15 +130,15 @@ def cosyvoice_maker(settings: Settings, root: Path) -> Maker:
     """
 
     def make() -> Engine:
-        from .engine.hosted import HostedEngine
+        from .engine.remote import RemoteEngine
 
-        return HostedEngine(engine_of(root) or USUAL_ENGINE, cosyvoice_arguments(settings, root))
+        return RemoteEngine(engine_of(root) or USUAL_ENGINE, cosyvoice_arguments(settings, root))
 
     return make
 
 
 def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
-    """As JSON can say them, for the table in engine/hosted/child.py.
+    """As JSON can say them, for the table in engine/remote/child.py.
 
     The profile that the doctor recommended, where the user has agreed to it and has set nothing
     else; and the end of a description that it found not to be read aloud.
@@ -160,7 +164,7 @@ def cosyvoice_arguments(settings: Settings, root: Path) -> dict:
     }
 
 
-def furnish(studio: Studio, settings: Settings) -> None:
+def set_models(studio: Studio, settings: Settings) -> None:
     """Tell the studio of the models there are, and let the page fetch those that are not: a
     directory that has all the names of one is somebody's own and is never touched.
     """
@@ -181,9 +185,9 @@ def furnish(studio: Studio, settings: Settings) -> None:
         studio.is_idle,
         QUIET_S if settings.engine.examine else None,
     )
-    studio.furnish(
-        Shelf(
-            studio.resident,
+    studio.set_models(
+        ModelLibrary(
+            studio.engine_manager,
             lambda: models_here(settings),
             lambda model: cosyvoice_maker(settings, model.path),
             offers,
@@ -204,7 +208,7 @@ def _unexpected(known: dict[str, Model], root: Path, name: str) -> list[str]:
     return ModelFetcher(folder, "modelscope", known[name]).unexpected()
 
 
-def _offers(settings: Settings) -> dict[str, Offer]:
+def _offers(settings: Settings) -> dict[str, DownloadableModel]:
     """By name; into the model directory, or into the given model's own when it is one that we
     know.
     """
@@ -216,7 +220,9 @@ def _offers(settings: Settings) -> dict[str, Offer]:
         )
         folders = {root.name: (root, mine)} if mine is not None else {}
     return {
-        name: Offer(model.engine, model.bytes / 1e9, partial(ModelFetcher, folder, model=model))
+        name: DownloadableModel(
+            model.engine, model.bytes / 1e9, partial(ModelFetcher, folder, model=model)
+        )
         for name, (folder, model) in folders.items()
         if not all(spec.optional or (folder / spec.path).exists() for spec in model.files)
     }
@@ -225,9 +231,9 @@ def _offers(settings: Settings) -> dict[str, Offer]:
 def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
     """Start the studio's engines in the background and return the app with the page mounted."""
     studio = Studio(settings)
-    furnish(studio, settings)
-    studio.start(*(makers or engine_makers(settings, studio.shelf)))
-    app, static = api.build(studio, settings)
+    set_models(studio, settings)
+    studio.start(*(makers or engine_makers(settings, studio.model_library)))
+    app, static = api.build_app(studio, settings)
 
     # Where Gradio believes uploads to lie; it reads this when it is imported and when a page is
     # built. Uploads never reach the disk, so the folder is never made.

@@ -33,7 +33,7 @@ from .errors import KaikouError
 from .files import ASSETS, MANIFEST
 from .settings import load
 from .store import doctor_reports
-from .store.models import expected_files, published_files, read_manifest
+from .store.model_files import expected_files, published_files, read_manifest
 
 VOICES = ASSETS / "voices"
 STARTERS = ("starter-en-low", "starter-zh-high")
@@ -79,7 +79,7 @@ def examine(root: Path, data_dir: Path, clips: list, asked: argparse.Namespace) 
     """Examine, tell and keep. Raises NotReady where the directory holds no model."""
     from .engine.cosyvoice.doctor.examination import Options
     from .engine.cosyvoice.doctor.examination import examine as run
-    from .engine.cosyvoice.family import family_of
+    from .engine.cosyvoice.registry import model_spec_of
 
     names = (root.name, *(part.name for part in root.resolve().parents))
     sounds: dict[str, bytes] = {}
@@ -90,7 +90,7 @@ def examine(root: Path, data_dir: Path, clips: list, asked: argparse.Namespace) 
         sounds[f"kaikou-{name}.wav"] = made.getvalue()
         return f"kaikou-{name}.wav"
 
-    models, yaml = read_manifest(MANIFEST), family_of(root).yaml
+    models, yaml = read_manifest(MANIFEST), model_spec_of(root).yaml
     options = Options(
         expected_files(models, names, yaml),
         asked.device,

@@ -74,7 +74,7 @@ class TooLarge(KaikouError):
 
 
 class ClipTooLarge(TooLarge):
-    """A recording, or a video with one, is over the limits of `webui/audio/reader.py`."""
+    """A recording, or a video with one, is over the limits of `webui/audio/decoder.py`."""
 
     def __init__(
         self,

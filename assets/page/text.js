@@ -98,7 +98,7 @@
     el.setSelectionRange(at, at);
   };
   /* The page's own guess of what the studio will answer: c characters as typed, n sentences, raw:
-     seconds by the rates of webui/text/prepare.py. */
+     seconds by the rates of webui/text/pipeline.py. */
   KK.characters = text => [...text.replace(MARK, "").trim()];
   KK.measure = text => {
     const all = KK.characters(text),

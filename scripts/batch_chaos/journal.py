@@ -13,7 +13,7 @@ import signal
 import threading
 from pathlib import Path
 
-from webui.store.sounds import Disk
+from webui.store.blob_store import Disk
 
 
 class Journal:

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from webui.settings import Paths, Settings
-from webui.store import JobStore, SoundStore
-from webui.studio import Ask, Studio
+from webui.store import BlobStore, JobStore
+from webui.studio import LineRequest, Studio
 
 from .journal import Journal, ToldDisk
 
@@ -28,7 +28,7 @@ def texts(n: int) -> list[str]:
     return [f"Line {i}." for i in range(1, n + 1)]
 
 
-class MarkFirst(SoundStore):
+class MarkFirst(BlobStore):
     """The mistake this is about: a line is marked, and only then its sound goes to the disk."""
 
     def __init__(self, root: Path, disk: ToldDisk, jobs: JobStore, journal: Journal):
@@ -50,14 +50,14 @@ class MarkFirst(SoundStore):
 
 def arrange(studio: Studio, journal: Journal, wrong: str) -> None:
     """The studio's own batch, on a disk that tells."""
-    work = studio.batch.work
+    work = studio.batch.worker
     disk = ToldDisk(journal, is_lazy=wrong == "no_sync")
     if wrong == "mark_first":
-        work._sounds = work.maker._sounds = studio.batch._sounds = MarkFirst(
+        work._sounds = work.synthesiser._sounds = studio.batch._sounds = MarkFirst(
             studio.settings.paths.data_dir, disk, studio.batch._jobs, journal
         )
         return
-    work._sounds = work.maker._sounds = studio.batch._sounds = SoundStore(
+    work._sounds = work.synthesiser._sounds = studio.batch._sounds = BlobStore(
         studio.settings.paths.data_dir, disk
     )
     mark = studio.batch._jobs.done
@@ -75,9 +75,9 @@ def maker(engine: str):
         from tests.engine.fake import FakeEngine
 
         return FakeEngine
-    from webui.engine.builtin import BuiltinEngine
+    from webui.engine.espeak import EspeakEngine
 
-    return BuiltinEngine
+    return EspeakEngine
 
 
 def live(
@@ -91,13 +91,13 @@ def live(
         jobs[0]
         if jobs
         else studio.batch.submit(
-            ME, [Ask(text, "starter-en-mid") for text in texts(lines)], seed=SEED
+            ME, [LineRequest(text, "starter-en-mid") for text in texts(lines)], seed=SEED
         )
     )
     news = threading.Event()
     studio.batch.watch(job.id, news.set)
     studio.start(maker(engine)).join()
-    if (failure := studio.resident.failure()) is not None:
+    if (failure := studio.engine_manager.failure()) is not None:
         studio.close()
         raise failure  # else the batch would wait for ever, and so would who counts the lives
     print("working", flush=True)

@@ -13,30 +13,32 @@ import torch
 
 from scripts.small_model import tensors
 from scripts.small_model.sizes import Sizes
-from webui.engine.cosyvoice.device import INT8, Place, cores
-from webui.engine.cosyvoice.dims import LmDims
-from webui.engine.cosyvoice.flow import FlowDims, FlowModel
-from webui.engine.cosyvoice.flow.dims import EULER_STEPS
-from webui.engine.cosyvoice.lm import SpeechLm
-from webui.engine.cosyvoice.lm_seam import LanguageModel
-from webui.engine.cosyvoice.model import CosyVoice2, with_steps
-from webui.engine.cosyvoice.prompt import VoicePrompt
-from webui.engine.cosyvoice.sampler import RasRule
-from webui.engine.cosyvoice.spec import ModelSpec, read_spec
-from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
-from webui.engine.cosyvoice.weights import (
+from webui.engine.cosyvoice.checkpoint import (
     COMPONENTS,
     DTYPES,
     assign,
     component_state,
     published_state,
 )
+from webui.engine.cosyvoice.config import ModelSizesV2, read_spec
+from webui.engine.cosyvoice.device import INT8, DeviceConfig, cores
+from webui.engine.cosyvoice.flow import FlowDims, FlowModel
+from webui.engine.cosyvoice.flow.dims import EULER_STEPS
+from webui.engine.cosyvoice.frontend.prompt_encoder import PromptFeatures
+from webui.engine.cosyvoice.llm.dims import LmDims
+from webui.engine.cosyvoice.llm.interface import LanguageModel
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM
+from webui.engine.cosyvoice.llm.sampler import RasRule
+from webui.engine.cosyvoice.v2 import CosyVoice2, with_steps
+from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
 
 State = dict[str, torch.Tensor]
 IDS_PER_S, FRAMES_PER_ID = 25, 2
 
 
-def random_model(size: Sizes, place: Place, seed: int = 0, steps: int = EULER_STEPS) -> CosyVoice2:
+def random_model(
+    size: Sizes, place: DeviceConfig, seed: int = 0, steps: int = EULER_STEPS
+) -> CosyVoice2:
     """Speaks noise at the right cost."""
     flow = {"input_size": size.flow, "encoder_dim": size.flow, "encoder_heads": size.flow_heads,
         "encoder_ffn_dim": size.flow_ffn, "encoder_blocks": size.flow_blocks,
@@ -53,7 +55,7 @@ def random_model(size: Sizes, place: Place, seed: int = 0, steps: int = EULER_ST
         size.text_rows,
         size.codes,
     )
-    spec = ModelSpec(
+    spec = ModelSizesV2(
         dims,
         RasRule(),
         flow,
@@ -74,7 +76,7 @@ def random_model(size: Sizes, place: Place, seed: int = 0, steps: int = EULER_ST
 
 
 def load_model(
-    root: Path, place: Place, is_published: bool, steps: int = EULER_STEPS
+    root: Path, place: DeviceConfig, is_published: bool, steps: int = EULER_STEPS
 ) -> tuple[CosyVoice2, float]:
     """From a model directory, and the seconds it took with nothing of its files in the page cache.
     is_published: the .pt files as they are fetched, whatever else is there; else the converted ones
@@ -96,7 +98,9 @@ def load_model(
     return model, time.perf_counter() - began
 
 
-def _assembled(spec: ModelSpec, place: Place, state: Callable[[str], State]) -> CosyVoice2:
+def _assembled(
+    spec: ModelSizesV2, place: DeviceConfig, state: Callable[[str], State]
+) -> CosyVoice2:
     lm = (
         _int8(spec.lm, state("llm"), place)
         if place.lm == INT8
@@ -109,16 +113,16 @@ def _assembled(spec: ModelSpec, place: Place, state: Callable[[str], State]) -> 
     return CosyVoice2(spec, place, None, lm, flow, vocoder, None, {}, "bench")
 
 
-def _torch(dims: LmDims, state: State, place: Place) -> SpeechLm:
+def _torch(dims: LmDims, state: State, place: DeviceConfig) -> Qwen2LM:
     with torch.device("meta"):
-        lm = SpeechLm(dims)
+        lm = Qwen2LM(dims)
     return assign(lm, state, "llm.pt", DTYPES[place.precision]).to(place.device).pack()
 
 
-def _int8(dims: LmDims, state: State, place: Place) -> LanguageModel:
-    from webui.engine.cosyvoice.onnx_lm import runtime, values  # ONNX Runtime is only needed here
+def _int8(dims: LmDims, state: State, place: DeviceConfig) -> LanguageModel:
+    from webui.engine.cosyvoice.int8 import runtime, weights  # ONNX Runtime is only needed here
 
-    return runtime.Int8Lm(dims, values.of(dims, state), place.lm_threads, min(2, cores()))
+    return runtime.Int8Lm(dims, weights.of(dims, state), place.lm_threads, min(2, cores()))
 
 
 def forget(path: Path) -> None:
@@ -129,7 +133,7 @@ def forget(path: Path) -> None:
             os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def random_voice(seconds: float, codes: int, seed: int = 1) -> VoicePrompt:
+def random_voice(seconds: float, codes: int, seed: int = 1) -> PromptFeatures:
     """A clip of so long: ids, mel at the level of speech, a vector, and a transcript of four text
     ids a second.
     """
@@ -137,4 +141,4 @@ def random_voice(seconds: float, codes: int, seed: int = 1) -> VoicePrompt:
     ids = torch.randint(0, codes, (round(seconds * IDS_PER_S),), generator=random).tolist()
     text = torch.randint(0, 256, (max(1, round(4 * seconds)),), generator=random).tolist()
     mel = torch.randn(1, FRAMES_PER_ID * len(ids), 80, generator=random) - 4
-    return VoicePrompt(tuple(text), tuple(ids), mel, torch.randn(1, 192, generator=random))
+    return PromptFeatures(tuple(text), tuple(ids), mel, torch.randn(1, 192, generator=random))

@@ -21,15 +21,18 @@ from pathlib import Path
 import torch
 
 from scripts.make_small_model import make
-from webui.engine.cosyvoice.device import Place, choose
-from webui.engine.cosyvoice.family import Family, Model, family_of
-from webui.engine.cosyvoice.lm import Drawing
-from webui.engine.cosyvoice.lm_seam import Draw, DrawingModel
-from webui.engine.cosyvoice.prompt import VoicePrompt
-from webui.engine.cosyvoice.sampler import Sampler
-from webui.engine.cosyvoice.sources import Drawn, DrawnThere
-from webui.engine.cosyvoice.weights import convert
-from webui.store.models import read_manifest
+from webui.engine.cosyvoice.backend import to_backend
+from webui.engine.cosyvoice.checkpoint import convert
+from webui.engine.cosyvoice.device import DeviceConfig, choose
+from webui.engine.cosyvoice.frontend.prompt_encoder import PromptFeatures
+from webui.engine.cosyvoice.llm.interface import DeviceSamplingModel, SamplingRequest
+from webui.engine.cosyvoice.llm.qwen2 import StopCriteria
+from webui.engine.cosyvoice.llm.sampler import Sampler
+from webui.engine.cosyvoice.llm.token_sources import DeviceLMTokens, LMTokens
+from webui.engine.cosyvoice.model import Model
+from webui.engine.cosyvoice.model_spec import ModelSpec
+from webui.engine.cosyvoice.registry import model_spec_of
+from webui.store.model_files import read_manifest
 from webui.types import SpeechRequest
 
 from . import memory
@@ -56,23 +59,27 @@ class WholeFloor(Floor):
     all the same.
     """
 
-    def sources(self, request: SpeechRequest, count: int) -> list[Drawn | DrawnThere]:
+    def sources(self, request: SpeechRequest, count: int) -> list[LMTokens | DeviceLMTokens]:
         model, lm = self.model, self.model.lm
-        script = model.script(self.voice, request)
+        script = model.prompt_builder(self.voice, request)
         ids, dims = script.text(TEXT), lm.dims
-        if isinstance(lm, DrawingModel):
+        if isinstance(lm, DeviceSamplingModel):
             return [
-                DrawnThere(
+                DeviceLMTokens(
                     lm,
                     script.prefix,
                     ids,
                     script.prompt_speech,
-                    Draw(request.seed, count, count),
-                    script.hears(),
+                    SamplingRequest(request.seed, count, count),
+                    script.token_filter(),
                 )
             ]
-        drawing = Drawing(dims, 0, Sampler(request.seed, model.spec.rule, dims.barred()), count)
-        return [Drawn(lm, script.prefix, ids, script.prompt_speech, drawing, script.hears())]
+        drawing = StopCriteria(
+            dims, 0, Sampler(request.seed, model.spec.rule, dims.forbidden_ids()), count
+        )
+        return [
+            LMTokens(lm, script.prefix, ids, script.prompt_speech, drawing, script.token_filter())
+        ]
 
 
 def run(args: argparse.Namespace) -> dict:
@@ -141,7 +148,7 @@ def one(args: argparse.Namespace, name: str) -> dict:
     logging.getLogger("webui").setLevel(logging.WARNING)
     rows = []
     with directory(args, name) as root:
-        family = family_of(root)
+        family = model_spec_of(root)
         for precision in args.precision:
             place = choose(args.device, precision, args.threads)
             torch.set_num_threads(place.threads)
@@ -160,12 +167,20 @@ def one(args: argparse.Namespace, name: str) -> dict:
 
 
 def _spoken(
-    args: argparse.Namespace, name: str, root: Path, family: Family, place: Place, steps: int
+    args: argparse.Namespace,
+    name: str,
+    root: Path,
+    family: ModelSpec,
+    place: DeviceConfig,
+    steps: int,
 ) -> list[dict]:
     for path in (p for p in root.iterdir() if p.suffix in (".pt", ".safetensors", ".onnx")):
         forget(path)
     before, began = memory.rss_mb(), time.perf_counter()
-    model = family.load(root, place, lambda share, en, zh: None, steps or family.steps[0])
+    model = to_backend(
+        family.load(root, place, lambda share, en, zh: None, steps or family.steps[0]),
+        lambda share, en, zh: None,
+    )
     load = {
         "family": name,
         "load_s": time.perf_counter() - began,
@@ -194,7 +209,7 @@ def _spoken(
     return rows
 
 
-def clip(model: Model, seconds: float, seed: int = 1) -> VoicePrompt:
+def clip(model: Model, seconds: float, seed: int = 1) -> PromptFeatures:
     """A reference of so long, with a transcript of four text ids a second."""
     random, spec = torch.Generator().manual_seed(seed), model.spec
     ids = torch.randint(
@@ -202,7 +217,7 @@ def clip(model: Model, seconds: float, seed: int = 1) -> VoicePrompt:
     ).tolist()
     text = torch.randint(0, 256, (max(1, round(4 * seconds)),), generator=random).tolist()
     mel = torch.randn(1, int(seconds * FRAMES_PER_S[spec.sample_rate]), 80, generator=random) - 4
-    return VoicePrompt(tuple(text), tuple(ids), mel, torch.randn(1, 192, generator=random))
+    return PromptFeatures(tuple(text), tuple(ids), mel, torch.randn(1, 192, generator=random))
 
 
 def table(rows: list[dict]) -> None:

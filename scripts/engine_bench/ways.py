@@ -12,17 +12,17 @@ from itertools import islice
 
 import torch
 
-from webui.engine.cosyvoice import pace
-from webui.engine.cosyvoice.compat import SeamVocoder, Token2Wav, schedule
+from scripts.published.v2 import SeamVocoder, Token2Wav, schedule
 from webui.engine.cosyvoice.flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
-from webui.engine.cosyvoice.lm import Drawing, generate
-from webui.engine.cosyvoice.model import CosyVoice2
-from webui.engine.cosyvoice.prompt import VoicePrompt
-from webui.engine.cosyvoice.sampler import Sampler
-from webui.engine.cosyvoice.sources import Drawn, Source
-from webui.engine.cosyvoice.stages import Stages
-from webui.engine.cosyvoice.stream import Utterance
-from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt, PromptCache
+from webui.engine.cosyvoice.frontend.prompt_encoder import PromptFeatures
+from webui.engine.cosyvoice.llm.qwen2 import StopCriteria, generate
+from webui.engine.cosyvoice.llm.sampler import Sampler
+from webui.engine.cosyvoice.llm.token_sources import LMTokens, TokenSource
+from webui.engine.cosyvoice.scheduler import chunk_schedule
+from webui.engine.cosyvoice.scheduler.request_state import RequestState
+from webui.engine.cosyvoice.scheduler.runner import EngineRunner
+from webui.engine.cosyvoice.v2 import CosyVoice2
 from webui.errors import NotReady
 from webui.types import SpeechRequest
 
@@ -67,23 +67,25 @@ class Run:
         return self.samples / self.rate
 
 
-def script(model: CosyVoice2, count: int, seed: int) -> tuple[list[int], Drawing]:
+def script(model: CosyVoice2, count: int, seed: int) -> tuple[list[int], StopCriteria]:
     """Text ids, and exactly `count` speech ids to draw: stop ids are never drawn."""
     random = torch.Generator().manual_seed(seed)
     text = torch.randint(0, 256, (max(1, -(-count // IDS_PER_TEXT_ID)),), generator=random).tolist()
     dims = model.spec.lm
-    return text, Drawing(dims, 0, Sampler(seed, model.spec.rule, dims.barred()), count)
+    return text, StopCriteria(dims, 0, Sampler(seed, model.spec.rule, dims.forbidden_ids()), count)
 
 
 class Floor:
     """The studio's two stages over one model, with one voice computed."""
 
-    def __init__(self, model: CosyVoice2, prompt: VoicePrompt, profile: str, first_hop: int):
+    def __init__(self, model: CosyVoice2, prompt: PromptFeatures, profile: str, first_hop: int):
         self.model, self.rate = model, model.spec.sample_rate
-        self._pace = pace.profile(profile)
+        self._pace = chunk_schedule.latency_profile(profile)
         self._hops = model.hops(first_hop, self._pace)
-        self.voice = LiveVoice(model, prompt, first_hop)
-        self.stages = Stages(model, LiveVoices(model, 1 << 62, first_hop=first_hop), self._pace)
+        self.voice = CachedPrompt(model, prompt, first_hop)
+        self.stages = EngineRunner(
+            model, PromptCache(model, 1 << 62, first_hop=first_hop), self._pace
+        )
         began = time.perf_counter()
         self.stages.prepare(self.voice)
         self.voice_s = time.perf_counter() - began
@@ -93,8 +95,8 @@ class Floor:
         """One request, from its beginning to its last chunk. Any thread."""
         run = Run(self.rate)
         request = SpeechRequest(f"bench-{next(self._serial)}", "bench", "bench", seed=seed)
-        utterance = Utterance(
-            self.stages.board,
+        utterance = RequestState(
+            self.stages.scheduler,
             self.voice,
             request,
             self.sources(request, count),
@@ -109,12 +111,12 @@ class Floor:
         run.computed, run.emitted = utterance.computed_frames, utterance.emitted_frames
         return run
 
-    def sources(self, request: SpeechRequest, count: int) -> Sequence[Source]:
+    def sources(self, request: SpeechRequest, count: int) -> Sequence[TokenSource]:
         """What gives `count` speech ids."""
         model, prompt = self.model, self.voice.prompt
         text, drawing = script(model, count, request.seed)
         return [
-            Drawn(
+            LMTokens(
                 model.lm,
                 lambda: self.voice.prefix(prompt.text_ids),
                 text,
@@ -127,7 +129,7 @@ class Floor:
         self.stages.close(NotReady("The bench is over.", "测量结束。"))
 
 
-def recomputed(model: CosyVoice2, prompt: VoicePrompt, count: int, seed: int) -> Run:
+def recomputed(model: CosyVoice2, prompt: PromptFeatures, count: int, seed: int) -> Run:
     """The published schedule: prompt and history again on every hop, full attention in the last.
 
     Kinder than the published code: no waits between polls, no voice features per request, and our

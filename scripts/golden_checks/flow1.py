@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from webui.engine.cosyvoice1.dims import OVERLAP_IDS, frames_of
-from webui.engine.cosyvoice1.flow import HopDims, HopFlow, HopVoice
-from webui.engine.cosyvoice1.flow.model import Kept, Work
+from webui.engine.cosyvoice.dims_v1 import OVERLAP_IDS, frames_of
+from webui.engine.cosyvoice.flow.hop_dims import HopDims
+from webui.engine.cosyvoice.flow.hop_flow import HopCache, HopFlow, Work
+from webui.engine.cosyvoice.flow.hop_stream import HopVoice
 
 from .flow import ESTIMATOR_TIME, Report, largest
 
@@ -66,9 +67,9 @@ def _check_case(
     case: str,
     told: dict,
     start: int,
-    kept: Kept | None,
+    kept: HopCache | None,
     report: Report,
-) -> Kept:
+) -> HopCache:
     count = told["prompt_len"]
     voice = HopVoice.of(
         flow,

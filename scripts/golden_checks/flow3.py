@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from webui.engine.cosyvoice.flow.conv import Past
-from webui.engine.cosyvoice3.flow import DitDims, DitFlow
-from webui.engine.cosyvoice3.flow.estimator import ROWS_PER_BLOCK
-from webui.engine.cosyvoice3.weights import PARTS
+from webui.engine.cosyvoice.checkpoint_v3 import PARTS
+from webui.engine.cosyvoice.flow.conv import ConvCache
+from webui.engine.cosyvoice.flow.dit import ROWS_PER_BLOCK
+from webui.engine.cosyvoice.flow.dit_dims import DitDims
+from webui.engine.cosyvoice.flow.dit_flow import DitFlow
 
 from .flow import ESTIMATOR_TIME, IO, Limits, Report, check_model, estimator_call, largest
 
@@ -44,7 +45,7 @@ def _estimator(flow: DitFlow, io: IO, case: str, report: Report) -> None:
         LIMITS.estimator,
     )
     report(case, "est.t", largest(flow.decoder.times[ESTIMATOR_TIME], io[f"{case}.est.t"][0]), 1e-6)
-    embedded = estimator.input_embed(rows, Past())
+    embedded = estimator.input_embed(rows, ConvCache())
     inside = {
         "time": estimator.time_embed(io[f"{case}.est.t"].to(flow.device)),
         "embed": embedded,

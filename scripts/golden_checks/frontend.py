@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from webui.engine.cosyvoice import text_front
-from webui.engine.cosyvoice.features import (
+from scripts.published import text_front
+from webui.engine.cosyvoice.frontend.audio_features import (
     OUTPUT_HZ,
     TOKENIZER_HZ,
     kaldi_fbank,
@@ -22,7 +22,7 @@ from webui.engine.cosyvoice.features import (
     resample,
     whisper_log_mel,
 )
-from webui.engine.cosyvoice.speakers import read_speakers
+from webui.engine.cosyvoice.frontend.preset_speakers import read_speakers
 
 Report = Callable[[str, str, float, float], None]
 

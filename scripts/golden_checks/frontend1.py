@@ -12,12 +12,12 @@ import numpy as np
 import soundfile
 import torch
 
-from webui.engine.cosyvoice import text_front
-from webui.engine.cosyvoice.features import resample
-from webui.engine.cosyvoice1.compat import SLIPPED_HZ
-from webui.engine.cosyvoice1.dims import RATE_HZ
-from webui.engine.cosyvoice1.model import HEARING
-from webui.engine.cosyvoice1.tokenizer import WhisperTokenizer
+from scripts.published import text_front
+from scripts.published.v1 import SLIPPED_HZ
+from webui.engine.cosyvoice.dims_v1 import RATE_HZ
+from webui.engine.cosyvoice.frontend.audio_features import resample
+from webui.engine.cosyvoice.frontend.whisper_tokenizer import WhisperTokenizer
+from webui.engine.cosyvoice.v1 import HEARING
 
 from .frontend import cases_of, error, features_of
 

@@ -11,10 +11,10 @@ import numpy as np
 import soundfile
 import torch
 
-from webui.engine.cosyvoice import text_front
-from webui.engine.cosyvoice.features import OUTPUT_HZ, resample
-from webui.engine.cosyvoice3.model import hear
-from webui.engine.cosyvoice3.tokenizer import TOKENS, asked
+from scripts.published import text_front
+from webui.engine.cosyvoice.frontend.audio_features import OUTPUT_HZ, resample
+from webui.engine.cosyvoice.frontend.tokenizer_v3 import TOKENS, asked
+from webui.engine.cosyvoice.v3 import hear
 
 from .flow import Report
 from .frontend import cases_of, error, features_of

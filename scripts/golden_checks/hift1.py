@@ -9,13 +9,13 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from webui.engine.cosyvoice1.vocoder import FirstVocoder, dims_of
+from webui.engine.cosyvoice.vocoder.hift_v1 import VocoderV1, dims_of
 
 from .hift import Report, check_vocoder
 
 
-def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> FirstVocoder:
-    return FirstVocoder.of(
+def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> VocoderV1:
+    return VocoderV1.of(
         dims_of(json.loads((folder / "hift_config.json").read_text())),
         load_file(folder / "hift.safetensors"),
         dtype,

@@ -12,11 +12,10 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from webui.engine.cosyvoice.vocoder import VocoderDims
-from webui.engine.cosyvoice3.vocoder import CausalVocoder, WaveStream
-from webui.engine.cosyvoice3.vocoder.model import F0_AHEAD
-from webui.engine.cosyvoice3.vocoder.noise import fixed_noise
-from webui.engine.cosyvoice3.vocoder.state import NoiseAt
-from webui.engine.cosyvoice3.vocoder.tails import Tails
+from webui.engine.cosyvoice.vocoder.causal_hift import F0_AHEAD, CausalVocoder
+from webui.engine.cosyvoice.vocoder.causal_stream import NoiseAt, WaveStream
+from webui.engine.cosyvoice.vocoder.conv_tails import Tails
+from webui.engine.cosyvoice.vocoder.fixed_noise import fixed_noise
 
 from .flow import IO, Report, largest
 from .hift import DECODE_FRAMES, relative_rms

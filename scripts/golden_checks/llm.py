@@ -12,18 +12,18 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from webui.engine.cosyvoice.dims import LmDims
-from webui.engine.cosyvoice.lm import (
+from webui.engine.cosyvoice.checkpoint import COMPONENTS, load_state
+from webui.engine.cosyvoice.llm.dims import LmDims
+from webui.engine.cosyvoice.llm.interface import KVCache, LanguageModel
+from webui.engine.cosyvoice.llm.qwen2 import (
     MAX_IDS_PER_TEXT_ID,
     MIN_IDS_PER_TEXT_ID,
+    Qwen2LM,
     Sample,
-    SpeechLm,
     generate,
 )
-from webui.engine.cosyvoice.lm_seam import LanguageModel, Past
-from webui.engine.cosyvoice.sampler import greedy
-from webui.engine.cosyvoice.text_stream import TextStream
-from webui.engine.cosyvoice.weights import COMPONENTS, load_state
+from webui.engine.cosyvoice.llm.sampler import greedy
+from webui.engine.cosyvoice.llm.streaming_input import TextStream
 
 TOLERANCE = 1e-4  # absolute and relative
 Report = Callable[[str, str, float, float], None]
@@ -52,10 +52,10 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
         _check_stream(lm, io, case, meta[f"bistream_{case}"]["final_tokens"], report)
 
 
-def model(folder: Path) -> SpeechLm:
+def model(folder: Path) -> Qwen2LM:
     dims = LmDims.of(json.loads((folder / "llm_config.json").read_text()))
     state = load_state(folder / "llm.safetensors")
-    return SpeechLm.of(dims, {k: v for k, v in state.items() if k not in COMPONENTS["llm"].unused})
+    return Qwen2LM.of(dims, {k: v for k, v in state.items() if k not in COMPONENTS["llm"].unused})
 
 
 def scaled_error(got: Tensor, want: Tensor) -> float:
@@ -72,7 +72,7 @@ def check_mode(
     lm: LanguageModel,
     io: dict,
     mode: str,
-    prefix: Past,
+    prefix: KVCache,
     text: list,
     speech: list,
     report: Report,
@@ -127,7 +127,7 @@ def check_mode(
 
 
 def length_with_end(
-    lm: LanguageModel, prefix: Past, text: list, speech: list, preferred: float
+    lm: LanguageModel, prefix: KVCache, text: list, speech: list, preferred: float
 ) -> int:
     """How many ids come when the end's score is raised by `preferred`; -1 when that is outside the
     rules of length.
@@ -144,7 +144,7 @@ def length_with_end(
     return length if least <= length <= most else -1
 
 
-def _check_stream(lm: SpeechLm, io: dict, case: str, final: int, report: Report) -> None:
+def _check_stream(lm: Qwen2LM, io: dict, case: str, final: int, report: Report) -> None:
     with_prompt = case == "with_prompt"
     prompt_text = io["bistream.prompt_text"][0].tolist() if with_prompt else []
     prompt_speech = io["bistream.prompt_speech_token"][0].tolist() if with_prompt else []

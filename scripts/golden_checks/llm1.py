@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from webui.engine.cosyvoice1.dims import LmDims
-from webui.engine.cosyvoice1.lm import StackLm
+from webui.engine.cosyvoice.dims_v1 import LmDimsV1
+from webui.engine.cosyvoice.llm.text_lm import RelativeLM
 
 from .flow import largest
 from .llm import Report, check_mode, length_with_end
@@ -19,9 +19,9 @@ from .llm import Report, check_mode, length_with_end
 ENCODED_TOLERANCE = 2e-5
 
 
-def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> StackLm:
-    dims = LmDims.of(json.loads((folder / "llm_config.json").read_text()))
-    return StackLm.of(dims, load_file(folder / "llm.safetensors"), dtype, device)
+def load(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> RelativeLM:
+    dims = LmDimsV1.of(json.loads((folder / "llm_config.json").read_text()))
+    return RelativeLM.of(dims, load_file(folder / "llm.safetensors"), dtype, device)
 
 
 def check(folder: Path, report: Report, device: str = "cpu") -> None:
@@ -50,7 +50,12 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
 
 @torch.inference_mode()
 def _check_encoder(
-    lm: StackLm, mode: str, before: list[int], text: list[int], want: torch.Tensor, report: Report
+    lm: RelativeLM,
+    mode: str,
+    before: list[int],
+    text: list[int],
+    want: torch.Tensor,
+    report: Report,
 ) -> None:
     past = lm.new_cache().text
     parts = [lm.encoded(torch.tensor(ids), past) for ids in (before, text) if ids]

@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from webui.engine.cosyvoice.dims import LmDims
-from webui.engine.cosyvoice.lm import Drawing, Sample, SpeechLm, generate
-from webui.engine.cosyvoice.sampler import greedy
-from webui.engine.cosyvoice.weights import load_state
-from webui.engine.cosyvoice3.compat import PublishedStream, published
-from webui.engine.cosyvoice3.weights import END, FILL, MARKS, PARTS
+from scripts.published.v3 import PublishedStream, published
+from webui.engine.cosyvoice.checkpoint import load_state
+from webui.engine.cosyvoice.checkpoint_v3 import END, FILL, MARKS, PARTS
+from webui.engine.cosyvoice.llm.dims import LmDims
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM, Sample, StopCriteria, generate
+from webui.engine.cosyvoice.llm.sampler import greedy
 
 from .llm import Report, check_mode, check_stream
 
@@ -25,7 +25,7 @@ MODES = ("zero_shot", "cross_lingual", "instruct2")
 STREAMS = ("with_prompt", "no_prompt_speech", "no_prompt_speech_but_text", "short_text")
 
 
-def load(folder: Path, device: str = "cpu", dtype: torch.dtype | None = None) -> SpeechLm:
+def load(folder: Path, device: str = "cpu", dtype: torch.dtype | None = None) -> Qwen2LM:
     """As the studio loads it; the published rules are those of its `published` sizes."""
     dims = replace(LmDims.of(json.loads((folder / "llm_config.json").read_text())), **_marks())
     part = PARTS["llm"]
@@ -34,7 +34,7 @@ def load(folder: Path, device: str = "cpu", dtype: torch.dtype | None = None) ->
         for key, value in load_state(folder / "llm.safetensors").items()
         if key not in part.unused
     }
-    return SpeechLm.of(dims, part.reform(state), dtype, device)
+    return Qwen2LM.of(dims, part.reform(state), dtype, device)
 
 
 def _marks() -> dict[str, int]:
@@ -74,7 +74,7 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
 
 
 def _check_lengths(
-    lm: SpeechLm, io: dict[str, Tensor], told: dict[str, int], report: Report
+    lm: Qwen2LM, io: dict[str, Tensor], told: dict[str, int], report: Report
 ) -> None:
     text, before, speech = (
         io[f"zero_shot.{name}"][0].tolist()
@@ -91,12 +91,14 @@ def _check_lengths(
                 else greedy(scores[:codes], history)
             )
 
-        ids = list(generate(lm, prefix.fork(), text, speech, Drawing(lm.dims, len(text), sample)))
+        ids = list(
+            generate(lm, prefix.fork(), text, speech, StopCriteria(lm.dims, len(text), sample))
+        )
         report("lengths", name, abs(len(ids) - length), 0)
 
 
 def _begun(
-    lm: SpeechLm, io: dict[str, Tensor], case: str, marker: int, sample: Sample
+    lm: Qwen2LM, io: dict[str, Tensor], case: str, marker: int, sample: Sample
 ) -> PublishedStream:
     before, speech = (
         io[f"bistream.{case}.{name}"][0].tolist() for name in ("prompt_text", "prompt_speech_token")
@@ -106,7 +108,7 @@ def _begun(
 
 
 def _check_case(
-    lm: SpeechLm, io: dict[str, Tensor], case: str, told: dict, marker: int, report: Report
+    lm: Qwen2LM, io: dict[str, Tensor], case: str, told: dict, marker: int, report: Report
 ) -> None:
     text = io["bistream.text"][0, : told["text_len"]].tolist()
     check_stream(
@@ -121,7 +123,7 @@ def _check_case(
 
 
 def _check_early_end(
-    lm: SpeechLm, io: dict[str, Tensor], told: str, marker: int, report: Report
+    lm: Qwen2LM, io: dict[str, Tensor], told: str, marker: int, report: Report
 ) -> None:
     """The end id, drawn while text is still to come."""
     try:

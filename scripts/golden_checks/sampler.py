@@ -9,7 +9,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from webui.engine.cosyvoice.sampler import RasRule, law, nucleus
+from webui.engine.cosyvoice.llm.sampler import RasRule, exact_distribution, top_k_top_p
 
 
 def check(folder: Path, report: Callable[[str, str, float, float], None]) -> None:
@@ -21,9 +21,9 @@ def check(folder: Path, report: Callable[[str, str, float, float], None]) -> Non
         {key.split(".")[0] for key in data}, key=lambda name: int(name.removeprefix("case"))
     ):
         scores, history = data[f"{case}.scores"], data[f"{case}.decoded"].tolist()
-        ids, _ = nucleus(scores, rule)
+        ids, _ = top_k_top_p(scores, rule)
         report(case, "nucleus_ids", float(ids.tolist() != data[f"{case}.nucleus_ids"].tolist()), 0)
-        exact = law(scores, history, rule)
+        exact = exact_distribution(scores, history, rule)
         report(case, "exact_prob", float((exact - data[f"{case}.exact_prob"]).abs().max()), 1e-6)
         counts = data[f"{case}.counts"].double()
         draws = counts.sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from webui.engine.cosyvoice3.silence import MAX_RUN, SILENT, ShortPauses
+from webui.engine.cosyvoice.llm.silence_filter import MAX_RUN, SILENT, SilenceFilter
 
 from .flow import Report
 
@@ -18,5 +18,5 @@ def check(folder: Path, report: Report) -> None:
     report("rule", "silent_ids", float(sorted(SILENT) != sorted(told["silent_ids"])), 0)
     report("rule", "max_run", abs(MAX_RUN - told["max_run"]), 0)
     for number, case in enumerate(told["cases"]):
-        hears = ShortPauses()
+        hears = SilenceFilter()
         report(f"case{number}", "out", float([i for i in case["in"] if hears(i)] != case["out"]), 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from webui.engine.cosyvoice.compat import SeamVocoder, Token2Wav, schedule
+from scripts.published.v2 import SeamVocoder, Token2Wav, schedule
 
 from . import flow as flow_check
 from . import hift as hift_check

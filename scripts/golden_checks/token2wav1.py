@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from webui.engine.cosyvoice.compat import SeamVocoder
-from webui.engine.cosyvoice1.compat import HELD_FRAMES, Token2Wav, schedule
+from scripts.published.v1 import HELD_FRAMES, Token2Wav, schedule
+from scripts.published.v2 import SeamVocoder
 
 from . import flow1 as flow_check
 from . import hift1 as hift_check

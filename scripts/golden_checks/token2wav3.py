@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from webui.engine.cosyvoice3.compat import Token2Wav
-from webui.engine.cosyvoice3.compat import spoken as vocoded
+from scripts.published.v3 import Token2Wav
+from scripts.published.v3 import spoken as vocoded
 
 from . import flow3, hift3
 from .flow import Report, largest

@@ -84,7 +84,7 @@ class ToneMeter:
         import onnx
         import onnxruntime
 
-        from webui.engine.builtin.espeak import Speaker
+        from webui.engine.espeak.library import EspeakLibrary
         from webui.engine.natural import styles, weights
         from webui.settings import Paths
 
@@ -100,7 +100,7 @@ class ToneMeter:
             graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         self._voice = next(voice for voice in styles.read() if voice.name == VOICE)
-        self._speaker = Speaker()
+        self._speaker = EspeakLibrary()
         self._rendition = cache(self._render)
 
     def tones(self, text: str, samples: np.ndarray) -> list[Tone]:

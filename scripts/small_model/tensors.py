@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from webui.engine.cosyvoice.dims import LmDims
+from webui.engine.cosyvoice.checkpoint import bare
 from webui.engine.cosyvoice.flow import FlowDims, FlowModel
-from webui.engine.cosyvoice.lm import SpeechLm
-from webui.engine.cosyvoice.weights import bare
+from webui.engine.cosyvoice.llm.dims import LmDims
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM
 
 from . import cosyvoice1, cosyvoice3
 from .hift import shapes as hift_shapes
@@ -53,7 +53,7 @@ def llm_state(sizes: Sizes, random: torch.Generator) -> State:
         sizes.text_rows,
         sizes.codes,
     )
-    state = draw(_shapes_of(SpeechLm, dims), random)
+    state = draw(_shapes_of(Qwen2LM, dims), random)
     state["llm_decoder.bias"][dims.end] = 3.2
     state["llm_decoder.bias"][dims.end + 1 :] = -20.0
     state["llm.model.lm_head.weight"] = state["llm.model.model.embed_tokens.weight"]

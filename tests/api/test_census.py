@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine.fake import FakeEngine
 from webui import app as root
-from webui.api import scopes
+from webui.api import permissions
 from webui.settings import Paths, Server, Settings
 
 EXAMPLE = {"version": "x", "name": "stream.js", "token": "x"}
@@ -123,7 +123,7 @@ def app(tmp_path_factory):
 
 def test_every_route_refuses_without_a_key_but_the_named_ones(app):
     routes = routes_of(app)
-    assert len(scopes.NAMED) <= 5
+    assert len(permissions.NAMED) <= 5
     assert (
         len(routes) > 80
         and {
@@ -135,7 +135,7 @@ def test_every_route_refuses_without_a_key_but_the_named_ones(app):
         <= routes
     ), "the walk misses something"
     assert {p for _, p in routes if p.startswith("/gradio_api/")}, "Gradio's routes are among them"
-    assert open_routes(app) == set(scopes.NAMED)
+    assert open_routes(app) == set(permissions.NAMED)
 
 
 def test_the_walk_finds_a_planted_route_and_the_census_one_that_is_let_through(app, monkeypatch):
@@ -151,9 +151,11 @@ def test_the_walk_finds_a_planted_route_and_the_census_one_that_is_let_through(a
     app.router.routes.insert(0, app.router.routes.pop())  # before Gradio's, which take everything
     try:
         assert ("GET", "/v1/planted") in routes_of(app)
-        assert open_routes(app) == set(scopes.NAMED), "the door refuses what it does not know"
-        monkeypatch.setattr(scopes, "_FREE", re.compile(scopes._FREE.pattern + "|/v1/planted"))
-        assert open_routes(app) == {*scopes.NAMED, "/v1/planted"}
+        assert open_routes(app) == set(permissions.NAMED), "the door refuses what it does not know"
+        monkeypatch.setattr(
+            permissions, "_FREE", re.compile(permissions._FREE.pattern + "|/v1/planted")
+        )
+        assert open_routes(app) == {*permissions.NAMED, "/v1/planted"}
     finally:
         del app.router.routes[0]
     assert len(app.router.routes) == n
@@ -193,8 +195,8 @@ def test_what_no_scope_names_needs_admin(app):
     """
     of = {}
     for method, pattern in routes_of(app):
-        of.setdefault(frozenset(scopes.needed(method, filled(pattern))), set()).add(pattern)
-    assert scopes.needed("GET", "/v1/planted") == frozenset()
+        of.setdefault(frozenset(permissions.needed(method, filled(pattern))), set()).add(pattern)
+    assert permissions.needed("GET", "/v1/planted") == frozenset()
     ours = {
         p
         for p in of[frozenset()]

@@ -21,7 +21,7 @@ from tests.api.client import Socket
 from tests.api.test_http import error
 from tests.api.typist import Typist
 from webui import api
-from webui.api.facades.gptsovits import Asked
+from webui.api.compat.gptsovits import Asked
 from webui.api.fields import JsonBody
 from webui.settings import Paths, Settings
 
@@ -37,7 +37,7 @@ def app(tmp_path_factory):
     """
     settings = Settings(paths=replace(Paths(), data_dir=tmp_path_factory.mktemp("data")))
     studio = MagicMock(version="0")
-    return api.build(studio, settings)[0]
+    return api.build_app(studio, settings)[0]
 
 
 def kind_of(field: FieldInfo) -> Any:

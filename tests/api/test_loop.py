@@ -20,7 +20,7 @@ from tests.api.test_http import clip
 from tests.engine.fake import FakeEngine
 from webui import app as root
 from webui.settings import EngineChoice, Paths, Server, Settings
-from webui.store.database import Database
+from webui.store.sqlite import Database
 
 AUDITED = ("open", "os.", "sqlite3.", "shutil.", "tempfile.")
 TEXT = "Hello there."
@@ -235,7 +235,7 @@ async def everything(app, studio, watch: Watch) -> set[int]:
 
     # takes that lie on the disk alone
     studio.takes._store._at_hand.clear()
-    studio.turns._writer.submit(lambda: None).result()
+    studio.job_runner._writer.submit(lambda: None).result()
     _, _, data = await one("GET", "/v1/audio/takes", bob)
     take = json.loads(data)["data"][0]["id"]
     app.state.recent._jobs.clear()
@@ -264,7 +264,7 @@ async def everything(app, studio, watch: Watch) -> set[int]:
                     await one(method, path, who, b"" if method in ("GET", "HEAD") else b"{}", 0.5)
 
     # links and keys that end
-    studio.demos._clock = lambda: demo["expires_at"] + 1.0
+    studio.share_links._clock = lambda: demo["expires_at"] + 1.0
     for path in (guest, guest + "/tts/session", guest + "/v1/audio/speech"):
         status, _, _ = await one("GET" if path == guest else "POST", path, kind, said)
         assert status == 403

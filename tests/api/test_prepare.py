@@ -6,7 +6,7 @@ import pytest
 
 from tests.api.client import Socket
 from tests.api.test_http import error
-from webui.api import scopes
+from webui.api import permissions
 from webui.types import MAX_TEXT
 
 PATH = "/v1/text/prepare"
@@ -72,5 +72,5 @@ def test_what_speaking_would_refuse_is_refused(studio, body, status, code):
 
 
 def test_whoever_speaks_or_hands_in_batches_may_ask():
-    assert scopes.needed("POST", PATH) == {"speak", "jobs"}
-    assert scopes.needed("GET", PATH) == scopes.needed("POST", PATH + "/x") == frozenset()
+    assert permissions.needed("POST", PATH) == {"speak", "jobs"}
+    assert permissions.needed("GET", PATH) == permissions.needed("POST", PATH + "/x") == frozenset()

@@ -37,7 +37,7 @@ def asked(tmp_path_factory):
     studio = Studio(settings)
     studio.start(OtherRate)
     studio.starting.join()
-    app, _ = api.build(studio, settings)
+    app, _ = api.build_app(studio, settings)
 
     async def post(path: str, **how) -> httpx.Response:
         async with httpx.AsyncClient(

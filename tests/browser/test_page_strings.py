@@ -66,7 +66,7 @@ def test_every_warning_brings_its_cure(prefix):
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_the_built_in_voice_understands_what_its_chips_write(lang):
     """A chip that is not greyed must do what it says, in both languages."""
-    from webui.engine.builtin.instructions import DIALECTS, STYLES, read, understood
+    from webui.engine.espeak.instructions import DIALECTS, STYLES, read, understood
 
     words = TABLES[lang]
     for style in STYLES:

@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from tests.client.fire import burning, pcm_of, wav, zipped
-from webui.client import Ask, AsyncBatchClient, Line, Retry, Sound
-from webui.client.faults import Broken
-from webui.client.ordered import ordered
-from webui.client.unzip import Unzip
+from webui.client import AsyncBatchClient, Line, Retry, Sound, SpeechParams
+from webui.client.errors import Broken
+from webui.client.ordered_gather import ordered
+from webui.client.zip_reader import ZipReader
 from webui.errors import BadInput, EngineFault, LoginNeeded
 
 QUICK = Retry(tries=4, first_s=0.01, longest_s=0.03, patience_s=20)
@@ -357,7 +357,7 @@ def test_memory_is_flat_at_forty_thousand_lines():
 @pytest.mark.parametrize("step", [1, 7, 100, 100_000])
 def test_a_zip_is_read_whatever_the_pieces(step):
     data = zipped([("a", wav(pcm_of("a", 1))), ("b", None), ("c", wav(pcm_of("c", 1)))])
-    reader, got = Unzip(), []
+    reader, got = ZipReader(), []
     for i in range(0, len(data), step):
         got += reader.feed(data[i : i + step])
     reader.end()
@@ -374,7 +374,7 @@ def test_a_zip_that_is_cut_or_changed_anywhere_is_never_taken_for_whole():
         for n in ("0001_x.wav", "0002_x.wav", "manifest.json")
     ]
     for cut in range(len(data)):
-        reader = Unzip()
+        reader = ZipReader()
         assert (
             reader.feed(data[:cut])
             == whole[: len(reader.feed(b"")) or None][: sum(cut >= end for end in _ends(data))]
@@ -382,7 +382,7 @@ def test_a_zip_that_is_cut_or_changed_anywhere_is_never_taken_for_whole():
         with pytest.raises(Broken):
             reader.end()
     for at in range(0, len(data), 3):
-        reader, damaged = Unzip(), data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :]
+        reader, damaged = ZipReader(), data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :]
         try:
             got = reader.feed(damaged)
             reader.end()
@@ -401,8 +401,8 @@ def test_lines_may_come_in_every_shape(fire):
         for thing in (
             "ok a",
             {"input": "ok b", "voice": "w", "seed": "7"},
-            Ask("ok c", "x"),
-            Line(40, Ask("ok d", "y")),
+            SpeechParams("ok c", "x"),
+            Line(40, SpeechParams("ok d", "y")),
             {"text": "ok e", "seed": 1.5},
             7,
             {"text": "ok f", "speed": "fast"},

@@ -14,9 +14,9 @@ import pytest
 from tests.client.fire import burning, pcm_of
 from tests.conftest import ROOT
 from webui.client import TTS, AsyncTTS, Retry, Unreachable
-from webui.client.faults import Broken, Changed, fault_of, retry_after_s
+from webui.client.audio import WavReader
+from webui.client.errors import Broken, Changed, fault_of, retry_after_s
 from webui.client.retry import Bucket
-from webui.client.sound import WavReader
 from webui.errors import BadInput, Busy, EngineFault, KaikouError, LoginNeeded, NotFound
 
 QUICK = Retry(tries=4, first_s=0.01, longest_s=0.03, patience_s=20)

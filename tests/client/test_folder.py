@@ -18,8 +18,8 @@ import pytest
 
 from tests.client.fire import burning, pcm_of
 from tests.conftest import ROOT
-from webui.client import Ask, AsyncBatchClient, Retry, read
-from webui.client.files import MARKS
+from webui.client import AsyncBatchClient, Retry, SpeechParams, read
+from webui.client.atomic_files import MARKS
 from webui.errors import BadInput, NotAllowed, StorageFull
 
 QUICK = Retry(tries=3, first_s=0.01, longest_s=0.03, patience_s=20)
@@ -357,7 +357,7 @@ def rows(path, data: bytes) -> list[tuple]:
     path.write_bytes(data)
     return [
         (x.n, x.ask.text, x.ask.voice, x.ask.seed, x.problem is None)
-        for x in read(path, Ask("", "v"))
+        for x in read(path, SpeechParams("", "v"))
     ]
 
 
@@ -402,4 +402,4 @@ def test_tables_texts_and_json_in_the_encodings_people_have(tmp_path):
     ]
     assert rows(tmp_path / "empty.csv", b"") == rows(tmp_path / "empty.txt", b"\n \n") == []
     with pytest.raises(BadInput):
-        list(read(tmp_path / "none.txt", Ask("", "v")))
+        list(read(tmp_path / "none.txt", SpeechParams("", "v")))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from webui.engine.builtin import BuiltinEngine
+from webui.engine.espeak import EspeakEngine
 from webui.types import SpeechRequest
 
 VOICES = Path(__file__).resolve().parents[2] / "assets" / "voices"
@@ -40,8 +40,8 @@ def whole(chunks) -> np.ndarray:
 
 
 @cache
-def engine() -> BuiltinEngine:
-    made = BuiltinEngine(2)
+def engine() -> EspeakEngine:
+    made = EspeakEngine(2)
     made.start()
     return made
 
@@ -54,10 +54,10 @@ def prompt(name: str = "starter-zh-high"):
 @cache
 def speaker():
     """eSpeak in this process: once, since its threads do not survive being started again."""
-    from webui.engine.builtin.espeak import Speaker
+    from webui.engine.espeak.library import EspeakLibrary
 
     here = os.getcwd()
     try:
-        return Speaker()
+        return EspeakLibrary()
     finally:
         os.chdir(here)

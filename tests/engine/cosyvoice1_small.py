@@ -7,13 +7,15 @@ from pathlib import Path
 import torch
 
 from tests.engine.cosyvoice_small import random_state
-from webui.engine.cosyvoice1.dims import LmDims, StackDims
-from webui.engine.cosyvoice1.flow import HopDims, HopFlow, HopVoice
-from webui.engine.cosyvoice1.lm import StackLm
-from webui.engine.cosyvoice1.vocoder import FirstVocoder, dims_of
+from webui.engine.cosyvoice.dims_v1 import LmDimsV1, StackDims
+from webui.engine.cosyvoice.flow.hop_dims import HopDims
+from webui.engine.cosyvoice.flow.hop_flow import HopFlow
+from webui.engine.cosyvoice.flow.hop_stream import HopVoice
+from webui.engine.cosyvoice.llm.text_lm import RelativeLM
+from webui.engine.cosyvoice.vocoder.hift_v1 import VocoderV1, dims_of
 
 GOLDEN1 = Path(__file__).resolve().parent.parent / "data" / "golden1"
-LM_DIMS = LmDims(
+LM_DIMS = LmDimsV1(
     StackDims(24, 2, 32, 2),
     StackDims(32, 4, 48, 3),
     text_width=16,
@@ -29,8 +31,10 @@ FLOW_DIMS = HopDims(
 )  # fmt: skip
 
 
-def small_lm(dtype: torch.dtype = torch.float64, dims: LmDims = LM_DIMS, seed: int = 3) -> StackLm:
-    return StackLm.of(dims, random_state(StackLm, dims, seed), dtype)
+def small_lm(
+    dtype: torch.dtype = torch.float64, dims: LmDimsV1 = LM_DIMS, seed: int = 3
+) -> RelativeLM:
+    return RelativeLM.of(dims, random_state(RelativeLM, dims, seed), dtype)
 
 
 def small_flow(
@@ -39,12 +43,12 @@ def small_flow(
     return HopFlow.of(dims, random_state(HopFlow, dims, seed), dtype)
 
 
-def small_vocoder(seed: int = 2) -> FirstVocoder:
+def small_vocoder(seed: int = 2) -> VocoderV1:
     dims = dims_of({"base_channels": 16, "f0_cond_channels": 8})
-    state = random_state(FirstVocoder, dims, seed)
+    state = random_state(VocoderV1, dims, seed)
     state["f0_predictor.classifier.bias"] += 120.0
     state["conv_post.bias"] -= 3.0
-    return FirstVocoder.of(dims, state)
+    return VocoderV1.of(dims, state)
 
 
 def hop_voice(flow: HopFlow, prompt: int, frames: int | None = None, seed: int = 5) -> HopVoice:

@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 
 from tests.engine.cosyvoice_small import FLOW_DIMS, random_state
+from webui.engine.cosyvoice.flow.dit_dims import DitDims
+from webui.engine.cosyvoice.flow.dit_flow import DitFlow
 from webui.engine.cosyvoice.vocoder import VocoderDims
-from webui.engine.cosyvoice3.flow import DitDims, DitFlow
-from webui.engine.cosyvoice3.vocoder import CausalVocoder
+from webui.engine.cosyvoice.vocoder.causal_hift import CausalVocoder
 
 GOLDEN = Path(__file__).resolve().parent.parent / "data" / "golden3"
 DIT_DIMS = DitDims(

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import torch
 
-from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.device import DeviceConfig
 from webui.engine.cosyvoice.doctor.language import MOST_IDS
 from webui.engine.cosyvoice.doctor.speech import Clip, request
-from webui.engine.cosyvoice.family import family_of
-from webui.engine.cosyvoice.voices import LiveVoice
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
+from webui.engine.cosyvoice.registry import model_spec_of
 
 HZ, SECONDS = 24_000, 2.0
 WORDS = "你好，我是一个声音。"
-PLACE = Place("cpu", "fp32", "test")
+PLACE = DeviceConfig("cpu", "fp32", "test")
 LOGIT = 20.0
 QUIET = 1e-4  # of what shall hardly count: a weight of exactly zero would be a damaged one
 
@@ -30,7 +30,7 @@ def learnt(small: Path, folder: Path) -> tuple[Path, Clip]:
     shutil.copytree(small, folder)
     edit(folder / "hift.pt", one_sound)
     model = load(folder)
-    wave = model.wave(1).push(torch.full((int(50 * SECONDS), 80), -4.0), True).numpy()
+    wave = model.new_wave_stream(1).push(torch.full((int(50 * SECONDS), 80), -4.0), True).numpy()
     clip = Clip("learnt", wave, HZ, WORDS, "zh")
     weight = by_heart(model, clip)
 
@@ -43,7 +43,7 @@ def learnt(small: Path, folder: Path) -> tuple[Path, Clip]:
 
 
 def load(folder: Path):
-    return family_of(folder).load(folder, PLACE, lambda share, en, zh: None, 10)
+    return model_spec_of(folder).load(folder, PLACE, lambda share, en, zh: None, 10)
 
 
 def one_sound(state: dict) -> None:
@@ -62,11 +62,15 @@ def by_heart(model, clip: Clip) -> torch.Tensor:
     """The head (rows, hidden) that scores each of the clip's ids behind those before it and the
     clip's words: the smallest that does.
     """
-    prompt, lm = model.maker.voice(clip.samples, clip.rate), model.lm
-    script = model.script(LiveVoice(model, prompt), request(clip.transcript, clip.language))
+    prompt, lm = model.prompt_encoder.voice(clip.samples, clip.rate), model.lm
+    script = model.prompt_builder(
+        CachedPrompt(model, prompt), request(clip.transcript, clip.language)
+    )
     ids, text = prompt.speech_ids[:MOST_IDS], script.text(clip.transcript)
     past = script.prefix().fork(len(text) + len(ids) + 1)
-    hidden = lm.forward(torch.cat((lm.opening(text), lm.speech(ids[:-1])), 1), past)[0, len(text) :]
+    hidden = lm.forward(torch.cat((lm.prefill_embeddings(text), lm.speech(ids[:-1])), 1), past)[
+        0, len(text) :
+    ]
     assert len(ids) <= hidden.shape[1], "more places than the head has room for"
     wanted = torch.zeros(len(ids), lm.dims.rows)
     wanted[range(len(ids)), list(ids)] = LOGIT

@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from webui.engine.hosted.life import lost
+from webui.engine.remote.child_process import lost
 from webui.errors import BadInput, Cancelled, EngineFault, NotReady
 from webui.types import Abilities, Chunk, Health, Prompt
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 from tests.engine.fake import FakeEngine
-from webui.engine.hosted import child
+from webui.engine.remote import child
 from webui.errors import EngineFault, NotReady
 
 KEPT = "what do you keep?"  # an instruction to which `notes` answers that

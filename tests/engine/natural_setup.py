@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine import builtin_setup
-from webui.engine.builtin import BuiltinEngine
+from webui.engine.espeak import EspeakEngine
 from webui.engine.natural import weights
 from webui.errors import NotReady
 from webui.settings import Paths
@@ -32,11 +32,11 @@ needs_weights = pytest.mark.skipif(
 
 
 @cache
-def engine() -> BuiltinEngine:
+def engine() -> EspeakEngine:
     """Its natural voice is up, and the default: how fast it is here makes no difference to what it
     says.
     """
-    made = BuiltinEngine(2, natural=[FOLDER])
+    made = EspeakEngine(2, natural=[FOLDER])
     made.start()
     assert made.natural.is_decided.wait(120)
     assert made.natural.health().state == "ready", made.natural.health()

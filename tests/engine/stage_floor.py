@@ -15,14 +15,14 @@ import torch
 
 from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
-from webui.engine.cosyvoice.device import Place
-from webui.engine.cosyvoice.lm import Drawing
-from webui.engine.cosyvoice.pace import PROFILES, Hops
-from webui.engine.cosyvoice.sampler import Sampler
-from webui.engine.cosyvoice.sources import Drawn
-from webui.engine.cosyvoice.stages import Stages
-from webui.engine.cosyvoice.stream import Utterance
-from webui.engine.cosyvoice.voices import LiveVoices
+from webui.engine.cosyvoice.device import DeviceConfig
+from webui.engine.cosyvoice.frontend.prompt_cache import PromptCache
+from webui.engine.cosyvoice.llm.qwen2 import StopCriteria
+from webui.engine.cosyvoice.llm.sampler import Sampler
+from webui.engine.cosyvoice.llm.token_sources import LMTokens
+from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
+from webui.engine.cosyvoice.scheduler.request_state import RequestState
+from webui.engine.cosyvoice.scheduler.runner import EngineRunner
 from webui.errors import NotReady
 from webui.types import SpeechRequest
 
@@ -32,7 +32,7 @@ RATE = 24000
 @pytest.fixture(scope="module")
 def model():
     torch.set_num_threads(1)
-    return random_model(SMALL, Place("cpu", "fp32", "test"))
+    return random_model(SMALL, DeviceConfig("cpu", "fp32", "test"))
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +76,12 @@ def floor(model):
         lm = Watched(model.lm)
         own = replace(model, lm=lm)
         broken = []
-        stages = Stages(own, LiveVoices(own, 1 << 40), PROFILES[profile], broken.append)
+        stages = EngineRunner(own, PromptCache(own, 1 << 40), PROFILES[profile], broken.append)
         told = SimpleNamespace(
             stages=stages,
             lm=lm,
             model=own,
-            hops=Hops(first, 25, PROFILES[profile].blocks, whole),
+            hops=ChunkSchedule(first, 25, PROFILES[profile].blocks, whole),
             broken=broken,
             first=first,
         )
@@ -99,20 +99,20 @@ def texts(n: int, seed: int) -> list[int]:
 
 def say(
     floor, voice, seed: int, n_text: int = 6, most: int | None = None, segments: int = 1, **more
-) -> Utterance:
+) -> RequestState:
     dims = floor.lm.dims
-    never = dims.barred() if most is not None else dims.barred(dims.end)
+    never = dims.forbidden_ids() if most is not None else dims.forbidden_ids(dims.end)
     sources = []
     for index in range(segments):
         text = texts(n_text, 100 * seed + index)
-        drawing = Drawing(
+        drawing = StopCriteria(
             dims,
             n_text if most is None else -(-most // 20),
             Sampler(seed + index, never=never),
             most,
         )
         sources.append(
-            Drawn(
+            LMTokens(
                 floor.lm,
                 lambda: voice.prefix(voice.prompt.text_ids),
                 text,
@@ -123,10 +123,10 @@ def say(
     return utterance(floor, voice, sources, seed, **more)
 
 
-def utterance(floor, voice, sources, seed: int, priority: int = 0) -> Utterance:
+def utterance(floor, voice, sources, seed: int, priority: int = 0) -> RequestState:
     request = SpeechRequest(f"r{seed}", "text", "v", seed=seed, priority=priority)
-    return Utterance(
-        floor.stages.board, voice, request, sources, floor.hops, floor.stages.profile, RATE
+    return RequestState(
+        floor.stages.scheduler, voice, request, sources, floor.hops, floor.stages.profile, RATE
     )
 
 
@@ -134,7 +134,7 @@ def whole(chunks) -> np.ndarray:
     return np.concatenate([c.samples for c in chunks])
 
 
-def hear(who: Utterance) -> tuple[list[list[int]], np.ndarray]:
+def hear(who: RequestState) -> tuple[list[list[int]], np.ndarray]:
     """Ids and samples. The segments are looked at while they are still there."""
     segments, chunks = list(who.segments), list(who.chunks())
     return [list(segment.source.ids) for segment in segments], whole(chunks)

@@ -21,7 +21,7 @@ def tensors_kept() -> tuple[int, int]:
 
 def voices_kept() -> list[int]:
     """Of each voice that something still refers to, the bytes that were computed for it."""
-    from webui.engine.cosyvoice.voices import LiveVoice
+    from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
 
     gc.collect()
-    return sorted(it.bytes for it in gc.get_objects() if type(it) is LiveVoice)
+    return sorted(it.bytes for it in gc.get_objects() if type(it) is CachedPrompt)

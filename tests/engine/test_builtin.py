@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from tests.engine.builtin_setup import ask, clip, engine, prompt, whole
-from webui.engine.builtin import BuiltinEngine
-from webui.engine.builtin import lane as lane_module
-from webui.engine.builtin.prompt import unpack
+from webui.engine.espeak import EspeakEngine
+from webui.engine.espeak import worker_process as lane_module
+from webui.engine.espeak.prompt_file import unpack
 from webui.errors import BadInput, Cancelled, EngineFault, EngineStalled, NotReady
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,7 +132,7 @@ def test_a_long_step_ends_with_its_block_when_somebody_waits_for_the_lane():
 
 def test_a_cancelled_stream_does_not_finish_its_long_step(monkeypatch):
     rung = []
-    monkeypatch.setattr(lane_module.Lane, "ring", lambda self: rung.append(self))
+    monkeypatch.setattr(lane_module.WorkerConnection, "ring", lambda self: rung.append(self))
     streams = [
         engine().stream(
             replace(ask("Please wait.", id=f"q{priority}"), priority=priority), prompt(), 1
@@ -301,7 +301,7 @@ def test_noise_is_a_stated_fallback_and_hum_and_clipping_work():
 
 def test_the_parent_stays_light():
     code = (
-        "import sys; from webui.engine.builtin import BuiltinEngine, understood; print([m for m in"
+        "import sys; from webui.engine.espeak import EspeakEngine, understood; print([m for m in"
         " ('scipy', 'pyworld', 'torch', 'safetensors') if m in sys.modules])"
     )
     assert (
@@ -314,7 +314,7 @@ def test_the_parent_stays_light():
 
 @pytest.fixture
 def own():
-    made = BuiltinEngine(1, stall_s=3.0)
+    made = EspeakEngine(1, stall_s=3.0)
     made.start()
     yield made
     made.close()
@@ -365,7 +365,7 @@ def test_a_silent_worker_is_replaced(own):
 
 def test_starting_may_take_longer_than_any_later_answer():
     """On a busy machine the warm-up, two seconds of work, is no sign of a stuck worker."""
-    made = BuiltinEngine(1, stall_s=0.05)
+    made = EspeakEngine(1, stall_s=0.05)
     made.start()
     assert made.health().state == "ready" and made._lanes[0].life == 1
     made.close()
@@ -373,7 +373,7 @@ def test_starting_may_take_longer_than_any_later_answer():
 
 def test_closing_leaves_no_process_and_no_descriptor():
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    made = BuiltinEngine(1)
+    made = EspeakEngine(1)
     made.start()
     pids = [made._lanes[0].pid, made._listener.pid]
     made.close()
@@ -387,8 +387,8 @@ def test_closing_leaves_no_process_and_no_descriptor():
 
 def test_workers_end_when_the_studio_is_killed():
     code = (
-        "import sys, os, signal\nfrom webui.engine.builtin import BuiltinEngine\ne ="
-        " BuiltinEngine(1); e.start(); print(e._lanes[0].pid, e._listener.pid, flush=True);"
+        "import sys, os, signal\nfrom webui.engine.espeak import EspeakEngine\ne ="
+        " EspeakEngine(1); e.start(); print(e._lanes[0].pid, e._listener.pid, flush=True);"
         " os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended, held = socket.socketpair()
@@ -411,7 +411,7 @@ def test_workers_end_when_the_studio_is_killed():
 
 
 def test_without_espeak_it_says_so():
-    made = BuiltinEngine(1, library="/nowhere/libespeak-ng.so")
+    made = EspeakEngine(1, library="/nowhere/libespeak-ng.so")
     with pytest.raises(NotReady) as error:
         made.start()
     assert (
@@ -424,7 +424,7 @@ def test_without_espeak_it_says_so():
 
 def test_a_worker_that_cannot_start_is_named(monkeypatch):
     monkeypatch.setattr(lane_module.sys, "executable", "/bin/false")
-    made = BuiltinEngine(1)
+    made = EspeakEngine(1)
     with pytest.raises(NotReady):
         made.start()
     made.close()
@@ -441,14 +441,14 @@ def test_whoever_lets_go_of_a_stream_or_a_voice_never_waits_for_the_worker(own, 
     """A worker that hangs answers nothing for seconds: what it need not be asked at once is told it
     by another thread.
     """
-    told, exchange = [], lane_module.Lane._exchange
+    told, exchange = [], lane_module.WorkerConnection._exchange
 
     def noted(self, question, body):
         if question["op"] == "drop":
             told.append(threading.current_thread())
         return exchange(self, question, body)
 
-    monkeypatch.setattr(lane_module.Lane, "_exchange", noted)
+    monkeypatch.setattr(lane_module.WorkerConnection, "_exchange", noted)
     stream = own.stream(ask("Please wait.", id="w"), prompt())
     next(stream)
     if how == "lost":
@@ -466,7 +466,7 @@ def test_whoever_lets_go_of_a_stream_or_a_voice_never_waits_for_the_worker(own, 
 
 
 def test_what_was_let_go_of_leaves_an_idle_worker_without_any_question(own, monkeypatch):
-    told, exchange = threading.Event(), lane_module.Lane._exchange
+    told, exchange = threading.Event(), lane_module.WorkerConnection._exchange
 
     def noted(self, question, body):
         out = exchange(self, question, body)
@@ -474,7 +474,7 @@ def test_what_was_let_go_of_leaves_an_idle_worker_without_any_question(own, monk
             told.set()
         return out
 
-    monkeypatch.setattr(lane_module.Lane, "_exchange", noted)
+    monkeypatch.setattr(lane_module.WorkerConnection, "_exchange", noted)
     stream = own.stream(ask("Please wait."), prompt())
     next(stream)
     del stream
@@ -483,14 +483,14 @@ def test_what_was_let_go_of_leaves_an_idle_worker_without_any_question(own, monk
 
 
 def test_closed_while_it_starts_it_never_says_that_it_is_ready(monkeypatch):
-    made = BuiltinEngine(1)
+    made = EspeakEngine(1)
 
     def closed_meanwhile(self, question, **more):
         if self is made._listener:
             made.close()
         return {"rtf": 0.02}, b""
 
-    monkeypatch.setattr(lane_module.Lane, "start", lambda self: None)
-    monkeypatch.setattr(lane_module.Lane, "ask", closed_meanwhile)
+    monkeypatch.setattr(lane_module.WorkerConnection, "start", lambda self: None)
+    monkeypatch.setattr(lane_module.WorkerConnection, "ask", closed_meanwhile)
     made.start()
     assert made.health().state == "draining"

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from tests.engine import builtin_setup as setup
 from tests.engine.builtin_setup import clip
-from webui.engine.builtin import BuiltinEngine, cannot_read, understood, wire
-from webui.engine.builtin.analysis import _smooth as smooth
-from webui.engine.builtin.analysis import emphasised, envelope, smoothing
-from webui.engine.builtin.instructions import STYLES, read
-from webui.engine.builtin.mandarin import contours, recolour
-from webui.engine.builtin.profile import listen, track_pitch
-from webui.engine.builtin.script import MAX_NARROW, clean, plan, speakable
-from webui.engine.builtin.synthesis import minimum_phase
+from webui.engine.espeak import EspeakEngine, cannot_read, framing, understood
+from webui.engine.espeak.instructions import STYLES, read
+from webui.engine.espeak.mandarin import contours, recolour
+from webui.engine.espeak.speech_analysis import _smooth as smooth
+from webui.engine.espeak.speech_analysis import emphasised, envelope, smoothing
+from webui.engine.espeak.text_plan import MAX_NARROW, clean, plan, speakable
+from webui.engine.espeak.vocoder import minimum_phase
+from webui.engine.espeak.voice_profile import listen, track_pitch
 from webui.types import SpeechRequest
 
 
@@ -68,7 +68,7 @@ def test_kanji_become_kana_where_a_converter_is_and_are_owned_up_to_where_not():
 
 
 def test_a_mark_that_would_be_read_aloud_is_told_and_one_that_is_passed_over_is_not():
-    engine = BuiltinEngine(1)
+    engine = EspeakEngine(1)
     told = engine.notes(SpeechRequest("r", "Hello [giggle] there [laughter], [giggle].", "v"))
     assert [en for en, _ in told] == [
         "Unknown tag [giggle]: it would be read aloud."
@@ -259,9 +259,9 @@ def test_every_syllable_of_a_dialect_gets_its_tone(speaker):
 
 
 def test_blocks_sound_like_the_whole(speaker):
-    from webui.engine.builtin.mapping import neutral
-    from webui.engine.builtin.speaking import Order, Stream, Voice
-    from webui.engine.builtin.stock import base_voice
+    from webui.engine.espeak.base_voices import base_voice
+    from webui.engine.espeak.speech_stream import SpeechOrder, Stream, Voice
+    from webui.engine.espeak.voice_mapping import neutral
 
     profile, mapping = neutral(base_voice(speaker, "en")[0])
     said = []
@@ -270,7 +270,7 @@ def test_blocks_sound_like_the_whole(speaker):
             Stream(
                 speaker,
                 Voice(profile, {"en": mapping}),
-                Order(("The old clock struck nine before anyone spoke.",), "en", 1.0, 3, ""),
+                SpeechOrder(("The old clock struck nine before anyone spoke.",), "en", 1.0, 3, ""),
                 sizes,
             ),
             [],
@@ -291,10 +291,10 @@ def test_a_stream_that_is_over_or_let_go_is_free_at_once(speaker):
     """Without a collector's help: megabytes of frames in a few objects are nothing that one hurries
     for.
     """
-    from webui.engine.builtin.mapping import neutral
-    from webui.engine.builtin.speaking import Voice
-    from webui.engine.builtin.stock import base_voice
-    from webui.engine.builtin.worker import Worker
+    from webui.engine.espeak.base_voices import base_voice
+    from webui.engine.espeak.speech_stream import Voice
+    from webui.engine.espeak.voice_mapping import neutral
+    from webui.engine.espeak.worker import Worker
 
     profile, mapping = neutral(base_voice(speaker, "en")[0])
     worker = object.__new__(Worker)  # eSpeak is loaded once in a process
@@ -328,10 +328,10 @@ def test_a_stream_that_is_over_or_let_go_is_free_at_once(speaker):
 
 
 def test_a_long_step_ends_in_time_on_a_slow_machine(speaker, monkeypatch):
-    from webui.engine.builtin import worker as module
-    from webui.engine.builtin.mapping import neutral
-    from webui.engine.builtin.speaking import Voice
-    from webui.engine.builtin.stock import base_voice
+    from webui.engine.espeak import worker as module
+    from webui.engine.espeak.base_voices import base_voice
+    from webui.engine.espeak.speech_stream import Voice
+    from webui.engine.espeak.voice_mapping import neutral
 
     profile, mapping = neutral(base_voice(speaker, "en")[0])
     worker = object.__new__(module.Worker)
@@ -395,11 +395,11 @@ def test_frames_survive_the_wire_and_nonsense_ends_it():
     a, b = socket.socketpair()
     with a, b:
         body = np.arange(300000, dtype=np.float32)
-        sender = threading.Thread(target=wire.send, args=(a, {"声": 1}, body.data))
+        sender = threading.Thread(target=framing.send, args=(a, {"声": 1}, body.data))
         sender.start()
-        header, got = wire.receive(b)
+        header, got = framing.receive(b)
         sender.join()
         assert header == {"声": 1} and np.array_equal(np.frombuffer(got, np.float32), body)
         a.sendall(b"\xff" * 64)
-        with pytest.raises(wire.Closed):
-            wire.receive(b)
+        with pytest.raises(framing.Closed):
+            framing.receive(b)

@@ -12,7 +12,7 @@ import pytest
 
 from scripts.likeness.words import SENTENCES, Recogniser, edits, word_error, words_of
 from tests.engine.builtin_setup import engine, prompt, speaker, whole
-from webui.engine.builtin.mapping import BASE_WPM
+from webui.engine.espeak.voice_mapping import BASE_WPM
 from webui.types import SpeechRequest
 
 SAID = [

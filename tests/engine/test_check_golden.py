@@ -14,6 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from scripts.check_golden import main
+from scripts.published.v1 import Token2Wav as FirstToken2Wav
+from scripts.published.v2 import Token2Wav, schedule
 from tests.conftest import ROOT
 from tests.engine.cosyvoice1_small import FLOW_DIMS as HOP_DIMS
 from tests.engine.cosyvoice3_small import GOLDEN as GOLDEN3
@@ -25,12 +27,10 @@ from tests.engine.cosyvoice_small import (
     random_state,
     voice_of,
 )
-from webui.engine.cosyvoice.compat import Token2Wav, schedule
+from webui.engine.cosyvoice.dims_v1 import frames_of
 from webui.engine.cosyvoice.flow import Blocks, FlowModel
+from webui.engine.cosyvoice.flow.hop_flow import HopFlow
 from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
-from webui.engine.cosyvoice1.compat import Token2Wav as FirstToken2Wav
-from webui.engine.cosyvoice1.dims import frames_of
-from webui.engine.cosyvoice1.flow import HopFlow
 
 torch.set_num_threads(1)
 ARGUMENTS = ["--threads", "1"]

@@ -22,18 +22,18 @@ from tests.engine.contract import EngineContract, ask, whole
 from tests.engine.cosyvoice1_small import GOLDEN1
 from tests.engine.tensors import voices_kept
 from tests.engine.test_cosyvoice_engine import reference  # noqa: F401
+from webui.engine.cosyvoice.config_v1 import MARKER, read_spec, release_of
+from webui.engine.cosyvoice.dims_v1 import HOP_IDS, OVERLAP_IDS, frames_of
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice.family import family_of
-from webui.engine.cosyvoice.prompt import VoicePrompt
+from webui.engine.cosyvoice.frontend.prompt_builder_v1 import PromptBuilderV1
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
+from webui.engine.cosyvoice.frontend.prompt_encoder import PromptFeatures
+from webui.engine.cosyvoice.frontend.whisper_tokenizer import WhisperTokenizer
+from webui.engine.cosyvoice.registry import model_spec_of
+from webui.engine.cosyvoice.v1 import SPEC, CosyVoice1
 from webui.engine.cosyvoice.vocoder import STEADY
-from webui.engine.cosyvoice.voices import LiveVoice
-from webui.engine.cosyvoice1.dims import HOP_IDS, OVERLAP_IDS, frames_of
-from webui.engine.cosyvoice1.model import FAMILY, CosyVoice1
-from webui.engine.cosyvoice1.script import FirstScript
-from webui.engine.cosyvoice1.spec import MARKER, read_spec, release_of
-from webui.engine.cosyvoice1.tokenizer import WhisperTokenizer
 from webui.errors import BadInput, Cancelled, NotReady
-from webui.studio.asked import asked_for
+from webui.studio.request_builder import build_request
 from webui.types import Abilities, Voice
 
 
@@ -119,7 +119,7 @@ def test_what_a_hop_costs(engine, prompt):
         prompt,
     ):
         seen.append((running["cost"].computed_frames, running["cost"].emitted_frames))
-    before = VoicePrompt.unpack(prompt.data, None).mel.shape[1]
+    before = PromptFeatures.unpack(prompt.data, None).mel.shape[1]
     first = before + frames_of(HOP_IDS + OVERLAP_IDS)
     assert seen[0] == (first, frames_of(HOP_IDS)) and len(seen) > 2
     assert all(b[0] - a[0] > before for a, b in itertools.pairwise(seen) if b != a)
@@ -177,10 +177,10 @@ def beside(root: Path, target: Path) -> Path:
 
 
 def load(root: Path) -> CosyVoice1:
-    from webui.engine.cosyvoice.device import Place
+    from webui.engine.cosyvoice.device import DeviceConfig
 
-    return FAMILY.load(
-        root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, FAMILY.steps[0]
+    return SPEC.load(
+        root, DeviceConfig("cpu", "fp32", "test"), lambda share, en, zh: None, SPEC.steps[0]
     )
 
 
@@ -195,7 +195,7 @@ def test_the_release_is_told_by_marker_or_name(root, tmp_path, name, marker, rel
     if marker:
         (there / MARKER).write_text(marker)
     model = load(there)
-    assert model.spec.release == release and family_of(there) is FAMILY
+    assert model.spec.release == release and model_spec_of(there) is SPEC
     modes = model.facts.modes
     assert ("instruct" in modes) == (release == "instruct") == bool(model.facts.tags)
     assert {"preset", "zero_shot", "cross_lingual", "convert"} <= set(modes)
@@ -408,10 +408,10 @@ def fed(request, words) -> dict:
 
     spec = SimpleNamespace(ids_per_s=50)
     model = SimpleNamespace(
-        tokenizer=words, lm=SimpleNamespace(prefix=prefix), spec=spec, family=FAMILY
+        tokenizer=words, lm=SimpleNamespace(prefix=prefix), spec=spec, model_spec=SPEC
     )
-    prompt = VoicePrompt((), tuple(range(41)), torch.zeros(1, 85, 80), torch.ones(1, 192))
-    script = FirstScript(model, LiveVoice(model, prompt), request)
+    prompt = PromptFeatures((), tuple(range(41)), torch.zeros(1, 85, 80), torch.ones(1, 192))
+    script = PromptBuilderV1(model, CachedPrompt(model, prompt), request)
     script.prefix()
     return given | {
         "prompt_speech": script.prompt_speech,
@@ -430,7 +430,7 @@ def test_the_transcript_is_rewritten_as_the_text_is_unless_it_holds_a_mark(words
     about = Abilities("e", "1", 24000, ("zero_shot",), ("en",))
     for typed, read in ((marked, "I paid 5 dollars"), ("I paid 5<endofprompt>", "I paid five")):
         voice = Voice("v", "V", "en", typed, "", 3.0, 0.0)
-        request = asked_for(about, "Hello.", voice, "zero_shot", "", "en", 1.0, 0)
+        request = build_request(about, "Hello.", voice, "zero_shot", "", "en", 1.0, 0)
         assert heard(request.transcript)["prompt_text"] == tuple(words.typed(read)), (
             "as the page asks"
         )

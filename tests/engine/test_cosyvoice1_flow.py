@@ -14,15 +14,14 @@ from safetensors.torch import load_file
 
 from scripts.golden_checks import flow1 as flow_check
 from scripts.golden_checks import token2wav1 as token2wav_check
+from scripts.published.v1 import Token2Wav, schedule
 from tests.engine.cosyvoice1_small import FLOW_DIMS, hop_voice, small_flow
 from tests.engine.cosyvoice_small import ids_of
 from tests.engine.test_cosyvoice_flow import exceeded
-from webui.engine.cosyvoice.pace import PROFILES
-from webui.engine.cosyvoice1.compat import Token2Wav, schedule
-from webui.engine.cosyvoice1.dims import HOP_IDS, OVERLAP_FRAMES, OVERLAP_IDS, frames_of
-from webui.engine.cosyvoice1.flow import HopState, HopVoice, step_many
-from webui.engine.cosyvoice1.flow.state import rising
-from webui.engine.cosyvoice1.model import FAMILY, CosyVoice1
+from webui.engine.cosyvoice.dims_v1 import HOP_IDS, OVERLAP_FRAMES, OVERLAP_IDS, frames_of
+from webui.engine.cosyvoice.flow.hop_stream import HopState, HopVoice, rising, step_many
+from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES
+from webui.engine.cosyvoice.v1 import SPEC, CosyVoice1
 
 torch.set_num_threads(1)
 
@@ -258,7 +257,7 @@ def test_numbers_of_a_small_network_are_those_of_when_golden1_was_met():
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("first", FAMILY.first_hops)
+@pytest.mark.parametrize("first", SPEC.first_hops)
 def test_every_hop_ends_on_an_even_frame(profile, first):
     """The network halves the rate: an overlap that begins on an odd frame falls between its frames
     in the next hop, and the two hops do not agree at all (difference 110 % rms with golden weights,

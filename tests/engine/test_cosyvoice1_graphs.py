@@ -24,20 +24,21 @@ from tests.engine.test_cosyvoice1_lm import PROMPT_SPEECH, PROMPT_TEXT, SPEAKER,
 from tests.engine.test_cosyvoice_engine import reference  # noqa: F401
 from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder, to_the_end
 from tests.engine.test_cosyvoice_vocoder import pushed, relative_rms
+from webui.engine.cosyvoice import engine as engine_module
+from webui.engine.cosyvoice.cuda.assemble_v1 import CapturedCosyVoice1, Sizes, SteppedWork, captured
+from webui.engine.cosyvoice.cuda.capture import EagerCapture
+from webui.engine.cosyvoice.cuda.hop_flow import HopSizes, StaticHops, between
+from webui.engine.cosyvoice.cuda.lm import LmSizes
+from webui.engine.cosyvoice.cuda.relative_lm import StaticStackLm
+from webui.engine.cosyvoice.cuda.vocoder import StaticVocoder, VocoderSizes
+from webui.engine.cosyvoice.cuda.windows import check
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice.graphs.capture import Direct
-from webui.engine.cosyvoice.graphs.lm import LmSizes
-from webui.engine.cosyvoice.graphs.vocoder import StaticVocoder, VocoderSizes
-from webui.engine.cosyvoice.graphs.windows import check
-from webui.engine.cosyvoice.lm import generate
-from webui.engine.cosyvoice.lm_seam import Draw
-from webui.engine.cosyvoice.sampler import RasRule, Sampler, greedy
+from webui.engine.cosyvoice.flow.hop_stream import HopVoice, step_many
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
+from webui.engine.cosyvoice.llm.qwen2 import generate
+from webui.engine.cosyvoice.llm.sampler import RasRule, Sampler, greedy
+from webui.engine.cosyvoice.v1 import SPEC, CosyVoice1
 from webui.engine.cosyvoice.vocoder import STEADY, VocoderState
-from webui.engine.cosyvoice1.flow import HopVoice, step_many
-from webui.engine.cosyvoice1.graphs.assemble import CapturedCosyVoice1, Sizes, SteppedWork, captured
-from webui.engine.cosyvoice1.graphs.flow import HopSizes, StaticHops, between
-from webui.engine.cosyvoice1.graphs.lm import StaticStackLm
-from webui.engine.cosyvoice1.model import FAMILY, CosyVoice1
 from webui.errors import NotReady
 
 torch.set_num_threads(1)
@@ -69,8 +70,8 @@ def test_scores_of_every_step_are_the_dynamic_ones(pair, prompt_text, speaker):
     lm, fast = pair
     cache, past = lm.prefix(prompt_text, speaker).fork(), fast.prefix(prompt_text, speaker).fork(50)
     got, want = (
-        fast.step(fast.opening(TEXT, PROMPT_SPEECH), past),
-        lm.step(lm.opening(TEXT, PROMPT_SPEECH), cache),
+        fast.step(fast.prefill_embeddings(TEXT, PROMPT_SPEECH), past),
+        lm.step(lm.prefill_embeddings(TEXT, PROMPT_SPEECH), cache),
     )
     assert past.text is None, "all text is read"
     for chosen in range(30):
@@ -83,10 +84,12 @@ def test_text_goes_on_behind_the_words_of_its_prefix(pair):
     """What the text encoder has read of a prompt is part of the prefix, and no fork changes it."""
     _, fast = pair
     prefix = fast.prefix(PROMPT_TEXT, SPEAKER)
-    twice = [fast.step(fast.opening(TEXT), prefix.fork(50)) for _ in range(2)]
+    twice = [fast.step(fast.prefill_embeddings(TEXT), prefix.fork(50)) for _ in range(2)]
     assert torch.equal(*twice)
     assert not torch.allclose(
-        fast.step(fast.opening(TEXT), fast.prefix([], SPEAKER).fork(50)), twice[0], atol=1e-3
+        fast.step(fast.prefill_embeddings(TEXT), fast.prefix([], SPEAKER).fork(50)),
+        twice[0],
+        atol=1e-3,
     )
 
 
@@ -108,7 +111,11 @@ def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
     pasts = []
     for n in (2, 5):
         pasts.append(fast.prefix(PROMPT_TEXT, SPEAKER).fork(0))
-        fast.start(fast.opening(TEXT[:n], PROMPT_SPEECH), pasts[-1], Draw(seed + n, 2 * n, 20 * n))
+        fast.start(
+            fast.prefill_embeddings(TEXT[:n], PROMPT_SPEECH),
+            pasts[-1],
+            SamplingRequest(seed + n, 2 * n, 20 * n),
+        )
     together = [spoken.ids for spoken in fast.run(pasts, 4).take()]
     got = [
         head + ([] if len(head) < 4 else to_the_end(fast, past))
@@ -134,7 +141,7 @@ def test_drawing_is_replays_and_copies(pair):
     fast = StaticStackLm(lm, RasRule(), LM_SIZES, recorder)
     fast.prewarm()
     past = fast.prefix(PROMPT_TEXT, SPEAKER).fork(0)
-    fast.start(fast.opening(TEXT, PROMPT_SPEECH), past, Draw(1, 10, 100))
+    fast.start(fast.prefill_embeddings(TEXT, PROMPT_SPEECH), past, SamplingRequest(1, 10, 100))
     with Outside(recorder) as outside:
         fast.run([past], 4).take()
     assert outside.seen <= {"select", "slice", "copy_", "zero_"}, outside.seen
@@ -317,7 +324,9 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
     models: list[CosyVoice1] = []
     want = spoken()
     monkeypatch.setattr(
-        CosyVoice1, "placed", lambda self, told: captured(self, told, sizes, Direct)
+        engine_module,
+        "to_backend",
+        lambda model, told: captured(model, told, sizes, EagerCapture),
     )
     got = spoken()
     assert got.shape == want.shape and np.square(got - want).mean() < 0.01 * np.square(want).mean()
@@ -338,10 +347,10 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
 
 
 def test_sizes_follow_the_memory_that_is_free(root):
-    spec = FAMILY.read_spec(root, FAMILY.steps[0])
-    from webui.engine.cosyvoice.device import Place
+    spec = SPEC.read_spec(root, SPEC.steps[0])
+    from webui.engine.cosyvoice.device import DeviceConfig
 
-    model = SimpleNamespace(spec=spec, place=Place("cpu", "fp32", "test"))
+    model = SimpleNamespace(spec=spec, device_config=DeviceConfig("cpu", "fp32", "test"))
     of_slot = spec.lm.cache_bytes(4096, 4)
     assert [
         Sizes.for_memory(model, int(n * of_slot / 0.4) + 9).lm.slots[-1] for n in (3, 9, 1000)

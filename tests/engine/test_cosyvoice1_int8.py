@@ -17,14 +17,14 @@ from tests.engine.contract import ask, whole
 from tests.engine.cosyvoice1_small import LM_DIMS
 from tests.engine.cosyvoice_small import random_state
 from tests.engine.test_cosyvoice1_lm import PROMPT_SPEECH, PROMPT_TEXT, SPEAKER, TEXT, speak
-from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.device import DeviceConfig
+from webui.engine.cosyvoice.dims_v1 import StackDims
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice.onnx_lm import converted
-from webui.engine.cosyvoice1.dims import StackDims
-from webui.engine.cosyvoice1.int8.runtime import FORM, Int8TextLm, fits
-from webui.engine.cosyvoice1.int8.values import of
-from webui.engine.cosyvoice1.lm import StackLm
-from webui.engine.cosyvoice1.model import FAMILY
+from webui.engine.cosyvoice.int8 import converted
+from webui.engine.cosyvoice.int8.relative_runtime import FORM, Int8TextLm, fits
+from webui.engine.cosyvoice.int8.relative_weights import of
+from webui.engine.cosyvoice.llm.text_lm import RelativeLM
+from webui.engine.cosyvoice.v1 import SPEC
 from webui.errors import NotReady
 
 torch.set_num_threads(1)
@@ -33,7 +33,7 @@ DIMS = replace(LM_DIMS, body=StackDims(64, 4, 96, 3))
 
 def published() -> dict[str, torch.Tensor]:
     """Random values under which the place of a key counts for something."""
-    state = random_state(StackLm, DIMS, 3)
+    state = random_state(RelativeLM, DIMS, 3)
     return {key: 4 * value if "linear_pos" in key else value for key, value in state.items()}
 
 
@@ -42,9 +42,9 @@ def made(state) -> Int8TextLm:
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[Int8TextLm, StackLm]:
+def both() -> tuple[Int8TextLm, RelativeLM]:
     state = published()
-    return made(state), StackLm.of(DIMS, dict(state), torch.float32)
+    return made(state), RelativeLM.of(DIMS, dict(state), torch.float32)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,10 @@ def lm(both):
 @pytest.mark.parametrize("speaker", [None, SPEAKER])
 def test_scores_are_near_the_exact_ones_at_every_step(both, speech, speaker):
     pasts = [lm.prefix(PROMPT_TEXT, speaker).fork(60) for lm in both]
-    scores = [lm.step(lm.opening(TEXT, speech), past) for lm, past in zip(both, pasts, strict=True)]
+    scores = [
+        lm.step(lm.prefill_embeddings(TEXT, speech), past)
+        for lm, past in zip(both, pasts, strict=True)
+    ]
     for chosen in [None, 4, 17, 39, 0, 25, 12, 4, 8]:
         if chosen is not None:
             scores = [lm.step_many([chosen], [past]) for lm, past in zip(both, pasts, strict=True)]
@@ -69,12 +72,15 @@ def test_the_place_of_a_key_is_heard(both):
     because of them.
     """
     _, exact = both
-    scores = exact.step(exact.opening(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT, SPEAKER))
+    scores = exact.step(
+        exact.prefill_embeddings(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT, SPEAKER)
+    )
     deaf = made(published())
     deaf.body._weights = [0 * weight for weight in deaf.body._weights]
     deaf.body._made = [0 * rows for rows in deaf.body._made]
     assert (
-        deaf.step(deaf.opening(TEXT, PROMPT_SPEECH), deaf.prefix(PROMPT_TEXT, SPEAKER)) - scores
+        deaf.step(deaf.prefill_embeddings(TEXT, PROMPT_SPEECH), deaf.prefix(PROMPT_TEXT, SPEAKER))
+        - scores
     ).abs().max() > 0.3
 
 
@@ -83,7 +89,7 @@ def test_rows_of_a_batch_are_each_alone_to_the_bit(lm):
     for text, speech in ((TEXT, PROMPT_SPEECH), (TEXT[:2], []), (TEXT * 3, PROMPT_SPEECH[:3])):
         for kept in (pasts, twins):
             past = lm.prefix(PROMPT_TEXT, SPEAKER).fork()
-            lm.step(lm.opening(text, speech), past)
+            lm.step(lm.prefill_embeddings(text, speech), past)
             kept.append(past)
     assert len({past.length for past in pasts}) == 3
     for ids in ([1, 2, 3], [39, 0, 5], [7, 7, 7]):
@@ -96,7 +102,7 @@ def test_rows_of_a_batch_are_each_alone_to_the_bit(lm):
 def test_an_idle_slot_between_busy_ones_keeps_its_content(lm):
     pasts = [lm.prefix(PROMPT_TEXT, SPEAKER).fork() for _ in range(3)]
     for past in pasts:
-        lm.step(lm.opening(TEXT, PROMPT_SPEECH), past)
+        lm.step(lm.prefill_embeddings(TEXT, PROMPT_SPEECH), past)
     want = lm.step_many([9], [pasts[1].fork()])
     for chosen in range(5):
         lm.step_many([chosen, chosen], [pasts[0], pasts[2]])
@@ -116,7 +122,7 @@ def test_request_1_equals_request_20_and_the_prefix_stays(lm):
 def test_tables_grow_with_the_longest_request(both):
     pasts = [lm.prefix([], SPEAKER) for lm in both]
     for lm, past in zip(both, pasts, strict=True):
-        lm.step(lm.opening(TEXT, [7] * 1010), past)
+        lm.step(lm.prefill_embeddings(TEXT, [7] * 1010), past)
     for chosen in range(30):
         scores = [lm.step_many([chosen], [past]) for lm, past in zip(both, pasts, strict=True)]
     assert pasts[0].length > 1024 and (scores[0] - scores[1]).abs().max() < 0.08
@@ -129,22 +135,24 @@ def root(tmp_path) -> Path:
 
 
 def test_it_is_converted_once_and_loads_the_same(root):
-    place, shares = Place("cpu", "fp32", "test", lm="int8"), []
-    spec = FAMILY.read_spec(root, 10)
+    place, shares = DeviceConfig("cpu", "fp32", "test", lm="int8"), []
+    spec = SPEC.read_spec(root, 10)
     assert fits(spec.lm) and not converted.is_there(root, spec.lm, form=FORM)
     first = Int8TextLm.load(root, spec.lm, place, shares.append)
     (root / "llm.pt").unlink()
     again = Int8TextLm.load(root, spec.lm, place, lambda share: pytest.fail("converted again"))
     assert shares[-1] == 1.0 and converted.is_there(root, spec.lm, form=FORM)
     vector = torch.ones(192)
-    scores = [lm.step(lm.opening([3, 4], [5]), lm.prefix([6], vector)) for lm in (first, again)]
+    scores = [
+        lm.step(lm.prefill_embeddings([3, 4], [5]), lm.prefix([6], vector)) for lm in (first, again)
+    ]
     assert torch.equal(*scores) and scores[0].shape == (1, spec.lm.rows)
 
 
 def test_a_file_of_another_generation_is_not_taken(root):
     """The same name in a directory of the second generation holds another network."""
-    spec = FAMILY.read_spec(root, 10)
-    Int8TextLm.load(root, spec.lm, Place("cpu", "fp32", "test", lm="int8"))
+    spec = SPEC.read_spec(root, 10)
+    Int8TextLm.load(root, spec.lm, DeviceConfig("cpu", "fp32", "test", lm="int8"))
     assert not converted.is_there(root, spec.lm), "its mark names the form"
 
 

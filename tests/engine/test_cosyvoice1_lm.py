@@ -13,13 +13,13 @@ from scripts.golden_checks import llm1 as golden_llm
 from tests.engine.cosyvoice1_small import GOLDEN1, LM_DIMS, small_lm
 from tests.engine.cosyvoice_small import random_state
 from tests.engine.test_cosyvoice_flow import exceeded
-from webui.engine.cosyvoice.flow.relative import TILE
-from webui.engine.cosyvoice.lm import SOS, TASK, generate
-from webui.engine.cosyvoice.lm_seam import LanguageModel
-from webui.engine.cosyvoice.sampler import Sampler, greedy
-from webui.engine.cosyvoice1.dims import StackDims
-from webui.engine.cosyvoice1.lm import StackLm
-from webui.engine.cosyvoice1.past import TextPast
+from webui.engine.cosyvoice.dims_v1 import StackDims
+from webui.engine.cosyvoice.llm.interface import LanguageModel
+from webui.engine.cosyvoice.llm.qwen2 import SOS, TASK, generate
+from webui.engine.cosyvoice.llm.relative_cache import TextKVCache
+from webui.engine.cosyvoice.llm.sampler import Sampler, greedy
+from webui.engine.cosyvoice.llm.text_lm import RelativeLM
+from webui.engine.cosyvoice.relative_attention import TILE
 from webui.errors import NotReady
 
 torch.set_num_threads(1)
@@ -28,11 +28,11 @@ SPEAKER = torch.linspace(-1, 2, LM_DIMS.vector)
 
 
 @pytest.fixture(scope="module")
-def lm() -> StackLm:
+def lm() -> RelativeLM:
     return small_lm()
 
 
-def speak(lm: LanguageModel, seed: int, prefix: TextPast | None = None, text=TEXT) -> list[int]:
+def speak(lm: LanguageModel, seed: int, prefix: TextKVCache | None = None, text=TEXT) -> list[int]:
     return list(
         generate(
             lm,
@@ -55,7 +55,7 @@ def test_golden_in_full(shared_dir):
 
 @torch.inference_mode()
 def one_pass(
-    lm: StackLm,
+    lm: RelativeLM,
     prompt_text: list[int],
     text: list[int],
     speech: list[int],
@@ -64,11 +64,14 @@ def one_pass(
     """Scores after every position, nothing cached and nothing looked up: (n, rows)"""
     past = lm.new_cache()
     encoded = lm.llm.embedded(lm.encoded(torch.tensor(prompt_text + text), past.text))
-    parts = [lm.embedded(lm.mark(SOS), past)]
+    parts = [lm.embedded(lm.special_embedding(SOS), past)]
     if speaker is not None:
         vector = torch.nn.functional.normalize(speaker.double(), dim=0)
         parts.append(lm.llm.embedded(lm.spk_embed_affine_layer(vector)[None, None]))
-    parts += [encoded, lm.embedded(torch.cat([lm.mark(TASK), lm.speech(speech)], 1), past)]
+    parts += [
+        encoded,
+        lm.embedded(torch.cat([lm.special_embedding(TASK), lm.speech(speech)], 1), past),
+    ]
     return lm.scores(lm.llm(torch.cat(parts, 1), [past.body]))[0]
 
 
@@ -106,7 +109,7 @@ def test_text_behind_a_prefix_is_encoded_as_one_sequence(lm):
 
 
 def test_the_speaker_and_the_prompt_text_are_heard(lm):
-    opening = lm.opening(TEXT, PROMPT_SPEECH)
+    opening = lm.prefill_embeddings(TEXT, PROMPT_SPEECH)
     scores = [
         lm.step(opening, lm.prefix(*given))
         for given in (
@@ -128,7 +131,7 @@ def test_a_batch_of_different_pasts_is_each_alone(lm):
     for which, (text, speech) in enumerate(openings):
         for kept in (pasts, twins):
             past = lm.prefix(PROMPT_TEXT if which else [], SPEAKER).fork()
-            lm.step(lm.opening(text, speech), past)
+            lm.step(lm.prefill_embeddings(text, speech), past)
             kept.append(past)
     assert len({past.length for past in pasts}) == 3
     for ids in ([1, 2, 3], [39, 0, 5], [7, 7, 7]):
@@ -169,7 +172,7 @@ def test_the_text_encoders_past_goes_when_the_text_is_read(lm):
     past = lm.prefix(PROMPT_TEXT, SPEAKER).fork()
     lm.step(lm.text(TEXT), past)
     assert past.text.length == len(PROMPT_TEXT + TEXT)
-    lm.step(torch.cat([lm.mark(TASK), lm.speech(PROMPT_SPEECH)], 1), past)
+    lm.step(torch.cat([lm.special_embedding(TASK), lm.speech(PROMPT_SPEECH)], 1), past)
     assert past.text is None and past.fork().text is None and past.nbytes == past.body.nbytes
 
 
@@ -186,7 +189,7 @@ def test_there_is_no_last_position():
     rows = []
     for one in (lm, other):
         past = one.prefix([], SPEAKER)
-        one.step(one.opening(TEXT, [7] * 4990), past)
+        one.step(one.prefill_embeddings(TEXT, [7] * 4990), past)
         rows.append([one.step_many([9], [past]) for _ in range(30)])
         assert past.length > 5010
     assert all(torch.isfinite(a).all() and torch.equal(a, b) for a, b in zip(*rows, strict=True))
@@ -207,7 +210,7 @@ def test_length_rules(preferred, least, most):
 def test_half_precision_keeps_the_favourite():
     exact, half = small_lm(torch.float32), small_lm(torch.bfloat16)
     scores = [
-        lm.step(lm.opening(TEXT, PROMPT_SPEECH), lm.prefix(PROMPT_TEXT, SPEAKER))
+        lm.step(lm.prefill_embeddings(TEXT, PROMPT_SPEECH), lm.prefix(PROMPT_TEXT, SPEAKER))
         for lm in (exact, half)
     ]
     assert scores[1].dtype == torch.float32
@@ -215,10 +218,10 @@ def test_half_precision_keeps_the_favourite():
 
 
 def test_a_tensor_that_does_not_fit_is_named():
-    state = random_state(StackLm, LM_DIMS, 3)
+    state = random_state(RelativeLM, LM_DIMS, 3)
     bent = {**state, "llm.encoders.1.norm2.bias": torch.zeros(5)}
     with pytest.raises(NotReady, match=r"llm\.pt.*llm\.encoders\.1\.norm2\.bias"):
-        StackLm.of(LM_DIMS, bent)
+        RelativeLM.of(LM_DIMS, bent)
     del state["text_encoder.encoders.0.self_attn.linear_pos.weight"]
     with pytest.raises(NotReady, match=r"linear_pos"):
-        StackLm.of(LM_DIMS, state)
+        RelativeLM.of(LM_DIMS, state)

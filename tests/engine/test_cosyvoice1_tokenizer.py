@@ -12,15 +12,15 @@ from scripts.golden_checks import frontend1 as frontend_check
 from tests.conftest import ROOT
 from tests.engine.cosyvoice1_small import GOLDEN1
 from tests.engine.test_cosyvoice_flow import exceeded
-from webui.engine.cosyvoice.family import EXPRESSIONS
-from webui.engine.cosyvoice1.descriptions import DESCRIPTIONS, described
-from webui.engine.cosyvoice1.tokenizer import (
+from webui.engine.cosyvoice.frontend.speaker_descriptions import DESCRIPTIONS, described
+from webui.engine.cosyvoice.frontend.whisper_tokenizer import (
     EVENT_TAGS,
     SPECIALS,
     VOCABULARY,
     WhisperTokenizer,
     mark_of,
 )
+from webui.engine.cosyvoice.model_spec import EXPRESSIONS
 from webui.errors import NotReady
 
 GOLDEN_END = [27, 91, 521, 2670, 28722, 662, 91, 29]  # <|endofprompt|> behind a word: ordinary ids

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from scripts.golden_checks import hift1 as hift_check
+from scripts.published.v1 import HELD_FRAMES
+from scripts.published.v2 import SeamVocoder
 from tests.engine.cosyvoice1_small import GOLDEN1, small_vocoder
 from tests.engine.test_cosyvoice_flow import exceeded
 from tests.engine.test_cosyvoice_vocoder import pushed, relative_rms
-from webui.engine.cosyvoice.compat import SeamVocoder
+from webui.engine.cosyvoice.dims_v1 import FRAME_SAMPLES
+from webui.engine.cosyvoice.flow.hop_stream import PROMPT_NOISE, SPEECH_NOISE
+from webui.engine.cosyvoice.random_noise import noise_at
 from webui.engine.cosyvoice.vocoder import FULL, STEADY, VocoderState
-from webui.engine.cosyvoice.vocoder.source import noise_at
-from webui.engine.cosyvoice1.compat import HELD_FRAMES
-from webui.engine.cosyvoice1.dims import FRAME_SAMPLES
-from webui.engine.cosyvoice1.flow.state import PROMPT_NOISE, SPEECH_NOISE
 
 torch.set_num_threads(1)
 HOPS = [[20, 30, 50], [50], [20], [13, 7, 1, 41]]

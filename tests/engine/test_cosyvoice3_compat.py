@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from scripts.golden_checks import token2wav3 as golden_token2wav
+from scripts.published.v3 import Token2Wav
 from tests.engine.cosyvoice3_small import GOLDEN, small_flow, small_vocoder
 from tests.engine.cosyvoice_small import ids_of, voice_of
 from tests.engine.test_cosyvoice_flow import exceeded
 from webui.engine.cosyvoice.flow import Blocks, VoiceState
-from webui.engine.cosyvoice3.compat import Token2Wav
-from webui.engine.cosyvoice3.vocoder import WaveStream
+from webui.engine.cosyvoice.vocoder.causal_stream import WaveStream
 
 torch.set_num_threads(1)
 

@@ -29,11 +29,11 @@ from tests.engine.test_cosyvoice_engine import (  # noqa: F401
     test_text_that_arrives_piece_by_piece_is_spoken_before_it_ends,
 )
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice.family import family_of
-from webui.engine.cosyvoice.prompt import check_listener
-from webui.engine.cosyvoice3.model import FAMILY
-from webui.engine.cosyvoice3.recipes import STYLES
-from webui.engine.cosyvoice3.silence import MAX_RUN, SILENT
+from webui.engine.cosyvoice.frontend.instruction_formats import STYLES
+from webui.engine.cosyvoice.frontend.prompt_encoder import check_speech_tokenizer
+from webui.engine.cosyvoice.llm.silence_filter import MAX_RUN, SILENT
+from webui.engine.cosyvoice.registry import model_spec_of
+from webui.engine.cosyvoice.v3 import SPEC
 from webui.errors import NotReady
 
 
@@ -71,7 +71,7 @@ def test_what_it_tells_of_itself(engine, root):  # noqa: F811
         "de",
         "ru",
     } <= set(about.languages)
-    assert family_of(root) is FAMILY
+    assert model_spec_of(root) is SPEC
 
 
 def test_words_of_a_clip_in_another_voice(engine, prompt, reference):  # noqa: F811
@@ -88,12 +88,13 @@ def test_long_pauses_are_not_heard(engine, prompt, monkeypatch):  # noqa: F811
     """A language model that says nothing but silence: the flow hears five ids of it."""
     heard = []
     monkeypatch.setattr(
-        "webui.engine.cosyvoice.sampler.Sampler.__call__", lambda self, scores, history: min(SILENT)
+        "webui.engine.cosyvoice.llm.sampler.Sampler.__call__",
+        lambda self, scores, history: min(SILENT),
     )
-    real = type(engine._loaded()).flow_many
+    real = type(engine._loaded()).flow_batch
     monkeypatch.setattr(
         type(engine._loaded()),
-        "flow_many",
+        "flow_batch",
         lambda self, asked: (heard.extend(len(ids) for _, ids, _ in asked), real(self, asked))[1],
     )
     chunks = list(engine.stream(ask(id="still", segments=("Hush now.",)), prompt))
@@ -221,7 +222,7 @@ def test_a_speech_tokenizer_of_another_generation_is_told_by_its_size(copy, size
             and "969 MB" in error.en
         )
     else:
-        check_listener(copy, "speech_tokenizer_v3.onnx")
+        check_speech_tokenizer(copy, "speech_tokenizer_v3.onnx")
 
 
 def test_instruction_and_words_of_the_clip_together(engine, prompt):  # noqa: F811

@@ -17,10 +17,11 @@ from tests.engine.cosyvoice_small import ids_of, random_state, voice_of
 from tests.engine.test_cosyvoice_flow import exceeded
 from tests.engine.test_cosyvoice_flow_cache import listed, relative_rms, streamed
 from tests.engine.test_cosyvoice_together import side_by_side
-from webui.engine.cosyvoice.arranged import Arranged, fits
 from webui.engine.cosyvoice.flow import Blocks, VoiceState
-from webui.engine.cosyvoice.flow.conv import Past
-from webui.engine.cosyvoice3.flow import DitDims, DitFlow
+from webui.engine.cosyvoice.flow.conv import ConvCache
+from webui.engine.cosyvoice.flow.dit_dims import DitDims
+from webui.engine.cosyvoice.flow.dit_flow import DitFlow
+from webui.engine.cosyvoice.mkldnn_linear import PrepackedLinear, fits
 from webui.errors import BadInput, NotReady
 
 torch.set_num_threads(1)
@@ -122,7 +123,7 @@ def test_a_wrong_memory_shows(flow, monkeypatch, what):
             past.store.prefix = torch.zeros_like(past.store.prefix)
     elif what == "position tails":
         for past in voice.pasts:
-            past.tails = Past(
+            past.tails = ConvCache(
                 {slot: torch.zeros_like(rows) for slot, rows in past.tails.rows.items()}
             )
     elif what == "look-ahead tail":
@@ -247,7 +248,7 @@ def test_bfloat16_stays_near_and_lies_as_the_matrix_units_want_it():
     flow = small_flow(torch.bfloat16)
     rough = flow.whole(ids_of(30), *voice_of(10), GRID)
     assert rough.dtype == torch.float32 and relative_rms(rough, exact) < 0.05
-    arranged = [m for m in flow.decoder.estimator.modules() if isinstance(m, Arranged)]
+    arranged = [m for m in flow.decoder.estimator.modules() if isinstance(m, PrepackedLinear)]
     assert len(arranged) == (
         4 * DIT_DIMS.dit_depth if fits(torch.zeros(1, 1, dtype=torch.bfloat16)) else 0
     )

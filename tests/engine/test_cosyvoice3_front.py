@@ -15,10 +15,16 @@ from tests.conftest import ROOT
 from tests.engine.contract import ask
 from tests.engine.cosyvoice3_small import GOLDEN
 from tests.engine.test_cosyvoice_flow import exceeded
-from webui.engine.cosyvoice.tokenizer import END_OF_PROMPT
-from webui.engine.cosyvoice3.recipes import DIALECTS, RECIPES, STYLES, cautions, trained
-from webui.engine.cosyvoice3.script import Script
-from webui.engine.cosyvoice3.tokenizer import READINGS, TAGS, TOKENS, Tokenizer, asked
+from webui.engine.cosyvoice.frontend.instruction_formats import (
+    DIALECTS,
+    RECIPES,
+    STYLES,
+    cautions,
+    trained,
+)
+from webui.engine.cosyvoice.frontend.prompt_builder_v3 import PromptBuilderV3
+from webui.engine.cosyvoice.frontend.tokenizer import END_OF_PROMPT
+from webui.engine.cosyvoice.frontend.tokenizer_v3 import READINGS, TAGS, TOKENS, TokenizerV3, asked
 from webui.text import PREFIX
 
 MARK = PREFIX + END_OF_PROMPT
@@ -26,7 +32,7 @@ MARK = PREFIX + END_OF_PROMPT
 
 @pytest.fixture(scope="module")
 def tokenizer(small_model):
-    return Tokenizer(small_model)
+    return TokenizerV3(small_model)
 
 
 def test_golden():
@@ -102,16 +108,16 @@ def test_an_instruction_stands_between_prefix_and_mark(given):
     assert asked(given) == f"{PREFIX} 说快一点。{END_OF_PROMPT}"
 
 
-def script_of(tokenizer, transcript_ids=(), speech=tuple(range(40)), **given) -> Script:
+def script_of(tokenizer, transcript_ids=(), speech=tuple(range(40)), **given) -> PromptBuilderV3:
     model = SimpleNamespace(tokenizer=tokenizer, spec=SimpleNamespace(ids_per_s=25))
-    return Script(
+    return PromptBuilderV3(
         model,
         SimpleNamespace(prompt=SimpleNamespace(speech_ids=speech, text_ids=transcript_ids)),
         ask(**given),
     )
 
 
-def said(tokenizer, script: Script) -> str:
+def said(tokenizer, script: PromptBuilderV3) -> str:
     return tokenizer.decode(list(script.prompt_text))
 
 

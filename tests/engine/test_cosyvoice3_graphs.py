@@ -21,18 +21,18 @@ from tests.engine.test_cosyvoice_engine import prompt, reference, shared_engine 
 from tests.engine.test_cosyvoice_graphs_flow import SIZES, grown
 from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder
 from tests.engine.test_cosyvoice_vocoder import relative_rms
+from webui.engine.cosyvoice import engine as engine_module
+from webui.engine.cosyvoice.cuda import assemble, assemble_v3
+from webui.engine.cosyvoice.cuda.assemble_v3 import CapturedCosyVoice3, CausalWork, LookaheadWork
+from webui.engine.cosyvoice.cuda.capture import EagerCapture
+from webui.engine.cosyvoice.cuda.flow import FlowSizes, StaticFlow
+from webui.engine.cosyvoice.cuda.lm import LmSizes
+from webui.engine.cosyvoice.cuda.vocoder import StaticVocoder, VocoderSizes
+from webui.engine.cosyvoice.cuda.windows import check, cover
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice.graphs import assemble
-from webui.engine.cosyvoice.graphs.capture import Direct
-from webui.engine.cosyvoice.graphs.flow import FlowSizes, StaticFlow
-from webui.engine.cosyvoice.graphs.lm import LmSizes
-from webui.engine.cosyvoice.graphs.vocoder import StaticVocoder, VocoderSizes
-from webui.engine.cosyvoice.graphs.windows import check, cover
-from webui.engine.cosyvoice3 import graphs
-from webui.engine.cosyvoice3.graphs import CapturedCosyVoice3, CausalWork, LookaheadWork
-from webui.engine.cosyvoice3.model import CosyVoice3
-from webui.engine.cosyvoice3.vocoder import FADE_SAMPLES, WaveStream
-from webui.engine.cosyvoice3.vocoder.noise import fixed_noise
+from webui.engine.cosyvoice.v3 import CosyVoice3
+from webui.engine.cosyvoice.vocoder.causal_stream import FADE_SAMPLES, WaveStream
+from webui.engine.cosyvoice.vocoder.fixed_noise import fixed_noise
 
 torch.set_num_threads(1)
 LENGTHS = (*range(1, 38), 39, 43, 51, 67, 86, 136)
@@ -260,7 +260,9 @@ def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  #
     models: list[CosyVoice3] = []
     want = spoken()
     monkeypatch.setattr(
-        CosyVoice3, "placed", lambda self, told: graphs.replaying(self, told, SMALL, Direct)
+        engine_module,
+        "to_backend",
+        lambda model, told: assemble_v3.replaying(model, told, SMALL, EagerCapture),
     )
     got = spoken()
     assert got.shape == want.shape and np.square(got - want).mean() < 1e-4 * np.square(want).mean()
@@ -280,11 +282,11 @@ def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  #
 
 
 def test_sizes_follow_the_memory_that_is_free(root):
-    from webui.engine.cosyvoice.device import Place
-    from webui.engine.cosyvoice3.model import FAMILY
+    from webui.engine.cosyvoice.device import DeviceConfig
+    from webui.engine.cosyvoice.v3 import SPEC
 
-    model = FAMILY.load(
-        root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, FAMILY.steps[0]
+    model = SPEC.load(
+        root, DeviceConfig("cpu", "fp32", "test"), lambda share, en, zh: None, SPEC.steps[0]
     )
     sizes = [assemble.Sizes.for_memory(model, free << 20).flow for free in (600, 1 << 20)]
     assert (

@@ -14,16 +14,16 @@ from scripts.golden_checks import silent3 as golden_silent
 from tests.engine.cosyvoice3_small import GOLDEN
 from tests.engine.cosyvoice_small import random_state
 from tests.engine.test_cosyvoice_flow import exceeded
-from webui.engine.cosyvoice.dims import LmDims
-from webui.engine.cosyvoice.graphs.lm import LmSizes, StaticLm
-from webui.engine.cosyvoice.lm import Drawing, SpeechLm, generate
-from webui.engine.cosyvoice.lm_seam import Draw
-from webui.engine.cosyvoice.onnx_lm import values
-from webui.engine.cosyvoice.onnx_lm.runtime import Int8Lm
-from webui.engine.cosyvoice.sampler import RasRule, Sampler
-from webui.engine.cosyvoice.text_stream import TextStream
-from webui.engine.cosyvoice3.silence import SILENT, ShortPauses
-from webui.engine.cosyvoice3.weights import END, FILL, MARKS, START, TASK, as_speech_lm
+from webui.engine.cosyvoice.checkpoint_v3 import END, FILL, MARKS, START, TASK, as_speech_lm
+from webui.engine.cosyvoice.cuda.lm import LmSizes, StaticLm
+from webui.engine.cosyvoice.int8 import weights
+from webui.engine.cosyvoice.int8.runtime import Int8Lm
+from webui.engine.cosyvoice.llm.dims import LmDims
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM, StopCriteria, generate
+from webui.engine.cosyvoice.llm.sampler import RasRule, Sampler
+from webui.engine.cosyvoice.llm.silence_filter import SILENT, SilenceFilter
+from webui.engine.cosyvoice.llm.streaming_input import TextStream
 
 torch.set_num_threads(1)
 CODES = 40
@@ -33,7 +33,7 @@ TEXT, PROMPT_TEXT, PROMPT_SPEECH = [3, 9, 27, 21, 3], [5, 50, 8], [1, 2, 30, 39,
 
 def published() -> dict[str, torch.Tensor]:
     """Tensors as a directory has them."""
-    state = random_state(SpeechLm, DIMS, 3)
+    state = random_state(Qwen2LM, DIMS, 3)
     return {
         key: value
         for key, value in state.items()
@@ -41,23 +41,23 @@ def published() -> dict[str, torch.Tensor]:
     }
 
 
-def tiny(**preferred: float) -> SpeechLm:
+def tiny(**preferred: float) -> Qwen2LM:
     """preferred: how much the score of a mark is raised, by its row behind the codes: m1=30."""
-    lm = SpeechLm.of(DIMS, as_speech_lm(published()), torch.float64)
+    lm = Qwen2LM.of(DIMS, as_speech_lm(published()), torch.float64)
     for name, more in preferred.items():
         lm.llm_decoder.bias[CODES + int(name[1:])] += more
     return lm
 
 
 def speak(lm, seed: int, text=TEXT, **rule) -> list[int]:
-    never = lm.dims.barred(lm.dims.end)
+    never = lm.dims.forbidden_ids(lm.dims.end)
     return list(
         generate(
             lm,
             lm.prefix(PROMPT_TEXT).fork(200),
             text,
             PROMPT_SPEECH,
-            Drawing(lm.dims, len(text), Sampler(seed, never=never), **rule),
+            StopCriteria(lm.dims, len(text), Sampler(seed, never=never), **rule),
         )
     )
 
@@ -78,8 +78,8 @@ class TestGolden:
 def test_start_and_task_are_rows_of_the_speech_embedding_and_the_head_has_no_bias():
     state, lm = published(), tiny()
     table = state["speech_embedding.weight"].double()
-    assert torch.equal(lm.mark(0)[0, 0], table[CODES + START]) and torch.equal(
-        lm.mark(1)[0, 0], table[CODES + TASK]
+    assert torch.equal(lm.special_embedding(0)[0, 0], table[CODES + START]) and torch.equal(
+        lm.special_embedding(1)[0, 0], table[CODES + TASK]
     )
     assert lm.dims.rows == CODES + 200 and lm.dims.end == CODES + 1 and lm.dims.fill == CODES + 3
     assert not lm.llm_decoder.bias.any()
@@ -104,7 +104,7 @@ class TestArriving:
     HEAD = (11, 12, 59)  # up to the mark
 
     def stream(self, lm, seed=0, prompt_text=(), prompt_speech=()) -> TextStream:
-        sampler = Sampler(seed, never=lm.dims.barred(lm.dims.end, lm.dims.fill))
+        sampler = Sampler(seed, never=lm.dims.forbidden_ids(lm.dims.end, lm.dims.fill))
         return TextStream(lm, lm.new_cache(), prompt_text, prompt_speech, sampler, self.HEAD)
 
     def test_nothing_is_said_before_five_ids_were_read(self):
@@ -136,10 +136,10 @@ class TestArriving:
         assert stream.forward_lengths[0] == 1 + len(self.HEAD) + 3 + 2 + 1 + 34
         whole = torch.cat(
             [
-                lm.mark(0),
+                lm.special_embedding(0),
                 lm.text([*self.HEAD, 20, 21, 22, 30, 31][:8]),
                 lm.speech(speech[:15]),
-                lm.mark(1),
+                lm.special_embedding(1),
                 lm.speech(speech[15:]),
             ],
             1,
@@ -156,21 +156,23 @@ class TestArriving:
 
 
 def test_what_the_flow_does_not_hear_is_drawn_all_the_same():
-    hears, silent = ShortPauses(), sorted(SILENT)
+    hears, silent = SilenceFilter(), sorted(SILENT)
     assert [hears(i) for i in (*silent[:7], 3000, silent[0])] == [True] * 5 + [False] * 2 + [
         True,
         True,
     ]
-    assert ShortPauses()(silent[0]), "every segment counts anew"
+    assert SilenceFilter()(silent[0]), "every segment counts anew"
 
 
 def test_int8_is_near():
     state = as_speech_lm(published())
-    exact, quick = SpeechLm.of(DIMS, state), Int8Lm(DIMS, values.of(DIMS, state))
-    x = exact.opening(TEXT, PROMPT_SPEECH)
+    exact, quick = Qwen2LM.of(DIMS, state), Int8Lm(DIMS, weights.of(DIMS, state))
+    x = exact.prefill_embeddings(TEXT, PROMPT_SPEECH)
     wanted, found = (
         exact.step(x, exact.prefix(PROMPT_TEXT).fork()),
-        quick.step(quick.opening(TEXT, PROMPT_SPEECH), quick.prefix(PROMPT_TEXT).fork(0)),
+        quick.step(
+            quick.prefill_embeddings(TEXT, PROMPT_SPEECH), quick.prefix(PROMPT_TEXT).fork(0)
+        ),
     )
     assert (
         found.shape == (1, CODES + 200)
@@ -181,11 +183,15 @@ def test_int8_is_near():
 
 def test_the_graphs_of_the_second_generation_draw_the_same_ids():
     """On static buffers, without a GPU."""
-    lm = SpeechLm.of(DIMS, as_speech_lm(published()))
+    lm = Qwen2LM.of(DIMS, as_speech_lm(published()))
     static = StaticLm(lm, RasRule(), LmSizes((1, 2), (64, 128), (1, 16, 32), 8))
     static.prewarm()
     past = static.prefix(PROMPT_TEXT).fork(110)
-    static.start(static.opening(TEXT, PROMPT_SPEECH), past, Draw(5, 2 * len(TEXT), 20 * len(TEXT)))
+    static.start(
+        static.prefill_embeddings(TEXT, PROMPT_SPEECH),
+        past,
+        SamplingRequest(5, 2 * len(TEXT), 20 * len(TEXT)),
+    )
     drawn, over = [], False
     while not over:
         (spoken,) = static.run([past], 4).take()

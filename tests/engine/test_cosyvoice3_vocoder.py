@@ -14,8 +14,9 @@ from tests.engine.cosyvoice3_small import GOLDEN, small_vocoder
 from tests.engine.test_cosyvoice_flow import exceeded
 from tests.engine.test_cosyvoice_flow_cache import relative_rms
 from webui.engine.cosyvoice.vocoder import VocoderDims
-from webui.engine.cosyvoice3.vocoder import HELD_FRAMES, CausalVocoder, WaveStream
-from webui.engine.cosyvoice3.vocoder.noise import BLOCK, FixedNoise, fixed_noise
+from webui.engine.cosyvoice.vocoder.causal_hift import CausalVocoder
+from webui.engine.cosyvoice.vocoder.causal_stream import HELD_FRAMES, WaveStream
+from webui.engine.cosyvoice.vocoder.fixed_noise import BLOCK, FixedNoise, fixed_noise
 from webui.errors import NotReady
 
 torch.set_num_threads(1)

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 
 from tests.engine.cosyvoice_small import ids_of, small_flow, voice_of
 from tests.engine.test_cosyvoice_int8 import DIMS, random_state
-from webui.engine.cosyvoice import arranged
-from webui.engine.cosyvoice.arranged import Arranged, fits
+from webui.engine.cosyvoice import mkldnn_linear
 from webui.engine.cosyvoice.flow import VoiceState, conv
-from webui.engine.cosyvoice.lm import SpeechLm
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM
+from webui.engine.cosyvoice.mkldnn_linear import PrepackedLinear, fits
 
 torch.set_num_threads(1)
 needs_order = pytest.mark.skipif(
@@ -37,14 +37,14 @@ def test_only_what_a_cpu_has_units_for_is_arranged():
     assert not fits(torch.zeros(4, 4, dtype=torch.float64)) and not fits(
         torch.zeros(4, 4, dtype=torch.bfloat16, device="meta")
     )
-    assert not any(isinstance(m, Arranged) for m in small_flow(torch.float64).modules())
+    assert not any(isinstance(m, PrepackedLinear) for m in small_flow(torch.float64).modules())
 
 
 @needs_order
 def test_an_fp32_product_is_the_plain_one_to_rounding_and_its_rows_do_not_depend_on_others():
     draw = torch.Generator().manual_seed(1)
     weight, bias, x = (torch.randn(*size, generator=draw) for size in ((96, 64), (96,), (210, 64)))
-    layer = Arranged(weight, bias)
+    layer = PrepackedLinear(weight, bias)
     with torch.inference_mode():
         whole = layer(x)
         torch.testing.assert_close(whole, F.linear(x, weight, bias), rtol=1e-5, atol=1e-4)
@@ -54,8 +54,8 @@ def test_an_fp32_product_is_the_plain_one_to_rounding_and_its_rows_do_not_depend
 @needs_order
 def test_an_fp32_flow_is_arranged_and_speaks_as_with_plain_matrices(monkeypatch):
     flow = small_flow(torch.float32)
-    assert sum(isinstance(m, Arranged) for m in flow.decoder.estimator.modules()) > 20
-    for place in (arranged, conv):
+    assert sum(isinstance(m, PrepackedLinear) for m in flow.decoder.estimator.modules()) > 20
+    for place in (mkldnn_linear, conv):
         monkeypatch.setattr(place, "fits", lambda weight: False)
     want, got = spoken(small_flow(torch.float32)), spoken(flow)
     assert 10 * torch.log10(want.square().mean() / (got - want).square().mean()) > 100
@@ -63,7 +63,7 @@ def test_an_fp32_flow_is_arranged_and_speaks_as_with_plain_matrices(monkeypatch)
 
 def test_a_language_model_in_fp32_has_its_wide_matrices_columns_first_and_the_same_scores():
     state = random_state()
-    lm, plain = SpeechLm.of(DIMS, state), SpeechLm.of(DIMS, state)
+    lm, plain = Qwen2LM.of(DIMS, state), Qwen2LM.of(DIMS, state)
     wide = [m for layer in lm.body.layers for m in (layer.mlp.gate_proj, layer.mlp.up_proj)] + [
         lm.llm_decoder
     ]
@@ -76,7 +76,7 @@ def test_a_language_model_in_fp32_has_its_wide_matrices_columns_first_and_the_sa
             m.weight.data = m.weight.data.contiguous()
     ids = list(range(7))
     for scores in zip(
-        *(x.step(x.opening(ids, ids), x.new_cache()) for x in (lm, plain)), strict=True
+        *(x.step(x.prefill_embeddings(ids, ids), x.new_cache()) for x in (lm, plain)), strict=True
     ):
         torch.testing.assert_close(*scores, rtol=1e-5, atol=1e-4)
 
@@ -84,13 +84,13 @@ def test_a_language_model_in_fp32_has_its_wide_matrices_columns_first_and_the_sa
 @needs_units
 def test_a_language_model_in_bf16_is_arranged_and_has_the_same_scores():
     state = random_state()
-    lm = SpeechLm.of(DIMS, state, torch.bfloat16)
-    assert sum(isinstance(m, Arranged) for m in lm.body.layers.modules()) == 7 * DIMS.layers
+    lm = Qwen2LM.of(DIMS, state, torch.bfloat16)
+    assert sum(isinstance(m, PrepackedLinear) for m in lm.body.layers.modules()) == 7 * DIMS.layers
     plain, ids = (
-        SpeechLm.of(DIMS, {k: v.bfloat16().float() for k, v in state.items()}),
+        Qwen2LM.of(DIMS, {k: v.bfloat16().float() for k, v in state.items()}),
         list(range(7)),
     )
-    got, want = (x.step(x.opening(ids, ids), x.new_cache()) for x in (lm, plain))
+    got, want = (x.step(x.prefill_embeddings(ids, ids), x.new_cache()) for x in (lm, plain))
     assert 10 * torch.log10(want.square().mean() / (got - want).square().mean()) > 30
 
 
@@ -101,7 +101,7 @@ def test_a_product_has_the_bits_of_the_plain_one_however_many_rows_share_it():
         (torch.randn(96, 64, generator=draw) / 8).bfloat16(),
         torch.randn(96, generator=draw).bfloat16(),
     )
-    x, layer = torch.randn(210, 64, generator=draw).bfloat16(), Arranged(weight, bias)
+    x, layer = torch.randn(210, 64, generator=draw).bfloat16(), PrepackedLinear(weight, bias)
     with torch.inference_mode():
         whole = layer(x)
         assert torch.equal(whole, F.linear(x, weight, bias))
@@ -112,7 +112,7 @@ def test_a_product_has_the_bits_of_the_plain_one_however_many_rows_share_it():
 @needs_units
 def test_the_flow_speaks_as_with_plain_matrices_and_keeps_them_once(monkeypatch):
     flow = small_flow(torch.bfloat16)
-    layers = [m for m in flow.decoder.estimator.modules() if isinstance(m, Arranged)]
+    layers = [m for m in flow.decoder.estimator.modules() if isinstance(m, PrepackedLinear)]
     assert len(layers) > 20
     assert all(
         p.device.type == "meta"
@@ -126,10 +126,10 @@ def test_the_flow_speaks_as_with_plain_matrices_and_keeps_them_once(monkeypatch)
         for block in stage[1]
         for m in (block.attn1.qkv, block.ff.net[2])
     )
-    for place in (arranged, conv):
+    for place in (mkldnn_linear, conv):
         monkeypatch.setattr(place, "fits", lambda weight: False)
     plain = small_flow(torch.bfloat16)
-    assert not any(isinstance(m, Arranged) for m in plain.modules())
+    assert not any(isinstance(m, PrepackedLinear) for m in plain.modules())
     want, got = (
         spoken(plain),
         spoken(flow),

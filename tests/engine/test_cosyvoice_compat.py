@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from scripts.golden_checks import flow as flow_check
 from scripts.golden_checks import hift as hift_check
 from scripts.golden_checks import token2wav as token2wav_check
+from scripts.published.v2 import Call, SeamVocoder, Token2Wav, schedule, stretch
 from tests.engine.cosyvoice_small import GOLDEN
 from tests.engine.test_cosyvoice_flow import exceeded
-from webui.engine.cosyvoice.compat import Call, SeamVocoder, Token2Wav, schedule, stretch
 
 torch.set_num_threads(1)
 

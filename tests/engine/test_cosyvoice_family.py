@@ -17,29 +17,30 @@ import torch
 from scripts.engine_bench.build import random_voice
 from scripts.make_small_model import make
 from tests.engine import doctor_small
-from webui.engine.cosyvoice import device
-from webui.engine.cosyvoice.device import INT8, Place
-from webui.engine.cosyvoice.doctor.speech import grown
-from webui.engine.cosyvoice.family import FOLDERS, families, family_of
-from webui.engine.cosyvoice.prompt import MAX_S
-from webui.engine.cosyvoice.weights import (
+from webui.engine.cosyvoice import memory_plan
+from webui.engine.cosyvoice.checkpoint import (
     Component,
     component_state,
     convert,
     load_state,
     source_mark,
 )
-from webui.engine.generations import GENERATIONS, engine_of, is_model
+from webui.engine.cosyvoice.device import INT8, DeviceConfig
+from webui.engine.cosyvoice.doctor.speech import grown
+from webui.engine.cosyvoice.frontend.prompt_encoder import MAX_S
+from webui.engine.cosyvoice.registry import MODEL_SPECS, model_spec_of
+from webui.engine.registry import GENERATIONS, engine_of, is_model
 from webui.errors import NotReady
 
-TOGETHER = [(a, b) for a in FOLDERS for b in FOLDERS if a != b]
+NAMES = [made.engine for made in GENERATIONS.values()]
+TOGETHER = [(a, b) for a in NAMES for b in NAMES if a != b]
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory) -> dict[str, Path]:
     """One small directory of each generation. Read only."""
     torch.set_num_threads(1)
-    return {name: make(tmp_path_factory.mktemp(name), family=name) for name in FOLDERS}
+    return {name: make(tmp_path_factory.mktemp(name), family=name) for name in NAMES}
 
 
 def own(models, name: str, tmp_path: Path) -> Path:
@@ -58,9 +59,9 @@ def save(path: Path, state: dict) -> None:
 
 
 def load(root: Path):
-    family = family_of(root)
+    family = model_spec_of(root)
     return family.load(
-        root, Place("cpu", "fp32", "test"), lambda share, en, zh: None, family.steps[0]
+        root, DeviceConfig("cpu", "fp32", "test"), lambda share, en, zh: None, family.steps[0]
     )
 
 
@@ -71,34 +72,39 @@ def refused(root: Path) -> NotReady:
     return caught.value
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_directory_is_told_by_its_files_whatever_its_name(models, tmp_path, name):
     root = tmp_path / "CosyVoice2-0.5B"
     shutil.copytree(models[name], root, copy_function=os.link)
-    family = family_of(root)
+    family = model_spec_of(root)
     assert family.engine == engine_of(root) == name and is_model(root)
-    assert load(root).family is family
+    assert load(root).model_spec is family
 
 
 def test_names_and_files_of_the_generations_differ():
-    made = families()
-    for of in (lambda f: f.engine, lambda f: f.title, lambda f: f.yaml, lambda f: f.telling):
+    made = MODEL_SPECS.values()
+    for of in (
+        lambda f: f.engine,
+        lambda f: f.title,
+        lambda f: f.yaml,
+        lambda f: GENERATIONS[f.yaml].signature_tensor,
+    ):
         assert len({of(family) for family in made}) == len(GENERATIONS) == 3
 
 
 def test_no_model_and_no_directory_are_told(tmp_path):
     for root, word in ((tmp_path, "cosyvoice3.yaml"), (tmp_path / "none", "no directory")):
         with pytest.raises(NotReady) as caught:
-            family_of(root)
+            model_spec_of(root)
         assert word in caught.value.en and not is_model(root)
 
 
 @pytest.mark.parametrize(("name", "other"), TOGETHER)
 def test_where_two_yamls_lie_side_by_side_the_weights_decide(models, tmp_path, name, other):
     root = own(models, name, tmp_path)
-    yaml = next(yaml for yaml, engine in GENERATIONS.items() if engine == other)
+    yaml = next(yaml for yaml, made in GENERATIONS.items() if made.engine == other)
     shutil.copy(models[other] / yaml, root / yaml)
-    assert family_of(root).engine == name
+    assert model_spec_of(root).engine == name
 
 
 @pytest.mark.parametrize("file", ["llm.pt", "flow.pt", "hift.pt"])
@@ -117,7 +123,7 @@ def test_a_yaml_of_another_generation_under_this_ones_name_is_named_with_its_fie
     models, tmp_path, name, other
 ):
     root = own(models, name, tmp_path)
-    yaml = {engine: file for file, engine in GENERATIONS.items()}
+    yaml = {made.engine: file for file, made in GENERATIONS.items()}
     replace(root / yaml[name], models[other] / yaml[other])
     fault = refused(root)
     assert fault.param in (yaml[name], "llm.pt", "flow.pt", "hift.pt")
@@ -128,23 +134,28 @@ def test_a_directory_whose_yaml_alone_is_misnamed_says_what_to_name_it(
     models, tmp_path, name, other
 ):
     """The second generation was first published with a cosyvoice.yaml."""
-    root, yaml = own(models, name, tmp_path), {engine: file for file, engine in GENERATIONS.items()}
+    root, yaml = (
+        own(models, name, tmp_path),
+        {made.engine: file for file, made in GENERATIONS.items()},
+    )
     (root / yaml[name]).rename(root / yaml[other])
     fault = refused(root)
     assert fault.param == "flow.pt" and yaml[name] in fault.en and yaml[name] in fault.zh
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_speech_tokenizer_of_another_rate_is_refused_when_it_hears_a_clip(models, tmp_path, name):
     root, other = (
         own(models, name, tmp_path),
         "cosyvoice2" if name == "cosyvoice1" else "cosyvoice1",
     )
     model = load(root)
-    network = model.maker.hearing.network
+    network = model.prompt_encoder.hearing.network
     replace(root / network, next(models[other].glob("speech_tokenizer_*.onnx")))
     with pytest.raises(NotReady) as caught:
-        load(root).maker.make((0.2 * np.sin(np.arange(48000) / 9)).astype(np.float32), 16000)
+        load(root).prompt_encoder.make(
+            (0.2 * np.sin(np.arange(48000) / 9)).astype(np.float32), 16000
+        )
     assert caught.value.param == network
 
 
@@ -178,7 +189,7 @@ def of_old_weight_norm(state: dict) -> dict:
     }
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("file", "changed"),
     [
@@ -195,7 +206,7 @@ def of_old_weight_norm(state: dict) -> dict:
 def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(
     models, tmp_path, name, file, changed
 ):
-    root, parts = own(models, name, tmp_path), family_of(models[name]).components
+    root, parts = own(models, name, tmp_path), model_spec_of(models[name]).components
     published = load_state(root / f"{file}.pt")
     before = component_state(root, file, parts=parts)
     altered = changed(published)
@@ -207,7 +218,7 @@ def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(
     )
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_converted_files_serve_alone_under_the_same_mark(models, tmp_path, name):
     from scripts.prewarm import convert as written
 
@@ -257,7 +268,7 @@ def test_what_vllm_exports_is_no_language_model_by_itself(models, tmp_path):
     root = own(models, "cosyvoice2", tmp_path)
     (root / "vllm").mkdir()
     (root / "vllm" / "model.safetensors").write_bytes(b"")
-    assert load(root).family.engine == "cosyvoice2", "beside llm.pt it is left alone"
+    assert load(root).model_spec.engine == "cosyvoice2", "beside llm.pt it is left alone"
     (root / "llm.pt").unlink()
     fault = refused(root)
     assert fault.param == "llm.pt" and "vllm" in fault.en and "vllm" in fault.zh
@@ -279,7 +290,7 @@ ODD_SPEAKERS = {
 USABLE = {"whole", "without ids", "with notes"}
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_speakers_that_cannot_be_used_are_skipped_with_a_warning(models, tmp_path, caplog, name):
     root = own(models, name, tmp_path)
     (root / "spk2info.pt").unlink(missing_ok=True)
@@ -327,13 +338,13 @@ PUBLISHED_BYTES = {
 CAMPPLUS_BYTES = 28303423
 
 
-@pytest.fixture(params=FOLDERS)
+@pytest.fixture(params=NAMES)
 def published(request, models, tmp_path):
     """(family, its small spec, a directory of files with the published sizes and no content, those
     sizes).
     """
-    family, sizes = family_of(models[request.param]), PUBLISHED_BYTES[request.param]
-    speech, speaker = sorted(family.listening, key=lambda name: "campplus" in name)
+    family, sizes = model_spec_of(models[request.param]), PUBLISHED_BYTES[request.param]
+    speech, speaker = sorted(family.clip_encoders, key=lambda name: "campplus" in name)
     names = {f"{name}.pt": sizes[name] for name in ("llm", "flow", "hift")}
     for name, size in {**names, speech: sizes["onnx"], speaker: CAMPPLUS_BYTES}.items():
         with (tmp_path / name).open("wb") as f:
@@ -343,57 +354,60 @@ def published(request, models, tmp_path):
 
 def test_the_memory_plan_counts_the_networks_that_hear_a_clip(published):
     family, spec, root, sizes = published
-    plan = device.plan(family, spec, root, Place("cpu", "fp32", "test"))
+    plan = memory_plan.plan(family, spec, root, DeviceConfig("cpu", "fp32", "test"))
     gigabytes = {"cosyvoice1": 0.55, "cosyvoice2": 0.52, "cosyvoice3": 1.0}[family.engine]
     assert plan.listening == sizes["onnx"] + CAMPPLUS_BYTES
     assert plan.listening == pytest.approx(gigabytes * 1e9, rel=0.01)
     weights = sum(sizes[name] for name in ("llm", "flow", "hift"))
     assert plan.loading == weights == plan.weights, "in fp32 the files are used as they are"
     assert plan.needed > 1.15 * weights + plan.listening
-    for name in family.listening:
+    for name in family.clip_encoders:
         (root / name).unlink()
-    without = device.plan(family, spec, root, Place("cpu", "fp32", "test"))
+    without = memory_plan.plan(family, spec, root, DeviceConfig("cpu", "fp32", "test"))
     assert (without.listening, plan.needed - without.needed) == (0, plan.listening)
 
 
 def test_the_memory_plan_counts_what_lies_twice_while_it_loads(published):
     family, spec, root, sizes = published
-    place = Place("cpu", "bf16", "test")
-    plan, llm, flow = device.plan(family, spec, root, place), sizes["llm"], sizes["flow"]
+    place = DeviceConfig("cpu", "bf16", "test")
+    plan, llm, flow = memory_plan.plan(family, spec, root, place), sizes["llm"], sizes["flow"]
     assert plan.loading == max(llm // 2 + llm, llm // 2 + flow // 2 + flow)
     assert plan.needed == plan.loading + plan.listening > plan.speaking
     with (root / family.components["llm"].converted("bf16")).open("wb") as f:
         f.truncate(llm // 2)
-    assert device.plan(family, spec, root, place).loading < plan.loading, "it was cast before"
-    packed = device.plan(family, spec, root, Place("cpu", "fp32", "test", INT8))
-    assert packed.loading == family.costs(spec, Place("cpu", "fp32", "test", INT8)).int8_lm + llm
+    assert memory_plan.plan(family, spec, root, place).loading < plan.loading, "it was cast before"
+    packed = memory_plan.plan(family, spec, root, DeviceConfig("cpu", "fp32", "test", INT8))
+    assert (
+        packed.loading
+        == family.costs(spec, DeviceConfig("cpu", "fp32", "test", INT8)).int8_lm + llm
+    )
 
 
 def test_a_gpu_holds_no_listening_networks_and_its_host_holds_them(published, monkeypatch):
     family, spec, root, sizes = published
     free = {"cuda": 1 << 40, "cpu": 1 << 40}
-    monkeypatch.setattr(device, "available", free.get)
-    plan = device.plan(family, spec, root, Place("cuda", "bf16", "test"))
-    usual = int(plan.voice * device.USUAL_VOICE_S / device.VOICE_S)
+    monkeypatch.setattr(memory_plan, "available", free.get)
+    plan = memory_plan.plan(family, spec, root, DeviceConfig("cuda", "bf16", "test"))
+    usual = int(plan.voice * memory_plan.USUAL_VOICE_S / memory_plan.VOICE_S)
     assert plan.needed == plan.speaking == int(plan.weights * 1.15) + usual + plan.stream
     assert plan.host_needed == plan.listening + sizes["llm"] * 3 // 2
     free["cpu"] = plan.host_needed - 1
     with pytest.raises(NotReady) as fault:
-        device.plan(family, spec, root, Place("cuda", "bf16", "test")).check()
+        memory_plan.plan(family, spec, root, DeviceConfig("cuda", "bf16", "test")).check()
     assert fault.value.code == "no_memory"
     free["cpu"] += 1
-    device.plan(family, spec, root, Place("cuda", "bf16", "test")).check()
+    memory_plan.plan(family, spec, root, DeviceConfig("cuda", "bf16", "test")).check()
 
 
 def test_the_memory_plan_counts_the_longest_clip_that_is_used(small_model, caplog):
     """Its voice as the flow keeps it, and its ids in front of a stream's."""
-    assert device.VOICE_S == MAX_S
-    place = Place("cpu", "fp32", "test")
-    model, family = doctor_small.load(small_model), family_of(small_model)
-    plan = device.plan(family, model.spec, small_model, place)
+    assert memory_plan.VOICE_S == MAX_S
+    place = DeviceConfig("cpu", "fp32", "test")
+    model, family = doctor_small.load(small_model), model_spec_of(small_model)
+    plan = memory_plan.plan(family, model.spec, small_model, place)
     voice = grown(model, random_voice(MAX_S / 30, model.spec.lm.speech_codes))
     assert plan.voice / 2 < 30 * voice.bytes <= plan.voice
-    shorter = model.spec.lm.cache_bytes(device.STREAM_TEXT_TOKENS, 4)
+    shorter = model.spec.lm.cache_bytes(memory_plan.STREAM_TEXT_TOKENS, 4)
     prompt = model.spec.lm.cache_bytes(int(MAX_S * model.spec.ids_per_s), 4)
     assert plan.stream > prompt + shorter
     assert "a 30 s voice" in plan.words()

@@ -12,10 +12,15 @@ import pytest
 import torch
 
 from scripts.golden_checks import frontend as golden_frontend
+from scripts.published import text_front
 from tests.conftest import ROOT
-from webui.engine.cosyvoice import text_front
-from webui.engine.cosyvoice.features import kaldi_fbank, prompt_mel, resample, whisper_log_mel
-from webui.engine.cosyvoice.speakers import read_speakers
+from webui.engine.cosyvoice.frontend.audio_features import (
+    kaldi_fbank,
+    prompt_mel,
+    resample,
+    whisper_log_mel,
+)
+from webui.engine.cosyvoice.frontend.preset_speakers import read_speakers
 
 
 def test_golden(golden, within):
@@ -82,8 +87,8 @@ def test_torchaudio_without_its_extension(tmp_path, fault, is_replaced):
         path.write_text(text)
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import logging;"
-        " logging.basicConfig(level=20)\nfrom webui.engine.cosyvoice.torchaudio_functions import"
-        " Resample, fbank, melscale_fbanks\nprint(fbank, melscale_fbanks, Resample,"
+        " logging.basicConfig(level=20)\nfrom webui.engine.cosyvoice.frontend.torchaudio_functions"
+        " import Resample, fbank, melscale_fbanks\nprint(fbank, melscale_fbanks, Resample,"
         " sys.modules['torchaudio._extension'].__spec__ is None)"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scripts.golden_checks import flow as flow_check
 from tests.engine.cosyvoice_small import FLOW_DIMS, GOLDEN, flow_state, ids_of, small_flow, voice_of
 from webui.engine.cosyvoice.flow import Blocks, FlowDims, FlowModel
-from webui.engine.cosyvoice.flow.relative import sinusoid
-from webui.engine.cosyvoice.flow.solver import fixed_noise, step_times
+from webui.engine.cosyvoice.flow.cfm_solver import fixed_noise, step_times
+from webui.engine.cosyvoice.relative_attention import sinusoid
 from webui.errors import BadInput, NotReady
 
 torch.set_num_threads(1)

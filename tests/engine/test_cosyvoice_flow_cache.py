@@ -13,10 +13,10 @@ import torch
 
 from tests.engine.cosyvoice_small import FLOW_DIMS, GOLDEN, ids_of, small_flow, voice_of
 from webui.engine.cosyvoice.flow import Blocks, FlowState, VoiceState
-from webui.engine.cosyvoice.flow.conv import Past
-from webui.engine.cosyvoice.flow.encoder import EncoderPast
-from webui.engine.cosyvoice.flow.estimator import EstimatorPast
-from webui.engine.cosyvoice.flow.kv import attend
+from webui.engine.cosyvoice.flow.conformer import EncoderCache
+from webui.engine.cosyvoice.flow.conv import ConvCache
+from webui.engine.cosyvoice.flow.kv_cache import attend
+from webui.engine.cosyvoice.flow.unet import EstimatorCache
 
 torch.set_num_threads(1)
 GRID = Blocks(25)
@@ -150,8 +150,8 @@ def test_a_voice_grows_a_piece_at_a_time(flow):
         pieces.append(grown.done)
     assert pieces == [72, 122]
     at_once = (
-        EncoderPast(flow.dims, flow.dtype, flow.device),
-        [EstimatorPast(flow.dims, flow.dtype, flow.device) for _ in range(10)],
+        EncoderCache(flow.dims, flow.dtype, flow.device),
+        [EstimatorCache(flow.dims, flow.dtype, flow.device) for _ in range(10)],
     )
     known = torch.cat([voice_of(122)[0], torch.tensor([1, 2, 3])])
     with torch.inference_mode():
@@ -216,7 +216,7 @@ def test_a_wrong_memory_shows(flow, what):
             store.data = torch.zeros_like(store.data)
     else:
         for past in voice.pasts:
-            past.tails = Past(
+            past.tails = ConvCache(
                 {slot: torch.zeros_like(rows) for slot, rows in past.tails.rows.items()}
             )
     mel = torch.cat(streamed(voice.begin(), ids, [28, 25]))

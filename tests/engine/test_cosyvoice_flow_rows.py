@@ -12,7 +12,7 @@ import torch
 
 from tests.engine.cosyvoice_small import ids_of, small_flow, voice_of
 from webui.engine.cosyvoice.flow import VoiceState
-from webui.engine.cosyvoice.flow.kv import KvStore, Rooms
+from webui.engine.cosyvoice.flow.kv_cache import BufferPool, KVStore
 
 torch.set_num_threads(1)
 
@@ -92,7 +92,7 @@ def test_memory_of_an_ended_request_serves_the_next_and_leaks_nothing_into_it(fl
 
 
 def test_kept_memory_is_bounded():
-    rooms = Rooms(1000)
+    rooms = BufferPool(1000)
     for _ in range(5):
         rooms.give(torch.zeros(100))
     assert sum(r.nbytes for r in rooms._free) == 800
@@ -102,7 +102,7 @@ def test_kept_memory_is_bounded():
 
 
 def test_a_row_of_a_store_is_the_same_memory():
-    store = KvStore(1, 2, 1, 4, torch.float32, "cpu")
+    store = KVStore(1, 2, 1, 4, torch.float32, "cpu")
     store.room_for(3)
     for i in range(2):
         store.row(i).put(0, torch.full((2, 1, 1, 3, 4), float(i + 1)))

@@ -14,10 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.engine.cosyvoice_small import small_flow, small_vocoder
 from tests.engine.test_cosyvoice_graphs_lm import RULE, SIZES
 from tests.engine.test_cosyvoice_lm import tiny
-from webui.engine.cosyvoice.graphs.capture import WARM_RUNS, CudaCapture, Table
-from webui.engine.cosyvoice.graphs.flow import FlowSizes, StaticFlow
-from webui.engine.cosyvoice.graphs.lm import StaticLm
-from webui.engine.cosyvoice.graphs.vocoder import StaticVocoder, VocoderSizes
+from webui.engine.cosyvoice.cuda.capture import WARM_RUNS, CudaCapture, Table
+from webui.engine.cosyvoice.cuda.flow import FlowSizes, StaticFlow
+from webui.engine.cosyvoice.cuda.lm import StaticLm
+from webui.engine.cosyvoice.cuda.vocoder import StaticVocoder, VocoderSizes
 
 torch.set_num_threads(1)
 ASKS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose", "istft"}  # for a value

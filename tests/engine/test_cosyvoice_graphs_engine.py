@@ -18,23 +18,24 @@ from scripts import bench_graphs
 from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
 from tests.engine.stage_floor import hear, say, texts, until, utterance
-from webui.engine.cosyvoice.device import MemoryPlan, Place
+from webui.engine.cosyvoice.cuda.assemble import Sizes, captured
+from webui.engine.cosyvoice.cuda.capture import EagerCapture
+from webui.engine.cosyvoice.cuda.flow import FlowSizes
+from webui.engine.cosyvoice.cuda.lm import LmSizes
+from webui.engine.cosyvoice.cuda.vocoder import VocoderSizes
+from webui.engine.cosyvoice.device import DeviceConfig
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice.graphs.assemble import Sizes, captured
-from webui.engine.cosyvoice.graphs.capture import Direct
-from webui.engine.cosyvoice.graphs.flow import FlowSizes
-from webui.engine.cosyvoice.graphs.lm import LmSizes
-from webui.engine.cosyvoice.graphs.vocoder import VocoderSizes
-from webui.engine.cosyvoice.lm_seam import Draw, DrawingModel
-from webui.engine.cosyvoice.pace import PROFILES, Hops
-from webui.engine.cosyvoice.script import Script
-from webui.engine.cosyvoice.sources import Drawn, DrawnThere
-from webui.engine.cosyvoice.stages import Stages
-from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
+from webui.engine.cosyvoice.frontend.prompt_builder import PromptBuilder
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt, PromptCache
+from webui.engine.cosyvoice.llm.interface import DeviceSamplingModel, SamplingRequest
+from webui.engine.cosyvoice.llm.token_sources import DeviceLMTokens, LMTokens
+from webui.engine.cosyvoice.memory_plan import MemoryPlan
+from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
+from webui.engine.cosyvoice.scheduler.runner import EngineRunner
 from webui.errors import BadInput, NotReady
 from webui.types import SpeechRequest, part_seed
 
-PLACE = Place("cpu", "fp32", "test")
+PLACE = DeviceConfig("cpu", "fp32", "test")
 SIZES = Sizes(
     LmSizes(slots=(1, 4), reaches=(256, 512), inputs=(1, 64), run=8),
     FlowSizes(ids=(28, 100), batches=(1,), reaches=(256,), units=800, slots=10),
@@ -44,9 +45,12 @@ SIZES = Sizes(
 
 def stages_of(model):
     lm = model.lm
-    stages = Stages(model, LiveVoices(model, 1 << 40), PROFILES["balanced"])
+    stages = EngineRunner(model, PromptCache(model, 1 << 40), PROFILES["balanced"])
     return SimpleNamespace(
-        stages=stages, lm=lm, model=model, hops=Hops(25, 25, PROFILES["balanced"].blocks, True)
+        stages=stages,
+        lm=lm,
+        model=model,
+        hops=ChunkSchedule(25, 25, PROFILES["balanced"].blocks, True),
     )
 
 
@@ -56,7 +60,7 @@ def both():
     told = []
     plain = stages_of(random_model(SMALL, PLACE))
     fast = stages_of(
-        captured(random_model(SMALL, PLACE), lambda *words: told.append(words), SIZES, Direct)
+        captured(random_model(SMALL, PLACE), lambda *words: told.append(words), SIZES, EagerCapture)
     )
     fast.told = told
     yield plain, fast
@@ -68,9 +72,9 @@ def speaking(floor, voice, seed: int, n_text: int, segments: int = 1):
     """As `say`, with ids drawn by the model itself."""
     sources = []
     for index in range(segments):
-        draw = Draw(seed + index, 2 * n_text, 20 * n_text)
+        draw = SamplingRequest(seed + index, 2 * n_text, 20 * n_text)
         sources.append(
-            DrawnThere(
+            DeviceLMTokens(
                 floor.lm,
                 lambda: voice.prefix(voice.prompt.text_ids),
                 texts(n_text, 100 * seed + index),
@@ -85,7 +89,7 @@ def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(both):
     prompt = random_voice(2.0, SMALL.codes)
     said = []
     for floor, talk in zip(both, (say, speaking)):
-        voice = LiveVoice(floor.model, prompt)
+        voice = CachedPrompt(floor.model, prompt)
         said.append(
             [
                 hear(talk(floor, voice, seed, n_text=4 + seed, segments=1 + seed))
@@ -128,12 +132,12 @@ def test_ids_drawn_by_the_model_are_those_drawn_here(both):
     """Several at once, joining while others speak; and fewer turns than ids are needed for it."""
     plain, fast = both
     prompt = random_voice(2.0, SMALL.codes)
-    voice = LiveVoice(plain.model, prompt)
+    voice = CachedPrompt(plain.model, prompt)
     want = [
         hear(say(plain, voice, seed, n_text=3 + seed, segments=1 + seed % 2))[0]
         for seed in range(4)
     ]
-    voice, said, before = LiveVoice(fast.model, prompt), {}, fast.lm.table.played.copy()
+    voice, said, before = CachedPrompt(fast.model, prompt), {}, fast.lm.table.played.copy()
     threads = [
         threading.Thread(
             target=lambda seed=seed: said.update(
@@ -147,7 +151,9 @@ def test_ids_drawn_by_the_model_are_those_drawn_here(both):
     for thread in threads:
         thread.join()
     assert [said[seed] for seed in range(4)] == want
-    assert isinstance(fast.lm, DrawingModel) and not isinstance(plain.lm, DrawingModel)
+    assert isinstance(fast.lm, DeviceSamplingModel) and not isinstance(
+        plain.lm, DeviceSamplingModel
+    )
     played = fast.lm.table.played - before
     assert not any(key[0] == "feed" for key in played), "no scores came to the host"
     ids = sum(len(segment) for segments in want for segment in segments)
@@ -162,14 +168,16 @@ def test_the_script_lets_a_drawing_model_draw(both):
     for floor in both:
         model = replace(floor.model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
         kinds.append(
-            Script(model, LiveVoice(model, random_voice(1.0, SMALL.codes)), request).drawn()
+            PromptBuilder(
+                model, CachedPrompt(model, random_voice(1.0, SMALL.codes)), request
+            ).drawn()
         )
-    assert [type(s) for s in kinds[0]] == [Drawn] * 2 and [type(s) for s in kinds[1]] == [
-        DrawnThere
+    assert [type(s) for s in kinds[0]] == [LMTokens] * 2 and [type(s) for s in kinds[1]] == [
+        DeviceLMTokens
     ] * 2
     assert [s._asked for s in kinds[1]] == [
-        Draw(part_seed(7, 0), 6, 60),
-        Draw(part_seed(7, 1), 18, 180),
+        SamplingRequest(part_seed(7, 0), 6, 60),
+        SamplingRequest(part_seed(7, 1), 18, 180),
     ]
 
 
@@ -215,8 +223,8 @@ def test_as_many_streams_as_there_are_places_for(both, slots, units, flow_slots,
     model = both[1].model
     made = replace(
         model,
-        place=Place("cuda", "bf16", "test"),
-        maker=SimpleNamespace(can_hear=False),
+        device_config=DeviceConfig("cuda", "bf16", "test"),
+        prompt_encoder=SimpleNamespace(can_hear=False),
         presets={},
         lm=SimpleNamespace(sizes=LmSizes(slots=(1, slots))),
         static_flow=SimpleNamespace(sizes=FlowSizes(units=units, slots=flow_slots)),
@@ -225,7 +233,7 @@ def test_as_many_streams_as_there_are_places_for(both, slots, units, flow_slots,
     assert made.streams == streams and both[0].model.streams == 0
     engine = CosyVoiceEngine(Path("nowhere"))
     engine._model, engine._steps, engine._first_hop = made, 10, 25
-    engine._stages = SimpleNamespace(speed=9.0)
+    engine._runner = SimpleNamespace(speed=9.0)
     about = engine.describe()
     assert (about.streams, about.lanes) == (streams, min(32, streams))
 
@@ -233,14 +241,14 @@ def test_as_many_streams_as_there_are_places_for(both, slots, units, flow_slots,
 def test_a_sentence_without_room_behind_its_clip_is_refused_before_anything_is_computed(both):
     """Slots have 512 positions here."""
     model = replace(both[1].model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
-    voice = LiveVoice(model, random_voice(8.0, SMALL.codes))
+    voice = CachedPrompt(model, random_voice(8.0, SMALL.codes))
     assert len(voice.prompt.speech_ids) == 200
 
     def drawn(letters: int):
         request = SpeechRequest(
             "r", "x", "v", "zero_shot", transcript="t" * 50, segments=("ok", "a" * letters), seed=7
         )
-        return Script(model, voice, request).drawn()
+        return PromptBuilder(model, voice, request).drawn()
 
     most = (512 - 200 - 50 - 3) // 3
     assert len(drawn(most)) == 2
@@ -249,12 +257,16 @@ def test_a_sentence_without_room_behind_its_clip_is_refused_before_anything_is_c
     assert caught.value.code == "too_long_sentence" and caught.value.param == "input"
     past = voice.prefix((1,) * 50).fork(0)
     both[1].lm.start(
-        both[1].lm.opening([1] * most, voice.prompt.speech_ids), past, Draw(7, 2 * most, 20 * most)
+        both[1].lm.prefill_embeddings([1] * most, voice.prompt.speech_ids),
+        past,
+        SamplingRequest(7, 2 * most, 20 * most),
     )
     assert past.left >= 2 * most, "what is let in has room for the least that is said of it"
     plain = replace(both[0].model, tokenizer=model.tokenizer)
     request = SpeechRequest("r", "x", "v", "zero_shot", segments=("a" * 900,), transcript="t" * 50)
-    assert Script(plain, LiveVoice(plain, voice.prompt), request).drawn(), "no slots, no bounds"
+    assert PromptBuilder(plain, CachedPrompt(plain, voice.prompt), request).drawn(), (
+        "no slots, no bounds"
+    )
 
 
 def test_an_int8_model_is_not_captured():

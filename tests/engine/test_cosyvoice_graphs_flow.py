@@ -1,4 +1,4 @@
-"""The flow over static buffers gives the frames of flow/state.py, alone and in a batch, and gives
+"""The flow over static buffers gives the frames of flow/stream.py, alone and in a batch, and gives
 its memory back.
 """
 
@@ -13,8 +13,8 @@ import torch
 
 from tests.engine.cosyvoice_small import ids_of, small_flow, voice_of
 from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder
+from webui.engine.cosyvoice.cuda.flow import FlowSizes, StaticFlow, StaticVoice
 from webui.engine.cosyvoice.flow import Blocks, VoiceState
-from webui.engine.cosyvoice.graphs.flow import FlowSizes, StaticFlow, StaticVoice
 from webui.errors import EngineFault
 
 torch.set_num_threads(1)

@@ -11,13 +11,19 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.engine.test_cosyvoice_lm import DIMS, PROMPT_SPEECH, PROMPT_TEXT, TEXT, tiny
-from webui.engine.cosyvoice.graphs.capture import Direct, Table, fit
-from webui.engine.cosyvoice.graphs.draw import best, chances, choose
-from webui.engine.cosyvoice.graphs.lm import LmSizes, StaticLm
-from webui.engine.cosyvoice.lm import generate
-from webui.engine.cosyvoice.lm_seam import Draw
-from webui.engine.cosyvoice.sampler import RasRule, Sampler, greedy, law, nucleus
-from webui.engine.cosyvoice.text_stream import TextStream
+from webui.engine.cosyvoice.cuda.capture import EagerCapture, Table, fit
+from webui.engine.cosyvoice.cuda.lm import LmSizes, StaticLm
+from webui.engine.cosyvoice.cuda.sampling import best, chances, choose
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
+from webui.engine.cosyvoice.llm.qwen2 import generate
+from webui.engine.cosyvoice.llm.sampler import (
+    RasRule,
+    Sampler,
+    exact_distribution,
+    greedy,
+    top_k_top_p,
+)
+from webui.engine.cosyvoice.llm.streaming_input import TextStream
 from webui.errors import Busy, EngineFault, NotReady
 
 torch.set_num_threads(1)
@@ -73,13 +79,17 @@ def pair():
 def expected(
     lm, seed: int, text=TEXT, prompt_text=PROMPT_TEXT, prompt_speech=PROMPT_SPEECH
 ) -> list[int]:
-    sample = Sampler(seed, RULE, never=DIMS.barred(DIMS.end))
+    sample = Sampler(seed, RULE, never=DIMS.forbidden_ids(DIMS.end))
     return list(generate(lm, lm.prefix(prompt_text).fork(), text, prompt_speech, sample))
 
 
 def begin(fast: StaticLm, prefix, seed: int, text=TEXT, prompt_speech=PROMPT_SPEECH):
     past = prefix.fork(0)
-    fast.start(fast.opening(text, prompt_speech), past, Draw(seed, 2 * len(text), 20 * len(text)))
+    fast.start(
+        fast.prefill_embeddings(text, prompt_speech),
+        past,
+        SamplingRequest(seed, 2 * len(text), 20 * len(text)),
+    )
     return past
 
 
@@ -95,8 +105,8 @@ def test_scores_of_every_step_are_the_dynamic_ones(pair):
     lm, fast = pair
     cache, past = lm.prefix(PROMPT_TEXT).fork(), fast.prefix(PROMPT_TEXT).fork(50)
     got, want = (
-        fast.step(fast.opening(TEXT, PROMPT_SPEECH), past),
-        lm.step(lm.opening(TEXT, PROMPT_SPEECH), cache),
+        fast.step(fast.prefill_embeddings(TEXT, PROMPT_SPEECH), past),
+        lm.step(lm.prefill_embeddings(TEXT, PROMPT_SPEECH), cache),
     )
     for chosen in range(30):
         assert torch.allclose(got, want, atol=1e-6), chosen
@@ -116,8 +126,8 @@ def test_long_inputs_are_fed_in_pieces(pair):
     lm, fast = pair
     ids = [i % DIMS.speech_codes for i in range(53)]
     past = fast.new_cache()
-    got = fast.step(fast.opening(TEXT, ids), past)
-    assert torch.allclose(got, lm.step(lm.opening(TEXT, ids), lm.new_cache()), atol=1e-6)
+    got = fast.step(fast.prefill_embeddings(TEXT, ids), past)
+    assert torch.allclose(got, lm.step(lm.prefill_embeddings(TEXT, ids), lm.new_cache()), atol=1e-6)
     assert int(fast.lengths[past.slot]) == past.length == 59
 
 
@@ -151,7 +161,7 @@ def test_text_streaming_through_the_static_model(pair):
     lm, fast = pair
     said = []
     for model in (lm, fast):
-        sampler = Sampler(3, RULE, never=DIMS.barred(DIMS.end, DIMS.fill))
+        sampler = Sampler(3, RULE, never=DIMS.forbidden_ids(DIMS.end, DIMS.fill))
         stream = TextStream(model, model.new_cache(1), PROMPT_TEXT, PROMPT_SPEECH, sampler)
         said.append(list(stream.speak(iter(TEXT * 3))))
     assert said[0] == said[1] and len(said[0]) > 10
@@ -240,7 +250,7 @@ def test_a_request_that_does_not_fit_is_refused_by_name(pair):
 def test_the_most_is_cut_to_the_slot(pair):
     _, fast = pair
     past = fast.new_cache()
-    fast.start(fast.text([1] * 140), past, Draw(4, 0, 5000))
+    fast.start(fast.text([1] * 140), past, SamplingRequest(4, 0, 5000))
     assert past.left == 20
     ids = to_the_end(fast, past, 8)
     assert len(ids) <= 20 and past.length <= 160
@@ -262,12 +272,12 @@ def test_prewarm_leaves_no_trace_and_serving_is_replays_and_copies():
     kept = [t.data_ptr() for t in (fast.store, fast.lengths, fast.scores, *fast.draws.rows)]
     captured = len(fast.table)
     prefix = fast.prefix(PROMPT_TEXT)
-    x = fast.opening(TEXT, PROMPT_SPEECH)
+    x = fast.prefill_embeddings(TEXT, PROMPT_SPEECH)
     with Outside(recorder) as outside:
         pasts = []
         for seed in range(6):
             pasts.append(prefix.fork(0))
-            fast.start(x, pasts[-1], Draw(seed, 5, 20))
+            fast.start(x, pasts[-1], SamplingRequest(seed, 5, 20))
             fast.run(pasts, 3).take()
         for past in pasts[:4]:
             past.close()
@@ -291,18 +301,18 @@ def test_what_was_not_captured_is_refused():
 
 
 def test_memory_that_ends_while_capturing_is_named():
-    class Full(Direct):
+    class Full(EagerCapture):
         def add(self, work):
             raise torch.OutOfMemoryError("no room")
 
-    class FullWhileRecording(Direct):
+    class FullWhileRecording(EagerCapture):
         def add(self, work):
             try:
                 raise torch.OutOfMemoryError("no room")
             finally:
                 raise RuntimeError("operation failed due to a previous error during capture")
 
-    class Broken(Direct):
+    class Broken(EagerCapture):
         def add(self, work):
             raise RuntimeError("an illegal address")
 
@@ -338,7 +348,7 @@ def values(kind: str, size: int = 60) -> torch.Tensor:
 @pytest.mark.parametrize("repeated", [0, 1, 3])
 def test_draws_on_the_device_follow_the_law(kind, repeated):
     scores, rows = values(kind), 20000
-    history = nucleus(scores, RULE)[0][:repeated].tolist()
+    history = top_k_top_p(scores, RULE)[0][:repeated].tolist()
     recent = torch.full((rows, RULE.window), -1)
     recent[:, : len(history)] = torch.tensor(history, dtype=torch.long)
     first, second = torch.rand(
@@ -346,7 +356,7 @@ def test_draws_on_the_device_follow_the_law(kind, repeated):
     )
     ids, again = choose(scores.expand(rows, -1), recent, first, second, RULE)
     assert again.any() == bool(repeated)
-    exact = law(scores, history, RULE)
+    exact = exact_distribution(scores, history, RULE)
     counts = ids.flatten().bincount(minlength=len(scores)).double()
     assert not counts[exact == 0].any()
     often = exact * rows >= 5
@@ -364,7 +374,7 @@ def test_of_equals_the_lower_id_comes_first():
 
 def test_ids_equal_the_nucleus_of_the_sampler():
     for kind in ("plain", "ties", "masked"):
-        want, weights = nucleus(values(kind), RULE)
+        want, weights = top_k_top_p(values(kind), RULE)
         ids, probs = best(values(kind)[None].softmax(-1), RULE.top_k)
         assert ids[0, : len(want)].tolist() == want.tolist()
         assert torch.equal(probs[0, : len(want)], weights)

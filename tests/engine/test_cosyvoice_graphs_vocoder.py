@@ -15,11 +15,11 @@ from scripts.golden_checks import hift as hift_check
 from tests.engine.cosyvoice_small import GOLDEN, small_vocoder
 from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder
 from tests.engine.test_cosyvoice_vocoder import relative_rms
-from webui.engine.cosyvoice.graphs import vocoder_work
-from webui.engine.cosyvoice.graphs.vocoder import StaticVocoder, VocoderSizes
-from webui.engine.cosyvoice.graphs.vocoder_work import VocoderWork, overlapped
-from webui.engine.cosyvoice.graphs.windows import check, cover
-from webui.engine.cosyvoice.vocoder import FULL, STEADY, Reach, VocoderState
+from webui.engine.cosyvoice.cuda import vocoder_work
+from webui.engine.cosyvoice.cuda.vocoder import StaticVocoder, VocoderSizes
+from webui.engine.cosyvoice.cuda.vocoder_work import VocoderWork, overlapped
+from webui.engine.cosyvoice.cuda.windows import check, cover
+from webui.engine.cosyvoice.vocoder import FULL, STEADY, ContextWindow, VocoderState
 from webui.errors import EngineFault
 
 torch.set_num_threads(1)
@@ -165,7 +165,7 @@ def test_the_inverse_transform_is_torchs():
 
 
 def test_every_utterance_is_covered_once_with_its_surroundings():
-    for reach in (STEADY, Reach(4, 8, 6)):
+    for reach in (STEADY, ContextWindow(4, 8, 6)):
         for total in range(1, 400):
             for hop in (1, 7, 26, 50, 200):
                 emitted, end = 0, 0

@@ -14,15 +14,15 @@ import torch
 
 from scripts.small_model import sizes, tensors
 from tests.engine.cosyvoice_small import ids_of, small_flow, small_vocoder, voice_of
-from webui.engine.cosyvoice.dims import LmDims
 from webui.engine.cosyvoice.flow import VoiceState
-from webui.engine.cosyvoice.lm import SpeechLm, generate
-from webui.engine.cosyvoice.onnx_lm import values
-from webui.engine.cosyvoice.onnx_lm.int8 import BLOCK, quantise, restore
-from webui.engine.cosyvoice.onnx_lm.runtime import Int8Lm
-from webui.engine.cosyvoice.onnx_lm.slots import FIRST_POSITIONS, FIRST_SLOTS
-from webui.engine.cosyvoice.sampler import Sampler
-from webui.engine.cosyvoice.text_stream import TextStream
+from webui.engine.cosyvoice.int8 import weights
+from webui.engine.cosyvoice.int8.quantise import BLOCK, quantise, restore
+from webui.engine.cosyvoice.int8.runtime import Int8Lm
+from webui.engine.cosyvoice.int8.slots import FIRST_POSITIONS, FIRST_SLOTS
+from webui.engine.cosyvoice.llm.dims import LmDims
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM, generate
+from webui.engine.cosyvoice.llm.sampler import Sampler
+from webui.engine.cosyvoice.llm.streaming_input import TextStream
 from webui.engine.cosyvoice.vocoder import VocoderState
 
 torch.set_num_threads(1)
@@ -50,7 +50,7 @@ def random_state(dims: LmDims = DIMS) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, np.ndarray]:
-    return values.of(DIMS, random_state())
+    return weights.of(DIMS, random_state())
 
 
 @pytest.fixture
@@ -64,10 +64,10 @@ def speak(lm: Int8Lm, seed: int, text=TEXT) -> list[int]:
 
 class TestNumbers:
     def test_log_probabilities_stay_near_those_of_fp32(self, lm):
-        exact = SpeechLm.of(DIMS, random_state())
+        exact = Qwen2LM.of(DIMS, random_state())
         pasts = exact.prefix(PROMPT_TEXT).fork(), lm.prefix(PROMPT_TEXT).fork(0)
-        x = exact.opening(TEXT, PROMPT_SPEECH)
-        assert torch.allclose(x, lm.opening(TEXT, PROMPT_SPEECH), rtol=1e-3)
+        x = exact.prefill_embeddings(TEXT, PROMPT_SPEECH)
+        assert torch.allclose(x, lm.prefill_embeddings(TEXT, PROMPT_SPEECH), rtol=1e-3)
         pairs = [(exact.step(x, pasts[0]), lm.step(x, pasts[1]))]
         pairs += [
             (exact.step(exact.speech([i]), pasts[0]), lm.step(lm.speech([i]), pasts[1]))
@@ -97,7 +97,7 @@ class TestNumbers:
         )
 
     def test_positions_together_equal_positions_one_by_one(self, lm):
-        x = lm.opening(TEXT, PROMPT_SPEECH)
+        x = lm.prefill_embeddings(TEXT, PROMPT_SPEECH)
         whole, single = lm.new_cache(), lm.new_cache()
         together = lm.step(x, whole)
         for i in range(x.shape[1]):
@@ -169,7 +169,7 @@ class TestRows:
                 past = lm.prefix(PROMPT_TEXT).fork(0)
                 running[seed] = (
                     past,
-                    lm.step(lm.opening(texts[seed], PROMPT_SPEECH), past)[0],
+                    lm.step(lm.prefill_embeddings(texts[seed], PROMPT_SPEECH), past)[0],
                     Sampler(seed),
                     [],
                 )
@@ -207,7 +207,7 @@ class TestRows:
     def test_slots_between_those_of_a_batch_keep_their_content(self, lm):
         pasts = [lm.prefix([k]).fork(0) for k in range(4)]
         for past in pasts:
-            lm.step(lm.opening(TEXT), past)
+            lm.step(lm.prefill_embeddings(TEXT), past)
         twin = pasts[1].fork(0)
         for step in range(5):
             lm.step_many([step, step], [pasts[3], pasts[0]])
@@ -218,27 +218,27 @@ class TestRows:
 class TestPasts:
     def test_a_fork_leaves_the_prefix_as_it_was(self, lm):
         prefix = lm.prefix(PROMPT_TEXT)
-        first = [lm.step(lm.opening(TEXT), prefix.fork(0)) for _ in range(2)]
+        first = [lm.step(lm.prefill_embeddings(TEXT), prefix.fork(0)) for _ in range(2)]
         branch = prefix.fork(9)
         for i in range(9):
             lm.step(lm.speech([i]), branch)
         assert prefix.length == 1 + len(PROMPT_TEXT) and branch.length == prefix.length + 9
         assert torch.equal(*first) and torch.equal(
-            lm.step(lm.opening(TEXT), prefix.fork(0)), first[0]
+            lm.step(lm.prefill_embeddings(TEXT), prefix.fork(0)), first[0]
         )
 
     def test_a_prefix_takes_no_slot_and_a_request_gives_its_own_back(self, lm):
         prefixes = [lm.prefix([k]) for k in range(3 * FIRST_SLOTS)]
         for _ in range(3 * FIRST_SLOTS):
             past = prefixes[0].fork(0)
-            lm.step(lm.opening(TEXT), past)
+            lm.step(lm.prefill_embeddings(TEXT), past)
             del past
             gc.collect()
         assert lm._slots.count == FIRST_SLOTS
 
     def test_a_past_that_outgrows_its_room_is_moved_with_all_others(self, lm):
         long, short = lm.new_cache(), lm.prefix(PROMPT_TEXT).fork(0)
-        lm.step(lm.opening(TEXT), short)
+        lm.step(lm.prefill_embeddings(TEXT), short)
         before = short.fork(0)
         x = lm.text([i % 60 for i in range(FIRST_POSITIONS - 2)])
         lm.step(x, long)

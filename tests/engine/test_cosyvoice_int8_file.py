@@ -17,15 +17,16 @@ import torch
 
 from tests.engine.test_cosyvoice_int8 import DIMS, random_state, threads_of
 from webui.app import cosyvoice_arguments, first_model
-from webui.engine.cosyvoice.device import INT8, Place, plan, processor
-from webui.engine.cosyvoice.family import check_files
-from webui.engine.cosyvoice.kept import mapped_files
-from webui.engine.cosyvoice.lm import SpeechLm
-from webui.engine.cosyvoice.model import FAMILY, CosyVoice2, language_model
-from webui.engine.cosyvoice.onnx_lm import converted, pages, values
-from webui.engine.cosyvoice.onnx_lm.runtime import Int8Lm
-from webui.engine.cosyvoice.spec import read_spec
-from webui.engine.cosyvoice.weights import component_state, convert
+from webui.engine.cosyvoice.checkpoint import component_state, convert
+from webui.engine.cosyvoice.config import read_spec
+from webui.engine.cosyvoice.device import INT8, DeviceConfig, processor
+from webui.engine.cosyvoice.directory_contents import check_files
+from webui.engine.cosyvoice.int8 import converted, large_pages, weights
+from webui.engine.cosyvoice.int8.runtime import Int8Lm
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM
+from webui.engine.cosyvoice.mapped_files import mapped_files
+from webui.engine.cosyvoice.memory_plan import plan
+from webui.engine.cosyvoice.v2 import SPEC, CosyVoice2, language_model
 from webui.errors import NotReady
 from webui.settings import load
 
@@ -44,7 +45,7 @@ def conversions(root, dims=None) -> int:
     told = []
     loaded = converted.load(root, dims or read_spec(root).lm, told.append)
     scores = Int8Lm(dims or read_spec(root).lm, loaded)
-    assert torch.isfinite(scores.step(scores.opening([1, 2]), scores.new_cache())).all()
+    assert torch.isfinite(scores.step(scores.prefill_embeddings([1, 2]), scores.new_cache())).all()
     return told.count(1.0)
 
 
@@ -91,7 +92,7 @@ class TestFile:
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("webui.engine.cosyvoice.weights.save_file", die)
+            patch.setattr("webui.engine.cosyvoice.checkpoint.save_file", die)
             assert conversions(model) == 1 and not list(model.glob("kaikou-llm-int8*"))
         assert [conversions(model), conversions(model)] == [1, 0]
 
@@ -108,7 +109,7 @@ class TestFile:
         for name in ("llm", "flow", "hift"):
             convert(model, name, "fp32")
             (model / f"{name}.pt").unlink()
-        check_files(FAMILY, model, "bf16")
+        check_files(SPEC, model, "bf16")
         assert component_state(model, "flow", "bf16").popitem()[1].dtype == torch.bfloat16
         assert [conversions(model), conversions(model)] == [1, 0]
 
@@ -121,17 +122,17 @@ class TestFile:
         state = random_state()
         state = {k: v if k != key else change(v) for k, v in state.items() if k != key or change}
         with pytest.raises(NotReady) as caught:
-            values.of(DIMS, state)
+            weights.of(DIMS, state)
         assert key in caught.value.en and word in caught.value.en and key in caught.value.zh
 
     def test_later_starts_need_no_onnx_package(self, model):
         conversions(model)
         code = (
             "import sys; sys.modules['onnx'] = None; from pathlib import Path; from"
-            " webui.engine.cosyvoice.onnx_lm import converted, runtime;from"
-            " webui.engine.cosyvoice.spec import read_spec; root = Path(sys.argv[1]); dims ="
+            " webui.engine.cosyvoice.int8 import converted, runtime;from"
+            " webui.engine.cosyvoice.config import read_spec; root = Path(sys.argv[1]); dims ="
             " read_spec(root).lm;lm = runtime.Int8Lm(dims, converted.load(root, dims));"
-            " print(lm.step(lm.opening([1]), lm.new_cache()).shape)"
+            " print(lm.step(lm.prefill_embeddings([1]), lm.new_cache()).shape)"
         )
         told = subprocess.run(
             [sys.executable, "-c", code, model], capture_output=True, text=True, timeout=120
@@ -159,9 +160,9 @@ class TestPlace:
         (model / "llm.pt").unlink()
         torch.save(state, model / "llm.pt")
         lm = language_model(
-            model, NARROW, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None
+            model, NARROW, DeviceConfig("cpu", "fp32", "test", INT8), lambda share, en, zh: None
         )
-        assert isinstance(lm, SpeechLm) and "head" in caplog.text
+        assert isinstance(lm, Qwen2LM) and "head" in caplog.text
 
     def test_one_thread_per_stage_on_two_cores_and_a_number_that_is_asked_for(self):
         assert [processor("auto", 0, self.ALL, n).threads for n in (1, 2, 4, 64)] == [1, 1, 3, 8]
@@ -175,13 +176,13 @@ class TestPlace:
 
     @pytest.mark.parametrize(("cores", "expected"), [(1, [1, 1]), (2, [1, 2]), (8, [1, 2])])
     def test_an_opening_has_two_cores_where_they_are(self, model, monkeypatch, cores, expected):
-        monkeypatch.setattr("webui.engine.cosyvoice.model.cores", lambda: cores)
+        monkeypatch.setattr("webui.engine.cosyvoice.v2.cores", lambda: cores)
         assert (
             threads_of(
                 language_model(
                     model,
                     read_spec(model).lm,
-                    Place("cpu", "fp32", "test", INT8),
+                    DeviceConfig("cpu", "fp32", "test", INT8),
                     lambda share, en, zh: None,
                 )
             )
@@ -190,19 +191,19 @@ class TestPlace:
 
     def test_the_model_loads_with_it_and_the_plan_counts_it(self, model):
         told = []
-        place = Place("cpu", "fp32", "test", INT8)
+        place = DeviceConfig("cpu", "fp32", "test", INT8)
         loaded = CosyVoice2.load(model, place, lambda share, en, zh: told.append((share, en, zh)))
         assert isinstance(loaded.lm, Int8Lm) and any(
             "int8" in en and "int8" in zh for _, en, zh in told
         )
         assert [share for share, *_ in told] == sorted(share for share, *_ in told)
-        torch_place = Place("cpu", "fp32", "test")
+        torch_place = DeviceConfig("cpu", "fp32", "test")
         flow_and_vocoder = sum((model / f"{name}.pt").stat().st_size for name in ("flow", "hift"))
-        assert plan(
-            FAMILY, loaded.spec, model, place
-        ).weights == flow_and_vocoder + converted.memory(loaded.spec.lm)
+        assert plan(SPEC, loaded.spec, model, place).weights == flow_and_vocoder + converted.memory(
+            loaded.spec.lm
+        )
         assert (
-            plan(FAMILY, loaded.spec, model, torch_place).weights
+            plan(SPEC, loaded.spec, model, torch_place).weights
             == flow_and_vocoder + (model / "llm.pt").stat().st_size
         )
         for name in ("llm", "flow", "hift"):
@@ -219,15 +220,18 @@ def test_prewarm_leaves_the_int8_form_to_the_start(model):
         "kaikou-hift-fp32.safetensors",
     }
     assert language_model(
-        model, read_spec(model).lm, Place("cpu", "fp32", "test", INT8), lambda share, en, zh: None
+        model,
+        read_spec(model).lm,
+        DeviceConfig("cpu", "fp32", "test", INT8),
+        lambda share, en, zh: None,
     )
     assert converted.is_there(model, read_spec(model).lm)
 
 
 def test_large_pages_are_a_wish(tmp_path, monkeypatch):
-    with pages.large_pages():
+    with large_pages.large_pages():
         large = np.ones(16 << 20, np.uint8)
     assert large.sum() == 16 << 20
-    monkeypatch.setattr(pages, "MAPS", tmp_path / "nothing")
-    with pages.large_pages():
+    monkeypatch.setattr(large_pages, "MAPS", tmp_path / "nothing")
+    with large_pages.large_pages():
         pass

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from scripts.golden_checks import llm as golden_llm
-from webui.engine.cosyvoice.dims import LmDims
-from webui.engine.cosyvoice.kv_cache import KvCache
-from webui.engine.cosyvoice.lm import SOS, TASK, SpeechLm, generate
-from webui.engine.cosyvoice.sampler import Sampler, greedy
+from webui.engine.cosyvoice.llm.dims import LmDims
+from webui.engine.cosyvoice.llm.kv_cache import TorchKVCache
+from webui.engine.cosyvoice.llm.qwen2 import SOS, TASK, Qwen2LM, generate
+from webui.engine.cosyvoice.llm.sampler import Sampler, greedy
 
 torch.set_num_threads(1)
 DIMS = LmDims(
@@ -20,15 +20,15 @@ DIMS = LmDims(
 TEXT, PROMPT_TEXT, PROMPT_SPEECH = [3, 9, 27, 21, 3], [5, 50, 8], [1, 2, 30, 39, 7, 7]
 
 
-def tiny(seed: int = 0, dtype=torch.float64) -> SpeechLm:
+def tiny(seed: int = 0, dtype=torch.float64) -> Qwen2LM:
     torch.manual_seed(seed)
-    lm = SpeechLm(DIMS).to(dtype).requires_grad_(False)
+    lm = Qwen2LM(DIMS).to(dtype).requires_grad_(False)
     for weight in lm.parameters():
         weight.normal_(0, 0.3)
     return lm
 
 
-def speak(lm: SpeechLm, seed: int, prefix: KvCache | None = None, text=TEXT) -> list[int]:
+def speak(lm: Qwen2LM, seed: int, prefix: TorchKVCache | None = None, text=TEXT) -> list[int]:
     cache = (prefix or lm.prefix(PROMPT_TEXT)).fork()
     return list(generate(lm, cache, text, PROMPT_SPEECH, Sampler(seed)))
 
@@ -50,9 +50,9 @@ def test_cached_decode_equals_one_pass_scoring(prompt_speech):
         pass
     whole = torch.cat(
         [
-            lm.mark(SOS),
+            lm.special_embedding(SOS),
             lm.text(PROMPT_TEXT + TEXT),
-            lm.mark(TASK),
+            lm.special_embedding(TASK),
             lm.speech(prompt_speech + forced),
         ],
         1,
@@ -79,7 +79,7 @@ def test_a_cache_that_grows_gives_the_same_bits():
     lm, runs = tiny(), []
     for capacity in (1, 400):
         cache = lm.new_cache(capacity)
-        lm.forward(torch.cat([lm.mark(SOS), lm.text(PROMPT_TEXT)], 1), cache)
+        lm.forward(torch.cat([lm.special_embedding(SOS), lm.text(PROMPT_TEXT)], 1), cache)
         for chosen in range(30):
             last = lm.step(lm.speech([chosen]), cache)
         runs.append(last)
@@ -118,8 +118,8 @@ def test_the_prompt_text_matters():
     lm = tiny()
     other = lm.prefix([6, 50, 8])
     assert not torch.allclose(
-        lm.step(lm.opening(TEXT, []), lm.prefix(PROMPT_TEXT)),
-        lm.step(lm.opening(TEXT, []), other),
+        lm.step(lm.prefill_embeddings(TEXT, []), lm.prefix(PROMPT_TEXT)),
+        lm.step(lm.prefill_embeddings(TEXT, []), other),
         atol=1e-3,
     )
 
@@ -143,9 +143,9 @@ def test_length_rules(stop, least, most):
 
 def test_closing_stops_the_work(monkeypatch):
     lm, calls = tiny(), []
-    forward = SpeechLm.forward
+    forward = Qwen2LM.forward
     monkeypatch.setattr(
-        SpeechLm,
+        Qwen2LM,
         "forward",
         lambda self, x, cache: calls.append(x.shape[1]) or forward(self, x, cache),
     )
@@ -167,8 +167,8 @@ def test_rows_of_a_batch_do_not_see_each_other():
 
 def test_half_precision_keeps_the_favourite():
     exact, half = tiny(dtype=torch.float32), tiny(dtype=torch.float32).to(torch.bfloat16)
-    scores = half.step(half.opening(TEXT, PROMPT_SPEECH), half.prefix(PROMPT_TEXT))
-    wanted = exact.step(exact.opening(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT))
+    scores = half.step(half.prefill_embeddings(TEXT, PROMPT_SPEECH), half.prefix(PROMPT_TEXT))
+    wanted = exact.step(exact.prefill_embeddings(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT))
     assert scores.dtype == torch.float32
     assert greedy(wanted[0], []) in scores[0].topk(3).indices.tolist()
 

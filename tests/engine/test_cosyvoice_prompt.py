@@ -9,16 +9,16 @@ import shutil
 import numpy as np
 import pytest
 
-from webui.engine.cosyvoice.prompt import (
+from webui.engine.cosyvoice.frontend.preset_speakers import read_speakers
+from webui.engine.cosyvoice.frontend.prompt_encoder import (
     MAX_S,
     TAIL_S,
-    Hearing,
-    PromptMaker,
-    VoicePrompt,
+    PromptEncoder,
+    PromptEncoderConfig,
+    PromptFeatures,
     fit_notes,
 )
-from webui.engine.cosyvoice.speakers import read_speakers
-from webui.engine.cosyvoice.tokenizer import TextTokenizer
+from webui.engine.cosyvoice.frontend.tokenizer import TextTokenizer
 from webui.errors import BadInput, EngineFault, NotReady
 
 RATE = 24000
@@ -35,7 +35,7 @@ def clip(seconds: float, rate: int = RATE, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def maker(small_model):
-    return PromptMaker(small_model, TextTokenizer(small_model))
+    return PromptEncoder(small_model, TextTokenizer(small_model))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def maker(small_model):
 )
 def test_ids_and_mel_are_aligned(maker, seconds, rate):
     prompt = maker.make(clip(seconds, rate), rate, version="1")
-    voice = VoicePrompt.unpack(prompt.data)
+    voice = PromptFeatures.unpack(prompt.data)
     n, heard_s = len(voice.speech_ids), min(seconds + TAIL_S, MAX_S)
     assert (
         heard_s * 25 - 2 <= n <= heard_s * 25
@@ -66,7 +66,7 @@ def test_the_transcript_is_kept_as_ids(maker, small_model):
 
 
 def test_a_source_clip_gives_its_ids(maker, small_model):
-    exact = PromptMaker(small_model, TextTokenizer(small_model), Hearing(tail_s=0))
+    exact = PromptEncoder(small_model, TextTokenizer(small_model), PromptEncoderConfig(tail_s=0))
     assert maker.speech_ids(clip(2), RATE) == list(exact.voice(clip(2), RATE).speech_ids)
 
 
@@ -96,7 +96,7 @@ def test_silence_is_put_behind_the_clip_before_tokens_mel_and_embedding(maker, s
     """All three are of the same samples: those of a clip that ends in that silence itself, made
     without it (the golden mode).
     """
-    exact = PromptMaker(small_model, TextTokenizer(small_model), Hearing(tail_s=0))
+    exact = PromptEncoder(small_model, TextTokenizer(small_model), PromptEncoderConfig(tail_s=0))
     sound = clip(3)
     padded = np.concatenate([sound, np.zeros(round(TAIL_S * RATE), np.float32)])
     ours, theirs, bare = (
@@ -132,13 +132,13 @@ def test_a_transcript_that_hardly_fits_is_warned_of_with_its_likely_cause(
 
 def test_ready_speakers_are_voices_too(small_model):
     speakers = {
-        name: VoicePrompt.of_speaker(entry) for name, entry in read_speakers(small_model).items()
+        name: PromptFeatures.of_speaker(entry) for name, entry in read_speakers(small_model).items()
     }
     preset, clone = speakers["中文女"], speakers["my_clone"]
     assert (preset.speech_ids, preset.text_ids, preset.mel.shape) == ((), (), (1, 0, 80))
     assert (len(clone.speech_ids), len(clone.text_ids), clone.mel.shape) == (60, 12, (1, 120, 80))
     for voice in speakers.values():
-        again = VoicePrompt.unpack(voice.pack())
+        again = PromptFeatures.unpack(voice.pack())
         assert (
             again.speech_ids == voice.speech_ids
             and again.vector.equal(voice.vector)
@@ -147,11 +147,11 @@ def test_ready_speakers_are_voices_too(small_model):
 
 
 def test_damaged_voices_are_refused():
-    good = VoicePrompt((1,), (5, 6), *_tensors(2)).pack()
-    assert VoicePrompt.unpack(good).speech_ids == (5, 6)
-    for bad in (good[:40], b"", b"\x80\x04.", VoicePrompt((1,), (5, 6), *_tensors(3)).pack()):
+    good = PromptFeatures((1,), (5, 6), *_tensors(2)).pack()
+    assert PromptFeatures.unpack(good).speech_ids == (5, 6)
+    for bad in (good[:40], b"", b"\x80\x04.", PromptFeatures((1,), (5, 6), *_tensors(3)).pack()):
         with pytest.raises(EngineFault):
-            VoicePrompt.unpack(bad)
+            PromptFeatures.unpack(bad)
 
 
 def _tensors(ids: int):
@@ -187,5 +187,5 @@ def test_onnx_files_that_cannot_be_used_are_named(small_model, tmp_path, name, d
             }[damage]
         )
     with pytest.raises(NotReady) as caught:
-        PromptMaker(tmp_path, TextTokenizer(small_model))
+        PromptEncoder(tmp_path, TextTokenizer(small_model))
     assert name in caught.value.en and name in caught.value.zh and caught.value.param == name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from scripts.golden_checks import sampler as golden_sampler
-from webui.engine.cosyvoice.sampler import RasRule, Sampler, law, nucleus
+from webui.engine.cosyvoice.llm.sampler import RasRule, Sampler, exact_distribution, top_k_top_p
 
 RULE = RasRule()
 
@@ -21,13 +21,13 @@ def test_golden(golden, within):
 
 def test_draws_follow_the_exact_law():
     values = scores()
-    history = nucleus(values, RULE)[0][:3].tolist() + [1, 2]
+    history = top_k_top_p(values, RULE)[0][:3].tolist() + [1, 2]
     draw, counts = Sampler(5), torch.zeros(60, dtype=torch.float64)
     for _ in range(8000):
         counts[draw(values, history)] += 1
-    exact = law(values, history, RULE)
+    exact = exact_distribution(values, history, RULE)
     distance = (counts / counts.sum() - exact).abs().sum() / 2
-    plain = (law(values, [], RULE) - exact).abs().sum() / 2
+    plain = (exact_distribution(values, [], RULE) - exact).abs().sum() / 2
     assert distance < 0.03 < plain, "the repetition rule must be visible to this test"
 
 
@@ -73,6 +73,6 @@ def test_the_last_id_with_weight_takes_the_rounding():
 def test_of_equally_probable_ids_the_lower_ones_are_taken():
     values = torch.full((500,), -30.0)
     values[[400, 3, 77, 250]] = 0.0
-    assert nucleus(values.log_softmax(-1), RULE)[0].tolist() == [3, 77, 250, 400]
+    assert top_k_top_p(values.log_softmax(-1), RULE)[0].tolist() == [3, 77, 250, 400]
     flat = torch.zeros(500).log_softmax(-1)
-    assert nucleus(flat, RULE)[0].tolist() == list(range(25)), "and where equals end the list"
+    assert top_k_top_p(flat, RULE)[0].tolist() == list(range(25)), "and where equals end the list"

@@ -14,10 +14,10 @@ import pytest
 
 from tests.engine import stage_floor
 from tests.engine.stage_floor import hear, say, until, utterance, whole
-from webui.engine.cosyvoice.pace import PROFILES, Hops
-from webui.engine.cosyvoice.sources import Given
-from webui.engine.cosyvoice.stream import Utterance
-from webui.engine.cosyvoice.voices import LiveVoice
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
+from webui.engine.cosyvoice.llm.token_sources import FixedTokens
+from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
+from webui.engine.cosyvoice.scheduler.request_state import RequestState
 from webui.errors import Cancelled
 
 floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
@@ -30,13 +30,13 @@ def test_streams_that_join_and_leave_at_random_speak_as_each_does_alone(floor, p
     """
     alone = {}
     quiet = floor()
-    voice = LiveVoice(quiet.model, prompt)
+    voice = CachedPrompt(quiet.model, prompt)
     for seed in range(count):
         alone[seed] = hear(say(quiet, voice, seed, n_text=4 + seed % 3, segments=1 + seed % 2))
     assert set(quiet.lm.batches) == {1}
 
     busy, rng, got = floor(), random.Random(count), {}
-    voice = LiveVoice(busy.model, prompt)
+    voice = CachedPrompt(busy.model, prompt)
 
     def listener(seed: int, after: int) -> None:
         while len(busy.lm.batches) < after and not done.is_set():
@@ -70,7 +70,7 @@ def test_streams_that_join_and_leave_at_random_speak_as_each_does_alone(floor, p
         assert np.array_equal(got[seed][1], alone[seed][1])
     assert max(busy.lm.batches) >= 2, "they did step together"
     assert busy.lm.threads == {"cosyvoice-tokens"}
-    assert until(lambda: not busy.stages.board.speaking)
+    assert until(lambda: not busy.stages.scheduler.speaking)
 
 
 @pytest.mark.parametrize(("first", "needed"), [(25, 28), (10, 13)])
@@ -78,7 +78,7 @@ def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_
     floor, prompt, first, needed, request
 ):
     told, calls = floor(first=first), []
-    voice = LiveVoice(told.model, prompt, first)
+    voice = CachedPrompt(told.model, prompt, first)
     told.stages.prepare(voice)
     held, flowed = threading.Event(), threading.Event()
 
@@ -113,11 +113,11 @@ def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_ids_run_ahead_by_one_hop_and_sound_by_one_chunk(floor, prompt, profile):
     told = floor(profile)
-    who = say(told, LiveVoice(told.model, prompt), 5, most=500)
+    who = say(told, CachedPrompt(told.model, prompt), 5, most=500)
     stream, segment = who.chunks(), who.segments[0]
     for chunk in range(3):
         next(stream)
-        assert until(lambda: who._made is not None and not who.writing()[1])
+        assert until(lambda: who._made is not None and not who.next_decode_segment()[1])
         assert len(segment.source.ids) == told.hops.needed(chunk + 3)
         assert who.emitted_frames == 2 * told.hops.end(chunk + 1)
     stream.close()
@@ -125,7 +125,7 @@ def test_ids_run_ahead_by_one_hop_and_sound_by_one_chunk(floor, prompt, profile)
 
 def test_a_slow_reader_slows_only_itself(floor, prompt):
     told = floor("throughput")
-    voice = LiveVoice(told.model, prompt)
+    voice = CachedPrompt(told.model, prompt)
     slow = say(told, voice, 1, most=1000)
     stopped = slow.chunks()
     next(stopped)
@@ -141,7 +141,7 @@ def test_a_slow_reader_slows_only_itself(floor, prompt):
 
 def test_leaving_frees_everything_and_cancel_comes_between_two_ids(floor, prompt):
     told = floor()
-    voice = LiveVoice(told.model, prompt)
+    voice = CachedPrompt(told.model, prompt)
 
     def leave_and_cancel() -> list[weakref.ref]:
         left, cancelled = say(told, voice, 1, most=900), say(told, voice, 2, most=900)
@@ -161,12 +161,12 @@ def test_leaving_frees_everything_and_cancel_comes_between_two_ids(floor, prompt
         return remains
 
     remains = leave_and_cancel()
-    assert until(lambda: not told.stages.board.speaking)
+    assert until(lambda: not told.stages.scheduler.speaking)
     gc.collect()
     assert [r() for r in remains] == [None, None]
 
 
-def order_of_work(told, who: list[Utterance]) -> list[int]:
+def order_of_work(told, who: list[RequestState]) -> list[int]:
     return [w.request.seed for w in sorted(who, key=lambda w: w.rank())]
 
 
@@ -177,9 +177,9 @@ def test_who_is_served_first(floor, prompt):
         "throughput": [1, 2, 3, 4],
     }.items():
         told = floor(name)
-        voice = LiveVoice(told.model, prompt)
+        voice = CachedPrompt(told.model, prompt)
         dry, rested, new, batch = (
-            utterance(told, voice, [Given([1])], n, priority=5 if n == 4 else 0)
+            utterance(told, voice, [FixedTokens([1])], n, priority=5 if n == 4 else 0)
             for n in (1, 2, 3, 4)
         )
         for w, dry_s in ((dry, -1.0), (rested, 0.3)):
@@ -191,27 +191,39 @@ def test_no_step_waits_for_company_that_cannot_come(floor, prompt, monkeypatch):
     """A lone request, or one whose only neighbours are slow readers, is stepped at once."""
     waits = []
     told = floor("throughput")
-    voice = LiveVoice(told.model, prompt)
-    wait = told.stages.board.ids_wanted.wait
+    voice = CachedPrompt(told.model, prompt)
+    wait = told.stages.scheduler.ids_wanted.wait
     monkeypatch.setattr(
-        told.stages.board.ids_wanted,
+        told.stages.scheduler.ids_wanted,
         "wait",
         lambda timeout=None: waits.append(timeout) or wait(timeout),
     )
     stopped = say(told, voice, 1, most=900).chunks()
     next(stopped)
-    assert until(lambda: told.stages.board.speaking[0]._made is not None)
+    assert until(lambda: told.stages.scheduler.speaking[0]._made is not None)
     waits.clear()
     hear(say(told, voice, 2, most=200))
     assert [w for w in waits if w is not None] == []
-    assert all(p.company_s <= 0.005 for p in PROFILES.values())
+    assert all(p.batch_wait_s <= 0.005 for p in PROFILES.values())
     stopped.close()
 
 
 def test_hops():
-    assert [Hops(25, 25, (1, 1, 2), True).end(n) for n in range(5)] == [25, 50, 100, 150, 200]
-    assert [Hops(10, 25, (1, 1, 2), True).end(n) for n in range(5)] == [10, 25, 50, 100, 150]
-    whole_hops, pieces = Hops(25, 25, (2,), True), Hops(25, 25, (2,), False)
+    assert [ChunkSchedule(25, 25, (1, 1, 2), True).end(n) for n in range(5)] == [
+        25,
+        50,
+        100,
+        150,
+        200,
+    ]
+    assert [ChunkSchedule(10, 25, (1, 1, 2), True).end(n) for n in range(5)] == [
+        10,
+        25,
+        50,
+        100,
+        150,
+    ]
+    whole_hops, pieces = ChunkSchedule(25, 25, (2,), True), ChunkSchedule(25, 25, (2,), False)
     assert (whole_hops.piece_end(1, 50), pieces.piece_end(1, 50), pieces.piece_end(1, 75)) == (
         100,
         75,
@@ -223,6 +235,6 @@ def test_a_hop_in_pieces_is_the_hop_whole(floor, prompt):
     made = {}
     for whole_hop in (True, False):
         told = floor("throughput", whole=whole_hop)
-        made[whole_hop] = hear(say(told, LiveVoice(told.model, prompt), 6, most=190))
+        made[whole_hop] = hear(say(told, CachedPrompt(told.model, prompt), 6, most=190))
     assert made[True][0] == made[False][0]
     assert np.square(made[True][1] - made[False][1]).mean() < 1e-4 * np.square(made[True][1]).mean()

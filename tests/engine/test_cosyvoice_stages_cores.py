@@ -10,7 +10,7 @@ import pytest
 
 from tests.engine import stage_floor
 from tests.engine.stage_floor import hear, say, until, whole
-from webui.engine.cosyvoice.voices import LiveVoice
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
 from webui.errors import NotReady
 
 floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
@@ -19,8 +19,8 @@ floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
 def test_the_language_model_steps_aside_while_a_first_piece_is_made(floor, prompt, request):
     """On a shared core: the ids of the next piece are wanted a hop later, the first sound now."""
     told, steps = floor(), []
-    told.stages.tokens.gives_way = True
-    voice = LiveVoice(told.model, prompt)
+    told.stages.lm_worker.gives_way = True
+    voice = CachedPrompt(told.model, prompt)
     told.stages.prepare(voice)
 
     def asked(module, given) -> None:
@@ -43,12 +43,12 @@ def halves() -> list[threading.Thread]:
 def test_a_second_core_is_used_where_there_is_one_and_given_back(
     model, floor, prompt, monkeypatch, cores
 ):
-    monkeypatch.setattr("webui.engine.cosyvoice.stages.cores", lambda: cores)
+    monkeypatch.setattr("webui.engine.cosyvoice.scheduler.runner.cores", lambda: cores)
     assert until(lambda: not halves()), "of the tests before"
     told = floor()
     for part in (model.flow.decoder, model.vocoder):
-        assert (part.beside is not None) == told.stages.tokens.gives_way == (cores == 2)
-    assert len(hear(say(told, LiveVoice(told.model, prompt), 3, most=60))[1]) == 60 * 960
+        assert (part.beside is not None) == told.stages.lm_worker.gives_way == (cores == 2)
+    assert len(hear(say(told, CachedPrompt(told.model, prompt), 3, most=60))[1]) == 60 * 960
     assert len(halves()) == cores - 1
     told.stages.close(NotReady("The test is over.", "测试结束。"))
     assert model.flow.decoder.beside is None is model.vocoder.beside and until(

@@ -13,13 +13,13 @@ import torch
 
 from tests.engine import stage_floor
 from tests.engine.stage_floor import hear, say, texts, until, utterance
-from webui.engine.cosyvoice import board as board_module
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice.lm import Drawing
-from webui.engine.cosyvoice.sampler import Sampler
-from webui.engine.cosyvoice.sources import Arriving, Drawn
-from webui.engine.cosyvoice.stream import Utterance
-from webui.engine.cosyvoice.voices import LiveVoice
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
+from webui.engine.cosyvoice.llm.qwen2 import StopCriteria
+from webui.engine.cosyvoice.llm.sampler import Sampler
+from webui.engine.cosyvoice.llm.token_sources import LMTokens, StreamingTextTokens
+from webui.engine.cosyvoice.scheduler import scheduler as board_module
+from webui.engine.cosyvoice.scheduler.request_state import RequestState
 from webui.errors import BadInput, EngineFault, NotReady
 
 floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
@@ -37,17 +37,17 @@ class Spoilt:
         return len(history) % 50
 
 
-def spoilt(told, voice, seed: int, at: int, error: Exception) -> Utterance:
-    drawing = Drawing(told.lm.dims, 30, Spoilt(at, error), 200)
+def spoilt(told, voice, seed: int, at: int, error: Exception) -> RequestState:
+    drawing = StopCriteria(told.lm.dims, 30, Spoilt(at, error), 200)
     return utterance(
-        told, voice, [Drawn(told.lm, lambda: voice.prefix(()), texts(30, 1), (), drawing)], seed
+        told, voice, [LMTokens(told.lm, lambda: voice.prefix(()), texts(30, 1), (), drawing)], seed
     )
 
 
 @pytest.mark.parametrize("at", [0, 20])
 def test_what_fails_in_one_request_ends_that_request_only(floor, prompt, at):
     told = floor()
-    voice = LiveVoice(told.model, prompt)
+    voice = CachedPrompt(told.model, prompt)
     alone = hear(say(told, voice, 7))
     bad, good, heard = spoilt(told, voice, 8, at, ZeroDivisionError()), say(told, voice, 7), []
     neighbour = threading.Thread(target=lambda: heard.append(hear(good)))
@@ -64,7 +64,7 @@ def test_what_fails_in_one_request_ends_that_request_only(floor, prompt, at):
 
 def test_a_step_that_fails_for_many_is_taken_one_by_one(floor, prompt):
     told = floor()
-    voice = LiveVoice(told.model, prompt)
+    voice = CachedPrompt(told.model, prompt)
     alone = {seed: hear(say(told, voice, seed)) for seed in (1, 2, 3)}
     broken = set()
 
@@ -94,7 +94,7 @@ def test_a_step_that_fails_for_many_is_taken_one_by_one(floor, prompt):
 
 def test_sound_that_fails_and_memory_that_is_full_end_their_request(floor, prompt, monkeypatch):
     told = floor()
-    voice, seen = LiveVoice(told.model, prompt), []
+    voice, seen = CachedPrompt(told.model, prompt), []
     told.stages.prepare(voice)
     advance = type(told.model.flow).advance_many
 
@@ -117,7 +117,7 @@ def test_sound_that_fails_and_memory_that_is_full_end_their_request(floor, promp
 @pytest.mark.parametrize("stage", ["tokens", "sound"])
 def test_a_stage_that_breaks_ends_everybody_with_a_reason_and_nothing_hangs(floor, prompt, stage):
     told = floor()
-    voice = LiveVoice(told.model, prompt)
+    voice = CachedPrompt(told.model, prompt)
     running = say(told, voice, 1, most=900).chunks()
     next(running)
 
@@ -125,10 +125,10 @@ def test_a_stage_that_breaks_ends_everybody_with_a_reason_and_nothing_hangs(floo
         raise MemoryError
 
     if stage == "tokens":
-        told.stages.tokens._tell = broken
+        told.stages.lm_worker._tell = broken
     else:
-        told.stages.sound._count = broken
-        told.stages.sound._fail = broken
+        told.stages.audio_worker._count = broken
+        told.stages.audio_worker._fail = broken
     with pytest.raises(EngineFault) as error:
         list(running)
     assert error.value.code == "engine_broken"
@@ -137,14 +137,14 @@ def test_a_stage_that_breaks_ends_everybody_with_a_reason_and_nothing_hangs(floo
     with pytest.raises(EngineFault):
         next(say(told, voice, 2).chunks())
     with pytest.raises(EngineFault):
-        told.stages.prepare(LiveVoice(told.model, prompt))
+        told.stages.prepare(CachedPrompt(told.model, prompt))
 
 
 def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
-    from webui.engine.cosyvoice.text_stream import TextStream
+    from webui.engine.cosyvoice.llm.streaming_input import TextStream
 
     told = floor()
-    voice, more, lm = LiveVoice(told.model, prompt), threading.Event(), told.lm
+    voice, more, lm = CachedPrompt(told.model, prompt), threading.Event(), told.lm
 
     def arriving(wait: bool):
         yield from texts(12, 5)
@@ -152,17 +152,18 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
             assert more.wait(30)
         yield from texts(12, 6)
 
-    def slow(wait: bool) -> Utterance:
-        source = Arriving(
+    def slow(wait: bool) -> RequestState:
+        source = StreamingTextTokens(
             lambda: TextStream(
                 lm,
                 lm.new_cache(64),
                 (),
                 (),
-                Sampler(3, never=lm.dims.barred(lm.dims.end, lm.dims.fill)),
+                Sampler(3, never=lm.dims.forbidden_ids(lm.dims.end, lm.dims.fill)),
             ),
             arriving(wait),
-            told.stages.board,
+            told.stages.scheduler.lock,
+            told.stages.scheduler.ids_wanted.notify,
         )
         return utterance(told, voice, [source], 50)
 
@@ -181,8 +182,11 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
         yield from texts(6, 5)
         raise BadInput("The pen broke.", "笔坏了。")
 
-    source = Arriving(
-        lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3)), fails(), told.stages.board
+    source = StreamingTextTokens(
+        lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3)),
+        fails(),
+        told.stages.scheduler.lock,
+        told.stages.scheduler.ids_wanted.notify,
     )
     with pytest.raises(BadInput):
         list(utterance(told, voice, [source], 51).chunks())
@@ -222,12 +226,12 @@ def test_a_reader_may_be_lost_in_a_thread_that_holds_the_lock(floor, prompt, mon
     own = SimpleNamespace(**{**vars(threading), "Lock": OwnedLock})
     monkeypatch.setattr(board_module, "threading", own)
     told = floor()
-    voice = LiveVoice(told.model, prompt)
+    voice = CachedPrompt(told.model, prompt)
     stream = say(told, voice, 1, most=900).chunks()
     next(stream)
-    with told.stages.board.lock:
+    with told.stages.scheduler.lock:
         stream.close()
-    assert until(lambda: not told.stages.board.speaking)
+    assert until(lambda: not told.stages.scheduler.speaking)
     assert len(hear(say(told, voice, 2, most=40))[1]) == 40 * 960 and not told.broken
 
 
@@ -236,9 +240,9 @@ def test_what_broke_at_the_end_of_the_warm_up_is_not_ready(small_model, monkeypa
         def fail():
             raise MemoryError
 
-        engine._stages.sound._most_pressing = fail
-        with engine._stages.board.lock:
-            engine._stages.board.wake()
+        engine._runner.audio_worker._select_next = fail
+        with engine._runner.scheduler.lock:
+            engine._runner.scheduler.wake()
         assert until(lambda: engine.health().state == "broken")
 
     monkeypatch.setattr(CosyVoiceEngine, "_warm_up", breaks)

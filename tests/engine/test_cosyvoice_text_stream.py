@@ -8,8 +8,8 @@ import pytest
 
 from scripts.golden_checks import llm as golden_llm
 from tests.engine.test_cosyvoice_lm import DIMS, PROMPT_SPEECH, PROMPT_TEXT, tiny
-from webui.engine.cosyvoice.sampler import Sampler
-from webui.engine.cosyvoice.text_stream import TextStream
+from webui.engine.cosyvoice.llm.sampler import Sampler
+from webui.engine.cosyvoice.llm.streaming_input import TextStream
 
 TEXT = list(range(10, 33))
 

@@ -18,15 +18,15 @@ from scripts.small_model.sizes import SMALL
 from tests.engine.cosyvoice_small import ids_of, small_flow, voice_of
 from tests.engine.stage_floor import hear, until, utterance
 from tests.engine.test_cosyvoice_graphs_engine import SIZES
-from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.cuda.assemble import TOGETHER, captured
+from webui.engine.cosyvoice.cuda.capture import EagerCapture
+from webui.engine.cosyvoice.device import DeviceConfig
 from webui.engine.cosyvoice.flow import VoiceState, step_many
-from webui.engine.cosyvoice.flow.model import FlowModel
-from webui.engine.cosyvoice.graphs.assemble import TOGETHER, captured
-from webui.engine.cosyvoice.graphs.capture import Direct
-from webui.engine.cosyvoice.pace import PROFILES, Hops
-from webui.engine.cosyvoice.sources import Given
-from webui.engine.cosyvoice.stages import Stages
-from webui.engine.cosyvoice.voices import LiveVoice, LiveVoices
+from webui.engine.cosyvoice.flow.causal_flow import FlowModel
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt, PromptCache
+from webui.engine.cosyvoice.llm.token_sources import FixedTokens
+from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
+from webui.engine.cosyvoice.scheduler.runner import EngineRunner
 from webui.errors import Cancelled, EngineFault, NotReady
 from webui.types import part_seed
 
@@ -128,7 +128,7 @@ def test_a_call_that_fails_half_way_leaves_all_as_they_were(monkeypatch):
 # ---- the stage -----------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def model():
-    return random_model(SMALL, Place("cpu", "fp32", "test"))
+    return random_model(SMALL, DeviceConfig("cpu", "fp32", "test"))
 
 
 @pytest.fixture
@@ -137,24 +137,24 @@ def floor(model):
     made = []
 
     def make(most: int = 4, profile: str = "balanced", first_alone: bool = False):
-        stages = Stages(model, LiveVoices(model, 1 << 40), PROFILES[profile])
-        stages.sound.most, stages.sound.is_first_alone = most, first_alone
+        stages = EngineRunner(model, PromptCache(model, 1 << 40), PROFILES[profile])
+        stages.audio_worker.most, stages.audio_worker.is_first_alone = most, first_alone
         told = SimpleNamespace(
             stages=stages,
             model=model,
-            hops=Hops(25, 25, (1, 1, 2), True),
+            hops=ChunkSchedule(25, 25, (1, 1, 2), True),
             calls=[],
             gate=lambda asked: None,
         )
 
-        def flow_many(asked):
+        def flow_batch(asked):
             told.calls.append(len(asked))
             told.gate(asked)
-            return model.flow_many(asked)
+            return model.flow_batch(asked)
 
         watched = replace(model)
-        object.__setattr__(watched, "flow_many", flow_many)
-        stages.sound._model = watched
+        object.__setattr__(watched, "flow_batch", flow_batch)
+        stages.audio_worker._model = watched
         made.append(stages)
         return told
 
@@ -164,7 +164,7 @@ def floor(model):
 
 
 def given(told, voice, seed: int, ids: int = 90):
-    return utterance(told, voice, [Given(ids_of(ids, seed=seed).tolist())], seed)
+    return utterance(told, voice, [FixedTokens(ids_of(ids, seed=seed).tolist())], seed)
 
 
 def together(told, whos, wait: bool = True) -> list:
@@ -178,18 +178,18 @@ def together(told, whos, wait: bool = True) -> list:
         except (EngineFault, Cancelled) as error:
             out[i] = error
 
-    told.stages.board.lock.acquire()
+    told.stages.scheduler.lock.acquire()
     readers = [threading.Thread(target=listen, args=(i,)) for i in range(len(whos))]
     try:
         for who, reader in zip(whos, readers, strict=True):
-            told.stages.board.speaking.append(who)  # `enter` would let the first begin alone
-            board = who.board
-            own = {"enter": lambda _: None, "wake": board.wake, "leave": board.leave}
-            who.board = SimpleNamespace(**{**vars(board), **own})
+            told.stages.scheduler.speaking.append(who)  # `submit` would let the first begin alone
+            board = who.scheduler
+            own = {"submit": lambda _: None, "wake": board.wake, "leave": board.leave}
+            who.scheduler = SimpleNamespace(**{**vars(board), **own})
             reader.start()
     finally:
-        told.stages.board.wake()
-        told.stages.board.lock.release()
+        told.stages.scheduler.wake()
+        told.stages.scheduler.lock.release()
     for reader in readers:
         reader.join(60)
     return out
@@ -200,8 +200,8 @@ def prompt():
     return random_voice(2.0, SMALL.codes)
 
 
-def ready(told, prompt) -> LiveVoice:
-    voice = LiveVoice(told.model, prompt)
+def ready(told, prompt) -> CachedPrompt:
+    voice = CachedPrompt(told.model, prompt)
     told.stages.prepare(voice)
     return voice
 
@@ -221,10 +221,10 @@ def test_pieces_of_one_shape_are_made_in_one_call_and_sound_as_alone(floor, prom
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
     assert max(told.calls) == 4, "never more than it may"
     assert (
-        sum(told.calls) == sum(quiet.calls) == told.stages.sound.pieces
+        sum(told.calls) == sum(quiet.calls) == told.stages.audio_worker.pieces
         and len(told.calls) < sum(told.calls) / 2
     )
-    assert told.stages.sound.calls == len(told.calls)
+    assert told.stages.audio_worker.calls == len(told.calls)
 
 
 def test_pieces_of_different_shapes_are_made_apart(floor, prompt):
@@ -266,7 +266,7 @@ def test_who_leaves_during_a_call_leaves_the_others_as_they_were(floor, prompt):
     out = together(told, whos)
     assert isinstance(out[1], Cancelled) and told.calls[0] == 3
     assert alike(out[0], alone[0]) and alike(out[2], alone[2])
-    assert until(lambda: not told.stages.board.speaking)
+    assert until(lambda: not told.stages.scheduler.speaking)
 
 
 def test_a_call_that_fails_for_many_fails_for_the_one_at_fault(floor, prompt):
@@ -295,14 +295,14 @@ def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
     told = floor()
     voice = ready(told, prompt)
     alone = hear(given(told, voice, 0))[1]
-    wave = told.model.wave
+    wave = told.model.new_wave_stream
 
     def refused(seed):
         if seed == part_seed(1, 0):
             raise EngineFault("The places are taken.", "没有位置了。", code="out_of_memory")
         return wave(seed)
 
-    object.__setattr__(told.stages.sound._model, "wave", refused)
+    object.__setattr__(told.stages.audio_worker._model, "new_wave_stream", refused)
     out = together(told, [given(told, voice, seed) for seed in range(2)])
     assert isinstance(out[1], EngineFault) and alike(out[0], alone)
 
@@ -316,13 +316,17 @@ def test_captured_networks_replay_once_for_all_of_them(prompt):
         flow=replace(SIZES.flow, batches=(1, 4)),
         vocoder=replace(SIZES.vocoder, batches=(1, 4)),
     )
-    fast = captured(random_model(SMALL, Place("cpu", "fp32", "test")), sizes=sizes, capture=Direct)
-    stages = Stages(fast, LiveVoices(fast, 1 << 40), PROFILES["balanced"])
-    told = SimpleNamespace(stages=stages, model=fast, hops=Hops(25, 25, (1, 1, 2), True), calls=[])
-    assert fast.together == 4
+    fast = captured(
+        random_model(SMALL, DeviceConfig("cpu", "fp32", "test")), sizes=sizes, capture=EagerCapture
+    )
+    stages = EngineRunner(fast, PromptCache(fast, 1 << 40), PROFILES["balanced"])
+    told = SimpleNamespace(
+        stages=stages, model=fast, hops=ChunkSchedule(25, 25, (1, 1, 2), True), calls=[]
+    )
+    assert fast.max_batch_size == 4
     voice = ready(told, prompt)
     alone = [hear(given(told, voice, seed))[1] for seed in range(3)]
-    stages.sound.most, stages.sound.is_first_alone = 4, False
+    stages.audio_worker.most, stages.audio_worker.is_first_alone = 4, False
     fast.static_flow.table.played.clear()
     fast.static_vocoder.table.played.clear()
     out = together(told, [given(told, voice, seed) for seed in range(3)])
@@ -331,7 +335,7 @@ def test_captured_networks_replay_once_for_all_of_them(prompt):
     assert any(key[1] == 4 for key in fast.static_flow.table.played) and any(
         key[1] == 4 for key in fast.static_vocoder.table.played
     )
-    assert stages.sound.pieces > fast.static_flow.table.played.total()
+    assert stages.audio_worker.pieces > fast.static_flow.table.played.total()
     assert fast.static_flow.table.refused == fast.static_vocoder.table.refused == 0
 
 
@@ -340,7 +344,7 @@ class Clock:
 
     def __init__(self, told, monkeypatch):
         self.waits: list[float] = []
-        wanted = told.stages.board.sound_wanted
+        wanted = told.stages.scheduler.sound_wanted
         wait = wanted.wait
         monkeypatch.setattr(
             wanted,
@@ -356,29 +360,29 @@ def test_a_lone_request_and_a_first_sound_wait_for_nobody(floor, prompt, monkeyp
     clock, voice = Clock(told, monkeypatch), ready(told, prompt)
     hear(given(told, voice, 1, ids=200))
     assert not clock.waits
-    told.stages.sound._is_near = lambda who, lead: True  # company is always about to come
+    told.stages.audio_worker._is_near = lambda who, lead: True  # company is always about to come
     firsts = []
     told.gate = lambda asked: firsts.append((bool(clock.waits), not asked[0][0].emitted_frames))
     together(told, [given(told, voice, seed, ids=200) for seed in (2, 3)])
     assert firsts[0] == (False, True), "the first sound was waited with"
     assert (
-        set(clock.waits) == {PROFILES["throughput"].company_s}
-        and PROFILES["throughput"].company_s <= 0.005
+        set(clock.waits) == {PROFILES["throughput"].batch_wait_s}
+        and PROFILES["throughput"].batch_wait_s <= 0.005
     )
 
 
 def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkeypatch):
     """Looked at with the stage asleep: one lead, and a neighbour of whom some ids are known."""
     told = floor(profile="throughput")
-    voice, sound = ready(told, prompt), told.stages.sound
+    voice, sound = ready(told, prompt), told.stages.audio_worker
     waits = []
-    with told.stages.board.lock:
+    with told.stages.scheduler.lock:
         lead, other = given(told, voice, 1, ids=60), given(told, voice, 2, ids=60)
         for who in (lead, other):
             who._number, who.dry_s = 1, who.born_s + 1e6
-        told.stages.board.speaking += [lead, other]
+        told.stages.scheduler.speaking += [lead, other]
         monkeypatch.setattr(
-            told.stages.board.sound_wanted, "wait", lambda timeout=None: waits.append(timeout)
+            told.stages.scheduler.sound_wanted, "wait", lambda timeout=None: waits.append(timeout)
         )
         other.segments[0].source = SimpleNamespace(
             ids=ids_of(20).tolist(), is_over=False, free=lambda: None
@@ -390,24 +394,24 @@ def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkey
         for known in (19, 20, 27, 28):
             other.segments[0].source.ids = ids_of(known).tolist()
             waits.clear()
-            cases.append((len(sound._with_company(lead)), len(waits)))
+            cases.append((len(sound._collect_batch(lead)), len(waits)))
         assert cases == [(1, 0), (1, 1), (1, 1), (2, 0)]
         lead.dry_s, other.segments[0].source.ids = lead.born_s, ids_of(27).tolist()
         waits.clear()
-        assert (sound._with_company(lead), waits) == ([lead], []), (
+        assert (sound._collect_batch(lead), waits) == ([lead], []), (
             "a listener who runs dry has no time"
         )
-        told.stages.board.speaking.clear()
+        told.stages.scheduler.speaking.clear()
 
 
 def test_a_gpu_makes_eight_at_once_and_a_processor_two_where_nobody_minds_the_wait(model):
     assert (
         TOGETHER == (1, 2, 4, 8)
-        and replace(model, place=Place("mps", "fp32", "test")).together == 4
+        and replace(model, device_config=DeviceConfig("mps", "fp32", "test")).max_batch_size == 4
     )
     most = {}
     for name, profile in PROFILES.items():
-        stages = Stages(model, LiveVoices(model, 1 << 40), profile)
-        most[name] = stages.sound.most
+        stages = EngineRunner(model, PromptCache(model, 1 << 40), profile)
+        most[name] = stages.audio_worker.most
         stages.close(NotReady("The test is over.", "测试结束。"))
     assert most == {"ttfa": 1, "balanced": 1, "throughput": 2}

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from scripts.small_model.words import byte_letters
-from webui.engine.cosyvoice.tokenizer import (
+from webui.engine.cosyvoice.frontend.tokenizer import (
     END_OF_PROMPT,
     EVENT_TAGS,
     SPECIALS,

@@ -17,8 +17,15 @@ from safetensors.torch import load_file
 from scripts.golden_checks import hift as hift_check
 from tests.engine.cosyvoice_small import GOLDEN, random_state, small_vocoder
 from tests.engine.test_cosyvoice_flow import exceeded
-from webui.engine.cosyvoice.vocoder import FULL, STEADY, Reach, Vocoder, VocoderDims, VocoderState
-from webui.engine.cosyvoice.vocoder.decoder import ResBlock
+from webui.engine.cosyvoice.vocoder import (
+    FULL,
+    STEADY,
+    ContextWindow,
+    Vocoder,
+    VocoderDims,
+    VocoderState,
+)
+from webui.engine.cosyvoice.vocoder.hift import ResBlock
 from webui.engine.cosyvoice.vocoder.source import cycles_per_frame, noise_at, sines
 from webui.errors import NotReady
 
@@ -178,7 +185,7 @@ def test_published_prefix_and_misfits(mel):
 def test_other_sizes_run_and_reach_is_checked(mel):
     assert small_vocoder().whole(mel[:12]).shape == (5760,)
     with pytest.raises(ValueError, match="held"):
-        Reach(8, 5, 8)
+        ContextWindow(8, 5, 8)
     with pytest.raises(ValueError, match="halve"):
         VocoderDims(20)
 
@@ -197,7 +204,7 @@ def test_narrow_convolutions_lie_as_the_matrix_units_want_them_and_are_the_same(
         block.narrow(dtype)
         real = torch.nn.functional.conv2d
         monkeypatch.setattr(
-            "webui.engine.cosyvoice.vocoder.decoder.F.conv2d",
+            "webui.engine.cosyvoice.vocoder.hift.F.conv2d",
             lambda wide, *a, **k: (
                 seen.append(wide.is_contiguous(memory_format=torch.channels_last)),
                 real(wide, *a, **k),

@@ -16,15 +16,16 @@ from tests.engine.cosyvoice_small import ids_of, small_flow, voice_of
 from tests.engine.test_cosyvoice_graphs_engine import SIZES
 from tests.engine.test_cosyvoice_graphs_flow import grown
 from tests.engine.test_cosyvoice_stages import hear, utterance
-from webui.engine.cosyvoice.device import MemoryPlan, Place
-from webui.engine.cosyvoice.graphs.assemble import captured
-from webui.engine.cosyvoice.graphs.capture import Direct
-from webui.engine.cosyvoice.graphs.flow import FlowSizes, StaticFlow
-from webui.engine.cosyvoice.model import FAMILY
-from webui.engine.cosyvoice.pace import PROFILES, Hops
-from webui.engine.cosyvoice.sources import Given
-from webui.engine.cosyvoice.stages import Stages
-from webui.engine.cosyvoice.voices import LiveVoices
+from webui.engine.cosyvoice.cuda.assemble import captured
+from webui.engine.cosyvoice.cuda.capture import EagerCapture
+from webui.engine.cosyvoice.cuda.flow import FlowSizes, StaticFlow
+from webui.engine.cosyvoice.device import DeviceConfig
+from webui.engine.cosyvoice.frontend.prompt_cache import PromptCache
+from webui.engine.cosyvoice.llm.token_sources import FixedTokens
+from webui.engine.cosyvoice.memory_plan import MemoryPlan
+from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
+from webui.engine.cosyvoice.scheduler.runner import EngineRunner
+from webui.engine.cosyvoice.v2 import SPEC
 from webui.errors import Cancelled, EngineFault, NotReady
 from webui.types import Prompt
 
@@ -108,27 +109,29 @@ def test_a_voice_for_which_there_is_no_room_stays_out_and_says_so(static):
 # ---- budgets -------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def model():
-    return captured(random_model(SMALL, Place("cpu", "fp32", "test")), sizes=SIZES, capture=Direct)
+    return captured(
+        random_model(SMALL, DeviceConfig("cpu", "fp32", "test")), sizes=SIZES, capture=EagerCapture
+    )
 
 
 def prompt(seed: int) -> Prompt:
-    return Prompt(FAMILY.engine, "v", f"voice {seed}", random_voice(2.0, SMALL.codes, seed).pack())
+    return Prompt(SPEC.engine, "v", f"voice {seed}", random_voice(2.0, SMALL.codes, seed).pack())
 
 
-def make(model, device: float, host: float) -> LiveVoices:
+def make(model, device: float, host: float) -> PromptCache:
     """Room for so many voices of two seconds."""
     unit = model.static_flow.buffers.bytes_per_unit()
-    return LiveVoices(model, int(device * 80 * unit), int(host * 80 * unit))
+    return PromptCache(model, int(device * 80 * unit), int(host * 80 * unit))
 
 
-def taken(voices: LiveVoices, seed: int, used=()):
+def taken(voices: PromptCache, seed: int, used=()):
     voice = voices.get(prompt(seed))
     while not voice.is_ready:
         voices.grow(voice, used)
     return voice
 
 
-def where(voices: LiveVoices) -> str:
+def where(voices: PromptCache) -> str:
     return "".join("h" if v.is_out else "d" if v.is_ready else "-" for v in voices._live.values())
 
 
@@ -167,7 +170,7 @@ def test_without_a_memory_of_its_own_the_least_used_voice_is_let_go(model):
     first = taken(voices, 1)
     taken(voices, 2)
     assert where(voices) == "d" and voices.moved_out == 0 and first.is_ready
-    plain = random_model(SMALL, Place("cpu", "fp32", "test"))
+    plain = random_model(SMALL, DeviceConfig("cpu", "fp32", "test"))
     assert plain.voices_budget(MemoryPlan(0, 10, 0, 0, 1000))[1] == 0
     assert model.voices_budget(MemoryPlan(0, 10, 0, 0, 1000))[1] == 250
 
@@ -175,17 +178,19 @@ def test_without_a_memory_of_its_own_the_least_used_voice_is_let_go(model):
 def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(model):
     """Through the stages: voices go out and come back between requests, and nobody hears it."""
     voices = make(model, device=1.5, host=8)
-    stages = Stages(model, voices, PROFILES["balanced"])
-    told = SimpleNamespace(stages=stages, hops=Hops(25, 25, (1, 1, 2), True))
+    stages = EngineRunner(model, voices, PROFILES["balanced"])
+    told = SimpleNamespace(stages=stages, hops=ChunkSchedule(25, 25, (1, 1, 2), True))
 
     def said(seed: int) -> np.ndarray:
         return hear(
-            utterance(told, voices.get(prompt(seed)), [Given(ids_of(60, seed=seed).tolist())], seed)
+            utterance(
+                told, voices.get(prompt(seed)), [FixedTokens(ids_of(60, seed=seed).tolist())], seed
+            )
         )[1]
 
     first = [said(seed) for seed in (1, 2, 3)]
     again = [said(seed) for seed in (1, 2, 3)]
-    busy = utterance(told, voices.get(prompt(1)), [Given(ids_of(200).tolist())], 9)
+    busy = utterance(told, voices.get(prompt(1)), [FixedTokens(ids_of(200).tolist())], 9)
     reader = busy.chunks()
     next(reader)
     during = said(2)
@@ -200,15 +205,15 @@ def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(mode
 
 def test_a_request_cancelled_before_it_began_is_not_kept(model):
     voices = make(model, 4, 4)
-    stages = Stages(model, voices, PROFILES["balanced"])
+    stages = EngineRunner(model, voices, PROFILES["balanced"])
     who = utterance(
-        SimpleNamespace(stages=stages, hops=Hops(25, 25, (1,), True)),
+        SimpleNamespace(stages=stages, hops=ChunkSchedule(25, 25, (1,), True)),
         voices.get(prompt(1)),
-        [Given([1])],
+        [FixedTokens([1])],
         1,
     )
     who.cancel()
     with pytest.raises(Cancelled):
         next(who.chunks())
-    assert not stages.board.speaking
+    assert not stages.scheduler.speaking
     stages.close(NotReady("The test is over.", "测试结束。"))

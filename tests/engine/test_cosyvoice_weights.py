@@ -19,17 +19,8 @@ from safetensors import safe_open
 from torch.nn.utils.parametrizations import weight_norm
 
 from tests.engine.model_poison import calls, poisoned
-from webui.engine.cosyvoice import files
-from webui.engine.cosyvoice.family import check_files
-from webui.engine.cosyvoice.flow import FlowDims, FlowModel
-from webui.engine.cosyvoice.lm import SpeechLm
-from webui.engine.cosyvoice.model import FAMILY
-from webui.engine.cosyvoice.prompt import PromptMaker
-from webui.engine.cosyvoice.speakers import read_speakers
-from webui.engine.cosyvoice.spec import FIXED, read_spec
-from webui.engine.cosyvoice.tokenizer import TextTokenizer
-from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
-from webui.engine.cosyvoice.weights import (
+from webui.engine.cosyvoice import file_checks
+from webui.engine.cosyvoice.checkpoint import (
     COMPONENTS,
     assign,
     component_state,
@@ -38,6 +29,15 @@ from webui.engine.cosyvoice.weights import (
     load_state,
     source_mark,
 )
+from webui.engine.cosyvoice.config import FIXED, read_spec
+from webui.engine.cosyvoice.directory_contents import check_files
+from webui.engine.cosyvoice.flow import FlowDims, FlowModel
+from webui.engine.cosyvoice.frontend.preset_speakers import read_speakers
+from webui.engine.cosyvoice.frontend.prompt_encoder import PromptEncoder
+from webui.engine.cosyvoice.frontend.tokenizer import TextTokenizer
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM
+from webui.engine.cosyvoice.v2 import SPEC
+from webui.engine.cosyvoice.vocoder import Vocoder, VocoderDims
 from webui.errors import KaikouError, NotReady
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -61,14 +61,14 @@ def replace(path: Path, data: bytes) -> None:
 
 def load_all(root: Path, dtype: str = "fp32"):
     """What an engine does at its start, speakers included."""
-    check_files(FAMILY, root, dtype)
+    check_files(SPEC, root, dtype)
     spec = read_spec(root)
-    lm = SpeechLm.of(spec.lm, component_state(root, "llm", dtype))
+    lm = Qwen2LM.of(spec.lm, component_state(root, "llm", dtype))
     flow = FlowModel.of(FlowDims.of(spec.flow), component_state(root, "flow"))
     vocoder = Vocoder.of(VocoderDims.of(spec.hift), component_state(root, "hift"))
     if (root / "spk2info.pt").exists():
         read_speakers(root)
-    return lm, flow, vocoder, PromptMaker(root, TextTokenizer(root))
+    return lm, flow, vocoder, PromptEncoder(root, TextTokenizer(root))
 
 
 def refused(root: Path, dtype: str = "fp32") -> KaikouError:
@@ -310,7 +310,7 @@ class TestConverted:
         )
         assert done.returncode == 0 and "kaikou-llm-bf16.safetensors" in done.stdout
         with safe_open(model / "kaikou-llm-bf16.safetensors", "pt") as f:
-            assert f.metadata()["source"] == files.fingerprint(model, "llm.pt")
+            assert f.metadata()["source"] == file_checks.fingerprint(model, "llm.pt")
         (model / "llm.pt").unlink()
         (model / "kaikou-llm-bf16.safetensors").unlink()
         done = subprocess.run(
@@ -376,7 +376,7 @@ def test_the_canary_would_sing(tmp_path):
 
 def test_a_bare_module_costs_neither_memory_nor_the_compiler():
     code = (
-        "import sys, torch; from webui.engine.cosyvoice.weights import bare\nwith bare(): m ="
+        "import sys, torch; from webui.engine.cosyvoice.checkpoint import bare\nwith bare(): m ="
         " torch.nn.Sequential(torch.nn.Linear(9000, 9000), torch.nn.Embedding(9000, 9),"
         " torch.nn.Conv1d(8, 8, 3))\nassert all(p.is_meta for p in m.parameters()) and 'sympy' not"
         " in sys.modules"

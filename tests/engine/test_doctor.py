@@ -26,9 +26,9 @@ from webui.engine.cosyvoice.doctor import (
 from webui.engine.cosyvoice.doctor.examination import Options, examine
 from webui.engine.cosyvoice.doctor.machine import Choice
 from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, WARNED
-from webui.engine.cosyvoice.family import family_of
+from webui.engine.cosyvoice.registry import model_spec_of
 from webui.errors import NotReady
-from webui.store.models import published_files, read_manifest
+from webui.store.model_files import published_files, read_manifest
 
 SHORT = (("zh", "好"),) * len(speaking.TEXTS)
 
@@ -60,13 +60,13 @@ def learnt(small_model, tmp_path_factory):
 
 def item(name: str, root, clip):
     """One item of a directory, with its networks loaded only where it needs them."""
-    family = family_of(root)
+    family = model_spec_of(root)
     if name == "C tensors":
         return directory.tensors(root, family)
     model = doctor_small.load(root)
     if name == "B text":
         return text.text(root, model)
-    prompt = model.maker.voice(clip.samples, clip.rate)
+    prompt = model.prompt_encoder.voice(clip.samples, clip.rate)
     return {"E transcript": language.transcript, "F vocoder": sound.vocoder}[name](
         model, clip, prompt
     )
@@ -134,7 +134,7 @@ def test_each_fault_is_found_by_the_item_meant_for_it(learnt, tmp_path, fault, n
 
 
 def test_files_are_compared_with_what_was_published(small_model, tmp_path):
-    root, family = tmp_path / "model", family_of(small_model)
+    root, family = tmp_path / "model", model_spec_of(small_model)
     shutil.copytree(small_model, root)
     own = directory.files(root, family, {}).figures["files"]
     table = {name: (f["bytes"], f["sha256"]) for name, f in own.items()}
@@ -165,7 +165,7 @@ def test_the_release_is_told_by_sizes_and_checksums(small_model, tmp_path):
     assert release_of(shared, instruct) == ["CosyVoice-300M-Instruct"]
     assert release_of(shared, 1_241_234_567) == ["CosyVoice-300M"]
     assert release_of({"flow.pt": "0" * 64}, instruct) == []
-    root, family = tmp_path / "model", family_of(small_model)
+    root, family = tmp_path / "model", model_spec_of(small_model)
     shutil.copytree(small_model, root)
     own = directory.files(root, family, {}).figures["files"]
     table = {name: (f["bytes"], f["sha256"]) for name, f in own.items()}
@@ -211,7 +211,7 @@ def test_what_breaks_off_is_a_failure_of_its_item_and_the_next_is_asked(
 
 
 def test_too_little_memory_is_no_finding_about_the_model(small_model, monkeypatch, clips):
-    monkeypatch.setattr("webui.engine.cosyvoice.device.available", lambda device: 1 << 20)
+    monkeypatch.setattr("webui.engine.cosyvoice.memory_plan.available", lambda device: 1 << 20)
     with pytest.raises(NotReady) as fault:
         examine(small_model, clips, Options({}, is_quick=True))
     assert fault.value.code == "no_memory"
@@ -236,20 +236,20 @@ def test_the_fastest_choice_within_tolerance_is_recommended():
 def test_every_choice_is_measured_beside_the_exact_model(learnt):
     root, clip = learnt
     model = doctor_small.load(root)
-    prompt = model.maker.voice(clip.samples, clip.rate)
+    prompt = model.prompt_encoder.voice(clip.samples, clip.rate)
     reference = machine.Reference(
         language.nll(model, prompt, clip)[1], machine.reference_mel(model, prompt)
     )
     made = machine.choices(
         root,
-        family_of(root),
+        model_spec_of(root),
         clip,
         prompt,
         reference,
         lambda precision: doctor_small.PLACE,
         ["fp32"],
     )
-    assert [choice.steps for choice in made] == list(family_of(root).steps)
+    assert [choice.steps for choice in made] == list(model_spec_of(root).steps)
     assert (made[0].agreement, made[0].mel_distance) == (1.0, 0.0)
     assert made[0].is_alike and made[0].first_sound_s > 0 and made[0].rtf > 0
     assert made[-1].mel_distance > 0, "fewer steps give another mel"
@@ -260,7 +260,7 @@ def test_recorded_networks_are_measured_beside_plain_ones(small_model, monkeypat
     exact = Choice("fp32", 10, 1.0, 0.8, 0, 0.99, 0.1)
     monkeypatch.setattr(machine, "measure", lambda *given: replace(exact, steps=given[-1]))
     monkeypatch.setattr(machine, "timed", lambda model, prompt: (0.2, 0.1))
-    family, places = family_of(small_model), []
+    family, places = model_spec_of(small_model), []
 
     def record(load, place):
         places.append(place)

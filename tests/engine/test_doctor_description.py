@@ -15,12 +15,12 @@ import torch
 from scripts.make_small_model import make
 from tests.engine import doctor_small
 from webui import app, settings
+from webui.engine.cosyvoice.config_v1 import MARKER
 from webui.engine.cosyvoice.doctor import description
 from webui.engine.cosyvoice.doctor.examination import Options, _networks, _Run
 from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, WARNED
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice1.spec import MARKER
-from webui.engine.cosyvoice1.tokenizer import END_OF_PROMPT, MARK_END
+from webui.engine.cosyvoice.frontend.whisper_tokenizer import END_OF_PROMPT, MARK_END
 from webui.store import doctor_reports
 
 ENDS = (END_OF_PROMPT, MARK_END)
@@ -54,7 +54,7 @@ class Talker:
             return Told(10**6)
         return Told(SENTENCE * (5 if reads else 1))
 
-    def opening(self, text, prompt_speech=()):
+    def prefill_embeddings(self, text, prompt_speech=()):
         return torch.zeros(1, len(text) + 1, 1)
 
     def speech(self, ids):
@@ -132,13 +132,13 @@ def test_it_is_part_of_the_examination_where_a_model_has_two_ends(plain, prompt,
     clip = SimpleNamespace(samples=None, rate=0)
     run = _Run(lambda result: None)
     monkeypatch.setattr(run, "speak", lambda *given: None)
-    monkeypatch.setattr(type(plain.maker), "voice", lambda *given: prompt)
+    monkeypatch.setattr(type(plain.prompt_encoder), "voice", lambda *given: prompt)
     monkeypatch.setattr("webui.engine.cosyvoice.doctor.language.transcript", lambda *given: None)
     for name, there in (("instruct", True), ("base", False)):
         asked = []
         monkeypatch.setattr(run, "add", lambda item, name, work, to=asked: to.append((item, name)))
         model = replace(plain, spec=replace(plain.spec, release=name))
-        _networks(run, None, model.family, model, [clip, clip], Options({}, is_quick=True))
+        _networks(run, None, model.model_spec, model, [clip, clip], Options({}, is_quick=True))
         assert (("G", "description") in asked) == there
 
 

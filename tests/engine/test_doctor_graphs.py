@@ -15,14 +15,14 @@ import torch
 from tests.engine import doctor_small
 from tests.engine.test_cosyvoice_graphs_engine import PLACE, SIZES
 from webui import app, settings
-from webui.engine.cosyvoice.device import Place
+from webui.engine.cosyvoice.cuda.assemble import CapturedModel, captured
+from webui.engine.cosyvoice.cuda.capture import EagerCapture
+from webui.engine.cosyvoice.device import DeviceConfig
 from webui.engine.cosyvoice.doctor import graphs
 from webui.engine.cosyvoice.doctor.graphs import load_compared
 from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, SKIPPED
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.cosyvoice.graphs.assemble import CapturedModel, captured
-from webui.engine.cosyvoice.graphs.capture import Direct
-from webui.engine.cosyvoice.model import CosyVoice2
+from webui.engine.cosyvoice.v2 import CosyVoice2
 from webui.errors import NotReady
 
 
@@ -38,7 +38,7 @@ def loads(plain, monkeypatch):
 
     def load(place):
         load.places.append(place)
-        return replace(plain, place=place)
+        return replace(plain, device_config=place)
 
     load.places = []
     monkeypatch.setattr(graphs, "SEEDS", range(2))
@@ -46,17 +46,17 @@ def loads(plain, monkeypatch):
 
 
 def recorded(monkeypatch, work):
-    monkeypatch.setattr(CosyVoice2, "placed", lambda self, told: work(self))
+    monkeypatch.setattr(graphs, "to_backend", lambda model, told: work(model))
 
 
 def record(model):
-    return captured(model, sizes=SIZES, capture=Direct)
+    return captured(model, sizes=SIZES, capture=EagerCapture)
 
 
 def test_networks_that_sound_the_same_are_used_recorded(loads, monkeypatch):
     recorded(monkeypatch, record)
     model, note = load_compared(loads, PLACE)
-    assert isinstance(model, CapturedModel) and model.place.graphs and note is None
+    assert isinstance(model, CapturedModel) and model.device_config.graphs and note is None
     assert len(loads.places) == 1
 
 
@@ -67,7 +67,7 @@ def test_a_recording_that_fails_leaves_a_plain_model_and_its_reason(loads, monke
     recorded(monkeypatch, broken)
     with caplog.at_level(logging.WARNING):
         model, note = load_compared(loads, PLACE)
-    assert type(model) is CosyVoice2 and not model.place.graphs
+    assert type(model) is CosyVoice2 and not model.device_config.graphs
     assert "not permitted when stream is capturing" in note[0] and "CUDA 图" in note[1]
     assert note[0] in caplog.text
     assert len(loads.places) == 2, "a fresh model: the recording may have spoiled the first"
@@ -86,8 +86,8 @@ def silent_vocoder(model):
 
 
 class NothingFinite(CosyVoice2):
-    def flow_many(self, asked):
-        return [mel * float("nan") for mel in super().flow_many(asked)]
+    def flow_batch(self, asked):
+        return [mel * float("nan") for mel in super().flow_batch(asked)]
 
 
 def nothing_finite(model):
@@ -106,7 +106,7 @@ def test_networks_that_sound_otherwise_recorded_are_used_plain(loads, monkeypatc
     recorded(monkeypatch, work)
     model, note = load_compared(loads, PLACE)
     assert why in note[0]
-    assert type(model) is CosyVoice2 and not model.place.graphs
+    assert type(model) is CosyVoice2 and not model.device_config.graphs
 
 
 def test_without_graphs_nothing_is_recorded(loads, monkeypatch):
@@ -133,15 +133,16 @@ def test_a_gpu_that_does_not_recover_names_the_setting(loads, monkeypatch):
 
 def test_the_engine_compares_on_a_gpu_only_and_keeps_the_reason(monkeypatch, tmp_path):
     engine, asked = CosyVoiceEngine(tmp_path), []
-    family = SimpleNamespace(load=lambda root, place, told, steps: asked.append(place) or "model")
-    assert engine._load(family, PLACE) == "model"
+    plain = SimpleNamespace(device_config=PLACE)
+    family = SimpleNamespace(load=lambda root, place, told, steps: asked.append(place) or plain)
+    assert engine._load(family, PLACE) is plain
     assert engine._note is None
 
     def compared(load, place):
         return load(replace(place, graphs=False)), ("It is off.", "已停用。")
 
     monkeypatch.setattr("webui.engine.cosyvoice.engine.load_compared", compared)
-    assert engine._load(family, Place("cuda", "bf16", "test")) == "model"
+    assert engine._load(family, DeviceConfig("cuda", "bf16", "test")) is plain
     assert engine._note == ("It is off.", "已停用。")
     assert [place.graphs for place in asked] == [True, False]
 
@@ -150,13 +151,17 @@ def test_the_doctor_tells_of_it(monkeypatch):
     assert graphs.recorded(lambda place: None, PLACE).status == SKIPPED
     for note, status in ((None, PASSED), (("It is off.", "已停用。"), FAILED)):
         monkeypatch.setattr(graphs, "load_compared", lambda load, place, n=note: (None, n))
-        assert graphs.recorded(lambda place: None, Place("cuda", "bf16", "")).status == status
+        assert (
+            graphs.recorded(lambda place: None, DeviceConfig("cuda", "bf16", "")).status == status
+        )
 
 
 def test_plain_networks_on_a_gpu_are_another_version():
     """Their samples differ in the last bits; on a CPU nothing is recorded."""
     marks = {
-        Place(device, "bf16", "", graphs=on).mark for device in ("cuda", "cpu") for on in (0, 1)
+        DeviceConfig(device, "bf16", "", graphs=on).fingerprint
+        for device in ("cuda", "cpu")
+        for on in (0, 1)
     }
     assert marks == {"bf16.cuda", "bf16.cuda-eager", "bf16.cpu"}
 

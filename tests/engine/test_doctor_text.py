@@ -16,20 +16,20 @@ from scripts import make_text_ids
 from scripts.small_model.words import byte_letters, ranks, tiktoken
 from webui.engine.cosyvoice.doctor import text
 from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, WARNED
-from webui.engine.cosyvoice.tokenizer import TextTokenizer
-from webui.engine.cosyvoice1 import tokenizer as first
-from webui.engine.cosyvoice3.tokenizer import Tokenizer
+from webui.engine.cosyvoice.frontend import whisper_tokenizer as first
+from webui.engine.cosyvoice.frontend.tokenizer import TextTokenizer
+from webui.engine.cosyvoice.frontend.tokenizer_v3 import TokenizerV3
 
 KINDS = {
     "cosyvoice1": first.WhisperTokenizer,
     "cosyvoice2": TextTokenizer,
-    "cosyvoice3": Tokenizer,
+    "cosyvoice3": TokenizerV3,
 }
 
 
 def judged(root: Path, engine: str):
     family = SimpleNamespace(engine=engine)
-    return text.text(root, SimpleNamespace(tokenizer=KINDS[engine](root), family=family))
+    return text.text(root, SimpleNamespace(tokenizer=KINDS[engine](root), model_spec=family))
 
 
 def small(folder: Path, small_model: Path) -> Path:

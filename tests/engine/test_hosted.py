@@ -75,7 +75,7 @@ def test_errors_arrive_as_they_are(engine, prompt):
 
 
 def test_every_named_error_crosses_with_all_it_says():
-    from webui.engine.hosted.words import KINDS, error_of, words_of_error
+    from webui.engine.remote.protocol import KINDS, error_of, words_of_error
 
     class Ours(BadInput):
         code = "ours"

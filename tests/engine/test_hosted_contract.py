@@ -8,13 +8,13 @@ import pytest
 from tests.engine.contract import EngineContract, ask
 from tests.engine.fake import RATE
 from tests.engine.hosted_child import KEPT
-from webui.engine.hosted import HostedEngine
-from webui.engine.hosted.words import key_of
+from webui.engine.remote import RemoteEngine
+from webui.engine.remote.protocol import key_of
 
 
 @pytest.fixture(scope="module")
 def tone():
-    engine = HostedEngine("wild", {"lanes": 3}, program="tests.engine.hosted_child")
+    engine = RemoteEngine("wild", {"lanes": 3}, program="tests.engine.hosted_child")
     engine.start()
     yield engine
     engine.close()
@@ -22,7 +22,7 @@ def tone():
 
 @pytest.fixture(scope="module")
 def cosyvoice(small_model):
-    engine = HostedEngine(
+    engine = RemoteEngine(
         "calm cosyvoice2",
         {"root": str(small_model), "device": "cpu"},
         program="tests.engine.hosted_child",

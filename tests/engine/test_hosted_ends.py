@@ -25,8 +25,8 @@ import sys, threading
 from tests.engine.contract import ask
 from tests.engine.fake import RATE
 from tests.engine.wild import CLIP, LONG
-from webui.engine.hosted import HostedEngine
-engine = HostedEngine("wild", {}, program="tests.engine.hosted_child")
+from webui.engine.remote import RemoteEngine
+engine = RemoteEngine("wild", {}, program="tests.engine.hosted_child")
 engine.start()
 prompt = engine.encode(CLIP, RATE, "", "en")
 next(engine.stream(ask(instruction="do=bring " + LONG), prompt, 0))
@@ -108,7 +108,7 @@ def test_when_the_studio_is_gone_so_is_the_engine_and_what_it_started(how):
 
 def test_the_studio_never_loads_what_the_engine_needs():
     code = (
-        "import sys; import webui.app, webui.engine.hosted.engine; print([m for m in ('torch',"
+        "import sys; import webui.app, webui.engine.remote.engine; print([m for m in ('torch',"
         " 'onnxruntime') if m in sys.modules])"
     )
     assert (

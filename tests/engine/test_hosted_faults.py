@@ -70,7 +70,7 @@ def test_a_device_that_is_lost_until_the_process_ends_restarts_it(engine, prompt
 
 
 def test_what_is_a_lost_device_and_what_is_not():
-    from webui.engine.hosted.troubles import is_sticky, named
+    from webui.engine.remote.gpu_faults import is_sticky, named
 
     class AcceleratorError(RuntimeError):
         pass

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webui.engine.hosted.frames import (
+from webui.engine.remote.framing import (
     MAGIC,
     MAX_BODY,
     MAX_WORDS,
@@ -23,7 +23,7 @@ from webui.engine.hosted.frames import (
     receive,
     send,
 )
-from webui.engine.hosted.words import chunk_of, record_of, words_of, words_of_chunk
+from webui.engine.remote.protocol import chunk_of, record_of, words_of, words_of_chunk
 from webui.errors import TooLarge
 from webui.types import Abilities, Chunk, Health, SpeechRequest
 

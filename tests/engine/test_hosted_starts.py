@@ -15,7 +15,7 @@ from tests.engine import wild
 from tests.engine.contract import ask
 from tests.engine.fake import RATE
 from tests.engine.wild import CLIP, QUICK, hosted, is_alive, ready_again, unstarted, until
-from webui.engine.hosted import HostedEngine
+from webui.engine.remote import RemoteEngine
 from webui.errors import NotReady
 
 engine, prompt = wild.engine, wild.prompt
@@ -134,7 +134,7 @@ def test_the_thread_that_started_it_may_end():
 
 
 def test_an_unknown_engine_is_refused():
-    engine = HostedEngine("os.system", {"command": "true"}, QUICK)
+    engine = RemoteEngine("os.system", {"command": "true"}, QUICK)
     with pytest.raises(NotReady, match="no engine"):
         engine.start()
     engine.close()
@@ -142,7 +142,7 @@ def test_an_unknown_engine_is_refused():
 
 def test_closed_while_it_starts():
     engine, told = (
-        HostedEngine("wild", {"start_s": 60.0}, QUICK, program="tests.engine.hosted_child"),
+        RemoteEngine("wild", {"start_s": 60.0}, QUICK, program="tests.engine.hosted_child"),
         [],
     )
 

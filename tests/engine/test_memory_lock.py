@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.conftest import ROOT
-from webui.engine.memory_lock import GPU_HEADROOM, RAM_HEADROOM, MemoryLock
+from webui.engine.memory_pinning import GPU_HEADROOM, RAM_HEADROOM, MemoryLock
 from webui.errors import NotReady
 
 GB = 1 << 30
@@ -225,7 +225,7 @@ def test_more_than_the_machine_has_is_not_pinned(tmp_path):
 
 
 def test_which_files_a_model_maps(small_model, tmp_path):
-    from webui.engine.cosyvoice.kept import mapped_files
+    from webui.engine.cosyvoice.mapped_files import mapped_files
 
     assert [p.name for p in mapped_files(small_model, "fp32")] == ["llm.pt", "flow.pt"]
     assert mapped_files(small_model, "bf16") == []

@@ -15,11 +15,11 @@ import pytest
 from tests.engine import builtin_setup
 from tests.engine import natural_setup as setup
 from tests.engine.builtin_setup import ask, whole
-from webui.engine.builtin.profile import listen
+from webui.engine.espeak.voice_profile import listen
 from webui.engine.natural import styles
 from webui.engine.natural.convolution import Scratch
 from webui.engine.natural.network import Network, tokens_of
-from webui.engine.natural.speaking import active_rms
+from webui.engine.natural.speech_stream import active_rms
 from webui.errors import BadInput, Cancelled, EngineFault
 
 pytestmark = setup.needs_weights

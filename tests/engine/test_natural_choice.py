@@ -10,9 +10,9 @@ import errno
 import pytest
 
 from tests.engine import builtin_setup
-from webui.engine.builtin import BuiltinEngine
-from webui.engine.natural import lanes as module
-from webui.engine.natural.lanes import NaturalLanes
+from webui.engine.espeak import EspeakEngine
+from webui.engine.natural import workers as module
+from webui.engine.natural.workers import NaturalLanes
 from webui.errors import BadInput, EngineFault, NotReady
 from webui.types import Health, SpeechRequest
 
@@ -86,7 +86,7 @@ def test_its_state_and_its_note_say_what_the_page_shows(natural):
 
 
 def test_samples_of_either_voice_have_a_version_of_their_own(tmp_path):
-    engine = BuiltinEngine(1, natural=[tmp_path])
+    engine = EspeakEngine(1, natural=[tmp_path])
     about = engine.describe()
     assert about.version_of("natural") == module.VERSION != about.version
     assert about.version_of("instant") == about.version_of("") == about.version
@@ -116,7 +116,7 @@ def test_a_failure_while_loading_is_a_sentence_and_the_engine_speaks_on(
         raise error
 
     monkeypatch.setattr(module.weights, "obtain", fail)
-    engine = BuiltinEngine(1, natural=[tmp_path])
+    engine = EspeakEngine(1, natural=[tmp_path])
     try:
         engine.start()
         assert engine.natural.is_decided.wait(30)
@@ -169,6 +169,6 @@ def test_closing_while_it_loads_leaves_no_process(tmp_path, monkeypatch):
             self.is_closed = True
 
     monkeypatch.setattr(module.weights, "obtain", lambda folders: tmp_path)
-    monkeypatch.setattr(module, "Lane", Late)
+    monkeypatch.setattr(module, "WorkerConnection", Late)
     natural.start()
     assert [lane.is_closed for lane in started] == [True] and not natural.lanes

@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from tests.engine import builtin_setup
 from tests.engine import natural_setup as setup
-from webui.engine.builtin.conversion import Converter
-from webui.engine.builtin.mapping import map_voice, neutral
-from webui.engine.builtin.speaking import Order
+from webui.engine.espeak.speech_stream import SpeechOrder
+from webui.engine.espeak.voice_conversion import Converter
+from webui.engine.espeak.voice_mapping import map_voice, neutral
 from webui.engine.natural import styles
 from webui.engine.natural.convolution import Convolution, Scratch
 from webui.engine.natural.equaliser import Equaliser
@@ -35,8 +35,8 @@ from webui.engine.natural.generator import (
     one_pass,
 )
 from webui.engine.natural.network import MARGIN_ROWS, Network, spectra, tokens_of
-from webui.engine.natural.parts import FOLDER, GENERATOR, TRUNK
-from webui.engine.natural.speaking import SHORT_TOKENS, Stream, Trim, active_rms
+from webui.engine.natural.packages import FOLDER, GENERATOR, TRUNK
+from webui.engine.natural.speech_stream import SHORT_TOKENS, Stream, Trim, active_rms
 from webui.engine.natural.voice import NaturalVoice
 from webui.errors import NotReady
 
@@ -322,7 +322,7 @@ def silent_stream(network, *segments):
     base = next(v for v in styles.read() if v.language == "zh").base
     profile, mapping = neutral(base)
     voice = NaturalVoice(profile, {"zh": mapping}, styles.read())
-    order = Order(segments, "zh", 1.0, 1, "")
+    order = SpeechOrder(segments, "zh", 1.0, 1, "")
     run = onnxruntime.RunOptions()
     with ThreadPoolExecutor(1) as ahead:
         speaker = builtin_setup.speaker()

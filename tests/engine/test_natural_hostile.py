@@ -20,12 +20,12 @@ import pytest
 from tests.engine import builtin_setup
 from tests.engine import natural_setup as setup
 from tests.engine.builtin_setup import ask, whole
-from webui.engine.builtin import lane as lane_module
-from webui.engine.builtin.engine import NAME, Speech
-from webui.engine.natural import lanes as lanes_module
-from webui.engine.natural.lanes import NaturalLanes
-from webui.engine.natural.speaking import active_rms
+from webui.engine.espeak import worker_process as lane_module
+from webui.engine.espeak.engine import NAME, Speech
+from webui.engine.natural import workers as lanes_module
+from webui.engine.natural.speech_stream import active_rms
 from webui.engine.natural.voice import MAX_RMS, MIN_RMS
+from webui.engine.natural.workers import NaturalLanes
 from webui.errors import Cancelled, EngineFault, EngineStalled, KaikouError, NotReady
 from webui.text import prepare
 from webui.types import Prompt

@@ -12,8 +12,8 @@ import pytest
 
 from tests.engine import natural_setup as setup
 from tests.engine.builtin_setup import ask
-from webui.engine.builtin.engine import Speech
-from webui.engine.natural.lanes import NaturalLanes
+from webui.engine.espeak.engine import Speech
+from webui.engine.natural.workers import NaturalLanes
 
 pytestmark = setup.needs_weights
 TEXT = "走吧，go on."

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.engine import builtin_setup
-from webui.engine.builtin.profile import listen
+from webui.engine.espeak.voice_profile import listen
 from webui.engine.natural import styles
 from webui.engine.natural.generator import SHAPES
 from webui.engine.natural.voice import NaturalVoice

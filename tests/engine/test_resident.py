@@ -10,7 +10,7 @@ import pytest
 
 from tests.engine.contract import ask, whole
 from tests.engine.fake import RATE, FakeEngine
-from webui.engine.resident import Resident
+from webui.engine.manager import EngineManager
 from webui.errors import NotReady
 
 
@@ -20,7 +20,7 @@ def started(resident, engine):
 
 
 def test_it_is_starting_until_the_warm_up_has_been_spoken():
-    resident, engine, gate = Resident(), FakeEngine(), threading.Event()
+    resident, engine, gate = EngineManager(), FakeEngine(), threading.Event()
     engine.start = lambda: (gate.wait(10), setattr(engine, "state", "ready"))
     thread = resident.start(lambda: engine)
     assert resident.health().state == "starting"
@@ -34,7 +34,7 @@ def test_it_is_starting_until_the_warm_up_has_been_spoken():
 
 def test_a_hot_swap_lets_the_running_stream_end_and_then_closes_the_old_engine():
     took_over = []
-    resident = Resident(took_over.append)
+    resident = EngineManager(took_over.append)
     old = started(resident, FakeEngine())
     lease = resident.lease()
     prompt = old.encode(whole_tone(), RATE, "", "en")
@@ -53,7 +53,7 @@ def test_a_hot_swap_lets_the_running_stream_end_and_then_closes_the_old_engine()
 
 def test_whoever_is_told_knows_an_engine_before_it_can_be_leased():
     seen = []
-    resident = Resident(
+    resident = EngineManager(
         lambda engine: seen.append((resident.health().state, resident.coming() is not None))
     )
     started(resident, FakeEngine())
@@ -63,7 +63,7 @@ def test_whoever_is_told_knows_an_engine_before_it_can_be_leased():
 
 
 def test_a_failing_newcomer_leaves_the_old_one_in_charge():
-    resident = Resident()
+    resident = EngineManager()
     old = started(resident, FakeEngine())
     bad = FakeEngine()
     bad.start = lambda: 1 / 0
@@ -81,7 +81,7 @@ def test_an_engine_that_never_starts_says_why(caplog):
     def refuse():
         raise NotReady("No weights in this folder.", "目录里没有模型。")
 
-    resident = Resident()
+    resident = EngineManager()
     resident.start(refuse).join(10)
     assert (
         resident.health().state == "broken"
@@ -134,7 +134,7 @@ def both(took_over=None):
 
         return make
 
-    resident = Resident(took_over.append if took_over is not None else lambda engine: None)
+    resident = EngineManager(took_over.append if took_over is not None else lambda engine: None)
     resident.start(maker(FakeEngine, version="small"), maker(Breakable, version="big")).join(10)
     return resident, made
 
@@ -228,7 +228,7 @@ def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
 
 
 def test_an_engine_alone_says_why_it_broke_and_may_be_tried_again():
-    made, resident = [], Resident()
+    made, resident = [], EngineManager()
     resident.start(lambda: made.append(Breakable()) or made[-1]).join(10)
     made[0].break_down()
     assert (
@@ -244,7 +244,7 @@ def test_an_engine_alone_says_why_it_broke_and_may_be_tried_again():
 
 
 def test_an_engine_that_could_not_start_may_be_tried_again():
-    resident, tries = Resident(), []
+    resident, tries = EngineManager(), []
 
     class Late(Breakable):
         def start(self):
@@ -272,7 +272,7 @@ def test_an_engine_that_nobody_could_take_over_is_closed_and_another_may_come():
         if engine.version == "bad":
             raise ZeroDivisionError("by nothing")
 
-    resident, old = Resident(take), FakeEngine()
+    resident, old = EngineManager(take), FakeEngine()
     started(resident, old)
     bad, good = FakeEngine(version="bad"), FakeEngine(version="good")
     assert resident.replace(lambda: bad)
@@ -295,7 +295,7 @@ def test_a_stand_in_that_nobody_could_take_over_does_not_close_the_door_for_ever
 
 @pytest.mark.parametrize("who", ["old", "newcomer"])
 def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
-    resident, made = Resident(), []
+    resident, made = EngineManager(), []
 
     class Clinging(FakeEngine):
         def start(self):
@@ -319,7 +319,7 @@ def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
 
 def test_whoever_watches_is_told_of_a_takeover_and_of_an_engine_that_restarts():
     seen = []
-    resident = Resident(
+    resident = EngineManager(
         on_change=lambda: seen.append((resident.health().state, resident.is_restarting()))
     )
     engine = FakeEngine()

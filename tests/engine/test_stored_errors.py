@@ -14,9 +14,9 @@ import pytest
 from tests.engine import stage_floor
 from tests.engine.fake import FakeEngine
 from tests.engine.stage_floor import say
-from webui.engine.builtin import lane as lane_module
-from webui.engine.cosyvoice.voices import LiveVoice
-from webui.engine.resident import Resident
+from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
+from webui.engine.espeak import worker_process as lane_module
+from webui.engine.manager import EngineManager
 from webui.errors import BadInput, Busy, EngineFault, KaikouError, NotReady
 
 floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
@@ -64,7 +64,7 @@ def test_an_engine_that_could_not_start_tells_everybody_anew():
     def refuse():
         raise NotReady("No weights.", "没有权重。", code="model_file")
 
-    resident = Resident()
+    resident = EngineManager()
     resident.start(refuse).join(10)
     assert_fresh(lambda load: resident.lease(), NotReady)
 
@@ -85,7 +85,7 @@ def test_the_reason_why_an_engine_failed_does_not_keep_the_engine():
             made.append(weakref.ref(self))
             raise NotReady("No weights.", "没有权重。")
 
-    resident = Resident()
+    resident = EngineManager()
     resident.start(Refusing).join(10)
     gc.collect()
     assert resident.failure() is not None and made[0]() is None
@@ -96,7 +96,7 @@ def test_the_reason_why_an_engine_failed_does_not_keep_the_engine():
 def test_stages_that_have_stopped_tell_everybody_anew(floor, prompt, way):
     told = floor()
     told.stages.close(EngineFault("It stopped.", "停了。", code="engine_broken"))
-    voice = LiveVoice(told.model, prompt)
+    voice = CachedPrompt(told.model, prompt)
 
     def ask(load):
         if way == "stream":
@@ -109,7 +109,7 @@ def test_stages_that_have_stopped_tell_everybody_anew(floor, prompt, way):
 
 def test_streams_that_end_together_have_an_error_each(floor, prompt):
     told = floor()
-    voice = LiveVoice(told.model, prompt)
+    voice = CachedPrompt(told.model, prompt)
     streams = [say(told, voice, seed, most=900).chunks() for seed in range(3)]
     for stream in streams:
         next(stream)
@@ -123,7 +123,7 @@ def test_streams_that_end_together_have_an_error_each(floor, prompt):
 
 
 def test_a_worker_that_cannot_be_started_keeps_no_frame_of_the_try(monkeypatch):
-    lane = lane_module.Lane()
+    lane = lane_module.WorkerConnection()
     monkeypatch.setattr(lane_module.sys, "executable", "/bin/false")
     with pytest.raises(NotReady):
         lane.start()

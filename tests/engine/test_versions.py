@@ -14,9 +14,9 @@ from scripts.make_small_model import make
 from tests.engine import builtin_setup
 from tests.engine.contract import ask, whole
 from tests.engine.test_cosyvoice_engine import reference  # noqa: F401
-from webui.engine.cosyvoice.device import INT8, Place
+from webui.engine.cosyvoice.device import INT8, DeviceConfig
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
-from webui.engine.hosted.words import record_of, words_of
+from webui.engine.remote.protocol import record_of, words_of
 from webui.types import Abilities, part_seed
 
 FAMILIES = ("cosyvoice1", "cosyvoice2", "cosyvoice3")
@@ -66,16 +66,16 @@ def test_prompts_that_were_saved_without_silence_behind_the_clip_are_made_again(
 @pytest.mark.parametrize(
     ("place", "mark"),
     [
-        (Place("cpu", "fp32", ""), "fp32.cpu"),
-        (Place("cpu", "fp32", "", INT8), "int8-fp32.cpu"),
-        (Place("cpu", "bf16", "", INT8, threads=7, lm_threads=2), "int8-bf16.cpu"),
-        (Place("cuda", "bf16", ""), "bf16.cuda"),
-        (Place("cuda", "fp16", ""), "fp16.cuda"),
-        (Place("mps", "fp32", ""), "fp32.mps"),
+        (DeviceConfig("cpu", "fp32", ""), "fp32.cpu"),
+        (DeviceConfig("cpu", "fp32", "", INT8), "int8-fp32.cpu"),
+        (DeviceConfig("cpu", "bf16", "", INT8, threads=7, lm_threads=2), "int8-bf16.cpu"),
+        (DeviceConfig("cuda", "bf16", ""), "bf16.cuda"),
+        (DeviceConfig("cuda", "fp16", ""), "fp16.cuda"),
+        (DeviceConfig("mps", "fp32", ""), "fp32.mps"),
     ],
 )
 def test_what_computes_has_a_mark_of_its_own(place, mark):
-    assert place.mark == mark
+    assert place.fingerprint == mark
 
 
 def test_the_built_in_voice_names_them_too():

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from tests.engine.fake import RATE
-from webui.engine.hosted import HostedEngine, Patience
+from webui.engine.remote import RemoteEngine, Timeouts
 from webui.errors import KaikouError
 
-QUICK = Patience(
+QUICK = Timeouts(
     beat_s=0.1,
     frozen_s=1.0,
     still_s=1.0,
@@ -32,16 +32,16 @@ CLIP = np.sin(np.arange(RATE * 4) / 20).astype(np.float32)
 
 
 @contextmanager
-def hosted(patience: Patience = QUICK):
+def hosted(patience: Timeouts = QUICK):
     with unstarted("", None, patience) as engine:
         engine.start()
         yield engine
 
 
 @contextmanager
-def unstarted(trouble: str, marks: Path | None, patience: Patience = QUICK):
+def unstarted(trouble: str, marks: Path | None, patience: Timeouts = QUICK):
     """trouble: what goes wrong in starting; marks: counts the starts, a letter each."""
-    engine = HostedEngine(
+    engine = RemoteEngine(
         "wild",
         {"start": trouble, "marks": str(marks or "")},
         patience,

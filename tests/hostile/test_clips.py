@@ -15,8 +15,8 @@ import soundfile
 
 from tests.voice_like import container_of, file_of, voice_like
 from webui.audio import Clip, close_decoder, decode, decoder_children, inspect
-from webui.audio.child import Child, Lost
-from webui.audio.reader import TOO_LARGE
+from webui.audio.decoder import TOO_LARGE
+from webui.audio.worker_process import WorkerLost, WorkerProcess
 from webui.errors import BadInput, KaikouError, TooLarge
 
 RATE = 16000
@@ -171,8 +171,8 @@ def test_damaged_files_end_in_a_named_error_or_in_sound(seed):
 
 
 def test_a_worker_that_does_not_answer_is_ended():
-    child = Child("read", memory_bytes=2**31, cpu_s=5)
-    with pytest.raises(Lost) as e:
+    child = WorkerProcess("read", memory_bytes=2**31, cpu_s=5)
+    with pytest.raises(WorkerLost) as e:
         # a request that promises more bytes than it sends leaves the worker waiting for ever
         child._process.stdin.write(struct.pack("<4sQ16s4d", b"KKq1", 10**9, b"wav", 60, 0, 0, 0))
         child.ask("wav", (60.0,), b"", within_s=0.5)
@@ -182,12 +182,12 @@ def test_a_worker_that_does_not_answer_is_ended():
 
 
 def test_a_worker_has_no_room_for_more_than_its_memory():
-    child = Child("read", memory_bytes=2**20, cpu_s=5)
+    child = WorkerProcess("read", memory_bytes=2**20, cpu_s=5)
     try:
         state = child.ask(
             "wav", (60.0,), file_of(np.zeros((400_000, 4), np.int16), RATE), within_s=20
         )[0]
-    except Lost:
+    except WorkerLost:
         state = None  # numpy may end the process where a plain MemoryError would do
     finally:
         child.end()
@@ -197,7 +197,7 @@ def test_a_worker_has_no_room_for_more_than_its_memory():
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at /proc")
 def test_a_worker_ends_with_the_studio():
     code = (
-        "from webui.audio.reader import _readers, warm_decoder; import os; warm_decoder();"
+        "from webui.audio.decoder import _readers, warm_decoder; import os; warm_decoder();"
         " print(_readers._standby._process.pid, flush=True); os._exit(9)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

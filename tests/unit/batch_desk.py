@@ -13,14 +13,15 @@ import pytest
 from tests.engine.fake import FakeEngine
 from webui.settings import Limits, Paths, Settings
 from webui.store import Line
-from webui.studio import Ask, Studio, batch_work
+from webui.studio import LineRequest, Studio
+from webui.studio.batch import worker
 
 ME, OTHER = "local/me", "user-ann/x"
 SHORT = {"voice": "starter-en-mid", "mode": "instruct", "instruction": "seconds=0.2"}
 
 
-def asks(n: int, start: int = 1, **more) -> list[Ask]:
-    return [Ask(f"Line {i}.", **{**SHORT, **more}) for i in range(start, start + n)]
+def asks(n: int, start: int = 1, **more) -> list[LineRequest]:
+    return [LineRequest(f"Line {i}.", **{**SHORT, **more}) for i in range(start, start + n)]
 
 
 class Engine(FakeEngine):
@@ -55,7 +56,7 @@ def engine():
 
 @pytest.fixture
 def studio(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr(batch_work, "REST_S", (0.01, 0.02))
+    monkeypatch.setattr(worker, "REST_S", (0.01, 0.02))
     made = Studio(
         Settings(paths=replace(Paths(), data_dir=tmp_path), limits=replace(Limits(), stall_s=30))
     )

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote, unquote, urlsplit
 
-from webui.store import models as store
-from webui.store.download import HuggingFace, ModelScope
-from webui.store.models import Model, ModelFetcher
+from webui.store import model_files as store
+from webui.store.model_files import Model, ModelFetcher
+from webui.store.model_hub import HuggingFace, ModelScope
 
 BIG = bytes(range(256)) * 12000  # 3 MB: several blocks
 SMALL = b"sizes: 1\n"

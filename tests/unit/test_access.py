@@ -11,9 +11,9 @@ import pytest
 
 from webui.errors import BadInput, Busy, KaikouError, NotAllowed, NotFound, StorageFull
 from webui.store import AccessStore
-from webui.studio.demos import Demos
 from webui.studio.keys import Keys
-from webui.studio.usage import Usage, payer
+from webui.studio.share_links import ShareLinks
+from webui.studio.usage import Usage, billing_id
 
 ME, OTHER = "local/visit", "user-bob/visit"
 
@@ -49,7 +49,7 @@ def test_a_key_is_random_and_only_its_hash_is_written(store, tmp_path):
 def test_asking_makes_no_file_and_no_key_means_an_open_door(store, tmp_path):
     keys = Keys(store)
     assert (
-        not keys.are_on()
+        not keys.auth_required()
         and keys.find("x") is None
         and keys.list(ME) == []
         and list(tmp_path.iterdir()) == []
@@ -59,9 +59,9 @@ def test_asking_makes_no_file_and_no_key_means_an_open_door(store, tmp_path):
 def test_what_another_process_makes_and_revokes_counts_at_once(store, tmp_path):
     here, there = Keys(store), Keys(AccessStore(tmp_path))
     key, secret = there.create(ME, "a")
-    assert here.find(secret) == key and here.are_on()
+    assert here.find(secret) == key and here.auth_required()
     there.revoke(ME, key.id)
-    assert here.find(secret) is None and here.by_id(key.id) is None and not here.are_on()
+    assert here.find(secret) is None and here.by_id(key.id) is None and not here.auth_required()
 
 
 def test_only_who_made_a_key_can_revoke_it(store):
@@ -78,15 +78,15 @@ def test_a_key_acts_for_itself_and_an_admin_key_for_its_maker(store):
     plain, _ = keys.create(OTHER, "a", ["speak", "voices", "jobs"])
     boss, _ = keys.create(OTHER, "b", ["admin"])
     assert (
-        plain.acts_as == plain.id
-        and boss.acts_as == "user-bob"
-        and keys.by_id("key-ffffffffffff").acts_as == "key-ffffffffffff"
+        plain.account_id == plain.id
+        and boss.account_id == "user-bob"
+        and keys.by_id("key-ffffffffffff").account_id == "key-ffffffffffff"
     )
     assert (
-        payer(f"{plain.id}/api") == plain.id
-        and payer(f"user-bob/{boss.id}") == boss.id
-        and payer(OTHER) == ""
-        and payer("demo-1/guest") == "demo-1"
+        billing_id(f"{plain.id}/api") == plain.id
+        and billing_id(f"user-bob/{boss.id}") == boss.id
+        and billing_id(OTHER) == ""
+        and billing_id("demo-1/guest") == "demo-1"
     )
 
 
@@ -99,9 +99,9 @@ def test_a_damaged_file_of_keys_does_not_open_the_door(store, tmp_path):
         (tmp_path / f"access.sqlite{tail}").unlink(missing_ok=True)
     path.write_bytes(b"not a database " * 1000)
     keys = Keys(AccessStore(tmp_path))
-    assert keys.are_on() and keys.find(secret) is None
+    assert keys.auth_required() and keys.find(secret) is None
     again = Keys(AccessStore(tmp_path))
-    assert again.are_on(), "after a restart neither"
+    assert again.auth_required(), "after a restart neither"
     _, new = again.create(ME, "b")
     assert again.find(new) and [
         p for p in tmp_path.iterdir() if p.name.startswith("access.damaged-")
@@ -188,13 +188,13 @@ def test_use_counted_from_many_threads_is_whole(store):
 
 
 # ---- links ---------------------------------------------------------------------------------------
-def link(demos: Demos, **more):
+def link(demos: ShareLinks, **more):
     return demos.create(ME, "voice-1", "T", {}, **{"per_minute": 600, **more})
 
 
 def test_a_clock_that_is_set_back_does_not_bring_a_link_to_life_again(store):
     clock = Clock()
-    demos = Demos(store, clock)
+    demos = ShareLinks(store, clock)
     demo = link(demos, days=1)
     guest = f"{demo.id}/a"
     assert demos.enter(guest, "hello").id == demo.id
@@ -204,12 +204,12 @@ def test_a_clock_that_is_set_back_does_not_bring_a_link_to_life_again(store):
     assert ended.value.code == "demo_expired"
     clock.now -= 10 * 86400
     with pytest.raises(NotAllowed) as ended:
-        Demos(store, clock).enter(guest, "hello")
+        ShareLinks(store, clock).enter(guest, "hello")
     assert ended.value.code == "demo_expired" and store.demo(demo.id).uses == 1
 
 
 def test_a_use_that_came_to_nothing_is_given_back(store):
-    demos = Demos(store)
+    demos = ShareLinks(store)
     demo = link(demos, max_uses=1, max_chars=5)
     demos.give_back(demos.enter(f"{demo.id}/a", "hello"), "hello")
     demos.enter(f"{demo.id}/a", "hello")
@@ -219,7 +219,7 @@ def test_a_use_that_came_to_nothing_is_given_back(store):
 
 
 def test_of_many_guests_at_once_no_more_get_in_than_may(store):
-    demos, got = Demos(store), []
+    demos, got = ShareLinks(store), []
     demo = link(demos, max_uses=7)
 
     def come(n: int) -> None:
@@ -235,7 +235,7 @@ def test_of_many_guests_at_once_no_more_get_in_than_may(store):
 
 
 def test_a_guest_is_told_of_the_link_only_what_it_needs(store):
-    demos = Demos(store)
+    demos = ShareLinks(store)
     demo = link(demos)
     assert demos.host(f"{demo.id}/a") == f"local/{demo.id}", (
         "the keeper's voices and words, not the keeper's visit"
@@ -255,7 +255,7 @@ def test_a_full_disk_makes_no_half_a_key(store, monkeypatch):
     def full(self, work, is_lasting=True):
         raise StorageFull()
 
-    monkeypatch.setattr("webui.store.database.Database.write", full)
+    monkeypatch.setattr("webui.store.sqlite.Database.write", full)
     with pytest.raises(StorageFull):
         keys.create(ME, "b")
     assert [k.name for k in keys.list(ME)] == ["a"]

@@ -14,11 +14,11 @@ import unicodedata
 
 import pytest
 
-from webui.engine.builtin.mandarin import spell, stand_in
-from webui.engine.builtin.script import cannot_read, plan
+from webui.engine.espeak.mandarin import spell, stand_in
+from webui.engine.espeak.text_plan import cannot_read, plan
 from webui.text import (
     EVENTS,
-    Clauses,
+    ClauseStream,
     measure,
     prepare,
     strip_tags,
@@ -116,7 +116,7 @@ def check(text: str, language: str) -> None:
 
 def clauses_of(text: str) -> list[str]:
     """As it is cut when it arrives a few characters at a time."""
-    clauses, found = Clauses(), []
+    clauses, found = ClauseStream(), []
     for at in range(0, len(text), 3):
         found += clauses.push(text[at : at + 3])
     return [c.text for c in found + clauses.flush()]

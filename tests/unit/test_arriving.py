@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from webui.errors import BadInput, EngineFault
-from webui.studio.arriving import Arriving, Written
+from webui.studio.text_source import TextSource, TextSourceStream
 from webui.types import Chunk, Prompt, Segmentation, SpeechRequest, part_seed
 
 REQUEST, PROMPT = SpeechRequest("job", "a", "v", seed=2**63 - 1), Prompt("e", "1", "f", b"")
@@ -19,11 +19,11 @@ REQUEST, PROMPT = SpeechRequest("job", "a", "v", seed=2**63 - 1), Prompt("e", "1
 RULE = Segmentation(80, 60, 20)
 
 
-def written(language: str = "auto", said=None, **more) -> Written:
-    return Written(said or (lambda clause, own: [f"{own}:{clause}"]), language, [], **more)
+def written(language: str = "auto", said=None, **more) -> TextSource:
+    return TextSource(said or (lambda clause, own: [f"{own}:{clause}"]), language, [], **more)
 
 
-def reads() -> Written:
+def reads() -> TextSource:
     """For an engine that reads while it speaks."""
     return written(said=lambda clause, own: [clause], rule=RULE, is_read=True)
 
@@ -54,7 +54,7 @@ class Reading(ByClause):
 
 def test_clauses_are_spoken_one_after_the_other_as_one_stream():
     text, engine = written("zh"), ByClause()
-    stream, chunks = Arriving(engine, REQUEST, PROMPT, text, 1), []
+    stream, chunks = TextSourceStream(engine, REQUEST, PROMPT, text, 1), []
     assert not text.can_step
     text.push("你好，今天天气真好。")
     while text.can_step:
@@ -91,7 +91,7 @@ def test_an_engine_that_reads_has_runs_that_end_with_a_long_sentence_a_flush_or_
     text.flush()
     text.push("And. Now")
     text.end()
-    stream, chunks = Arriving(engine, REQUEST, PROMPT, text, None), []
+    stream, chunks = TextSourceStream(engine, REQUEST, PROMPT, text, None), []
     while not chunks or not chunks[-1].last:
         chunks.append(next(stream))
     assert [pieces for pieces, _, _ in engine.asked] == [
@@ -117,7 +117,7 @@ def test_a_short_rest_is_spoken_with_what_was_before_it(rest, size):
     for at in range(0, len(whole), size):
         text.push(whole[at : at + size])
     text.end()
-    stream = Arriving(engine, REQUEST, PROMPT, text, None)
+    stream = TextSourceStream(engine, REQUEST, PROMPT, text, None)
     while not next(stream).last:
         pass
     assert ["".join(pieces) for pieces, _, _ in engine.asked] == [whole]
@@ -159,7 +159,7 @@ def test_an_engine_that_cannot_read_gets_whole_segments_none_too_short():
         "你好，今天天气真好，我们去公园走一走，看一看花。",
         "好。然后我们一起回家去做饭。走吧。",
     ] and told == [0, 0, 0, 0, 1, 1]
-    stream = Arriving(engine, REQUEST, PROMPT, text, 0)
+    stream = TextSourceStream(engine, REQUEST, PROMPT, text, 0)
     while not next(stream).last:
         pass
     assert [segments for segments, _, _ in engine.asked] == [(p,) for p in text.pieces]
@@ -191,7 +191,7 @@ def test_blanks_stand_between_words_and_nowhere_else():
     text, engine = reads(), Reading()
     text.push("Hello there, this is good. 很好的事情。Yes it is. ")
     text.end()
-    stream = Arriving(engine, REQUEST, PROMPT, text, None)
+    stream = TextSourceStream(engine, REQUEST, PROMPT, text, None)
     while not next(stream).last:
         pass
     assert "".join(engine.asked[0][0]) == "Hello there, this is good.很好的事情。Yes it is."
@@ -273,7 +273,7 @@ def test_a_stream_that_breaks_off_is_a_fault_not_an_end():
 
     text = written()
     text.push("好。")
-    stream = Arriving(Broken(), REQUEST, PROMPT, text, 0)
+    stream = TextSourceStream(Broken(), REQUEST, PROMPT, text, 0)
     next(stream)
     with pytest.raises(EngineFault):
         next(stream)

@@ -9,8 +9,13 @@ from dataclasses import replace
 import pytest
 
 from webui.errors import BadInput
-from webui.studio.asked import SHORT_TEXT, asked_for, known_language, with_fitting_mode
-from webui.studio.demos import _settings
+from webui.studio.request_builder import (
+    SHORT_TEXT,
+    build_request,
+    known_language,
+    with_fitting_mode,
+)
+from webui.studio.share_links import _settings
 from webui.types import LANGUAGES, MODES, Abilities, Segmentation, SpeechRequest, Voice
 
 VOICE = Voice("v", "V", "en", "Hello there.", "f", 3.0, 0.0)
@@ -29,7 +34,7 @@ VOICE = Voice("v", "V", "en", "Hello there.", "f", 3.0, 0.0)
 )
 def test_an_instruction_goes_to_those_who_follow_it(mode, follows, told):
     about = Abilities("e", "1", 24000, ("zero_shot", "instruct"), ("en",), told_clones=follows)
-    request = asked_for(about, "Hello.", VOICE, mode, "happily", "en", 1.0, 0)
+    request = build_request(about, "Hello.", VOICE, mode, "happily", "en", 1.0, 0)
     assert request.instruction == told and request.mode == ("instruct" if mode == "auto" else mode)
     assert request.transcript == ("Hello there." if mode == "zero_shot" else "")
 
@@ -49,7 +54,7 @@ def test_an_instruction_goes_to_those_who_follow_it(mode, follows, told):
 def test_a_language_is_known_by_its_first_part(asked, known):
     about = Abilities("e", "1", 24000, ("zero_shot",), ("en",))
     assert (
-        asked_for(about, "Hello.", VOICE, "zero_shot", "", asked, 1.0, 0).language
+        build_request(about, "Hello.", VOICE, "zero_shot", "", asked, 1.0, 0).language
         == known
         == _settings({"language": asked})["language"]
     )
@@ -76,7 +81,7 @@ def test_an_unknown_language_is_refused_with_those_that_are_known(asked):
 )  # fmt: skip
 def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, known):
     about = Abilities("e", "1", 24000, MODES, ("en",))
-    assert asked_for(about, typed, VOICE, "zero_shot", "", language, 1.0, 0).language == known
+    assert build_request(about, typed, VOICE, "zero_shot", "", language, 1.0, 0).language == known
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, known
 )  # fmt: skip
 def test_the_marked_language_decides_whether_the_clip_speaks_another(typed, mode):
     about = Abilities("e", "1", 24000, MODES, ("en",))
-    request = asked_for(about, typed, VOICE, "auto", "", "auto", 1.0, 0)
+    request = build_request(about, typed, VOICE, "auto", "", "auto", 1.0, 0)
     assert request.mode == mode and request.text == typed
 
 
@@ -97,11 +102,14 @@ def test_marks_are_no_part_of_an_instruction_and_reach_an_engine_with_a_transcri
     marked = f"{prefix}<|endofprompt|>Hello there."
     voice = replace(VOICE, transcript=marked)
     for told in (f"{prefix} Slowly.<|endofprompt|>", "Slowly.<endofprompt>", "<|zh|>Slowly. "):
-        request = asked_for(about, "Hello.", voice, "zero_shot", told, "en", 1.0, 0)
+        request = build_request(about, "Hello.", voice, "zero_shot", told, "en", 1.0, 0)
         assert (request.instruction, request.transcript) == ("Slowly.", marked)
     only = replace(VOICE, transcript="<|en|> <|endofprompt|>")
-    assert asked_for(about, "a", only, "zero_shot", "", "en", 1.0, 0).transcript == ""
-    assert asked_for(about, "a", VOICE, "auto", "<|endofprompt|>", "en", 1.0, 0).mode == "zero_shot"
+    assert build_request(about, "a", only, "zero_shot", "", "en", 1.0, 0).transcript == ""
+    assert (
+        build_request(about, "a", VOICE, "auto", "<|endofprompt|>", "en", 1.0, 0).mode
+        == "zero_shot"
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 import soundfile
 
 from tests.conftest import ROOT
-from webui.audio import CODED, Coder, close_coder, coded_hz, coder_children, coders_open
-from webui.audio import coder as room
-from webui.audio.encode import from_s16, to_s16
+from webui.audio import CODED, Encoder, close_coder, coded_hz, coder_children, coders_open
+from webui.audio import encoder as room
+from webui.audio.wav import from_s16, to_s16
 from webui.errors import KaikouError
 
 RATE = 24000
@@ -80,7 +80,7 @@ def same(kind, decoded, pcm, is_whole=False):
 
 
 def coded(kind, pcm, piece=1920, rate=RATE, **how):
-    coder = Coder(kind, rate, **how)
+    coder = Encoder(kind, rate, **how)
     parts = [coder.push(pcm[at : at + piece]) for at in range(0, len(pcm), piece)]
     return [*parts, coder.finish()]
 
@@ -119,7 +119,7 @@ def test_a_whole_file_knows_its_length(kind):
 @pytest.mark.parametrize("kind", CODED)
 def test_it_leaves_while_it_is_made(kind):
     """Counted in sound, not in time: a tenth of a second goes in, and its first frame is out."""
-    coder = Coder(kind, RATE)
+    coder = Encoder(kind, RATE)
     pcm = gliding(1.0)
     assert coder.push(pcm[: 2 * RATE // 8])
     sent = sum(len(coder.push(pcm[at : at + 4800])) > 0 for at in range(6000, 2 * RATE, 4800))
@@ -176,7 +176,7 @@ def test_no_sound_at_all_is_an_empty_file_not_a_fault():
 
 def test_side_by_side_none_hears_another():
     sounds = {kind: gliding(0.5 + n / 4) for n, kind in enumerate(CODED)}
-    coders, out = {kind: Coder(kind, RATE) for kind in sounds}, dict.fromkeys(sounds, b"")
+    coders, out = {kind: Encoder(kind, RATE) for kind in sounds}, dict.fromkeys(sounds, b"")
     assert coders_open() == 4
     for at in range(0, max(map(len, sounds.values())), 960):
         for kind, pcm in sounds.items():
@@ -188,13 +188,13 @@ def test_side_by_side_none_hears_another():
 def test_what_is_given_up_leaves_nothing():
     for _ in range(25):
         for kind in CODED:
-            coder = Coder(kind, RATE, "label")
+            coder = Encoder(kind, RATE, "label")
             coder.push(gliding(0.1))
             coder.close()
             coder.close()
             with pytest.raises(KaikouError):
                 coder.push(b"\0\0")
-    Coder("mp3", RATE).close()
+    Encoder("mp3", RATE).close()
     assert coders_open() == 0
 
 
@@ -204,7 +204,7 @@ def test_the_label_is_in_the_file():
 
 
 def test_a_process_that_dies_takes_only_what_was_under_way():
-    coder = Coder("opus", RATE)
+    coder = Encoder("opus", RATE)
     os.kill(room._codecs._child._process.pid, signal.SIGKILL)
     with pytest.raises(KaikouError) as told:
         [coder.push(gliding(0.1)) for _ in range(3)]
@@ -219,7 +219,7 @@ def test_a_process_that_dies_takes_only_what_was_under_way():
 def test_the_studio_itself_never_loads_the_codecs():
     """Their libraries are GPL as a whole: they stay in processes of their own (NOTICE)."""
     code = (
-        "import sys, webui.app; from webui.audio import Coder; c = Coder('mp3', 24000);"
+        "import sys, webui.app; from webui.audio import Encoder; c = Encoder('mp3', 24000);"
         " c.push(bytes(9600)); c.finish(); print([m for m in sys.modules if m.split('.')[0] =="
         " 'av'])"
     )
@@ -235,5 +235,5 @@ def test_without_the_library_the_answer_is_a_sentence(monkeypatch):
         room, "MEMORY_BYTES", 1 << 20
     )  # as good as not there: the process cannot even start
     with pytest.raises(KaikouError) as told:
-        Coder("mp3", RATE)
+        Encoder("mp3", RATE)
     assert told.value.code == "encode"

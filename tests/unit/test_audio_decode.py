@@ -11,7 +11,7 @@ import pytest
 
 import webui.audio
 from tests.voice_like import container_of, file_of, video_of, voice_like
-from webui.api.inline import sound_in
+from webui.api.audio_field import sound_in
 from webui.audio import (
     MAX_BYTES,
     MAX_VIDEO_BYTES,
@@ -22,7 +22,7 @@ from webui.audio import (
     inspect,
     resample,
 )
-from webui.audio.sniff import sniff
+from webui.audio.file_type import sniff
 from webui.errors import BadInput, ClipTooLarge
 
 VOICE = voice_like(2.0)
@@ -202,7 +202,7 @@ def test_without_a_container_decoder_the_sentence_names_the_kind(monkeypatch):
     def no_reader(kind, data):
         return 3, 0, 0, 0, b""
 
-    monkeypatch.setattr("webui.audio.reader._readers.read", no_reader)
+    monkeypatch.setattr("webui.audio.decoder._readers.read", no_reader)
     with pytest.raises(BadInput) as e:
         decode(b"\x1aE\xdf\xa3 webm")
     assert "webm" in e.value.en and "webm" in e.value.zh and e.value.code == "bad_audio"
@@ -211,8 +211,8 @@ def test_without_a_container_decoder_the_sentence_names_the_kind(monkeypatch):
 def test_the_worker_reports_a_missing_container_decoder(tmp_path):
     worker = Path(webui.audio.__file__).parent / "worker"
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['av'] = None; import reading; "
-        "print(reading.run('webm', [60], b'x')[0], reading.run('wav', [60], b'RIFF    WAVE')[0])"
+        "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['av'] = None; import decode; "
+        "print(decode.run('webm', [60], b'x')[0], decode.run('wav', [60], b'RIFF    WAVE')[0])"
     )
     out = subprocess.run(
         [sys.executable, "-c", code, str(worker)], capture_output=True, text=True, check=True

@@ -11,7 +11,7 @@ import pytest
 
 from tests.voice_like import echoing, noisy, voice_like
 from webui.audio import Clip, decode, inspect, resample
-from webui.audio.music import SHARE, has_music, music_share
+from webui.audio.music_detector import SHARE, has_music, music_share
 
 STARTERS = sorted((Path(__file__).parents[2] / "assets" / "voices").glob("*.wav"))
 SHARED = sorted((Path(__file__).parents[3] / "shared" / "audio").glob("*.wav"))

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.test_audio_music import chords, with_music
 from tests.voice_like import echoing, noisy, voice_like
 from webui.audio import Clip, decode, inspect, measure, resample
-from webui.audio.speakers import speaker_changes
+from webui.audio.speaker_changes import speaker_changes
 from webui.audio.spectrum import analyse
 
 VOICES = Path(__file__).parents[2] / "assets" / "voices"

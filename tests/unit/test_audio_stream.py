@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.voice_like import voice_like
-from webui.audio import LeadTrim, Resampler, Tempo, from_s16, peaks, resample, to_s16, wav_header
+from webui.audio import (
+    Resampler,
+    SilenceTrim,
+    TimeStretch,
+    from_s16,
+    peaks,
+    resample,
+    to_s16,
+    wav_header,
+)
 
 RATE = 24000
 
@@ -82,9 +91,9 @@ VOICE = voice_like(2.0, RATE).samples
     factor=st.sampled_from([0.25, 0.5, 0.83, 1.0, 1.3, 2.0, 4.0]),
 )
 def test_tempo_does_not_care_how_the_stream_is_cut(sizes, factor):
-    whole = Tempo(RATE, factor)
+    whole = TimeStretch(RATE, factor)
     expected = np.concatenate([whole.push(VOICE), whole.flush()])
-    tempo = Tempo(RATE, factor)
+    tempo = TimeStretch(RATE, factor)
     got = np.concatenate([*(tempo.push(part) for part in partition(VOICE, sizes)), tempo.flush()])
     np.testing.assert_array_equal(got, expected)
 
@@ -92,8 +101,8 @@ def test_tempo_does_not_care_how_the_stream_is_cut(sizes, factor):
 @settings(max_examples=25, deadline=None)
 @given(sizes=st.lists(st.integers(0, 6000), max_size=30))
 def test_lead_trim_does_not_care_how_the_stream_is_cut(sizes):
-    expected = LeadTrim(RATE).push(VOICE)
-    trim = LeadTrim(RATE)
+    expected = SilenceTrim(RATE).push(VOICE)
+    trim = SilenceTrim(RATE)
     np.testing.assert_array_equal(
         np.concatenate([trim.push(part) for part in partition(VOICE, sizes)]), expected
     )
@@ -103,7 +112,7 @@ def test_lead_trim_keeps_10_ms_before_the_first_sound():
     x = np.concatenate(
         [np.full(5000, 1e-4, np.float32), np.full(100, 0.1, np.float32), np.zeros(900, np.float32)]
     )
-    trim = LeadTrim(RATE)
+    trim = SilenceTrim(RATE)
     out = np.concatenate([trim.push(part) for part in partition(x, [480] * 10)])
     assert len(out) == 240 + 1000 and trim.dropped == 5000 - 240
     np.testing.assert_array_equal(out, x[5000 - 240 :])
@@ -111,7 +120,7 @@ def test_lead_trim_keeps_10_ms_before_the_first_sound():
 
 def test_lead_trim_leaves_a_prompt_start_alone():
     x = np.full(1000, 0.2, np.float32)
-    assert LeadTrim(RATE).push(x).tolist() == x.tolist()
+    assert SilenceTrim(RATE).push(x).tolist() == x.tolist()
 
 
 @pytest.mark.parametrize("factor", [0.25, 0.5, 0.8, 1.25, 2.0, 4.0])
@@ -119,7 +128,7 @@ def test_lead_trim_leaves_a_prompt_start_alone():
 def test_tempo_keeps_pitch_and_sets_length(factor, f0):
     t = np.arange(3 * RATE) / RATE
     x = sum(0.2 / k * np.sin(2 * np.pi * f0 * k * t + k) for k in range(1, 12)).astype(np.float32)
-    tempo = Tempo(RATE, factor)
+    tempo = TimeStretch(RATE, factor)
     y = np.concatenate([tempo.push(x), tempo.flush()])
     assert abs(len(y) * factor / len(x) - 1) < 0.02
     body = y[len(y) // 8 : -len(y) // 8]
@@ -131,19 +140,19 @@ def test_tempo_keeps_pitch_and_sets_length(factor, f0):
 
 
 def test_tempo_one_is_bit_exact_and_immediate():
-    tempo = Tempo(RATE, 1.0)
+    tempo = TimeStretch(RATE, 1.0)
     assert tempo.push(VOICE).tobytes() == VOICE.tobytes() and not len(tempo.flush())
 
 
 @pytest.mark.parametrize("n", [0, 1, 100, 700, 1500])
 @pytest.mark.parametrize("factor", [0.25, 0.7, 3.0])
 def test_tempo_of_next_to_nothing(n, factor):
-    tempo = Tempo(RATE, factor)
+    tempo = TimeStretch(RATE, factor)
     assert len(np.concatenate([tempo.push(VOICE[:n]), tempo.flush()])) == round(n / factor)
 
 
 def test_tempo_gives_sound_early_and_holds_little():
-    tempo = Tempo(RATE, 1.5)
+    tempo = TimeStretch(RATE, 1.5)
     assert len(tempo.push(VOICE[: RATE // 15])) > 0  # 67 ms in, the first sound is out
     for i in range(50):
         tempo.push(VOICE[i * 480 : i * 480 + 480])
@@ -153,7 +162,7 @@ def test_tempo_gives_sound_early_and_holds_little():
 @pytest.mark.parametrize("factor", [0, 0.2, 4.1, float("nan")])
 def test_tempo_refuses_what_it_cannot(factor):
     with pytest.raises(ValueError):
-        Tempo(RATE, factor)
+        TimeStretch(RATE, factor)
 
 
 def test_a_stream_is_resampled_as_the_whole_is_whatever_the_pieces():

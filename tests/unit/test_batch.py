@@ -15,7 +15,7 @@ from tests.unit.batch_desk import ME, OTHER, SHORT, Engine, asks, lines, until
 from webui.errors import EngineFault, NotReady
 from webui.settings import Limits, Paths, Settings
 from webui.store import JobStore
-from webui.studio import Ask, Studio
+from webui.studio import LineRequest, Studio
 
 engine, studio = batch_desk.engine, batch_desk.studio
 
@@ -33,7 +33,9 @@ def test_a_poison_line_stops_after_three_tries_alone_and_the_rest_goes_on(studio
     bad = lines(studio, job)[2]
     assert (bad.state, bad.attempts, bad.code) == ("failed", 3, "fault") and bad.error_zh
     again = [
-        together for text, together in zip(engine.spoken, engine.together) if text == "Line 3."
+        together
+        for text, together in zip(engine.spoken, engine.together)
+        if text == "Line 3."
     ][1:]
     assert again == [{"Line 3."}] * 2, "nothing else was in the air when it was tried again"
     engine.faults.clear()
@@ -105,10 +107,12 @@ def test_a_stuck_engine_does_not_keep_the_studio_from_ending(tmp_path, monkeypat
 
 def test_two_jobs_that_want_the_same_line_at_once_make_it_once(studio, engine):
     engine.gate.clear()
-    first, second = (studio.batch.submit(ME, [Ask("The same.", **SHORT, seed=4)]) for _ in range(2))
+    first, second = (
+        studio.batch.submit(ME, [LineRequest("The same.", **SHORT, seed=4)]) for _ in range(2)
+    )
     engine.gate.set()
     until(studio, first, "done"), until(studio, second, "done")
-    assert engine.spoken == ["The same."] and studio.batch.work.maker.n_cached == 1
+    assert engine.spoken == ["The same."] and studio.batch.worker.synthesiser.n_cached == 1
     assert studio.batch.sound(ME, first.id, 1) == studio.batch.sound(ME, second.id, 1)
     studio.batch.delete(ME, first.id)
     assert studio.batch.sound(ME, second.id, 1).is_file(), "another job still has it"
@@ -117,7 +121,7 @@ def test_two_jobs_that_want_the_same_line_at_once_make_it_once(studio, engine):
 
 
 def test_what_a_sound_is_made_from_is_in_its_key(studio, engine):
-    base = Ask("Same words.", **SHORT, seed=1)
+    base = LineRequest("Same words.", **SHORT, seed=1)
     variants = [
         base,
         replace(base, seed=2),
@@ -148,7 +152,7 @@ def test_what_a_sound_is_made_from_is_in_its_key(studio, engine):
 
 def test_seeds_come_from_the_job_and_the_line(studio):
     def seeds(texts, **kw):
-        job = studio.batch.submit(ME, [Ask(t, **SHORT) for t in texts], **kw)
+        job = studio.batch.submit(ME, [LineRequest(t, **SHORT) for t in texts], **kw)
         return [x.seed for x in lines(studio, job)], job.seed
 
     one, _ = seeds(["a", "b", "b", "c"], seed=5)
@@ -160,7 +164,7 @@ def test_seeds_come_from_the_job_and_the_line(studio):
     )
     drawn, seed = seeds(["a", "b"])
     assert seeds(["a", "b"], seed=seed)[0] == drawn, "a job's own seed makes it again"
-    job = studio.batch.submit(ME, [Ask("a", **SHORT, seed=2**63 - 1)])
+    job = studio.batch.submit(ME, [LineRequest("a", **SHORT, seed=2**63 - 1)])
     assert until(studio, job, "done") and lines(studio, job)[0].seed == 2**63 - 1
 
 
@@ -182,13 +186,13 @@ def test_a_batch_takes_nobodys_place_and_steps_aside_for_listeners(studio, engin
     job = studio.batch.submit(ME, asks(12, instruction="seconds=3 chunk=0.1 rtf=0.2"))
     while len(engine.spoken) < 3:
         time.sleep(0.01)
-    assert studio.hall.n_open >= 2
-    assert studio.turns.admission.n_open == 0 and studio.hall.n_hungry() == 0
-    listener = studio.speaker.open(
+    assert studio.scheduler_pool.n_open >= 2
+    assert studio.job_runner.admission.n_open == 0 and studio.scheduler_pool.n_wanting_audio() == 0
+    listener = studio.synthesis.open(
         ME, text_in="Now.", voice_id="alloy", mode="instruct", instruction="seconds=1"
     )
     assert listener.snapshot().state == "running", "no line, no waiting"
-    studio.turns.credit(listener, 1 << 40)
+    studio.job_runner.credit(listener, 1 << 40)
     end = time.monotonic() + 10
     while listener.snapshot().state not in ("saving", "done") and time.monotonic() < end:
         time.sleep(0.01)
@@ -206,17 +210,17 @@ def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engin
     import json
     import zipfile
 
-    from webui.api import jobs
+    from webui.api import batches
 
     looks, ended = [], studio.batch._jobs.ended
     monkeypatch.setattr(studio.batch._jobs, "ended", lambda *a: looks.append(a) or ended(*a))
-    monkeypatch.setattr(jobs, "PAGE", 3)
-    monkeypatch.setattr(jobs, "PIECE_BYTES", 15_000)
+    monkeypatch.setattr(batches, "PAGE", 3)
+    monkeypatch.setattr(batches, "PIECE_BYTES", 15_000)
     made = studio.batch.submit(ME, asks(8))
     until(studio, made, "done")
 
     async def taken(job) -> bytes:
-        return b"".join([piece async for piece in jobs._as_made(studio, ME, job)])
+        return b"".join([piece async for piece in batches._as_made(studio, ME, job)])
 
     def names(data: bytes) -> list[str]:
         with zipfile.ZipFile(io.BytesIO(data)) as z:
@@ -252,7 +256,9 @@ def test_what_was_left_out_or_changed_of_a_line_stands_at_it(studio, engine, mon
     assert [line.notes for line in lines(studio, job)] == [(note,), ()]
     again = studio.batch.submit(ME, asks(1), seed=job.seed)  # its sound is there already
     until(studio, again, "done")
-    assert lines(studio, again)[0].notes == (note,) and studio.batch.work.maker.n_cached == 1
+    assert (
+        lines(studio, again)[0].notes == (note,) and studio.batch.worker.synthesiser.n_cached == 1
+    )
     with zipfile.ZipFile(io.BytesIO(b"".join(studio.batch.zip(ME, job.id, "flac")))) as z:
         rows = json.loads(z.read("manifest.json"))["lines"]
         assert [row["notes"] for row in rows] == [[note[0]], []]

@@ -12,8 +12,8 @@ import pytest
 from tests.unit import batch_desk
 from tests.unit.batch_desk import ME, asks, lines, until
 from webui.errors import EngineFault, NotFound, StorageFull
-from webui.store import SoundStore
-from webui.store.sounds import Disk
+from webui.store import BlobStore
+from webui.store.blob_store import Disk
 
 engine, studio = batch_desk.engine, batch_desk.studio
 
@@ -127,7 +127,7 @@ def test_a_sound_is_whole_or_not_there(tmp_path):
         def move(self, draft, final):
             raise OSError(5, "Input/output error")
 
-    key, sounds = "a" * 64, SoundStore(tmp_path, Breaks())
+    key, sounds = "a" * 64, BlobStore(tmp_path, Breaks())
     with pytest.raises(StorageFull):
         sounds.keep(key, b"x" * 10)
     assert not sounds.has(key) and not list(tmp_path.rglob(".new-*"))

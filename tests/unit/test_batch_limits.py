@@ -13,9 +13,9 @@ import pytest
 from tests.unit import batch_desk
 from tests.unit.batch_desk import ME, OTHER, asks, until
 from webui.errors import BadInput, Busy
-from webui.studio import Zip
-from webui.studio.batch import MAX_OPEN_JOBS
-from webui.studio.pace import Pace
+from webui.studio import ZipStream
+from webui.studio.batch.eta import EtaEstimator
+from webui.studio.batch.service import MAX_OPEN_JOBS
 
 engine, studio = batch_desk.engine, batch_desk.studio
 
@@ -47,7 +47,7 @@ def test_ten_thousand_lines_are_taken_and_one_more_is_not(studio, engine):
 
 def test_the_pace_is_that_of_the_last_lines_and_of_no_wall_clock(monkeypatch):
     now = [100.0]
-    pace = Pace(lambda: now[0])
+    pace = EtaEstimator(lambda: now[0])
     assert pace.eta_s(50) is None
     for _ in range(40):
         now[0] += 2
@@ -76,7 +76,7 @@ def test_a_wall_clock_that_jumps_changes_nothing(studio, monkeypatch):
 
 
 def test_a_zip_that_leaves_in_pieces_can_be_read_from_its_front():
-    made = Zip()
+    made = ZipStream()
     pieces = [made.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [made.end()]
     assert all(len(p) > 1000 for p in pieces[:4])
     with zipfile.ZipFile(io.BytesIO(b"".join(pieces))) as z:
@@ -87,7 +87,7 @@ def test_a_zip_that_leaves_in_pieces_can_be_read_from_its_front():
             4000,
         ]
         assert not any(i.flag_bits & 8 for i in z.infolist()), "sizes stand in front of each entry"
-    again = Zip()
+    again = ZipStream()
     assert [again.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [
         again.end()
     ] == pieces

@@ -24,9 +24,9 @@ from webui import api
 from webui.errors import BadInput, Busy, Conflict, KaikouError
 from webui.settings import Limits, Paths, Settings
 from webui.store import AccessStore
-from webui.studio import Keys, Shelf, Studio, admission
+from webui.studio import Keys, ModelLibrary, Studio, admission
 from webui.studio.admission import Admission
-from webui.studio.demos import Demos
+from webui.studio.share_links import ShareLinks
 
 engine, studio = batch_desk.engine, batch_desk.studio
 
@@ -66,12 +66,13 @@ def hold_together(monkeypatch, place, name: str, n: int) -> None:
 @pytest.mark.parametrize("what", ["keys", "demos"])
 def test_keys_and_links_of_an_account_are_bounded_for_a_burst_too(tmp_path, monkeypatch, what):
     store = AccessStore(tmp_path)
-    keys, demos = Keys(store), Demos(store)
+    keys, demos = Keys(store), ShareLinks(store)
     create = {
         "keys": lambda i: keys.create(ME, f"robot {i}"),
         "demos": lambda i: demos.create(ME, "voice-1", "Lin", {}),
     }[what]
-    monkeypatch.setattr(f"webui.studio.{what}.MAX_LIVE", 3)
+    module = {"keys": "keys", "demos": "share_links"}[what]
+    monkeypatch.setattr(f"webui.studio.{module}.MAX_LIVE", 3)
     with monkeypatch.context() as gap:
         hold_together(gap, store, what, 8)
         refused = [e for e in at_once(8, create) if isinstance(e, BadInput)]
@@ -81,7 +82,7 @@ def test_keys_and_links_of_an_account_are_bounded_for_a_burst_too(tmp_path, monk
 
 def test_open_batches_are_bounded_for_a_burst_and_for_those_that_go_on(studio, engine, monkeypatch):
     engine.gate.clear()
-    for place in ("webui.store.jobs", "webui.studio.batch"):
+    for place in ("webui.store.jobs", "webui.studio.batch.service"):
         monkeypatch.setattr(f"{place}.MAX_OPEN_JOBS", 3, raising=False)
     with monkeypatch.context() as gap:
         hold_together(gap, studio.batch._jobs, "unfinished", 6)
@@ -112,11 +113,11 @@ def test_a_burst_of_listeners_does_not_get_in_together(tmp_path):
     studio.start(FakeEngine).join(20)
     say = {"voice_id": "alloy", "mode": "instruct", "instruction": "seconds=0.2"}
     try:
-        jobs = at_once(10, lambda i: studio.speaker.open(f"local/{i}", text_in="Hello.", **say))
+        jobs = at_once(10, lambda i: studio.synthesis.open(f"local/{i}", text_in="Hello.", **say))
         states = [j.snapshot().state for j in jobs]
         assert sorted(states) == ["running"] * 2 + ["waiting"] * 8
         for one in jobs:
-            studio.turns.credit(one, 1 << 40)
+            studio.job_runner.credit(one, 1 << 40)
         for one in jobs:
             ended = threading.Event()
             one.listen(ended.set)
@@ -177,7 +178,7 @@ def test_a_consent_is_not_deleted_while_a_voice_is_saved_under_it(studio, monkey
 
 
 def test_of_two_models_fetched_in_the_same_moment_one_goes_on():
-    shelf, met = Shelf(None, list, None, {}, ""), threading.Barrier(2)
+    shelf, met = ModelLibrary(None, list, None, {}, ""), threading.Barrier(2)
     states = {"a": "none", "b": "none"}
 
     def fetch(name):
@@ -263,7 +264,7 @@ def test_a_take_that_is_deleted_while_all_are_fetched_is_left_out(studio):
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_who_goes_away_ends_the_work(studio):
     with_takes(studio, 20, "local/api")
-    app, _ = api.build(studio, studio.settings)
+    app, _ = api.build_app(studio, studio.settings)
     read, path = [], studio.takes._store.wav_path
     studio.takes._store.wav_path = lambda take: (read.append(take.id), path(take))[1]
     told = []

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from webui.text import Clauses, weight
+from webui.text import ClauseStream, weight
 
 TEXTS = (
     "你好，今天天气真好。我们去公园吧！带上3.5升水，2026年1，000人：好的……嗯，走”吧。",
@@ -27,7 +27,7 @@ TEXTS = (
 
 
 def cut(text: str, sizes) -> list[tuple[str, bool]]:
-    clauses, out, at = Clauses(), [], 0
+    clauses, out, at = ClauseStream(), [], 0
     while at < len(text):
         n = next(sizes)
         out += clauses.push(text[at : at + n])
@@ -60,7 +60,7 @@ def test_where_it_is_cut_does_not_depend_on_the_pieces_it_came_in(text):
     ],
 )
 def test_a_complete_clause_is_given_at_once(text, first):
-    assert [c.text for c in Clauses().push(text)] == [first]
+    assert [c.text for c in ClauseStream().push(text)] == [first]
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,15 @@ def test_a_complete_clause_is_given_at_once(text, first):
     ],
 )
 def test_what_may_go_on_is_held_back_until_it_is_flushed(text):
-    clauses = Clauses()
+    clauses = ClauseStream()
     assert clauses.push(text) == []
     assert len(clauses.flush()) == any(c.isalnum() for c in text) and clauses.flush() == []
 
 
 def test_later_clauses_are_longer_than_the_first():
-    assert [c.text for c in Clauses().push("你好，是的，好的，可以的，没有问题，一会儿见，")] == [
+    assert [
+        c.text for c in ClauseStream().push("你好，是的，好的，可以的，没有问题，一会儿见，")
+    ] == [
         "你好，",
         "是的，好的，可以的，没有问题，",
     ]
@@ -94,7 +96,7 @@ def test_later_clauses_are_longer_than_the_first():
 
 def test_little_is_held_back_whatever_comes():
     for text in ("x" * 9000, "，" * 9000, "字" * 9000, " " * 9000, "1,2" * 3000):
-        clauses = Clauses()
+        clauses = ClauseStream()
         for at in range(0, len(text), 50):
             clauses.push(text[at : at + 50])
             assert weight(clauses._held) <= 60

@@ -15,7 +15,7 @@ from webui import audio
 from webui.errors import BadInput
 from webui.settings import Paths, Settings
 from webui.studio import Studio
-from webui.studio.asked import NO_TRANSCRIPT, with_known_words
+from webui.studio.request_builder import NO_TRANSCRIPT, with_known_words
 from webui.types import MODES, Abilities, SpeechRequest
 
 ME = "local/me"
@@ -43,7 +43,7 @@ def studio(tmp_path_factory):
 
 
 def ask(studio, voice_id="", text="你好，很高兴认识你。", mode="zero_shot", **more):
-    return studio.speaker.open(ME, text_in=text, voice_id=voice_id, mode=mode, **more)
+    return studio.synthesis.open(ME, text_in=text, voice_id=voice_id, mode=mode, **more)
 
 
 @pytest.mark.parametrize("seconds,silence_s", [(4, 0), (4, 3), (14, 1), (28, 4)])

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from webui.store import ConsentStore, VoiceStore
-from webui.studio.consents import BY_PAGE, Consents, Given
+from webui.studio.consents import BY_PAGE, ConsentInfo, Consents
 from webui.types import Consent, Voice
 
 VOICE = Voice("voice-1", "V", "en", "", "f", 4.0, 100.0, owner="user-bob")
@@ -25,13 +25,13 @@ def consents(tmp_path):
 @pytest.mark.parametrize(
     ("told", "owner", "given"),
     [
-        (BY_PAGE, "user-bob", Given("page", "bob", 100.0)),
-        (BY_PAGE, "local", Given("page", "", 100.0)),
-        ("consent-1 An older name", "user-bob", Given("recording", "Lin Wan", 50.0)),
-        ("consent-1 Lin Wan", "user-eve", Given("recording", "Lin Wan", 100.0)),
-        ("consent-9 Gone", "user-bob", Given("recording", "Gone", 100.0)),
-        ("me, my own voice", "user-bob", Given("words", "me, my own voice", 100.0)),
-        ("", "user-bob", Given("", "", 100.0)),
+        (BY_PAGE, "user-bob", ConsentInfo("page", "bob", 100.0)),
+        (BY_PAGE, "local", ConsentInfo("page", "", 100.0)),
+        ("consent-1 An older name", "user-bob", ConsentInfo("recording", "Lin Wan", 50.0)),
+        ("consent-1 Lin Wan", "user-eve", ConsentInfo("recording", "Lin Wan", 100.0)),
+        ("consent-9 Gone", "user-bob", ConsentInfo("recording", "Gone", 100.0)),
+        ("me, my own voice", "user-bob", ConsentInfo("words", "me, my own voice", 100.0)),
+        ("", "user-bob", ConsentInfo("", "", 100.0)),
     ],
 )
 def test_what_was_written_down_is_told(consents, told, owner, given):

@@ -14,7 +14,7 @@ import pytest
 from tests.engine import wild
 from tests.engine.fake import FakeEngine
 from tests.unit.test_studio import ME, OTHER, finish, studio  # noqa: F401
-from webui.engine.builtin import BuiltinEngine
+from webui.engine.espeak import EspeakEngine
 from webui.errors import Conflict, NotFound, NotReady
 from webui.settings import Paths, Settings
 from webui.studio import Studio, stopped_at
@@ -24,7 +24,7 @@ TEXT = "First comes this sentence. Then the second one is said. The third one en
 
 def ask(studio, text=TEXT, owner=ME, **kw):  # noqa: F811
     given = {"voice_id": "alloy", "mode": "instruct", "instruction": "chunk=0.5", "seed": 7, **kw}
-    return studio.speaker.open(owner, text_in=text, **given)
+    return studio.synthesis.open(owner, text_in=text, **given)
 
 
 def sound(job) -> np.ndarray:
@@ -36,18 +36,18 @@ def stop_in(studio, job, segment: int) -> None:  # noqa: F811
     heard = threading.Event()
     job.listen(heard.set)
     while not (job.snapshot().marks or ((-1, 0),))[-1][0] >= segment:
-        studio.turns.credit(job, job.produced + 1)
+        studio.job_runner.credit(job, job.produced + 1)
         heard.wait(0.05)
         heard.clear()
         job.snapshot()
-    studio.turns.cancel(job)
+    studio.job_runner.cancel(job)
     assert finish(studio, job).state == "cancelled"
     written(studio)
 
 
 def written(studio) -> None:  # noqa: F811
     """Its take, by the only thread that writes them."""
-    studio.turns._writer.submit(lambda: None).result(20)
+    studio.job_runner._writer.submit(lambda: None).result(20)
 
 
 def wav(studio, take) -> np.ndarray:  # noqa: F811
@@ -65,7 +65,7 @@ def test_a_stopped_take_continued_is_the_whole(studio, speed):  # noqa: F811
     assert (take.state, stopped_at(take)[0], take.n_samples) == ("cancelled", 2, job.produced)
     studio.takes.star(ME, take.id, True)
 
-    on = studio.speaker.continue_take(ME, take.id)
+    on = studio.synthesis.continue_take(ME, take.id)
     assert on.n_begun == take.marks[-1][1] < take.n_samples and on.request.seed == 7
     assert finish(studio, on).state == "done"
     assert np.array_equal(sound(on), sound(whole)), "no word twice, and none is missing"
@@ -80,12 +80,12 @@ def test_a_stopped_take_continued_is_the_whole(studio, speed):  # noqa: F811
 def test_one_that_comes_no_further_leaves_the_stopped_one(studio):  # noqa: F811
     job = ask(studio)
     stop_in(studio, job, 1)
-    on = studio.speaker.continue_take(ME, job.id)
-    studio.turns.cancel(on)
+    on = studio.synthesis.continue_take(ME, job.id)
+    studio.job_runner.cancel(on)
     finish(studio, on)
     written(studio)
     assert [t.id for t in studio.takes.list(ME)] == [job.id]
-    further = studio.speaker.continue_take(ME, job.id)
+    further = studio.synthesis.continue_take(ME, job.id)
     stop_in(studio, further, 2)
     (take,) = studio.takes.list(ME)
     assert (take.id, stopped_at(take)[0]) == (further.id, 3)
@@ -106,7 +106,7 @@ def test_what_is_resumed_by_its_reader_is_not_spoken_from_the_start(studio):  # 
     job = ask(studio, instruction="chunk=0.5", language="en")
     job.notes = [("Told.", "说过。")]
     stop_in(studio, job, 1)
-    again = studio.speaker.resume(job, job.produced)
+    again = studio.synthesis.resume(job, job.produced)
     assert again.n_begun and again.notes == job.notes, "what a listener must know is told again"
     finish(studio, again)
     assert np.array_equal(sound(again), sound(whole))
@@ -120,7 +120,7 @@ def test_what_cannot_go_on_says_why(studio):  # noqa: F811
 
     def refusal(take_id, owner=ME):
         with pytest.raises((Conflict, NotFound)) as error:
-            studio.speaker.continue_take(owner, take_id)
+            studio.synthesis.continue_take(owner, take_id)
         assert error.value.en and error.value.zh
         return error.value.code
 
@@ -132,7 +132,7 @@ def test_what_cannot_go_on_says_why(studio):  # noqa: F811
     studio.takes.delete(ME, job.id)
     assert refusal(job.id) == "take_gone"
     studio.takes.restore(ME, job.id)
-    studio.resident.start(Another).join(20)
+    studio.engine_manager.start(Another).join(20)
     assert refusal(job.id) == "take_other_engine"
 
 
@@ -143,7 +143,7 @@ class Another(FakeEngine):
 
 def test_the_built_in_voice_goes_on_sample_for_sample(tmp_path):
     made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
-    made.start(lambda: BuiltinEngine(1)).join(60)
+    made.start(lambda: EspeakEngine(1)).join(60)
     try:
         asked = {"mode": "auto", "instruction": "", "voice_id": "starter-zh-low"}
         text = "第一句在这里。Then a second sentence. 第三句结束。"
@@ -151,7 +151,7 @@ def test_the_built_in_voice_goes_on_sample_for_sample(tmp_path):
         finish(made, whole)
         job = ask(made, text, **asked)
         stop_in(made, job, 1)
-        on = made.speaker.continue_take(ME, job.id)
+        on = made.synthesis.continue_take(ME, job.id)
         assert on.n_begun
         finish(made, on)
         assert np.array_equal(sound(on), sound(whole))
@@ -174,9 +174,9 @@ def test_a_stream_whose_process_died_goes_on_when_that_is_back(tmp_path):
             assert (take.state, stopped_at(take)[0]) == ("failed", 2) and take.error[0]
 
             with suppress(NotReady):  # it may be back already
-                made.turns.cancel(made.speaker.resume(job, job.produced))
+                made.job_runner.cancel(made.synthesis.resume(job, job.produced))
             wild.ready_again(engine)
-            on = made.speaker.resume(job, job.produced)
+            on = made.synthesis.resume(job, job.produced)
             assert on.n_begun and finish(made, on).state == "done"
             assert np.array_equal(sound(on), sound(whole))
             assert [t.id for t in made.takes.list(ME)] == [on.id, whole.id]

@@ -85,7 +85,7 @@ def test_panels_do_not_overlap_and_have_names_of_their_own():
 
 
 def test_labels_have_closed_sets_whatever_comes_to_the_door(told):
-    from webui.api.guard import area_of
+    from webui.api.middleware.access import area_of
     from webui.errors import KaikouError, NotAllowed
     from webui.studio.metrics import AREAS, Metrics
 

@@ -16,8 +16,8 @@ from webui import app
 from webui.errors import Busy, NotFound
 from webui.settings import EngineChoice, Paths, Settings
 from webui.store import doctor_reports
-from webui.store.installed import Installed
-from webui.studio import Doctor, Shelf
+from webui.store.model_dirs import Installed
+from webui.studio import Doctor, ModelLibrary
 
 BEST = {"precision": "int8", "steps": 5}
 REPORT = {
@@ -184,7 +184,7 @@ def test_the_shelf_loads_a_model_that_speaks_anew_with_its_profile(place, doctor
         failed_by=lambda: None,
         replace=lambda make: replaced.append(make) or True,
     )
-    shelf = Shelf(resident, lambda: [place.model], lambda model: maker, {}, doctor=doctor)
+    shelf = ModelLibrary(resident, lambda: [place.model], lambda model: maker, {}, doctor=doctor)
     shelf.maker(place.model)
     for act in (shelf.examine, shelf.report, shelf.agree):
         with pytest.raises(NotFound):

@@ -115,10 +115,10 @@ def test_two_of_the_same_sound_are_one_to_the_engine_until_both_are_gone(studio,
 def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, engine):
     voice = add(studio)
     want, _ = speak(studio, instruction=LONG, voice_id=voice.id, seed=3)
-    job = studio.speaker.open(
+    job = studio.synthesis.open(
         ME, text_in="Hello there.", voice_id=voice.id, mode="instruct", instruction=LONG, seed=3
     )
-    studio.turns.credit(job, RATE)
+    studio.job_runner.credit(job, RATE)
     until(lambda: job.produced >= RATE)
     studio.voices.delete(ME, voice.id)
     assert len(engine.kept) == 1 and not engine.forgotten, "it is in use"
@@ -131,19 +131,19 @@ def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, eng
 def test_one_that_still_waits_in_the_line_brings_nothing_back(tmp_path, engine):
     studio = open_studio(tmp_path, engine, max_streams=1)
     voice = add(studio)
-    first = studio.speaker.open(
+    first = studio.synthesis.open(
         ME, text_in="Hello.", voice_id=voice.id, mode="instruct", instruction="seconds=60"
     )
-    studio.turns.credit(first, RATE * 3600)
+    studio.job_runner.credit(first, RATE * 3600)
     waiting = [
-        studio.speaker.open(
+        studio.synthesis.open(
             ME, text_in="Hello.", voice_id=voice.id, mode="instruct", instruction="seconds=1"
         )
         for _ in range(2)
     ]
     studio.voices.delete(ME, voice.id)
     for job in (first, waiting[0]):
-        studio.turns.cancel(job)
+        studio.job_runner.cancel(job)
     assert finish(studio, waiting[1]).state == "done"
     until(lambda: not engine.kept)
     studio.close()
@@ -169,7 +169,7 @@ def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_s
 
     def ask():
         with pytest.raises(NotFound) as gone:
-            studio.speaker.open(ME, text_in="Hello.", voice_id=voice.id)
+            studio.synthesis.open(ME, text_in="Hello.", voice_id=voice.id)
         told.append(gone.value.code)
 
     asking = threading.Thread(target=ask)
@@ -177,7 +177,7 @@ def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_s
     until(
         lambda: (
             any(users for users in studio.prompts._users.values())
-            and studio.resident._seat.leases >= 2
+            and studio.engine_manager._seat.leases >= 2
         )
     )
     studio.voices.delete(ME, voice.id)
@@ -188,7 +188,7 @@ def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_s
         told == ["voice_gone"]
         and not engine.kept
         and not studio.prompts._users
-        and studio.resident._seat.leases == 0
+        and studio.engine_manager._seat.leases == 0
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from webui.studio.asked import LEFT_OUT, heeded
+from webui.studio.request_builder import LEFT_OUT, drop_unsupported_instruction
 from webui.types import CONVERT, MODES, Abilities, Voice
 
 CLONE, READY = (
@@ -35,9 +35,12 @@ def test_auto_is_what_the_engine_can_and_the_voice_was_made_for(voice, how, abou
     """What is no instruction for this engine never reaches it, so nobody reads it aloud; and
     whoever gave it is told.
     """
-    assert heeded(about, voice, "auto", how) == (*meant, [LEFT_OUT] if how and not meant[1] else [])
+    assert drop_unsupported_instruction(about, voice, "auto", how) == (
+        *meant,
+        [LEFT_OUT] if how and not meant[1] else [],
+    )
 
 
 def test_what_was_named_stays():
     for mode in MODES:
-        assert heeded(DEAF, READY, mode, "开心") == (mode, "开心", [])
+        assert drop_unsupported_instruction(DEAF, READY, mode, "开心") == (mode, "开心", [])

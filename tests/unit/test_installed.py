@@ -12,11 +12,11 @@ import pytest
 
 from tests.engine.fake import FakeEngine
 from webui import app
-from webui.engine.resident import Resident
+from webui.engine.manager import EngineManager
 from webui.errors import BadInput, Busy, NotFound, NotReady
 from webui.settings import EngineChoice, Paths, Settings, load
-from webui.store.installed import Installed
-from webui.studio import Shelf, Studio
+from webui.store.model_dirs import Installed
+from webui.studio import ModelLibrary, Studio
 
 YAML = {
     "cosyvoice1": "cosyvoice.yaml",
@@ -160,9 +160,9 @@ class Held(FakeEngine):
 @pytest.fixture
 def shelf():
     """Two models, a and b; `made` has the engines as they come, `open` lets them start."""
-    resident = Resident()
+    resident = EngineManager()
     made: list[Held] = []
-    shelf = Shelf(
+    shelf = ModelLibrary(
         resident,
         lambda: [
             Installed("a", None, "cosyvoice2", True),
@@ -173,7 +173,7 @@ def shelf():
         {},
         chosen=lambda name: shelf.chose.append(name),
     )
-    shelf.open, shelf.error, shelf.chose, shelf.made, shelf.resident = (
+    shelf.open, shelf.error, shelf.chose, shelf.made, shelf.engine_manager = (
         threading.Event(),
         None,
         [],
@@ -198,11 +198,11 @@ def states(shelf) -> dict[str, str]:
 
 def test_a_stream_ends_with_the_engine_it_began_with_and_the_next_has_the_new_one(shelf):
     assert states(shelf) == {"a": "speaks", "b": "here"}, "half a model is none"
-    lease = shelf.resident.lease()
+    lease = shelf.engine_manager.lease()
     shelf.open.clear()
     shelf.use("b")
     assert states(shelf) == {"a": "speaks", "b": "loads"}
-    meanwhile = shelf.resident.lease()
+    meanwhile = shelf.engine_manager.lease()
     assert meanwhile.engine is lease.engine, "until the new one is ready the old one speaks"
     meanwhile.release()
     shelf.open.set()
@@ -210,7 +210,7 @@ def test_a_stream_ends_with_the_engine_it_began_with_and_the_next_has_the_new_on
     assert states(shelf) == {"a": "here", "b": "speaks"} and shelf.chose == ["b"]
     old, new = shelf.made
     assert not old.is_closed, "somebody still listens to it"
-    fresh = shelf.resident.lease()
+    fresh = shelf.engine_manager.lease()
     assert fresh.engine is new
     fresh.release()
     lease.release()
@@ -239,13 +239,13 @@ def test_a_model_that_cannot_be_used_leaves_the_one_in_charge_and_may_be_tried_a
     assert (
         states(shelf) == {"a": "speaks", "b": "failed"}
         and shelf.failed == "b"
-        and shelf.resident.failure().en == "flow.pt is cut off."
+        and shelf.engine_manager.failure().en == "flow.pt is cut off."
     )
-    assert shelf.made[-1].is_closed and shelf.resident.lease().engine is shelf.made[0]
+    assert shelf.made[-1].is_closed and shelf.engine_manager.lease().engine is shelf.made[0]
     shelf.error = None
     shelf.use("b")
     settled(shelf)
-    assert states(shelf) == {"a": "here", "b": "speaks"} and shelf.resident.failure() is None
+    assert states(shelf) == {"a": "here", "b": "speaks"} and shelf.engine_manager.failure() is None
 
 
 @pytest.mark.parametrize("name", ["half", "c", "", "../a"])
@@ -257,16 +257,16 @@ def test_only_whole_models_of_this_disk_can_be_chosen(shelf, name):
 
 def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_path, shelf):
     studio = Studio(settings(tmp_path))
-    studio.resident.close()
-    studio.resident = studio.cast._resident = shelf.resident
-    studio.furnish(shelf)
-    shelf.resident.lease()
-    assert studio.cast.check_model("a") == studio.cast.check_model("auto")
+    studio.engine_manager.close()
+    studio.engine_manager = studio.voice_resolver._engine_manager = shelf.engine_manager
+    studio.set_models(shelf)
+    shelf.engine_manager.lease()
+    assert studio.voice_resolver.check_model("a") == studio.voice_resolver.check_model("auto")
     with pytest.raises(BadInput) as idle:
-        studio.cast.check_model("b")
+        studio.voice_resolver.check_model("b")
     assert idle.value.code == "model_idle"
     with pytest.raises(NotFound):
-        studio.cast.check_model("half")
+        studio.voice_resolver.check_model("half")
     shelf.error = NotReady("No.", "不行。")
     shelf.use("b")
     settled(shelf)
@@ -297,15 +297,15 @@ def test_the_page_may_fetch_all_that_are_not_here(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
     studio = Studio(mine)
-    app.furnish(studio, mine)
+    app.set_models(studio, mine)
     told = {row["name"]: row["state"] for row in studio.status()["models"]}
     assert (
         told == dict.fromkeys(known, "none") | {"CosyVoice-300M": "here"}
         and studio.status()["model"]["name"] == "CosyVoice2-0.5B"
     )
     with pytest.raises(NotFound):
-        studio.shelf.fetch("", "CosyVoice-300M")
+        studio.model_library.fetch("", "CosyVoice-300M")
     with pytest.raises(BadInput):
-        studio.shelf.fetch("ftp-somewhere", "CosyVoice-300M-SFT")
+        studio.model_library.fetch("ftp-somewhere", "CosyVoice-300M-SFT")
     json.dumps(studio.status())
     studio.close()

@@ -13,9 +13,9 @@ import pytest
 
 from webui.errors import Busy, Cancelled
 from webui.studio.admission import Admission, Bucket, Buckets
-from webui.studio.hall import Hall
-from webui.studio.job import UNLIMITED, Job
-from webui.studio.lanes import Lanes
+from webui.studio.scheduler import Scheduler
+from webui.studio.scheduler_pool import SchedulerPool
+from webui.studio.speech_job import UNLIMITED, SpeechJob
 from webui.types import Chunk, SpeechRequest, Voice
 
 VOICE = Voice("v", "v", "en", "", "fp", 4, 0)
@@ -43,8 +43,8 @@ class Cranked:
         pass
 
 
-def job(name: str, credit: int = 1 << 40, priority: int = 0, owner: str = "local/x") -> Job:
-    made = Job(
+def job(name: str, credit: int = 1 << 40, priority: int = 0, owner: str = "local/x") -> SpeechJob:
+    made = SpeechJob(
         name,
         SpeechRequest(name, "hello", "v", seed=1, priority=priority),
         owner,
@@ -59,7 +59,7 @@ def job(name: str, credit: int = 1 << 40, priority: int = 0, owner: str = "local
 
 def run(engine, jobs):
     ended, done = [], threading.Event()
-    lanes = Lanes(engine, 20)
+    lanes = Scheduler(engine, 20)
 
     def end(j):
         ended.append(j.id)
@@ -91,7 +91,7 @@ def test_a_listener_who_has_fallen_silent_goes_before_a_newcomer_and_narrows_the
     engine.gate.set()
     assert done.wait(10)
     assert engine.steps.index("silent") <= 1 and engine.steps[-1] == "new"
-    assert lanes.ease < 1.0
+    assert lanes.load_factor < 1.0
     lanes.close()
 
 
@@ -100,7 +100,7 @@ def test_a_listener_who_paused_is_not_late_when_it_goes_on():
     paused.accept(Chunk(0, np.full(24000, 0.1, np.float32), 0, 0, False), 0.01)
     paused.dry_s -= 100
     before = time.monotonic()
-    assert not paused.is_hungry and paused.grant(48000) and paused.is_hungry
+    assert not paused.wants_audio and paused.grant(48000) and paused.wants_audio
     assert paused.due_s() > before + 0.5
     assert not paused.grant(48000)
 
@@ -142,15 +142,15 @@ def test_without_credit_nothing_is_computed():
     engine, j = Cranked(chunks=100), job("a", credit=20000)
     lanes, _, _ = run(engine, [j])
     deadline = time.monotonic() + 5
-    while j.is_hungry and time.monotonic() < deadline:
+    while j.wants_audio and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.1)
-    assert len(engine.steps) == 2 and not j.is_hungry, (
+    assert len(engine.steps) == 2 and not j.wants_audio, (
         "one step covers part of the credit, the second the rest"
     )
     j.credit = 30000
     lanes.poke()
-    while j.is_hungry and time.monotonic() < deadline:
+    while j.wants_audio and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(engine.steps) == 3
     j.is_cancelled = True
@@ -245,7 +245,7 @@ def test_streams_that_wait_for_one_device_have_lanes_of_their_own():
     assert done.wait(10) and sorted(engine.lanes) == [0, 1, 2, 3]
     assert lanes.capacity == 1, "0.7 of 1.1 streams: one is let in"
     lanes.speed = 20.0
-    assert lanes.capacity == int(0.7 * 20 * lanes.ease) and lanes.expected_rtf == 0.9
+    assert lanes.capacity == int(0.7 * 20 * lanes.load_factor) and lanes.expected_rtf == 0.9
     lanes.close()
 
 
@@ -278,7 +278,7 @@ def test_on_a_shared_device_background_work_stands_still_while_somebody_listens(
     engine.describe = lambda: SimpleNamespace(lanes=2, rtf=0.1, speed=20.0, streams=0)
     engine.gate.clear()
     lanes, _, done = run(engine, [job("now"), job("batch", priority=5)])
-    assert lanes.n_hungry == 1
+    assert lanes.n_wanting_audio == 1
     engine.gate.set()
     assert done.wait(10) and engine.steps == ["now"] * 4 + ["batch"] * 4
     lanes.close()
@@ -292,13 +292,13 @@ def test_who_does_not_play_is_never_late(credit, priority):
     slow = job("slow", credit, priority)
     slow.first_chunk_s, slow.dry_s = 1.0, 1.0
     lanes, _, done = run(engine, [slow])
-    assert done.wait(10) and lanes.ease == 1.0
+    assert done.wait(10) and lanes.load_factor == 1.0
     lanes.close()
 
 
 def test_the_watch_wakes_for_streams_and_not_for_steps():
     engine, waits = Cranked(chunks=40), []
-    lanes = Lanes(engine, 20)
+    lanes = Scheduler(engine, 20)
     wait = lanes._watched.wait
     lanes._watched.wait = lambda timeout=None: waits.append(timeout) or wait(timeout)
     done = threading.Event()
@@ -347,7 +347,9 @@ def test_no_stream_is_begun_that_the_engine_has_no_place_for():
     engine.until_begun("a", "b")
     third = job("c")
     lanes.add(third, None, lambda j: None)
-    assert lanes.capacity == lanes.n_hungry and lanes.n_free == 0, "nobody is let in at the door"
+    assert lanes.capacity == lanes.n_wanting_audio and lanes.n_free == 0, (
+        "nobody is let in at the door"
+    )
     for j in paused:
         j.grant(48000)
     lanes.poke()
@@ -379,9 +381,9 @@ def test_the_line_moves_when_a_place_is_given_back_and_no_faster():
     is no way around it.
     """
     for bound in (0, 50):
-        engine, hall = Placed(), Hall(20, bound)
-        hall.seat(engine)
-        gate = Admission(hall.capacity, hall.n_hungry, max_waiting=8, max_each=9)
+        engine, hall = Placed(), SchedulerPool(20, bound)
+        hall.add_job(engine)
+        gate = Admission(hall.capacity, hall.n_wanting_audio, max_waiting=8, max_each=9)
         jobs = [job(n, credit=1) for n in "abc"]
 
         def begin(j, hall=hall, engine=engine):
@@ -405,7 +407,7 @@ def test_a_slower_voice_of_an_engine_takes_more_of_its_room_and_leaves_its_measu
     engine = Cranked()
     engine.describe = lambda: SimpleNamespace(lanes=2, rtf=0.02, speed=0.0, streams=0)
     engine.gate.clear()
-    lanes, ended = Lanes(engine, 20), threading.Semaphore(0)
+    lanes, ended = Scheduler(engine, 20), threading.Semaphore(0)
     assert lanes.capacity == 70
     room = []
     for one in map(job, "abc"):
@@ -413,7 +415,7 @@ def test_a_slower_voice_of_an_engine_takes_more_of_its_room_and_leaves_its_measu
         one.move("running")
         lanes.add(one, None, lambda j: ended.release())
         room.append(lanes.capacity)
-    assert room[0] in (45, 46) and room[1] in (21, 22) and room[2] <= lanes.n_hungry, (
+    assert room[0] in (45, 46) and room[1] in (21, 22) and room[2] <= lanes.n_wanting_audio, (
         "a fourth waits"
     )
     engine.gate.set()

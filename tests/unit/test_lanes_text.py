@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.test_lanes import Cranked, job
 from webui.errors import Cancelled, EngineStalled
-from webui.studio.arriving import Written
-from webui.studio.lanes import Lanes
+from webui.studio.scheduler import Scheduler
+from webui.studio.text_source import TextSource
 from webui.types import Chunk
 
 
@@ -49,8 +49,8 @@ class Told:
     """Lanes with one text, and what became of it."""
 
     def __init__(self, engine, stall_s: float = 20.0):
-        self.lanes, self.over = Lanes(engine, stall_s), threading.Event()
-        self.text = Written(lambda clause, own: [clause], "en", [])
+        self.lanes, self.over = Scheduler(engine, stall_s), threading.Event()
+        self.text = TextSource(lambda clause, own: [clause], "en", [])
         self.job = job("text")
         self.job.written = self.text
         self.text.listen(lambda waited: (self.job.fed() if waited else None, self.lanes.poke()))
@@ -72,7 +72,7 @@ def test_who_waits_for_a_writer_holds_nobody_up_and_is_neither_late_nor_stalled(
     told.begin()
     assert told.until(lambda: told.job.produced)
     assert not told.over.wait(0.8), "four times as long as an engine may stand still"
-    assert not told.job.is_hungry and told.lanes.n_hungry == 0, "it takes nobody's place"
+    assert not told.job.wants_audio and told.lanes.n_wanting_audio == 0, "it takes nobody's place"
     other, done = job("other"), threading.Event()
     other.move("running")
     told.lanes.add(other, None, lambda _: done.set())
@@ -84,7 +84,7 @@ def test_who_waits_for_a_writer_holds_nobody_up_and_is_neither_late_nor_stalled(
         and told.job.snapshot().state == "saving"
         and told.job.snapshot().error is None
     )
-    assert told.job.underruns == 0 and told.lanes.ease == 1.0, "what came late was the text"
+    assert told.job.underruns == 0 and told.lanes.load_factor == 1.0, "what came late was the text"
     assert len([s for s in engine.steps if s.startswith("text")]) == 2
     told.lanes.close()
 

@@ -13,8 +13,8 @@ import pytest
 from webui import app
 from webui.errors import BadInput, NotReady
 from webui.settings import EngineChoice, Paths, Settings
-from webui.store.download import FileSpec
-from webui.store.models import Model, ModelFetcher
+from webui.store.model_files import Model, ModelFetcher
+from webui.store.model_hub import FileSpec
 from webui.studio import ModelDownload, Studio
 
 BODY = bytes(range(256)) * 400
@@ -42,7 +42,7 @@ class Wire:
 
     def _fetch(self, fetcher, progress, stop):
         from webui.errors import Cancelled
-        from webui.store.models import Progress
+        from webui.store.model_files import Progress
 
         self.asked.append(fetcher.source)
         if self.fault:
@@ -153,7 +153,7 @@ def test_it_is_offered_only_where_no_model_is(tmp_path, name, has_files, offered
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"mine")
     studio = Studio(settings)
-    app.furnish(studio, settings)
+    app.set_models(studio, settings)
     assert ("model" in studio.status()) == offered and (
         not offered or studio.status()["model"]["name"] == app.MODEL_NAME
     )

@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.unit.model_origin import HUBS, NoWait, Origin, fetcher, files, is_whole
 from webui.errors import Cancelled, NotReady
-from webui.store.models import Model, ModelFetcher, read_manifest
+from webui.store.model_files import Model, ModelFetcher, read_manifest
 
 MODELS = read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")
 SPEAKERS = "spk2info.pt"
@@ -146,7 +146,7 @@ def test_nothing_of_the_user_is_sent_or_left(origin, tmp_path, hub, monkeypatch)
 
 def test_the_libraries_load_when_something_is_fetched_and_not_before():
     code = (
-        "import sys, webui.app, webui.store.models as m; from pathlib import Path\n"
+        "import sys, webui.app, webui.store.model_files as m; from pathlib import Path\n"
         "table = m.read_manifest(Path('pretrained_models/MANIFEST.json'))\n"
         "m.ModelFetcher(Path('/nowhere'), 'modelscope', table['CosyVoice2-0.5B']).plan()\n"
         "print([n for n in ('modelscope_hub', 'modelscope', 'torch') if n in sys.modules])"

@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.model_origin import BIG, SMALL, NoWait, fetcher, files, is_whole, model
 from webui.errors import Busy, Cancelled, NotReady, StorageFull
-from webui.store import download
-from webui.store import models as store
-from webui.store.models import ModelFetcher
+from webui.store import model_files as store
+from webui.store import model_hub
+from webui.store.model_files import ModelFetcher
 
 UNFINISHED = "part/big.pt.incomplete"
 
@@ -41,7 +41,7 @@ def test_a_broken_connection_is_taken_up_where_it_ended(origin, tmp_path, source
     starts = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in later]
     assert first is None and len(starts) == 2
     for start, cut in zip(starts, (1_500_000, 2_500_000), strict=True):
-        assert cut - 2 * download.CHUNK_BYTES < start <= cut
+        assert cut - 2 * model_hub.CHUNK_BYTES < start <= cut
 
 
 def test_gives_up_after_bounded_tries_and_a_later_run_resumes(origin, tmp_path, source):

@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.unit.model_origin import fetcher
 from webui.errors import BadInput
-from webui.store import models as store
-from webui.store.models import Model, ModelFetcher, expected_files, read_manifest
+from webui.store import model_files as store
+from webui.store.model_files import Model, ModelFetcher, expected_files, read_manifest
 
 MANIFEST = ROOT / "pretrained_models" / "MANIFEST.json"
 
@@ -83,10 +83,10 @@ def test_a_broken_manifest_is_named(tmp_path, text):
 
 @pytest.mark.parametrize("name", read_manifest(MANIFEST))
 def test_the_manifest_names_just_the_files_that_the_engine_reads(name):
-    from webui.engine.cosyvoice.family import families
+    from webui.engine.cosyvoice.registry import MODEL_SPECS
 
     made = read_manifest(MANIFEST)[name]
-    family = next(f for f in families() if f.engine == made.engine)
+    family = next(f for f in MODEL_SPECS.values() if f.engine == made.engine)
     wanted = {*family.required, *(c.file for c in family.components.values())}
     assert wanted <= {s.path for s in made.files} <= wanted | {"spk2info.pt"}
     assert all(s.fits(s.size) and not s.fits(130) for s in made.files), (

@@ -11,7 +11,7 @@ import threading
 import time
 
 from tests.conftest import ROOT
-from webui.store.models import read_manifest
+from webui.store.model_files import read_manifest
 
 
 def script(*args: str) -> subprocess.CompletedProcess:

@@ -19,10 +19,10 @@ from tests.conftest import ROOT
 from tests.engine.fake import FakeEngine
 from tests.unit.batch_desk import asks, until
 from tests.unit.test_studio import ME, speak
-from webui.api.session import Sessions
+from webui.api.auth import Sessions
 from webui.settings import Paths, Server, Settings
 from webui.store import TakeStore
-from webui.store.installed import remember
+from webui.store.model_dirs import remember
 from webui.studio import Studio
 
 
@@ -61,7 +61,7 @@ def test_after_a_full_day_nothing_in_the_data_folder_is_open_to_others(tmp_path,
         until(studio, studio.batch.submit(ME, asks(2)), "done")
         studio.pronunciations.put(ME, "GPU", "G P U")
         studio.keys.create(ME, "robot")
-        studio.demos.create(ME, voice.id, "Lin", {})
+        studio.share_links.create(ME, voice.id, "Lin", {})
         studio.takes.keep(ME, 1)
         studio.usage.asked("key-1")
         studio.usage.write()

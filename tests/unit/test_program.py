@@ -33,7 +33,9 @@ def serve(name: str, failure: NotReady | None, server_began: threading.Event) ->
     starting = threading.Thread(target=server_began.wait, args=(10,))
     starting.start()
     studio = SimpleNamespace(
-        starting=starting, resident=SimpleNamespace(failure=lambda: failure), close=lambda: None
+        starting=starting,
+        engine_manager=SimpleNamespace(failure=lambda: failure),
+        close=lambda: None,
     )
     settings = replace(Settings(), engine=EngineChoice(name=name))
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -12,7 +12,7 @@ from tests.engine.fake import RATE, FakeEngine
 from webui.audio import Clip
 from webui.errors import NotReady
 from webui.store import VoiceStore
-from webui.studio.prompts import Prompts
+from webui.studio.prompt_cache import PromptCache
 from webui.types import Voice
 
 VOICE = Voice("voice-1", "V", "en", "", "fp", 4.0, 1.0, owner="local", draft=True)
@@ -40,7 +40,7 @@ class Closing(Slow):
 
 
 def test_an_engine_that_is_closed_does_not_fail_its_successor_of_the_same_name(tmp_path):
-    prompts, old, new = Prompts(VoiceStore(tmp_path, tmp_path)), Closing(), Slow()
+    prompts, old, new = PromptCache(VoiceStore(tmp_path, tmp_path)), Closing(), Slow()
     clip = lambda: Clip(np.full(RATE * 2, 0.1, np.float32), RATE)  # noqa: E731
     owed = prompts.begin(VOICE, old, clip)
     assert old.asked.wait(20)
@@ -87,12 +87,12 @@ def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_
     voice = replace(VOICE, draft=False)
     store.add(voice, b"RIFF")
     old, new, newer = Named("cosyvoice2"), Named("cosyvoice3"), Named("cosyvoice3", "2")
-    prompts = Prompts(store)
+    prompts = PromptCache(store)
     for engine, made in ((old, 1), (new, 2), (old, 2), (new, 2), (newer, 3)):
         prompt = prompts.begin(voice, engine, heard).result(20)
         assert (prompt.engine, prompt.version, len(asked)) == (engine.name, engine.version, made)
     prompts.close()
-    again = Prompts(store)
+    again = PromptCache(store)
     for engine in (new, old, newer):
         assert again.begin(voice, engine, heard).result(20).engine == engine.name
     assert len(asked) == 3 and (old.heard, new.heard, newer.heard) == (1, 1, 1), (
@@ -113,7 +113,7 @@ class Store(VoiceStore):
 def test_what_was_made_is_on_disk_when_the_studio_has_closed(tmp_path):
     """Saved from a clip that had been encoded, while both encoders are busy with others."""
     store, fast, slow = Store(tmp_path), FakeEngine(), Closing()
-    prompts = Prompts(store)
+    prompts = PromptCache(store)
     clip = lambda: Clip(np.full(RATE * 2, 0.1, np.float32), RATE)  # noqa: E731
     prompts.begin(VOICE, fast, clip).result(20)
     for n in ("a", "b"):

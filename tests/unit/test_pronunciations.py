@@ -74,7 +74,7 @@ def test_reading_makes_no_file_and_compiles_once(words, tmp_path, monkeypatch):
     compiled = []
     monkeypatch.setattr(
         "webui.studio.pronunciations.text.Readings",
-        lambda entries: (compiled.append(1), text.readings.Readings(entries))[1],
+        lambda entries: (compiled.append(1), text.pronunciation_dict.Readings(entries))[1],
     )
     words.put("local/a", "GPU", "G P U")
     for _ in range(5):

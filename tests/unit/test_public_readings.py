@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from webui.text.clean import clean
-from webui.text.prepare import normalise
+from webui.text.pipeline import normalise
 
 DATA = Path(__file__).parent.parent / "data" / "readings"
 BETWEEN = {"wetext": " => ", "nemo": "~"}

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from webui.errors import BadInput
 from webui.text import MAX_READING, MAX_TERM, NO_READINGS, Readings, check, detect, prepare
-from webui.text.kept import Kept
-from webui.text.readings import MAX_SAID, fold
+from webui.text.lru_cache import LRUCache
+from webui.text.pronunciation_dict import MAX_SAID, fold
 
-preparing = importlib.import_module("webui.text.prepare")
+preparing = importlib.import_module("webui.text.pipeline")
 
 
 def readings(*entries) -> Readings:
@@ -184,7 +184,7 @@ def test_the_revision_names_the_content():
 def calls(monkeypatch):
     """How often a sentence was normalised, with nothing kept from before."""
     seen, real = [], preparing.normalise
-    monkeypatch.setattr(preparing, "KEPT", Kept(256, 1_000_000))
+    monkeypatch.setattr(preparing, "KEPT", LRUCache(256, 1_000_000))
     monkeypatch.setattr(
         preparing,
         "normalise",
@@ -222,7 +222,7 @@ def test_a_refusal_is_not_kept(calls):
 
 
 def test_what_is_kept_is_bounded_by_entries_and_by_characters():
-    kept = Kept(3, 100)
+    kept = LRUCache(3, 100)
     for key in "abcd":
         kept.get((key,), lambda: ("x",))
     assert (
@@ -239,7 +239,7 @@ def test_what_is_kept_is_bounded_by_entries_and_by_characters():
 
 
 def test_many_threads_and_one_cache():
-    kept, wrong = Kept(8, 1000), []
+    kept, wrong = LRUCache(8, 1000), []
 
     def work(seed: int) -> None:
         for n in range(400):

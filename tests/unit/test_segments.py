@@ -9,9 +9,9 @@ import random
 import pytest
 
 from scripts import show_segments
+from scripts.published.text_front import split_paragraph
 from scripts.show_segments import RULE, TEXTS, n_marks, n_short
 from webui import text
-from webui.engine.cosyvoice.text_front import split_paragraph
 from webui.text import Packer, close, prepare, units
 from webui.types import Abilities
 

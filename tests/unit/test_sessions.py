@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 
-from webui.api.session import LOGIN, LOGIN_AGE_S, PAGE_AGE_S, Caller, Sessions
+from webui.api.auth import LOGIN, LOGIN_AGE_S, PAGE_AGE_S, Caller, Sessions
 from webui.errors import Busy
 from webui.settings import Server
 from webui.store import AccessStore

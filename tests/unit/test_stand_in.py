@@ -15,7 +15,7 @@ from tests.engine.fake import FakeEngine
 from tests.engine.wild import QUICK, ready_again, until
 from tests.unit.test_studio import speak
 from webui import api
-from webui.engine.hosted import HostedEngine
+from webui.engine.remote import RemoteEngine
 from webui.errors import NotFound, NotReady
 from webui.settings import Paths, Settings
 from webui.studio import UNLIMITED, Studio
@@ -28,7 +28,7 @@ def studio(tmp_path):
     made = Studio(Settings(paths=dataclasses.replace(Paths(), data_dir=tmp_path)))
     made.start(
         lambda: FakeEngine(version="small"),
-        lambda: HostedEngine(
+        lambda: RemoteEngine(
             "wild", {"start": "", "marks": ""}, ONCE, program="tests.engine.hosted_child"
         ),
     ).join(60)
@@ -37,7 +37,7 @@ def studio(tmp_path):
 
 
 def serving(studio):
-    lease = studio.resident.lease()
+    lease = studio.engine_manager.lease()
     lease.release()
     return lease.engine
 
@@ -52,7 +52,7 @@ def harm(engine) -> None:
 
 def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
     big = serving(studio)
-    assert isinstance(big, HostedEngine) and "failure" not in studio.status()
+    assert isinstance(big, RemoteEngine) and "failure" not in studio.status()
     harm(big)
     until(lambda: studio.is_ready() and serving(studio) is not big)
     job, told = speak(studio)
@@ -60,14 +60,14 @@ def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
         "who asks for no engine hears the one there is"
     )
     with pytest.raises(NotReady) as refused:
-        studio.speaker.open("local/me", text_in="Hello.", voice_id="alloy", model="wild")
+        studio.synthesis.open("local/me", text_in="Hello.", voice_id="alloy", model="wild")
     assert (
         refused.value.code == "broken"
         and "2 times within 10 min" in refused.value.en
         and "2 次" in refused.value.zh
     )
     with pytest.raises(NotFound):
-        studio.speaker.open("local/me", text_in="Hello.", voice_id="alloy", model="gpt-9")
+        studio.synthesis.open("local/me", text_in="Hello.", voice_id="alloy", model="gpt-9")
     status = studio.status()
     assert (
         status["state"] == "ready"
@@ -75,10 +75,10 @@ def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
         and status["failure"] == refused.value.en
         and status["failure_zh"] == refused.value.zh
     )
-    app, _ = api.build(studio, studio.settings)
+    app, _ = api.build_app(studio, studio.settings)
     with TestClient(app, base_url="http://127.0.0.1") as http:
         assert http.post("/tts/engine/again").json() == {"started": True}
-        until(lambda: isinstance(serving(studio), HostedEngine))
+        until(lambda: isinstance(serving(studio), RemoteEngine))
         assert http.post("/tts/engine/again").json() == {"started": False}
     again = serving(studio)
     assert again is not big and again.restarts == 0 and "failure" not in studio.status()
@@ -90,14 +90,14 @@ def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
 
 def test_who_was_listening_hears_an_error_and_the_studio_closes_with_no_process_left(studio):
     big = serving(studio)
-    job = studio.speaker.open(
+    job = studio.synthesis.open(
         "local/me",
         text_in="Hello.",
         voice_id="alloy",
         mode="instruct",
         instruction="seconds=60 rtf=1",
     )
-    studio.turns.credit(job, UNLIMITED)
+    studio.job_runner.credit(job, UNLIMITED)
     harm(big)
     until(lambda: job.snapshot().state == "failed")
     until(lambda: studio.is_ready() and serving(studio) is not big)
@@ -110,16 +110,16 @@ def test_an_engine_alone_is_tried_again_with_its_progress(tmp_path):
     """
     studio = Studio(Settings(paths=dataclasses.replace(Paths(), data_dir=tmp_path)))
     studio.start(
-        lambda: HostedEngine(
+        lambda: RemoteEngine(
             "wild", {"start": "", "marks": ""}, ONCE, program="tests.engine.hosted_child"
         )
     ).join(60)
     harm(serving(studio))
     until(lambda: studio.status()["state"] == "broken" and studio.status().get("again"))
     with pytest.raises(NotReady) as refused:
-        studio.speaker.open("local/me", text_in="Hello.", voice_id="alloy")
+        studio.synthesis.open("local/me", text_in="Hello.", voice_id="alloy")
     assert refused.value.code == "broken" and "coming" not in studio.status()
-    assert studio.resident.again()
+    assert studio.engine_manager.again()
     seen = until(lambda: studio.status().get("coming"))
     assert seen["state"] == "starting"
     until(studio.is_ready)

@@ -49,7 +49,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, step):
 
     with monkeypatch.context() as m:
         (
-            m.setattr("webui.store.files.os.replace", full)
+            m.setattr("webui.store.folder_store.os.replace", full)
             if step == "replace"
             else m.setattr(Path, step, full)
         )

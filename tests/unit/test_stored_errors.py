@@ -9,7 +9,7 @@ import weakref
 
 from tests.unit.test_lanes import job
 from webui.errors import EngineFault, StorageFull
-from webui.studio.batch_roster import Roster
+from webui.studio.batch.queue import BatchQueue
 
 
 class Load:
@@ -43,7 +43,7 @@ def test_readers_of_a_failed_job_raise_an_error_each():
 
 
 def test_the_reason_why_a_batch_stopped_keeps_no_frame():
-    roster = Roster(lambda: 0.0)
+    roster = BatchQueue(lambda: 0.0)
     roster.add("job", "local")
     load = Load()
     pinned = weakref.ref(load)

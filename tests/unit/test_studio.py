@@ -19,7 +19,7 @@ from webui import audio
 from webui.errors import NotAllowed, NotFound
 from webui.settings import Paths, Settings
 from webui.studio import UNLIMITED, Studio
-from webui.studio.asked import SHORT_ARRIVED, SHORT_TEXT
+from webui.studio.request_builder import SHORT_ARRIVED, SHORT_TEXT
 from webui.types import Segmentation
 
 ME, OTHER = "local/me", "local/other"
@@ -44,7 +44,7 @@ def finish(studio, job, limit_s: float = 20.0):
     """
     changed = threading.Event()
     job.listen(changed.set)
-    studio.turns.credit(job, UNLIMITED)
+    studio.job_runner.credit(job, UNLIMITED)
     end = time.monotonic() + limit_s
     while (
         not ((told := job.snapshot()).state in ("done", "failed", "cancelled") and job.is_made)
@@ -56,7 +56,7 @@ def finish(studio, job, limit_s: float = 20.0):
 
 
 def speak(studio, text="Hello there.", instruction="seconds=1", **kw):
-    job = studio.speaker.open(
+    job = studio.synthesis.open(
         kw.pop("owner", ME),
         text_in=text,
         voice_id=kw.pop("voice_id", "alloy"),
@@ -73,7 +73,7 @@ def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
 
     may_save, record = threading.Event(), studio.takes.record
     monkeypatch.setattr(studio.takes, "record", lambda job: (may_save.wait(20), record(job)))
-    job = studio.speaker.open(
+    job = studio.synthesis.open(
         ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=1", seed=4
     )
 
@@ -95,13 +95,13 @@ def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
 
 
 def test_a_hot_swap_does_not_drop_the_running_stream(studio):
-    job = studio.speaker.open(
+    job = studio.synthesis.open(
         ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=3", seed=4
     )
-    studio.turns.credit(job, RATE)
+    studio.job_runner.credit(job, RATE)
     while job.produced < RATE:
         time.sleep(0.01)
-    studio.resident.start(lambda: FakeEngine(version="2")).join(20)
+    studio.engine_manager.start(lambda: FakeEngine(version="2")).join(20)
     after, told = speak(studio, seed=4)
     assert after.engine_version == "2" and told.state == "done"
     assert (
@@ -151,7 +151,7 @@ def test_a_take_holds_what_was_heard_and_how_to_make_it_again(studio):
         160,
     )
     assert b"AI-generated" in studio.takes.wav_path(ME, take.id).read_bytes()[:200]
-    again = studio.speaker.open(
+    again = studio.synthesis.open(
         ME,
         text_in=take.request.text,
         voice_id=take.request.voice,
@@ -183,7 +183,7 @@ def test_a_deleted_take_can_be_brought_back(studio):
 def test_a_draft_is_made_once_changed_and_saved(studio):
     draft = studio.drafts.make(ME, clip(12))
     with pytest.raises(NotAllowed):
-        studio.speaker.open(ME, text_in="Hi there.", voice_id=draft.id)
+        studio.synthesis.open(ME, text_in="Hi there.", voice_id=draft.id)
     _, told = speak(studio, voice_id=draft.id, consent=True)
     assert told.state == "done"
     encoded = studio.prompts.n_encoded
@@ -222,7 +222,7 @@ def test_who_wishes_for_it_hears_that_a_machine_spoke(studio):
 def test_a_saved_voice_is_made_ready_before_it_speaks(studio):
     draft = studio.drafts.make(ME, clip(5))
     voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
-    lease = studio.resident.lease()
+    lease = studio.engine_manager.lease()
     coming = studio.prompts.begin(
         voice, lease.engine, lambda: pytest.fail("its prompt is not made twice")
     )
@@ -278,10 +278,10 @@ class Packing(FakeEngine):
 
 
 def test_a_take_says_why_a_short_text_was_spoken_without_the_transcript(studio):
-    studio.resident.start(Packing).join(20)
+    studio.engine_manager.start(Packing).join(20)
     long = "This text is longer. It has two sentences, and that is enough for any clip of ours"
     for said, mode, notes in (("Yes", "cross_lingual", (SHORT_TEXT,)), (long, "zero_shot", ())):
-        job = studio.speaker.open(
+        job = studio.synthesis.open(
             ME, text_in=said, voice_id="alloy", mode="zero_shot", transcript="Hello, how are you?"
         )
         assert finish(studio, job).state == "done"
@@ -289,18 +289,18 @@ def test_a_take_says_why_a_short_text_was_spoken_without_the_transcript(studio):
         assert (take.request.mode, take.voice_notes) == (mode, notes)
         assert [note for note in job.notes if note == SHORT_TEXT] == list(notes)
         assert take.request.segments == (f"{said}.",), "one call, with a full stop"
-        assert studio.speaker.preview(ME, said).segments == ((f"{said}.", "en"),)
+        assert studio.synthesis.preview(ME, said).segments == ((f"{said}.", "en"),)
 
 
 def test_a_take_says_that_a_text_which_arrived_was_too_short_for_the_transcript(studio):
     """It could not be known when it was begun."""
-    studio.resident.start(Packing).join(20)
+    studio.engine_manager.start(Packing).join(20)
     asked = {"voice_id": "alloy", "mode": "zero_shot", "transcript": "Hello, how are you today?"}
     for said, notes in (("Yes, ", (SHORT_ARRIVED,)), ("Yes, it is a fine day for all of us, ", ())):
-        written, _ = studio.speaker.expect(ME, **asked)
+        written, _ = studio.synthesis.open_text_stream(ME, **asked)
         written.push(said)
         written.end()
-        job = studio.speaker.open(ME, text_in=written.first, written=written, **asked)
+        job = studio.synthesis.open(ME, text_in=written.first, written=written, **asked)
         assert finish(studio, job).state == "done"
         take = studio.takes.get(ME, job.id)
         assert (take.request.mode, take.voice_notes) == ("zero_shot", notes)

@@ -4,7 +4,7 @@ import pytest
 
 from webui.text.clean import clean
 from webui.text.numerals import en_cardinal, en_ordinal, en_year, zh_cardinal
-from webui.text.prepare import normalise, prepare
+from webui.text.pipeline import normalise, prepare
 
 CHINESE = """
 2026年 | 二零二六年

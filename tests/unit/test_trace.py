@@ -18,9 +18,9 @@ from tests.unit.test_studio import ME, finish, speak, studio  # noqa: F401  (the
 from webui.errors import BadInput, Busy, EngineFault, NotFound
 from webui.store import TakeStore
 from webui.studio import metrics as metrics_module
-from webui.studio.job import UNLIMITED, Job
-from webui.studio.logline import line, mark
-from webui.studio.trace import ENGINE, STAGES, Trace
+from webui.studio.log_line import line, mark
+from webui.studio.speech_job import UNLIMITED, SpeechJob
+from webui.studio.timings import ENGINE, STAGES, Timings
 from webui.types import Chunk, SpeechRequest, Take, Voice
 
 REQUEST = SpeechRequest(
@@ -35,8 +35,8 @@ REQUEST = SpeechRequest(
 VOICE = Voice("voice-7", "Name of Somebody", "de", "", "fp", 4, 0)
 
 
-def job(credit: int = 1 << 40) -> Job:
-    return Job("take-1", REQUEST, "local/visit", VOICE, 24000, "e", "1", credit=credit)
+def job(credit: int = 1 << 40) -> SpeechJob:
+    return SpeechJob("take-1", REQUEST, "local/visit", VOICE, 24000, "e", "1", credit=credit)
 
 
 def chunk(number: int, seconds: float = 0.5, last: bool = False, **timings: float) -> Chunk:
@@ -60,7 +60,7 @@ def test_the_first_sound_has_its_own_account_and_the_whole_goes_on():
     one.trace.add("text", 0.001)
     one.accept(chunk(0, prefill=0.25, tokens=0.5, flow=0.125), 0.9)
     one.accept(chunk(1, last=True, tokens=0.5, vocoder=0.0625), 0.6)
-    told = one.trace.told()
+    told = one.trace.to_dict()
     assert {k: v for k, v in told["first"].items() if k not in ("encode", "wait")} == {
         "text": 1.0,
         "prefill": 250.0,
@@ -88,13 +88,13 @@ def test_silence_before_the_first_sound_belongs_to_the_first_sound():
     one.accept(Chunk(0, np.zeros(2400, np.float32), 0, 0, False, {"tokens": 0.5}), 0.5)
     assert one.trace.first_s is None
     one.accept(chunk(1, tokens=0.25), 0.3)
-    assert one.trace.told()["first"]["tokens"] == 750.0
+    assert one.trace.to_dict()["first"]["tokens"] == 750.0
 
 
 def test_the_parts_of_the_first_sound_add_up_to_it(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("webui.studio.trace.time.monotonic", lambda: now[0])
-    trace = Trace()
+    monkeypatch.setattr("webui.studio.timings.time.monotonic", lambda: now[0])
+    trace = Timings()
     trace.add("text", 0.5)
     trace.engine({"flow": 1.0})
     now[0] += 4.0
@@ -102,7 +102,7 @@ def test_the_parts_of_the_first_sound_add_up_to_it(monkeypatch):
     now[0] += 0.25
     trace.sent(0.125)  # the sending is part of what passed since the sound was there
     trace.sent(2.0)
-    told = trace.told()
+    told = trace.to_dict()
     assert told["first_ms"] == 4000 and told["sent_ms"] == 4250
     assert told["first"] == {"text": 500, "wait": 2500, "flow": 1000, "socket": 250}
     assert sum(told["first"].values()) == told["sent_ms"]
@@ -110,7 +110,7 @@ def test_the_parts_of_the_first_sound_add_up_to_it(monkeypatch):
 
 
 def test_names_an_engine_made_up_are_one_stage_and_nonsense_is_none():
-    trace = Trace()
+    trace = Timings()
     trace.engine(
         {f"stage {n}": 0.5 for n in range(1000)}
         | {
@@ -128,7 +128,7 @@ def test_names_an_engine_made_up_are_one_stage_and_nonsense_is_none():
 def test_an_underrun_is_a_chunk_that_came_after_the_listener_ran_dry(monkeypatch):
     now = time.monotonic()
     monkeypatch.setattr(
-        "webui.studio.job.time",
+        "webui.studio.speech_job.time",
         SimpleNamespace(monotonic=lambda: now, perf_counter=time.perf_counter),
     )
     late, whole = job(), job(UNLIMITED)
@@ -158,7 +158,7 @@ def test_a_trace_is_closed_once_when_engine_and_reader_are_done():
 def test_a_take_carries_its_trace_and_the_last_of_it_is_added(studio):  # noqa: F811
     one, _ = speak(studio)
     take = studio.takes.get(ME, one.id)
-    assert take.trace == one.trace.told() and take.trace["whole"].keys() >= {
+    assert take.trace == one.trace.to_dict() and take.trace["whole"].keys() >= {
         "text",
         "queue",
         "encode",
@@ -170,7 +170,9 @@ def test_a_take_carries_its_trace_and_the_last_of_it_is_added(studio):  # noqa: 
     one.trace.sent(0.5)
     studio.takes.traced(one)
     again = TakeStore(studio.settings.paths.data_dir).get(one.id, ME)
-    assert again.trace == one.trace.told() and again.trace["whole"]["socket"] > 0 and again.starred
+    assert (
+        again.trace == one.trace.to_dict() and again.trace["whole"]["socket"] > 0 and again.starred
+    )
 
 
 def test_takes_written_before_there_was_a_trace_still_open(tmp_path):
@@ -224,13 +226,13 @@ def test_two_changes_at_once_are_both_kept(tmp_path, monkeypatch):
 
 # ---- the log -------------------------------------------------------------------------------------
 def test_the_log_has_one_line_per_request_and_not_a_word_of_it(studio, caplog):  # noqa: F811
-    with caplog.at_level(logging.INFO, "webui.studio.turns"):
+    with caplog.at_level(logging.INFO, "webui.studio.job_runner"):
         one, _ = speak(studio, text="Guten Tag, Frau Geheim.", instruction="seconds=1 secretly")
-        studio.turns.left(one)
+        studio.job_runner.reader_done(one)
         one.listen(None)
-        studio.turns.left(one)
-        studio.turns.left(one)
-    lines = [r.getMessage() for r in caplog.records if r.name == "webui.studio.turns"]
+        studio.job_runner.reader_done(one)
+        studio.job_runner.reader_done(one)
+    lines = [r.getMessage() for r in caplog.records if r.name == "webui.studio.job_runner"]
     assert len(lines) == 1 and "\n" not in lines[0]
     told = dict(pair.split("=", 1) for pair in lines[0].split(" "))
     assert (
@@ -277,7 +279,7 @@ def test_every_count_rises_by_one_per_request(studio):  # noqa: F811
     one, _ = speak(studio, text="Never said before, not even once.")
     one.listen(None)
     one.trace.sent(0.01)
-    studio.turns.left(one)
+    studio.job_runner.reader_done(one)
     up = risen(before, scrape(studio.metrics))
     sound, work = (
         up.pop(("cv_audio_seconds_total", "")),
@@ -304,11 +306,11 @@ def test_every_count_rises_by_one_per_request(studio):  # noqa: F811
 def test_ends_and_errors_are_counted_by_name(studio):  # noqa: F811
     before = scrape(studio.metrics)
     speak(studio, instruction="seconds=2 fail=1")
-    stopped = studio.speaker.open(
+    stopped = studio.synthesis.open(
         ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=60"
     )
-    studio.turns.credit(stopped, 24000)
-    studio.turns.cancel(stopped)
+    studio.job_runner.credit(stopped, 24000)
+    studio.job_runner.cancel(stopped)
     finish(studio, stopped)
     for refused in (
         {"text_in": "Hi.", "voice_id": ""},
@@ -316,7 +318,7 @@ def test_ends_and_errors_are_counted_by_name(studio):  # noqa: F811
         {"text_in": "...", "voice_id": "alloy"},
     ):
         with pytest.raises((BadInput, NotFound)):
-            studio.speaker.open(ME, **refused)
+            studio.synthesis.open(ME, **refused)
     up = risen(before, scrape(studio.metrics))
     named = {
         k[0] + "/" + k[1]: v for k, v in up.items() if k[0].startswith(("cv_jobs", "cv_errors"))

@@ -13,8 +13,8 @@ from tests.unit import batch_desk
 from tests.unit.batch_desk import ME, asks, until
 from webui.audio import Clip
 from webui.store import VoiceStore
-from webui.studio.arriving import Arriving, Written
-from webui.studio.prompts import Prompts
+from webui.studio.prompt_cache import PromptCache
+from webui.studio.text_source import TextSource, TextSourceStream
 from webui.types import SpeechRequest, Voice
 
 engine, studio = batch_desk.engine, batch_desk.studio
@@ -46,7 +46,7 @@ def test_a_prompt_is_not_made_again_for_another_precision(tmp_path):
     store.add(voice, b"RIFF")
     engines = [Placed("3+fp32.cpu"), Placed("3+int8-fp32.cpu"), Placed("3+bf16.cuda")]
     for made in engines:
-        prompts = Prompts(store)
+        prompts = PromptCache(store)
         assert prompts.begin(voice, made, clip).result(20).version == "p"
         prompts.close()
     assert len(asked) == 1 and [e.n_encoded for e in engines] == [1, 0, 0]
@@ -55,11 +55,11 @@ def test_a_prompt_is_not_made_again_for_another_precision(tmp_path):
 def test_a_batch_makes_its_sound_anew_at_another_precision_and_not_at_the_same(studio):
     def through(version: str) -> int:
         """How many lines were made, and not found."""
-        before = studio.batch.work.maker.n_made
-        studio.resident.start(lambda: Placed(version)).join(20)
+        before = studio.batch.worker.synthesiser.n_made
+        studio.engine_manager.start(lambda: Placed(version)).join(20)
         job = studio.batch.submit(ME, asks(3), seed=5)
         assert until(studio, job, "done").lines == {"done": 3}
-        return studio.batch.work.maker.n_made - before
+        return studio.batch.worker.synthesiser.n_made - before
 
     versions = ("3+fp32.cpu", "3+int8-fp32.cpu", "3+fp32.cuda", "3+fp32.cpu")
     assert [through(version) for version in versions] == [3, 3, 3, 0]
@@ -67,7 +67,7 @@ def test_a_batch_makes_its_sound_anew_at_another_precision_and_not_at_the_same(s
 
 def seeds_of(seed: int) -> list[int]:
     """Those with which the runs of an arriving text are spoken."""
-    told, seeds = Written(lambda clause, language: [clause], "en", []), []
+    told, seeds = TextSource(lambda clause, language: [clause], "en", []), []
 
     class Heard(FakeEngine):
         def stream(self, request, prompt, lane=0):
@@ -78,7 +78,7 @@ def seeds_of(seed: int) -> list[int]:
     prompt = made.encode(np.full(RATE * 2, 0.1, np.float32), RATE, "", "en")
     told.push("One of them. Two of them. Three of them. ")
     told.end()
-    chunks = Arriving(made, SpeechRequest("r", "x", "v", seed=seed), prompt, told, 0)
+    chunks = TextSourceStream(made, SpeechRequest("r", "x", "v", seed=seed), prompt, told, 0)
     while not next(chunks).last:
         pass
     return seeds

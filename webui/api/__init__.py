@@ -7,29 +7,29 @@ from fastapi import FastAPI
 from ..settings import Settings
 from ..studio import Studio
 from . import (
+    batches,
+    compat,
     consents,
-    demos,
-    document,
-    facades,
-    faults,
-    jobs,
+    error_handlers,
+    health,
     keys,
     models,
+    openapi,
+    player_socket,
     prepare,
     pronunciations,
-    service,
+    share_links,
     speech,
-    stream,
     takes,
-    textin,
     voices,
 )
-from .guard import Guard
-from .recent import Recent
-from .session import Sessions
+from .auth import Sessions
+from .middleware.access import AccessMiddleware
+from .recent_jobs import RecentJobs
+from .text_socket import socket
 
 
-def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
+def build_app(studio: Studio, settings: Settings) -> tuple[FastAPI, health.Static]:
     """The app with all our routes, behind the guard. Gradio's page is mounted into it by app.py."""
     app = FastAPI(
         title="Kaikou",
@@ -38,29 +38,31 @@ def build(studio: Studio, settings: Settings) -> tuple[FastAPI, service.Static]:
         redoc_url=None,
         openapi_url="/v1/openapi.json",
     )
-    sessions, recent, static = (
+    sessions, recent_jobs, static = (
         Sessions(settings.paths.data_dir, settings.server, studio.keys, studio.logins),
-        Recent(),
-        service.Static(settings.paths.assets),
+        RecentJobs(),
+        health.Static(settings.paths.assets),
     )
-    app.include_router(speech.routes(studio, recent))
-    app.include_router(stream.routes(studio, sessions, recent, settings.limits.silent_s))
-    app.include_router(textin.routes(studio, recent, settings.limits.idle_s))
-    app.include_router(facades.cosyvoice.routes(studio, recent))
-    app.include_router(facades.gptsovits.routes(studio, recent))
+    app.include_router(speech.routes(studio, recent_jobs))
+    app.include_router(
+        player_socket.routes(studio, sessions, recent_jobs, settings.limits.silent_s)
+    )
+    app.include_router(socket.routes(studio, recent_jobs, settings.limits.idle_s))
+    app.include_router(compat.cosyvoice.routes(studio, recent_jobs))
+    app.include_router(compat.gptsovits.routes(studio, recent_jobs))
     app.include_router(voices.routes(studio))
     app.include_router(takes.routes(studio))
     app.include_router(consents.routes(studio))
     app.include_router(models.routes(studio))
     app.include_router(prepare.routes(studio))
     app.include_router(pronunciations.routes(studio))
-    app.include_router(jobs.routes(studio))
+    app.include_router(batches.routes(studio))
     app.include_router(keys.routes(studio, settings, sessions))
-    app.include_router(demos.routes(studio, settings, sessions, static))
-    app.include_router(service.routes(studio, settings, sessions, static))
-    app.include_router(service.nothing())
-    faults.install(app)
-    document.install(app)
-    app.add_middleware(Guard, settings=settings, sessions=sessions, studio=studio)
-    app.state.recent = recent
+    app.include_router(share_links.routes(studio, settings, sessions, static))
+    app.include_router(health.routes(studio, settings, sessions, static))
+    app.include_router(health.nothing())
+    error_handlers.install(app)
+    openapi.install(app)
+    app.add_middleware(AccessMiddleware, settings=settings, sessions=sessions, studio=studio)
+    app.state.recent = recent_jobs
     return app, static

@@ -13,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 
 from ..studio import Studio
 from ..types import Consent
-from .document import answers, refusals
+from .audio_field import named
 from .fields import JsonBody
-from .inline import named
+from .openapi import answers, refusals
 from .voices import read
 
 PATH = "/v1/audio/voice_consents"

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from ..settings import Settings
 from ..studio import SCOPES, Key, Studio, Used
-from . import shapes
-from .document import answers, refusals
+from . import schemas
+from .auth import FIRST, Sessions
 from .fields import JsonBody
-from .session import FIRST, Sessions
+from .openapi import answers, refusals
 
 
 class NewKey(JsonBody):
@@ -53,7 +53,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    @router.get("/v1/keys", responses={**answers(200, of=shapes.KeyList), **refusals(503, 507)})
+    @router.get("/v1/keys", responses={**answers(200, of=schemas.KeyList), **refusals(503, 507)})
     def every(request: Request):
         used = studio.usage.every()
         return {
@@ -66,7 +66,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions) -> APIRouter:
     @router.post(
         "/v1/keys",
         status_code=201,
-        responses={**answers(201, of=shapes.KeyMade), **refusals(422, 503, 507)},
+        responses={**answers(201, of=schemas.KeyMade), **refusals(422, 503, 507)},
     )
     def create(body: NewKey, request: Request):
         """The answer holds the key itself, this one time.

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ..studio import Studio
-from .document import answers, refusals
+from .openapi import answers, refusals
 
 
 class Model(BaseModel):
@@ -31,7 +31,7 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.get("/v1/models", responses={**answers(200, of=ModelList), **refusals()})
     def every():
-        speaking = studio.shelf.speaking if studio.shelf is not None else ""
+        speaking = studio.model_library.speaking if studio.model_library is not None else ""
         names = {"auto": True, **studio.model_names()}
         return ModelList(
             data=[Model(id=name, active=is_active) for name, is_active in names.items()]
@@ -48,8 +48,8 @@ def routes(studio: Studio) -> APIRouter:
     def one(model: str):
         """OpenAI's names are not in the list, but they are known: each means `auto`."""
         if model in studio.installed_names():
-            return Model(id=model, active=model == studio.shelf.speaking)
-        studio.cast.check_model(model)
+            return Model(id=model, active=model == studio.model_library.speaking)
+        studio.voice_resolver.check_model(model)
         return Model(id=model, active=studio.model_names().get(model, True))
 
     return router

@@ -10,9 +10,9 @@ from pydantic import Field
 
 from ..studio import Studio
 from ..types import LANGUAGES, MAX_TEXT
-from . import shapes
-from .document import answers, refusals
+from . import schemas
 from .fields import JsonBody
+from .openapi import answers, refusals
 
 
 class Asked(JsonBody):
@@ -28,13 +28,13 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.post(
         "/v1/text/prepare",
-        responses={**answers(200, of=shapes.PreparedText), **refusals(404, 422, 503)},
+        responses={**answers(200, of=schemas.PreparedText), **refusals(404, 422, 503)},
     )
     def prepare(body: Asked, request: Request):
         """The segments, as the model that speaks wants them cut, with numbers, dates and the like
         written out and marks taken away.
         """
-        made = studio.speaker.preview(
+        made = studio.synthesis.preview(
             request.scope["kk_owner"], body.text, body.language[:17], body.model
         )
         return {

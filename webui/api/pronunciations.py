@@ -10,9 +10,9 @@ from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput
 from ..studio import TERM_FILES, TERM_LIMITS, Studio
-from . import shapes
-from .document import answers, file_of, refusals
+from . import schemas
 from .fields import JsonBody
+from .openapi import answers, file_of, refusals
 
 FILE = {"requestBody": {"required": True, "content": file_of(*TERM_FILES.values())}}
 
@@ -40,7 +40,7 @@ def routes(studio: Studio) -> APIRouter:
         return request.scope["kk_owner"]
 
     @router.get(
-        "/v1/pronunciations", responses={**answers(200, of=shapes.TermList), **refusals(500, 507)}
+        "/v1/pronunciations", responses={**answers(200, of=schemas.TermList), **refusals(500, 507)}
     )
     def every(request: Request):
         return {
@@ -51,7 +51,7 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.put(
         "/v1/pronunciations",
-        responses={**answers(200, of=shapes.TermInfo), **refusals(404, 422, 500, 507)},
+        responses={**answers(200, of=schemas.TermInfo), **refusals(404, 422, 500, 507)},
     )
     def put(body: Entry, request: Request):
         was = (body.was.term, body.was.language) if body.was else None
@@ -91,7 +91,7 @@ def routes(studio: Studio) -> APIRouter:
     @router.post(
         "/v1/pronunciations.{kind}",
         openapi_extra=FILE,
-        responses={**answers(200, of=shapes.TermsTaken), **refusals(404, 422, 500, 507)},
+        responses={**answers(200, of=schemas.TermsTaken), **refusals(404, 422, 500, 507)},
     )
     async def add(kind: str, request: Request):
         return await take_in(kind, request, replace=False)
@@ -99,7 +99,7 @@ def routes(studio: Studio) -> APIRouter:
     @router.put(
         "/v1/pronunciations.{kind}",
         openapi_extra=FILE,
-        responses={**answers(200, of=shapes.TermsTaken), **refusals(404, 422, 500, 507)},
+        responses={**answers(200, of=schemas.TermsTaken), **refusals(404, 422, 500, 507)},
     )
     async def replace(kind: str, request: Request):
         return await take_in(kind, request, replace=True)

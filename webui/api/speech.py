@@ -25,8 +25,8 @@ from ..studio import (
     OPENAI_MODELS,
     OPENAI_VOICES,
     UNLIMITED,
-    Job,
     Resampler,
+    SpeechJob,
     Studio,
     coded,
     coded_hz,
@@ -34,11 +34,9 @@ from ..studio import (
     known_language,
 )
 from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
-from . import shapes
-from .document import answers, body_of, file_of, refusals
-from .faults import wrong_field
-from .fields import JsonBody, Number
-from .formats import (
+from . import schemas
+from .audio_field import named, sound_in
+from .audio_formats import (
     CODED,
     EVENT,
     RULE,
@@ -54,12 +52,14 @@ from .formats import (
     is_wrapped,
     usage,
 )
-from .guard import language_of
-from .inline import named, sound_in
-from .packing import PIECE_BYTES, Held, Packing
-from .parts import File
-from .reader import JobReader, open_job
-from .recent import Recent
+from .encoding import PIECE_BYTES, EncoderPool, Held
+from .error_handlers import wrong_field
+from .fields import JsonBody, Number
+from .job_reader import JobReader, open_job
+from .middleware.access import language_of
+from .openapi import answers, body_of, file_of, refusals
+from .range_file import RangeFile
+from .recent_jobs import RecentJobs
 
 log = logging.getLogger(__name__)
 MODEL = [{"enum": ["auto", *OPENAI_MODELS]}, {"type": "string"}]
@@ -163,13 +163,13 @@ class Speech(JsonBody):
         ),
     )
 
-    def open(self, studio: Studio, owner: str) -> Job:
+    def open(self, studio: Studio, owner: str) -> SpeechJob:
         """Blocking; raises every refusal there is."""
         if self.continue_from:
-            return studio.speaker.continue_take(owner, self.continue_from[:80])
+            return studio.synthesis.continue_take(owner, self.continue_from[:80])
         asked = self.asked()
         with named("ref_audio"):
-            return studio.speaker.open(owner, text_in=self.input, **asked)
+            return studio.synthesis.open(owner, text_in=self.input, **asked)
 
     def asked(self) -> dict[str, Any]:
         """What the studio is asked for, but the text. Raises BadInput, TooLarge."""
@@ -201,8 +201,8 @@ def read(data: bytes) -> Speech:
         raise wrong_field(error) from None
 
 
-def routes(studio: Studio, recent: Recent) -> APIRouter:
-    router, packing = APIRouter(), Packing(studio)
+def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
+    router, encoder_pool = APIRouter(), EncoderPool(studio)
 
     @router.post(
         "/v1/audio/speech",
@@ -225,10 +225,10 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
             is_wrapped(body.stream_format),
         )
         job = await open_job(studio, lambda: body.open(studio, request.scope["kk_owner"]))
-        recent.keep(job)
+        recent_jobs.keep(job)
         return await reply(
             studio,
-            packing,
+            encoder_pool,
             job,
             kind,
             request,
@@ -239,27 +239,27 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
 
     @router.post(
         "/tts/cancel/{job_id}",
-        responses={**answers(200, of=shapes.CancelInfo), **refusals(404, 422)},
+        responses={**answers(200, of=schemas.CancelInfo), **refusals(404, 422)},
     )
     async def cancel(job_id: str, request: Request):
-        job = recent.find(job_id, request.scope["kk_owner"])
+        job = recent_jobs.find(job_id, request.scope["kk_owner"])
         if job is not None:
-            studio.turns.cancel(job)
+            studio.job_runner.cancel(job)
         return {"cancelled": job is not None}
 
     @router.get(
         "/tts/result/{job_id}.json",
-        responses={**answers(200, of=shapes.TakeInfo), **refusals(404, 422)},
+        responses={**answers(200, of=schemas.TakeInfo), **refusals(404, 422)},
     )
     async def record(job_id: str, request: Request):
         owner = request.scope["kk_owner"]
-        job = recent.find(job_id, owner)
+        job = recent_jobs.find(job_id, owner)
         told = await run_in_threadpool(_record, studio, owner, job_id, job)
         return JSONResponse(told, headers={"Cache-Control": "no-store"})
 
     @router.get(
         "/tts/result/{name}",
-        response_class=File,
+        response_class=RangeFile,
         responses={
             **answers(200, 206, content=file_of("audio/wav", *CODED.values())),
             **refusals(404, 416, 422, 500),
@@ -274,7 +274,7 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
         called = file_name(studio.takes.get(owner, take_id), kind)
         headers = {"Cache-Control": "private, max-age=3600"}
         if kind == "wav":
-            return File(path, media_type="audio/wav", filename=called, headers=headers)
+            return RangeFile(path, media_type="audio/wav", filename=called, headers=headers)
         headers["Content-Disposition"] = f"attachment; filename*=utf-8''{quote(called)}"
         return Response(coded(path, kind), 200, headers, CODED[kind])
 
@@ -283,8 +283,8 @@ def routes(studio: Studio, recent: Recent) -> APIRouter:
 
 async def reply(
     studio: Studio,
-    packing: Packing,
-    job: Job,
+    encoder_pool: EncoderPool,
+    job: SpeechJob,
     kind: str,
     request: Request,
     *,
@@ -304,9 +304,9 @@ async def reply(
     headers = _headers(studio, job, kind, language, rate)
     if is_live:
         lead_s = LEAD_S if is_paced else math.inf
-        sound, release = await _sound(studio, packing, job, kind, rate, lead_s)
+        sound, release = await _sound(studio, encoder_pool, job, kind, rate, lead_s)
     else:
-        data = await _unless_left(request, _file(studio, packing, job, kind, rate))
+        data = await _unless_left(request, _file(studio, encoder_pool, job, kind, rate))
         if not is_events:
             return Response(data, 200, headers, TYPES[kind])
         sound, release = _pieces(data), lambda: None
@@ -318,7 +318,7 @@ async def reply(
     )
 
 
-def _headers(studio: Studio, job: Job, kind: str, language: str, rate: int) -> dict[str, str]:
+def _headers(studio: Studio, job: SpeechJob, kind: str, language: str, rate: int) -> dict[str, str]:
     told = {
         "Cache-Control": "no-store",
         "X-Accel-Buffering": "no",
@@ -353,7 +353,7 @@ def _header_text(sentences: list[str]) -> str:
     return quote(json.dumps(sentences, ensure_ascii=False), safe=" ,.:;!?'()")
 
 
-def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
+def _record(studio: Studio, owner: str, take_id: str, job: SpeechJob | None) -> dict:
     """What is known of a take, or of a request that is still spoken, failed or was stopped; the
     trace is the latest.
     """
@@ -369,7 +369,7 @@ def _record(studio: Studio, owner: str, take_id: str, job: Job | None) -> dict:
             "model": job.model,
             "seed": job.request.seed,
             "rtf": round(now.rtf, 4),
-            "trace": job.trace.told(),
+            "trace": job.trace.to_dict(),
         }
     take = studio.takes.get(owner, take_id)
     return {
@@ -411,11 +411,13 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
         yield data[at : at + PIECE_BYTES]
 
 
-async def _file(studio: Studio, packing: Packing, job: Job, kind: str, rate: int) -> bytes:
+async def _file(
+    studio: Studio, encoder_pool: EncoderPool, job: SpeechJob, kind: str, rate: int
+) -> bytes:
     """All of it, with true sizes."""
     pcm = await _whole(studio, job)
     if kind in CODED:
-        return await packing.whole(job, kind, pcm)
+        return await encoder_pool.whole(job, kind, pcm)
     if rate != job.rate:
         other = Resampler(job.rate, rate)
         return other.push(pcm) + other.flush()
@@ -423,7 +425,7 @@ async def _file(studio: Studio, packing: Packing, job: Job, kind: str, rate: int
 
 
 async def _sound(
-    studio: Studio, packing: Packing, job: Job, kind: str, rate: int, lead_s: float
+    studio: Studio, encoder_pool: EncoderPool, job: SpeechJob, kind: str, rate: int, lead_s: float
 ) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
     """The file's bytes while they are made, and what to call when nobody takes them any more.
 
@@ -431,20 +433,20 @@ async def _sound(
     """
 
     def let_go() -> None:
-        studio.turns.cancel(job)
-        studio.turns.left(job)
+        studio.job_runner.cancel(job)
+        studio.job_runner.reader_done(job)
 
     if kind not in CODED:
         sound = _stream(studio, job, kind == "wav", lead_s)
         return sound if rate == job.rate else _at_rate(sound, Resampler(job.rate, rate)), let_go
     try:
-        coder = await packing.open(job, kind)
+        coder = await encoder_pool.open(job, kind)
     except BaseException:
         let_go()
         raise
-    return packing.pack(coder, _stream(studio, job, False, lead_s)), lambda: (
+    return encoder_pool.pack(coder, _stream(studio, job, False, lead_s)), lambda: (
         let_go(),
-        packing.close(coder),
+        encoder_pool.close(coder),
     )
 
 
@@ -456,7 +458,9 @@ async def _at_rate(sound: AsyncIterator[bytes], other: Resampler) -> AsyncIterat
         yield rest
 
 
-async def _events(sound: AsyncIterator[bytes], job: Job, language: str) -> AsyncIterator[bytes]:
+async def _events(
+    sound: AsyncIterator[bytes], job: SpeechJob, language: str
+) -> AsyncIterator[bytes]:
     """The same bytes as server-sent events.
 
     One that breaks off says why, and then ends abnormally like every other.
@@ -470,9 +474,9 @@ async def _events(sound: AsyncIterator[bytes], job: Job, language: str) -> Async
     yield done(usage(job.request.text, job.request.instruction, job.produced, job.rate))
 
 
-async def _whole(studio: Studio, job: Job) -> bytes:
+async def _whole(studio: Studio, job: SpeechJob) -> bytes:
     async with JobReader(studio, job) as reader:
-        studio.turns.credit(job, UNLIMITED)
+        studio.job_runner.credit(job, UNLIMITED)
         while True:
             told = await reader.change()
             if told.error is not None:
@@ -481,7 +485,9 @@ async def _whole(studio: Studio, job: Job) -> bytes:
                 return job.pcm(0, told.n_samples)
 
 
-async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> AsyncIterator[bytes]:
+async def _stream(
+    studio: Studio, job: SpeechJob, is_wav: bool, lead_s: float
+) -> AsyncIterator[bytes]:
     """Samples as they are made, never more than lead_s ahead of the wall clock.
 
     A slow reader holds this generator, and so the credit, back.
@@ -493,7 +499,7 @@ async def _stream(studio: Studio, job: Job, is_wav: bool, lead_s: float) -> Asyn
         lead = UNLIMITED if math.isinf(lead_s) else job.n_begun + int(lead_s * job.rate)
         while True:
             played = int((time.monotonic() - began_s) * job.rate) if began_s is not None else 0
-            studio.turns.credit(job, min(UNLIMITED, played + lead))
+            studio.job_runner.credit(job, min(UNLIMITED, played + lead))
             told = job.snapshot()
             stop = min(told.n_samples, played + lead)
             if stop > sent and (stop == told.n_samples or stop - sent >= PIECE_S * job.rate):

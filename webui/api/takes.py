@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from ..studio import Studio, stopped_at
 from ..types import Take
-from .document import answers, refusals
 from .fields import JsonBody
+from .openapi import answers, refusals
 
 PATH = "/v1/audio/takes"
 ABOUT = (

@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from ..errors import BadInput, ClipTooLarge
 from ..studio import Studio
 from ..types import Voice
-from .document import answers, file_of, refusals
 from .fields import JsonBody
+from .openapi import answers, file_of, refusals
 
 MAX_SAMPLE = 50 << 20  # of a video; what is none may have less, which its decoder sees to
 PART = (

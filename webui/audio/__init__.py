@@ -3,25 +3,9 @@
 Knows nothing of the web, of engines or of who is speaking.
 """
 
-from .advice import Advice
-from .clean import cleaner_children, cleaning_hurts, close_cleaner, denoise
 from .clip import Clip
-from .coder import (
-    CODED,
-    Coder,
-    close_coder,
-    coded,
-    coded_hz,
-    coder_children,
-    coders_open,
-    warm_coder,
-)
-from .edit import cut, joined, raise_level, trim_to_words
-from .encode import from_s16, peaks, to_s16, wav_header
-from .health import Report, check_transcript, inspect, measure
-from .lead import LeadTrim
-from .loudness import loudness_lufs
-from .reader import (
+from .clip_report import ClipReport, check_transcript, inspect, measure
+from .decoder import (
     MAX_BYTES,
     MAX_S,
     MAX_VIDEO_BYTES,
@@ -30,9 +14,25 @@ from .reader import (
     decoder_children,
     warm_decoder,
 )
+from .denoise import cleaner_children, cleaning_hurts, close_cleaner, denoise
+from .edit import cut, joined, raise_level, trim_to_words
+from .encoder import (
+    CODED,
+    Encoder,
+    close_coder,
+    coded,
+    coded_hz,
+    coder_children,
+    coders_open,
+    warm_coder,
+)
+from .loudness import loudness_lufs
+from .reference_windows import MAX_PROMPT_S, Window
+from .report_messages import Advice
 from .resample import Resampler, resample
-from .tempo import Tempo
-from .windows import MAX_PROMPT_S, Window
+from .silence_trim import SilenceTrim
+from .time_stretch import TimeStretch
+from .wav import from_s16, peaks, to_s16, wav_header
 
 __all__ = [
     "CODED",
@@ -42,11 +42,11 @@ __all__ = [
     "MAX_VIDEO_BYTES",
     "Advice",
     "Clip",
-    "Coder",
-    "LeadTrim",
-    "Report",
+    "ClipReport",
+    "Encoder",
     "Resampler",
-    "Tempo",
+    "SilenceTrim",
+    "TimeStretch",
     "Window",
     "check_transcript",
     "cleaner_children",

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..errors import BadInput, ClipTooLarge
 from .clip import Clip
-from .health import Report
+from .clip_report import ClipReport
+from .decoder import MAX_S as READ_S
 from .loudness import loudness_lufs
-from .reader import MAX_S as READ_S
 from .resample import resample
 from .spectrum import HOP_S, Spectrum, analyse, runs
 
@@ -67,7 +67,7 @@ def joined(first: Clip, second: Clip) -> Clip:
     return Clip(samples, rate, first.channels, first.source_hz or first.rate)
 
 
-def trim_to_words(clip: Clip, report: Report) -> Clip:
+def trim_to_words(clip: Clip, report: ClipReport) -> Clip:
     """The clip without the broken word at the start or end that `report` warns of: cut at the next
     pause, or else at the next dip.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import soxr
 
-from .encode import from_s16, to_s16
+from .wav import from_s16, to_s16
 
 
 def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:

@@ -4,19 +4,18 @@ from webui.client import TTS
 TTS("http://127.0.0.1:7860").synthesize("Good morning.", "starter-en-mid").save("morning.wav")
 """
 
-from .ask import Ask
-from .atts import AsyncStream, AsyncTTS
+from .async_client import AsyncStream, AsyncTTS
+from .audio import Sound
 from .batch import AsyncBatchClient, Progress
-from .faults import Broken, Changed, Unreachable
-from .lines import Line, read
+from .batch_input import Line, read
+from .batch_worker import Result
+from .client import TTS, Stream
+from .errors import Broken, Changed, Unreachable
+from .request import SpeechParams
 from .retry import Retry
-from .sound import Sound
-from .tts import TTS, Stream
-from .work import Result
 
 __all__ = [
     "TTS",
-    "Ask",
     "AsyncBatchClient",
     "AsyncStream",
     "AsyncTTS",
@@ -27,6 +26,7 @@ __all__ = [
     "Result",
     "Retry",
     "Sound",
+    "SpeechParams",
     "Stream",
     "Unreachable",
     "read",

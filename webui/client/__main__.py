@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from ..errors import BadInput, KaikouError
-from . import TTS, Ask, AsyncBatchClient, Progress, Result, Retry, read
+from . import TTS, AsyncBatchClient, Progress, Result, Retry, SpeechParams, read
 
 SHOWN = 20  # failed lines that are printed; all are in the manifest
 
@@ -189,7 +189,7 @@ def batch(told: argparse.Namespace, key: str | None) -> int:
             "--in-flight, --batch and --per-second are greater than 0.",
             "--in-flight、--batch 和 --per-second 须大于 0。",
         )
-    usual, n_failed = Ask("", told.voice, **how(told)), 0
+    usual, n_failed = SpeechParams("", told.voice, **how(told)), 0
 
     def on_result(result: Result) -> None:
         nonlocal n_failed

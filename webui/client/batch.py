@@ -11,14 +11,14 @@ from pathlib import Path
 
 import httpx
 
-from .ask import Ask
-from .atts import pool
-from .folder import Folder
-from .lines import Known, Line, lines_of, with_seed
-from .ordered import ordered
+from .async_client import pool
+from .audio import Sound
+from .batch_input import Known, Line, lines_of, with_seed
+from .batch_worker import BatchRunner, Item, Result
+from .ordered_gather import ordered
+from .output_folder import OutputFolder
+from .request import SpeechParams
 from .retry import Bucket, Retry
-from .sound import Sound
-from .work import Item, Maker, Result
 
 AHEAD = 3  # lines for each request in flight: how far the others may run ahead of a slow one
 
@@ -93,7 +93,7 @@ class AsyncBatchClient:
             )
 
         async with aclosing(
-            self._run(lines, Ask("", voice, **how), hand_on, None, progress)
+            self._run(lines, SpeechParams("", voice, **how), hand_on, None, progress)
         ) as run:
             async for result in run:
                 yield result
@@ -114,7 +114,7 @@ class AsyncBatchClient:
         every line, in order. Raises StorageFull, Unwritable, and NotAllowed while another client
         writes there.
         """
-        place, last = Folder(folder), Progress()
+        place, last = OutputFolder(folder), Progress()
 
         def look(now: Progress) -> None:
             nonlocal last
@@ -124,7 +124,7 @@ class AsyncBatchClient:
 
         try:
             async with aclosing(
-                self._run(lines, Ask("", voice, **how), place.keep, place, look)
+                self._run(lines, SpeechParams("", voice, **how), place.keep, place, look)
             ) as run:
                 async for result in run:
                     place.list(result)
@@ -136,10 +136,10 @@ class AsyncBatchClient:
         return last
 
     async def _run(
-        self, lines, usual: Ask, keep, place: Folder | None, progress
+        self, lines, usual: SpeechParams, keep, place: OutputFolder | None, progress
     ) -> AsyncIterator[Result]:
         maker, counter, known = (
-            Maker(self._http, self._bucket, self._retry, self._timeout_s, keep),
+            BatchRunner(self._http, self._bucket, self._retry, self._timeout_s, keep),
             _Counter(lines, progress),
             Known(self._seed),
         )
@@ -195,7 +195,7 @@ class _Counter:
             self._tell(Progress(self._done, self._failed, self._kept, self._seconds, self._total))
 
 
-async def _groups(lines, usual: Ask, known: Known, size: int) -> AsyncIterator[list[Item]]:
+async def _groups(lines, usual: SpeechParams, known: Known, size: int) -> AsyncIterator[list[Item]]:
     """Of `size` lines of one model each; the last may be smaller."""
     group: list[Item] = []
     async for line in _lines(lines, usual):
@@ -208,7 +208,7 @@ async def _groups(lines, usual: Ask, known: Known, size: int) -> AsyncIterator[l
         yield group
 
 
-async def _lines(lines, usual: Ask) -> AsyncIterator[Line]:
+async def _lines(lines, usual: SpeechParams) -> AsyncIterator[Line]:
     if isinstance(lines, AsyncIterable):
         n = 0
         async for thing in lines:

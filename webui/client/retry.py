@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception
 
 from ..errors import Busy
-from .faults import is_passing, is_unheard
+from .errors import is_passing, is_unheard
 
 FULL = (
     "too_many_streams",

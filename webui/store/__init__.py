@@ -3,27 +3,27 @@
 Ids are ours; nothing a user sends becomes a path.
 """
 
-from .access import AccessStore
+from .access_db import AccessStore
+from .blob_store import BlobStore
 from .choices import ChoiceStore
 from .consents import ConsentStore
-from .files import Folder
+from .folder_store import Folder
 from .jobs import BatchJob, JobStore, Line
-from .private import tighten
+from .private_files import tighten
 from .pronunciations import PronunciationStore
-from .sounds import SoundStore
 from .takes import TakeStore
 from .voices import VoiceStore
 
 __all__ = [
     "AccessStore",
     "BatchJob",
+    "BlobStore",
     "ChoiceStore",
     "ConsentStore",
     "Folder",
     "JobStore",
     "Line",
     "PronunciationStore",
-    "SoundStore",
     "TakeStore",
     "VoiceStore",
     "tighten",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
-from .database import Database
+from .sqlite import Database
 
 TABLES = (
     """CREATE TABLE choices (owner TEXT PRIMARY KEY, days INTEGER, label INTEGER NOT NULL,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import NotFound
 from ..types import Consent
-from .files import Folder, record
+from .folder_store import Folder, record
 
 
 def gone() -> NotFound:

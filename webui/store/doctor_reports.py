@@ -9,7 +9,7 @@ import json
 import logging
 from pathlib import Path
 
-from .private import make_folder, write_file
+from .private_files import make_folder, write_file
 
 log = logging.getLogger(__name__)
 FILE = "kaikou-doctor.json"

@@ -19,9 +19,9 @@ from sqlite3 import Connection, Row
 from typing import IO
 
 from ..errors import Busy, KaikouError, NotFound
-from .database import Database, denied
-from .files import new_id
-from .private import make_file, make_folder
+from .folder_store import new_id
+from .private_files import make_file, make_folder
+from .sqlite import Database, denied
 
 MAX_OPEN_JOBS, MAX_OPEN_LINES = 50, 50_000  # of an account, not over
 OVER = ("done", "failed", "cancelled")

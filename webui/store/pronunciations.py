@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlite3 import Connection, Error, connect
 
 from ..errors import BadInput
-from .database import Database
+from .sqlite import Database
 
 log = logging.getLogger(__name__)
 Row = tuple[str, str, str, str]  # key, language, term, reading

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..errors import NotFound, StorageFull
 from ..types import SpeechRequest, Take
-from .files import Folder, record
+from .folder_store import Folder, record
 
 log = logging.getLogger(__name__)
 LEVELS = tuple(

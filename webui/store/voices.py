@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import NotFound
 from ..types import Prompt, Voice
-from .files import Folder, record
+from .folder_store import Folder, record
 
 
 def gone() -> NotFound:

@@ -1,25 +1,25 @@
 """Use cases without a screen: speak, voices, drafts, takes, admission, metrics."""
 
-from ..audio import CODED, Coder, Resampler, coded, coded_hz
+from ..audio import CODED, Encoder, Resampler, coded, coded_hz
 from .addresses import reachable
-from .archive import Zip
-from .arriving import Written
-from .asked import OPENAI_MODELS, OPENAI_VOICES, known_language
-from .batch import BATCH_LIMITS, Ask, Batch
-from .consents import BY_PAGE, Given
-from .demos import DEMO_LIMITS, GUEST, Demo, is_guest
+from .batch.service import BATCH_LIMITS, BatchService, LineRequest
+from .consents import BY_PAGE, ConsentInfo
+from .dictionary_files import KINDS as TERM_FILES
 from .doctor import Doctor
 from .drafts import Draft, wav
-from .job import UNLIMITED, Job, Snapshot
 from .keys import ADMIN, PER_MINUTE, SCOPES, Key, Keys
 from .logins import Logins
-from .models import ModelDownload
+from .model_download import ModelDownload
+from .model_library import DownloadableModel, ModelLibrary
 from .pronunciations import TERM_LIMITS
-from .shelf import Offer, Shelf
+from .request_builder import OPENAI_MODELS, OPENAI_VOICES, known_language
+from .share_links import DEMO_LIMITS, GUEST, ShareLink, is_guest
+from .speech_job import UNLIMITED, Snapshot, SpeechJob
 from .studio import ENGINE_CHANGE, Studio
 from .takes import file_name, stopped_at, usual_s
-from .term_files import KINDS as TERM_FILES
+from .text_source import TextSource
 from .usage import Used
+from .zip_stream import ZipStream
 
 __all__ = [
     "ADMIN",
@@ -36,26 +36,26 @@ __all__ = [
     "TERM_FILES",
     "TERM_LIMITS",
     "UNLIMITED",
-    "Ask",
-    "Batch",
-    "Coder",
-    "Demo",
+    "BatchService",
+    "ConsentInfo",
     "Doctor",
+    "DownloadableModel",
     "Draft",
-    "Given",
-    "Job",
+    "Encoder",
     "Key",
     "Keys",
+    "LineRequest",
     "Logins",
     "ModelDownload",
-    "Offer",
+    "ModelLibrary",
     "Resampler",
-    "Shelf",
+    "ShareLink",
     "Snapshot",
+    "SpeechJob",
     "Studio",
+    "TextSource",
     "Used",
-    "Written",
-    "Zip",
+    "ZipStream",
     "coded",
     "coded_hz",
     "file_name",

@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 from ..errors import Busy
-from .job import Job
+from .speech_job import SpeechJob
 
 # how long a job whose turn has come keeps its place before its reader has asked for any sound
 CLAIM_S = 3.0
@@ -94,13 +94,15 @@ class Admission:
             max_each,
         )
         self._lock = threading.Lock()
-        self._line: list[tuple[Job, Callable[[Job], None]]] = []  # in the order of turns
+        self._line: list[
+            tuple[SpeechJob, Callable[[SpeechJob], None]]
+        ] = []  # in the order of turns
         self._open: dict[str, int] = {}  # owner -> jobs open or waiting
-        self._turns: dict[
+        self._job_runner: dict[
             str, int
         ] = {}  # owner -> turns had; who comes begins one behind the least served
         self._claims: dict[
-            str, tuple[Job, float]
+            str, tuple[SpeechJob, float]
             # jobs whose turn has come and that nobody sees hungry yet, and until when they count
         ] = {}
         self._timer: threading.Timer | None = None  # while claims are what the line waits for
@@ -115,7 +117,7 @@ class Admission:
     def n_open(self) -> int:
         return sum(self._open.values())
 
-    def enter(self, job: Job, begin: Callable[[Job], None]) -> None:
+    def enter(self, job: SpeechJob, begin: Callable[[SpeechJob], None]) -> None:
         """Begin at once, or stand in line. Raises Busy when this visitor or the line is full."""
         with self._lock:
             if self._open.get(job.owner, 0) >= self._max_each:
@@ -136,7 +138,9 @@ class Admission:
                     retry_after_s=s,
                 )
             self._open[job.owner] = self._open.get(job.owner, 0) + 1
-            self._turns.setdefault(job.owner, max(0, min(self._turns.values(), default=0) - 1))
+            self._job_runner.setdefault(
+                job.owner, max(0, min(self._job_runner.values(), default=0) - 1)
+            )
             if must_wait:
                 self._line.append((job, begin))
                 self._order()
@@ -158,11 +162,11 @@ class Admission:
                 del self._claims[job.id]
         return self._n_hungry() + len(self._claims)
 
-    def _claim(self, job: Job) -> None:
-        self._turns[job.owner] += 1
+    def _claim(self, job: SpeechJob) -> None:
+        self._job_runner[job.owner] += 1
         self._claims[job.id] = job, math.inf
 
-    def _begin(self, job: Job, begin: Callable[[Job], None]) -> None:
+    def _begin(self, job: SpeechJob, begin: Callable[[SpeechJob], None]) -> None:
         try:
             begin(job)
         finally:
@@ -198,7 +202,7 @@ class Admission:
         ):
             rank[job.id] = (
                 job.request.priority,
-                self._turns[job.owner] + seen[job.owner],
+                self._job_runner[job.owner] + seen[job.owner],
                 job.born_s,
             )
             seen[job.owner] += 1
@@ -211,12 +215,12 @@ class Admission:
 
     def next(self) -> None:
         """Room may have come free: let the head of the line in."""
-        while self._line and (turns := self._next_turns()):
-            for job, begin in turns:
+        while self._line and (job_runner := self._next_turns()):
+            for job, begin in job_runner:
                 self._begin(job, begin)
 
-    def _next_turns(self) -> list[tuple[Job, Callable[[Job], None]]]:
-        turns = []
+    def _next_turns(self) -> list[tuple[SpeechJob, Callable[[SpeechJob], None]]]:
+        job_runner = []
         with self._lock:
             room = self._capacity() - self._n_taken()
             while self._line and room > 0:
@@ -225,12 +229,12 @@ class Admission:
                 room -= 1
                 waited_s = time.monotonic() - job.born_s
                 self._pace_s += 0.1 * (waited_s / max(1, job.snapshot().position) - self._pace_s)
-                turns.append((job, begin))
+                job_runner.append((job, begin))
                 self._order()
             self._watch_claims()
-        return turns
+        return job_runner
 
-    def leave(self, job: Job) -> bool:
+    def leave(self, job: SpeechJob) -> bool:
         """Take a waiting job out of the line. True when it was in it."""
         with self._lock:
             for entry in self._line:
@@ -243,7 +247,7 @@ class Admission:
             self._watch_claims()
         return True
 
-    def done(self, job: Job) -> None:
+    def done(self, job: SpeechJob) -> None:
         with self._lock:
             self._claims.pop(job.id, None)
             left = self._open.get(job.owner, 0) - 1
@@ -251,5 +255,5 @@ class Admission:
                 self._open[job.owner] = left
             else:
                 self._open.pop(job.owner, None)
-                self._turns.pop(job.owner, None)
+                self._job_runner.pop(job.owner, None)
         self.next()

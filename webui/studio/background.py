@@ -7,12 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import NotAllowed
-from .asked import BACKGROUND, asked_for, check_mode, heeded, with_fitting_mode
-from .cast import Cast
-from .job import UNLIMITED
-from .trace import Trace
-from .turns import Ready, Turns
-from .wording import Wording
+from .job_runner import JobRunner, PreparedJob
+from .request_builder import (
+    BACKGROUND,
+    build_request,
+    check_mode,
+    drop_unsupported_instruction,
+    with_fitting_mode,
+)
+from .speech_job import UNLIMITED
+from .text_normaliser import TextNormaliser
+from .timings import Timings
+from .voice_resolver import VoiceResolver
 
 
 class Background:
@@ -21,9 +27,17 @@ class Background:
     """
 
     def __init__(
-        self, cast: Cast, wording: Wording, turns: Turns, look_at_keys: Callable[[], None]
+        self,
+        voice_resolver: VoiceResolver,
+        normaliser: TextNormaliser,
+        job_runner: JobRunner,
+        look_at_keys: Callable[[], None],
     ):
-        self._cast, self._wording, self._turns = cast, wording, turns
+        self._voice_resolver, self._normaliser, self._job_runner = (
+            voice_resolver,
+            normaliser,
+            job_runner,
+        )
         self._look_at_keys = look_at_keys
 
     def job(
@@ -38,15 +52,15 @@ class Background:
         speed: float = 1.0,
         seed: int = 0,
         model: str = "auto",
-    ) -> Ready:
+    ) -> PreparedJob:
         """Nothing sounds before `begin`; `end` it.
 
         Blocking. Raises BadInput, NotFound, NotAllowed, NotReady.
         """
         self._look_at_keys()
-        trace, about = Trace(), self._cast.check_model(model)
+        trace, about = Timings(), self._voice_resolver.check_model(model)
         check_mode(mode, about)
-        voice = self._cast.voice(owner, voice_id)
+        voice = self._voice_resolver.voice(owner, voice_id)
         if voice.draft:
             raise NotAllowed(
                 "Save this clip as a voice first: only saved voices can be used in a batch.",
@@ -54,27 +68,27 @@ class Background:
                 code="draft_voice",
                 param="voice",
             )
-        mode, instruction, left_out = heeded(about, voice, mode, instruction)
-        request, notes = self._wording.put(
+        mode, instruction, left_out = drop_unsupported_instruction(about, voice, mode, instruction)
+        request, notes = self._normaliser.normalise(
             owner,
-            asked_for(
+            build_request(
                 about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND, model
             ),
             about,
             trace,
         )
         request, fitting = with_fitting_mode(about, request)
-        ready = self._cast.job(owner, voice, request, trace, kept_notes=fitting)
+        ready = self._voice_resolver.job(owner, voice, request, trace, kept_notes=fitting)
         ready.job.notes = [*left_out, *notes, *ready.job.notes]
         return ready
 
-    def begin(self, ready: Ready) -> None:
+    def begin(self, ready: PreparedJob) -> None:
         ready.job.credit = UNLIMITED
-        self._turns.begin(ready)
+        self._job_runner.begin(ready)
 
-    def end(self, ready: Ready) -> None:
+    def end(self, ready: PreparedJob) -> None:
         """Its sound was taken, or nobody wants it, or it never began. Idempotent."""
-        self._turns.cancel(ready.job)
+        self._job_runner.cancel(ready.job)
         if (
             ready.job.snapshot().state == "waiting"
         ):  # else its lane lets go of it, after its last step

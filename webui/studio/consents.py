@@ -13,7 +13,7 @@ from .. import audio
 from ..errors import BadInput, Conflict, NotFound
 from ..store import ConsentStore, VoiceStore
 from ..store.consents import gone
-from ..store.files import new_id
+from ..store.folder_store import new_id
 from ..types import Consent, Voice
 from .drafts import account_of, wav
 from .intake import Intake
@@ -26,7 +26,7 @@ USER = "user-"  # what accounts of people with a login begin with
 
 
 @dataclass(frozen=True)
-class Given:
+class ConsentInfo:
     """What is known of the consent that a voice was made under. way: "page", the box there;
     "recording"; "words", a program's; "" = nothing was written down. who: the name of the
     recording, the words, or whose login it was; "" when nobody knows. at: Unix seconds.
@@ -118,10 +118,10 @@ class Consents:
         with self._lock:
             yield self.words(owner, told)
 
-    def of(self, voice: Voice) -> Given:
+    def of(self, voice: Voice) -> ConsentInfo:
         told = voice.consent.strip()
         if told == BY_PAGE:
-            return Given(
+            return ConsentInfo(
                 "page",
                 voice.owner.removeprefix(USER) if voice.owner.startswith(USER) else "",
                 voice.created_at,
@@ -131,9 +131,9 @@ class Consents:
             try:
                 kept = self._store.get(entry, voice.owner)
             except NotFound:  # a folder that somebody took away by hand
-                return Given("recording", name, voice.created_at)
-            return Given("recording", kept.name, kept.created_at)
-        return Given("words" if told else "", told, voice.created_at)
+                return ConsentInfo("recording", name, voice.created_at)
+            return ConsentInfo("recording", kept.name, kept.created_at)
+        return ConsentInfo("words" if told else "", told, voice.created_at)
 
 
 def _name(name: str) -> str:

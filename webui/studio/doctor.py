@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..errors import Busy, NotFound
 from ..store import doctor_reports
-from ..store.installed import Installed
+from ..store.model_dirs import Installed
 
 log = logging.getLogger(__name__)
 Command = Callable[[Path], Sequence[str]]
@@ -181,7 +181,10 @@ class Doctor:
                 if self._offered:
                     wait_s = self._quiet_from_s + (self._quiet_s or 0) - time.monotonic()
                     if wait_s <= 0 and self._is_idle():
-                        return self._offered.pop(next(iter(self._offered))), True
+                        model = self._offered.pop(next(iter(self._offered)))
+                        if self.report(model) is None:  # it may have been offered while examined
+                            return model, True
+                        continue
                     wait_s = wait_s if wait_s > 0 else self._quiet_s
                 self._change.wait(wait_s)
         return None

@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from .. import audio, text
-from ..audio import Clip, Report
+from ..audio import Clip, ClipReport
 from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
-from ..store.files import new_id
+from ..store.folder_store import new_id
 from ..types import MAX_TRANSCRIPT, Voice, finite
 from .intake import Intake
 
@@ -34,7 +34,7 @@ class Draft:
     id: str
     owner: str
     clip: Clip
-    report: Report
+    report: ClipReport
     start_s: float
     end_s: float
     clean: float = 0.0  # amount of denoising in the sound that will be used, 0..1
@@ -107,7 +107,7 @@ class Drafts:
                 with self._lock:
                     self._remove([])
 
-    def inspect(self, owner: str, data: bytes) -> Report:
+    def inspect(self, owner: str, data: bytes) -> ClipReport:
         with self.hearing(owner, data) as draft:
             return draft.report
 
@@ -444,7 +444,7 @@ def account_of(owner: str) -> str:
     return owner.partition("/")[0]
 
 
-def left_out(report: Report) -> tuple[str, str]:
+def left_out(report: ClipReport) -> tuple[str, str]:
     """Why the transcript of a clip that is too long was not used (English, Chinese)."""
     used = report.used
     part = f"{used.start_s:.1f}–{used.end_s:.1f}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ..errors import BadInput, Busy, NotFound, StorageDamaged
-from ..store.access import ADMIN, AccessStore, Key
+from ..store.access_db import ADMIN, AccessStore, Key
 from .admission import Bucket
 from .drafts import account_of
 
@@ -24,7 +24,7 @@ MAX_LIVE = 200  # keys of one account
 MAX_NAME = 60
 
 
-def mark_of(secret: str) -> str:
+def key_fingerprint(secret: str) -> str:
     """A key has 256 random bits: a plain hash of it cannot be turned back."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
@@ -56,7 +56,7 @@ class Keys:
         self._buckets: dict[str, Bucket] = {}
 
     # ---- at the door -----------------------------------------------------------------------------
-    def are_on(self) -> bool:
+    def auth_required(self) -> bool:
         """There is a key, so that who has none stays out.
 
         A damaged file of keys does not open the door either.
@@ -72,7 +72,7 @@ class Keys:
     def find(self, secret: str) -> Key | None:
         """None for one that is wrong or revoked."""
         self.look()
-        mark = mark_of(secret)
+        mark = key_fingerprint(secret)
         return self._fixed.get(mark) or self._live.get(mark)
 
     def by_id(self, key_id: str) -> Key | None:
@@ -151,7 +151,7 @@ class Keys:
             )
         account = account_of(owner)
         secret = "kk_" + secrets.token_urlsafe(32)
-        mark = mark_of(secret)
+        mark = key_fingerprint(secret)
         key = Key(f"key-{mark[:12]}", mark, name, account, scopes, per_minute, self._clock())
         if not self._store.add_key(key, MAX_LIVE):
             raise BadInput(

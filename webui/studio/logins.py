@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..store.access import AccessStore
+from ..store.access_db import AccessStore
 from .admission import Buckets
 
 NAMES = 1024  # account names share this many buckets: whatever names are tried, memory stays small

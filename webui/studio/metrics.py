@@ -12,8 +12,8 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from ..errors import Cancelled, KaikouError
-from .job import Job
-from .trace import STAGES
+from .speech_job import SpeechJob
+from .timings import STAGES
 
 SECONDS = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.21, 0.38, 0.75, 1.5, 3, 6, 12)
 STAGE_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -152,7 +152,7 @@ class Metrics:
     def begun(self, waited_s: float) -> None:
         self._queue_s.observe(waited_s)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: SpeechJob) -> None:
         """The engine is done with it, or it left the line. Once per job."""
         told, trace = job.snapshot(), job.trace
         end = "done" if told.state == "saving" else told.state
@@ -170,7 +170,7 @@ class Metrics:
             if stage in self._stage_s and stage != "socket":
                 self._stage_s[stage].observe(seconds)
 
-    def read(self, job: Job) -> None:
+    def read(self, job: SpeechJob) -> None:
         """Its reader is done with it too. Once per job."""
         socket_s = job.trace.whole().get("socket")
         if socket_s is not None:

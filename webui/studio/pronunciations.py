@@ -12,7 +12,7 @@ from .. import text
 from ..errors import BadInput, KaikouError, NotFound, StorageDamaged
 from ..store import PronunciationStore
 from ..store.pronunciations import MAX_ROWS
-from . import term_files
+from . import dictionary_files
 from .drafts import account_of
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ TERM_LIMITS = {
     "terms": MAX_ROWS,
     "term": text.MAX_TERM,
     "reading": text.MAX_READING,
-    "file": term_files.MAX_FILE,
+    "file": dictionary_files.MAX_FILE,
 }
 MAX_COMPILED = 128  # accounts whose dictionary is held ready
 
@@ -143,11 +143,11 @@ class Pronunciations:
         Returns (added, changed).
         """
         return self._store.merge(
-            account_of(owner), map(_row, term_files.read(data, _known(kind))), replace
+            account_of(owner), map(_row, dictionary_files.read(data, _known(kind))), replace
         )
 
     def file(self, owner: str, kind: str) -> bytes:
-        return term_files.write(self.list(owner), _known(kind))
+        return dictionary_files.write(self.list(owner), _known(kind))
 
     def close(self) -> None:
         self._store.close()
@@ -164,7 +164,7 @@ def _row(entry: text.Pronunciation) -> tuple[str, str, str, str]:
 
 
 def _known(kind: str) -> str:
-    if kind not in term_files.KINDS:
+    if kind not in dictionary_files.KINDS:
         raise BadInput(
             "The dictionary can be a file of the kind tsv or csv.",
             "词典文件须是 tsv 或 csv。",

@@ -13,46 +13,46 @@ from functools import partial
 
 from .. import __version__, audio, text
 from ..engine.base import Engine
-from ..engine.resident import Resident
+from ..engine.manager import EngineManager
 from ..errors import KaikouError, NotReady
 from ..settings import Settings
 from ..store import (
     AccessStore,
+    BlobStore,
     ChoiceStore,
     ConsentStore,
     JobStore,
     PronunciationStore,
-    SoundStore,
     TakeStore,
     VoiceStore,
     tighten,
 )
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
-from .asked import listed_names
 from .background import Background
-from .batch import Batch
-from .cast import Cast
+from .batch.events import LineEvents
+from .batch.service import BatchService
 from .choices import Choices
 from .consents import Consents
-from .demos import Demos, is_guest
 from .doctor import Doctor
 from .drafts import Drafts
-from .hall import Hall
 from .intake import Intake
-from .job import Job
+from .job_runner import JobRunner
 from .keys import Keys
 from .logins import Logins
 from .metrics import Metrics
-from .prompts import Prompts
+from .model_library import ModelLibrary
+from .prompt_cache import PromptCache
 from .pronunciations import Pronunciations
-from .shelf import Shelf
-from .speak import Speaker
+from .request_builder import listed_names
+from .scheduler_pool import SchedulerPool
+from .share_links import ShareLinks, is_guest
+from .speech_job import SpeechJob
+from .synthesis import Synthesis
 from .takes import Takes
-from .turns import Turns
+from .text_normaliser import TextNormaliser
 from .usage import Usage
+from .voice_resolver import VoiceResolver
 from .voices import Voices
-from .watchers import Watchers
-from .wording import Wording
 
 log = logging.getLogger(__name__)
 SWEEP_S = 600.0
@@ -66,9 +66,11 @@ class Studio:
         self.metrics = Metrics()
         tighten(paths.data_dir)
         store = VoiceStore(paths.data_dir, paths.assets / "voices")
-        self.changes = Watchers()
-        self.resident = Resident(self._took_over, partial(self.changes.tell, ENGINE_CHANGE))
-        self.prompts = Prompts(store)
+        self.changes = LineEvents()
+        self.engine_manager = EngineManager(
+            self._took_over, partial(self.changes.tell, ENGINE_CHANGE)
+        )
+        self.prompts = PromptCache(store)
         intake = Intake(limits.uploads_per_minute)
         self.drafts = Drafts(
             store,
@@ -86,71 +88,81 @@ class Studio:
             settings.privacy.keep_takes_days,
             limits.takes_per_visitor,
             label,
-            has_logins=lambda: not settings.server.is_open or self.keys.are_on(),
+            has_logins=lambda: not settings.server.is_open or self.keys.auth_required(),
         )
         self.consents = Consents(ConsentStore(paths.data_dir), store, intake)
         self.voices = Voices(store, self.drafts, self.prompts, self.consents)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
-        access, self.rights = AccessStore(paths.data_dir), Watchers()
+        access, self.rights = AccessStore(paths.data_dir), LineEvents()
         self.keys = Keys(access, settings.server.api_keys, on_end=self._end_key)
-        self.demos = Demos(access, on_end=self.rights.tell)
+        self.share_links = ShareLinks(access, on_end=self.rights.tell)
         self.logins = Logins(access, limits.logins_per_minute, self.rights.tell)
         self.usage = Usage(access)
-        self.hall = Hall(limits.stall_s, limits.max_streams)
-        self.cast = Cast(
-            self.resident,
-            self.hall,
+        self.scheduler_pool = SchedulerPool(limits.stall_s, limits.max_streams)
+        self.voice_resolver = VoiceResolver(
+            self.engine_manager,
+            self.scheduler_pool,
             self.voices,
             self.drafts,
             self.prompts,
-            self.demos,
+            self.share_links,
             self.metrics,
         )
-        self.turns = Turns(self.hall, self.takes, self.metrics, self.usage, limits)
-        wording = Wording(self.pronunciations, self.demos)
-        self.speaker = Speaker(
-            self.cast,
-            wording,
-            self.turns,
+        self.job_runner = JobRunner(
+            self.scheduler_pool, self.takes, self.metrics, self.usage, limits
+        )
+        normaliser = TextNormaliser(self.pronunciations, self.share_links)
+        self.synthesis = Synthesis(
+            self.voice_resolver,
+            normaliser,
+            self.job_runner,
             self.drafts,
             self.takes,
-            self.demos,
+            self.share_links,
             self.metrics,
             limits.starts_per_minute,
         )
-        background = Background(self.cast, wording, self.turns, self.keys.look)
-        self.batch = Batch(
+        background = Background(self.voice_resolver, normaliser, self.job_runner, self.keys.look)
+        self.batch = BatchService(
             JobStore(paths.data_dir),
-            SoundStore(paths.data_dir),
-            self.cast,
+            BlobStore(paths.data_dir),
+            self.voice_resolver,
             background,
-            self.turns,
-            self.hall,
+            self.job_runner,
+            self.scheduler_pool,
             label,
             settings.privacy.keep_takes_days,
         )
         self._closing = threading.Event()
-        self.shelf: Shelf | None = None  # where models speak, or may be fetched
+        self.model_library: ModelLibrary | None = None  # where models speak, or may be fetched
         self.first_sound_ms: float | None = None  # measured at warm-up
         for name, what, read in (
-            ("cv_streams_open", "Streams being made", lambda: self.hall.n_open),
-            ("cv_streams_waiting", "Requests in the line", lambda: self.turns.admission.n_waiting),
+            ("cv_streams_open", "Streams being made", lambda: self.scheduler_pool.n_open),
+            (
+                "cv_streams_waiting",
+                "Requests in the line",
+                lambda: self.job_runner.admission.n_waiting,
+            ),
             (
                 "cv_requests_refused",
                 "Requests refused because the line was full",
-                lambda: self.turns.admission.refused,
+                lambda: self.job_runner.admission.refused,
             ),
             ("cv_prompts_encoded", "Voices turned into prompts", lambda: self.prompts.n_encoded),
-            ("cv_batch_lines_made", "Lines of batches made", lambda: self.batch.work.maker.n_made),
+            (
+                "cv_batch_lines_made",
+                "Lines of batches made",
+                lambda: self.batch.worker.synthesiser.n_made,
+            ),
             (
                 "cv_batch_lines_cached",
                 "Lines of batches whose sound was there already",
-                lambda: self.batch.work.maker.n_cached,
+                lambda: self.batch.worker.synthesiser.n_cached,
             ),
             (
                 "cv_batch_lines_failed",
                 "Lines of batches that failed for good",
-                lambda: self.batch.work.n_failed,
+                lambda: self.batch.worker.n_failed,
             ),
             ("cv_batch_jobs_open", "Batches that are being made", lambda: self.batch.n_open),
             ("cv_engine_ready", "1 when the engine speaks", lambda: self.is_ready()),
@@ -158,17 +170,17 @@ class Studio:
             (
                 "cv_demo_uses",
                 "Texts spoken for the guests of demo links, of this run",
-                lambda: self.demos.n_uses,
+                lambda: self.share_links.n_uses,
             ),
             (
                 "cv_demo_refusals",
                 "Guests of demo links refused",
-                lambda: sum(self.demos.refused.values()),
+                lambda: sum(self.share_links.refused.values()),
             ),
             (
                 "cv_batch_lines_tried_again",
                 "Tries of batch lines in vain",
-                lambda: self.batch.work.n_tried_again,
+                lambda: self.batch.worker.n_tried_again,
             ),
         ):
             self.metrics.watch(name, what, read)
@@ -188,18 +200,18 @@ class Studio:
         threading.Thread(target=self._stop_batches, name="stop-batches", daemon=True).start()
         self.batch.start()
         self.usage.start()
-        self.starting = self.resident.start(*makers)
+        self.starting = self.engine_manager.start(*makers)
         return self.starting
 
-    def furnish(self, shelf: Shelf, doctor: Doctor | None = None) -> None:
+    def set_models(self, model_library: ModelLibrary, doctor: Doctor | None = None) -> None:
         """The models there are. doctor: the one of that shelf; it makes way for whoever speaks."""
-        self.shelf = self.cast.shelf = shelf
+        self.model_library = self.voice_resolver.model_library = model_library
         if doctor is not None:
-            self.hall.on_open = doctor.make_way
+            self.scheduler_pool.on_open = doctor.make_way
 
     def is_idle(self) -> bool:
         """Nobody speaks, and nobody waits to."""
-        return not self.hall.n_open and not self.turns.admission.n_waiting
+        return not self.scheduler_pool.n_open and not self.job_runner.admission.n_waiting
 
     def _warm_rooms(self) -> None:
         text.warm()
@@ -208,11 +220,11 @@ class Studio:
         audio.warm_coder()
 
     def _took_over(self, engine: Engine) -> None:
-        self.hall.seat(engine)
+        self.scheduler_pool.add_job(engine)
         self.voices.set_presets(engine.describe().presets)
-        self.batch.work.roster.poke()
-        if self.shelf is not None:
-            self.shelf.took_over()
+        self.batch.worker.queue.poke()
+        if self.model_library is not None:
+            self.model_library.took_over()
         threading.Thread(
             target=self._warm_voices, args=(engine,), name="warm-voices", daemon=True
         ).start()
@@ -223,13 +235,13 @@ class Studio:
             if voice.id.startswith("preset-"):
                 continue
             try:
-                self.cast.prompt("-", voice, engine).result()
+                self.voice_resolver.prompt("-", voice, engine).result()
             except (KaikouError, CancelledError) as error:
                 log.info("starter voice %s is not ready: %s", voice.id, error)
 
     def _prepare(self, voice: Voice, clip) -> None:
         try:
-            lease = self.resident.lease()
+            lease = self.engine_manager.lease()
         except NotReady:
             return  # it is made when the voice speaks
         future = self.prompts.begin(voice, lease.engine, clip, prepare=True)
@@ -255,19 +267,19 @@ class Studio:
 
     def status(self) -> dict:
         """What the engine pill shows: state, words, abilities."""
-        health, coming = self.resident.health(), self.resident.coming()
+        health, coming = self.engine_manager.health(), self.engine_manager.coming()
         told = {
             "state": health.state,
             "reason": health.reason,
             "reason_zh": health.reason_zh,
             "progress": health.progress,
             "version": self.version,
-            "streams": self.hall.n_open,
-            "batch_lines": self.batch.work.roster.n_speaking(),
-            "waiting": self.turns.admission.n_waiting,
+            "streams": self.scheduler_pool.n_open,
+            "batch_lines": self.batch.worker.queue.n_speaking(),
+            "waiting": self.job_runner.admission.n_waiting,
             "share": self.settings.server.share,
-            "restarting": self.resident.is_restarting(),
-            "handing_over": self.resident.is_handing_over(),
+            "restarting": self.engine_manager.is_restarting(),
+            "handing_over": self.engine_manager.is_handing_over(),
         }
         if coming is not None and health.state in ("ready", "broken"):
             told["coming"] = {
@@ -276,17 +288,17 @@ class Studio:
                 "reason_zh": coming.reason_zh,
                 "progress": coming.progress,
             }
-        if self.shelf is not None:
+        if self.model_library is not None:
             told |= self._models()
-        failure = self.resident.failure()
+        failure = self.engine_manager.failure()
         if failure is not None:
             told |= {
                 "failure": failure.en,
                 "failure_zh": failure.zh,
-                "again": self.resident.can_try_again(),
+                "again": self.engine_manager.can_try_again(),
             }
         try:
-            lease = self.resident.lease()
+            lease = self.engine_manager.lease()
         except KaikouError:
             return told
         about = lease.engine.describe()
@@ -313,19 +325,23 @@ class Studio:
         """models: as `Shelf.list`; title, next, failed: the model in charge, the one on its way,
         the one that failed last; model: the download that is shown.
         """
-        shelf = self.shelf
+        model_library = self.model_library
         told = {
-            "models": shelf.list(),
-            "title": shelf.speaking,
-            "next": shelf.coming,
-            "failed": shelf.failed,
+            "models": model_library.list(),
+            "title": model_library.speaking,
+            "next": model_library.coming,
+            "failed": model_library.failed,
         }
-        fetching = shelf.fetching()
+        fetching = model_library.fetching()
         return told if fetching is None else told | {"model": fetching}
 
     def installed_names(self) -> list[str]:
         """Models of this disk, speaking or not."""
-        return [m.name for m in self.shelf.installed()] if self.shelf is not None else []
+        return (
+            [m.name for m in self.model_library.installed()]
+            if self.model_library is not None
+            else []
+        )
 
     def engine_names(self) -> list[str]:
         """Engines that can speak now."""
@@ -336,14 +352,14 @@ class Studio:
         can have it now.
         """
         try:
-            lease = self.resident.lease()
+            lease = self.engine_manager.lease()
         except KaikouError:
             return {}
         lease.release()
         about = lease.engine.describe()
         return {about.name: True, **listed_names(about)}
 
-    def about(self, job: Job) -> dict:
+    def about(self, job: SpeechJob) -> dict:
         """What a reader is told before the first sample."""
         seconds = (
             job.source.duration_s if job.source is not None else text.duration(job.request.segments)
@@ -363,20 +379,20 @@ class Studio:
             "rtf": round(self.expected_rtf(job), 4),
         }
 
-    def expected_rtf(self, job: Job) -> float:
+    def expected_rtf(self, job: SpeechJob) -> float:
         """Of the lanes, and at least of the voice that speaks on them."""
-        return max(self.hall.expected_rtf(), job.own_rtf)
+        return max(self.scheduler_pool.expected_rtf(), job.own_rtf)
 
-    def header(self, job: Job, n_samples: int | None) -> bytes:
+    def header(self, job: SpeechJob, n_samples: int | None) -> bytes:
         """WAV header of a job's sound; None while its length is not known."""
         return audio.wav_header(job.rate, n_samples, self.takes.label_for(job.owner))
 
-    def coder(self, job: Job, kind: str, is_whole: bool = False) -> audio.Coder:
+    def coder(self, job: SpeechJob, kind: str, is_whole: bool = False) -> audio.Encoder:
         """What turns a job's samples into a file of `kind`, one of CODED; the caller closes it.
 
         Blocking, for some milliseconds. Raises KaikouError.
         """
-        return audio.Coder(kind, job.rate, self.takes.label_for(job.owner), is_whole)
+        return audio.Encoder(kind, job.rate, self.takes.label_for(job.owner), is_whole)
 
     def limits(self) -> dict:
         return {
@@ -388,7 +404,7 @@ class Studio:
         }
 
     def is_ready(self) -> bool:
-        return self.resident.health().state in ("ready", "busy")
+        return self.engine_manager.health().state in ("ready", "busy")
 
     # ---- housekeeping ----------------------------------------------------------------------------
     def _sweep(self) -> None:
@@ -415,16 +431,16 @@ class Studio:
     def close(self) -> None:
         """End streams, engines and child processes. Idempotent."""
         self._closing.set()
-        if self.shelf is not None:
-            self.shelf.close()
+        if self.model_library is not None:
+            self.model_library.close()
         self.batch.close()
-        self.hall.close()
-        self.turns.close()
+        self.scheduler_pool.close()
+        self.job_runner.close()
         self.prompts.close()
         self.takes.close()
         self.pronunciations.close()
         self.usage.close()
-        self.resident.close()
+        self.engine_manager.close()
         audio.close_decoder()
         audio.close_cleaner()
         audio.close_coder()

@@ -19,12 +19,12 @@ from ..errors import KaikouError, NotAllowed, NotFound
 from ..store import TakeStore
 from ..store.takes import gone
 from ..types import SpeechRequest, Take, finite
-from .archive import Zip, in_format
-from .beginning import Beginning, broken_off
+from .batch.events import LineEvents
 from .choices import Choices
+from .continuation import Continuation, continuation_of
 from .drafts import account_of
-from .job import Job
-from .watchers import Watchers
+from .speech_job import SpeechJob
+from .zip_stream import ZipStream, in_format
 
 log = logging.getLogger(__name__)
 DAY_S = 86400.0
@@ -51,9 +51,9 @@ class Takes:
         self._keep_days, self._max_each, self._label = keep_days, max_each, label
         self._lock = threading.Lock()
         self._hidden: dict[str, threading.Timer] = {}  # deleted, may still be undone
-        self._watchers = Watchers()  # of the takes of an account, or of a visit
+        self._watchers = LineEvents()  # of the takes of an account, or of a visit
 
-    def record(self, job: Job) -> None:
+    def record(self, job: SpeechJob) -> None:
         """Write the take of a job that is over.
 
         One that goes on from others takes their place, unless it came no further. Raises
@@ -87,7 +87,7 @@ class Takes:
             marks=() if is_whole else now.marks,
             starred=any(t.starred for t in before),
             peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)),
-            trace=job.trace.told(),
+            trace=job.trace.to_dict(),
             voice_notes=job.voice_notes,
         )
         self._store.add(take, audio.wav_header(job.rate, n, self.label_for(job.owner)) + data)
@@ -100,13 +100,13 @@ class Takes:
             return self.get(owner, take_id)
         return None
 
-    def beginning(self, take: Take) -> Beginning:
+    def beginning(self, take: Take) -> Continuation:
         """What a job goes on from that continues it. Raises NotFound when its sound is gone."""
-        first_segment, stop = broken_off(take.marks)
+        first_segment, stop = continuation_of(take.marks)
         with self._store.wav_path(take).open("rb") as file:
             file.seek(-2 * take.n_samples, os.SEEK_END)  # behind the header, whatever it says
             pcm = file.read(2 * stop)
-        return Beginning(first_segment, pcm, take.marks[:-1], (take.id,))
+        return Continuation(first_segment, pcm, take.marks[:-1], (take.id,))
 
     def label_for(self, owner: str) -> str:
         """What a file of theirs says of its origin; "" when they wish for none."""
@@ -179,7 +179,7 @@ class Takes:
                 )
         return self._store.change(take, starred=bool(on))
 
-    def told(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
+    def to_dict(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
         """The player's own measurement, click to first rendered sample, replaces the server's.
 
         Raises BadInput when it is not finite.
@@ -187,12 +187,12 @@ class Takes:
         measured_ms = min(max(finite(first_sound_ms, "first_sound_ms"), 0.0), 1e6)
         return self._store.change(self.get(owner, take_id), first_sound_ms=round(measured_ms, 1))
 
-    def traced(self, job: Job) -> None:
+    def traced(self, job: SpeechJob) -> None:
         """The last of it was sent after the take was written.
 
         Raises NotFound when there is no take of this job, or none any more.
         """
-        take, trace = self.get(job.owner, job.id), job.trace.told()
+        take, trace = self.get(job.owner, job.id), job.trace.to_dict()
         if take.trace != trace:
             self._store.change(take, trace=trace)
 
@@ -267,7 +267,7 @@ class Takes:
         again; in pieces, while they are read. One that is deleted meanwhile is left out; one that
         cannot be written in this format is there as WAV, and its row says why.
         """
-        made, rows = Zip(), []
+        made, rows = ZipStream(), []
         ids = [i for i in reversed(self._store.ids(self._scope(owner))) if i not in self._hidden]
         for n, take_id in enumerate(ids, 1):
             for take in self._store.some([take_id]):

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..errors import KaikouError
-from ..store.access import AccessStore, Used
+from ..store.access_db import AccessStore, Used
 
 log = logging.getLogger(__name__)
 WRITE_S = 5.0
 COUNTED = ("key-", "demo-")
 
 
-def payer(owner: str) -> str:
+def billing_id(owner: str) -> str:
     """Whom an owner's use is counted for: the key or link in `account/visit`, "" when it is
     neither.
     """
@@ -40,7 +40,7 @@ class Usage:
 
     def spoke(self, owner: str, n_chars: int, sound_s: float) -> None:
         """A text became sound, all or some of it."""
-        who = payer(owner)
+        who = billing_id(owner)
         if who:
             self._add(who, chars=n_chars, sound_s=sound_s)
 

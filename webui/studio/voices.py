@@ -9,14 +9,14 @@ from .. import audio
 from ..errors import BadInput, NotAllowed, NotFound
 from ..store import VoiceStore
 from ..types import MAX_TRANSCRIPT, Voice
-from .asked import PRESET
 from .consents import Consents
 from .drafts import Draft, Drafts, account_of, left_out, told_language
-from .prompts import Prompts
+from .prompt_cache import PromptCache
+from .request_builder import PRESET
 
 
 class Voices:
-    def __init__(self, store: VoiceStore, drafts: Drafts, prompts: Prompts, consents: Consents):
+    def __init__(self, store: VoiceStore, drafts: Drafts, prompts: PromptCache, consents: Consents):
         self._store, self._drafts, self._prompts = store, drafts, prompts
         self._consents = consents
         self._presets: dict[str, Voice] = {}

@@ -2,9 +2,10 @@
 tags. Pure strings; no I/O, no torch.
 """
 
-from .clauses import Clause, Clauses
+from .clause_stream import Clause, ClauseStream
+from .language_detect import detect
 from .marks import PREFIX, marked_language, without_marks, without_prompt_marks
-from .prepare import (
+from .pipeline import (
     KEPT,
     duration,
     measure,
@@ -14,7 +15,7 @@ from .prepare import (
     sentence_spans,
     warm,
 )
-from .readings import (
+from .pronunciation_dict import (
     MAX_READING,
     MAX_TERM,
     NO_READINGS,
@@ -24,13 +25,12 @@ from .readings import (
     check_language,
     find_key,
 )
-from .scripts import detect
 from .segments import Packer, close, pack, units
 from .sentences import glue, weight
 from .tags import EVENTS, strip_tags, suggest, unknown_tags
 
 __all__ = [
-    "EVENTS", "KEPT", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "Clauses",
+    "EVENTS", "KEPT", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "ClauseStream",
     "Packer", "Pronunciation", "Readings", "check", "check_language", "close",
     "detect", "duration", "find_key", "glue", "marked_language", "measure", "pack", "prepare",
     "rewrite", "segment_languages", "sentence_spans", "strip_tags", "suggest", "units",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from .addresses import ADDRESSES, IP_ADDRESS, spell
 from .numerals import MAX_DIGITS, en_cardinal, en_digits, en_number, en_ordinal, en_year
-from .rules import Rule, apply_rules
+from .rewrite_rules import Rule, apply_rules
+from .urls import ADDRESSES, IP_ADDRESS, spell
 
 _N = rf"\d{{1,{MAX_DIGITS}}}(?:\.\d{{1,20}})?"
 _PART = rf"(?:{_N}|\.\d{{1,20}})"  # also .5

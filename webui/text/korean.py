@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, apply_rules
-from .spelled import LONGEST, NUMBER, spelled
+from .cldr_numbers import LONGEST, NUMBER, spelled
+from .rewrite_rules import Rule, apply_rules
 
 _DIGITS = "공일이삼사오육칠팔구"  # one by one, as on the telephone; after the point zero is 영
 _MONEY = {"₩": "원", "$": "달러", "€": "유로", "£": "파운드", "¥": "엔"}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from .addresses import ADDRESSES, spell
+from .language_detect import HAN
 from .numerals import MAX_DIGITS, zh_cardinal, zh_digits, zh_number
-from .rules import Rule, apply_rules
-from .scripts import HAN
+from .rewrite_rules import Rule, apply_rules
+from .urls import ADDRESSES, spell
 
 _N = rf"\d{{1,{MAX_DIGITS}}}(?:\.\d{{1,20}})?"
 # a number begins here, not in the middle of one: also what keeps every rule linear

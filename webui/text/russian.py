@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from .rules import Rule, apply_rules
-from .spelled import LONGEST, spelled
+from .cldr_numbers import LONGEST, spelled
+from .rewrite_rules import Rule, apply_rules
 
 _N = rf"\d{{1,{LONGEST}}}(?:[.,]\d{{1,20}})?"
 _MONTHS = (

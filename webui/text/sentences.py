@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from .scripts import HAN, KANA
+from .language_detect import HAN, KANA
 
 # one Han character weighs 1, a Latin letter 0.3: 60 Han or 200 letters, about 13 s of speech
 MAX_WEIGHT = 60.0

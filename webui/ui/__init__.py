@@ -3,8 +3,8 @@
 `build` makes it; `PageMiddleware` stands before Gradio's routes.
 """
 
+from .auth import owner_of
 from .middleware import PageMiddleware
-from .owner import owner_of
 from .page import build
 from .uploads import Uploads
 

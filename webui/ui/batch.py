@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import gradio as gr
 
-from .parts import part
-from .strings import T
+from .html_part import part
+from .i18n import T
 
 
 def tab() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import gradio as gr
 
 from ..errors import KaikouError
-from . import told
-from .clip import clip_view, draft_of, recorder
-from .owner import owner_of
-from .parts import as_json, part
-from .strings import T
+from . import view_models
+from .audio_input import clip_view, draft_of, recorder
+from .auth import owner_of
+from .html_part import as_json, part
+from .i18n import T
 from .uploads import Uploads
 
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
@@ -41,9 +41,9 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     def source_in(path: str | None, request: gr.Request) -> str:
         try:
             draft = draft_of(studio, uploads, owner_of(request), path)
-            return as_json(told.draft(draft) | {"name": Path(path).stem[:40]})
+            return as_json(view_models.draft(draft) | {"name": Path(path).stem[:40]})
         except KaikouError as error:
-            return as_json({"error": told.fault(error)})
+            return as_json({"error": view_models.fault(error)})
 
     def source_act(event: gr.EventData, request: gr.Request) -> str:
         return as_json(clip_view(studio, uploads, owner_of(request), event._data))

@@ -12,8 +12,8 @@ import gradio as gr
 from ..types import MAX_TEXT
 from . import batch, convert, speak, voices
 from . import settings as settings_tab
-from .parts import as_json, part
-from .strings import i18n
+from .html_part import as_json, part
+from .i18n import i18n
 from .theme import theme
 from .uploads import Uploads
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import gradio as gr
 
 from ..types import FOREVER_DAYS
-from .owner import owner_of
-from .parts import part
-from .strings import T
+from .auth import owner_of
+from .html_part import part
+from .i18n import T
 
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 

@@ -12,11 +12,11 @@ import gradio as gr
 from ..errors import BadInput, KaikouError
 from ..studio import BY_PAGE
 from ..types import LANGUAGES, MODES, VOICE_ENGINES
-from . import told
-from .clip import clip_view, draft_of, recorder
-from .owner import owner_of
-from .parts import as_json, number, part
-from .strings import T
+from . import view_models
+from .audio_input import clip_view, draft_of, recorder
+from .auth import owner_of
+from .html_part import as_json, number, part
+from .i18n import T
 from .uploads import Uploads
 from .voices import every
 
@@ -197,7 +197,7 @@ def text_card() -> dict[str, gr.components.Component]:
 
 def tab(studio) -> dict[str, gr.components.Component]:
     starters = [
-        told.voice(v) for v in studio.voices.list("-")
+        view_models.voice(v) for v in studio.voices.list("-")
     ]  # there from the first paint, so that nothing moves when the visitor's own arrive
     with (
         gr.Tab(T("tab.speak"), id="speak"),
@@ -225,9 +225,9 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         """
         try:
             made = draft_of(studio, uploads, owner_of(request), path, str(after or ""))
-            return as_json(told.draft(made)), False
+            return as_json(view_models.draft(made)), False
         except KaikouError as error:
-            return as_json({"error": told.fault(error)}), False
+            return as_json({"error": view_models.fault(error)}), False
 
     def draft_act(event: gr.EventData, request: gr.Request):
         what, owner = event._data, owner_of(request)
@@ -240,7 +240,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                     "varying": what["varying"] is True,
                 }
                 made = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
-                made = told.draft(made, str(what["clip"])) | {"n": int(number(what["n"]))}
+                made = view_models.draft(made, str(what["clip"])) | {"n": int(number(what["n"]))}
                 return as_json(made), gr.skip(), gr.skip()
             if what["op"] == "clip":
                 return clip_in(what, owner)
@@ -257,7 +257,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                 return gr.skip(), saved, gr.skip()
             raise BadInput("Unknown request.", "不认识的请求。")
         except KaikouError as error:
-            fault = as_json({"fault": told.fault(error), "n": what.get("n", 0)})
+            fault = as_json({"fault": view_models.fault(error), "n": what.get("n", 0)})
             return fault, gr.skip(), gr.skip()
 
     def clip_in(what: dict, owner: str):
@@ -279,11 +279,11 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
             elif what["op"] == "delete":
                 studio.voices.delete(owner, str(what["id"]))
         except KaikouError as error:
-            return as_json({"fault": told.fault(error)})
+            return as_json({"fault": view_models.fault(error)})
         return as_json(every(studio, owner))
 
     def takes_of(owner: str) -> str:
-        return as_json(told.takes(studio, owner))
+        return as_json(view_models.takes(studio, owner))
 
     def take_act(event: gr.EventData, request: gr.Request):
         what, owner = event._data, owner_of(request)
@@ -297,7 +297,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
             elif what["op"] == "keep":
                 studio.takes.keep(owner, int(number(what["days"])))
         except KaikouError as error:
-            return as_json({"fault": told.fault(error), **told.takes(studio, owner)})
+            return as_json({"fault": view_models.fault(error), **view_models.takes(studio, owner)})
         return takes_of(owner)
 
     def done(event: gr.EventData, request: gr.Request):
@@ -305,7 +305,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         if what.get("first") is not None and what.get("job"):
             # stopped before there was a take, or no number: nothing to note
             with contextlib.suppress(KaikouError):
-                studio.takes.told(owner, str(what["job"]), number(what["first"]))
+                studio.takes.to_dict(owner, str(what["job"]), number(what["first"]))
         return takes_of(owner)
 
     came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
@@ -392,5 +392,5 @@ def load(studio, request: gr.Request) -> tuple[str, str, str]:
     return (
         as_json(studio.status()),
         as_json(every(studio, owner)),
-        as_json(told.takes(studio, owner)),
+        as_json(view_models.takes(studio, owner)),
     )

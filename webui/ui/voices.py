@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gradio as gr
 
-from . import told
-from .parts import part
-from .strings import T
+from . import view_models
+from .html_part import part
+from .i18n import T
 
 
 def every(studio, owner: str) -> list[dict]:
@@ -14,7 +14,7 @@ def every(studio, owner: str) -> list[dict]:
     consent.
     """
     return [
-        told.voice(v, None if v.starter else studio.consents.of(v))
+        view_models.voice(v, None if v.starter else studio.consents.of(v))
         for v in studio.voices.list(owner)
     ]
 

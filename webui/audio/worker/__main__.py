@@ -1,6 +1,6 @@
 """The sound worker: a process of its own that meets strangers' bytes, under limits.
 
-Speaks frames on stdin and stdout.
+Speaks the framed protocol on stdin and stdout.
 
 Started by path, so it sees only its own folder: it never imports the studio. It ends at the end of
 its input.
@@ -16,23 +16,23 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 
 def main() -> None:
-    import frames
     import limits
+    import protocol
 
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(
         sys.stderr.fileno(), sys.stdout.fileno()
     )  # a library that prints must not write into the answer
     if sys.argv[1] == "read":
-        import reading as task
+        import decode as task
     elif sys.argv[1] == "encode":
-        import encoding as task
+        import encode as task
     else:
-        import cleaning as task
+        import denoise as task
     limits.confine(int(sys.argv[2]))
-    while (job := frames.receive(source, idle_s=float(sys.argv[3]))) is not None:
+    while (job := protocol.receive(source, idle_s=float(sys.argv[3]))) is not None:
         limits.allow_cpu(int(sys.argv[4]))
-        frames.answer(sink, *task.run(*job))
+        protocol.answer(sink, *task.run(*job))
 
 
 main()

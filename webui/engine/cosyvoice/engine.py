@@ -18,17 +18,21 @@ import torch
 
 from ...errors import EngineFault, KaikouError, NotReady
 from ...types import Abilities, Chunk, Health, Prompt, Segmentation, SpeechRequest
-from ..memory_lock import MemoryLock
-from .contents import with_end_of_prompt, with_reinforced
-from .device import MemoryPlan, Place, choose, plan
+from ..memory_pinning import MemoryLock
+from .backend import to_backend
+from .device import DeviceConfig, choose
+from .directory_contents import check_files, with_end_of_prompt, with_reinforced
 from .doctor.graphs import Note, load_compared
-from .family import Family, Model, check_files, family_of
-from .kept import keep
-from .pace import profile
-from .sources import Given, Source
-from .stages import Stages
-from .stream import Utterance
-from .voices import LiveVoice, LiveVoices
+from .frontend.prompt_cache import CachedPrompt, PromptCache
+from .llm.token_sources import FixedTokens, TokenSource
+from .mapped_files import keep_in_memory
+from .memory_plan import MemoryPlan, plan
+from .model import Model
+from .model_spec import ModelSpec
+from .registry import model_spec_of
+from .scheduler.chunk_schedule import latency_profile
+from .scheduler.request_state import RequestState
+from .scheduler.runner import EngineRunner
 
 log = logging.getLogger(__name__)
 Choice = TypeVar("Choice", int, str)
@@ -50,10 +54,10 @@ WARM_MODES = ("cross_lingual", "instruct")  # each kind of prompt
 class CosyVoiceEngine:
     """root: a model directory as published; which generation it is its files tell. device,
     precision: "auto" or a name of device.py.
-    lock_memory: keep what the plan needs from others. profile: a name of pace.py. steps: of the
-      flow's solver; first_hop: ids of the first
-    sound; of those the generation has, 0 = as it was trained. reinforced: speak with the language
-    model after reinforcement learning, where a generation has one. threads: of torch in each stage,
+    lock_memory: keep what the plan needs from others. profile: a name of
+    scheduler/chunk_schedule.py. steps: of the flow's solver; first_hop: ids of the first sound; of
+    those the generation has, 0 = as it was trained. reinforced: speak with the language model
+    after reinforcement learning, where a generation has one. threads: of torch in each worker,
     0 = chosen from the machine. graphs: of GRAPHS.
     end_of_prompt: of a description, where a generation has several; "" is the usual one.
     Raises nothing until `start`.
@@ -86,11 +90,11 @@ class CosyVoiceEngine:
         self.lock = MemoryLock()
         self._moving = threading.Lock()  # of `_health` and `_fault`
         self._fault: KaikouError | None = None  # why it speaks no more
-        self._family: Family | None = None
+        self._family: ModelSpec | None = None
         self._model: Model | None = None
-        self._voices: LiveVoices | None = None
-        self._stages: Stages | None = None
-        self._running: dict[str, Utterance] = {}
+        self._voices: PromptCache | None = None
+        self._runner: EngineRunner | None = None
+        self._running: dict[str, RequestState] = {}
         self._health = Health(
             "starting", f"{self._title} is about to load.", f"即将载入 {self._title}。"
         )
@@ -103,53 +107,55 @@ class CosyVoiceEngine:
         return self._family.title if self._family is not None else "CosyVoice"
 
     def start(self) -> None:
-        pace, family = profile(self._profile), family_of(self._root)
-        self._family = family = (
-            with_reinforced(family, self._root) if self._is_reinforced else family
+        pace, model_spec = latency_profile(self._profile), model_spec_of(self._root)
+        self._family = model_spec = (
+            with_reinforced(model_spec, self._root) if self._is_reinforced else model_spec
         )
-        family = with_end_of_prompt(family, self._end_of_prompt)
+        model_spec = with_end_of_prompt(model_spec, self._end_of_prompt)
         self._steps, self._first_hop = (
-            self._one_of("steps", self._steps, family.steps),
-            self._one_of("first_hop", self._first_hop, family.first_hops),
+            self._one_of("steps", self._steps, model_spec.steps),
+            self._one_of("first_hop", self._first_hop, model_spec.first_hops),
         )
         graphs = self._one_of("graphs", self._graphs, GRAPHS)
-        place = replace(choose(*self._asked), graphs=graphs == "auto")
+        device_config = replace(choose(*self._asked), graphs=graphs == "auto")
         log.info(
             "%s; profile %s, %d steps, first hop %d",
-            place.words(family.title),
+            device_config.words(model_spec.title),
             pace.name,
             self._steps,
             self._first_hop,
         )
-        if place.device == "cpu":
-            torch.set_num_threads(place.threads)
-        check_files(family, self._root, place.precision)
-        self.plan = plan(family, family.read_spec(self._root, self._steps), self._root, place)
+        if device_config.device == "cpu":
+            torch.set_num_threads(device_config.threads)
+        check_files(model_spec, self._root, device_config.precision)
+        self.plan = plan(
+            model_spec, model_spec.read_spec(self._root, self._steps), self._root, device_config
+        )
         log.info("memory plan: %s", self.plan.words())
-        self.plan.check(family.title)
+        self.plan.check(model_spec.title)
         if self._locks:
-            self._lock_memory(place)
-        model = self._load(family, place)
+            self._lock_memory(device_config)
+        model = self._load(model_spec, device_config)
         self._hops = model.hops(self._first_hop, pace)
         self._voices, self._model = (
-            LiveVoices(model, *model.voices_budget(self.plan), first_hop=self._first_hop),
+            PromptCache(model, *model.voices_budget(self.plan), first_hop=self._first_hop),
             model,
         )
-        self._stages = Stages(model, self._voices, pace, self._break)
+        self._runner = EngineRunner(model, self._voices, pace, self._break)
         self._warm_up(model)
         self._move(Health("ready"))
         if self._fault is not None:
             raise self._fault.copy()
 
-    def _load(self, family: Family, place: Place) -> Model:
+    def _load(self, model_spec: ModelSpec, device_config: DeviceConfig) -> Model:
         """On a GPU recorded networks are compared with plain ones before they are used."""
 
-        def load(at: Place) -> Model:
-            return family.load(self._root, at, self._tell, self._steps)
+        def load(at: DeviceConfig) -> Model:
+            return to_backend(model_spec.load(self._root, at, self._tell, self._steps), self._tell)
 
-        if place.device != "cuda":
-            return load(place)
-        model, self._note = load_compared(load, place)
+        if device_config.device != "cuda":
+            return load(device_config)
+        model, self._note = load_compared(load, device_config)
         return model
 
     def _one_of(self, name: str, asked: Choice, known: Sequence[Choice]) -> Choice:
@@ -181,9 +187,9 @@ class CosyVoiceEngine:
             if self._fault is None:
                 self._health = health
 
-    def _lock_memory(self, place: Place) -> None:
+    def _lock_memory(self, device_config: DeviceConfig) -> None:
         try:
-            keep(self.lock, self.plan, place, self._root, self._family.components)
+            keep_in_memory(self.lock, self.plan, device_config, self._root, self._family.components)
         except NotReady as fault:  # slower under pressure, but it speaks
             log.warning("memory is not locked: %s", fault.en)
 
@@ -197,7 +203,7 @@ class CosyVoiceEngine:
         """
         self._tell(0.9, "Speaking a warm-up sentence", "正在试读一句")
         prompt = Prompt(
-            model.family.engine, self.prompt_version, "warm-up", model.warm_prompt().pack()
+            model.model_spec.engine, self.prompt_version, "warm-up", model.warm_prompt().pack()
         )
         self.prepare(prompt)
         for mode in [mode for mode in WARM_MODES if mode in model.facts.modes] or model.facts.modes[
@@ -227,19 +233,21 @@ class CosyVoiceEngine:
             " streams",
             1000 * self.first_chunk_s,
             self._rtf,
-            self._stages.speed,
+            self._runner.speed,
         )
 
     @property
     def version(self) -> str:
         """Settings that change what is heard are part of it, and so is what computes it."""
         model, settings = self._loaded(), (self._steps, self._first_hop, self._profile)
-        family = model.family
-        usual = (family.steps[0], family.first_hops[0], USUAL)
-        told = "".join(f"-{s}" for s in settings) if settings != usual else ""
-        ends = family.ends_of_prompt
-        told += f"-end{ends.index(self._end_of_prompt)}" if self._end_of_prompt in ends[1:] else ""
-        return f"{family.code}-{model.mark}{told}+{model.place.mark}"
+        model_spec = model.model_spec
+        usual = (model_spec.steps[0], model_spec.first_hops[0], USUAL)
+        on_progress = "".join(f"-{s}" for s in settings) if settings != usual else ""
+        ends = model_spec.ends_of_prompt
+        on_progress += (
+            f"-end{ends.index(self._end_of_prompt)}" if self._end_of_prompt in ends[1:] else ""
+        )
+        return f"{model_spec.code}-{model.mark}{on_progress}+{model.device_config.fingerprint}"
 
     @property
     def prompt_version(self) -> str:
@@ -247,7 +255,7 @@ class CosyVoiceEngine:
         and no device changes it.
         """
         model = self._loaded()
-        return f"{model.family.prompt_code}-{model.mark}"
+        return f"{model.model_spec.prompt_code}-{model.mark}"
 
     def _loaded(self) -> Model:
         if self._model is None:
@@ -259,16 +267,16 @@ class CosyVoiceEngine:
 
     def describe(self) -> Abilities:
         model, facts = self._loaded(), self._loaded().facts
-        lanes = LANES[model.place.device != "cpu"]
+        lanes = LANES[model.device_config.device != "cpu"]
         return Abilities(
-            model.family.engine,
+            model.model_spec.engine,
             self.version,
             model.spec.sample_rate,
             facts.modes,
             facts.languages,
             lanes=min(lanes, model.streams or lanes),
             rtf=self._rtf,
-            speed=self._stages.speed,
+            speed=self._runner.speed,
             tags=facts.tags,
             styles=facts.styles,
             presets=tuple(model.presets),
@@ -284,14 +292,14 @@ class CosyVoiceEngine:
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """The transcript is not part of a voice here: it travels with each request."""
-        return self._loaded().maker.make(samples, rate, "", self.prompt_version)
+        return self._loaded().prompt_encoder.make(samples, rate, "", self.prompt_version)
 
     def prepare(self, prompt: Prompt) -> None:
         """Runs the prompt through the flow once: seconds on a CPU, and the first click need not
         wait for them.
         """
         self._loaded()
-        self._stages.prepare(self._voices.get(prompt))
+        self._runner.prepare(self._voices.get(prompt))
 
     def preset(self, name: str) -> Prompt:
         """A ready speaker of the model directory.
@@ -312,7 +320,7 @@ class CosyVoiceEngine:
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         return self._run(
-            request, prompt, lambda voice: self._loaded().script(voice, request).drawn()
+            request, prompt, lambda voice: self._loaded().prompt_builder(voice, request).drawn()
         )
 
     def convert(
@@ -322,7 +330,9 @@ class CosyVoiceEngine:
         s.
         """
         return self._run(
-            request, prompt, lambda voice: [Given(self._loaded().maker.speech_ids(samples, rate))]
+            request,
+            prompt,
+            lambda voice: [FixedTokens(self._loaded().prompt_encoder.speech_ids(samples, rate))],
         )
 
     def stream_text(
@@ -331,11 +341,15 @@ class CosyVoiceEngine:
         """As `stream`, for a text that is still arriving; `pieces` may block, and sound comes out
         before it ends.
         """
+        self._loaded()  # raises NotReady
+        scheduler = self._runner.scheduler
         return self._run(
             request,
             prompt,
             lambda voice: [
-                self._loaded().script(voice, request).arriving(pieces, self._stages.board)
+                self._loaded()
+                .prompt_builder(voice, request)
+                .arriving(pieces, scheduler.lock, scheduler.ids_wanted.notify)
             ],
         )
 
@@ -343,10 +357,10 @@ class CosyVoiceEngine:
         self,
         request: SpeechRequest,
         prompt: Prompt,
-        sources: Callable[[LiveVoice], Sequence[Source]],
+        sources: Callable[[CachedPrompt], Sequence[TokenSource]],
     ) -> Iterator[Chunk]:
-        model, voices, stages = self._loaded(), self._voices, self._stages
-        if prompt.engine != model.family.engine:
+        model, voices, stages = self._loaded(), self._voices, self._runner
+        if prompt.engine != model.model_spec.engine:
             raise EngineFault(
                 f"This voice was made for {prompt.engine[:40]}. Choose it again, and it is made"
                 " anew.",
@@ -355,8 +369,8 @@ class CosyVoiceEngine:
                 code="voice_other_engine",
             )
         voice = voices.get(prompt)
-        utterance = Utterance(
-            stages.board,
+        request_state = RequestState(
+            stages.scheduler,
             voice,
             request,
             sources(voice),
@@ -364,11 +378,11 @@ class CosyVoiceEngine:
             stages.profile,
             model.spec.sample_rate,
         )
-        self._running[request.id] = utterance
+        self._running[request.id] = request_state
         try:
-            yield from utterance.chunks()
+            yield from request_state.chunks()
         finally:
-            if self._running.get(request.id) is utterance:
+            if self._running.get(request.id) is request_state:
                 del self._running[request.id]
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
@@ -377,12 +391,12 @@ class CosyVoiceEngine:
             (f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。")
             for tag in odd[:3]
         ]
-        return tags + self._loaded().family.cautions(request)
+        return tags + self._loaded().model_spec.cautions(request)
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> list[tuple[str, str]]:
-        script = self._loaded().script(self._voices.get(prompt), request)
-        script.drawn()
-        return script.fit_notes()
+        prompt_builder = self._loaded().prompt_builder(self._voices.get(prompt), request)
+        prompt_builder.drawn()
+        return prompt_builder.fit_notes()
 
     def forget(self, fingerprint: str) -> None:
         voices = self._voices
@@ -390,9 +404,9 @@ class CosyVoiceEngine:
             voices.forget(fingerprint)
 
     def cancel(self, request_id: str) -> None:
-        utterance = self._running.get(request_id)
-        if utterance is not None:
-            utterance.cancel()
+        request_state = self._running.get(request_id)
+        if request_state is not None:
+            request_state.cancel()
 
     def health(self) -> Health:
         return self._health
@@ -400,8 +414,8 @@ class CosyVoiceEngine:
     def close(self) -> None:
         fault = NotReady(f"{self._title} was closed.", f"{self._title} 已关闭。", code="closed")
         self._break(fault)
-        if self._stages is not None:
-            self._stages.close(fault)
+        if self._runner is not None:
+            self._runner.close(fault)
             self._voices.clear()
-        self._model = self._voices = self._stages = None
+        self._model = self._voices = self._runner = None
         self.lock.release()

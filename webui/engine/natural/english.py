@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..builtin.espeak import Speaker
+from ..espeak.library import EspeakLibrary
 from .vocabulary import VOCABULARY
 
 # eSpeak ties the letters of one sound with "^". Longer spellings first.
@@ -24,7 +24,7 @@ _SPELT_LETTERS = re.compile(r"\b(?:[A-Z] ){1,25}[A-Z]\b")
 _VOWELS = re.compile("[AIOWYæɑɐɔəɚɛɜɪiuʊʌᵊᵻa]")
 
 
-def phonemes(speaker: Speaker, text: str) -> str:
+def phonemes(speaker: EspeakLibrary, text: str) -> str:
     """The symbols of an English stretch without marks of punctuation; words apart, stress
     marked.
     """

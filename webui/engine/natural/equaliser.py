@@ -7,7 +7,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import fft
 
-from ..builtin.analysis import (
+from ..espeak.base_voices import halved
+from ..espeak.mel_bands import BINS, SOURCE_HZ, warp, warp_columns
+from ..espeak.speech_analysis import (
     cut_frames,
     emphasised,
     envelope,
@@ -15,10 +17,8 @@ from ..builtin.analysis import (
     pitch_search,
     smoothing,
 )
-from ..builtin.conversion import CONTEXT, Converter
-from ..builtin.grid import BINS, SOURCE_HZ, warp, warp_columns
-from ..builtin.profile import at_rate
-from ..builtin.stock import halved
+from ..espeak.voice_conversion import CONTEXT, Converter
+from ..espeak.voice_profile import at_rate
 from .network import RATE_HZ
 
 WINDOW, HOP = 1200, 300

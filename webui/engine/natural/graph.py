@@ -18,7 +18,7 @@ import onnx
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
-from .parts import DURATIONS, GENERATOR, OUTPUTS, PITCH, TRUNK, VOICED_HZ
+from .packages import DURATIONS, GENERATOR, OUTPUTS, PITCH, TRUNK, VOICED_HZ
 
 MIN_HZ, MAX_HZ = 50.0, 700.0  # of a moved pitch
 _SCOPE = "/decoder/decoder/generator/"

@@ -26,7 +26,7 @@ from ...errors import Cancelled, NotReady
 from ...files import ROOT
 from .convolution import Scratch
 from .generator import HOP, ROW_SAMPLES, SPECTRUM, WINDOW, Generator, Sound, one_pass
-from .parts import (
+from .packages import (
     DURATIONS,
     FEATURES,
     FOLDER,

@@ -9,10 +9,10 @@ import unicodedata
 from dataclasses import dataclass
 
 from ...text.mandarin import read_mandarin
-from ..builtin.espeak import Speaker
+from ..espeak.library import EspeakLibrary
 from . import syllables
 from .lexicon import default_reading
-from .stretches import (
+from .text_plan import (
     HAN_CHAR,
     LAST_ACCENTED,
     LATIN_CHAR,
@@ -58,7 +58,9 @@ def can_say(text: str, language: str) -> bool:
     )
 
 
-def clauses(segment: str, language: str, speaker: Speaker, is_first: bool = True) -> list[Clause]:
+def clauses(
+    segment: str, language: str, speaker: EspeakLibrary, is_first: bool = True
+) -> list[Clause]:
     """What to say of `segment`, in order; [] when it holds nothing that can be said.
 
     `is_first`: its first clause is kept short.

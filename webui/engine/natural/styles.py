@@ -12,8 +12,8 @@ import numpy as np
 from safetensors import safe_open
 
 from ...files import ASSETS
-from ..builtin.grid import DB, DCT
-from ..builtin.mapping import Base, Profile
+from ..espeak.mel_bands import DB, DCT
+from ..espeak.voice_mapping import Base, Profile
 from .generator import EPSILON, SHAPES
 
 FILE = ASSETS / "natural" / "voices.safetensors"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..builtin.conversion import Converter
-from ..builtin.mapping import BASE_WPM, Mapping, Profile, map_voice
-from ..builtin.speaking import Voice
+from ..espeak.speech_stream import Voice
+from ..espeak.voice_conversion import Converter
+from ..espeak.voice_mapping import BASE_WPM, Mapping, Profile, map_voice
 from .equaliser import gains
 from .styles import BaseVoice, nearest
 

@@ -2,7 +2,7 @@
 
 All share the network and eSpeak.
 
-`--weights=FILE` names the checked file; everything else is as engine/builtin/worker.py has it.
+`--weights=FILE` names the checked file; everything else is as engine/espeak/worker.py has it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 import onnxruntime
 
 from ...errors import Cancelled
-from ..builtin.espeak import Speaker
-from ..builtin.mapping import Mapping, Profile, neutral
-from ..builtin.speaking import Order
-from ..builtin.wire import RING
-from ..builtin.worker import WARM_TEXT, Worker, run
+from ..espeak.framing import RING
+from ..espeak.library import EspeakLibrary
+from ..espeak.speech_stream import SpeechOrder
+from ..espeak.voice_mapping import Mapping, Profile, neutral
+from ..espeak.worker import WARM_TEXT, Worker, run
 from . import styles
 from .convolution import Scratch
 from .network import RATE_HZ, Network
-from .speaking import Stream
+from .speech_stream import Stream
 from .voice import NaturalVoice
 
 
@@ -39,7 +39,7 @@ class NaturalWorker(Worker):
 
     def __init__(
         self,
-        speaker: Speaker,
+        speaker: EspeakLibrary,
         network: Network,
         base_voices: list[styles.BaseVoice],
         bell: socket.socket,
@@ -98,7 +98,7 @@ class NaturalWorker(Worker):
     def _voice(self, profile: Profile, mappings: dict[str, Mapping]) -> NaturalVoice:
         return NaturalVoice(profile, mappings, self._base_voices)
 
-    def _stream(self, voice: NaturalVoice, order: Order) -> Stream:
+    def _stream(self, voice: NaturalVoice, order: SpeechOrder) -> Stream:
         return Stream(
             self._speaker, self._network, voice, order, self._run, self._ahead, self._scratch
         )
@@ -119,7 +119,7 @@ class NaturalWorker(Worker):
         """Speak once, and tell the seconds of work per second of sound."""
         base = next(v for v in self._base_voices if v.language == "zh").base
         stream = self._stream(
-            self._voice(neutral(base)[0], {}), Order((WARM_TEXT["zh"],), "zh", 1.0, 0, "")
+            self._voice(neutral(base)[0], {}), SpeechOrder((WARM_TEXT["zh"],), "zh", 1.0, 0, "")
         )
         began_s, heard_s, is_last = time.process_time(), 0.0, False
         while not is_last:
@@ -132,7 +132,7 @@ def main() -> None:
     weights = Path(next(a.partition("=")[2] for a in sys.argv if a.startswith("--weights=")))
 
     def make(library: str, bells: list[socket.socket]) -> list[NaturalWorker]:
-        speaker, network, base_voices = Speaker(library), Network(weights), styles.read()
+        speaker, network, base_voices = EspeakLibrary(library), Network(weights), styles.read()
         with suppress(AttributeError, OSError, TypeError):  # what loading needed; glibc only
             ctypes.CDLL(None).malloc_trim(0)
         return [NaturalWorker(speaker, network, base_voices, bell) for bell in bells]

@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..lm import MAX_IDS_PER_TEXT_ID, Drawing
-from ..prompt import VoicePrompt
-from ..sampler import Sampler
-from ..sources import Drawn
-from ..voices import LiveVoice
+from ..frontend.prompt_cache import CachedPrompt
+from ..frontend.prompt_encoder import PromptFeatures
+from ..llm.qwen2 import MAX_IDS_PER_TEXT_ID, StopCriteria
+from ..llm.sampler import Sampler
+from ..llm.token_sources import LMTokens
 from .result import WARNED, Result, failed, passed
 from .speaking import Recognise
 from .speech import grown, mel_of, request, sound_of
 
 if TYPE_CHECKING:
-    from ..family import Model
+    from ..model import Model
 
 LANGUAGE, TEXT = "en", "Hello, it is good to see you again."
 DESCRIPTION = (
@@ -32,17 +32,17 @@ MOST_ERROR = 1.5  # words that were not asked for, per word of the sentence
 
 
 def applies(model: Model) -> bool:
-    return len(model.family.ends_of_prompt) > 1 and "instruct" in model.facts.modes
+    return len(model.model_spec.ends_of_prompt) > 1 and "instruct" in model.facts.modes
 
 
-def description(model: Model, prompt: VoicePrompt, recognise: Recognise | None = None) -> Result:
+def description(model: Model, prompt: PromptFeatures, recognise: Recognise | None = None) -> Result:
     """The figure `end_of_prompt` is what the engine shall use. recognise: where words can be told
     they decide, else lengths do.
     """
-    voice = LiveVoice(model, next(iter(model.presets.values()), prompt))
+    voice = CachedPrompt(model, next(iter(model.presets.values()), prompt))
     alone, ends_alone, _ = _said(model, voice, "", None)
     figures: dict = {"alone": alone, "ends_alone": ends_alone, "with": {}}
-    for end in model.family.ends_of_prompt:
+    for end in model.model_spec.ends_of_prompt:
         ended = replace(model, tokenizer=model.tokenizer.ending(end))
         ids, _, error = _said(ended, voice, DESCRIPTION, recognise)
         ratio = round(ids / max(1, alone), 2)
@@ -106,22 +106,29 @@ def _is_read(ratio: float | None, error: float | None) -> bool | None:
 
 
 def _said(
-    model: Model, voice: LiveVoice, told: str, recognise: Recognise | None
+    model: Model, voice: CachedPrompt, figures: str, recognise: Recognise | None
 ) -> tuple[int, bool, float | None]:
     """How many speech ids the sentence has, whether it ends by itself, and its word error.
 
     There is room for the description: the usual most of 20 ids for each text id would end what
     reads it.
     """
-    asked = request(TEXT, LANGUAGE, "instruct" if told else "cross_lingual", instruction=told)
-    script, dims = model.script(voice, asked), model.lm.dims
-    text = script.text(TEXT)
-    sampler = Sampler(asked.seed, model.spec.rule, never=dims.barred(dims.end))
-    most = MAX_IDS_PER_TEXT_ID * (len(text) + len(script.prompt_text))
-    drawing = Drawing(dims, len(text), sampler, most)
-    source = Drawn(model.lm, script.prefix, text, script.prompt_speech, drawing, script.hears())
+    asked = request(TEXT, LANGUAGE, "instruct" if figures else "cross_lingual", instruction=figures)
+    prompt_builder, dims = model.prompt_builder(voice, asked), model.lm.dims
+    text = prompt_builder.text(TEXT)
+    sampler = Sampler(asked.seed, model.spec.rule, never=dims.forbidden_ids(dims.end))
+    most = MAX_IDS_PER_TEXT_ID * (len(text) + len(prompt_builder.prompt_text))
+    drawing = StopCriteria(dims, len(text), sampler, most)
+    source = LMTokens(
+        model.lm,
+        prompt_builder.prefix,
+        text,
+        prompt_builder.prompt_speech,
+        drawing,
+        prompt_builder.token_filter(),
+    )
     while not source.is_over:
-        source.go_on()
+        source.prefill_or_step()
     error = None
     if recognise is not None and source.ids:
         wave = sound_of(model, mel_of(model, grown(model, voice.prompt), source.ids))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..weights import component_state
+from ..checkpoint import component_state
 from . import origin
 from .origin import Expected
 from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
 
 if TYPE_CHECKING:
-    from ..family import Family
+    from ..model_spec import ModelSpec
 
 RANDOM_EDGE = 1.15  # largest singular value, in units of that of a matrix of independent values
 MIN_SIDE, MIN_VALUES = 16, 4096  # of a matrix whose spectrum tells anything
@@ -27,7 +27,7 @@ MOST_RANDOM = 0.5  # share of matrices
 
 def files(
     root: Path,
-    family: Family,
+    model_spec: ModelSpec,
     expected: Expected,
     published: Mapping[str, Expected] = MappingProxyType({}),
 ) -> Result:
@@ -35,8 +35,8 @@ def files(
     known. published: of each release of this generation, by name. Reads every file once.
     """
     needed = [
-        *family.required,
-        *(part.published(root) for part in family.components.values()),
+        *model_spec.required,
+        *(part.published(root) for part in model_spec.components.values()),
     ]
     missing = sorted(name for name in needed if not (root / name).is_file())
     own = {
@@ -119,11 +119,11 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(f, "sha256").hexdigest()
 
 
-def tensors(root: Path, family: Family) -> Result:
+def tensors(root: Path, model_spec: ModelSpec) -> Result:
     """Item C, first half: every value is finite, and no matrix is all zero."""
     count = 0
     bad: list[str] = []
-    for name, value in _weights(root, family):
+    for name, value in _weights(root, model_spec):
         count += 1
         if not value.is_floating_point():
             continue
@@ -145,13 +145,13 @@ def tensors(root: Path, family: Family) -> Result:
     return passed("C", "tensors", said, figures)
 
 
-def spectrum(root: Path, family: Family) -> Result:
+def spectrum(root: Path, model_spec: ModelSpec) -> Result:
     """Item C, second half: training lifts a matrix's largest singular value above that of
     independent values, std (√m + √n).
     """
     edges = {
         name: edge(value)
-        for name, value in _weights(root, family)
+        for name, value in _weights(root, model_spec)
         if value.dim() >= 2
         and value.is_floating_point()
         and value.numel() >= MIN_VALUES
@@ -198,7 +198,7 @@ def edge(value: Tensor, rounds: int = 12) -> float:
     return round(size / (spread * sum(math.sqrt(n) for n in wide.shape)), 3)
 
 
-def _weights(root: Path, family: Family) -> Iterator[tuple[str, Tensor]]:
-    for part in family.components:
-        for name, value in component_state(root, part, "fp32", family.components).items():
+def _weights(root: Path, model_spec: ModelSpec) -> Iterator[tuple[str, Tensor]]:
+    for part in model_spec.components:
+        for name, value in component_state(root, part, "fp32", model_spec.components).items():
             yield f"{part}.{name}", value

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from ....errors import KaikouError
-from ..device import Place, choose
-from ..family import Family, Model, family_of
-from ..prompt import VoicePrompt
+from ..device import DeviceConfig, choose
+from ..frontend.prompt_encoder import PromptFeatures
+from ..model import Model
+from ..model_spec import ModelSpec
+from ..registry import model_spec_of
 from . import description, directory, graphs, language, listening, machine, sound, speaking, text
 from .result import FAILED, FETCH, Result, failed
 from .speech import Clip
@@ -51,47 +53,52 @@ def examine(
     with. Raises NotReady where the directory
     holds no model, or there is no memory for it now; nothing else.
     """
-    family = family_of(root)
+    model_spec = model_spec_of(root)
     run = _Run(on_result)
     began = time.perf_counter()
     run.add(
-        "A", "files", lambda: directory.files(root, family, options.expected, options.published)
+        "A", "files", lambda: directory.files(root, model_spec, options.expected, options.published)
     )
-    model = run.load(lambda: _reference(root, family, options.device))
+    model = run.load(lambda: _reference(root, model_spec, options.device))
     if model is not None:
-        _networks(run, root, family, model, clips, options)
+        _networks(run, root, model_spec, model, clips, options)
     return {
         "format": FORMAT,
         "model": root.name,
-        "engine": family.engine,
+        "engine": model_spec.engine,
         "fingerprint": model.mark if model is not None else "",
-        "device": model.place.words(family.title) if model is not None else "",
+        "device": model.device_config.words(model_spec.title) if model is not None else "",
         "seconds": round(time.perf_counter() - began, 1),
         "results": [result.to_dict() for result in run.results],
         "recommended": run.recommended,
     }
 
 
-def _reference(root: Path, family: Family, device: str) -> Model:
+def _reference(root: Path, model_spec: ModelSpec, device: str) -> Model:
     """Exact, and with the steps it was trained for."""
-    return _load(root, family, replace(choose(device, machine.EXACT), graphs=False))
+    return _load(root, model_spec, replace(choose(device, machine.EXACT), graphs=False))
 
 
-def _load(root: Path, family: Family, place: Place) -> Model:
-    return machine.load_beside(root, family, place, family.steps[0])
+def _load(root: Path, model_spec: ModelSpec, device_config: DeviceConfig) -> Model:
+    return machine.load_beside(root, model_spec, device_config, model_spec.steps[0])
 
 
 def _networks(
-    run: _Run, root: Path, family: Family, model: Model, clips: Sequence[Clip], options: Options
+    run: _Run,
+    root: Path,
+    model_spec: ModelSpec,
+    model: Model,
+    clips: Sequence[Clip],
+    options: Options,
 ) -> None:
     run.add("B", "text", lambda: text.text(root, model))
-    run.add("C", "tensors", lambda: directory.tensors(root, family))
-    run.add("C", "spectrum", lambda: directory.spectrum(root, family))
+    run.add("C", "tensors", lambda: directory.tensors(root, model_spec))
+    run.add("C", "spectrum", lambda: directory.spectrum(root, model_spec))
     run.add("D", "listening", lambda: listening.listening(model, clips))
-    if not model.maker.can_hear:
+    if not model.prompt_encoder.can_hear:
         return
     clip = clips[0]
-    prompt, other = (model.maker.voice(c.samples, c.rate) for c in clips[:2])
+    prompt, other = (model.prompt_encoder.voice(c.samples, c.rate) for c in clips[:2])
     run.add("E", "transcript", lambda: language.transcript(model, clip, prompt))
     run.add("F", "vocoder", lambda: sound.vocoder(model, clip, prompt))
     run.add("F", "flow", lambda: sound.flow(model, clip, prompt))
@@ -99,7 +106,7 @@ def _networks(
     run.add(
         "F",
         "graphs",
-        lambda: graphs.recorded(lambda at: _load(root, family, at), choose(options.device)),
+        lambda: graphs.recorded(lambda at: _load(root, model_spec, at), choose(options.device)),
     )
     run.speak(model, prompt, other, options)
     if run.is_trained and description.applies(model):
@@ -109,7 +116,7 @@ def _networks(
             lambda: description.description(model, prompt, options.recognise),
         )
     if not options.is_quick and run.is_trained:
-        run.compare(root, family, model, clip, prompt)
+        run.compare(root, model_spec, model, clip, prompt)
 
 
 class _Run:
@@ -157,7 +164,7 @@ class _Run:
             return None
 
     def speak(
-        self, model: Model, prompt: VoicePrompt, other: VoicePrompt, options: Options
+        self, model: Model, prompt: PromptFeatures, other: PromptFeatures, options: Options
     ) -> None:
         is_short = options.is_quick or not self.is_trained
         texts = [speaking.TEXTS[i] for i in speaking.QUICK] if is_short else speaking.TEXTS
@@ -176,9 +183,9 @@ class _Run:
             self.add("H", "words", lambda: speaking.words(waves, rate, texts, recognise, files))
 
     def compare(
-        self, root: Path, family: Family, model: Model, clip: Clip, prompt: VoicePrompt
+        self, root: Path, model_spec: ModelSpec, model: Model, clip: Clip, prompt: PromptFeatures
     ) -> None:
-        device = model.place.device
+        device = model.device_config.device
         made: list[machine.Choice] = []
 
         def measure() -> Result:
@@ -186,15 +193,17 @@ class _Run:
                 language.nll(model, prompt, clip)[1], machine.reference_mel(model, prompt)
             )
             names = machine.precisions(device)
-            place = machine.place_for(device)
+            device_config = machine.place_for(device)
             record = graphs.load_compared if device == "cuda" else None
             made.extend(
-                machine.choices(root, family, clip, prompt, reference, place, names, record)
+                machine.choices(
+                    root, model_spec, clip, prompt, reference, device_config, names, record
+                )
             )
             return machine.machine(made)
 
         self.add("I", "machine", measure)
-        self.add("E", "precision", lambda: machine.precision(made, family.steps[0]))
+        self.add("E", "precision", lambda: machine.precision(made, model_spec.steps[0]))
         best = machine.recommended(made)
         if best is not None and not any(r.status == FAILED for r in self.results if r.item != "E"):
             self.recommended = {"precision": best.precision, "steps": best.steps}

@@ -15,16 +15,17 @@ import torch
 from torch import Tensor
 
 from ....errors import NotReady
-from ..device import Place
-from ..pace import profile
-from ..voices import LiveVoice
+from ..backend import to_backend
+from ..device import DeviceConfig
+from ..frontend.prompt_cache import CachedPrompt
+from ..scheduler.chunk_schedule import latency_profile
 from .language import LEAST_AGREEMENT, agreement
 from .machine import MOST_DISTANCE
 from .result import Result, failed, passed, skipped
 from .speech import distance, draw, grown, mel_of_sound, request
 
 if TYPE_CHECKING:
-    from ..family import Model
+    from ..model import Model
 
 log = logging.getLogger(__name__)
 TEXT = "你好，我已经准备好了。"
@@ -46,19 +47,22 @@ class Spoken:
 def spoken(model: Model) -> Spoken:
     """As the engine speaks, hop by hop, behind the warm-up's prompt."""
     prompt = model.warm_prompt()
-    voice, ids = LiveVoice(model, prompt), []
+    voice, ids = CachedPrompt(model, prompt), []
     for seed in SEEDS:
         drawn, _ = draw(model, voice, request(TEXT, "zh", seed=seed), IDS_EACH)
         ids += [*drawn, *[-1] * (IDS_EACH - len(drawn))]
-    flow, wave = grown(model, prompt).begin(seed=1), model.wave(1)
-    hops, known = model.hops(model.family.first_hops[0], profile("balanced")), prompt.speech_ids
+    flow, wave = grown(model, prompt).begin(seed=1), model.new_wave_stream(1)
+    hops, known = (
+        model.hops(model.model_spec.first_hops[0], latency_profile("balanced")),
+        prompt.speech_ids,
+    )
     ends = [n for n in map(hops.needed, range(len(known))) if n < len(known)]
     mels, waves = [], []
     try:
         for end in (*ends, len(known)):
             is_last = end == len(known)
-            mels += model.flow_many([(flow, known[:end], is_last)])
-            waves += model.wave_many([(wave, mels[-1], is_last)])
+            mels += model.flow_batch([(flow, known[:end], is_last)])
+            waves += model.vocode_batch([(wave, mels[-1], is_last)])
     finally:
         flow.close()
     return Spoken(tuple(ids), torch.cat(mels).float().cpu(), torch.cat(waves).cpu().numpy())
@@ -88,18 +92,20 @@ def difference(model: Model, wanted: Spoken, found: Spoken) -> tuple[Note, Mappi
     return None, figures
 
 
-def load_compared(load: Callable[[Place], Model], place: Place) -> tuple[Model, Note]:
+def load_compared(
+    load: Callable[[DeviceConfig], Model], device_config: DeviceConfig
+) -> tuple[Model, Note]:
     """The model with its networks recorded where that sounds as it should, else without, and why.
     load(place): a new model; only where place.graphs is on are its networks recorded. Raises
     NotReady where the model cannot be loaded at all.
     """
-    plain = replace(place, graphs=False)
+    plain = replace(device_config, graphs=False)
     model = load(plain)
-    if not place.graphs:
+    if not device_config.graphs:
         return model, None
     try:
         wanted = spoken(model)
-        fast = replace(model, place=place).placed(lambda share, en, zh: None)
+        fast = to_backend(replace(model, device_config=device_config), lambda share, en, zh: None)
         why, figures = difference(model, wanted, spoken(fast))
         log.info("recorded networks beside plain ones: %s", figures)
     except Exception as error:  # of a driver, of a library, of ours: none of it may end the start
@@ -125,15 +131,15 @@ def load_compared(load: Callable[[Place], Model], place: Place) -> tuple[Model, 
         ) from error
 
 
-def recorded(load: Callable[[Place], Model], place: Place) -> Result:
+def recorded(load: Callable[[DeviceConfig], Model], device_config: DeviceConfig) -> Result:
     """As a result. place: where the engine computes."""
-    if place.device != "cuda":
+    if device_config.device != "cuda":
         return skipped(
             "F",
             "graphs",
             ("Nothing is recorded without a CUDA GPU.", "没有 CUDA 显卡，不录制计算图。"),
         )
-    _, note = load_compared(load, place)
+    _, note = load_compared(load, device_config)
     if note is not None:
         way_out = (
             "Nothing needs to be done: the studio does without. A newer driver may help.",

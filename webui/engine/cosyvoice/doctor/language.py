@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..prompt import VoicePrompt
-from ..voices import LiveVoice
+from ..frontend.prompt_cache import CachedPrompt
+from ..frontend.prompt_encoder import PromptFeatures
 from .result import UNTRAINED, Result, failed, passed, skipped
 from .speech import Clip, request
 
 if TYPE_CHECKING:
-    from ..family import Model
+    from ..model import Model
 
 MOST_IDS = 150  # of a clip: six seconds, half of that in the first generation
 GUESSING, SURE, FAR_BELOW = 0.9, 1.2, 0.7  # of ln(codes); above SURE it expects other ids
@@ -26,17 +26,17 @@ LEAST_GAIN = 0.2  # nats an id, of the right words over shuffled ones
 LEAST_AGREEMENT = 0.9
 
 
-def transcript(model: Model, clip: Clip, prompt: VoicePrompt | None = None) -> Result:
+def transcript(model: Model, clip: Clip, prompt: PromptFeatures | None = None) -> Result:
     """Mean negative log-likelihood, in nats an id. prompt: the clip's, where it is known
     already.
     """
-    if not model.maker.can_hear:
+    if not model.prompt_encoder.can_hear:
         said = (
             "Without a network that hears a clip there are no ids to expect.",
             "没有听音网络，无法核对语音编号。",
         )
         return skipped("E", "transcript", said)
-    prompt = prompt or model.maker.voice(clip.samples, clip.rate)
+    prompt = prompt or model.prompt_encoder.voice(clip.samples, clip.rate)
     guess = math.log(model.spec.lm.speech_codes)
     own, _ = nll(model, prompt, clip)
     shuffled, _ = nll(model, prompt, clip, is_shuffled=True)
@@ -100,7 +100,7 @@ def transcript(model: Model, clip: Clip, prompt: VoicePrompt | None = None) -> R
 
 
 def nll(
-    model: Model, prompt: VoicePrompt, clip: Clip, is_shuffled: bool = False
+    model: Model, prompt: PromptFeatures, clip: Clip, is_shuffled: bool = False
 ) -> tuple[float, list[int]]:
     """Of the clip's ids, in nats an id; and the best id at each place."""
     ids = prompt.speech_ids[:MOST_IDS]
@@ -110,18 +110,20 @@ def nll(
 
 
 def forced(
-    model: Model, prompt: VoicePrompt, clip: Clip, ids: Sequence[int], is_shuffled: bool
+    model: Model, prompt: PromptFeatures, clip: Clip, ids: Sequence[int], is_shuffled: bool
 ) -> Tensor:
     """Log-probabilities (ids, rows) before each of the ids, behind the clip's words as the engine
     lays them out.
     """
-    script = model.script(LiveVoice(model, prompt), request(clip.transcript, clip.language))
-    text = script.text(clip.transcript)
+    prompt_builder = model.prompt_builder(
+        CachedPrompt(model, prompt), request(clip.transcript, clip.language)
+    )
+    text = prompt_builder.text(clip.transcript)
     if is_shuffled:
         order = torch.randperm(len(text), generator=torch.Generator().manual_seed(3))
         text = [text[i] for i in order.tolist()]
-    past = script.prefix().fork(len(text) + 1 + len(ids))
-    scores = [model.lm.step(model.lm.opening(text), past)]
+    past = prompt_builder.prefix().fork(len(text) + 1 + len(ids))
+    scores = [model.lm.step(model.lm.prefill_embeddings(text), past)]
     scores += [model.lm.step(model.lm.speech([i]), past) for i in ids[:-1]]
     return torch.cat(scores)
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..prompt import VoicePrompt
+from ..frontend.prompt_encoder import PromptFeatures
 from .result import Result, failed, passed, skipped
 from .speech import Clip, cosine
 
 if TYPE_CHECKING:
-    from ..family import Model
+    from ..model import Model
 
 LEAST_DIVERSE = 0.1  # different ids, as a share of all of a clip
 
 
 def listening(model: Model, clips: Sequence[Clip]) -> Result:
     """clips: of two different voices at least."""
-    if not model.maker.can_hear or len(clips) < 2:
+    if not model.prompt_encoder.can_hear or len(clips) < 2:
         said = (
             "Nothing was heard: this model has ready speakers only.",
             "没有测试听力：这个模型只有预训练音色。",
         )
         return skipped("D", "listening", said)
-    rate = model.maker.hearing.ids_per_s
-    voices = [model.maker.voice(clip.samples, clip.rate) for clip in clips]
+    rate = model.prompt_encoder.hearing.ids_per_s
+    voices = [model.prompt_encoder.voice(clip.samples, clip.rate) for clip in clips]
     counts = {
         clip.name: {
             "ids": len(voice.speech_ids),
@@ -66,7 +66,7 @@ def listening(model: Model, clips: Sequence[Clip]) -> Result:
     return passed("D", "listening", said, figures)
 
 
-def _halves(model: Model, clip: Clip) -> tuple[VoicePrompt, VoicePrompt]:
+def _halves(model: Model, clip: Clip) -> tuple[PromptFeatures, PromptFeatures]:
     middle = len(clip.samples) // 2
     parts = clip.samples[:middle], clip.samples[middle:]
-    return tuple(model.maker.voice(part, clip.rate) for part in parts)
+    return tuple(model.prompt_encoder.voice(part, clip.rate) for part in parts)

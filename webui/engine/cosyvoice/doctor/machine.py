@@ -15,20 +15,23 @@ import torch
 from torch import Tensor
 
 from ....errors import NotReady
-from ..device import INT8, Place, choose, plan
-from ..pace import profile
-from ..prompt import VoicePrompt
-from ..voices import LiveVoice
+from ..backend import to_backend
+from ..device import INT8, DeviceConfig, choose
+from ..frontend.prompt_cache import CachedPrompt
+from ..frontend.prompt_encoder import PromptFeatures
+from ..memory_plan import plan
+from ..scheduler.chunk_schedule import latency_profile
 from .language import LEAST_AGREEMENT, agreement, nll
 from .result import Result, failed, passed, skipped
 from .speech import Clip, cut, distance, draw, grown, mel_of, request, sound_of
 
 if TYPE_CHECKING:
-    from ..family import Family, Model
+    from ..model import Model
+    from ..model_spec import ModelSpec
 
 EXACT = "fp32"
 Record = Callable[
-    [Callable[[Place], "Model"], Place], tuple["Model", tuple[str, str] | None]
+    [Callable[[DeviceConfig], "Model"], DeviceConfig], tuple["Model", tuple[str, str] | None]
 ]  # (load, place) -> the model recorded, or a plain one and why
 MOST_DISTANCE = 0.3  # natural-log mel beside the reference, 2.6 dB
 IDS_S = 3.0  # of speech that is timed
@@ -82,53 +85,59 @@ def precisions(device: str) -> tuple[str, ...]:
     return EXACT, "bf16" if device != "cuda" or torch.cuda.is_bf16_supported() else "fp16"
 
 
-def load_beside(root: Path, family: Family, place: Place, steps: int) -> Model:
+def load_beside(
+    root: Path, model_spec: ModelSpec, device_config: DeviceConfig, steps: int
+) -> Model:
     """A model beside the one that may be speaking.
 
     Raises NotReady, `no_memory` rather than taking what that one needs.
     """
-    plan(family, family.read_spec(root, steps), root, place).check(family.title)
-    return family.load(root, place, lambda share, en, zh: None, steps)
+    plan(model_spec, model_spec.read_spec(root, steps), root, device_config).check(model_spec.title)
+
+    def quiet(share: float, en: str, zh: str) -> None:
+        pass
+
+    return to_backend(model_spec.load(root, device_config, quiet, steps), quiet)
 
 
 def measure(
     root: Path,
-    family: Family,
+    model_spec: ModelSpec,
     clip: Clip,
-    prompt: VoicePrompt,
+    prompt: PromptFeatures,
     reference: Reference,
-    place: Place,
+    device_config: DeviceConfig,
     name: str,
     steps: int,
 ) -> Choice:
     """Load, time a sentence and compare. The model is gone afterwards."""
     try:
-        model = load_beside(root, family, place, steps)
+        model = load_beside(root, model_spec, device_config, steps)
     except NotReady as error:
         return Choice(name, steps, fault=error.en)
     best = nll(model, prompt, clip)[1]
     mel = reference_mel(model, prompt)
     first_s, rtf = timed(model, prompt)
-    told = Choice(
+    figures = Choice(
         name,
         steps,
         round(first_s, 3),
         round(rtf, 3),
-        round(memory_mb(place.device)),
+        round(memory_mb(device_config.device)),
         round(agreement(reference.best, best), 3),
         round(distance(reference.mel, mel), 3),
     )
     del model
     gc.collect()
-    return told
+    return figures
 
 
 def measure_recorded(
     root: Path,
-    family: Family,
-    prompt: VoicePrompt,
+    model_spec: ModelSpec,
+    prompt: PromptFeatures,
     plain: Choice,
-    place: Place,
+    device_config: DeviceConfig,
     record: Record,
 ) -> Choice:
     """The same with its networks recorded.
@@ -137,30 +146,32 @@ def measure_recorded(
     """
     failure = Choice(plain.precision, plain.steps, graphs=True)
     try:
-        model, note = record(lambda at: load_beside(root, family, at, plain.steps), place)
+        model, note = record(
+            lambda at: load_beside(root, model_spec, at, plain.steps), device_config
+        )
     except NotReady as error:
         return replace(failure, fault=error.en)
     if note is not None:
         return replace(failure, fault=note[0])
     first_s, rtf = timed(model, prompt)
     made = replace(plain, graphs=True, first_sound_s=round(first_s, 3), rtf=round(rtf, 3))
-    made = replace(made, memory_mb=round(memory_mb(place.device)))
+    made = replace(made, memory_mb=round(memory_mb(device_config.device)))
     del model
     gc.collect()
     return made
 
 
-def reference_mel(model: Model, prompt: VoicePrompt) -> Tensor:
+def reference_mel(model: Model, prompt: PromptFeatures) -> Tensor:
     half = len(prompt.speech_ids) // 2
     return mel_of(model, grown(model, cut(prompt, half)), prompt.speech_ids[half:])
 
 
-def timed(model: Model, prompt: VoicePrompt) -> tuple[float, float]:
+def timed(model: Model, prompt: PromptFeatures) -> tuple[float, float]:
     """Seconds to the first hop's sound behind a prepared voice, and seconds of work for a second of
     sound.
     """
-    voice, flow = LiveVoice(model, prompt), grown(model, prompt)
-    hops = model.hops(model.family.first_hops[0], profile("balanced"))
+    voice, flow = CachedPrompt(model, prompt), grown(model, prompt)
+    hops = model.hops(model.model_spec.first_hops[0], latency_profile("balanced"))
     asked = request(TEXT[1], TEXT[0])
     began = time.perf_counter()
     ids, _ = draw(model, voice, asked, hops.needed(0))
@@ -188,11 +199,11 @@ def memory_mb(device: str) -> float:
 
 def choices(
     root: Path,
-    family: Family,
+    model_spec: ModelSpec,
     clip: Clip,
-    prompt: VoicePrompt,
+    prompt: PromptFeatures,
     reference: Reference,
-    place: Callable[[str], Place],
+    device_config: Callable[[str], DeviceConfig],
     names: Sequence[str],
     record: Record | None = None,
 ) -> list[Choice]:
@@ -201,15 +212,17 @@ def choices(
     """
     out = []
     for name in names:
-        for steps in family.steps:
-            out.append(measure(root, family, clip, prompt, reference, place(name), name, steps))
+        for steps in model_spec.steps:
+            out.append(
+                measure(root, model_spec, clip, prompt, reference, device_config(name), name, steps)
+            )
             if record is not None and not out[-1].fault:
-                recorded = replace(place(name), graphs=True)
-                out.append(measure_recorded(root, family, prompt, out[-1], recorded, record))
+                recorded = replace(device_config(name), graphs=True)
+                out.append(measure_recorded(root, model_spec, prompt, out[-1], recorded, record))
     return out
 
 
-def place_for(device: str) -> Callable[[str], Place]:
+def place_for(device: str) -> Callable[[str], DeviceConfig]:
     """Plain networks: recorded ones are measured beside them."""
     return lambda precision: replace(choose(device, precision), graphs=False)
 

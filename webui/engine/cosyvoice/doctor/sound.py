@@ -6,19 +6,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..prompt import VoicePrompt
+from ..frontend.prompt_encoder import PromptFeatures
 from .result import UNTRAINED, Result, failed, passed, skipped
 from .speech import Clip, cut, distance, grown, match, mel_of, mel_of_sound, sound_of
 
 if TYPE_CHECKING:
-    from ..family import Model
+    from ..model import Model
 
 MOST_VOCODED = 0.9  # natural-log mel between a clip and its vocoded mel
 LEAST_MATCH, CHANCE = 0.25, 0.02  # of ids that come back from their own sound
 MOST_CACHED = 0.05  # natural-log mel between a stream and one piece
 
 
-def vocoder(model: Model, clip: Clip, prompt: VoicePrompt) -> Result:
+def vocoder(model: Model, clip: Clip, prompt: PromptFeatures) -> Result:
     """The clip's own mel through the vocoder alone: a wrong phase or excitation smears it."""
     far = distance(prompt.mel[0], _vocoded(model, prompt))
     figures = {"mel_distance": round(far, 3), "clip": clip.name}
@@ -45,21 +45,21 @@ def vocoder(model: Model, clip: Clip, prompt: VoicePrompt) -> Result:
     return passed("F", "vocoder", said, figures)
 
 
-def _vocoded(model: Model, prompt: VoicePrompt):
+def _vocoded(model: Model, prompt: PromptFeatures):
     return mel_of_sound(model, sound_of(model, prompt.mel[0]), model.spec.sample_rate)
 
 
-def flow(model: Model, clip: Clip, prompt: VoicePrompt) -> Result:
+def flow(model: Model, clip: Clip, prompt: PromptFeatures) -> Result:
     """The second half of the clip's ids behind the first half as the voice: flow, vocoder, and
     heard again.
     """
-    if not model.maker.can_hear:
+    if not model.prompt_encoder.can_hear:
         said = "Nothing can hear the sound again.", "没有网络可以重听声音。"
         return skipped("F", "flow", said)
     half = len(prompt.speech_ids) // 2
     ids, own = prompt.speech_ids[half:], cut(prompt, half)
     mel = mel_of(model, grown(model, own), ids)
-    again = model.maker.speech_ids(sound_of(model, mel), model.spec.sample_rate)
+    again = model.prompt_encoder.speech_ids(sound_of(model, mel), model.spec.sample_rate)
     far, share = distance(prompt.mel[0, own.mel.shape[1] :], mel), match(ids, again)
     figures = {"mel_distance": round(far, 3), "match": round(share, 3), "ids": len(ids)}
     if not share > LEAST_MATCH:
@@ -76,9 +76,9 @@ def flow(model: Model, clip: Clip, prompt: VoicePrompt) -> Result:
     return passed("F", "flow", said, figures)
 
 
-def cache(model: Model, prompt: VoicePrompt) -> Result:
+def cache(model: Model, prompt: PromptFeatures) -> Result:
     """A stream's mel, made hop by hop with what is kept, beside the same ids in one piece."""
-    if model.family.engine == "cosyvoice1":  # its hops are cross-faded: they are other mels
+    if model.model_spec.engine == "cosyvoice1":  # its hops are cross-faded: they are other mels
         said = "This generation keeps nothing between hops.", "这一代模型不在各段之间保留缓存。"
         return skipped("F", "cache", said)
     half = len(prompt.speech_ids) // 2

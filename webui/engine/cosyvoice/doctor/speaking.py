@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from ....errors import KaikouError
-from ..prompt import VoicePrompt
-from ..voices import LiveVoice
+from ..frontend.prompt_cache import CachedPrompt
+from ..frontend.prompt_encoder import PromptFeatures
 from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
 from .speech import cosine, draw, grown, match, mel_of, mel_of_sound, request, sound_of
 
 if TYPE_CHECKING:
-    from ..family import Model
+    from ..model import Model
 
 TEXTS = (
     ("zh", "你好，很高兴见到你。"),
@@ -43,18 +43,18 @@ MOST_ERROR = 0.3  # of the words
 
 def speaking(
     model: Model,
-    prompt: VoicePrompt,
-    other: VoicePrompt,
+    prompt: PromptFeatures,
+    other: PromptFeatures,
     texts: Sequence[tuple[str, str]] = TEXTS,
 ) -> tuple[Result, list[np.ndarray]]:
     """Item G. other: another voice, which what is said must resemble less.
 
     Also returns the sound of each text.
     """
-    voice, flow, said, waves = LiveVoice(model, prompt), grown(model, prompt), [], []
+    voice, flow, said, waves = CachedPrompt(model, prompt), grown(model, prompt), [], []
     for language, text in texts:
         asked = request(text, language)
-        n_text = len(model.script(voice, asked).text(text))
+        n_text = len(model.prompt_builder(voice, asked).text(text))
         most = int(TOO_MANY * n_text * model.spec.ids_per_s / 25)
         ids, ends = draw(model, voice, asked, most)
         mel = mel_of(model, flow, ids) if ids else torch.zeros(0, 80)
@@ -69,22 +69,26 @@ def speaking(
 
 
 def _heard(
-    model: Model, ids: Sequence[int], wave: np.ndarray, prompt: VoicePrompt, other: VoicePrompt
+    model: Model,
+    ids: Sequence[int],
+    wave: np.ndarray,
+    prompt: PromptFeatures,
+    other: PromptFeatures,
 ) -> dict:
     """Figures of one text's sound."""
     is_finite = bool(np.isfinite(wave).all())
-    told = {
+    figures = {
         "finite": is_finite,
         "clipped": round(float((np.abs(wave) > FULL_SCALE).mean()), 5) if len(wave) else 0.0,
     }
     try:
-        again = model.maker.voice(wave, model.spec.sample_rate)
+        again = model.prompt_encoder.voice(wave, model.spec.sample_rate)
     except KaikouError as error:  # too short, silent or not finite: nothing to hear
-        return told | {"match": 0.0, "cosine": 0.0, "cosine_other": 0.0, "fault": error.en}
+        return figures | {"match": 0.0, "cosine": 0.0, "cosine_other": 0.0, "fault": error.en}
     mel, tail = mel_of_sound(model, wave, model.spec.sample_rate), prompt.mel[0]
     count = int(EDGE_S * len(mel) * model.spec.sample_rate / len(wave))
     edges = {"start": mel[:count], "end": mel[-count:]}
-    return told | {
+    return figures | {
         "match": round(match(ids, again.speech_ids), 3),
         "cosine": round(cosine(again.vector, prompt.vector), 3),
         "cosine_other": round(cosine(again.vector, other.vector), 3),
@@ -103,18 +107,18 @@ def _alike(own: torch.Tensor, other: torch.Tensor) -> float:
 def _judged(model: Model, said: list[dict]) -> Result:
     scale = model.spec.ids_per_s / 25
     faults: list[tuple[str, str]] = []
-    for told in said:
-        if not told["finite"] or told["clipped"] > MOST_CLIPPED:
+    for figures in said:
+        if not figures["finite"] or figures["clipped"] > MOST_CLIPPED:
             faults.append(("sound is damaged or clipped", "声音损坏或削波"))
-        if not told["ends"]:
+        if not figures["ends"]:
             faults.append(("a text does not end", "有一句停不下来"))
-        if not LEAST <= told["ids_per_text_id"] / scale <= MOST:
+        if not LEAST <= figures["ids_per_text_id"] / scale <= MOST:
             faults.append(("a text is too short or too long", "有一句过短或过长"))
-        if told["match"] < LEAST_MATCH:
+        if figures["match"] < LEAST_MATCH:
             faults.append(("the sound is not what was chosen", "声音与选定的编号不符"))
-        if told["cosine"] < max(LEAST_LIKENESS, told["cosine_other"]):
+        if figures["cosine"] < max(LEAST_LIKENESS, figures["cosine_other"]):
             faults.append(("the voice is not the prompt's", "声音不像参考音频"))
-        if max(told.get("start_like_tail", 0), told.get("end_like_tail", 0)) > MOST_EDGE:
+        if max(figures.get("start_like_tail", 0), figures.get("end_like_tail", 0)) > MOST_EDGE:
             faults.append(("the prompt's end is heard again", "听得到参考音频的结尾"))
     figures = {"texts": said}
     kinds = list(dict.fromkeys(faults))
@@ -130,7 +134,7 @@ def _judged(model: Model, said: list[dict]) -> Result:
             figures,
         )
     en, zh = "; ".join(kind[0] for kind in kinds), "；".join(kind[1] for kind in kinds)
-    if sum(told["match"] for told in said) / len(said) < CHANCE:
+    if sum(figures["match"] for figures in said) / len(said) < CHANCE:
         why = f"What it speaks is noise: {UNTRAINED[0]}.", f"读出来的是噪声：{UNTRAINED[1]}。"
         return failed("G", "speaking", (f"{why[0]} ({en})", f"{why[1]}（{zh}）"), figures=figures)
     way_out = (

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from ....types import SpeechRequest
-from ..features import resample
-from ..pace import profile
-from ..prompt import FRAMES_PER_ID, VoicePrompt
-from ..voices import LiveVoice
+from ..frontend.audio_features import resample
+from ..frontend.prompt_cache import CachedPrompt
+from ..frontend.prompt_encoder import FRAMES_PER_ID, PromptFeatures
+from ..scheduler.chunk_schedule import latency_profile
 
 if TYPE_CHECKING:
-    from ..family import FlowVoice, Model
+    from ..flow.interface import FlowVoice
+    from ..model import Model
 
 RANGE = 6.0  # of natural-log mel below a clip's loudest: what lies deeper is the recording's noise
 
@@ -47,7 +48,7 @@ def request(
     return SpeechRequest("doctor", text, "doctor", mode, language=language, **more)
 
 
-def cut(prompt: VoicePrompt, count: int) -> VoicePrompt:
+def cut(prompt: PromptFeatures, count: int) -> PromptFeatures:
     """The first `count` ids of a voice, with as much of its mel, and without its words."""
     frames = round(prompt.mel.shape[1] * count / max(1, len(prompt.speech_ids)))
     frames = frames if prompt.mel.shape[1] != FRAMES_PER_ID * len(prompt.speech_ids) else 2 * count
@@ -59,20 +60,20 @@ def cut(prompt: VoicePrompt, count: int) -> VoicePrompt:
     )
 
 
-def draw(model: Model, voice: LiveVoice, asked: SpeechRequest, most: int) -> tuple[list, bool]:
+def draw(model: Model, voice: CachedPrompt, asked: SpeechRequest, most: int) -> tuple[list, bool]:
     """The ids of a request of one segment, as the engine draws them, and whether the model ended by
     itself. most: ids.
     """
-    source = model.script(voice, asked).drawn()[0]
+    source = model.prompt_builder(voice, asked).drawn()[0]
     while not source.is_over and len(source.ids) < most:
-        source.go_on()
+        source.prefill_or_step()
     ends = source.is_over
     source.free()
     return source.ids[:most], ends
 
 
-def grown(model: Model, prompt: VoicePrompt) -> FlowVoice:
-    voice = model.voice(prompt, model.family.first_hops[0])
+def grown(model: Model, prompt: PromptFeatures) -> FlowVoice:
+    voice = model.voice(prompt, model.model_spec.first_hops[0])
     while not voice.is_ready:
         voice.grow()
     return voice
@@ -84,13 +85,13 @@ def mel_of(model: Model, voice: FlowVoice, ids: Sequence[int], in_hops: bool = F
     """
     flow, mels = voice.begin(seed=1), []
     try:
-        hops = model.hops(model.family.first_hops[0], profile("balanced"))
+        hops = model.hops(model.model_spec.first_hops[0], latency_profile("balanced"))
         hop = 0
         while in_hops and hops.needed(hop) < len(ids):
             known = ids[: hops.needed(hop)]
-            mels += model.flow_many([(flow, known, False)])
+            mels += model.flow_batch([(flow, known, False)])
             hop += 1
-        mels += model.flow_many([(flow, ids, True)])
+        mels += model.flow_batch([(flow, ids, True)])
         return torch.cat(mels).float().cpu()
     finally:
         flow.close()
@@ -98,13 +99,13 @@ def mel_of(model: Model, voice: FlowVoice, ids: Sequence[int], in_hops: bool = F
 
 def sound_of(model: Model, mel: Tensor) -> np.ndarray:
     """mel (frames, 80) -> samples at the model's rate."""
-    wave = model.wave(1)
-    return model.wave_many([(wave, mel.to(model.place.device), True)])[0].cpu().numpy()
+    wave = model.new_wave_stream(1)
+    return model.vocode_batch([(wave, mel.to(model.device_config.device), True)])[0].cpu().numpy()
 
 
 def mel_of_sound(model: Model, samples: np.ndarray, rate: int) -> Tensor:
     """The mel (frames, 80) of samples, as this generation's flow was trained on it."""
-    how = model.maker.hearing
+    how = model.prompt_encoder.hearing
     return how.mel(resample(torch.from_numpy(np.ascontiguousarray(samples)), rate, how.mel_hz))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .result import WARNED, Result, failed, passed
 
 if TYPE_CHECKING:
-    from ..family import Model
+    from ..model import Model
 
 VOCAB, MERGES = "CosyVoice-BlankEN/vocab.json", "CosyVoice-BlankEN/merges.txt"
 IDS = Path(__file__).with_name("text_ids.json")  # engine -> size of its tokenizer, ids of each text
@@ -45,7 +45,7 @@ def text(root: Path, model: Model) -> Result:
         figures |= {"merges": len(order), "disorder": jumps / max(1, len(order) - 1)}
         if figures["disorder"] > MOST_DISORDER:
             wrong.append(f"{jumps} of {len(order)} merges are out of order")
-    published = published_ids().get(model.family.engine, {"size": 0, "ids": {}})
+    published = published_ids().get(model.model_spec.engine, {"size": 0, "ids": {}})
     figures["is_published"] = is_published = tokenizer.size == published["size"]
     if is_published:
         found = {line: list(tokenizer.encode(line)) for line in published["ids"]}

@@ -5,8 +5,8 @@ remembers.
 """
 
 from .blocks import Blocks
+from .causal_flow import CausalFlow, FlowModel
 from .dims import FlowDims
-from .model import CausalFlow, FlowModel
-from .state import FlowState, VoiceState, step_many
+from .stream import FlowState, VoiceState, step_many
 
 __all__ = ["Blocks", "CausalFlow", "FlowDims", "FlowModel", "FlowState", "VoiceState", "step_many"]

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..arranged import Arranged, fits
+from ..mkldnn_linear import PrepackedLinear, fits
 
 
-class Past:
+class ConvCache:
     """The last input rows of every causal convolution, by slot.
 
     Tensors are replaced, never written, so copies may share them.
@@ -22,8 +22,8 @@ class Past:
     def __init__(self, rows: dict[int, torch.Tensor] | None = None):
         self.rows = dict(rows or {})
 
-    def copy(self) -> Past:
-        return Past(self.rows)
+    def copy(self) -> ConvCache:
+        return ConvCache(self.rows)
 
     def mark(self) -> dict[int, torch.Tensor]:
         """Where it stands, for `back_to`: what a call that failed half-way has added is
@@ -34,17 +34,17 @@ class Past:
     def back_to(self, mark: dict[int, torch.Tensor]) -> None:
         self.rows = mark.copy()
 
-    def row(self, index: int) -> Past:
-        return Past({slot: rows[index : index + 1] for slot, rows in self.rows.items()})
+    def row(self, index: int) -> ConvCache:
+        return ConvCache({slot: rows[index : index + 1] for slot, rows in self.rows.items()})
 
-    def join(self, parts: Sequence[Past]) -> None:
+    def join(self, parts: Sequence[ConvCache]) -> None:
         """The rows of all parts, in order, in place of what was here."""
         self.rows = {slot: torch.cat([part.rows[slot] for part in parts]) for slot in parts[0].rows}
 
-    def parts(self, count: int) -> list[Past]:
+    def parts(self, count: int) -> list[ConvCache]:
         """As many pasts of equally many rows."""
         split = {slot: rows.chunk(count) for slot, rows in self.rows.items()}
-        return [Past({slot: rows[i] for slot, rows in split.items()}) for i in range(count)]
+        return [ConvCache({slot: rows[i] for slot, rows in split.items()}) for i in range(count)]
 
     def lead(self, slot: int, x: torch.Tensor, width: int) -> torch.Tensor:
         """x (batch, n, channels) with `width` earlier rows in front (zeros at the very start); the
@@ -68,7 +68,7 @@ class TimeConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(c_out, c_in, kernel))
         self.bias = nn.Parameter(torch.empty(c_out))
         self.kernel = kernel
-        self._arranged: Arranged | None = None
+        self._arranged: PrepackedLinear | None = None
         self.slot = -1  # its place in Past; given by the model that owns it
 
     def pack(self) -> None:
@@ -78,7 +78,10 @@ class TimeConv(nn.Module):
         del self.weight
         self.register_buffer("matrix", matrix, persistent=False)
         if fits(matrix):
-            self._arranged, self.matrix = Arranged(matrix, self.bias.detach()), matrix.to("meta")
+            self._arranged, self.matrix = (
+                PrepackedLinear(matrix, self.bias.detach()),
+                matrix.to("meta"),
+            )
 
     def _product(self, x: torch.Tensor) -> torch.Tensor:
         return F.linear(x, self.matrix, self.bias) if self._arranged is None else self._arranged(x)
@@ -100,5 +103,5 @@ class TimeConv(nn.Module):
             )
         return self._product(windows)
 
-    def causal(self, x: torch.Tensor, past: Past) -> torch.Tensor:
+    def causal(self, x: torch.Tensor, past: ConvCache) -> torch.Tensor:
         return self(past.lead(self.slot, x, self.kernel - 1))

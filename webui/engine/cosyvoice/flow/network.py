@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..arranged import arrange
-from ..weights import assign
+from ..checkpoint import assign
+from ..mkldnn_linear import prepack_linears
+from .cfm_solver import CFMSolver
 from .dims import MEL_BANDS, EstimatorSizes
-from .solver import Solver
 
 
 class FlowNetwork(nn.Module):
-    solver: type[Solver] = Solver
+    solver: type[CFMSolver] = CFMSolver
 
     def __init__(self, dims: EstimatorSizes, width: int, estimator: nn.Module):
         """width: of an id's embedding."""
@@ -53,7 +53,7 @@ class FlowNetwork(nn.Module):
             if module is not self and hasattr(module, "pack"):
                 module.pack()
         for layers in self.decoder.estimator.products:
-            arrange(layers)
+            prepack_linears(layers)
         return self.eval().requires_grad_(False)
 
     @property

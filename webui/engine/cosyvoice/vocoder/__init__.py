@@ -2,6 +2,6 @@
 
 from .dims import VocoderDims
 from .model import Vocoder
-from .state import FULL, STEADY, Reach, VocoderState
+from .stream import FULL, STEADY, ContextWindow, VocoderState
 
-__all__ = ["FULL", "STEADY", "Reach", "Vocoder", "VocoderDims", "VocoderState"]
+__all__ = ["FULL", "STEADY", "ContextWindow", "Vocoder", "VocoderDims", "VocoderState"]

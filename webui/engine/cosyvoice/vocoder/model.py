@@ -1,12 +1,12 @@
-"""The vocoder model: mel to wave. Weights only; what a stream remembers is in state.py."""
+"""The vocoder model: mel to wave. Weights only; what a stream remembers is in stream.py."""
 
 from __future__ import annotations
 
 import torch
 
-from .decoder import WaveDecoder
 from .dims import VocoderDims
 from .f0 import F0Predictor
+from .hift import WaveDecoder
 from .source import Source, noise_at
 
 

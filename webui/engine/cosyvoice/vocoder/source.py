@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import nn
 
+from .. import random_noise
 from .dims import (
     FRAME_SAMPLES,
     HARMONICS,
@@ -27,38 +27,9 @@ from .dims import (
 NOISE_BLOCK = 10 * FRAME_SAMPLES
 
 
-def numbers(seed: int, place: int) -> np.random.Generator:
-    """Random numbers that depend on (seed, place) alone.
-
-    Places below 2**48 are the excitation's noise.
-    """
-    return np.random.Generator(
-        np.random.Philox(key=np.array([seed & (2**64 - 1), place], np.uint64))
-    )
-
-
-def noise_at(
-    seed: int,
-    start: int,
-    count: int,
-    width: int = HARMONICS,
-    size: int = NOISE_BLOCK,
-    first: int = 0,
-) -> torch.Tensor:
-    """Standard normal noise of the samples start..start+count of the utterance, (count, width)
-    float32. Same seed, same sample: same value, however the utterance is cut. Drawn in blocks of
-    `size` from a counter-based generator keyed by (seed, first + block).
-    """
-    blocks = range(start // size, -(-(start + count) // size))
-    drawn = [
-        numbers(seed, first + block).standard_normal((size, width), np.float32) for block in blocks
-    ]
-    offset = start - (blocks.start * size)
-    return (
-        torch.from_numpy(np.concatenate(drawn)[offset : offset + count])
-        if drawn
-        else torch.zeros(0, width)
-    )
+def noise_at(seed: int, start: int, count: int) -> torch.Tensor:
+    """The excitation's noise of the samples start..start+count of the utterance, (count, 9)."""
+    return random_noise.noise_at(seed, start, count, HARMONICS, NOISE_BLOCK)
 
 
 def cycles_per_frame(f0: torch.Tensor) -> torch.Tensor:

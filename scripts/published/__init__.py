@@ -1,0 +1,1 @@
+"""What the published CosyVoice code computes where ours differs on purpose: for golden checks."""

@@ -1,0 +1,195 @@
+"""The form routes of CosyVoice's own FastAPI server: /inference_sft, _zero_shot, _cross_lingual,
+_instruct, _instruct2. Answers are s16le without a header.
+
+A recording comes with the request, as there, and is kept nowhere. Who sends one says by that that
+its speaker agreed: `consent=false` takes it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import FormData, UploadFile
+
+from ...errors import BadInput
+from ...studio import SpeechJob, Studio
+from ...types import MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
+from ..encoding import EncoderPool
+from ..job_reader import open_job
+from ..openapi import file_of, refusals
+from ..recent_jobs import RecentJobs
+from ..speech import reply
+from ..voices import read
+from . import voice_named
+from .fields import called
+
+# the speakers of the published CosyVoice-300M-SFT -> ours that come nearest, where no voice has
+# that name
+SPEAKERS = {
+    "中文女": "starter-zh-high",
+    "中文男": "starter-zh-low",
+    "英文女": "starter-en-bright",
+    "英文男": "starter-en-low",
+    "日语男": "starter-zh-low",
+    "粤语女": "starter-zh-breathy",
+    "韩语女": "starter-zh-high",
+}
+LANGUAGE_OF = {"粤语女": "yue"}
+THEIRS = {
+    "input": "tts_text",
+    "instructions": "instruct_text",
+    "voice": "spk_id",
+    "audio_sample": "prompt_wav",
+    "reference": "prompt_wav",
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    name: str
+    mode: str
+    fields: tuple[str, ...]  # besides tts_text
+    has_clip: bool
+
+
+WAYS = (
+    Way("sft", "auto", ("spk_id",), False),
+    Way("zero_shot", "zero_shot", ("prompt_text",), True),
+    Way("cross_lingual", "cross_lingual", (), True),
+    Way("instruct", "instruct", ("spk_id", "instruct_text"), False),
+    Way("instruct2", "instruct", ("instruct_text",), True),
+)
+
+
+def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
+    router, encoder_pool = APIRouter(), EncoderPool(studio)
+    for way in WAYS:
+        speak = _route(studio, recent_jobs, encoder_pool, way)
+        path = f"/inference_{way.name}"
+        router.add_api_route(
+            path,
+            speak,
+            methods=["POST"],
+            operation_id=way.name,
+            openapi_extra=_body(way),
+            response_class=Response,
+            responses={
+                200: {
+                    "description": (
+                        "16 bit, little-endian, mono, at the engine's rate; `X-Audio-Format`"
+                        " tells it"
+                    ),
+                    "content": file_of("audio/pcm"),
+                },
+                **refusals(400, 404, 422, 500, 503),
+            },
+        )
+        router.add_api_route(
+            path, speak, methods=["GET"], include_in_schema=False
+        )  # with the same body: this is what the published client sends
+    return router
+
+
+def _route(studio: Studio, recent_jobs: RecentJobs, encoder_pool: EncoderPool, way: Way):
+    async def speak(request: Request) -> Response:
+        async with request.form(max_files=2, max_fields=20) as form:
+            asked = await _asked(way, request, form)
+        job = await open_job(studio, lambda: _open(studio, request.scope["kk_owner"], way, asked))
+        recent_jobs.keep(job)
+        return await reply(studio, encoder_pool, job, "pcm", request, is_paced=False)
+
+    return speak
+
+
+async def _asked(way: Way, request: Request, form: FormData) -> dict:
+    """The fields, from the form or the address. Raises BadInput, TooLarge."""
+    asked: dict = {}
+    for name in ("tts_text", *way.fields):
+        value = form.get(name, request.query_params.get(name))
+        if not isinstance(value, str):
+            raise BadInput(
+                f"The field {name} is missing.", f"缺少字段 {name}。", param=name, code="bad_field"
+            )
+        asked[name] = value
+    agreed = form.get("consent", request.query_params.get("consent", "true"))
+    asked["consent"] = str(agreed).lower() in ("true", "1", "yes", "on")
+    if way.has_clip:
+        asked["clip"] = await _clip(form.get("prompt_wav", request.query_params.get("prompt_wav")))
+    return asked
+
+
+async def _clip(sent: UploadFile | str | None) -> bytes:
+    if isinstance(sent, str) and sent:
+        raise BadInput(
+            "prompt_wav is the recording itself, sent as a multipart file; no file or address is"
+            " opened here.",
+            "prompt_wav 须是以 multipart 上传的录音文件，这里不会打开任何文件或网址。",
+            param="prompt_wav",
+            code="no_path",
+        )
+    data = b"" if not isinstance(sent, UploadFile) else await read(sent, "prompt_wav")
+    if not data:
+        raise BadInput(
+            "The field prompt_wav is missing: the recording, as a multipart file.",
+            "缺少字段 prompt_wav：以 multipart 上传的录音文件。",
+            param="prompt_wav",
+            code="bad_field",
+        )
+    return data
+
+
+def _open(studio: Studio, owner: str, way: Way, asked: dict) -> SpeechJob:
+    speaker = asked.get("spk_id", "")
+    with called(THEIRS):
+        return studio.synthesis.open(
+            owner,
+            text_in=asked["tts_text"],
+            voice_id="" if way.has_clip else _voice(studio, owner, speaker),
+            mode=way.mode,
+            language=LANGUAGE_OF.get(speaker, "auto"),
+            instruction=asked.get("instruct_text", ""),
+            transcript=asked.get("prompt_text", "")[:MAX_TRANSCRIPT],
+            consent=way.has_clip and asked["consent"],
+            reference=asked.get("clip", b""),
+        )
+
+
+def _voice(studio: Studio, owner: str, speaker: str) -> str:
+    found = voice_named.find(studio, owner, speaker) or SPEAKERS.get(speaker)
+    if found is None:
+        raise voice_named.unknown(speaker, "spk_id", "prompt_wav of /inference_zero_shot")
+    return found
+
+
+def _body(way: Way) -> dict:
+    text = {
+        "tts_text": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT},
+        "spk_id": {"type": "string", "description": "Name or id of a voice"},
+        "prompt_text": {"type": "string", "description": "What is said in prompt_wav"},
+        "instruct_text": {"type": "string", "maxLength": MAX_INSTRUCTION},
+    }
+    fields = {name: text[name] for name in ("tts_text", *way.fields)} | (
+        {"prompt_wav": {"type": "string", "format": "binary"}} if way.has_clip else {}
+    )
+    agreed = {
+        "type": "boolean",
+        "default": True,
+        "description": (
+            "No field of theirs: who sends a recording says by that that its speaker agreed; false"
+            " takes it back"
+        ),
+    }
+    schema = {
+        "type": "object",
+        "required": list(fields),
+        "properties": fields | ({"consent": agreed} if way.has_clip else {}),
+    }
+    kinds = (
+        ("multipart/form-data",)
+        if way.has_clip
+        else ("multipart/form-data", "application/x-www-form-urlencoded")
+    )
+    return {
+        "requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+    }

@@ -1,0 +1,280 @@
+"""GPT-SoVITS' /tts (its api_v2): GET and POST, its fields, its error shape.
+
+Where it takes a path on the server, a saved voice or an upload stands here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from ...errors import BadInput, KaikouError
+from ...studio import SpeechJob, Studio
+from ...types import MAX_TRANSCRIPT
+from ..audio_field import sound_in
+from ..encoding import EncoderPool
+from ..error_handlers import unreadable, wrong_field
+from ..job_reader import open_job
+from ..middleware.access import language_of
+from ..openapi import ERROR, JSON, file_of, refusals
+from ..recent_jobs import RecentJobs
+from ..speech import reply
+from ..voices import read
+from . import voice_named
+from .fields import called
+
+KINDS = {"wav": "wav", "raw": "pcm", "ogg": "opus", "aac": "aac"}  # their media_type -> our format
+LANGUAGES = {
+    "auto": "auto",
+    "zh": "zh",
+    "all_zh": "zh",
+    "en": "en",
+    "ja": "ja",
+    "all_ja": "ja",
+    "ko": "ko",
+    "all_ko": "ko",
+    "yue": "yue",
+    "all_yue": "yue",
+    "auto_yue": "yue",
+}
+STREAMED = {"false": False, "0": False, "": False, "true": True, "1": True, "2": True, "3": True}
+THEIRS = {
+    "input": "text",
+    "voice": "ref_audio_path",
+    "speed": "speed_factor",
+    "audio_sample": "ref_audio",
+    "reference": "ref_audio",
+}
+FILES = ("ref_audio", "ref_audio_path")
+TOLD = {
+    **ERROR,
+    "required": ["message", "error"],
+    "properties": {"message": {"type": "string"}, **ERROR["properties"]},
+}
+
+
+class Asked(BaseModel):
+    """What of api_v2's fields means something here; the others are taken and ignored."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+    text: str = Field("", description="What to say")
+    text_lang: str = Field("auto", description=f"One of: {', '.join(LANGUAGES)}")
+    ref_audio_path: str = Field(
+        "",
+        description=(
+            "No path: the id or name of a saved voice, or a data: URL of the recording. In a"
+            " multipart request the recording itself may come, as the file `ref_audio`"
+        ),
+    )
+    aux_ref_audio_paths: list[Any] | None = Field(
+        None, description="Must be empty: one reference makes a voice here"
+    )
+    prompt_text: str = Field("", description="What is said in the reference")
+    prompt_lang: str = Field("auto", description="As text_lang")
+    media_type: str = Field(
+        "wav",
+        json_schema_extra={"enum": list(KINDS)},
+        description="`ogg` holds Opus, `raw` is s16le at the engine's rate",
+    )
+    streaming_mode: bool | int | str = Field(
+        False, description="0 or false: the whole file at once; 1, 2, 3 or true: while it is made"
+    )
+    speed_factor: float = Field(
+        1.0, allow_inf_nan=False, json_schema_extra={"minimum": 0.25, "maximum": 4}
+    )
+    seed: int = Field(-1, ge=-1, lt=2**63)
+    consent: bool = Field(
+        True,
+        description=(
+            "No field of theirs: who sends a recording says by that that its speaker agreed; false"
+            " takes it back"
+        ),
+    )
+
+
+def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
+    router, encoder_pool = APIRouter(), EncoderPool(studio)
+    answers = {
+        200: {"description": "The sound", "content": file_of(*(f"audio/{kind}" for kind in KINDS))},
+        400: {
+            "description": "Something in the request is wrong, or nothing was found",
+            "content": {JSON: {"schema": TOLD}},
+        },
+    }
+
+    async def speak(request: Request) -> Response:
+        language = language_of(dict(request.headers.raw))
+        try:
+            asked, clip = await _asked(request)
+            kind, is_live = _check(asked)
+            job = await open_job(
+                studio, lambda: _open(studio, request.scope["kk_owner"], asked, clip)
+            )
+            recent_jobs.keep(job)
+            told = await reply(studio, encoder_pool, job, KINDS[kind], request, is_live=is_live)
+        except KaikouError as error:
+            return _refusal(error, language)
+        told.headers["content-type"] = f"audio/{kind}"
+        return told
+
+    schema = Asked.model_json_schema()
+    parts = {
+        **schema,
+        "properties": {**schema["properties"], "ref_audio": {"type": "string", "format": "binary"}},
+    }
+    router.add_api_route(
+        "/tts",
+        speak,
+        methods=["POST"],
+        operation_id="tts",
+        response_class=Response,
+        responses={**refusals(500, 503), **answers},
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {JSON: {"schema": schema}, "multipart/form-data": {"schema": parts}},
+            }
+        },
+    )
+    router.add_api_route(
+        "/tts",
+        speak,
+        methods=["GET"],
+        operation_id="tts_get",
+        response_class=Response,
+        responses={**refusals(500, 503), **answers},
+        openapi_extra={
+            "parameters": [
+                {
+                    "name": name,
+                    "in": "query",
+                    "required": name == "text",
+                    "schema": {k: v for k, v in told.items() if k != "description"},
+                    "description": told.get("description", ""),
+                }
+                for name, told in schema["properties"].items()
+                if name != "aux_ref_audio_paths"
+            ]
+        },
+    )
+    return router
+
+
+async def _asked(request: Request) -> tuple[Asked, bytes]:
+    """The fields, and the recording when it came along. Raises BadInput, TooLarge."""
+    clip = b""
+    try:
+        if request.method == "GET":
+            return Asked.model_validate(dict(request.query_params)), clip
+        if request.headers.get("content-type", "").startswith(
+            ("multipart/", "application/x-www-form-urlencoded")
+        ):
+            async with request.form(max_files=4, max_fields=60) as form:
+                for name in FILES:
+                    if isinstance(sent := form.get(name), UploadFile):
+                        clip = await read(sent, name)
+                return (
+                    Asked.model_validate(
+                        {
+                            k: v
+                            for k, v in form.items()
+                            if isinstance(v, str) and k != "aux_ref_audio_paths"
+                        }
+                    ),
+                    clip,
+                )
+        return Asked.model_validate_json(await request.body()), clip
+    except ValidationError as error:
+        raise wrong_field(error) from None
+    except HTTPException:
+        raise unreadable() from None
+
+
+def _check(asked: Asked) -> tuple[str, bool]:
+    """(media type, is it streamed). Raises BadInput."""
+    for name, table in (
+        ("text_lang", LANGUAGES),
+        ("prompt_lang", LANGUAGES),
+        ("media_type", KINDS),
+    ):
+        if getattr(asked, name).lower() not in table:
+            raise BadInput(
+                f"{name} must be one of: {', '.join(table)}.",
+                f"{name} 须是：{'、'.join(table)}。",
+                param=name,
+                code="bad_field",
+            )
+    streamed = str(asked.streaming_mode).lower()
+    if streamed not in STREAMED:
+        raise BadInput(
+            "streaming_mode must be 0, 1, 2, 3, true or false.",
+            "streaming_mode 须是 0、1、2、3、true 或 false。",
+            param="streaming_mode",
+            code="bad_field",
+        )
+    if asked.aux_ref_audio_paths:
+        raise BadInput(
+            "One reference makes a voice here: leave aux_ref_audio_paths empty.",
+            "这里一个音色只用一段参考音频，请把 aux_ref_audio_paths 留空。",
+            param="aux_ref_audio_paths",
+            code="bad_field",
+        )
+    return asked.media_type.lower(), STREAMED[streamed]
+
+
+def _open(studio: Studio, owner: str, asked: Asked, clip: bytes) -> SpeechJob:
+    voice = ""
+    if not clip and asked.ref_audio_path[:5].lower() == "data:":
+        clip = sound_in(asked.ref_audio_path, "ref_audio_path")
+    elif not clip:
+        voice = _voice(studio, owner, asked.ref_audio_path)
+    with called(THEIRS):
+        return studio.synthesis.open(
+            owner,
+            text_in=asked.text,
+            voice_id=voice,
+            language=LANGUAGES[asked.text_lang.lower()],
+            speed=asked.speed_factor,
+            seed=asked.seed,
+            transcript=asked.prompt_text[:MAX_TRANSCRIPT],
+            consent=bool(clip) and asked.consent,
+            reference=clip,
+        )
+
+
+def _voice(studio: Studio, owner: str, asked: str) -> str:
+    if not asked.strip():
+        raise BadInput(
+            "ref_audio_path is required: the id or name of a saved voice. Or send the recording"
+            " along as the multipart file ref_audio.",
+            "缺少 ref_audio_path：填已保存音色的 id 或名称，或用 multipart 文件字段 ref_audio"
+            " 随请求上传录音。",
+            param="ref_audio_path",
+            code="no_voice",
+        )
+    found = voice_named.find(studio, owner, asked)
+    if found is None:
+        raise voice_named.unknown(asked, "ref_audio_path", "ref_audio")
+    return found
+
+
+def _refusal(error: KaikouError, language: str) -> Response:
+    """Theirs is 400 with a message; a full line and an engine that is not ready keep their own
+    status, so that a client may try again.
+    """
+    message = error.sentence(language)
+    told = {
+        "message": message,
+        "error": {"message": message, "type": error.kind, "param": error.param, "code": error.code},
+    }
+    headers = (
+        {}
+        if error.retry_after_s is None
+        else {"Retry-After": str(max(1, round(error.retry_after_s)))}
+    )
+    return JSONResponse(told, 400 if error.status < 429 else error.status, headers)

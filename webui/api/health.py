@@ -1,0 +1,272 @@
+"""The small routes: health, metrics, page session, takes as a zip, static files of the player,
+login.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
+
+from ..errors import KaikouError, LoginNeeded, NotFound, NotReady
+from ..settings import Settings
+from ..studio import ModelLibrary, Studio
+from . import schemas
+from .audio_formats import file_format
+from .auth import FIRST, PAGE_AGE_S, Sessions
+from .middleware.access import language_of
+from .openapi import answers, file_of, refusals
+from .sockets import address_of
+
+TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+class Static:
+    """Files of assets/player, /page and /style, read once, under an address that holds their hash.
+
+    Names are looked up, never joined to a path.
+    """
+
+    def __init__(self, assets: Path):
+        folders = [assets / name for name in ("player", "page", "style")]
+        self.files = {
+            p.name: p.read_bytes()
+            for f in folders
+            if f.is_dir()
+            for p in sorted(f.iterdir())
+            if p.suffix in TYPES
+        }
+        self.version = hashlib.sha256(
+            b"".join(n.encode() + d for n, d in self.files.items())
+        ).hexdigest()[:12]
+
+
+def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Static) -> APIRouter:
+    router = APIRouter()
+    root = settings.server.root_path
+
+    @router.get("/health/live", responses={**answers(200, of=schemas.LiveInfo), **refusals()})
+    def live():
+        return {"status": "live"}
+
+    @router.get("/health/ready", responses={**answers(200, of=schemas.ReadyInfo), **refusals(503)})
+    def ready():
+        told = studio.status()
+        if not studio.is_ready():
+            raise NotReady(
+                told["reason"] or "The engine is still starting.",
+                told["reason_zh"] or "引擎还在启动。",
+                retry_after_s=2,
+            )
+        return {"status": "ready", "engine": told["engine"]}
+
+    @router.get("/tts/health", responses={**answers(200, of=schemas.HealthInfo), **refusals()})
+    def health():
+        return studio.status()
+
+    @router.post("/tts/model/fetch", include_in_schema=False)
+    def fetch_model(source: str = "", model: str = ""):
+        return _model_library(studio).fetch(source, model)
+
+    @router.post("/tts/model/pause", include_in_schema=False)
+    def pause_model():
+        return _model_library(studio).pause()
+
+    @router.post("/tts/engine/again", include_in_schema=False)
+    def try_again():
+        return {"started": studio.engine_manager.again()}
+
+    @router.post("/tts/engine/use", include_in_schema=False)
+    def use(model: str):
+        """Another model of this disk shall speak."""
+        _model_library(studio).use(model)
+        return {"models": studio.model_library.list()}
+
+    @router.post("/tts/model/examine", include_in_schema=False)
+    def examine(model: str):
+        _model_library(studio).examine(model)
+        return {"models": studio.model_library.list()}
+
+    @router.get("/tts/model/report", include_in_schema=False)
+    def report(model: str):
+        """What the doctor found, with its figures."""
+        return _model_library(studio).report(model)
+
+    @router.post("/tts/model/agree", include_in_schema=False)
+    def agree(model: str):
+        """The recommended profile shall be used."""
+        _model_library(studio).agree(model)
+        return {"models": studio.model_library.list()}
+
+    @router.get("/metrics", response_class=PlainTextResponse, responses=refusals())
+    def metrics():
+        return PlainTextResponse(studio.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @router.post("/tts/session", include_in_schema=False)
+    def session(request: Request):
+        owner, scope = request.scope["kk_owner"], request.scope
+        # who made the first key of an open studio might have no other way in again
+        is_first = scope["kk_key"] is None and owner.startswith(f"{FIRST}/")
+        return {
+            "token": sessions.page_token(owner),
+            "token_s": PAGE_AGE_S,
+            "limits": studio.limits(),
+            "version": static.version,
+            "can_log_out": bool(scope["kk_login"]) and not is_first,
+        }
+
+    @router.get(
+        "/tts/takes.zip",
+        response_class=StreamingResponse,
+        responses={**answers(200, content=file_of("application/zip")), **refusals(422)},
+    )
+    def takes(request: Request, kind: Annotated[str, Depends(file_format)]):
+        return StreamingResponse(
+            studio.takes.zip(request.scope["kk_owner"], kind),
+            200,
+            {
+                "Content-Disposition": 'attachment; filename="kaikou-takes.zip"',
+                "Cache-Control": "no-store",
+            },
+            "application/zip",
+        )
+
+    @router.get("/tts/static/{version}/{name}", include_in_schema=False)
+    def file(version: str, name: str):
+        data = static.files.get(name)
+        if data is None:
+            raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+        age = "public, max-age=31536000, immutable" if version == static.version else "no-cache"
+        return Response(data, 200, {"Cache-Control": age}, TYPES[Path(name).suffix])
+
+    def page(request: Request, error: KaikouError | None = None) -> str:
+        language = language_of(dict(request.headers.raw))
+        told = error.sentence(language) if error is not None else ""
+        return login_form(
+            root, language, told, bool(settings.server.auth), studio.keys.auth_required()
+        )
+
+    @router.get("/login", include_in_schema=False)
+    def login_page(request: Request):
+        return HTMLResponse(page(request))
+
+    @router.post("/login", include_in_schema=False)
+    def login(
+        request: Request, user: str = Form(""), password: str = Form(""), key: str = Form("")
+    ):
+        secure = (
+            request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
+        )
+        visit = sessions.visit_of(request.cookies)
+        try:
+            cookie = studio.logins.attempt(
+                visit or address_of(request.scope),
+                bool(visit),
+                user,
+                lambda: (
+                    sessions.key_cookie(key, root, secure)
+                    if key
+                    else sessions.login_cookie(user, password, root, secure)
+                ),
+            )
+            if not cookie:
+                raise _wrong_login(bool(key))
+        except KaikouError as error:
+            if "text/html" not in request.headers.get("accept", ""):
+                raise
+            more = {} if error.retry_after_s is None else {"Retry-After": f"{error.retry_after_s}"}
+            return HTMLResponse(page(request, error), error.status, more)
+        return RedirectResponse(f"{root}/", 303, {"Set-Cookie": cookie})
+
+    @router.post("/logout", status_code=204, include_in_schema=False)
+    def log_out(request: Request):
+        """This login opens nothing any more, and what is under way by it ends, but for this
+        answer.
+        """
+        request.scope["kk_holder"].listen(None)
+        cookie = sessions.log_out(request.scope["kk_login"], root)
+        return Response(status_code=204, headers={"Set-Cookie": cookie})
+
+    return router
+
+
+def _wrong_login(is_key: bool) -> LoginNeeded:
+    if is_key:
+        return LoginNeeded(
+            "This key does not open the page.", "这个密钥打不开页面。", code="bad_login"
+        )
+    return LoginNeeded("The name or the password is wrong.", "用户名或密码不对。", code="bad_login")
+
+
+def _model_library(studio: Studio) -> ModelLibrary:
+    if studio.model_library is None:
+        raise NotFound(
+            "This studio was started with --engine builtin and has no models.",
+            "本工作室以 --engine builtin 启动，没有模型。",
+            code="no_model",
+        )
+    return studio.model_library
+
+
+def nothing() -> APIRouter:
+    """The last of our routes: what lies below our prefixes and is not there answers in our shape,
+    not in Gradio's.
+    """
+    router = APIRouter()
+
+    @router.api_route(
+        "/v1/{rest:path}",
+        methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        include_in_schema=False,
+    )
+    @router.api_route(
+        "/v2/{rest:path}",
+        methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        include_in_schema=False,
+    )
+    @router.api_route(
+        "/tts/{rest:path}",
+        methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        include_in_schema=False,
+    )
+    def missing(rest: str):
+        raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+
+    return router
+
+
+def login_form(root: str, language: str, error: str, by_name: bool, by_key: bool) -> str:
+    zh = language == "zh"
+    name, word, key, go = (
+        ("用户名", "密码", "API 密钥（需要 admin 权限）", "登录")
+        if zh
+        else ("User name", "Password", "API key (with the scope admin)", "Log in")
+    )
+    told = f'<p role="alert">{html.escape(error)}</p>' if error else ""
+
+    def field(label: str, attributes: str) -> str:
+        return f'<label>{label}<br><input {attributes} required style="width:100%"></label>'
+
+    named = field(name, 'name="user" autocomplete="username"') + field(
+        word, 'name="password" type="password" autocomplete="current-password"'
+    )
+    keyed = field(key, 'name="key" type="password" autocomplete="off" spellcheck="false"')
+    forms = "".join(
+        f'<form method="post" action="{root}/login">{fields}<button>{go}</button></form>'
+        for fields, on in ((named, by_name), (keyed, by_key))
+        if on
+    )
+    return f"""<!doctype html><html lang="{"zh-CN" if zh else "en"}"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>开口 Kaikou</title><style>:root{{color-scheme:light dark}}
+body{{font:16px/1.6 -apple-system,"Segoe UI","PingFang SC","Microsoft YaHei",sans-serif;
+display:grid;place-items:center;min-height:90vh;margin:0}}main{{width:min(320px,90vw)}}
+form{{display:grid;gap:12px;margin-bottom:28px}}input{{box-sizing:border-box}}
+input,button{{font:inherit;padding:10px 12px;
+border-radius:10px;border:1px solid #918c81}}button{{background:#0a6b57;color:#fff;border:0}}
+p{{color:light-dark(#a8261c,#ffa297);margin:0}}</style>
+<main><h1>开口 Kaikou</h1>{told}{forms}</main></html>"""

@@ -1,0 +1,1 @@
+"""ASGI middleware: who may call what, and how much of a body is read."""

@@ -1,0 +1,354 @@
+"""The WebSocket of the page, protocol version 1 (streaming spec, section 3): one socket per page,
+one active job per socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import struct
+import time
+from contextlib import ExitStack, suppress
+from functools import partial
+
+from fastapi import APIRouter, WebSocket
+from pydantic import ValidationError
+from starlette.websockets import WebSocketDisconnect
+
+from ..errors import BadInput, KaikouError
+from ..studio import ENGINE_CHANGE, Snapshot, SpeechJob, Studio, is_guest
+from .auth import Sessions
+from .error_handlers import wrong_field
+from .job_reader import JobReader, open_job
+from .recent_jobs import RecentJobs
+from .speech import Speech
+from .text_socket.protocol import PROTOCOL, Close, JsonSocket
+
+log = logging.getLogger(__name__)
+MAGIC, FRAME = 0x4B01, struct.Struct("<HHIQ")
+FRAME_S = (0.04, 0.08, 0.16, 0.2)  # first frame small, then growing
+HELLO_S = 10.0
+
+
+def routes(
+    studio: Studio, sessions: Sessions, recent_jobs: RecentJobs, silent_s: float
+) -> APIRouter:
+    router = APIRouter()
+
+    @router.websocket("/tts/ws")
+    async def ws(socket: WebSocket):
+        await socket.accept()
+        await Connection(socket, studio, sessions, recent_jobs, silent_s).serve()
+
+    return router
+
+
+class Connection:
+    """All state of one socket. The reader task takes messages; at most one sender task speaks.
+
+    silent_s: a socket on which nothing is spoken and nothing comes is closed after that, and a
+      stream without credit ended.
+    """
+
+    def __init__(
+        self,
+        socket: WebSocket,
+        studio: Studio,
+        sessions: Sessions,
+        recent_jobs: RecentJobs,
+        silent_s: float,
+    ):
+        self._studio, self._sessions, self._recent = studio, sessions, recent_jobs
+        self._wire, self._holder = JsonSocket(socket, silent_s), socket.scope["kk_holder"]
+        self._account, self._owner = socket.scope["kk_owner"].partition("/")[0], ""
+        self._sender: asyncio.Task | None = None
+        self._seq, self._credit, self._reader = -1, 0, None
+        self._moved_s = 0.0  # when a sample was sent or credited last
+
+    async def serve(self) -> None:
+        self._holder.listen(self._poke)
+        watches = ExitStack()
+        try:
+            self._follow(await self._hello(), watches)
+            while True:
+                await self._take(await self._wire.message(self._is_their_turn))
+        except WebSocketDisconnect:
+            pass
+        except Close as close:
+            await self._wire.close(close.code, close.error.code)
+        finally:
+            watches.close()
+            await self._stop()
+
+    def _follow(self, hello: dict, watches: ExitStack) -> None:
+        """The page is told that something changed, and asks itself what there is now: the visitor's
+        takes, made here or in another tab, and the state of the engine where the page asked for
+        that. A guest of a demo link is told nothing of the engine.
+        """
+        loop = asyncio.get_running_loop()
+        news: set[asyncio.Task] = set()  # the loop itself holds its tasks weakly
+
+        def tell(op: str) -> None:
+            if self._holder.error is not None:
+                return  # the right to be here has ended
+            job = self._reader.job if self._reader is not None else None
+            if op == "takes" and job is not None and job.snapshot().state in ("saving", "done"):
+                return  # the end of its own stream says so
+            news.add(task := loop.create_task(self._wire.tell({"op": op})))
+            task.add_done_callback(news.discard)
+
+        def wake(op: str) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(tell, op)
+
+        watches.callback(self._studio.takes.watch(self._owner, partial(wake, "takes")))
+        if hello.get("engine") is True and not is_guest(self._owner):
+            watches.callback(self._studio.changes.add(ENGINE_CHANGE, partial(wake, "engine")))
+
+    def _is_their_turn(self) -> bool:
+        return self._sender is None or self._sender.done()
+
+    def _poke(self) -> None:
+        if self._reader is not None:
+            self._reader.poke()
+
+    async def _hello(self) -> dict:
+        try:
+            told = await asyncio.wait_for(self._wire.message(self._is_their_turn), HELLO_S)
+        except TimeoutError:
+            raise _bad("no hello", "没有 hello") from None
+        owner = self._sessions.owner_of_token(str(told.get("token", "")))
+        if told.get("op") != "hello" or not owner or owner.partition("/")[0] != self._account:
+            raise _bad("hello with a valid token expected", "需要带有效令牌的 hello")
+        self._owner = owner
+        self._set_locale(told)
+        await self._wire.tell({"op": "ready", "v": 1, "limits": self._studio.limits()})
+        return told
+
+    def _set_locale(self, told: dict) -> None:
+        self._wire.language = "zh" if str(told.get("locale", "")).startswith("zh") else "en"
+
+    async def _take(self, told: dict) -> None:
+        if told.get("op") == "start":  # asks for itself
+            return await self._start(told)
+        try:
+            await self._holder.check()
+            await self._heed(told)
+        except KaikouError as error:
+            if self._is_their_turn():  # else the sender says so
+                await self._tell_error(self._seq, error)
+
+    async def _heed(self, told: dict) -> None:
+        op = told.get("op")
+        if op == "credit" and told.get("seq") == self._seq:
+            self._raise_credit(_whole(told, "upto"))
+        elif op == "cancel" and told.get("seq") == self._seq:
+            await self._stop(is_given_up=True, tell=True)
+        elif op == "ping":
+            await self._wire.tell({"op": "pong", "t": told.get("t")})
+        elif op == "locale":
+            self._set_locale(told)
+        elif op not in ("credit", "cancel"):
+            raise _bad("unknown op", "不认识的 op")
+
+    async def _start(self, told: dict) -> None:
+        """A new start silences the one before it: frames of another seq are dropped by the client,
+        and its job is cancelled here.
+        """
+        seq, credit = _whole(told, "seq"), _whole(told, "credit")
+        await self._stop(is_given_up=True)
+        self._seq, self._credit, self._moved_s = seq, credit, time.monotonic()
+        self._sender = asyncio.create_task(self._speak(seq, told))
+
+    def _raise_credit(self, upto: int) -> None:
+        if upto > self._credit:
+            self._credit, self._moved_s = upto, time.monotonic()
+        if self._reader is not None:
+            self._studio.job_runner.credit(self._reader.job, self._credit)
+            self._reader.poke()
+
+    async def _stop(self, is_given_up: bool = False, tell: bool = False) -> None:
+        """is_given_up: by the listener; else its socket went away."""
+        sender, self._sender = self._sender, None
+        reader = self._reader
+        if reader is not None and is_given_up:
+            reader.job.heard.give_up()
+        if sender is not None:
+            was_on = not sender.done()
+            sender.cancel()
+            await asyncio.wait([sender])
+            if tell and was_on:
+                await self._wire.tell(
+                    {
+                        "op": "cancelled",
+                        "seq": self._seq,
+                        "samples": reader.job.produced if reader else 0,
+                    }
+                )
+
+    # ---- the sender ------------------------------------------------------------------------------
+    async def _speak(self, seq: int, told: dict) -> None:
+        try:
+            job, start = await self._job(told)
+            async with JobReader(self._studio, job) as self._reader:
+                self._recent.keep(job)
+                await self._pour(seq, self._reader, start)
+        except KaikouError as error:
+            await self._tell_error(seq, error)
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            log.debug("the socket went away in mid-stream")
+        except Exception:
+            log.exception("stream %s failed", seq)
+            await self._tell_error(
+                seq,
+                KaikouError(
+                    "Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"
+                ),
+            )
+        finally:
+            self._reader = None
+
+    async def _tell_error(self, seq: int, error: KaikouError) -> None:
+        retry = None if error.retry_after_s is None else math.ceil(error.retry_after_s)
+        await self._wire.tell(
+            {
+                "op": "error",
+                "seq": seq,
+                "code": error.code,
+                "text": error.sentence(self._wire.language),
+                "retry": retry,
+                "param": error.param,
+            }
+        )
+
+    async def _job(self, told: dict) -> tuple[SpeechJob, int]:
+        await self._holder.ask()
+        if "job" in told:
+            return await self._resume(told)
+        try:
+            body = Speech.model_validate(told.get("params"))
+        except ValidationError as error:
+            raise wrong_field(error) from None
+        return await open_job(self._studio, lambda: body.open(self._studio, self._owner)), 0
+
+    async def _resume(self, told: dict) -> tuple[SpeechJob, int]:
+        """The rest of a stream whose socket broke."""
+        old, start = self._recent.find(told["job"], self._owner), _whole(told, "from")
+        if old is None:
+            raise BadInput(
+                "This stream is no longer here. Generate it again.",
+                "这条流已经不在了，请重新生成。",
+                code="stream_gone",
+                param="job",
+            )
+        return await open_job(
+            self._studio, lambda: self._studio.synthesis.resume(old, start)
+        ), start
+
+    async def _pour(self, seq: int, reader: JobReader, sent: int) -> None:
+        job, frames, told_position, told_marks, is_begun = reader.job, 0, 0, 0, False
+        self._studio.job_runner.credit(job, self._credit)
+        while True:
+            now = await reader.change(self._patience_s() if sent >= self._credit else None)
+            self._check_stream(sent)
+            if now.state == "waiting":
+                if now.position and now.position != told_position:
+                    told_position = now.position
+                    await self._wire.tell(
+                        {
+                            "op": "queued",
+                            "seq": seq,
+                            "position": now.position,
+                            "eta_s": round(self._studio.job_runner.admission.eta_s(now.position)),
+                        }
+                    )
+                continue
+            if not is_begun:
+                is_begun = True
+                notes = [zh if self._wire.language == "zh" else en for en, zh in job.notes]
+                await self._wire.tell(
+                    {"op": "begin", "seq": seq, **self._studio.about(job), "notes": notes}
+                )
+            for segment, at in now.marks[told_marks:]:
+                await self._wire.tell(
+                    {
+                        "op": "info",
+                        "seq": seq,
+                        "sentence": segment,
+                        "from": at,
+                        "rtf": round(now.rtf, 4),
+                    }
+                )
+            told_marks = len(now.marks)
+            while sent < (
+                stop := min(
+                    now.n_samples,
+                    self._credit,
+                    sent + int(FRAME_S[min(frames, len(FRAME_S) - 1)] * job.rate),
+                )
+            ):
+                is_last = now.state in ("saving", "done") and stop == now.n_samples
+                began = time.perf_counter()
+                await self._wire.send_bytes(
+                    FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, sent) + job.pcm(sent, stop)
+                )
+                job.trace.sent(time.perf_counter() - began)
+                sent, frames, self._moved_s = stop, frames + 1, time.monotonic()
+                job.heard.reached(sent)
+                self._check_stream(sent)
+            if now.error is not None and (sent >= now.n_samples or sent >= self._credit):
+                raise now.error
+            if now.state == "done" and sent >= now.n_samples:
+                return await self._end(seq, job, now)
+
+    def _patience_s(self) -> float:
+        """How much longer a stream may wait for credit."""
+        return self._moved_s + self._wire.idle_s - time.monotonic()
+
+    def _check_stream(self, sent: int) -> None:
+        """Raises what ends it although there may be more to send."""
+        if self._holder.error is not None:
+            raise self._holder.error
+        if sent >= self._credit and self._patience_s() <= 0:
+            raise unheard()
+
+    async def _end(self, seq: int, job: SpeechJob, now: Snapshot) -> None:
+        told = {
+            "op": "end",
+            "seq": seq,
+            "job": job.id,
+            "samples": now.n_samples,
+            "url": f"/tts/result/{job.id}.wav" if now.saved else None,
+            "rtf": round(now.rtf, 4),
+            "wall_s": round(job.made_in_s, 3),
+            "seed": job.request.seed,
+            "trace": job.trace.to_dict(),
+        }
+        if now.save_error is not None:
+            told |= {
+                "code": now.save_error.code,
+                "text": now.save_error.sentence(self._wire.language),
+            }
+        await self._wire.tell(told)
+
+
+def unheard() -> BadInput:
+    """No credit came for what is still to be sent."""
+    return BadInput(
+        "Nobody listened any more, so this was ended. Generate it again.",
+        "太久没有继续收听，已停止。请重新生成。",
+        code="idle",
+    )
+
+
+def _bad(en: str, zh: str) -> Close:
+    """What came is not our protocol."""
+    return Close(PROTOCOL, BadInput(en, zh, code="bad_message"))
+
+
+def _whole(told: dict, key: str) -> int:
+    value = told.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
+        raise _bad(f"{key} must be a whole number", f"{key} 须是整数")
+    return value

@@ -1,0 +1,1 @@
+"""WebSocket that takes text while it is written and answers with sound."""

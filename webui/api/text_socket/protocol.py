@@ -1,0 +1,137 @@
+"""One WebSocket of JSON: whole messages in, as long as somebody is there to send them; objects and
+sound out. Blind to what they mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable
+
+from fastapi import WebSocket
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+
+from ...errors import BadInput, KaikouError, TooLarge
+from ..fields import read_json
+from ..middleware.access import language_of
+
+log = logging.getLogger(__name__)
+PROTOCOL, NO_BINARY, TOO_BIG = 1008, 1003, 1009
+MAX_MESSAGE = 1 << 20  # a text far too long still gets its sentence
+
+
+class Close(Exception):
+    """What came is not our protocol. `error` is told before the socket is closed with `code`."""
+
+    def __init__(self, code: int, error: KaikouError):
+        super().__init__(error.code)
+        self.code, self.error = code, error
+
+
+class JsonSocket:
+    def __init__(self, socket: WebSocket, idle_s: float):
+        self._socket, self.idle_s, self.language = (
+            socket,
+            idle_s,
+            language_of(dict(socket.scope["headers"])),
+        )
+        self._stirred_s = time.monotonic()  # when something came or went last
+
+    # ---- in --------------------------------------------------------------------------------------
+    async def message(self, is_their_turn: Callable[[], bool]) -> dict:
+        """The next one.
+
+        Whoever is silent too long while it is their turn is not waited for any longer. Raises
+        Close, WebSocketDisconnect.
+        """
+        raw = await self._receive(is_their_turn)
+        if raw["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(raw.get("code", 1006))
+        text = raw.get("text")
+        if text is None:
+            raise Close(
+                NO_BINARY,
+                BadInput(
+                    "Only text messages are taken here: JSON objects.",
+                    "这里只收文本消息（JSON 对象）。",
+                    code="no_binary",
+                ),
+            )
+        if len(text) > MAX_MESSAGE:
+            raise Close(
+                TOO_BIG,
+                TooLarge(
+                    "A message may be 1 MB at most.",
+                    "每条消息最多 1 MB。",
+                    code="message_too_large",
+                ),
+            )
+        try:
+            told = read_json(text)
+        except ValueError:
+            raise Close(
+                PROTOCOL,
+                BadInput(
+                    "The message is not valid JSON.", "消息不是有效的 JSON。", code="bad_json"
+                ),
+            ) from None
+        if not isinstance(told, dict):
+            raise Close(
+                PROTOCOL,
+                BadInput(
+                    "The message is not a JSON object.", "消息不是 JSON 对象。", code="bad_json"
+                ),
+            )
+        return told
+
+    async def _receive(self, is_their_turn: Callable[[], bool]) -> dict:
+        self._stirred_s = time.monotonic()
+        coming = asyncio.ensure_future(self._socket.receive())
+        try:
+            while not coming.done():
+                left_s = self._stirred_s + self.idle_s - time.monotonic()
+                if left_s <= 0 and is_their_turn():
+                    raise Close(
+                        PROTOCOL,
+                        BadInput(
+                            f"Nothing came for {self.idle_s:g} s.",
+                            f"{self.idle_s:g} 秒内没有收到消息。",
+                            code="idle",
+                        ),
+                    )
+                await asyncio.wait([coming], timeout=left_s if left_s > 0 else self.idle_s)
+            return coming.result()
+        finally:
+            coming.cancel()
+
+    # ---- out -------------------------------------------------------------------------------------
+    def words_of(self, error: KaikouError) -> dict:
+        told = {
+            "error": {
+                "message": error.sentence(self.language),
+                "type": error.kind,
+                "param": error.param,
+                "code": error.code,
+            }
+        }
+        return (
+            told if error.retry_after_s is None else told | {"retry_after_s": error.retry_after_s}
+        )
+
+    async def tell(self, told: dict) -> None:
+        """A socket that is gone is no fault here: whoever reads it finds out."""
+        self._stirred_s = time.monotonic()
+        try:
+            await self._socket.send_text(json.dumps(told, ensure_ascii=False))
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            log.debug("the socket went away before %s", told.get("type"))
+
+    async def send_bytes(self, data: bytes) -> None:
+        self._stirred_s = time.monotonic()
+        await self._socket.send_bytes(data)
+
+    async def close(self, code: int, why: str) -> None:
+        if self._socket.application_state is WebSocketState.CONNECTED:
+            await self._socket.close(code, why[:120])

@@ -1,0 +1,179 @@
+"""The WebSocket for a text that is still being written (docs/api-text-in.md): deltas in, sound out
+by clause, flush, cancel, barge-in.
+
+One socket, one request at a time. A message that is refused leaves the request as it was; a new
+`start` ends the one before it.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, WebSocket
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.websockets import WebSocketDisconnect
+
+from ...errors import BadInput, KaikouError
+from ...studio import Studio, TextSource
+from ...types import Abilities
+from ..audio_field import named
+from ..error_handlers import wrong_field
+from ..recent_jobs import RecentJobs
+from .protocol import Close, JsonSocket
+from .session import Start, TextSession
+
+PATH = "/v1/audio/speech/stream"
+MESSAGES = ("start", "text", "flush", "end", "cancel", "credit")
+
+
+def routes(studio: Studio, recent_jobs: RecentJobs, idle_s: float) -> APIRouter:
+    router = APIRouter()
+
+    @router.websocket(PATH)
+    async def speak(socket: WebSocket):
+        await socket.accept()
+        await TextConnection(socket, studio, recent_jobs, idle_s).serve()
+
+    return router
+
+
+class TextConnection:
+    """All state of one socket: who is there, and the request under way."""
+
+    def __init__(self, socket: WebSocket, studio: Studio, recent_jobs: RecentJobs, idle_s: float):
+        self._studio, self._recent, self._owner = studio, recent_jobs, socket.scope["kk_owner"]
+        self._wire, self._holder = JsonSocket(socket, idle_s), socket.scope["kk_holder"]
+        self._talk: TextSession | None = None
+        self._n_requests = 0
+
+    async def serve(self) -> None:
+        self._holder.listen(self._poke)
+        try:
+            while True:
+                await self._take(await self._wire.message(self._is_their_turn))
+        except WebSocketDisconnect:
+            pass
+        except Close as close:
+            await self._stop()
+            await self._wire.tell(
+                {"type": "error", "request": None, **self._wire.words_of(close.error)}
+            )
+            await self._wire.close(close.code, close.error.code)
+        finally:
+            await self._stop()
+
+    def _poke(self) -> None:
+        if self._talk is not None:
+            self._talk.poke()
+
+    def _is_their_turn(self) -> bool:
+        session = self._talk
+        return (
+            session is None
+            or session.task.done()
+            or not session.written.is_over
+            or session.is_held_back
+        )
+
+    async def _take(self, told: dict) -> None:
+        kind = told.get("type")
+        try:
+            if kind == "start":
+                return await self._start(told)
+            await self._holder.check()
+            if kind == "cancel":
+                await self._stop(tell=True)
+            elif kind not in MESSAGES:
+                raise BadInput(
+                    f"Unknown message. Use one of: {', '.join(MESSAGES)}.",
+                    f"不认识的消息，可用：{'、'.join(MESSAGES)}。",
+                    param="type",
+                    code="bad_type",
+                )
+            elif self._talk is None:
+                raise BadInput(
+                    "Send start first.", "请先发送 start。", param="type", code="no_request"
+                )
+            elif not self._talk.task.done():  # what comes after its end was on its way
+                await self._go_on(self._talk, kind, told)
+        except KaikouError as error:
+            number = (
+                self._talk.number if self._talk is not None and not self._talk.task.done() else None
+            )
+            await self._wire.tell(
+                {"type": "error", "request": number, **self._wire.words_of(error)}
+            )
+
+    async def _go_on(self, session: TextSession, kind: str, told: dict) -> None:
+        if kind == "credit":
+            session.raise_credit(_whole(told, "upto"))
+        elif kind == "text":
+            delta = told.get("delta")
+            if not isinstance(delta, str):
+                raise BadInput(
+                    "delta must be a string.", "delta 须是字符串。", param="delta", code="bad_field"
+                )
+            await session.write(delta)
+        else:
+            await run_in_threadpool(
+                session.written.flush if kind == "flush" else session.written.end
+            )
+            session.look()
+
+    async def _start(self, told: dict) -> None:
+        """The one before it is silenced first, whatever comes of this one."""
+        await self._stop(tell=True)
+        self._talk = None
+        await self._holder.ask()
+        try:
+            start = Start.model_validate({k: v for k, v in told.items() if k != "type"})
+        except ValidationError as error:
+            raise wrong_field(error) from None
+        if start.response_format not in (None, "pcm"):
+            raise BadInput(
+                "Here the sound is always pcm: 16 bit, little-endian, mono.",
+                "这里的声音固定为 pcm（16 位小端单声道）。",
+                param="response_format",
+                code="bad_format",
+            )
+        asked, written, about = await run_in_threadpool(self._expect, start)
+        self._n_requests += 1
+        session = self._talk = TextSession(
+            self._studio,
+            self._recent,
+            self._wire,
+            self._holder,
+            self._owner,
+            self._n_requests,
+            start,
+            asked,
+            written,
+        )
+        await session.tell(
+            "speech.started",
+            rate=about.sample_rate,
+            channels=1,
+            format="s16le",
+            engine=about.name,
+            limits={"max_text": self._studio.limits()["max_text"], "idle_s": self._wire.idle_s},
+        )
+        if start.input:
+            await session.write(start.input)
+
+    def _expect(self, start: Start) -> tuple[dict, TextSource, Abilities]:
+        asked = start.asked()
+        with named("ref_audio"):
+            return asked, *self._studio.synthesis.open_text_stream(self._owner, **asked)
+
+    async def _stop(self, tell: bool = False) -> None:
+        session = self._talk
+        if session is not None and await session.stop() and tell:
+            await session.tell("speech.cancelled", samples=session.sent)
+
+
+def _whole(told: dict, key: str) -> int:
+    value = told.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
+        raise BadInput(
+            f"{key} must be a whole number.", f"{key} 须是整数。", param=key, code="bad_field"
+        )
+    return value

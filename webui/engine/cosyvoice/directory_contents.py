@@ -1,0 +1,153 @@
+"""What one directory of a generation has and lacks: networks that hear a clip, a language model
+beside the usual one, what ends a description. Reads names and sizes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from ..registry import GENERATIONS, yamls
+from . import file_checks
+from .checkpoint import DTYPES, converted_form, tensor_names
+from .frontend.preset_speakers import SPEAKERS
+from .frontend.prompt_encoder import (
+    NoPromptEncoder,
+    PromptEncoder,
+    PromptEncoderConfig,
+    PromptFeatures,
+    PromptTokenizer,
+)
+from .model_faults import download_advice, model_fault
+from .model_spec import ModelSpec
+
+NEEDED = "a file of the model", "模型的文件"
+
+
+def missing_encoder(model_spec: ModelSpec, root: Path) -> str:
+    """The first network for hearing a clip that is not there, in a directory with ready speakers:
+    that one only cannot clone. "" otherwise.
+    """
+    if not (root / SPEAKERS).is_file():
+        return ""
+    return next((name for name in model_spec.clip_encoders if not (root / name).exists()), "")
+
+
+def prompt_encoder_of(
+    model_spec: ModelSpec,
+    root: Path,
+    tokenizer: PromptTokenizer,
+    hearing: PromptEncoderConfig,
+    ready: Mapping[str, PromptFeatures],
+) -> PromptEncoder | NoPromptEncoder:
+    """ready: the ready speakers. Raises NotReady."""
+    missing = missing_encoder(model_spec, root)
+    if missing and not ready:
+        file_checks.head(root, missing, NEEDED)  # says what of it is there
+    return NoPromptEncoder(hearing, missing) if missing else PromptEncoder(root, tokenizer, hearing)
+
+
+def with_reinforced(model_spec: ModelSpec, root: Path) -> ModelSpec:
+    """Speaking with its language model after reinforcement learning; where none was published, as
+    it is. Raises NotReady when the directory has no such file.
+    """
+    part = model_spec.reinforced
+    if part is None:
+        return model_spec
+    if not (root / part.file).exists() and not any(
+        (root / part.converted(dtype)).is_file() for dtype in DTYPES
+    ):
+        found = (
+            "none, though the setting engine.reinforced asks for it",
+            "没有，但设置 engine.reinforced 要用它",
+        )
+        way_out = (
+            f"Put {part.file} of {model_spec.title} beside llm.pt, or set engine.reinforced to"
+            " false.",
+            (
+                f"请把 {model_spec.title} 的 {part.file} 放到 llm.pt 旁边，或把"
+                " engine.reinforced 设为 false。"
+            ),
+        )
+        raise model_fault(
+            part.file,
+            ("the language model after reinforcement learning", "强化学习后的语言模型"),
+            found,
+            way_out,
+        )
+    parts = {**model_spec.components, "llm": part}
+    return replace(model_spec, components=parts, load=partial(model_spec.load, parts=parts))
+
+
+def with_end_of_prompt(model_spec: ModelSpec, end: str) -> ModelSpec:
+    """Ending descriptions with `end`; as it is where the generation has no such end, or it is the
+    usual one.
+    """
+    if end not in model_spec.ends_of_prompt[1:]:
+        return model_spec
+    return replace(model_spec, load=partial(model_spec.load, end_of_prompt=end))
+
+
+def check_files(model_spec: ModelSpec, root: Path, dtype: str = "fp32") -> None:
+    """Look at every needed file's first bytes, and the containers' ends, so that a fault is told
+    before gigabytes are read. Raises NotReady.
+    """
+    expected = (f"a {model_spec.title} model directory", f"{model_spec.title} 模型目录")
+    if not root.is_dir():
+        raise model_fault(
+            root.name,
+            expected,
+            ("no directory of that name", "没有这个目录"),
+            download_advice(model_spec.title),
+        )
+    if not (root / model_spec.yaml).exists():
+        other = next(iter(yamls(root)), None)
+        if other:
+            raise model_fault(
+                model_spec.yaml,
+                expected,
+                (f"{other}, another generation of the model", f"{other}，另一代模型"),
+                download_advice(model_spec.title),
+            )
+    check_generation(model_spec, root)
+    absent = model_spec.clip_encoders if missing_encoder(model_spec, root) else ()
+    for name in model_spec.required:
+        if name not in absent:
+            file_checks.head(root, name, NEEDED)
+    for part in model_spec.components.values():
+        published = part.published(root)
+        if part.name == "llm" and (root / "vllm").is_dir() and not (root / published).exists():
+            found = (
+                "only the folder vllm, which has no speech embedding",
+                "只有 vllm 文件夹，其中没有语音编号的嵌入",
+            )
+            raise model_fault(published, ("the whole language model", "完整的语言模型"), found)
+        if (root / published).exists() or not converted_form(root, part, dtype).exists():
+            file_checks.zipped(root, published).close()
+
+
+def check_generation(model_spec: ModelSpec, root: Path) -> None:
+    """Raises NotReady when flow.pt, where the generations differ most, is another one's: that is
+    quicker to mend than its first odd tensor.
+    """
+    keys, own = tensor_names(root, "flow"), GENERATIONS[model_spec.yaml].signature_tensor
+    if not keys or own in keys:
+        return
+    other_yaml, other = next(
+        ((yaml, made) for yaml, made in GENERATIONS.items() if made.signature_tensor in keys),
+        ("", None),
+    )
+    if other is None:
+        return
+    expected = (f"the tensor {own} of {model_spec.title}", f"{model_spec.title} 的张量 {own}")
+    found = (
+        f"{other.signature_tensor}, which is {other.title}'s",
+        f"{other.signature_tensor}，属于 {other.title}",
+    )
+    way_out = (
+        f"Use files of one model; if all of them are {other.title}'s, name its yaml {other_yaml}.",
+        f"请使用同一个模型的文件；如果全部都是 {other.title} 的，请把 yaml 改名为 {other_yaml}。",
+    )
+    raise model_fault(model_spec.components["flow"].file, expected, found, way_out)

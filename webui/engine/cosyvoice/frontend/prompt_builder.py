@@ -1,0 +1,164 @@
+"""From a request to the sources of its segments: text ids, the prompt that its mode asks for, and a
+sampler of its own.
+
+What a generation feeds otherwise it says by overriding `prompt`, `head`, `text`, `prefix` and
+`hears`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from ....errors import BadInput
+from ....text import rewrite, without_marks
+from ....types import SpeechRequest, part_seed
+from ..llm.interface import DeviceSamplingModel, KVCache, SamplingRequest
+from ..llm.qwen2 import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, StopCriteria
+from ..llm.sampler import Sampler
+from ..llm.streaming_input import TextStream
+from ..llm.token_sources import DeviceLMTokens, Hears, LMTokens, StreamingTextTokens
+from .prompt_cache import CachedPrompt, PromptModel
+from .prompt_encoder import fit_notes
+from .tokenizer import instruction
+
+MARKS = 3  # start, speaker, task: not every generation has all of them
+FIRST_ROOM = 256  # positions of a past whose text is still to come
+
+
+class PromptBuilder:
+    def __init__(self, model: PromptModel, voice: CachedPrompt, request: SpeechRequest):
+        self.model, self.voice, self.request = model, voice, request
+        self.prompt_text, self.prompt_speech = self.prompt()
+
+    def prompt(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Prompt text and prompt speech of the language model: they depend on the mode
+        (specification, section 4).
+        """
+        if self.request.mode == "instruct" and self.request.instruction.strip():
+            return tuple(self.model.tokenizer.encode(instruction(self.request.instruction))), ()
+        text, speech = self.said()
+        return (text, speech) if text else ((), ())
+
+    def said(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """In zero_shot the clip's own words and its ids; nothing in other modes, or where either is
+        not known.
+        """
+        model, prompt, request = self.model, self.voice.prompt, self.request
+        if request.mode != "zero_shot" or not prompt.speech_ids:
+            return (), ()
+        text = tuple(model.tokenizer.typed(self.transcript())) or prompt.text_ids
+        return (text, prompt.speech_ids) if text else ((), ())
+
+    def transcript(self) -> str:
+        """The clip's words as they are read: rewritten as the text is, unless they hold a mark
+        (specification "First contact", section 1).
+        """
+        words = self.request.transcript
+        return words if "<|" in words else rewrite(without_marks(words))
+
+    def fit_notes(self) -> list[tuple[str, str]]:
+        """What is odd about the clip's words beside the clip, as (English, Chinese) sentences."""
+        text, speech = self.said()
+        return fit_notes(len(text), len(speech), self.model.spec.ids_per_s)
+
+    def head(self) -> Sequence[int]:
+        """Of the prompt text, the ids that are read at once where the text arrives while it speaks;
+        the others wait for their turn.
+        """
+        return ()
+
+    def text(self, segment: str) -> list[int]:
+        return self.model.tokenizer.typed(segment)
+
+    def prefix(self) -> KVCache:
+        """What all requests of this voice with this prompt text share.
+
+        Called in the token stage.
+        """
+        return self.voice.prefix(self.prompt_text)
+
+    def token_filter(self) -> Hears | None:
+        """A new one for each segment, where the flow does not hear all ids."""
+        return None
+
+    def drawn(self) -> list[LMTokens | DeviceLMTokens]:
+        """One source for each segment; each has its own random numbers, so that a segment does not
+        depend on the length of those before.
+        """
+        model, request, dims = self.model, self.request, self.model.lm.dims
+        out = []
+        for index, segment in enumerate(request.segments or (request.text,)):
+            if index < request.first_segment:
+                continue
+            text = self.text(segment)
+            seed = part_seed(request.seed, index)
+            if isinstance(model.lm, DeviceSamplingModel):
+                self._check_room(len(text), model.lm.positions)
+                draw = SamplingRequest(
+                    seed, MIN_IDS_PER_TEXT_ID * len(text), MAX_IDS_PER_TEXT_ID * len(text)
+                )
+                out.append(
+                    DeviceLMTokens(
+                        model.lm, self.prefix, text, self.prompt_speech, draw, self.token_filter()
+                    )
+                )
+                continue
+            sampler = Sampler(seed, model.spec.rule, never=dims.forbidden_ids(dims.end))
+            out.append(
+                LMTokens(
+                    model.lm,
+                    self.prefix,
+                    text,
+                    self.prompt_speech,
+                    StopCriteria(dims, len(text), sampler),
+                    self.token_filter(),
+                )
+            )
+        return out
+
+    def _check_room(self, n_text: int, positions: int) -> None:
+        """Raises BadInput where the least that is said of a segment has no room behind its
+        prompt.
+        """
+        before = MARKS + len(self.prompt_text) + len(self.prompt_speech)
+        if before + (1 + MIN_IDS_PER_TEXT_ID) * n_text > positions:
+            raise BadInput(
+                "A sentence is too long to be spoken in one piece behind this clip. Split it with"
+                " full stops, or use a shorter clip.",
+                "有一句太长，无法接在这段参考音频后一次读完。请用句号拆开，或改用更短的参考音频。",
+                param="input",
+                code="too_long_sentence",
+            )
+
+    def arriving(
+        self, pieces: Iterable[str], lock: threading.Lock, on_text: Callable[[], None]
+    ) -> StreamingTextTokens:
+        """15 speech ids for every 5 text ids that come (specification, 5.5).
+
+        lock, on_text: as StreamingTextTokens takes them.
+        """
+        model, dims, head = self.model, self.model.lm.dims, self.head()
+        sampler = Sampler(
+            part_seed(self.request.seed, 0),
+            model.spec.rule,
+            never=dims.forbidden_ids(dims.end, dims.fill),
+        )
+
+        def stream() -> TextStream:
+            return TextStream(
+                model.lm,
+                model.lm.new_cache(FIRST_ROOM),
+                self.prompt_text[len(head) :],
+                self.prompt_speech,
+                sampler,
+                head,
+            )
+
+        return StreamingTextTokens(
+            stream,
+            (i for piece in pieces for i in model.tokenizer.arriving(piece)),
+            lock,
+            on_text,
+            self.token_filter(),
+        )

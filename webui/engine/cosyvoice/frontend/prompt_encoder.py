@@ -1,0 +1,419 @@
+"""A reference clip becomes a voice: speech ids, prompt mel and speaker vector, aligned once and
+kept as bytes. Blind to files of users.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+import onnxruntime
+import torch
+import torch.nn.functional as F
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_faults
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from ....errors import BadInput, EngineFault
+from ....types import Prompt
+from .. import file_checks
+from ..model_faults import model_fault
+from .audio_features import (
+    OUTPUT_HZ,
+    TOKENIZER_HZ,
+    kaldi_fbank,
+    prompt_mel,
+    resample,
+    whisper_log_mel,
+)
+
+SPEAKER_ONNX, TOKENIZER_ONNX = "campplus.onnx", "speech_tokenizer_v2.onnx"
+LISTENERS = {
+    "speech_tokenizer_v1.onnx": 523e6,
+    "speech_tokenizer_v2.onnx": 496e6,
+    "speech_tokenizer_v3.onnx": 969e6,
+}  # bytes, as published
+SIZE_RANGE = 0.97, 1.06  # of that; sizes were told in MB, of whichever kind
+MIN_HZ = 8_000
+MIN_S, MAX_S = (
+    0.96,
+    30.0,
+)  # below, nothing of a voice is left; above, the speech tokenizer was not trained
+TAIL_S = 0.2  # of silence behind a clip: without it, speech begins with the sound the clip ends in
+TOKENS_PER_TEXT_TOKEN = 3.0, 12.0  # of 25 speech tokens a second, in speech at a usual pace
+TOKEN_HZ = 25
+RATE_MARGIN = 0.3  # short clips are rounded to whole ids
+SILENCE_RMS = 0.002  # loudest 20 ms, full scale 1
+FRAMES_PER_ID = 2
+Ids = TypeVar("Ids", bound=Sequence)
+_ORT_FAULTS = tuple(
+    v for v in vars(ort_faults).values() if isinstance(v, type) and issubclass(v, Exception)
+)
+
+
+@dataclass(frozen=True)
+class PromptEncoderConfig:
+    """How a generation hears a clip. engine: its name in prompts. network: the ONNX file that gives
+    `ids_per_s` speech ids of `codes`. mel: samples (n,) at `mel_hz` -> (frames, 80). frames_per_id:
+    of mel, both cut to one length; None: each keeps its own. tail_s: of silence that is put behind
+    a clip; 0 gives the public code's prompt.
+    """
+
+    engine: str = "cosyvoice2"
+    network: str = TOKENIZER_ONNX
+    codes: int = 6561
+    ids_per_s: int = 25
+    mel_hz: int = OUTPUT_HZ
+    mel: Callable[[Tensor], Tensor] = prompt_mel
+    frames_per_id: int | None = FRAMES_PER_ID
+    tail_s: float = TAIL_S
+
+
+@dataclass(frozen=True)
+class PromptFeatures:
+    """speech_ids n, mel (1, 2n, 80) fp32 (of any length where a generation does not tie them),
+    vector (1, 192) fp32, text_ids of the transcript (empty when there is none).
+    """
+
+    text_ids: tuple[int, ...]
+    speech_ids: tuple[int, ...]
+    mel: Tensor
+    vector: Tensor
+
+    def pack(self) -> bytes:
+        ids = {
+            "text_ids": torch.tensor(self.text_ids, dtype=torch.int32),
+            "speech_ids": torch.tensor(self.speech_ids, dtype=torch.int32),
+        }
+        return save({**ids, "mel": self.mel.contiguous(), "vector": self.vector.contiguous()})
+
+    @classmethod
+    def of_speaker(
+        cls, entry: Mapping[str, Tensor], frames_per_id: int | None = FRAMES_PER_ID
+    ) -> PromptFeatures:
+        """A ready speaker (speakers.read_speakers): a preset has its vector only, a saved clone
+        everything.
+        """
+        ids = entry.get("flow_prompt_speech_token", torch.zeros(1, 0)).reshape(-1).int()
+        mel = entry.get("prompt_speech_feat", torch.zeros(1, 0, 80)).float().reshape(1, -1, 80)
+        ids, mel = aligned(ids, mel, frames_per_id)
+        text = entry.get("prompt_text", torch.zeros(1, 0)).reshape(-1).int()
+        return cls(tuple(text.tolist()), tuple(ids.tolist()), mel.contiguous(), entry["embedding"])
+
+    @classmethod
+    def unpack(cls, data: bytes, frames_per_id: int | None = FRAMES_PER_ID) -> PromptFeatures:
+        """Raises EngineFault when the bytes are no voice of this engine."""
+        try:
+            table = load(data)
+            made = cls(
+                tuple(table["text_ids"].tolist()),
+                tuple(table["speech_ids"].tolist()),
+                table["mel"],
+                table["vector"],
+            )
+        except (SafetensorError, KeyError, ValueError) as e:
+            raise _spoiled() from e
+        frames = (
+            made.mel.shape[1]
+            if frames_per_id is None and made.mel.dim() == 3
+            else (frames_per_id or 0) * len(made.speech_ids)
+        )
+        if made.mel.shape != (1, frames, 80) or made.vector.shape != (1, 192):
+            raise _spoiled()
+        return made
+
+
+class PromptTokenizer(Protocol):
+    def typed(self, text: str) -> list[int]: ...
+
+
+class NoPromptEncoder:
+    """In the place of a PromptEncoder, in a directory without the network `missing`: it has ready
+    speakers and clones nobody.
+    """
+
+    can_hear = False
+
+    def __init__(self, hearing: PromptEncoderConfig, missing: str):
+        self.hearing, self._missing = hearing, missing
+
+    def make(self, *given, **named) -> Prompt:
+        """Raises BadInput."""
+        name = self._missing
+        raise BadInput(
+            f"This model has ready speakers only: without {name} it can hear no clip. Choose a"
+            " preset voice, or put that file beside its others.",
+            f"这个模型只有预训练音色：缺少 {name}，无法听参考音频。请选择预训练音色，"
+            f"或补上这个文件。",
+            param="voice",
+            code="no_cloning",
+        )
+
+    voice = speech_ids = make
+
+
+class PromptEncoder:
+    """The two ONNX networks and the tokenizer.
+
+    Thread-safe: sessions may run from several threads.
+    """
+
+    can_hear = True
+
+    def __init__(
+        self, root: Path, tokenizer: PromptTokenizer, hearing: PromptEncoderConfig | None = None
+    ):
+        """Raises NotReady naming the ONNX file that is missing, no ONNX file, or another
+        network.
+        """
+        self._tokenizer, self.hearing = tokenizer, hearing or PromptEncoderConfig()
+        check_speech_tokenizer(root, self.hearing.network)
+        self._listen = _session(root, self.hearing.network, inputs=2, axis=1, size=128)
+        self._recognise = _session(root, SPEAKER_ONNX, inputs=1, axis=2, size=80)
+
+    def make(
+        self, samples: np.ndarray, rate: int, transcript: str = "", version: str = ""
+    ) -> Prompt:
+        """samples: float32 mono (n,) at `rate` Hz.
+
+        Raises BadInput naming what is wrong with the clip.
+        """
+        voice = self.voice(samples, rate, transcript)
+        notes = ("narrow_band",) if rate < TOKENIZER_HZ else ()
+        data = voice.pack()
+        return Prompt(
+            self.hearing.engine, version, hashlib.sha256(data).hexdigest()[:32], data, notes
+        )
+
+    def voice(self, samples: np.ndarray, rate: int, transcript: str = "") -> PromptFeatures:
+        """As `make`, unpacked."""
+        how = self.hearing
+        x = with_tail(checked(samples, rate), rate, how.tail_s)
+        low, mel = resample(x, rate, TOKENIZER_HZ), how.mel(resample(x, rate, how.mel_hz))
+        ids, mel = aligned(self._ids(low), mel[None], how.frames_per_id)
+        text_ids = self._tokenizer.typed(transcript)
+        return PromptFeatures(tuple(text_ids), tuple(ids), mel.contiguous(), self._vector(low))
+
+    def speech_ids(self, samples: np.ndarray, rate: int) -> list[int]:
+        """The ids of a clip whose words another voice shall speak (voice conversion).
+
+        Raises BadInput.
+        """
+        return self._ids(resample(checked(samples, rate), rate, TOKENIZER_HZ))
+
+    def _ids(self, low: Tensor) -> list[int]:
+        feats = whisper_log_mel(low).numpy()
+        name, most = self.hearing.network, self.hearing.codes - 1
+        ids = _run(self._listen, name, feats, np.array([feats.shape[2]], np.int32)).reshape(-1)
+        if (
+            not len(ids)
+            or not np.issubdtype(ids.dtype, np.integer)
+            or ids.min() < 0
+            or ids.max() > most
+        ):
+            raise model_fault(
+                name, (f"ids from 0 to {most}", f"0 到 {most} 的编号"), ("other values", "别的值")
+            )
+        rate = len(ids) * TOKENIZER_HZ / len(low)
+        if (
+            abs(rate / self.hearing.ids_per_s - 1) > RATE_MARGIN
+        ):  # the network of another generation
+            expected = (
+                f"{self.hearing.ids_per_s} speech ids a second",
+                f"每秒 {self.hearing.ids_per_s} 个语音编号",
+            )
+            raise model_fault(name, expected, (f"{rate:.0f}", f"{rate:.0f} 个"))
+        return ids.tolist()
+
+    def _vector(self, low: Tensor) -> Tensor:
+        out = _run(self._recognise, SPEAKER_ONNX, kaldi_fbank(low)[None].numpy())
+        if out.shape != (1, 192) or not np.isfinite(out).all():
+            raise model_fault(
+                SPEAKER_ONNX,
+                ("192 finite values", "192 个有限值"),
+                (f"shape {out.shape}", f"形状 {out.shape}"),
+            )
+        return torch.from_numpy(out.astype(np.float32))
+
+
+def aligned(ids: Ids, mel: Tensor, frames_per_id: int | None) -> tuple[Ids, Tensor]:
+    """ids (n,), mel (1, frames, 80): both cut to n = min(frames // frames_per_id, ids), where a
+    generation ties them to each other.
+    """
+    if frames_per_id is None:
+        return ids, mel
+    n = min(mel.shape[1] // frames_per_id, len(ids))
+    return ids[:n], mel[:, : frames_per_id * n]
+
+
+def checked(samples: np.ndarray, rate: int) -> Tensor:
+    """The clip as a tensor, once it is finite, not silent, and of a length the networks know.
+
+    Raises BadInput.
+    """
+    if rate < MIN_HZ:
+        raise BadInput(
+            f"The clip has {rate} samples per second; at least {MIN_HZ} are needed. Record it "
+            f"anew.",
+            f"参考音频采样率只有 {rate} Hz，至少要 {MIN_HZ} Hz，请重新录音。", param="reference",
+            code="low_rate",
+        )  # fmt: skip
+    x = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
+    seconds = len(x) / rate
+    if seconds > MAX_S:
+        raise BadInput(
+            f"The clip is {seconds:.1f} s long; {MAX_S:.0f} s at most. Cut it.",
+            f"参考音频长 {seconds:.1f} 秒，最多 {MAX_S:.0f} 秒，请剪短。", param="reference",
+            code="too_long",
+        )  # fmt: skip
+    if seconds < MIN_S:
+        raise BadInput(
+            f"The clip is {seconds:.1f} s long; at least 1 s is needed, 3 to 15 s is best. Record "
+            f"more.",
+            f"参考音频只有 {seconds:.1f} 秒，至少要 1 秒，3 到 15 秒最好，请录长一点。",
+            param="reference", code="too_short",
+        )  # fmt: skip
+    if not np.isfinite(x).all():
+        raise BadInput(
+            "The clip holds values that are no sound. Export it again.",
+            "参考音频含有无效数值，请重新导出。",
+            param="reference",
+            code="not_finite",
+        )
+    window = rate // 50
+    loudest = float(
+        np.sqrt((x[: len(x) // window * window].reshape(-1, window) ** 2).mean(1).max())
+    )
+    if loudest < SILENCE_RMS:
+        raise BadInput(
+            "The clip is silent. Record it again, closer.",
+            "参考音频没有声音，请靠近一些重新录音。",
+            param="reference",
+            code="silent",
+        )
+    return torch.from_numpy(x)
+
+
+def with_tail(samples: Tensor, rate: int, seconds: float) -> Tensor:
+    """samples (n,) with silence behind them, as much of it as leaves no more than MAX_S
+    (specification "First contact", section 1).
+    """
+    room = round(MAX_S * rate) - len(samples)
+    return F.pad(samples, (0, max(0, min(round(seconds * rate), room))))
+
+
+def fit_notes(n_text: int, n_speech: int, ids_per_s: int) -> list[tuple[str, str]]:
+    """A warning (English, Chinese) where a transcript of `n_text` tokens is hardly what a clip of
+    `n_speech` tokens says: the language model then drops words or repeats them. Many pauses, or
+    very fast speech, are no fault, so nothing is refused.
+    """
+    if not n_text or not n_speech:
+        return []
+    ratio = n_speech * TOKEN_HZ / ids_per_s / n_text
+    low, high = TOKENS_PER_TEXT_TOKEN
+    if low <= ratio <= high:
+        return []
+    measured = f"{ratio:.1f} speech tokens a text token; {low:.0f} to {high:.0f} are usual"
+    measured_zh = f"每个文本记号 {ratio:.1f} 个语音记号，通常为 {low:.0f} 到 {high:.0f} 个"
+    if ratio < low:
+        return [
+            (
+                (
+                    "The transcript probably says more than the part of the clip in use"
+                    f" ({measured}): words may be repeated or swallowed. Write only what is said in"
+                    " that part."
+                ),
+                f"参考文本可能比所用片段说的多（{measured_zh}），容易重复或吞字。"
+                f"请只写这一段里说的话。",
+            )
+        ]
+    return [
+        (
+            (
+                "The transcript probably leaves out words of the part of the clip in use, or that"
+                f" part has long pauses ({measured}): words of the clip may be heard. Write all"
+                " that is said in that part."
+            ),
+            (
+                f"参考文本可能漏写了所用片段里的话，或片段里停顿很长（{measured_zh}），"
+                "可能会读出参考音频里的字。请写全这一段说的话。"
+            ),
+        )
+    ]
+
+
+def check_speech_tokenizer(root: Path, name: str) -> None:
+    """Two generations' speech tokenizers take and give the same shapes and differ by twice their
+    size only: raises NotReady for the wrong one.
+    """
+    size = (root / name).stat().st_size if (root / name).is_file() else 0
+    of_size = [
+        other
+        for other, published in LISTENERS.items()
+        if SIZE_RANGE[0] < size / published < SIZE_RANGE[1]
+    ]
+    if of_size and name in LISTENERS and name not in of_size:
+        published = f"{LISTENERS[name] / 1e6:.0f} MB"
+        raise model_fault(
+            name,
+            (f"a file of {published}", f"{published} 的文件"),
+            (
+                f"{size / 1e6:.0f} MB, the size of {of_size[0]}",
+                f"{size / 1e6:.0f} MB，与 {of_size[0]} 一样大",
+            ),
+        )
+
+
+def _session(
+    root: Path, name: str, inputs: int, axis: int, size: int
+) -> onnxruntime.InferenceSession:
+    expected = ("an ONNX network", "ONNX 网络文件")
+    file_checks.head(root, name, expected)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # its faults become our sentence
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(
+            str(root / name), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
+    except (*_ORT_FAULTS, RuntimeError, ValueError) as e:
+        raise model_fault(
+            name, expected, ("a damaged, cut-off or other file", "损坏、不完整或别的文件")
+        ) from e
+    shapes = [i.shape for i in session.get_inputs()]
+    first = shapes[0] if shapes else []
+    if (
+        len(shapes) != inputs
+        or len(first) != 3
+        or (isinstance(first[axis], int) and first[axis] != size)
+    ):
+        wanted = f"{inputs} inputs, {size} bands", f"{inputs} 个输入、{size} 个频带"
+        raise model_fault(name, wanted, (f"inputs of shape {shapes}", f"输入形状 {shapes}"))
+    return session
+
+
+def _run(session: onnxruntime.InferenceSession, name: str, *values: np.ndarray) -> np.ndarray:
+    names = [i.name for i in session.get_inputs()]
+    try:
+        return session.run(None, dict(zip(names, values, strict=True)))[0]
+    except _ORT_FAULTS as e:
+        raise EngineFault(
+            f"{name} could not hear this clip. Try another part of it.",
+            f"{name} 没能处理这段音频，请换一段试试。",
+            param="reference",
+        ) from e
+
+
+def _spoiled() -> EngineFault:
+    return EngineFault(
+        "The saved voice is damaged. Save it again from its clip.",
+        "保存的声音已损坏，请用原音频重新保存。",
+        param="voice",
+        code="voice_damaged",
+    )

@@ -1,0 +1,25 @@
+"""What the page's style chips wrote, read back: a generation that was taught other words follows
+those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_FORMS = (
+    (re.compile(r"(.+?)说这句话[。.]?"), "、"),
+    (re.compile(r"Speak (.+?)\.?"), ", "),
+)  # how the page puts the chips' words together
+
+
+def tag_instructions(instruction: str, known: Mapping[str, str]) -> list[str]:
+    """What `known` has for each chip's words of `instruction`; nothing where it says anything else
+    as well.
+    """
+    for form, between in _FORMS:
+        said = form.fullmatch(instruction.strip())
+        words = said[1].split(between) if said else []
+        if words and all(word in known for word in words):
+            return [known[word] for word in words]
+    return []

@@ -1,0 +1,1 @@
+"""The language models: text and prompt in, speech tokens out."""

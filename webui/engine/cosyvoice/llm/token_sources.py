@@ -1,0 +1,252 @@
+"""Where the speech ids of one segment come from: drawn from the language model, drawn while the
+text still arrives, or given.
+
+A source belongs to the token stage; only the reading of an arriving text runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from torch import Tensor
+
+from ..llm.interface import (
+    DecodedTokens,
+    DeviceSamplingModel,
+    KVCache,
+    LanguageModel,
+    SamplingRequest,
+)
+from ..llm.qwen2 import StopCriteria
+from ..llm.streaming_input import TextStream
+
+MAX_PENDING = 16  # text ids read ahead of the language model
+END = object()
+# whether the flow hears an id; asked once for each as it is drawn, one of these per segment, and it
+# may remember
+Hears = Callable[[int], bool]
+
+
+class TokenSource:
+    """ids: what the flow hears so far, appended to by the token stage only. is_row: its next step
+    is a row of `step_many`.
+    """
+
+    ids: list[int]
+    is_over = False
+    is_joining = False  # its opening has not been read yet: `go_on` does that
+    is_row = False
+
+    @property
+    def can_step(self) -> bool:
+        return not self.is_over
+
+    def prefill_or_step(self) -> None:
+        """One call of the language model, and what it gives."""
+
+    def start(self, fail: Callable[[Exception], None]) -> None:
+        """Its request has begun. fail: how it ends when something goes wrong that no stage sees."""
+
+    def free(self) -> None:
+        """Nothing more is wanted of it. The lock is held."""
+        self.is_over = True
+
+
+class FixedTokens(TokenSource):
+    """The ids of a source clip (voice conversion): there at once."""
+
+    def __init__(self, ids: Sequence[int]):
+        self.ids, self.is_over = list(ids), True
+
+
+class LMTokens(TokenSource):
+    """A row of the batch, once its opening is read. prefix: called then, for the past behind the
+    prompt text. hears: None = all of them.
+    """
+
+    is_joining = is_row = True
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        prefix: Callable[[], KVCache],
+        text: Sequence[int],
+        prompt_speech: Sequence[int],
+        drawing: StopCriteria,
+        hears: Hears | None = None,
+    ):
+        self._lm, self._prefix, self._text, self._prompt_speech, self._drawing, self._hears = (
+            lm,
+            prefix,
+            text,
+            prompt_speech,
+            drawing,
+            hears,
+        )
+        self.ids, self.is_over = drawing.ids if hears is None else [], drawing.is_over
+        self.past: KVCache | None = None
+
+    @property
+    def last(self) -> int:
+        """The id that the language model is fed next, heard or not."""
+        return self._drawing.ids[-1]
+
+    def prefill_or_step(self) -> None:
+        """The opening, or one step alone."""
+        past = self.past
+        if self.is_joining:
+            opening = self._lm.prefill_embeddings(self._text, self._prompt_speech)
+            past = self._prefix().fork(opening.shape[1] + self._drawing.most)
+            scores = self._lm.step(opening, past)
+            self.past, self.is_joining = past, False
+        else:
+            scores = self._lm.step_many([self.last], [past])
+        self.draw(scores[0])
+
+    def draw(self, scores: Tensor) -> None:
+        """scores: (rows,) behind the last id."""
+        if not self.is_over:
+            chosen = self._drawing.draw(scores)
+            if self._hears is not None and chosen is not None and self._hears(chosen):
+                self.ids.append(chosen)
+        if self._drawing.is_over:
+            self.free()
+
+    def free(self) -> None:
+        self.is_over, self.past = True, None
+
+
+class DeviceLMTokens(TokenSource):
+    """A row of a model that draws by itself."""
+
+    is_joining = is_row = True
+
+    def __init__(
+        self,
+        lm: DeviceSamplingModel,
+        prefix: Callable[[], KVCache],
+        text: Sequence[int],
+        prompt_speech: Sequence[int],
+        draw: SamplingRequest,
+        hears: Hears | None = None,
+    ):
+        self._lm, self._prefix, self._text, self._prompt_speech, self._asked = (
+            lm,
+            prefix,
+            text,
+            prompt_speech,
+            draw,
+        )
+        self._hears = hears
+        self.ids: list[int] = []
+        self.is_over = draw.most < 1
+        self.past: KVCache | None = None
+
+    def prefill_or_step(self) -> None:
+        """The opening, or one step alone."""
+        past = self.past
+        if self.is_joining:
+            opening = self._lm.prefill_embeddings(self._text, self._prompt_speech)
+            past = self._prefix().fork(opening.shape[1] + self._asked.most)
+            self._lm.start(opening, past, self._asked)
+            self.past, self.is_joining = past, False
+        else:
+            self.draw(self._lm.run([past], 1).take()[0])
+
+    def draw(self, spoken: DecodedTokens) -> None:
+        if self.is_over:
+            return
+        self.ids += (
+            spoken.ids
+            if self._hears is None
+            else [chosen for chosen in spoken.ids if self._hears(chosen)]
+        )
+        if spoken.over:
+            self.free()
+
+    def free(self) -> None:
+        self.is_over, self.past = True, None
+
+
+class StreamingTextTokens(TokenSource):
+    """Text that comes piece by piece.
+
+    Its calls have lengths of their own, so it steps alone, and it never waits for its text.
+    """
+
+    def __init__(
+        self,
+        stream: Callable[[], TextStream],
+        text: Iterable[int],
+        lock: threading.Lock,
+        on_text: Callable[[], None],
+        hears: Hears | None = None,
+    ):
+        """stream: called once, in the token stage. text: its ids; may block, and is read in a
+        thread of its own. lock: what the sources are read under. on_text: called with that lock
+        held when text or its end has come.
+        """
+        self.ids: list[int] = []
+        self._hears = hears
+        self._text, self._lock, self._on_text = text, lock, on_text
+        self._room = threading.Condition(lock)
+        self._pending: deque[int] = deque()
+        self._has_all = self._is_starved = False
+        self._make_stream = stream
+        self._speech = self._speak()
+
+    def start(self, fail: Callable[[Exception], None]) -> None:
+        def feed() -> None:
+            try:
+                self._feed()
+            except Exception as error:  # of whoever writes the text
+                fail(error)
+
+        threading.Thread(target=feed, name="cosyvoice-text", daemon=True).start()
+
+    def _feed(self) -> None:
+        """As the language model takes it, until it ends or nothing more is wanted."""
+        for text_id in self._text:
+            with self._lock:
+                self._room.wait_for(lambda: len(self._pending) < MAX_PENDING or self.is_over)
+                if self.is_over:
+                    return
+                self._pending.append(text_id)
+                self._on_text()
+        with self._lock:
+            self._has_all = True
+            self._on_text()
+
+    def _speak(self) -> Iterator[int | None]:
+        yield from self._make_stream().speak(self._arrived())
+
+    def _arrived(self) -> Iterator[int | None]:
+        """None while the rest is still to come."""
+        while True:
+            with self._lock:
+                text_id, is_end = (
+                    (self._pending.popleft() if self._pending else None),
+                    self._has_all,
+                )
+                self._is_starved = text_id is None and not is_end
+                self._room.notify()
+            if text_id is None and is_end:
+                return
+            yield text_id
+
+    @property
+    def can_step(self) -> bool:
+        return not self.is_over and (not self._is_starved or bool(self._pending) or self._has_all)
+
+    def prefill_or_step(self) -> None:
+        chosen = next(self._speech, END)
+        if chosen is END:
+            self.is_over = True
+        elif chosen is not None and (self._hears is None or self._hears(chosen)):
+            self.ids.append(chosen)
+
+    def free(self) -> None:
+        self.is_over = True
+        self._room.notify_all()

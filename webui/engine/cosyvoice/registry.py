@@ -1,0 +1,41 @@
+"""The three generations, and which one a model directory holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..registry import GENERATIONS, yamls
+from .checkpoint import tensor_names
+from .model_faults import model_fault
+from .model_spec import ModelSpec
+from .v1 import SPEC as V1
+from .v2 import SPEC as V2
+from .v3 import SPEC as V3
+
+MODEL_SPECS = {model_spec.yaml: model_spec for model_spec in (V2, V3, V1)}
+
+
+def model_spec_of(root: Path) -> ModelSpec:
+    """The generation of a model directory, whatever its name, by its yaml.
+
+    Where yamls of several lie side by side, the weights decide. Raises NotReady when there is
+    none.
+    """
+    found = yamls(root)
+    if not found:
+        expected = (
+            "a CosyVoice model directory with one of " + ", ".join(GENERATIONS),
+            "CosyVoice 模型目录，其中有 " + "、".join(GENERATIONS) + " 之一",
+        )
+        what = (
+            ("no such file", "没有这样的文件")
+            if root.is_dir()
+            else ("no directory of that name", "没有这个目录")
+        )
+        raise model_fault(root.name, expected, what)
+    if len(found) == 1:
+        return MODEL_SPECS[found[0]]
+    keys = tensor_names(root, "flow")
+    return MODEL_SPECS[
+        next((yaml for yaml in found if GENERATIONS[yaml].signature_tensor in keys), found[0])
+    ]

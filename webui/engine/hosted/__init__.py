@@ -1,8 +1,0 @@
-"""An engine in a process of its own, seen as an Engine: what befalls it there ends its streams with
-a named error, never the studio.
-"""
-
-from .engine import HostedEngine
-from .patience import Patience
-
-__all__ = ["HostedEngine", "Patience"]

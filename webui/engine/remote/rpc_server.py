@@ -1,0 +1,276 @@
+"""The child's side of the wire: takes questions, has the engine answer them, tells that it lives.
+
+Knows any Engine, no torch.
+
+A thread per lane steps streams, so lanes are as many as the engine says; slow work and quick
+questions have threads of their own; the main thread only reads, and one thread only beats.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from ...errors import Cancelled, KaikouError, NotReady
+from ...types import Health, Prompt, SpeechRequest
+from ..base import Engine
+from .framing import Damaged, Ended, receive, send
+from .gpu_faults import is_sticky, named
+from .protocol import (
+    error_of,
+    prompt_of,
+    record_of,
+    words_of,
+    words_of_chunk,
+    words_of_error,
+    words_of_prompt,
+)
+from .server_stream import Stream, StreamThread
+from .watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+TEXT = "text"  # name of the lanes that belong to one stream
+Work = Callable[[], tuple[dict, bytes | memoryview]]
+
+
+class RpcServer:
+    def __init__(
+        self, sock: socket.socket, kinds: Mapping[str, Callable[..., Engine]], beat_s: float
+    ):
+        self._sock, self._kinds, self._beat_s = sock, kinds, beat_s
+        self._engine: Engine | None = None
+        self._sending = threading.Lock()
+        self._voices: dict[str, Prompt] = {}
+        self._streams: dict[int, Stream] = {}
+        self._lanes: dict[int, StreamThread] = {}
+        self._slow = ThreadPoolExecutor(2, thread_name_prefix="slow")
+        self._stir = Watchdog()
+        self._quick = ThreadPoolExecutor(
+            2, thread_name_prefix="quick", initializer=self._stir.leave_out
+        )
+
+    def serve(self) -> int:
+        """Until the studio says goodbye or is gone; the exit code."""
+        self._stir.leave_out()
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        while True:
+            try:
+                words, body = receive(self._sock)
+                if words["op"] == "bye":
+                    return self._leave()
+                self._take(words, body)
+            except Ended:
+                return 0
+            except (Damaged, KeyError, TypeError, ValueError) as fault:
+                log.error("what the studio sent has no sense", exc_info=fault)
+                return 1
+
+    def _leave(self) -> int:
+        if self._engine is not None:
+            self._engine.close()
+        return 0
+
+    # ---- telling ---------------------------------------------------------------------------------
+    def _send(self, words: dict, body=b"") -> None:
+        with self._sending:
+            try:
+                send(self._sock, words, body)
+            except Ended:
+                return  # the main thread sees it too, and ends the process
+
+    def _beat(self) -> None:
+        """Asks the engine for its health each time: an engine that cannot answer even that makes us
+        fall silent, and is noticed.
+        """
+        self._stir.leave_out()
+        pause = threading.Event()
+        while True:
+            health = self._engine.health() if self._engine is not None else Health("starting")
+            self._send({"op": "beat", "still": self._stir.look(), "health": words_of(health)})
+            pause.wait(self._beat_s)
+
+    def _answer(self, call: int, work: Work) -> None:
+        """Whatever happens in `work` has an answer."""
+        try:
+            words, body = work()
+            self._send({"re": call, **words}, body)
+        except Exception as error:
+            if not isinstance(
+                error, KaikouError
+            ):  # an engine's own bug fails its request, not the process
+                log.exception("a request failed in the engine")
+            told = words_of_error(error if isinstance(error, KaikouError) else named(error))
+            self._send({"re": call, "error": told})
+            if is_sticky(error):
+                self._send({"op": "ill", "error": words_of_error(named(error))})
+
+    def _work(self, call: int, work: Work, stream: int = 0) -> None:
+        with self._stir.working(stream):
+            self._answer(call, work)
+
+    # ---- taking ----------------------------------------------------------------------------------
+    def _take(self, words: dict, body: bytearray) -> None:
+        op, call = words["op"], words.get("call", 0)
+        if op == "next":
+            stream = self._streams.get(words["stream"])
+            if stream is None and "open" not in words:  # closed by another thread of its reader
+                return self._send({"re": call, "error": words_of_error(Cancelled())})
+            stream = stream or self._open(words, body)
+            stream.lane.put(lambda: self._work(call, lambda: self._next(stream), stream.number))
+        elif op == "cancel":
+            self._cancel(words["request"])
+        elif op == "close":
+            self._close(words["stream"])
+        elif op == "piece":
+            stream = self._streams.get(words["stream"])
+            if stream is not None:
+                stream.pieces.put(error_of(words["error"]) if "error" in words else words["text"])
+        elif op == "voice":
+            self._voices[words["key"]] = prompt_of(words["prompt"], body)
+        elif op == "forget":
+            self._voices.pop(words["key"], None)
+        elif op == "erase":
+            self._erase(words["fingerprint"])
+        elif op == "start":
+            threading.Thread(
+                target=self._start,
+                args=(words["kind"], words["arguments"]),
+                name="start",
+                daemon=True,
+            ).start()
+        elif op == "encode":
+            self._slow.submit(self._work, call, lambda: self._encode(words, body))
+        elif op == "prepare":
+            prompt = self._voices[words["voice"]]
+            self._slow.submit(self._work, call, lambda: (self._engine.prepare(prompt) or {}, b""))
+        elif op == "preset":
+            self._quick.submit(
+                self._answer, call, lambda: _told(self._engine.preset(words["name"]))
+            )
+        elif op == "check":
+            asked, prompt = record_of(SpeechRequest, words["request"]), self._voices[words["voice"]]
+            self._quick.submit(
+                self._answer, call, lambda: ({"notes": self._engine.check(asked, prompt)}, b"")
+            )
+        elif op == "notes":
+            self._quick.submit(
+                self._answer,
+                call,
+                lambda: (
+                    {"notes": self._engine.notes(record_of(SpeechRequest, words["request"]))},
+                    b"",
+                ),
+            )
+        else:
+            raise ValueError(op)
+
+    def _start(self, kind: str, arguments: dict) -> None:
+        try:
+            if kind not in self._kinds:
+                raise NotReady(
+                    f"There is no engine “{kind[:40]}”.",
+                    f"没有引擎「{kind[:40]}」。",
+                    code="no_engine",
+                )
+            with self._stir.working():
+                self._engine = self._kinds[kind](**arguments)
+                self._engine.start()
+            about = self._engine.describe()
+            self._send({"op": "ready", "about": words_of(about)})
+        except KaikouError as error:
+            self._send({"op": "failed", "error": words_of_error(error)})
+        except Exception as error:  # an engine's own bug must not leave the page waiting for ever
+            log.exception("the engine failed to start")
+            self._send(
+                {
+                    "op": "failed",
+                    "error": words_of_error(
+                        NotReady(
+                            f"The engine could not start: {error}.",
+                            f"引擎无法启动：{error}。",
+                            code="broken",
+                        )
+                    ),
+                }
+            )
+
+    def _encode(self, words: dict, body: bytearray) -> tuple[dict, bytes]:
+        return _told(
+            self._engine.encode(
+                np.frombuffer(body, np.float32),
+                words["rate"],
+                words["transcript"],
+                words["language"],
+            )
+        )
+
+    def _erase(self, fingerprint: str) -> None:
+        """Behind every step that was asked for before: one that is just beginning would bring the
+        voice back.
+        """
+        if not hasattr(self._engine, "forget"):
+            return
+        self._quick.submit(self._engine.forget, fingerprint)
+        for lane in {*self._lanes.values(), *(stream.lane for stream in self._streams.values())}:
+            lane.put(lambda: self._engine.forget(fingerprint))
+
+    # ---- streams ---------------------------------------------------------------------------------
+    def _open(self, words: dict, body: bytearray) -> Stream:
+        """The engine itself is asked in the stream's lane, at its first step."""
+        how, prompt = words["open"], self._voices[words["voice"]]
+        request = record_of(SpeechRequest, how["request"])
+        if (
+            how["how"] == "text"
+        ):  # may wait for its writer: in a thread of its own, or it would hold a lane up
+            stream = Stream(words["stream"], request.id, StreamThread(TEXT))
+            pieces = stream.arriving(
+                self._stir, lambda number: self._send({"op": "want", "stream": number})
+            )
+            stream.begin = lambda: self._engine.stream_text(request, prompt, pieces)
+        else:
+            stream = Stream(words["stream"], request.id, self._lane(how["lane"]))
+            if how["how"] == "convert":
+                stream.begin = lambda: self._engine.convert(
+                    request, prompt, np.frombuffer(body, np.float32), how["rate"], how["lane"]
+                )
+            else:
+                stream.begin = lambda: self._engine.stream(request, prompt, how["lane"])
+        self._streams[stream.number] = stream
+        return stream
+
+    def _lane(self, number: int) -> StreamThread:
+        if number not in self._lanes:
+            self._lanes[number] = StreamThread(f"lane-{number}")
+        return self._lanes[number]
+
+    def _next(self, stream: Stream) -> tuple[dict, bytes | memoryview]:
+        chunk = stream.step()
+        if chunk is None:
+            return {"end": True}, b""
+        words, samples = words_of_chunk(chunk)
+        return {"chunk": words}, samples
+
+    def _cancel(self, request_id: str) -> None:
+        for stream in self._streams.values():
+            if stream.request_id == request_id:
+                self._stir.must_end(stream.number)
+        if self._engine is not None:
+            self._engine.cancel(request_id)
+
+    def _close(self, number: int) -> None:
+        stream = self._streams.pop(number, None)
+        if stream is not None:
+            self._stir.must_end(number)
+            stream.pieces.put(None)
+            stream.lane.put(stream.close)
+            if stream.lane.name == TEXT:
+                stream.lane.end()
+
+
+def _told(prompt: Prompt) -> tuple[dict, bytes]:
+    return {"prompt": words_of_prompt(prompt)}, prompt.data

@@ -1,0 +1,1 @@
+"""Batch jobs: lines of text made into files in the background, durably."""

@@ -1,0 +1,190 @@
+"""Prompts of voices: made once per sound and engine, kept in memory (LRU by bytes) and beside the
+voice on disk, until nobody has that sound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
+
+from ..audio import Clip
+from ..engine.base import Engine
+from ..engine.manager import Lease
+from ..errors import NotFound, NotReady, StorageFull
+from ..store import VoiceStore
+from ..store.voices import gone
+from ..types import Abilities, Prompt, Voice
+from .prompt_refs import PromptLease, PromptRefs
+
+
+class PromptKey(NamedTuple):
+    """What a prompt is made from: what has the same need not be made again, whoever has it."""
+
+    engine: str
+    version: str
+    sound: str
+    words: str  # of transcript and language; "" where they are no part of it
+
+
+def prompt_key(about: Abilities, voice: Voice) -> PromptKey:
+    told = (voice.transcript, voice.language)
+    words = (
+        hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        if any(told) and not about.hears_only
+        else ""
+    )
+    return PromptKey(about.name, about.prompt_version, voice.fingerprint, words)
+
+
+class PromptCache:
+    def __init__(self, store: VoiceStore, max_bytes: int = 64 << 20):
+        self._store, self._max_bytes = store, max_bytes
+        self._lock, self._held = threading.Lock(), PromptRefs()
+        self._kept: OrderedDict[PromptKey, Prompt] = OrderedDict()
+        self._users: dict[
+            PromptKey, dict[str, tuple[Voice, Callable[[], Clip]]]
+        ] = {}  # voices and drafts that asked for it and are not gone, each with its sound
+        self._coming: dict[
+            tuple[PromptKey, Engine], Future
+            # by the engine itself: one that is closed fails what it owes, not what its successor
+            # makes
+        ] = {}
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="encode")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="keep-prompts")
+        self.n_encoded = 0
+        self._is_closed = False
+
+    def begin(
+        self, voice: Voice, engine: Engine, clip: Callable[[], Clip], prepare: bool = False
+    ) -> Future:
+        """The prompt, now or soon.
+
+        `clip()` is asked for only when it has to be made; `prepare`: and the engine makes itself
+        ready for it. The future raises the engine's named errors.
+        """
+        made = prompt_key(engine.describe(), voice)
+        with self._lock:
+            prompt = self._kept.get(made)
+            if prompt is None and self._is_closed:
+                raise NotReady("The studio is shutting down.", "工作室正在关闭。")
+            users = self._users.setdefault(made, {})
+            is_new = voice.id not in users
+            users[voice.id] = voice, clip
+            if prompt is None:
+                if (made, engine) not in self._coming:
+                    self._coming[made, engine] = self._pool.submit(
+                        self._make, made, voice, engine, prepare
+                    )
+                return self._coming[made, engine]
+            self._kept.move_to_end(made)
+            self._held.add(engine, prompt.fingerprint, voice.id)
+            if is_new and not voice.draft:
+                self._write(voice, made, prompt)
+        ready: Future = Future()
+        ready.set_result(prompt)
+        return ready
+
+    def hold(self, lease: Lease, prompt: Prompt) -> PromptLease:
+        """For work that is to speak with it: until that ends the engine forgets nothing of it,
+        though the voice itself be deleted.
+        """
+        return PromptLease(self._held, lease, prompt.fingerprint)
+
+    def preset(self, engine: Engine, name: str) -> Prompt:
+        """A voice that an engine brings: it is never gone."""
+        prompt = engine.preset(name)
+        self._held.add(engine, prompt.fingerprint, name)
+        return prompt
+
+    def _make(self, made: PromptKey, voice: Voice, engine: Engine, prepare: bool) -> Prompt:
+        work = object()
+        prompt = None
+        try:
+            prompt = (
+                None
+                if voice.draft
+                else self._store.load_prompt(voice, made.engine, made.version, made.words)
+            )
+            is_old = prompt is not None
+            if prompt is None:
+                sound = self._sound(made)
+                prompt = engine.encode(sound.samples, sound.rate, voice.transcript, voice.language)
+                self.n_encoded += 1
+            self._held.add(engine, prompt.fingerprint, work)
+            users = self._keep(made, engine, prompt)
+            with self._lock:
+                for user in users:
+                    if not user.draft and not (is_old and user.id == voice.id):
+                        self._write(user, made, prompt)
+            if prepare and users:
+                engine.prepare(prompt)
+            return prompt
+        finally:
+            if prompt is not None:
+                self._held.drop(work, engine, prompt.fingerprint)
+            with self._lock:
+                self._coming.pop((made, engine), None)
+
+    def _sound(self, made: PromptKey) -> Clip:
+        """Of somebody who has it still: a clip that was pushed out while it waited here takes no
+        memory and no work. Raises NotFound.
+        """
+        with self._lock:
+            clips = [clip for _, clip in self._users.get(made, {}).values()]
+        for clip in clips:
+            with suppress(NotFound):
+                return clip()
+        raise gone()
+
+    def _write(self, voice: Voice, made: PromptKey, prompt: Prompt) -> None:
+        """Called with the lock held.
+
+        Whoever waits to speak does not wait for the disk; `close` does.
+        """
+        if not self._is_closed:
+            self._writer.submit(self._keep_on_disk, voice, made, prompt)
+
+    def _keep_on_disk(self, voice: Voice, made: PromptKey, prompt: Prompt) -> None:
+        with suppress(
+            StorageFull, NotFound
+        ):  # a cache only: it is made again next time; and the voice may have been deleted
+            self._store.keep_prompt(voice, prompt, made.words)
+
+    def _keep(self, made: PromptKey, engine: Engine, prompt: Prompt) -> list[Voice]:
+        """Those who have that sound still; where there are none, nothing is kept."""
+        with self._lock:
+            users = [voice for voice, _ in self._users.get(made, {}).values()]
+            if users:
+                self._kept[made] = prompt
+            for user in users:
+                self._held.add(engine, prompt.fingerprint, user.id)
+            while (
+                sum(len(p.data) for p in self._kept.values()) > self._max_bytes
+                and len(self._kept) > 1
+            ):
+                self._kept.popitem(last=False)
+        return users
+
+    def forget(self, voice_id: str) -> None:
+        """A voice or draft is gone.
+
+        Where no other has its sound the prompt goes, here and in the engine's own memory.
+        """
+        with self._lock:
+            for made in [m for m, users in self._users.items() if voice_id in users]:
+                del self._users[made][voice_id]
+                if not self._users[made]:
+                    del self._users[made]
+                    self._kept.pop(made, None)
+        self._held.drop_all(voice_id)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._writer.shutdown()  # what was made is not made again after a restart

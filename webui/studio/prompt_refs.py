@@ -1,0 +1,77 @@
+"""Who still needs what an engine keeps of a prompt: voices and drafts that are there, work that is
+under way. What nobody needs it forgets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from weakref import WeakKeyDictionary
+
+from ..engine.base import Engine
+from ..engine.manager import Lease
+
+
+class PromptLease:
+    """The use of a prompt under a lease of its engine, by one piece of work.
+
+    `release` is idempotent and gives both back.
+    """
+
+    def __init__(self, held: PromptRefs, lease: Lease, fingerprint: str):
+        self._held, self._lease, self._fingerprint = held, lease, fingerprint
+        held.add(lease.engine, fingerprint, self)
+
+    def release(self) -> None:
+        self._held.drop(self, self._lease.engine, self._fingerprint)
+        self._lease.release()
+
+
+class PromptRefs:
+    """Thread-safe.
+
+    By engine and fingerprint, for two voices of the same sound are one to an engine.
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._holders: WeakKeyDictionary[Engine, dict[str, set[Hashable]]] = WeakKeyDictionary()
+
+    def add(self, engine: Engine, fingerprint: str, who: Hashable) -> None:
+        with self._lock:
+            self._holders.setdefault(engine, {}).setdefault(fingerprint, set()).add(who)
+
+    def drop(self, who: Hashable, engine: Engine, fingerprint: str) -> None:
+        """`who` needs that prompt no more. Idempotent."""
+        with self._lock:
+            is_last = self._is_last(who, self._holders.get(engine, {}), fingerprint)
+        if is_last:
+            _forget(engine, fingerprint)
+
+    def drop_all(self, who: Hashable) -> None:
+        """`who` is gone."""
+        with self._lock:
+            last = [
+                (engine, name)
+                for engine, kept in list(self._holders.items())
+                for name in list(kept)
+                if self._is_last(who, kept, name)
+            ]
+        for engine, fingerprint in last:
+            _forget(engine, fingerprint)
+
+    @staticmethod
+    def _is_last(who: Hashable, kept: dict[str, set[Hashable]], fingerprint: str) -> bool:
+        """Takes `who` off the list. True when there is nobody left on it."""
+        holders = kept.get(fingerprint, set())
+        if who not in holders:
+            return False
+        holders.discard(who)
+        if not holders:
+            del kept[fingerprint]
+        return not holders
+
+
+def _forget(engine: Engine, fingerprint: str) -> None:
+    if hasattr(engine, "forget"):
+        engine.forget(fingerprint)

@@ -1,0 +1,353 @@
+"""The use case itself: whoever listens asks, and gets a job that was checked and waits for its
+turn. Blind to what becomes of it then.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial, wraps
+
+from ..audio import Clip
+from ..errors import BadInput, Conflict, KaikouError
+from ..store.folder_store import new_id
+from ..types import CONVERT, Abilities, SpeechRequest, Voice, model_of
+from .admission import Buckets
+from .continuation import Continuation
+from .conversion import source_of
+from .drafts import Drafts
+from .job_runner import JobRunner
+from .metrics import Metrics
+from .request_builder import (
+    build_request,
+    drop_unsupported_instruction,
+    late_notes,
+    with_fitting_mode,
+)
+from .share_links import ShareLinks, is_guest
+from .speech_job import SpeechJob
+from .takes import Takes
+from .text_normaliser import Preview, TextNormaliser
+from .text_source import TextSource
+from .timings import Timings
+from .voice_resolver import VoiceResolver
+
+
+def _counted(way_in: Callable[..., SpeechJob]) -> Callable[..., SpeechJob]:
+    """Refusals are counted where they pass."""
+
+    @wraps(way_in)
+    def run(self: Synthesis, *given, **named) -> SpeechJob:
+        try:
+            return way_in(self, *given, **named)
+        except KaikouError as error:
+            self._metrics.refused(error)
+            raise
+
+    return run
+
+
+class Synthesis:
+    def __init__(
+        self,
+        voice_resolver: VoiceResolver,
+        normaliser: TextNormaliser,
+        job_runner: JobRunner,
+        drafts: Drafts,
+        takes: Takes,
+        share_links: ShareLinks,
+        metrics: Metrics,
+        starts_per_minute: int,
+    ):
+        (
+            self._voice_resolver,
+            self._normaliser,
+            self._job_runner,
+            self._drafts,
+            self._takes,
+            self._share_links,
+            self._metrics,
+        ) = (
+            voice_resolver,
+            normaliser,
+            job_runner,
+            drafts,
+            takes,
+            share_links,
+            metrics,
+        )
+        self._rate = Buckets(starts_per_minute)
+
+    @_counted
+    def open(self, owner: str, *, text_in: str, **asked) -> SpeechJob:
+        """Everything that can be refused is refused here.
+
+        Blocking for as long as a voice's first prompt takes; call it off the event loop.
+
+        asked: the fields of `_open`. A guest of a demo link has no say in them. Raises BadInput,
+          NotFound, NotAllowed (consent, link), Busy, NotReady.
+        """
+        if not is_guest(owner):
+            return self._open(owner, text_in=text_in, **asked)
+        demo = self._share_links.enter(owner, text_in)
+        fixed = {k: v for k, v in demo.fixed.items() if k != "sample"}
+        try:
+            return self._open(owner, text_in=text_in, voice_id=demo.voice, **fixed)
+        except BaseException:
+            self._share_links.give_back(demo, text_in)
+            raise
+
+    def _open(
+        self,
+        owner: str,
+        *,
+        text_in: str,
+        voice_id: str,
+        mode: str = "auto",
+        instruction: str = "",
+        language: str = "auto",
+        speed: float = 1.0,
+        seed: int = -1,
+        model: str = "auto",
+        consent: bool = False,
+        transcript: str = "",
+        source: str = "",
+        recording: bytes = b"",
+        reference: bytes = b"",
+        written: TextSource | None = None,
+    ) -> SpeechJob:
+        """reference: a recording that came along, any file `audio.decode` reads; it goes before
+        `voice_id`. recording: another, whose words are
+        converted; it goes before `source`. written: the text goes on there; `text_in` is how it
+        begins.
+        """
+        trace = Timings()
+        if written is None:
+            self._rate.check(owner)
+        about, voice = self._voice_resolver.resolve(
+            owner, voice_id, mode, model, consent, reference
+        )
+        mode, instruction, left_out = drop_unsupported_instruction(about, voice, mode, instruction)
+        seed = secrets.randbelow(2**31) if seed < 0 else seed
+        transcript, dropped = self._words(owner, voice, transcript.strip())
+        if mode == CONVERT:
+            request = SpeechRequest(
+                new_id("take"),
+                text_in.strip() or "voice conversion",
+                voice.id,
+                mode,
+                speed=speed,
+                seed=seed,
+            )
+            return self._admit(
+                owner,
+                voice,
+                request,
+                trace,
+                source_of(self._drafts, owner, source, recording, consent),
+            )
+        request = build_request(
+            about,
+            text_in,
+            replace(voice, transcript=transcript),
+            mode,
+            instruction,
+            language if written is None else written.language,
+            speed,
+            seed,
+            model=model,
+        )
+        fitting: list[tuple[str, str]] = []
+        if written is None:
+            request, notes = self._normaliser.normalise(owner, request, about, trace)
+            request, fitting = with_fitting_mode(about, request)
+            request = self._takes.with_notice(owner, request)
+        else:
+            # nobody knows yet how long it will be, and the same text must sound the same whenever
+            # it ends
+            request, notes = replace(request, segments=tuple(written.pieces)), written.notes
+            written.late_notes = partial(late_notes, about)
+        job = self._admit(owner, voice, request, trace, written=written, notes=[*dropped, *fitting])
+        job.notes = [] if is_guest(owner) else [*left_out, *notes, *job.notes]
+        return job
+
+    def _words(
+        self, owner: str, voice: Voice, transcript: str
+    ) -> tuple[str, list[tuple[str, str]]]:
+        """What is said in the part of the clip that is used, and a note where the given transcript
+        cannot be that.
+        """
+        if voice.draft and transcript:
+            return self._drafts.get(owner, voice.id).words(transcript)
+        return transcript or voice.transcript, []
+
+    @_counted
+    def open_text_stream(
+        self,
+        owner: str,
+        *,
+        voice_id: str,
+        mode: str = "auto",
+        instruction: str = "",
+        language: str = "auto",
+        speed: float = 1.0,
+        seed: int = -1,
+        model: str = "auto",
+        consent: bool = False,
+        transcript: str = "",
+        reference: bytes = b"",
+        source: str = "",
+        recording: bytes = b"",
+    ) -> tuple[TextSource, Abilities]:
+        """A text is going to be written: refuses what can be refused before its first word, and has
+        the voice made ready. `open` it, with the same fields, `written`, and `written.first` for
+        text, when that is no longer empty. Blocking. Raises as `open` does.
+        """
+        self._rate.check(owner)
+        about, voice = self._voice_resolver.resolve(
+            owner, voice_id, mode, model, consent, reference
+        )
+        mode, instruction, _ = drop_unsupported_instruction(about, voice, mode, instruction)
+        if mode == CONVERT:
+            raise BadInput(
+                "A text that is still being written cannot be a conversion.",
+                "边写边读不支持变声模式。",
+                param="mode",
+                code="bad_mode",
+            )
+        build_request(
+            about,
+            "a",
+            replace(voice, transcript=transcript),
+            mode,
+            instruction,
+            language,
+            speed,
+            max(seed, 0),
+        )
+        self._voice_resolver.warm(owner, voice)
+        return self._normaliser.arriving(owner, language, about), about
+
+    def preview(
+        self, owner: str, text_in: str, language: str = "auto", model: str = "auto"
+    ) -> Preview:
+        """What would be spoken of a text; nothing is. Raises BadInput, NotFound, NotReady."""
+        return self._normaliser.preview(
+            owner, text_in, language, self._voice_resolver.check_model(model)
+        )
+
+    @_counted
+    def resume(self, old: SpeechJob, start: int) -> SpeechJob:
+        """The same request for a listener who comes back: `old` itself where it was made to its
+        end, else spoken once more with its seed. To a guest that is one more use of the link,
+        unless it goes on where a broken connection left it. Same refusals as `open`.
+        """
+        text = old.request.text
+        demo = None
+        if is_guest(old.owner):
+            if old.heard.goes_on(start):
+                self._share_links.check_rate(old.owner)
+            else:
+                demo = self._share_links.enter(old.owner, text)
+        try:
+            return old if old.snapshot().state in ("saving", "done") else self._again(old)
+        except BaseException:
+            if demo is not None:
+                self._share_links.give_back(demo, text)
+            raise
+
+    def _again(self, old: SpeechJob) -> SpeechJob:
+        self._rate.check(old.owner)
+        self._check_engine(old.engine, old.rate, old.request)
+        request = replace(old.request, speed=round(old.request.speed * old.tempo, 4))
+        voice = self._voice_resolver.voice(old.owner, old.voice.id)
+        beginning = old.so_far() if old.source is None else None
+        job = self._go_on(old.owner, voice, request, beginning, old.voice_notes, old.source)
+        job.heard, job.notes = old.heard, old.notes
+        return job
+
+    @_counted
+    def continue_take(self, owner: str, take_id: str) -> SpeechJob:
+        """A stopped or failed take goes on with the sentence that broke, as it was asked for and
+        with its seed: the same sound as if it had never stopped, as one job that begins with what
+        is there. When it is over, its take is in the place of that one. Raises NotFound (take, its
+        voice), Conflict (nothing to continue, or it would not be the same), Busy, NotReady.
+        """
+        self._rate.check(owner)
+        take = self._takes.shown(owner, take_id)
+        request, trace = take.request, Timings()
+        if take.state == "done" or request.mode == CONVERT:
+            raise Conflict(
+                "This take cannot be continued: it is whole, or a conversion. Generate it again.",
+                "这条记录不能继续：它已经完整，或是变声。请重新生成。",
+                code="take_not_continued",
+                param="continue_from",
+            )
+        about = self._check_engine(take.engine, take.sample_rate, request)
+        voice = self._voice_resolver.voice(owner, request.voice)
+        told, notes = self._normaliser.normalise(owner, request, about, trace)
+        if self._takes.with_notice(owner, told).segments != request.segments:
+            raise Conflict(
+                "Its text is read otherwise since a pronunciation or the spoken notice was changed."
+                " Generate it again.",
+                "读音或语音提示改过了，这段文本现在读法不同。请重新生成。",
+                code="take_read_otherwise",
+                param="continue_from",
+            )
+        beginning = self._takes.beginning(take)
+        job = self._go_on(owner, voice, request, beginning, take.voice_notes, trace=trace)
+        job.notes = list(dict.fromkeys([*notes, *job.notes]))
+        return job
+
+    def _check_engine(self, engine: str, rate: int, request: SpeechRequest) -> Abilities:
+        """Raises Conflict where not the same voice would speak on."""
+        about = self._voice_resolver.check_model("auto")
+        kind = request.voice_engine
+        if (about.name, about.sample_rate) != (engine, rate) or (
+            kind and kind not in about.voice_engines
+        ):
+            raise Conflict(
+                f"{model_of(engine, kind)} began this, and it does not speak now. Continue when it"
+                " is back, or generate the text again.",
+                f"这段由 {model_of(engine, kind)} 开始，它现在不能朗读。等它恢复后再继续，"
+                f"或重新生成。",
+                code="take_other_engine",
+                param="continue_from",
+            )
+        return about
+
+    def _go_on(
+        self,
+        owner: str,
+        voice: Voice,
+        request: SpeechRequest,
+        beginning: Continuation | None,
+        notes: Sequence[tuple[str, str]],
+        source: Clip | None = None,
+        trace: Timings | None = None,
+    ) -> SpeechJob:
+        first = beginning.first_segment if beginning is not None else 0
+        request = replace(request, id=new_id("take"), first_segment=first)
+        job = self._admit(
+            owner, voice, request, trace or Timings(), source, notes=notes, beginning=beginning
+        )
+        job.voice_notes = tuple(notes)  # the choice of a voice was made, and told, before
+        return job
+
+    def _admit(
+        self,
+        owner: str,
+        voice: Voice,
+        request: SpeechRequest,
+        trace: Timings,
+        source: Clip | None = None,
+        written: TextSource | None = None,
+        notes: Sequence[tuple[str, str]] = (),
+        beginning: Continuation | None = None,
+    ) -> SpeechJob:
+        """notes: that a take keeps."""
+        ready = self._voice_resolver.job(owner, voice, request, trace, source, notes, beginning)
+        ready.job.written = written
+        self._job_runner.submit(ready)
+        return ready.job

@@ -1,0 +1,239 @@
+"""Who speaks: the engine and the voice that a request names, the prompt of the two, and a job with
+both. Blind to whose turn it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+from ..audio import Clip
+from ..engine.base import Engine
+from ..engine.manager import EngineManager
+from ..errors import BadInput, KaikouError, NotAllowed, NotFound
+from ..types import VOICE_ENGINES, Abilities, Prompt, SpeechRequest, Voice
+from .continuation import Continuation
+from .drafts import Drafts
+from .job_runner import PreparedJob
+from .metrics import Metrics
+from .model_library import ModelLibrary
+from .prompt_cache import PromptCache
+from .request_builder import (
+    OPENAI_MODELS,
+    OPENAI_VOICES,
+    PRESET,
+    check_mode,
+    listed_names,
+    model_names,
+    with_known_words,
+)
+from .scheduler_pool import SchedulerPool
+from .share_links import ShareLinks, is_guest, share_link_settings
+from .speech_job import SpeechJob
+from .timings import Timings
+from .voices import Voices
+
+
+class VoiceResolver:
+    def __init__(
+        self,
+        engine_manager: EngineManager,
+        scheduler_pool: SchedulerPool,
+        voices: Voices,
+        drafts: Drafts,
+        prompts: PromptCache,
+        share_links: ShareLinks,
+        metrics: Metrics,
+    ):
+        self._engine_manager, self._scheduler_pool, self._metrics = (
+            engine_manager,
+            scheduler_pool,
+            metrics,
+        )
+        self._voices, self._drafts, self._prompts, self._share_links = (
+            voices,
+            drafts,
+            prompts,
+            share_links,
+        )
+        self.model_library: ModelLibrary | None = None  # where there are models that have names
+
+    def voice(self, owner: str, voice_id: str) -> Voice:
+        """Raises BadInput when none is given, NotFound when it is gone or another's.
+
+        A guest has the one of the link, whatever is asked for.
+        """
+        if is_guest(owner):
+            owner, voice_id = self._share_links.host(owner), self._share_links.of(owner).voice
+        if not voice_id:
+            raise BadInput(
+                "Record a clip first, or choose a saved voice.",
+                "先录一段声音，或从音色库选一个。",
+                code="no_voice",
+                param="voice",
+            )
+        if voice_id.startswith("draft-"):
+            return self._drafts.voice(owner, voice_id)
+        return self._voices.get(owner, OPENAI_VOICES.get(voice_id, voice_id))
+
+    def check_model(self, model: str) -> Abilities:
+        """The engine that `model` means. Raises NotFound, NotReady."""
+        lease = self._engine_manager.lease()
+        about = lease.engine.describe()
+        name = about.name
+        lease.release()
+        own = (name, *model_names(about, *VOICE_ENGINES))
+        if model not in ("", "auto", *own, *OPENAI_MODELS) and not (
+            self.model_library is not None and self.model_library.speaking == model
+        ):
+            raise self._not_speaking(model, (name, *listed_names(about)))
+        return about
+
+    def _not_speaking(self, model: str, names: Sequence[str]) -> KaikouError:
+        if (absent := self._engine_manager.absent(model)) is not None:
+            return absent
+        if self.model_library is not None and self.model_library.knows(model):
+            return BadInput(
+                f"{model} is installed, but another model speaks now. Change to it on the page, or"
+                " leave the model out.",
+                f"{model} 已安装，但现在由别的模型朗读。请在页面上切换，或不指定模型。",
+                code="model_idle",
+                param="model",
+            )
+        return NotFound(
+            f"There is no model “{model[:40]}” here. Available: {', '.join(('auto', *names))}.",
+            f"这里没有模型「{model[:40]}」，可用：{'、'.join(('auto', *names))}。",
+            code="model_not_found",
+            param="model",
+        )
+
+    def resolve(
+        self, owner: str, voice_id: str, mode: str, model: str, consent: bool, reference: bytes
+    ) -> tuple[Abilities, Voice]:
+        """The engine and the voice of a listener's request; `reference` is a recording that came
+        along with it and goes before `voice_id`. Raises NotFound, NotReady, BadInput, TooLarge,
+        NotAllowed (consent).
+        """
+        about = self.check_model(model)
+        check_mode(mode, about)
+        if reference and not consent:
+            raise NotAllowed(
+                "Say that the speaker agreed: send consent: true along with the recording.",
+                "请确认说话人已同意：带录音的请求须同时传 consent: true。",
+                code="consent",
+                param="consent",
+            )
+        voice = self.voice(owner, self._drafts.once(owner, reference).id if reference else voice_id)
+        if voice.draft and not consent:
+            raise NotAllowed(
+                "Tick the consent box before saving or speaking.",
+                "先勾选同意，才能保存或合成。",
+                code="consent",
+                param="consent",
+            )
+        return about, voice
+
+    def job(
+        self,
+        owner: str,
+        voice: Voice,
+        request: SpeechRequest,
+        trace: Timings,
+        source: Clip | None = None,
+        kept_notes: Sequence[tuple[str, str]] = (),
+        beginning: Continuation | None = None,
+    ) -> PreparedJob:
+        """Holds a lease of the engine: whoever calls sees to its release.
+
+        Blocking for as long as a voice's first prompt takes. kept_notes: what its take tells of how
+        it was spoken.
+        """
+        lease = self._engine_manager.lease()
+        try:
+            engine = lease.engine
+            about = engine.describe()
+            prompt = self._wait_for_prompt(owner, voice, engine, trace)
+            lease = self._prompts.hold(lease, prompt)
+            self._still_there(voice, owner)
+            notes = list(kept_notes)
+            if request.mode == "zero_shot" and hasattr(engine, "check"):
+                request, missing = with_known_words(about, request)
+                if missing:
+                    notes = notes or missing  # why there is none may have been said already
+                else:
+                    notes += engine.check(request, prompt)
+            if about.voice_engines:
+                request, more = engine.settle(request)
+                notes += more
+            own = min(max(request.speed, about.min_speed), about.max_speed)
+            job = SpeechJob(
+                request.id,
+                replace(request, speed=own),
+                owner,
+                voice,
+                about.sample_rate,
+                about.name,
+                about.version_of(request.voice_engine),
+                tempo=round(request.speed / own, 4),
+                beginning=beginning,
+                source=source,
+                trace=trace,
+            )
+            job.lease, job.voice_notes = lease, tuple(notes)
+            job.notes = [*notes, *engine.notes(request)]
+            own_rtf = about.voice_engines.get(request.voice_engine, 0.0)
+            job.own_rtf = own_rtf if own_rtf > about.rtf else 0.0
+            if is_guest(owner):
+                job.voice = share_link_settings(voice, self._share_links.of(owner).title)
+            return PreparedJob(job, self._scheduler_pool.of(engine), prompt)
+        except BaseException:
+            lease.release()
+            raise
+
+    def warm(self, owner: str, voice: Voice) -> None:
+        """It will speak: have its prompt made. Nobody waits for it."""
+        lease = self._engine_manager.lease()
+        try:
+            coming = self.prompt(owner, voice, lease.engine)
+            self._still_there(voice, owner)
+        except BaseException:
+            lease.release()
+            raise
+        coming.add_done_callback(lambda _: lease.release())
+
+    def prompt(self, owner: str, voice: Voice, engine: Engine) -> Future:
+        if voice.draft:
+            draft = self._drafts.get(owner, voice.id)
+            return self._prompts.begin(voice, engine, lambda: self._drafts.reference(draft))
+        if voice.id.startswith(PRESET):
+            ready: Future = Future()
+            ready.set_result(self._prompts.preset(engine, voice.name))
+            return ready
+        return self._prompts.begin(voice, engine, lambda: self._voices.clip(voice))
+
+    def _still_there(self, voice: Voice, owner: str) -> None:
+        """It may have been deleted while its prompt was asked for.
+
+        Raises NotFound then, and nothing is kept of it.
+        """
+        try:
+            if voice.draft:
+                self._drafts.get(owner, voice.id)
+            else:
+                self._voices.get(voice.owner, voice.id)
+        except NotFound:
+            self._prompts.forget(voice.id)
+            raise
+
+    def _wait_for_prompt(self, owner: str, voice: Voice, engine: Engine, trace: Timings) -> Prompt:
+        coming = self.prompt(owner, voice, engine)
+        is_hit = coming.done()
+        self._metrics.voice(is_hit)
+        if is_hit:
+            return coming.result()
+        began = time.perf_counter()
+        prompt = coming.result()
+        trace.add("voice", time.perf_counter() - began)
+        return prompt
