@@ -256,6 +256,7 @@ def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
         root_path=settings.server.root_path or None,
         max_file_size=f"{settings.limits.max_upload_mb}mb",
         show_error=True,
+        mcp_server=True,
         **page,
     )
     # Gradio checks paths only after launch(), which a mounted page never calls.

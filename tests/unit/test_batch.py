@@ -33,9 +33,7 @@ def test_a_poison_line_stops_after_three_tries_alone_and_the_rest_goes_on(studio
     bad = lines(studio, job)[2]
     assert (bad.state, bad.attempts, bad.code) == ("failed", 3, "fault") and bad.error_zh
     again = [
-        together
-        for text, together in zip(engine.spoken, engine.together)
-        if text == "Line 3."
+        together for text, together in zip(engine.spoken, engine.together) if text == "Line 3."
     ][1:]
     assert again == [{"Line 3."}] * 2, "nothing else was in the air when it was tried again"
     engine.faults.clear()

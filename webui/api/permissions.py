@@ -45,6 +45,9 @@ RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple(
         ),
         (r"/v1/text/prepare", "POST", frozenset({"speak", "jobs"})),
         (r"/v2/.*", "", frozenset({"jobs"})),
+        # which of them a key may call, webui/ui/endpoints.py asks
+        (r"/config|/gradio_api/(info|app_id|queue/data|heartbeat/.*|file=.*)/?", "GET", ANY),
+        (r"/gradio_api/((api|run)/[^/]+|mcp|queue/join)/?", "POST", ANY),
     )
 )
 

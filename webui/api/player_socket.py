@@ -17,10 +17,9 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from ..errors import BadInput, KaikouError
-from ..studio import ENGINE_CHANGE, Snapshot, SpeechJob, Studio, is_guest
+from ..studio import ENGINE_CHANGE, JobReader, Snapshot, SpeechJob, Studio, is_guest, open_job
 from .auth import Sessions
 from .error_handlers import wrong_field
-from .job_reader import JobReader, open_job
 from .recent_jobs import RecentJobs
 from .speech import Speech
 from .text_socket.protocol import PROTOCOL, Close, JsonSocket

@@ -25,13 +25,16 @@ from ..studio import (
     OPENAI_MODELS,
     OPENAI_VOICES,
     UNLIMITED,
+    JobReader,
     Resampler,
     SpeechJob,
     Studio,
     coded,
     coded_hz,
+    collect,
     file_name,
     known_language,
+    open_job,
 )
 from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
 from . import schemas
@@ -55,7 +58,6 @@ from .audio_formats import (
 from .encoding import PIECE_BYTES, EncoderPool, Held
 from .error_handlers import wrong_field
 from .fields import JsonBody, Number
-from .job_reader import JobReader, open_job
 from .middleware.access import language_of
 from .openapi import answers, body_of, file_of, refusals
 from .range_file import RangeFile
@@ -415,7 +417,7 @@ async def _file(
     studio: Studio, encoder_pool: EncoderPool, job: SpeechJob, kind: str, rate: int
 ) -> bytes:
     """All of it, with true sizes."""
-    pcm = await _whole(studio, job)
+    pcm = await collect(studio, job)
     if kind in CODED:
         return await encoder_pool.whole(job, kind, pcm)
     if rate != job.rate:
@@ -472,17 +474,6 @@ async def _events(
         yield failed(job.snapshot().error or EngineFault(), language)
         raise
     yield done(usage(job.request.text, job.request.instruction, job.produced, job.rate))
-
-
-async def _whole(studio: Studio, job: SpeechJob) -> bytes:
-    async with JobReader(studio, job) as reader:
-        studio.job_runner.credit(job, UNLIMITED)
-        while True:
-            told = await reader.change()
-            if told.error is not None:
-                raise told.error
-            if told.state in ("saving", "done"):
-                return job.pcm(0, told.n_samples)
 
 
 async def _stream(

@@ -7,6 +7,7 @@ from .consents import BY_PAGE, ConsentInfo
 from .dictionary_files import KINDS as TERM_FILES
 from .doctor import Doctor
 from .drafts import Draft, wav
+from .job_reader import JobReader, collect, open_job
 from .keys import ADMIN, PER_MINUTE, SCOPES, Key, Keys
 from .logins import Logins
 from .model_download import ModelDownload
@@ -42,6 +43,7 @@ __all__ = [
     "DownloadableModel",
     "Draft",
     "Encoder",
+    "JobReader",
     "Key",
     "Keys",
     "LineRequest",
@@ -58,9 +60,11 @@ __all__ = [
     "ZipStream",
     "coded",
     "coded_hz",
+    "collect",
     "file_name",
     "is_guest",
     "known_language",
+    "open_job",
     "reachable",
     "stopped_at",
     "usual_s",

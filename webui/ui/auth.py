@@ -5,6 +5,7 @@ request.
 from __future__ import annotations
 
 import gradio as gr
+from starlette.requests import Request
 
 
 def owner_of(request: gr.Request) -> str:
@@ -12,4 +13,9 @@ def owner_of(request: gr.Request) -> str:
 
     Raises KeyError when the page runs without the guard, so that nobody shares by accident.
     """
-    return request.request.scope["kk_owner"]
+    return scope_of(request)["kk_owner"]
+
+
+def scope_of(request: gr.Request | Request) -> dict:
+    """The ASGI scope; Gradio's MCP server hands on the server's own request."""
+    return getattr(request, "request", request).scope

@@ -20,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from ..errors import BadInput, Busy, NotAllowed, NotFound
+from ..studio import ADMIN
+from . import endpoints
 from .first_load import FirstLoad
 from .uploads import Uploads
 
@@ -30,6 +32,9 @@ ROUTES = re.compile(
     rf"|(GET|HEAD) {API}/(queue/data|heartbeat/[^/]+|startup-events|app_id|info/?|theme\.css)"
     rf"|POST {API}/queue/join"
 )
+# Programs: the named endpoints outside the queue, and the same ones as tools of an MCP server.
+PROGRAMS = re.compile(rf"POST {API}/((api|run)/(predict|{'|'.join(endpoints.NAMES)})/?|mcp/?)")
+TAKE = re.compile(r"https?://[^?#]*/tts/result/(take-[0-9a-f]+\.wav)")
 MAX_EVENTS_EACH = 16  # events of one visitor that wait, run, or whose result was not fetched
 MAX_UNFETCHED_S = 600.0  # a page that was closed before it fetched a result never comes back for it
 SOUND_TYPES = {
@@ -163,6 +168,8 @@ class PageMiddleware:
             answer = self._file(scope["kk_owner"], unquote(path.removeprefix(f"{API}/file=")))
         elif method == "POST" and path == f"{API}/queue/join":
             return await self._join(scope, receive, send)
+        elif PROGRAMS.fullmatch(f"{method} {path}"):
+            return await self._program(scope, receive, send)
         elif ROUTES.fullmatch(f"{method} {path}"):
             return await self._first_load(scope, receive, send)
         else:
@@ -183,7 +190,11 @@ class PageMiddleware:
         return JSONResponse(paths)
 
     def _file(self, owner: str, path: str) -> Response:
-        """The sound of an upload, for the page's own waveform: the draft's once there is one."""
+        """The sound of an upload, for the page's own waveform: the draft's once there is one. Or
+        that of a take, which gradio_client asks for by the address that an endpoint gave it.
+        """
+        if take := TAKE.fullmatch(path):
+            return RedirectResponse(f"{self._root_path}/tts/result/{take[1]}")
         try:
             upload = self._uploads.get(owner, path)
         except NotAllowed:
@@ -193,6 +204,37 @@ class PageMiddleware:
         kind = SOUND_TYPES.get(path.rpartition(".")[2].lower(), "application/octet-stream")
         return Response(upload.data, 200, {"Cache-Control": "no-store"}, kind)
 
+    async def _program(self, scope, receive, send) -> None:
+        """A call of a named endpoint, or a message to the MCP server. Neither may name a file."""
+        body = await Request(scope, receive).body()
+        event = parse_event(body)
+        if named_files(event):
+            raise NotAllowed(
+                "Send recordings in base64; no path or address is opened here.",
+                "录音请以 base64 传来，这里不会打开任何路径或网址。",
+                code="no_path",
+            )
+        if scope["path"].rstrip("/").endswith("/predict") and not self._is_named(event):
+            raise NotFound("There is no such endpoint.", "没有这个接口。", param="fn_index")
+        await self._app(scope, self._replay(event, receive), send)
+
+    def _is_named(self, event: dict) -> bool:
+        """Whether it calls one of the named endpoints."""
+        index = event.get("fn_index")
+        function = self._blocks.fns.get(index) if isinstance(index, int) else None
+        return function is not None and function.api_name in endpoints.NAMES
+
+    @staticmethod
+    def _replay(event: dict, receive):
+        """The event written anew, so that Gradio reads nothing else than what was checked."""
+        body = json.dumps(event).encode()
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay():
+            return next(messages, None) or await receive()
+
+        return replay
+
     async def _join(self, scope, receive, send) -> None:
         owner, body = scope["kk_owner"], await Request(scope, receive).body()
         event = parse_event(body)
@@ -200,13 +242,14 @@ class PageMiddleware:
             self._uploads.get(owner, path)
         if str(event.get("fn_index")) not in map(str, self._blocks.fns):
             raise NotFound("The page has no such event.", "页面上没有这个事件。", param="fn_index")
-        # Written anew, so that Gradio's parser cannot read it as anything else than was checked.
-        body = json.dumps(event).encode()
-        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+        key = scope["kk_key"]
+        if key is not None and ADMIN not in key.scopes and not self._is_named(event):
+            raise NotAllowed(
+                "This key may not use the page: it lacks the scope admin.",
+                "这个密钥不能使用页面：缺少 admin 权限。",
+                code="scope",
+            )
         answer = bytearray()
-
-        async def replay():
-            return next(messages, None) or await receive()
 
         async def watch(message) -> None:
             if message["type"] == "http.response.body":
@@ -215,7 +258,7 @@ class PageMiddleware:
 
         self._events.join(owner)
         try:
-            await self._app(scope, replay, watch)
+            await self._app(scope, self._replay(event, receive), watch)
         finally:
             self._events.joined(owner, str(event.get("session_hash")), event_id_of(bytes(answer)))
 

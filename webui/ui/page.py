@@ -10,7 +10,7 @@ from pathlib import Path
 import gradio as gr
 
 from ..types import MAX_TEXT
-from . import batch, convert, speak, voices
+from . import batch, convert, endpoints, speak, voices
 from . import settings as settings_tab
 from .html_part import as_json, part
 from .i18n import i18n
@@ -69,6 +69,7 @@ def build(studio, settings, version: str, uploads: Uploads) -> tuple[gr.Blocks, 
         speak.wire(studio, uploads, w)
         convert.wire(studio, uploads, w)
         settings_tab.wire(studio, w)
+        endpoints.wire(studio, settings.server.root_path)
 
         def load(request: gr.Request):
             return speak.load(studio, request)

@@ -13,10 +13,9 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
 from ...errors import BadInput
-from ...studio import SpeechJob, Studio
+from ...studio import SpeechJob, Studio, open_job
 from ...types import MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
 from ..encoding import EncoderPool
-from ..job_reader import open_job
 from ..openapi import file_of, refusals
 from ..recent_jobs import RecentJobs
 from ..speech import reply

@@ -14,12 +14,11 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from ...errors import BadInput, KaikouError
-from ...studio import SpeechJob, Studio
+from ...studio import SpeechJob, Studio, open_job
 from ...types import MAX_TRANSCRIPT
 from ..audio_field import sound_in
 from ..encoding import EncoderPool
 from ..error_handlers import unreadable, wrong_field
-from ..job_reader import open_job
 from ..middleware.access import language_of
 from ..openapi import ERROR, JSON, file_of, refusals
 from ..recent_jobs import RecentJobs

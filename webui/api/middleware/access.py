@@ -35,6 +35,9 @@ UPLOADS = (
     "/v1/audio/voice_consents",
     "/v1/audio/speech",
     "/inference_",
+    "/gradio_api/api/",
+    "/gradio_api/run/",
+    "/gradio_api/mcp",
 )  # clips; speech may bring one with it
 BATCH = "/v2/synthesize/batch"
 DOOR_THREADS = 4

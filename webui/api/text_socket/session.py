@@ -15,10 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
 from ...errors import BadInput, KaikouError
-from ...studio import Snapshot, SpeechJob, Studio, TextSource
+from ...studio import JobReader, Snapshot, SpeechJob, Studio, TextSource, open_job
 from ..audio_field import named
 from ..audio_formats import usage
-from ..job_reader import JobReader, open_job
 from ..player_socket import FRAME, FRAME_S, MAGIC, unheard
 from ..recent_jobs import RecentJobs
 from ..socket_auth import SocketAuth

@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from starlette.concurrency import run_in_threadpool
+from anyio import to_thread
 
-from ..studio import Snapshot, SpeechJob, Studio
+from .speech_job import UNLIMITED, Snapshot, SpeechJob
+from .studio import Studio
 
 
 class JobReader:
@@ -49,7 +50,7 @@ async def open_job(studio: Studio, make: Callable[[], SpeechJob]) -> SpeechJob:
 
     If the caller is cancelled meanwhile, the job that still comes is cancelled too.
     """
-    task = asyncio.ensure_future(run_in_threadpool(make))
+    task = asyncio.ensure_future(to_thread.run_sync(make))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -57,3 +58,21 @@ async def open_job(studio: Studio, make: Callable[[], SpeechJob]) -> SpeechJob:
             lambda t: t.cancelled() or t.exception() or studio.job_runner.cancel(t.result())
         )
         raise
+
+
+async def collect(studio: Studio, job: SpeechJob, until_saved: bool = False) -> bytes:
+    """Reads a job to its end and returns all its samples, s16le.
+
+    until_saved: its take is on the disk too. Raises the job's error; cancels the job when the
+    caller is cancelled.
+    """
+    async with JobReader(studio, job) as reader:
+        studio.job_runner.credit(job, UNLIMITED)
+        while True:
+            now = await reader.change()
+            if now.error is not None:
+                raise now.error
+            if now.state == "done" or (now.state == "saving" and not until_saved):
+                if until_saved and now.save_error is not None:
+                    raise now.save_error
+                return job.pcm(0, now.n_samples)
