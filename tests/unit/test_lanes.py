@@ -121,7 +121,7 @@ def test_an_engine_with_long_steps_in_the_background_is_told_when_a_listener_wai
     engine.gate.clear()
     lanes, _, done = run(engine, [job("batch", priority=5)])
     end = lambda j: None  # noqa: E731
-    while not any(s.step_since_s for s in lanes._seats):
+    while not any(s.step_since_s for s in lanes._slots):
         time.sleep(0.005)
     lanes.add(job("more", priority=5), None, end)
     assert told == [], "background work waits for its turn"

@@ -70,11 +70,11 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     @router.post("/tts/model/fetch", include_in_schema=False)
     def fetch_model(source: str = "", model: str = ""):
-        return _model_library(studio).fetch(source, model)
+        return model_library_of(studio).fetch(source, model)
 
     @router.post("/tts/model/pause", include_in_schema=False)
     def pause_model():
-        return _model_library(studio).pause()
+        return model_library_of(studio).pause()
 
     @router.post("/tts/engine/again", include_in_schema=False)
     def try_again():
@@ -83,23 +83,23 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     @router.post("/tts/engine/use", include_in_schema=False)
     def use(model: str):
         """Another model of this disk shall speak."""
-        _model_library(studio).use(model)
+        model_library_of(studio).use(model)
         return {"models": studio.model_library.list()}
 
     @router.post("/tts/model/examine", include_in_schema=False)
     def examine(model: str):
-        _model_library(studio).examine(model)
+        model_library_of(studio).examine(model)
         return {"models": studio.model_library.list()}
 
     @router.get("/tts/model/report", include_in_schema=False)
     def report(model: str):
         """What the doctor found, with its figures."""
-        return _model_library(studio).report(model)
+        return model_library_of(studio).report(model)
 
     @router.post("/tts/model/agree", include_in_schema=False)
     def agree(model: str):
         """The recommended profile shall be used."""
-        _model_library(studio).agree(model)
+        model_library_of(studio).agree(model)
         return {"models": studio.model_library.list()}
 
     @router.get("/metrics", response_class=PlainTextResponse, responses=refusals())
@@ -202,7 +202,7 @@ def _wrong_login(is_key: bool) -> LoginNeeded:
     return LoginNeeded("The name or the password is wrong.", "用户名或密码不对。", code="bad_login")
 
 
-def _model_library(studio: Studio) -> ModelLibrary:
+def model_library_of(studio: Studio) -> ModelLibrary:
     if studio.model_library is None:
         raise NotFound(
             "This studio was started with --engine builtin and has no models.",

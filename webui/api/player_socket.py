@@ -59,7 +59,7 @@ class Connection:
         silent_s: float,
     ):
         self._studio, self._sessions, self._recent = studio, sessions, recent_jobs
-        self._wire, self._holder = JsonSocket(socket, silent_s), socket.scope["kk_holder"]
+        self._socket, self._holder = JsonSocket(socket, silent_s), socket.scope["kk_holder"]
         self._account, self._owner = socket.scope["kk_owner"].partition("/")[0], ""
         self._sender: asyncio.Task | None = None
         self._seq, self._credit, self._reader = -1, 0, None
@@ -71,11 +71,11 @@ class Connection:
         try:
             self._follow(await self._hello(), watches)
             while True:
-                await self._take(await self._wire.message(self._is_their_turn))
+                await self._take(await self._socket.message(self._is_their_turn))
         except WebSocketDisconnect:
             pass
         except Close as close:
-            await self._wire.close(close.code, close.error.code)
+            await self._socket.close(close.code, close.error.code)
         finally:
             watches.close()
             await self._stop()
@@ -94,7 +94,7 @@ class Connection:
             job = self._reader.job if self._reader is not None else None
             if op == "takes" and job is not None and job.snapshot().state in ("saving", "done"):
                 return  # the end of its own stream says so
-            news.add(task := loop.create_task(self._wire.tell({"op": op})))
+            news.add(task := loop.create_task(self._socket.tell({"op": op})))
             task.add_done_callback(news.discard)
 
         def wake(op: str) -> None:
@@ -114,7 +114,7 @@ class Connection:
 
     async def _hello(self) -> dict:
         try:
-            told = await asyncio.wait_for(self._wire.message(self._is_their_turn), HELLO_S)
+            told = await asyncio.wait_for(self._socket.message(self._is_their_turn), HELLO_S)
         except TimeoutError:
             raise _bad("no hello", "没有 hello") from None
         owner = self._sessions.owner_of_token(str(told.get("token", "")))
@@ -122,11 +122,11 @@ class Connection:
             raise _bad("hello with a valid token expected", "需要带有效令牌的 hello")
         self._owner = owner
         self._set_locale(told)
-        await self._wire.tell({"op": "ready", "v": 1, "limits": self._studio.limits()})
+        await self._socket.tell({"op": "ready", "v": 1, "limits": self._studio.limits()})
         return told
 
     def _set_locale(self, told: dict) -> None:
-        self._wire.language = "zh" if str(told.get("locale", "")).startswith("zh") else "en"
+        self._socket.language = "zh" if str(told.get("locale", "")).startswith("zh") else "en"
 
     async def _take(self, told: dict) -> None:
         if told.get("op") == "start":  # asks for itself
@@ -145,7 +145,7 @@ class Connection:
         elif op == "cancel" and told.get("seq") == self._seq:
             await self._stop(is_given_up=True, tell=True)
         elif op == "ping":
-            await self._wire.tell({"op": "pong", "t": told.get("t")})
+            await self._socket.tell({"op": "pong", "t": told.get("t")})
         elif op == "locale":
             self._set_locale(told)
         elif op not in ("credit", "cancel"):
@@ -178,7 +178,7 @@ class Connection:
             sender.cancel()
             await asyncio.wait([sender])
             if tell and was_on:
-                await self._wire.tell(
+                await self._socket.tell(
                     {
                         "op": "cancelled",
                         "seq": self._seq,
@@ -210,12 +210,12 @@ class Connection:
 
     async def _tell_error(self, seq: int, error: KaikouError) -> None:
         retry = None if error.retry_after_s is None else math.ceil(error.retry_after_s)
-        await self._wire.tell(
+        await self._socket.tell(
             {
                 "op": "error",
                 "seq": seq,
                 "code": error.code,
-                "text": error.sentence(self._wire.language),
+                "text": error.sentence(self._socket.language),
                 "retry": retry,
                 "param": error.param,
             }
@@ -254,7 +254,7 @@ class Connection:
             if now.state == "waiting":
                 if now.position and now.position != told_position:
                     told_position = now.position
-                    await self._wire.tell(
+                    await self._socket.tell(
                         {
                             "op": "queued",
                             "seq": seq,
@@ -265,12 +265,12 @@ class Connection:
                 continue
             if not is_begun:
                 is_begun = True
-                notes = [zh if self._wire.language == "zh" else en for en, zh in job.notes]
-                await self._wire.tell(
+                notes = [zh if self._socket.language == "zh" else en for en, zh in job.notes]
+                await self._socket.tell(
                     {"op": "begin", "seq": seq, **self._studio.about(job), "notes": notes}
                 )
             for segment, at in now.marks[told_marks:]:
-                await self._wire.tell(
+                await self._socket.tell(
                     {
                         "op": "info",
                         "seq": seq,
@@ -289,7 +289,7 @@ class Connection:
             ):
                 is_last = now.state in ("saving", "done") and stop == now.n_samples
                 began = time.perf_counter()
-                await self._wire.send_bytes(
+                await self._socket.send_bytes(
                     FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, sent) + job.pcm(sent, stop)
                 )
                 job.trace.sent(time.perf_counter() - began)
@@ -303,7 +303,7 @@ class Connection:
 
     def _patience_s(self) -> float:
         """How much longer a stream may wait for credit."""
-        return self._moved_s + self._wire.idle_s - time.monotonic()
+        return self._moved_s + self._socket.idle_s - time.monotonic()
 
     def _check_stream(self, sent: int) -> None:
         """Raises what ends it although there may be more to send."""
@@ -327,9 +327,9 @@ class Connection:
         if now.save_error is not None:
             told |= {
                 "code": now.save_error.code,
-                "text": now.save_error.sentence(self._wire.language),
+                "text": now.save_error.sentence(self._socket.language),
             }
-        await self._wire.tell(told)
+        await self._socket.tell(told)
 
 
 def unheard() -> BadInput:

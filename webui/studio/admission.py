@@ -98,7 +98,7 @@ class Admission:
             tuple[SpeechJob, Callable[[SpeechJob], None]]
         ] = []  # in the order of turns
         self._open: dict[str, int] = {}  # owner -> jobs open or waiting
-        self._job_runner: dict[
+        self._turns_of: dict[
             str, int
         ] = {}  # owner -> turns had; who comes begins one behind the least served
         self._claims: dict[
@@ -138,8 +138,8 @@ class Admission:
                     retry_after_s=s,
                 )
             self._open[job.owner] = self._open.get(job.owner, 0) + 1
-            self._job_runner.setdefault(
-                job.owner, max(0, min(self._job_runner.values(), default=0) - 1)
+            self._turns_of.setdefault(
+                job.owner, max(0, min(self._turns_of.values(), default=0) - 1)
             )
             if must_wait:
                 self._line.append((job, begin))
@@ -163,7 +163,7 @@ class Admission:
         return self._n_hungry() + len(self._claims)
 
     def _claim(self, job: SpeechJob) -> None:
-        self._job_runner[job.owner] += 1
+        self._turns_of[job.owner] += 1
         self._claims[job.id] = job, math.inf
 
     def _begin(self, job: SpeechJob, begin: Callable[[SpeechJob], None]) -> None:
@@ -202,7 +202,7 @@ class Admission:
         ):
             rank[job.id] = (
                 job.request.priority,
-                self._job_runner[job.owner] + seen[job.owner],
+                self._turns_of[job.owner] + seen[job.owner],
                 job.born_s,
             )
             seen[job.owner] += 1
@@ -215,12 +215,12 @@ class Admission:
 
     def next(self) -> None:
         """Room may have come free: let the head of the line in."""
-        while self._line and (job_runner := self._next_turns()):
-            for job, begin in job_runner:
+        while self._line and (turns := self._next_turns()):
+            for job, begin in turns:
                 self._begin(job, begin)
 
     def _next_turns(self) -> list[tuple[SpeechJob, Callable[[SpeechJob], None]]]:
-        job_runner = []
+        turns = []
         with self._lock:
             room = self._capacity() - self._n_taken()
             while self._line and room > 0:
@@ -229,10 +229,10 @@ class Admission:
                 room -= 1
                 waited_s = time.monotonic() - job.born_s
                 self._pace_s += 0.1 * (waited_s / max(1, job.snapshot().position) - self._pace_s)
-                job_runner.append((job, begin))
+                turns.append((job, begin))
                 self._order()
             self._watch_claims()
-        return job_runner
+        return turns
 
     def leave(self, job: SpeechJob) -> bool:
         """Take a waiting job out of the line. True when it was in it."""
@@ -255,5 +255,5 @@ class Admission:
                 self._open[job.owner] = left
             else:
                 self._open.pop(job.owner, None)
-                self._job_runner.pop(job.owner, None)
+                self._turns_of.pop(job.owner, None)
         self.next()

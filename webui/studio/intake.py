@@ -24,7 +24,7 @@ class Intake:
     """
 
     def __init__(self, per_minute: float = UNLIMITED):
-        self._rate, self._job_runner = Buckets(per_minute), threading.BoundedSemaphore(MAX_AT_ONCE)
+        self._rate, self._slots = Buckets(per_minute), threading.BoundedSemaphore(MAX_AT_ONCE)
         self._lock, self._waiting_bytes = threading.Lock(), 0
 
     @contextmanager
@@ -41,11 +41,11 @@ class Intake:
                 )
             self._waiting_bytes += n_bytes
         try:
-            self._job_runner.acquire()
+            self._slots.acquire()
         finally:
             with self._lock:
                 self._waiting_bytes -= n_bytes
         try:
             yield
         finally:
-            self._job_runner.release()
+            self._slots.release()

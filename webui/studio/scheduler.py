@@ -86,7 +86,7 @@ class Scheduler:
             threading.Condition(lock),
             threading.Condition(lock),
         )  # the watch need not wake for every step
-        self._seats: list[Slot] = []
+        self._slots: list[Slot] = []
         self._closed = False
         self._generation = [0] * self.n_lanes
         for lane in range(self.n_lanes):
@@ -108,7 +108,7 @@ class Scheduler:
                 target=self._run_alone, args=(slot,), name="lane-text", daemon=True
             ).start()
         with self._change:
-            self._seats.append(slot)
+            self._slots.append(slot)
             self._preempt_background()
             self._change.notify_all()
             self._watched.notify()
@@ -123,7 +123,7 @@ class Scheduler:
         """Of steps in the background, which some engines make long, on lanes that a listener waits
         for.
         """
-        for slot in self._seats if hasattr(self.engine, "make_way") else ():
+        for slot in self._slots if hasattr(self.engine, "make_way") else ():
             if slot.step_since_s is not None and slot.job.is_background and slot.lane != ALONE:
                 waiting = self._pick(slot.lane)
                 if waiting is not None and not waiting.job.is_background:
@@ -149,12 +149,12 @@ class Scheduler:
     def n_free(self) -> float:
         """Places for streams that a listener's may still take."""
         return max(
-            0, self.max_open - sum(s.has_begun or not s.job.is_background for s in self._seats)
+            0, self.max_open - sum(s.has_begun or not s.job.is_background for s in self._slots)
         )
 
     @property
     def _n_begun(self) -> int:
-        return sum(s.has_begun for s in self._seats)
+        return sum(s.has_begun for s in self._slots)
 
     def _has_place(self, slot: Slot, n_begun: int) -> bool:
         """An engine may have places for so many streams only.
@@ -182,11 +182,11 @@ class Scheduler:
         return len(self._wanting_audio())
 
     def _wanting_audio(self) -> list[Slot]:
-        return [s for s in self._seats if s.job.wants_audio and not s.job.is_background]
+        return [s for s in self._slots if s.job.wants_audio and not s.job.is_background]
 
     @property
     def n_open(self) -> int:
-        return len(self._seats)
+        return len(self._slots)
 
     def close(self) -> None:
         with self._change:
@@ -198,8 +198,8 @@ class Scheduler:
         """New streams go to the free lane that carries fewest: where lanes wait for one device, a
         stream beside another on its lane would wait twice.
         """
-        carried = [sum(s.lane == n for s in self._seats) for n in range(self.n_lanes)]
-        stepping = {s.lane for s in self._seats if s.step_since_s is not None}
+        carried = [sum(s.lane == n for s in self._slots) for n in range(self.n_lanes)]
+        stepping = {s.lane for s in self._slots if s.step_since_s is not None}
         takes_new = carried[lane] == min(
             count for n, count in enumerate(carried) if n == lane or n not in stepping
         )
@@ -210,7 +210,7 @@ class Scheduler:
         n_begun = self._n_begun
         ready = [
             s
-            for s in self._seats
+            for s in self._slots
             if s.step_since_s is None
             and s.lane in mine
             and self._has_place(s, n_begun)
@@ -250,7 +250,7 @@ class Scheduler:
                         self._closed
                         or slot.job.is_over
                         or (
-                            slot in self._seats
+                            slot in self._slots
                             and slot.can_step
                             and self._has_place(slot, self._n_begun)
                         )
@@ -322,9 +322,9 @@ class Scheduler:
 
     def _end(self, slot: Slot) -> None:
         with self._change:
-            if slot not in self._seats:
+            if slot not in self._slots:
                 return
-            self._seats.remove(slot)
+            self._slots.remove(slot)
         try:
             if slot.stream is not None:
                 slot.stream.close()
@@ -338,19 +338,19 @@ class Scheduler:
             while not self._closed:
                 now = time.monotonic()
                 running = [
-                    (s, since) for s in self._seats if (since := s.waits_since_s) is not None
+                    (s, since) for s in self._slots if (since := s.waits_since_s) is not None
                 ]
                 late = [s for s, since in running if now - since > self._stall_s]
                 for slot in late:
                     self._give_up(slot)
                 due = min((since for s, since in running if s not in late), default=now)
                 self._watched.wait(
-                    max(0.01, due + self._stall_s - now + 0.01) if self._seats else None
+                    max(0.01, due + self._stall_s - now + 0.01) if self._slots else None
                 )
 
     def _give_up(self, slot: Slot) -> None:
         log.error("job %s: a step took more than %.0f s", slot.job.id, self._stall_s)
-        self._seats.remove(slot)
+        self._slots.remove(slot)
         self.engine.cancel(slot.job.request.id)
         slot.job.fail(EngineStalled())
         if slot.lane != ALONE:

@@ -66,7 +66,7 @@ class TextSession:
         written: TextSource,
     ):
         self.number, self.written, self.credit, self.sent = number, written, start.credit, 0
-        self._studio, self._recent, self._wire, self._owner = studio, recent_jobs, socket, owner
+        self._studio, self._recent, self._socket, self._owner = studio, recent_jobs, socket, owner
         self._holder = holder
         self._asked, self._is_base64 = asked, start.audio == "base64"
         self._has_words = asyncio.Event()
@@ -130,7 +130,7 @@ class TextSession:
                 self._recent.keep(job)
                 await self._pour(job, self._reader)
         except KaikouError as error:
-            await self.tell("speech.failed", samples=self.sent, **self._wire.words_of(error))
+            await self.tell("speech.failed", samples=self.sent, **self._socket.words_of(error))
         except (WebSocketDisconnect, RuntimeError, OSError):
             log.debug("the socket went away in mid-speech")
         except Exception:
@@ -138,7 +138,7 @@ class TextSession:
             await self.tell(
                 "speech.failed",
                 samples=self.sent,
-                **self._wire.words_of(
+                **self._socket.words_of(
                     KaikouError(
                         "Something went wrong here. Please try again.",
                         "这里出了点问题，请再试一次。",
@@ -207,7 +207,7 @@ class TextSession:
 
     def _patience_s(self) -> float:
         """How much longer it may wait for credit."""
-        return self._moved_s + self._wire.idle_s - time.monotonic()
+        return self._moved_s + self._socket.idle_s - time.monotonic()
 
     def _check_talk(self) -> None:
         """Raises what ends it although there may be more to send."""
@@ -237,12 +237,12 @@ class TextSession:
             )
         else:
             is_last = now.state in ("saving", "done") and stop == now.n_samples
-            await self._wire.send_bytes(FRAME.pack(MAGIC, is_last, self.number, start) + sound)
+            await self._socket.send_bytes(FRAME.pack(MAGIC, is_last, self.number, start) + sound)
         job.trace.sent(time.perf_counter() - began)
 
     # ---- what is told ----------------------------------------------------------------------------
     async def tell(self, kind: str, **told) -> None:
-        await self._wire.tell({"type": kind, "request": self.number, **told})
+        await self._socket.tell({"type": kind, "request": self.number, **told})
 
     async def _tell_position(self, now: Snapshot) -> None:
         if now.position and now.position != self._told_position:
@@ -254,7 +254,7 @@ class TextSession:
             )
 
     async def _tell_begin(self, job: SpeechJob) -> None:
-        notes = [zh if self._wire.language == "zh" else en for en, zh in job.notes]
+        notes = [zh if self._socket.language == "zh" else en for en, zh in job.notes]
         await self.tell(
             "speech.begin",
             job=job.id,
@@ -277,7 +277,7 @@ class TextSession:
 
     async def _tell_done(self, job: SpeechJob, now: Snapshot) -> None:
         request = job.request
-        problem = {} if now.save_error is None else self._wire.words_of(now.save_error)
+        problem = {} if now.save_error is None else self._socket.words_of(now.save_error)
         await self.tell(
             "speech.audio.done",
             job=job.id,

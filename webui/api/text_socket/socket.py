@@ -41,32 +41,32 @@ class TextConnection:
 
     def __init__(self, socket: WebSocket, studio: Studio, recent_jobs: RecentJobs, idle_s: float):
         self._studio, self._recent, self._owner = studio, recent_jobs, socket.scope["kk_owner"]
-        self._wire, self._holder = JsonSocket(socket, idle_s), socket.scope["kk_holder"]
-        self._talk: TextSession | None = None
+        self._socket, self._holder = JsonSocket(socket, idle_s), socket.scope["kk_holder"]
+        self._session: TextSession | None = None
         self._n_requests = 0
 
     async def serve(self) -> None:
         self._holder.listen(self._poke)
         try:
             while True:
-                await self._take(await self._wire.message(self._is_their_turn))
+                await self._take(await self._socket.message(self._is_their_turn))
         except WebSocketDisconnect:
             pass
         except Close as close:
             await self._stop()
-            await self._wire.tell(
-                {"type": "error", "request": None, **self._wire.words_of(close.error)}
+            await self._socket.tell(
+                {"type": "error", "request": None, **self._socket.words_of(close.error)}
             )
-            await self._wire.close(close.code, close.error.code)
+            await self._socket.close(close.code, close.error.code)
         finally:
             await self._stop()
 
     def _poke(self) -> None:
-        if self._talk is not None:
-            self._talk.poke()
+        if self._session is not None:
+            self._session.poke()
 
     def _is_their_turn(self) -> bool:
-        session = self._talk
+        session = self._session
         return (
             session is None
             or session.task.done()
@@ -89,18 +89,20 @@ class TextConnection:
                     param="type",
                     code="bad_type",
                 )
-            elif self._talk is None:
+            elif self._session is None:
                 raise BadInput(
                     "Send start first.", "请先发送 start。", param="type", code="no_request"
                 )
-            elif not self._talk.task.done():  # what comes after its end was on its way
-                await self._go_on(self._talk, kind, told)
+            elif not self._session.task.done():  # what comes after its end was on its way
+                await self._go_on(self._session, kind, told)
         except KaikouError as error:
             number = (
-                self._talk.number if self._talk is not None and not self._talk.task.done() else None
+                self._session.number
+                if self._session is not None and not self._session.task.done()
+                else None
             )
-            await self._wire.tell(
-                {"type": "error", "request": number, **self._wire.words_of(error)}
+            await self._socket.tell(
+                {"type": "error", "request": number, **self._socket.words_of(error)}
             )
 
     async def _go_on(self, session: TextSession, kind: str, told: dict) -> None:
@@ -122,7 +124,7 @@ class TextConnection:
     async def _start(self, told: dict) -> None:
         """The one before it is silenced first, whatever comes of this one."""
         await self._stop(tell=True)
-        self._talk = None
+        self._session = None
         await self._holder.ask()
         try:
             start = Start.model_validate({k: v for k, v in told.items() if k != "type"})
@@ -137,10 +139,10 @@ class TextConnection:
             )
         asked, written, about = await run_in_threadpool(self._expect, start)
         self._n_requests += 1
-        session = self._talk = TextSession(
+        session = self._session = TextSession(
             self._studio,
             self._recent,
-            self._wire,
+            self._socket,
             self._holder,
             self._owner,
             self._n_requests,
@@ -154,7 +156,7 @@ class TextConnection:
             channels=1,
             format="s16le",
             engine=about.name,
-            limits={"max_text": self._studio.limits()["max_text"], "idle_s": self._wire.idle_s},
+            limits={"max_text": self._studio.limits()["max_text"], "idle_s": self._socket.idle_s},
         )
         if start.input:
             await session.write(start.input)
@@ -165,7 +167,7 @@ class TextConnection:
             return asked, *self._studio.synthesis.open_text_stream(self._owner, **asked)
 
     async def _stop(self, tell: bool = False) -> None:
-        session = self._talk
+        session = self._session
         if session is not None and await session.stop() and tell:
             await session.tell("speech.cancelled", samples=session.sent)
 

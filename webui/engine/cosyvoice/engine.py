@@ -242,12 +242,12 @@ class CosyVoiceEngine:
         model, settings = self._loaded(), (self._steps, self._first_hop, self._profile)
         model_spec = model.model_spec
         usual = (model_spec.steps[0], model_spec.first_hops[0], USUAL)
-        on_progress = "".join(f"-{s}" for s in settings) if settings != usual else ""
+        suffix = "".join(f"-{s}" for s in settings) if settings != usual else ""
         ends = model_spec.ends_of_prompt
-        on_progress += (
+        suffix += (
             f"-end{ends.index(self._end_of_prompt)}" if self._end_of_prompt in ends[1:] else ""
         )
-        return f"{model_spec.code}-{model.mark}{on_progress}+{model.device_config.fingerprint}"
+        return f"{model_spec.code}-{model.mark}{suffix}+{model.device_config.fingerprint}"
 
     @property
     def prompt_version(self) -> str:

@@ -28,7 +28,7 @@ class BatchQueue:
         self._served: dict[str, int] = {}  # job -> when it had its last turn
         self._turn = 0
         self._went_on: dict[str, int] = {}  # job -> the turn at which it was let go on
-        self._flights: dict[tuple[str, int], LineTask] = {}
+        self._running: dict[tuple[str, int], LineTask] = {}
         self._rests: list[tuple[float, str, int, str]] = []  # a heap: (due, job, n, account)
         # claimed, waits until nothing else is in the air
         self.isolated_retry: tuple[Line, str] | None = None
@@ -85,7 +85,7 @@ class BatchQueue:
             return len(
                 {
                     *self._open,
-                    *(job for job, _ in self._flights),
+                    *(job for job, _ in self._running),
                     *(job for _, job, _, _ in self._rests),
                 }
             )
@@ -93,7 +93,7 @@ class BatchQueue:
     def n_speaking(self) -> int:
         """Lines that an engine is making now."""
         with self._change:
-            flights = list(self._flights.values())
+            flights = list(self._running.values())
         jobs = [f.ready.job for f in flights if f.ready is not None]
         return sum(job.snapshot().state == "running" for job in jobs)
 
@@ -106,11 +106,11 @@ class BatchQueue:
     def has_room(self, width: int) -> bool:
         """width: lines in the air at a time. A line that failed before flies alone."""
         with self._change:
-            is_alone = any(f.line.attempts for f in self._flights.values())
+            is_alone = any(f.line.attempts for f in self._running.values())
             return (
                 not self.is_closing
                 and not is_alone
-                and len(self._flights)
+                and len(self._running)
                 < (min(width, 1) if self.isolated_retry is not None else width)
             )
 
@@ -128,8 +128,8 @@ class BatchQueue:
         It is off the list until it is put back: whoever does so meanwhile has news of it.
         """
         with self._change:
-            by_account = Counter(f.account for f in self._flights.values())
-            by_job = Counter(f.line.job for f in self._flights.values())
+            by_account = Counter(f.account for f in self._running.values())
+            by_job = Counter(f.line.job for f in self._running.values())
             # accounts share alike, and so do the jobs of one
             job_id = min(
                 self._open,
@@ -155,7 +155,7 @@ class BatchQueue:
             if self.is_closing:
                 return None
             self.isolated_retry = None
-            self._flights[task.where] = task
+            self._running[task.where] = task
             self._turn += 1
             self._served[line.job] = task.turn = self._turn
             self._paces.setdefault(line.job, EtaEstimator(self._clock))
@@ -164,7 +164,7 @@ class BatchQueue:
     def finish(self, task: LineTask) -> None:
         """Its job may have more: this may also have been its last."""
         with self._change:
-            del self._flights[task.where]
+            del self._running[task.where]
             if task.line.job not in self._stopped:
                 self._open.setdefault(task.line.job, task.account)
             self._tell()
@@ -181,14 +181,14 @@ class BatchQueue:
     def running_tasks(self, job_id: str = "") -> list[LineTask]:
         """Of one job, or all."""
         with self._change:
-            return [f for f in self._flights.values() if not job_id or f.line.job == job_id]
+            return [f for f in self._running.values() if not job_id or f.line.job == job_id]
 
     def n_running(self, job_id: str) -> list[int]:
         with self._change:
             held = [self.isolated_retry[0]] if self.isolated_retry is not None else []
             return [
                 line.n
-                for line in [*(f.line for f in self._flights.values()), *held]
+                for line in [*(f.line for f in self._running.values()), *held]
                 if line.job == job_id
             ]
 
@@ -208,7 +208,7 @@ class BatchQueue:
             if not self._news and not self.is_closing:
                 rested_s = (
                     max(0.2, self._rests[0][0] - self._clock())
-                    if self._rests and not self._flights
+                    if self._rests and not self._running
                     else at_most_s
                 )
                 self._change.wait(rested_s)

@@ -118,7 +118,7 @@ def measure(
     best = nll(model, prompt, clip)[1]
     mel = reference_mel(model, prompt)
     first_s, rtf = timed(model, prompt)
-    figures = Choice(
+    choice = Choice(
         name,
         steps,
         round(first_s, 3),
@@ -129,7 +129,7 @@ def measure(
     )
     del model
     gc.collect()
-    return figures
+    return choice
 
 
 def measure_recorded(
