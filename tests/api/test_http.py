@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from webui.api.speech import NOTES_BYTES, notes_header
+from webui.api.speech_response import NOTES_BYTES, notes_header
 
 RATE = 16000
 

@@ -69,7 +69,7 @@ def speak(studio, text="Hello there.", instruction="seconds=1", **kw):
 
 def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
     """The page asks for the list of takes once, when it has heard the end."""
-    from webui.api.speech import _stream
+    from webui.api.speech_response import _stream
 
     may_save, record = threading.Event(), studio.takes.record
     monkeypatch.setattr(studio.takes, "record", lambda job: (may_save.wait(20), record(job)))

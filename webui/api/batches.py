@@ -25,7 +25,7 @@ from .fields import JsonBody, Number
 from .middleware.access import language_of
 from .openapi import answers, file_of, refusals
 from .range_file import RangeFile
-from .speech import BrokenStream
+from .speech_response import BrokenStream
 
 PAGE = 100
 MAX_ROWS = BATCH_LIMITS["lines"]

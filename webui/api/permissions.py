@@ -39,7 +39,8 @@ RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple(
             frozenset({"voices"}),
         ),
         (
-            r"/v1/audio/(speech|takes)(/.*)?|/tts/(ws|session|takes\.zip|cancel/.*|result/.*)|/tts|/inference_\w+",
+            r"/v1/audio/(speech|takes)(/.*)?|/tts|/inference_\w+"
+            r"|/tts/(ws|session|takes\.zip|cancel/.*|result/.*)",
             "",
             frozenset({"speak"}),
         ),

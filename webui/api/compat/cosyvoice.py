@@ -18,7 +18,7 @@ from ...types import MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
 from ..encoding import EncoderPool
 from ..openapi import file_of, refusals
 from ..recent_jobs import RecentJobs
-from ..speech import reply
+from ..speech_response import OutputOptions, reply
 from ..voices import read
 from . import voice_named
 from .fields import called
@@ -96,7 +96,7 @@ def _route(studio: Studio, recent_jobs: RecentJobs, encoder_pool: EncoderPool, w
             asked = await _asked(way, request, form)
         job = await open_job(studio, lambda: _open(studio, request.scope["kk_owner"], way, asked))
         recent_jobs.keep(job)
-        return await reply(studio, encoder_pool, job, "pcm", request, is_paced=False)
+        return await reply(studio, encoder_pool, job, request, OutputOptions("pcm", is_paced=False))
 
     return speak
 

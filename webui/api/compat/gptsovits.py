@@ -22,7 +22,7 @@ from ..error_handlers import unreadable, wrong_field
 from ..middleware.access import language_of
 from ..openapi import ERROR, JSON, file_of, refusals
 from ..recent_jobs import RecentJobs
-from ..speech import reply
+from ..speech_response import OutputOptions, reply
 from ..voices import read
 from . import voice_named
 from .fields import called
@@ -115,7 +115,9 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
                 studio, lambda: _open(studio, request.scope["kk_owner"], asked, clip)
             )
             recent_jobs.keep(job)
-            told = await reply(studio, encoder_pool, job, KINDS[kind], request, is_live=is_live)
+            told = await reply(
+                studio, encoder_pool, job, request, OutputOptions(KINDS[kind], is_live)
+            )
         except KaikouError as error:
             return _refusal(error, language)
         told.headers["content-type"] = f"audio/{kind}"

@@ -1,0 +1,243 @@
+"""How a job's sound is sent over HTTP: while it is made or as a whole file, in any format, plain or
+as events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+
+from ..errors import EngineFault
+from ..studio import UNLIMITED, JobReader, Resampler, SpeechJob, Studio, coded_hz, collect
+from .audio_formats import CODED, SSE, TYPES, delta, done, failed, usage
+from .encoding import PIECE_BYTES, EncoderPool, Held
+from .middleware.access import language_of
+
+log = logging.getLogger(__name__)
+LEAD_S = 10.0  # a plain HTTP reader is served at most this far ahead of the wall clock
+# and from there on in pieces of this length: sample by sample as the clock moves would keep a core
+# busy
+PIECE_S = 0.25
+NOTES_BYTES = 2000  # of a header: proxies commonly take 4 to 8 kB of them all
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """How a job's sound is sent: not part of the request, since it changes no sample.
+
+    kind: a key of TYPES. is_live: while it is made, else as a whole file with true sizes.
+    is_events: as server-sent events. is_paced: no faster than a listener needs it. pcm_hz: rate of
+    bare samples, 0 = the engine's own.
+    """
+
+    kind: str
+    is_live: bool = True
+    is_events: bool = False
+    is_paced: bool = True
+    pcm_hz: int = 0
+
+
+async def reply(
+    studio: Studio,
+    encoder_pool: EncoderPool,
+    job: SpeechJob,
+    request: Request,
+    options: OutputOptions,
+) -> Response:
+    """A job's sound as the answer to whoever asked for it.
+
+    Raises KaikouError, and ClientDisconnect when who asked for a whole file has left.
+    """
+    kind, is_events = options.kind, options.is_events
+    rate, language = (
+        options.pcm_hz if kind == "pcm" and options.pcm_hz else job.rate,
+        language_of(dict(request.headers.raw)),
+    )
+    headers = _headers(studio, job, kind, language, rate)
+    if options.is_live:
+        lead_s = LEAD_S if options.is_paced else math.inf
+        sound, release = await _sound(studio, encoder_pool, job, kind, rate, lead_s)
+    else:
+        data = await _unless_left(request, _file(studio, encoder_pool, job, kind, rate))
+        if not is_events:
+            return Response(data, 200, headers, TYPES[kind])
+        sound, release = _pieces(data), lambda: None
+    return Held(
+        _events(sound, job, language) if is_events else sound,
+        headers,
+        SSE if is_events else TYPES[kind],
+        release,
+    )
+
+
+def _headers(studio: Studio, job: SpeechJob, kind: str, language: str, rate: int) -> dict[str, str]:
+    told = {
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+        "X-Audio-Format": (
+            f"{f'{kind};rate={coded_hz(kind, rate)}' if kind in CODED else f's16le;rate={rate}'}"
+            ";channels=1"
+        ),
+        "X-Job-Id": job.id,
+        "X-Seed": str(job.request.seed),
+        "X-Voice": job.voice.id,
+        "X-Engine": job.engine,
+        "X-Model": job.model,
+        "X-RTF": f"{studio.expected_rtf(job):.4f}",
+    }
+    return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
+
+
+def notes_header(notes: list[tuple[str, str]], language: str) -> str:
+    """The sentences in the caller's language as a percent-encoded JSON array: the first ones that
+    fit into a header, whole.
+    """
+    told: list[str] = []
+    for en, zh in notes:
+        more = [*told, zh if language == "zh" else en]
+        if len(_header_text(more)) > NOTES_BYTES:
+            break
+        told = more
+    return _header_text(told)
+
+
+def _header_text(sentences: list[str]) -> str:
+    return quote(json.dumps(sentences, ensure_ascii=False), safe=" ,.:;!?'()")
+
+
+async def _unless_left(request: Request, making: Coroutine[Any, Any, bytes]) -> bytes:
+    """What is being made, or ClientDisconnect as soon as nobody waits for it any more; then its
+    making ends.
+    """
+
+    async def leave() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    made, left = asyncio.ensure_future(making), asyncio.ensure_future(leave())
+    try:
+        await asyncio.wait([made, left], return_when=asyncio.FIRST_COMPLETED)
+        if not made.done():
+            raise ClientDisconnect()
+        return made.result()
+    finally:
+        made.cancel()
+        left.cancel()
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), PIECE_BYTES):
+        yield data[at : at + PIECE_BYTES]
+
+
+async def _file(
+    studio: Studio, encoder_pool: EncoderPool, job: SpeechJob, kind: str, rate: int
+) -> bytes:
+    """All of it, with true sizes."""
+    pcm = await collect(studio, job)
+    if kind in CODED:
+        return await encoder_pool.whole(job, kind, pcm)
+    if rate != job.rate:
+        other = Resampler(job.rate, rate)
+        return other.push(pcm) + other.flush()
+    return (studio.header(job, len(pcm) // 2) if kind == "wav" else b"") + pcm
+
+
+async def _sound(
+    studio: Studio, encoder_pool: EncoderPool, job: SpeechJob, kind: str, rate: int, lead_s: float
+) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
+    """The file's bytes while they are made, and what to call when nobody takes them any more.
+
+    Raises KaikouError.
+    """
+
+    def let_go() -> None:
+        studio.job_runner.cancel(job)
+        studio.job_runner.reader_done(job)
+
+    if kind not in CODED:
+        sound = _stream(studio, job, kind == "wav", lead_s)
+        return sound if rate == job.rate else _at_rate(sound, Resampler(job.rate, rate)), let_go
+    try:
+        coder = await encoder_pool.open(job, kind)
+    except BaseException:
+        let_go()
+        raise
+    return encoder_pool.pack(coder, _stream(studio, job, False, lead_s)), lambda: (
+        let_go(),
+        encoder_pool.close(coder),
+    )
+
+
+async def _at_rate(sound: AsyncIterator[bytes], other: Resampler) -> AsyncIterator[bytes]:
+    async for piece in sound:
+        if made := other.push(piece):
+            yield made
+    if rest := other.flush():
+        yield rest
+
+
+async def _events(
+    sound: AsyncIterator[bytes], job: SpeechJob, language: str
+) -> AsyncIterator[bytes]:
+    """The same bytes as server-sent events.
+
+    One that breaks off says why, and then ends abnormally like every other.
+    """
+    try:
+        async for piece in sound:
+            yield delta(piece)
+    except BrokenStream:
+        yield failed(job.snapshot().error or EngineFault(), language)
+        raise
+    yield done(usage(job.request.text, job.request.instruction, job.produced, job.rate))
+
+
+async def _stream(
+    studio: Studio, job: SpeechJob, is_wav: bool, lead_s: float
+) -> AsyncIterator[bytes]:
+    """Samples as they are made, never more than lead_s ahead of the wall clock.
+
+    A slow reader holds this generator, and so the credit, back.
+    """
+    async with JobReader(studio, job) as reader:
+        if is_wav:
+            yield studio.header(job, None)
+        sent, began_s = 0, None
+        lead = UNLIMITED if math.isinf(lead_s) else job.n_begun + int(lead_s * job.rate)
+        while True:
+            played = int((time.monotonic() - began_s) * job.rate) if began_s is not None else 0
+            studio.job_runner.credit(job, min(UNLIMITED, played + lead))
+            told = job.snapshot()
+            stop = min(told.n_samples, played + lead)
+            if stop > sent and (stop == told.n_samples or stop - sent >= PIECE_S * job.rate):
+                began_s = began_s if began_s is not None else time.monotonic()
+                began = time.perf_counter()
+                yield job.pcm(sent, stop)  # comes back when the socket has taken it
+                job.trace.sent(time.perf_counter() - began)
+                sent = stop
+            elif told.error is not None and sent == told.n_samples:
+                log.warning("job %s ended after its first byte: %s", job.id, told.error.code)
+                raise BrokenStream(job.id)
+            elif (
+                told.state == "done" and sent == told.n_samples
+            ):  # saved: whoever has heard the end finds the take in the list
+                return
+            else:
+                await reader.change(
+                    PIECE_S if sent < told.n_samples or sent >= job.credit else None
+                )
+
+
+class BrokenStream(Exception):
+    """Ends the connection abnormally: the reader must not take a shortened file for a whole one."""
