@@ -3,7 +3,6 @@ a text is normalised once.
 """
 
 import importlib
-import threading
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from webui.errors import BadInput
 from webui.text import MAX_READING, MAX_TERM, NO_READINGS, Readings, check, detect, prepare
-from webui.text.lru_cache import LRUCache
 from webui.text.pronunciation_dict import MAX_SAID, fold
 
 preparing = importlib.import_module("webui.text.pipeline")
@@ -184,7 +182,7 @@ def test_the_revision_names_the_content():
 def calls(monkeypatch):
     """How often a sentence was normalised, with nothing kept from before."""
     seen, real = [], preparing.normalise
-    monkeypatch.setattr(preparing, "KEPT", LRUCache(256, 1_000_000))
+    preparing._prepared.cache_clear()
     monkeypatch.setattr(
         preparing,
         "normalise",
@@ -218,41 +216,19 @@ def test_a_refusal_is_not_kept(calls):
     for _ in range(2):
         with pytest.raises(BadInput):
             prepare("啊" * 4000, "zh", r)
-    assert len(preparing.KEPT) == 0
+    assert preparing._prepared.cache_info().currsize == 0
 
 
-def test_what_is_kept_is_bounded_by_entries_and_by_characters():
-    kept = LRUCache(3, 100)
-    for key in "abcd":
-        kept.get((key,), lambda: ("x",))
-    assert (
-        len(kept) == 3
-        and kept.get(("b",), lambda: ("new",)) == ("x",)
-        and kept.get(("a",), lambda: ("new",)) == ("new",)
-    )
-    assert kept.get(("b",), lambda: ("newer",)) == ("x",), "the last used stays"
-    kept.get(("long",), lambda: ("y" * 90,))
-    kept.get(("long two",), lambda: ("y" * 90,))
-    assert kept.chars <= 100 and kept.get(("long",), lambda: ("new",)) == ("new",)
-    kept.get(("huge",), lambda: ("y" * 1000,))
-    assert kept.chars <= 100 and kept.get(("huge",), lambda: ("again",)) == ("again",)
-
-
-def test_many_threads_and_one_cache():
-    kept, wrong = LRUCache(8, 1000), []
-
-    def work(seed: int) -> None:
-        for n in range(400):
-            key = str((n * seed) % 23)
-            if kept.get((key,), lambda key=key: (key * 3,)) != (key * 3,):
-                wrong.append(key)
-
-    threads = [threading.Thread(target=work, args=(s,)) for s in range(1, 9)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    assert (
-        not wrong
-        and len(kept) <= 8
-        and kept.hits + kept.misses == 3200
-        and kept.chars == sum(kept._sizes.values())
-    )
+def test_what_is_kept_is_bounded_by_entries_and_by_characters(calls):
+    info = preparing._prepared.cache_info
+    for n in range(preparing.MAX_KEPT + 50):
+        prepare(f"a {n}", "en")
+    assert info().currsize <= info().maxsize == preparing.MAX_KEPT_CHARS
+    n = len(calls)
+    prepare(f"a {preparing.MAX_KEPT + 49}", "en")
+    assert len(calls) == n, "the last one is there"
+    prepare("a 0", "en")
+    assert len(calls) == n + 1, "the first one went"
+    for letter in "abcd":
+        prepare(f"{letter} " * 150_000, "en")
+    assert info().currsize <= info().maxsize

@@ -187,7 +187,7 @@ class Studio:
         self.metrics.watch_cache(
             "cv_text_cache",
             "Texts that were prepared before",
-            lambda: (text.KEPT.hits, text.KEPT.misses),
+            text.cache_counts,
         )
 
     # ---- engine ----------------------------------------------------------------------------------

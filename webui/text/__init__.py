@@ -6,7 +6,7 @@ from .clause_stream import Clause, ClauseStream
 from .language_detect import detect
 from .marks import PREFIX, marked_language, without_marks, without_prompt_marks
 from .pipeline import (
-    KEPT,
+    cache_counts,
     duration,
     measure,
     prepare,
@@ -30,8 +30,8 @@ from .sentences import glue, weight
 from .tags import EVENTS, strip_tags, suggest, unknown_tags
 
 __all__ = [
-    "EVENTS", "KEPT", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "ClauseStream",
-    "Packer", "Pronunciation", "Readings", "check", "check_language", "close",
+    "EVENTS", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "ClauseStream",
+    "Packer", "Pronunciation", "Readings", "cache_counts", "check", "check_language", "close",
     "detect", "duration", "find_key", "glue", "marked_language", "measure", "pack", "prepare",
     "rewrite", "segment_languages", "sentence_spans", "strip_tags", "suggest", "units",
     "unknown_tags", "warm", "weight",

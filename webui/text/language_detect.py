@@ -22,7 +22,8 @@ _ONE_SCRIPT = {
 _HAN = re.compile(f"[{HAN}]")
 _KANA = re.compile(f"[{KANA}]")
 _UNSPACED = re.compile(
-    f"[{HAN}{KANA}\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3099-\u309a\u3130-\u318f\uac00-\ud7af]"
+    f"[{HAN}{KANA}\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff"
+    "\u1780-\u17ff\u3099-\u309a\u3130-\u318f\uac00-\ud7af]"
 )
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
 # Alphabets take about four letters where Han takes one character; without this a single Russian

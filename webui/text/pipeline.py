@@ -5,8 +5,11 @@ length. Pure; results of the last texts are kept.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from functools import lru_cache
+
+from cachetools import LRUCache, cached
 
 from ..types import Segmentation
 from . import sentences
@@ -14,7 +17,6 @@ from .clean import clean
 from .english import read_english
 from .korean import read_korean
 from .language_detect import HAN, detect, has_han, is_japanese
-from .lru_cache import LRUCache
 from .mandarin import read_mandarin
 from .marks import without_marks
 from .pronunciation_dict import NO_READINGS, Readings
@@ -35,7 +37,7 @@ _SAYABLE = re.compile(
 _READERS = {"en": read_english, "ko": read_korean, "ru": read_russian}
 _CLAUSE_END = re.compile(rf"[，,、：:—–-][{re.escape(sentences.CLOSERS)}\s]*$")
 _STOP_END = re.compile(rf"[。！？；…!?;.][{re.escape(sentences.CLOSERS)}\s]*$")
-KEPT = LRUCache(max_entries=256, max_chars=1_000_000)  # at most a few megabytes
+MAX_KEPT_CHARS, MAX_KEPT = 1_000_000, 256  # of prepared texts: at most a few megabytes
 _HAN_SECONDS, _OTHER_SECONDS, _PAUSE_SECONDS = 0.21, 0.065, 0.25
 
 
@@ -90,6 +92,17 @@ def normalise(sentence: str, language: str) -> str:
     return "".join(out).strip()
 
 
+def _size(parts: tuple[str, ...]) -> int:
+    """Characters of a prepared text; small ones count as more, so that MAX_KEPT bounds them."""
+    return max(sum(map(len, parts)), MAX_KEPT_CHARS // MAX_KEPT)
+
+
+@cached(
+    LRUCache(MAX_KEPT_CHARS, _size),
+    key=lambda text, language, readings, rule: (text, language, readings.revision, str(rule)),
+    lock=threading.Lock(),
+    info=True,
+)
 def _prepared(
     text: str, language: str, readings: Readings, rule: Segmentation | None
 ) -> tuple[str, ...]:
@@ -123,12 +136,13 @@ def prepare(
     last results are kept. Raises BadInput only where the readings make the text too long; a text
     with nothing to say gives [].
     """
-    return list(
-        KEPT.get(
-            (text, language, readings.revision, "" if rule is None else str(rule)),
-            lambda: _prepared(text, language, readings, rule),
-        )
-    )
+    return list(_prepared(text, language, readings, rule))
+
+
+def cache_counts() -> tuple[int, int]:
+    """How many texts were prepared before, and how many had to be."""
+    info = _prepared.cache_info()
+    return info.hits, info.misses
 
 
 @lru_cache(maxsize=64)

@@ -22,10 +22,16 @@ CLOSERS = "\"'”’」』）)】》〉]}"
 _END = re.compile(rf"(?:[。！？…]+|[!?;；]+|\.+)[{re.escape(CLOSERS)}]*|\n")
 _CLAUSE = re.compile(rf"(?:[，、：；;]|——|[,:](?=\s|[{HAN}])| [-—–] )[{re.escape(CLOSERS)}]*")
 _ABBREVIATION = re.compile(
-    r"(?:^|[^A-Za-z])(?:[A-Z]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Gen|Sgt|Capt|Lt|Mt|Hon|Rev|Maj|Col|Gov|Sen|Ave|Rd|Blvd|Ph\.D|No|Nos|Inc|Ltd|Co|Corp|Fig|Vol|pp|vs|etc|approx|est|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|a\.m|p\.m)$"
+    r"(?:^|[^A-Za-z])(?:[A-Z]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr"
+    r"|Gen|Sgt|Capt|Lt|Mt|Hon|Rev|Maj|Col|Gov|Sen|Ave|Rd|Blvd|Ph\.D|No"
+    r"|Nos|Inc|Ltd|Co|Corp|Fig|Vol"
+    r"|pp|vs|etc|approx|est|Jan|Feb|Mar|Apr|Jun|Jul|Aug"
+    r"|Sept?|Oct|Nov|Dec|a\.m|p\.m)$"
 )
 _STARTER = re.compile(
-    r"\s*(?:The|This|That|These|Those|He|She|It|They|We|You|I|But|And|So|In|On|At|If|When|A|An|My|His|Her|Our|Their|What|Why|How|Who|There|Then)\b",
+    r"\s*(?:The|This|That|These|Those|He|She|It|They|We|You|I|But"
+    r"|And|So|In|On|At|If|When|A|An|My|His|Her|Our|Their"
+    r"|What|Why|How|Who|There|Then)\b",
     re.A,
 )
 _WIDE_NEXT = re.compile(rf"[{HAN}{KANA}\uac00-\ud7af“「『《（【]")

@@ -21,10 +21,13 @@ ADDRESSES = (
         r"(?<![\w.+-])[A-Za-z\d._+-]{1,64}@[A-Za-z\d-]{1,63}(?:\.[A-Za-z\d-]{1,63}){1,4}", re.A
     ),
     re.compile(
-        rf"(?<![A-Za-z\d.-])(?:[A-Za-z\d][A-Za-z\d-]{{0,62}}\.){{1,4}}(?:com|cn|org|net|io|ai|dev|edu|gov)(?![A-Za-z\d])(?::\d{{1,5}})?(?:{_PATH})?"
+        rf"(?<![A-Za-z\d.-])(?:[A-Za-z\d][A-Za-z\d-]{{0,62}}\.){{1,4}}"
+        r"(?:com|cn|org|net|io|ai|dev|edu|gov)(?![A-Za-z\d])"
+        rf"(?::\d{{1,5}})?(?:{_PATH})?"
     ),
     re.compile(
-        rf"(?<![A-Za-z\d.-])(?:localhost|\d{{1,3}}(?:\.\d{{1,3}}){{3}})(?::\d{{1,5}}(?!\d)(?:{_PATH})?|{_PATH})"
+        rf"(?<![A-Za-z\d.-])(?:localhost|\d{{1,3}}(?:\.\d{{1,3}}){{3}})"
+        rf"(?::\d{{1,5}}(?!\d)(?:{_PATH})?|{_PATH})"
     ),
 )
 _SILENT = re.compile(r"^https?://|/$", re.I)
