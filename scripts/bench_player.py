@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from scripts.player_bench import start, gaps, stop, crowd, whole  # noqa: F401, I001  each adds its rows, in the order of the table
+# each adds its rows, in the order of the table
+from scripts.player_bench import start, gaps, stop, crowd, whole  # noqa: F401, I001
 from scripts.player_bench.bench import FREE, ROWS, Bench
 from tests.browser.harness import GESTURES_NEEDED, browser
 from tests.serve import running

@@ -21,7 +21,8 @@ PAGES = (
     *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
 )
 ROOTED = re.compile(
-    r"^(run\.sh|requirements[\w.-]*|constraints\.txt|pyproject\.toml|(webui|assets|scripts|tests|pretrained_models)/.*|LICENSE|NOTICE)$"
+    r"^(run\.sh|requirements[\w.-]*|constraints\.txt|pyproject\.toml"
+    r"|(webui|assets|scripts|tests|pretrained_models)/.*|LICENSE|NOTICE)$"
 )
 OTHERS = "".join(p.read_text("utf-8") for p in (ROOT / "tests" / "engine").glob("*.py"))
 IS_PINNED = re.compile(r"^[A-Za-z0-9_.-]+==[\w.]+(; .+)?$")

@@ -235,7 +235,10 @@ def test_clients_that_leave_at_random_moments_leave_nothing_behind(studio):
         threads = [threading.Thread(target=leave, args=(batch * 20 + n,)) for n in range(20)]
         [t.start() for t in threads]
         [t.join(60) for t in threads]
-    same = lambda s: idle(s) and s["finalised"] == s["opened"] and s["fds"] <= before["fds"] + 2  # noqa: E731
+
+    def same(s):
+        return idle(s) and s["finalised"] == s["opened"] and s["fds"] <= before["fds"] + 2
+
     after = settle(studio, same)
     assert idle(after) and after["opened"] == after["finalised"] > before["opened"]
     assert after["fds"] <= before["fds"] + 2
@@ -293,7 +296,8 @@ def test_what_cannot_be_spoken_is_refused_with_a_sentence(studio, params, code, 
 
 def test_a_lone_surrogate_is_refused(studio, socket):
     socket.ws.send(
-        '{"op":"start","seq":77,"rate":24000,"credit":1000,"params":{"input":"a\\ud800b","voice":"starter-zh-high"}}'
+        '{"op":"start","seq":77,"rate":24000,"credit":1000,"params":'
+        '{"input":"a\\ud800b","voice":"starter-zh-high"}}'
     )
     assert socket.hear(77).of("error")[0]["code"] == "bad_text"
 

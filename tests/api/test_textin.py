@@ -496,7 +496,10 @@ def test_a_hundred_sockets_that_drop_at_random_moments_leave_nothing(studio):
         threads = [threading.Thread(target=leave, args=(n, rng.randrange(10))) for n in range(10)]
         [t.start() for t in threads]
         [t.join(60) for t in threads]
-    same = lambda s: idle(s) and s["finalised"] == s["opened"] and s["fds"] <= before["fds"] + 2  # noqa: E731
+
+    def same(s):
+        return idle(s) and s["finalised"] == s["opened"] and s["fds"] <= before["fds"] + 2
+
     after = settle(studio, same)
     assert (
         idle(after)

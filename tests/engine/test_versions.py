@@ -41,7 +41,10 @@ def pair(request, tmp_path_factory):
         engine.close()
 
 
-def test_a_version_names_precision_and_device_and_prompts_keep_theirs(pair, reference):  # noqa: F811
+def test_a_version_names_precision_and_device_and_prompts_keep_theirs(
+    pair,
+    reference,  # noqa: F811
+):
     exact, narrow = (engine.describe() for engine in pair)
     assert exact.version.endswith("+fp32.cpu") and narrow.version.endswith("+bf16.cpu")
     assert exact.version.partition("+")[0] == narrow.version.partition("+")[0]
@@ -97,7 +100,10 @@ def parted(engine, prompt, seed: int) -> list[np.ndarray]:
     return [whole([c for c in chunks if c.segment == n]) for n in range(2)]
 
 
-def test_no_segment_shares_its_random_numbers_with_one_of_the_next_seed(pair, reference):  # noqa: F811
+def test_no_segment_shares_its_random_numbers_with_one_of_the_next_seed(
+    pair,
+    reference,  # noqa: F811
+):
     engine, voice = pair[0], pair[0].encode(*reference)
     first, second = parted(engine, voice, 7), parted(engine, voice, 8)
     sounds = {sound.tobytes() for sound in (*first, *second)}

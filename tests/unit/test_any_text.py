@@ -42,7 +42,8 @@ SHAPES = (
     "dst|dnd|No. d|#d|第d|d个|d/d|d d/d|d^d|d^-d|ded|d×d=d|d-d=|dx d|"
     "$d.dd|US$d|¥ddd万|€d~€d|£d.d bn|₹d|$dM|d%|d-d%|d‰|"
     "-d°C|d°F|d℃|d㎡|d km/h|dm^d|dGB|d kWh|d ft|d'd\"|"
-    "+dd ddd dddd|ddd-dddd|1dd dddd dddd|(ddd) ddd-dddd|电话ddddddddddd|QQ d|比分d:d|http://a.d/d?d=d|a.d@b.com|www.d.cn|d.com"
+    "+dd ddd dddd|ddd-dddd|1dd dddd dddd|(ddd) ddd-dddd|电话ddddddddddd|QQ d|"
+    "比分d:d|http://a.d/d?d=d|a.d@b.com|www.d.cn|d.com"
 ).split("|")  # fmt: skip
 DIGITS = ("٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९", "０１２３４５６７８９", "𝟎𝟏𝟐𝟑𝟒", "๑๒๓", "²³¹⁰⁴", "₀₁₂",
     "①②⑩⑳", "½¼⅓⅞↉", "ⅠⅣⅫ", "〇一二十百万亿壹", "㉈㊿", "⒈⒛⑴")  # fmt: skip
@@ -62,7 +63,8 @@ BREAKERS = [
     # joiners and the like
     *"\u200d\u200c\u200b\ufeff\u2060\u200e\u202e\ufe0f\u20e3\u00ad\u2063\u034f\u115f\u3164",
     *"\u0301\u0308\u0338\u3099\u0e31\u093f\u064b",  # combining marks
-    *"\ud800\udbff\udc00\udfff\x00\x01\x07\x1b\x7f\x85\x9f\ufffe\uffff\ue000\U000e0001\U000e0100\U0010ffff",
+    *"\ud800\udbff\udc00\udfff\x00\x01\x07\x1b\x7f\x85\x9f"
+    "\ufffe\uffff\ue000\U000e0001\U000e0100\U0010ffff",
 ]
 
 

@@ -123,7 +123,8 @@ def test_addresses():
         for source in ("hf-mirror", "https://own.example/m/")
     ]
     assert urls == [
-        "https://hf-mirror.com/FunAudioLLM/CosyVoice2-0.5B/resolve/main/CosyVoice-BlankEN/vocab.json",
+        "https://hf-mirror.com/FunAudioLLM/CosyVoice2-0.5B/resolve/main/"
+        "CosyVoice-BlankEN/vocab.json",
         "https://own.example/m/CosyVoice-BlankEN/vocab.json",
     ]
     for wrong in ("ftp://x", "https://", "file:///etc/passwd", "modelscope.cn"):

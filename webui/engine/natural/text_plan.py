@@ -26,7 +26,8 @@ _RUNS = re.compile(rf"[{HAN}]+|[^{HAN}]+")
 _CLOSERS = "\"'”’」』》〉"
 _MARKS = re.compile(
     r"(?:[。！？；：，、"
-    rf"…\n（）()\[\]【】{{}}]|——|\s[-–—]+\s|[,;:!?](?=[\s{HAN}{_CLOSERS}]|$)|\.+(?=[\s{HAN}{_CLOSERS}]|$))"
+    rf"…\n（）()\[\]【】{{}}]|——|\s[-–—]+\s|[,;:!?](?=[\s{HAN}{_CLOSERS}]|$)"
+    rf"|\.+(?=[\s{HAN}{_CLOSERS}]|$))"
     rf"[\s。！？；：，、…,.;:!?—（）()\[\]【】{{}}{_CLOSERS}]*"
 )
 # what a run of marks is said as, the strongest first: (any of these, symbol, pause after it)
