@@ -46,7 +46,7 @@ from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES
 from webui.engine.cosyvoice.v1 import CosyVoice1
 from webui.engine.cosyvoice.v3 import CosyVoice3
 
-FEW = Sizes(LmSizes(slots=(1, 4), reaches=(256,), inputs=(64,), run=8),
+FEW = Sizes(LmSizes(slots=(1, 4), reaches=(256,), run=8),
     FlowSizes(ids=(28,), batches=(1,), reaches=(128,), units=200, slots=4),
             VocoderSizes(lengths=(*range(1, 23), 24, 28, 36, 50, 70), batches=(1,),
                 slots=2))  # fmt: skip

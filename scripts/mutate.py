@@ -46,10 +46,10 @@ MUTATIONS = (
         "tests/engine/test_cosyvoice_lm.py",
     ),
     Mutation(
-        "the last chunk of a stream is not marked",
+        "chunks do not say which sentence they belong to",
         "webui/engine/cosyvoice/scheduler/request_state.py",
-        "                is_last,\n",
-        "                False,\n",
+        "                segment.index,\n",
+        "                0,\n",
         "tests/engine/test_cosyvoice_engine.py tests/engine/test_cosyvoice_stages.py",
     ),
     Mutation(

@@ -72,6 +72,14 @@ def tab(p: StudioPage, name: str) -> None:
     p.page.wait_for_function("n => KK.tabNow() === n", arg=name)
 
 
+def test_the_language_that_was_chosen_is_that_of_the_next_visit(chrome, studio):
+    with StudioPage(chrome, studio.url, "zh") as p:
+        for lang in ("en", "zh"):
+            switch(p, lang)
+            p.page.goto(studio.url)  # no language in the address
+            p.page.wait_for_function("l => window.KK?.lang === l", arg=lang)
+
+
 def test_the_voice_that_stands_in_stays_when_the_language_is_switched(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         first = [p.js("KK.voiceId()"), p.js("KK.field('kk-text').value")]

@@ -235,7 +235,7 @@ def test_every_utterance_is_covered_once_with_its_surroundings():
 
 
 # ---- the whole -----------------------------------------------------------------------------------
-SMALL = assemble.Sizes(LmSizes((1, 2), (128, 512), (1, 16, 64), 8),
+SMALL = assemble.Sizes(LmSizes((1, 2), (128, 512), 8),
     FlowSizes(ids=(28, 100), batches=(1,), reaches=(256,), units=900, slots=12),
                        VocoderSizes(lengths=(*range(1, 38), 39, 43, 51, 67, 86, 136), batches=(1,),
                            slots=8))  # fmt: skip

@@ -184,7 +184,7 @@ def test_int8_is_near():
 def test_the_graphs_of_the_second_generation_draw_the_same_ids():
     """On static buffers, without a GPU."""
     lm = Qwen2LM.of(DIMS, as_speech_lm(published()))
-    static = StaticLm(lm, RasRule(), LmSizes((1, 2), (64, 128), (1, 16, 32), 8))
+    static = StaticLm(lm, RasRule(), LmSizes((1, 2), (64, 128), 8))
     static.prewarm()
     past = static.prefix(PROMPT_TEXT).fork(110)
     static.start(

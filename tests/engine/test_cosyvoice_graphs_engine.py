@@ -37,7 +37,7 @@ from webui.types import SpeechRequest, part_seed
 
 PLACE = DeviceConfig("cpu", "fp32", "test")
 SIZES = Sizes(
-    LmSizes(slots=(1, 4), reaches=(256, 512), inputs=(1, 64), run=8),
+    LmSizes(slots=(1, 4), reaches=(256, 512), run=8),
     FlowSizes(ids=(28, 100), batches=(1,), reaches=(256,), units=800, slots=10),
     VocoderSizes(batches=(1,), slots=8),
 )
@@ -155,7 +155,6 @@ def test_ids_drawn_by_the_model_are_those_drawn_here(both):
         plain.lm, DeviceSamplingModel
     )
     played = fast.lm.table.played - before
-    assert not any(key[0] == "feed" for key in played), "no scores came to the host"
     ids = sum(len(segment) for segments in want for segment in segments)
     assert sum(n for key, n in played.items() if key[0] == "tick") < ids
 

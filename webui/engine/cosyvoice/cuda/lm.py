@@ -1,9 +1,10 @@
 """The language model over static buffers: slots instead of caches, replays instead of calls, ids
 drawn on the device.
 
-Embeddings are looked up inside the works, so what `text`, `speech`, `mark` and `opening` give are
-row numbers of the one table, (1, n, 1) on the host: they join with torch.cat like embeddings and
-are good for `step` and `start` of this model only.
+The decode step is captured; prefill, once for each segment and of any length, is not. What
+`text`, `speech`, `special_embedding` and `prefill_embeddings` give are row numbers of the one
+table, (1, n, 1) on the host: they join with torch.cat like embeddings and are good for `step` and
+`start` of this model only.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ from .staging import Arriving, Download, Upload
 SPARE = 8
 
 
+MAX_PREFILL = 512  # positions in one call: its mask grows with their square
+
+
 @dataclass(frozen=True)
 class LmSizes:
     """slots: batch buckets, the last is how many requests there may be. reaches: attention lengths
-    of the decode graphs, the last is
-    how many positions a request may have. inputs: lengths of the prefill graphs; longer inputs are
-    fed in pieces. run: most steps of one run.
+    of the decode graphs, the last is how many positions a request may have. run: most steps of one
+    run.
     """
 
     slots: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     reaches: tuple[int, ...] = (256, 512, 1024, 2048)
-    inputs: tuple[int, ...] = (1, 16, 32, 64, 128, 256, 512)
     run: int = 32
 
     @property
@@ -109,19 +111,9 @@ class StaticLm:
         self.scores = torch.zeros(count, lm.dims.rows, device=device)
         self.draws = DeviceSampler(count, s.positions, rule or RasRule(), lm.dims, device)
         self._wanted = torch.zeros(count, dtype=torch.bool, device=device)  # rows that a run steps
-        self._fed = torch.zeros(
-            count, 2, dtype=torch.long, device=device
-        )  # id to feed, and whether to feed it
-        self._job = torch.zeros(
-            2 + s.inputs[-1], dtype=torch.long, device=device
-        )  # slot, count, row numbers
         self._log = torch.full((s.run, count), NONE, dtype=torch.long, device=device)
         self._at = torch.zeros(1, dtype=torch.long, device=device)
-        self._send_wanted, self._send_fed, self._send_job = (
-            Upload(self._wanted),
-            Upload(self._fed),
-            Upload(self._job),
-        )
+        self._send_wanted = Upload(self._wanted)
         self._download = Download(self._log)
         self._selected: frozenset[int] | None = None
 
@@ -130,16 +122,11 @@ class StaticLm:
     def works(self) -> dict[Hashable, Work]:
         """Every work by its key, largest first.
 
-        With nothing wanted and an empty job they leave all requests as they are.
+        With nothing wanted they leave all requests as they are.
         """
         s = self.sizes
         pairs = [(count, reach) for count in reversed(s.slots) for reach in reversed(s.reaches)]
-        out: dict[Hashable, Work] = {
-            ("prefill", n): self._bound(self._prefill, n) for n in reversed(s.inputs)
-        }
-        out |= {("tick", *pair): self._bound(self._tick, *pair) for pair in pairs}
-        out |= {("feed", *pair): self._bound(self._feed, *pair) for pair in pairs}
-        return out
+        return {("tick", *pair): self._bound(self._tick, *pair) for pair in pairs}
 
     def _bound(self, work: Callable[..., None], *sizes: int) -> Work:
         def bound() -> None:
@@ -150,59 +137,31 @@ class StaticLm:
 
     @torch.no_grad()
     def prewarm(self, on_progress: Callable[[float], None] = lambda share: None) -> None:
-        for buffer in (self._wanted, self._fed, self._job):
-            buffer.zero_()
+        self._wanted.zero_()
         self.table.fill(self.works(), on_progress)
 
-    def _feed(self, count: int, reach: int) -> None:
-        """One id into each of the first `count` slots that want it; their scores."""
-        ids, wanted = self._fed[:count, 0], self._fed[:count, 1] > 0
-        lengths = self.lengths[:count]
-        slots = torch.arange(count, device=lengths.device)
-        x = self._weights.table[ids + self._weights.speech_at]
+    def _tick(self, count: int, reach: int) -> None:
+        """One step of the first `count` slots: draw an id from the scores of each wanted one, note
+        it, feed it, and keep its scores.
+        """
+        ids = self.draws.next(self.scores[:count], self._wanted[:count])
+        self._log[:, :count].index_copy_(0, self._at, ids[None])
+        self._at.copy_((self._at + 1) % self.sizes.run)
+        goes_on = (ids >= 0) & (ids != self.dims.end)
+        lengths, scores = self.lengths[:count], self.scores[:count]
         hidden = self._weights.run(
-            x,
-            slots,
+            self._weights.table[ids.clamp(min=0) + self._weights.speech_at],
+            torch.arange(count, device=lengths.device),
             lengths.clamp(max=self.sizes.positions),
             self.store,
             self._weights.each_its_own(count, reach, lengths),
         )
-        scores = self.scores[:count]
-        scores.copy_(torch.where(wanted[:, None], self._weights.scores(hidden), scores))
-        lengths += wanted
+        scores.copy_(torch.where(goes_on[:, None], self._weights.scores(hidden), scores))
+        lengths += goes_on
 
-    def _tick(self, count: int, reach: int) -> None:
-        """Draw an id from the scores of each wanted slot, note it, feed it."""
-        ids = self.draws.next(self.scores[:count], self._wanted[:count])
-        self._log[:, :count].index_copy_(0, self._at, ids[None])
-        self._at.copy_((self._at + 1) % self.sizes.run)
-        self._fed[:count].copy_(
-            torch.stack((ids.clamp(min=0), ((ids >= 0) & (ids != self.dims.end)).long()), 1)
-        )
-        self._feed(count, reach)
-
-    def _prefill(self, size: int) -> None:
-        """Up to `size` new positions of one slot; the scores after the last."""
-        slot, count, rows = self._job[0:1], self._job[1:2], self._job[2 : 2 + size]
-        number = torch.arange(size, device=rows.device)
-        start = self.lengths.index_select(0, slot)
-        positions = (start + number).masked_fill(number >= count, self.sizes.positions)
-        hidden = self._weights.run(
-            self._entering(rows),
-            slot.expand(size),
-            positions,
-            self.store,
-            self._weights.all_one_slot(size, slot, start),
-        )
-        scores = self._weights.scores(hidden.index_select(0, (count - 1).clamp(min=0)))
-        self.scores.index_copy_(
-            0, slot, torch.where(count > 0, scores, self.scores.index_select(0, slot))
-        )
-        self.lengths.index_add_(0, slot, count)
-
-    def _entering(self, rows: Tensor) -> Tensor:
-        """Row numbers (n,) -> what they are, (n, hidden)"""
-        return self._weights.table[rows]
+    def _embedded(self, x: Tensor) -> Tensor:
+        """Row numbers (1, n, 1) on the host -> embeddings (n, hidden)."""
+        return self._weights.table[x[0, :, 0].to(self._weights.device, non_blocking=True)]
 
     # -- LanguageModel -----------------------------------------------------------------------------
 
@@ -244,19 +203,10 @@ class StaticLm:
         past.length += x.shape[1]
         return self.scores[past.slot : past.slot + 1].clone()
 
-    @torch.no_grad()
     def step_many(self, ids: Sequence[int], pasts: Sequence[SlotKVCache]) -> Tensor:
-        for past in pasts:
-            past.claim(1)
-        self._gather()
-        fed = self._send_fed.array()
-        fed[:] = 0
-        for one, past in zip(ids, pasts, strict=True):
-            fed[past.slot] = one, 1
-            past.length += 1
-        self._send_fed.send()
-        self.table.play(("feed", *self._bucket(pasts)))
-        return torch.stack([self.scores[past.slot] for past in pasts])
+        """One after the other: serving draws on the device, and asks for no scores."""
+        rows = zip(ids, pasts, strict=True)
+        return torch.cat([self.step(self.speech([one]), past) for one, past in rows])
 
     # -- ids drawn on the device -------------------------------------------------------------------
 
@@ -307,15 +257,21 @@ class StaticLm:
         self.lengths[slot].fill_(kept.shape[3])
 
     def _feed_rows(self, x: Tensor, slot: int) -> None:
-        for piece in x[0, :, 0].split(self.sizes.inputs[-1]):
-            job, size = self._send_job.array(), fit(self.sizes.inputs, len(piece))
-            job[:2], job[2 : 2 + len(piece)], job[2 + len(piece) :] = (
-                (slot, len(piece)),
-                piece.numpy(),
-                0,
+        """New positions of one slot, and the scores after the last. Not captured: once for each
+        segment, in as many lengths as there are texts.
+        """
+        at = torch.full((1,), slot, dtype=torch.long, device=self._weights.device)
+        for piece in self._embedded(x).split(MAX_PREFILL):
+            count, start = len(piece), self.lengths[slot : slot + 1]
+            hidden = self._weights.run(
+                piece,
+                at.expand(count),
+                start + torch.arange(count, device=at.device),
+                self.store,
+                self._weights.all_one_slot(count, at, start.clone()),
             )
-            self._send_job.send()
-            self.table.play(("prefill", size))
+            self.scores[slot] = self._weights.scores(hidden[-1:])[0]
+            start += count
 
     def _select(self, slots: frozenset[int]) -> None:
         if slots == self._selected:

@@ -18,7 +18,7 @@ from ..llm.kv_cache import TorchKVCache
 from ..llm.relative_cache import TextKVCache
 from ..llm.sampler import RasRule
 from ..llm.text_lm import RelativeLM
-from .capture import Capture, fit
+from .capture import Capture
 from .lm import LmSizes, StaticLm
 from .lm_slots import SlotKVCache, StoredKVCache
 
@@ -147,15 +147,10 @@ class StaticStackLm(StaticLm):
         super().__init__(lm, rule, sizes, capture)
         self._reader = lm
         self.special_embedding, self.text, self.speech = lm.special_embedding, lm.text, lm.speech
-        self._given = torch.zeros(
-            self.sizes.inputs[-1],
-            lm.dims.body.hidden,
-            dtype=self._weights.dtype,
-            device=self._weights.device,
-        )
 
-    def _entering(self, rows: Tensor) -> Tensor:
-        return self._given[: len(rows)]
+    def _embedded(self, x: Tensor) -> Tensor:
+        """What the text encoder made, (1, n, hidden), is what the layers read."""
+        return x[0]
 
     @torch.no_grad()
     def prefix(self, prompt_text: Sequence[int], speaker: Tensor | None = None) -> StoredText:
@@ -180,12 +175,3 @@ class StaticStackLm(StaticLm):
     @torch.no_grad()
     def start(self, x: Tensor, past: SlotKVCache, draw: SamplingRequest) -> None:
         super().start(self._reader.embedded(x, past), past, draw)
-
-    def _feed_rows(self, x: Tensor, slot: int) -> None:
-        """x (1, n, hidden)"""
-        for piece in x[0].split(self.sizes.inputs[-1]):
-            job = self._send_job.array()
-            job[:2], job[2:] = (slot, len(piece)), 0
-            self._send_job.send()
-            self._given[: len(piece)].copy_(piece)
-            self.table.play(("prefill", fit(self.sizes.inputs, len(piece))))
