@@ -40,7 +40,7 @@ def takes_of(tmp_path) -> Takes:
 def test_a_measurement_that_is_not_finite_changes_nothing(tmp_path, odd):
     takes = takes_of(tmp_path)
     for change in (
-        lambda: takes.to_dict(OWNER, "take-1", odd),
+        lambda: takes.note_first_sound(OWNER, "take-1", odd),
         lambda: takes.keep(OWNER, odd),
     ):
         with pytest.raises(BadInput) as refused:
@@ -53,9 +53,9 @@ def test_a_measurement_that_is_not_finite_changes_nothing(tmp_path, odd):
 
 def test_measurements_that_are_finite_are_still_kept_within_bounds(tmp_path):
     takes = takes_of(tmp_path)
-    assert takes.to_dict(OWNER, "take-1", 12.34).first_sound_ms == 12.3
-    assert takes.to_dict(OWNER, "take-1", -1).first_sound_ms == 0
-    assert takes.to_dict(OWNER, "take-1", 10**400).first_sound_ms == 1e6
+    assert takes.note_first_sound(OWNER, "take-1", 12.34).first_sound_ms == 12.3
+    assert takes.note_first_sound(OWNER, "take-1", -1).first_sound_ms == 0
+    assert takes.note_first_sound(OWNER, "take-1", 10**400).first_sound_ms == 1e6
     takes.keep(OWNER, 3)
     assert takes.days(OWNER) == 3
 

@@ -168,7 +168,7 @@ def test_a_take_carries_its_trace_and_the_last_of_it_is_added(studio):  # noqa: 
     )  # of the measure itself: rounded a second time, 3.1501 would be 3.1
     studio.takes.star(ME, one.id, True)
     one.trace.sent(0.5)
-    studio.takes.traced(one)
+    studio.takes.update_timings(one)
     again = TakeStore(studio.settings.paths.data_dir).get(one.id, ME)
     assert (
         again.trace == one.trace.to_dict() and again.trace["whole"]["socket"] > 0 and again.starred

@@ -158,7 +158,7 @@ class JobRunner:
         with contextlib.suppress(
             NotFound, StorageFull
         ):  # no take of it, or no room to say more of it
-            self._takes.traced(job)
+            self._takes.update_timings(job)
 
     def _save(self, job: SpeechJob) -> None:
         error: KaikouError | None = None

@@ -179,7 +179,7 @@ class Takes:
                 )
         return self._store.change(take, starred=bool(on))
 
-    def to_dict(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
+    def note_first_sound(self, owner: str, take_id: str, first_sound_ms: float) -> Take:
         """The player's own measurement, click to first rendered sample, replaces the server's.
 
         Raises BadInput when it is not finite.
@@ -187,7 +187,7 @@ class Takes:
         measured_ms = min(max(finite(first_sound_ms, "first_sound_ms"), 0.0), 1e6)
         return self._store.change(self.get(owner, take_id), first_sound_ms=round(measured_ms, 1))
 
-    def traced(self, job: SpeechJob) -> None:
+    def update_timings(self, job: SpeechJob) -> None:
         """The last of it was sent after the take was written.
 
         Raises NotFound when there is no take of this job, or none any more.

@@ -305,7 +305,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         if what.get("first") is not None and what.get("job"):
             # stopped before there was a take, or no number: nothing to note
             with contextlib.suppress(KaikouError):
-                studio.takes.to_dict(owner, str(what["job"]), number(what["first"]))
+                studio.takes.note_first_sound(owner, str(what["job"]), number(what["first"]))
         return takes_of(owner)
 
     came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
