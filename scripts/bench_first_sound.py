@@ -106,7 +106,7 @@ def open_page(browser, url: str, without_socket: bool = False, text: str = TEXT)
     page = browser.new_page(viewport={"width": 1440, "height": 900}, locale="zh-CN")
     if without_socket:
         page.route(
-            "**/worker.js",
+            "**/transport.js",
             lambda route: route.fulfill(response=(r := route.fetch()), body=NO_SOCKET + r.body()),
         )
     page.goto(url + "/?lang=zh")

@@ -89,14 +89,14 @@ MUTATIONS = (
     ),
     Mutation(
         "the player gives no credit back",
-        "assets/player/worker.js",
+        "assets/player/transport.js",
         'send({ op: "credit", seq: take.seq, upto });',
         "void upto;",
         "tests/browser/test_player_link.py tests/browser/test_player_sound.py",
     ),
     Mutation(
         "the page forgets the language that was chosen",
-        "assets/page/kaikou.js",
+        "assets/page/core.js",
         '      store.get("lang"),\n',
         "",
         "tests/browser/test_page_language.py tests/browser/test_page_strings.py",

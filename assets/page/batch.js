@@ -321,7 +321,7 @@
       ...(model ? { model } : KK.hasNatural() ? KK.modelOf(ui.speaks) : {})
     };
     tried = { row: r, params };
-    KK.again(params);
+    KK.regenerate(params);
   };
   function paintTry() {
     root()

@@ -19,7 +19,7 @@
   KK.sourceOut = () => {
     live.source.busy = false;
     live.source.data = null;
-    KK.hush?.();
+    KK.stopPreview?.();
     KK.draw("source");
   };
   const source = () => {
@@ -133,7 +133,7 @@
       return document.getElementById("kk-cvconsent")?.focus();
     }
     const id = voice.id === CLIP ? KK.draft().id : voice.id;
-    KK.again({
+    KK.regenerate({
       mode: "convert",
       source: d.id,
       voice: id,

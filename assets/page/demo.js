@@ -1,7 +1,7 @@
 // @ts-check
 /* The page of a demo link: one voice, a text, the player of the studio's own page. Says what the
-   link still allows and draws nothing of its own but the frame: sentences and acts are kaikou.js,
-   sound is stream.js, the bar is bar.js, all as the studio serves them. */
+   link still allows and draws nothing of its own but the frame: sentences and acts are core.js,
+   sound is controller.js, the bar is view.js, all as the studio serves them. */
 const KK_DATA = JSON.parse(document.getElementById("kk-data").textContent);
 // biome-ignore-start lint/correctness/noUnusedVariables: other scripts read these names
 var KK_STRINGS = KK_DATA.strings,
@@ -34,7 +34,7 @@ window.gradio_config = { root: location.origin + KK_FACTS.link };
   paint();
   document.documentElement.toggleAttribute("data-embed", embedded);
 
-  load("kaikou").then(() => {
+  load("core").then(() => {
     const { t, esc, said, acts, live } = KK,
       facts = KK_FACTS;
     const title = () => esc(facts.title || "");
@@ -110,8 +110,8 @@ window.gradio_config = { root: location.origin + KK_FACTS.link };
       }
     };
     write();
-    load("stream")
-      .then(() => load("bar"))
+    load("controller")
+      .then(() => load("view"))
       .then(() => {
         KK.player.canBuiltin = () => false; // the link's engine is the link's
         KK.draw("player");

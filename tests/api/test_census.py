@@ -16,7 +16,7 @@ from webui import app as root
 from webui.api import permissions
 from webui.settings import Paths, Server, Settings
 
-EXAMPLE = {"version": "x", "name": "stream.js", "token": "x"}
+EXAMPLE = {"version": "x", "name": "controller.js", "token": "x"}
 
 
 def routes_of(place, prefix: str = "") -> set[tuple[str, str]]:

@@ -181,7 +181,14 @@ def test_every_file_of_the_page_is_there_and_its_policy_lets_it_run(house):
         ]["version"]
         files += [
             f"{demo['path']}/tts/static/{version}/{name}.js"
-            for name in ("worker", "ring", "take", "stream", "bar", "kaikou")
+            for name in (
+                "transport",
+                "worklet",
+                "sample_buffer",
+                "controller",
+                "view",
+                "core",
+            )
         ]
         assert len(files) == 9 and all(guest.get(f).status_code == 200 for f in files), files
         assert "<script>" not in page, "inline code would need a weaker policy"

@@ -172,9 +172,8 @@ def page_html(root: str, version: str, lang: str = "en") -> str:
     def strings(code):
         return json.loads((ROOT / "assets" / "lang" / f"{code}.json").read_text("utf-8"))
 
-    scripts = "".join(
-        f'<script src="{root}/tts/static/{version}/{n}.js"></script>' for n in ("stream", "bar")
-    )
+    files = f"{root}/tts/static/{version}"
+    scripts = "".join(f'<script src="{files}/{n}.js"></script>' for n in ("controller", "view"))
     return PAGE % {
         "text": TEXT,
         "version": version,

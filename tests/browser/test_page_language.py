@@ -127,7 +127,7 @@ def test_every_control_stays_while_a_sound_streams(chrome, studio):
         assert asked["instructions"] and asked["language"] == "zh" and asked["seed"] == 42
         # a long sound of the tone engine, begun as a take is made again: the form is not in it
         p.js(
-            "params => KK.again({...params, instructions: 'rtf=0.4 first=1 seconds=120'})",
+            "params => KK.regenerate({...params, instructions: 'rtf=0.4 first=1 seconds=120'})",
             asked,
         )
         p.until("playing")

@@ -136,7 +136,7 @@ def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_
             refused = http.post("/v1/audio/speech", json={**asked, "model": NAMES["cosyvoice1"]})
             assert refused.status_code == 422 and refused.json()["error"]["code"] == "model_idle"
         p.page.mouse.click(700, 8)  # a gesture, so that sound may begin
-        p.js("asked => KK.again(asked)", asked)
+        p.js("asked => KK.regenerate(asked)", asked)
         p.until("playing")
         p.js(
             "KK.player.pause(true)"

@@ -162,7 +162,7 @@ def test_starters_are_heard_as_the_usual_voice_speaks_with_them(chrome, studio):
         def played() -> str:
             with p.page.expect_request("**/sample*") as asked:
                 p.page.locator("#kk-health [data-do=demo]").first.click()
-            p.js("KK.hush()")
+            p.js("KK.stopPreview()")
             return asked.value.url
 
         assert played().endswith("/sample"), "the recording"

@@ -57,7 +57,7 @@ def test_every_key_is_used():
 @pytest.mark.parametrize("prefix", ["w."])
 def test_every_warning_brings_its_cure(prefix):
     codes = {k.split(".")[1] for k in TABLES["zh"] if k.startswith(prefix) and k != "w.undo"}
-    health = (ROOT / "assets" / "page" / "cures.js").read_text("utf-8")
+    health = (ROOT / "assets" / "page" / "clip_fixes.js").read_text("utf-8")
     for code in codes:
         assert f"w.{code}.fix" in TABLES["zh"], code
         assert re.search(rf"\b{code}: ", health), f"no cure for {code}"

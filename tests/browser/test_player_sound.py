@@ -125,7 +125,7 @@ def test_an_engine_at_four_fifths_of_real_time_is_heard_with_its_first_piece(pla
     needs = player.js(
         """() =>
           new Promise(done => {
-            const worker = new Worker(`${KK.root()}/tts/static/${KK_FACTS.version}/worker.js`),
+            const worker = new Worker(`${KK.root()}/tts/static/${KK_FACTS.version}/transport.js`),
               { port1, port2 } = new MessageChannel(),
               needs = [];
             port1.onmessage = e => {
@@ -156,7 +156,8 @@ def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
     """
     x, told = player.js("""async () => {
           const ctx = new OfflineAudioContext(1, 24000, 24000);
-          await ctx.audioWorklet.addModule(`${KK.root()}/tts/static/${KK_FACTS.version}/ring.js`);
+          const files = `${KK.root()}/tts/static/${KK_FACTS.version}`;
+          await ctx.audioWorklet.addModule(`${files}/worklet.js`);
           const node = new AudioWorkletNode(ctx, "kk-ring", {
               numberOfInputs: 0,
               outputChannelCount: [1]

@@ -98,7 +98,7 @@
 
   // ---- the Generate event ends here: values of the widgets, by name -----------------------------
   KK.speak = v => {
-    KK.hush?.();
+    KK.stopPreview?.();
     if (!page.kk)
       return document.addEventListener("kk:shown", () => live.player.trigger("generate"), {
         once: true
@@ -144,8 +144,8 @@
     });
   };
   /* Once more, from a take: the same settings, whatever the form says now. */
-  KK.again = (params, at_s = null) => {
-    KK.hush?.();
+  KK.regenerate = (params, at_s = null) => {
+    KK.stopPreview?.();
     go(params, at_s);
   };
   let waiting = null; // pressed before the engine was ready: said in words, begun by itself

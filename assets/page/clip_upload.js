@@ -1,7 +1,7 @@
 // @ts-check
 /* The clip on its way in: whatever is chosen or let go is checked here, sent, and read by the
    studio, and only what was read takes the place of the clip that is there. What is recorded is
-   recorder.js, how it sounds listen.js. */
+   recorder.js, how it sounds ab_preview.js. */
 (() => {
   const { acts, live } = KK;
   const MB = 2 ** 20;

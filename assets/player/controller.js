@@ -5,7 +5,7 @@
 (() => {
   const root = KK.root,
     base = `${root()}/tts/static/${KK_FACTS.version}/`;
-  const worker = new Worker(base + "worker.js");
+  const worker = new Worker(base + "transport.js");
   /** @type {Record<string, any>} */
   const P = (KK.player = {
     state: "cold",
@@ -162,7 +162,7 @@
   function begin(body, at_s = null) {
     const now = performance.now(),
       zero = now - out.gestureAt < 250 ? out.gestureAt : now;
-    KK.hush?.();
+    KK.stopPreview?.();
     out.post({ op: "cancel", turn }); // the old voice first, then the new one
     const guess = KK.expected?.(body) ?? body.input.length / 4.6;
     worker.postMessage({
@@ -228,14 +228,14 @@
     F.paused = on;
     F.elsewhere = false;
     out.post({ op: "pause", on });
-    if (!on) KK.hush?.();
+    if (!on) KK.stopPreview?.();
     update();
   };
   /* One tab sounds at a time: the others of this studio pause, and say why. */
   const tabs = new BroadcastChannel(`kk ${root()}`);
   P.silenceOthers = () => tabs.postMessage("sound");
   tabs.onmessage = () => {
-    KK.hush?.();
+    KK.stopPreview?.();
     if ((!P.sounding && !P.busy()) || F.paused) return;
     P.pause(true);
     F.elsewhere = true;
@@ -264,7 +264,7 @@
     if (rest) {
       F.paused = false;
       out.post({ op: "pause", on: false });
-      KK.hush?.();
+      KK.stopPreview?.();
     }
     update();
   };
@@ -562,7 +562,7 @@
       ctx.onstatechange = () => {
         if (ctx === O.ctx && ctx.state !== "interrupted") onState();
       };
-      ctx.audioWorklet.addModule(base + "ring.js").then(
+      ctx.audioWorklet.addModule(base + "worklet.js").then(
         () => {
           if (ctx !== O.ctx) return;
           const node = (O.node = new AudioWorkletNode(ctx, "kk-ring", {

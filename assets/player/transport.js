@@ -3,7 +3,7 @@
    feeds the ring from it. The page is not in this path: a blocked main thread costs no sound. Blind
    to the DOM and to words; errors of its own are keys. */
 "use strict";
-importScripts("take.js");
+importScripts("sample_buffer.js");
 
 const MAGIC = 0x4b01,
   VERSION = 1;

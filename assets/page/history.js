@@ -1,6 +1,6 @@
 // @ts-check
 /* The list of takes: download, once more, restore, favourite, delete with a way back. Their sound
-   is sound.js. */
+   is audio_preview.js. */
 (() => {
   const { t, clock, said, esc, ico, parts, acts, live } = KK;
   let failed = []; // attempts that never became a take: kept on this page only
@@ -182,7 +182,7 @@
     const k = find(el.dataset.id);
     failed = failed.filter(f => f.id !== k.id);
     KK.draw("takes");
-    KK.again(
+    KK.regenerate(
       k.params || {
         ...params(k),
         seed: -1
@@ -194,7 +194,7 @@
      that is there comes first. */
   KK.continueTake = id => {
     const heard_s = KK.player.job === id ? KK.player.position() : null;
-    KK.again({ ...params(find(id)), continue_from: id }, heard_s);
+    KK.regenerate({ ...params(find(id)), continue_from: id }, heard_s);
   };
   acts.continuetake = el => KK.continueTake(el.dataset.id);
   acts.restore = el => {
@@ -241,7 +241,7 @@
   acts.droptake = el => {
     const id = el.dataset.id;
     gone.add(id);
-    if (KK.sounding(id, "take")) KK.hush();
+    if (KK.sounding(id, "take")) KK.stopPreview();
     const next = el.closest("li").nextElementSibling || el.closest("li").previousElementSibling;
     const to = next?.dataset.take;
     if (local(id)) {

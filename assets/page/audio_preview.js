@@ -9,7 +9,7 @@
     id: "",
     kind: ""
   };
-  KK.hush = () => {
+  KK.stopPreview = () => {
     if (!sound.paused) sound.pause();
     KK.listen?.stop();
   };

@@ -36,7 +36,7 @@
     if (!d) return;
     if (which) ui().ab = which;
     if (node?.paired && which) return swap();
-    KK.hush?.();
+    KK.stopPreview?.();
     KK.player?.pause(true);
     KK.player?.silenceOthers();
     ctx ??= new AudioContext();
