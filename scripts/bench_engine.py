@@ -357,7 +357,7 @@ def main() -> int:
                 model, load = networks(args, place, steps)
                 loads.append(load)
                 print(
-                    f"{place.words()}; {steps} steps: "
+                    f"{place.describe()}; {steps} steps: "
                     + ", ".join(
                         f"{k} {v:.1f}" for k, v in load.items() if k not in ("precision", "steps")
                     ),

@@ -62,7 +62,7 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
         root = args.model_dir = args.model_dir or usual()
         family = model_spec_of(root)
         told = plan(family, family.read_spec(root, family.steps[0]), root, place)
-        print(f"plan: {told.words()}")
+        print(f"plan: {told.describe()}")
         needed = told.needed
     if args.exclusive:
         uuid = (

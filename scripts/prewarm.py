@@ -88,7 +88,7 @@ def warm(args: argparse.Namespace) -> dict:
             "start_s": time.perf_counter() - began,
             "first_chunk_ms": 1000 * engine.first_chunk_s,
             "rtf": told.rtf,
-            "plan": engine.plan.words(),
+            "plan": engine.plan.describe(),
             "version": told.version,
         }
     finally:

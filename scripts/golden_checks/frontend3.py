@@ -13,7 +13,7 @@ import torch
 
 from scripts.published import text_front
 from webui.engine.cosyvoice.frontend.audio_features import OUTPUT_HZ, resample
-from webui.engine.cosyvoice.frontend.tokenizer_v3 import TOKENS, asked
+from webui.engine.cosyvoice.frontend.tokenizer_v3 import TOKENS, instruction_prompt
 from webui.engine.cosyvoice.v3 import hear
 
 from .flow import Report
@@ -64,14 +64,20 @@ def _check_texts(told: dict, report: Report) -> None:
 def _check_prompts(modes: dict, report: Report) -> None:
     """The stub's transcript is P, its instruction I., its text T."""
     report(
-        "mode_inputs", "zero_shot", float(asked("") + "P" != modes["zero_shot"]["prompt_text"]), 0
+        "mode_inputs",
+        "zero_shot",
+        float(instruction_prompt("") + "P" != modes["zero_shot"]["prompt_text"]),
+        0,
     )
     report(
         "mode_inputs",
         "instruct2",
-        float(asked(STUB_INSTRUCTION) != modes["instruct2"]["prompt_text"]),
+        float(instruction_prompt(STUB_INSTRUCTION) != modes["instruct2"]["prompt_text"]),
         0,
     )
     report(
-        "mode_inputs", "cross_lingual", float(asked("") + "T" != modes["cross_lingual"]["text"]), 0
+        "mode_inputs",
+        "cross_lingual",
+        float(instruction_prompt("") + "T" != modes["cross_lingual"]["text"]),
+        0,
     )

@@ -24,7 +24,13 @@ from webui.engine.cosyvoice.frontend.instruction_formats import (
 )
 from webui.engine.cosyvoice.frontend.prompt_builder_v3 import PromptBuilderV3
 from webui.engine.cosyvoice.frontend.tokenizer import END_OF_PROMPT
-from webui.engine.cosyvoice.frontend.tokenizer_v3 import READINGS, TAGS, TOKENS, TokenizerV3, asked
+from webui.engine.cosyvoice.frontend.tokenizer_v3 import (
+    READINGS,
+    TAGS,
+    TOKENS,
+    TokenizerV3,
+    instruction_prompt,
+)
 from webui.text import PREFIX
 
 MARK = PREFIX + END_OF_PROMPT
@@ -105,7 +111,7 @@ def test_what_only_looks_like_a_prefix_is_said(tokenizer):
     ],
 )
 def test_an_instruction_stands_between_prefix_and_mark(given):
-    assert asked(given) == f"{PREFIX} 说快一点。{END_OF_PROMPT}"
+    assert instruction_prompt(given) == f"{PREFIX} 说快一点。{END_OF_PROMPT}"
 
 
 def script_of(tokenizer, transcript_ids=(), speech=tuple(range(40)), **given) -> PromptBuilderV3:

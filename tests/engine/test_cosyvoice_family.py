@@ -410,7 +410,7 @@ def test_the_memory_plan_counts_the_longest_clip_that_is_used(small_model, caplo
     shorter = model.spec.lm.cache_bytes(memory_plan.STREAM_TEXT_TOKENS, 4)
     prompt = model.spec.lm.cache_bytes(int(MAX_S * model.spec.ids_per_s), 4)
     assert plan.stream > prompt + shorter
-    assert "a 30 s voice" in plan.words()
+    assert "a 30 s voice" in plan.describe()
     for free, is_said in ((plan.needed + plan.voice, False), (plan.needed, True)):
         caplog.clear()
         dataclasses.replace(plan, available=free).check()

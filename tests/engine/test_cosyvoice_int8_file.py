@@ -151,7 +151,7 @@ class TestPlace:
     ])  # fmt: skip
     def test_what_computes_in_what(self, can, precision, expected):
         place = processor(precision, 0, can, 2)
-        assert (place.lm, place.precision) == expected and place.why in place.words()
+        assert (place.lm, place.precision) == expected and place.why in place.describe()
 
     def test_heads_that_the_int8_attention_cannot_take_are_left_to_torch(self, model, caplog):
         dims = read_spec(model).lm

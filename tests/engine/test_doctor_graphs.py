@@ -117,7 +117,7 @@ def test_without_graphs_nothing_is_recorded(loads, monkeypatch):
 
 def test_a_gpu_that_does_not_recover_names_the_setting(loads, monkeypatch):
     def broken(model):
-        monkeypatch.setattr(graphs, "spoken", None)
+        monkeypatch.setattr(graphs, "speak_sample", None)
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     def load(place):

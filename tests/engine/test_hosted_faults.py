@@ -70,7 +70,7 @@ def test_a_device_that_is_lost_until_the_process_ends_restarts_it(engine, prompt
 
 
 def test_what_is_a_lost_device_and_what_is_not():
-    from webui.engine.remote.gpu_faults import is_sticky, named
+    from webui.engine.remote.gpu_faults import as_engine_error, is_sticky
 
     class AcceleratorError(RuntimeError):
         pass
@@ -80,7 +80,10 @@ def test_what_is_a_lost_device_and_what_is_not():
         "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
         "CUDA error: unspecified launch failure",
     ):
-        assert is_sticky(RuntimeError(words)) and named(RuntimeError(words)).code == "device_fault"
+        assert (
+            is_sticky(RuntimeError(words))
+            and as_engine_error(RuntimeError(words)).code == "device_fault"
+        )
     assert is_sticky(AcceleratorError("anything"))
     for words in (
         "CUDA out of memory. Tried to allocate 20 MiB",
@@ -90,11 +93,11 @@ def test_what_is_a_lost_device_and_what_is_not():
     ):
         assert (
             not is_sticky(RuntimeError(words))
-            and named(RuntimeError(words)).code == "out_of_memory"
+            and as_engine_error(RuntimeError(words)).code == "out_of_memory"
         )
     assert (
-        named(MemoryError()).code == "out_of_memory"
-        and named(ValueError("shape")).code == "fault"
+        as_engine_error(MemoryError()).code == "out_of_memory"
+        and as_engine_error(ValueError("shape")).code == "fault"
         and not is_sticky(ValueError("shape"))
     )
 

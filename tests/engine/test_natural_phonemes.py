@@ -31,7 +31,9 @@ def speaker():
 
 def said(text):
     return " ".join(
-        "".join(w.syllables) for r in HAN_RUN.findall(text) for w in sandhi.spoken(pinyin.read(r))
+        "".join(w.syllables)
+        for r in HAN_RUN.findall(text)
+        for w in sandhi.with_sandhi(pinyin.read(r))
     )
 
 

@@ -134,7 +134,11 @@ def test_keys_of_an_account_are_bounded(store, monkeypatch):
 def test_use_is_counted_with_what_is_not_written_yet_and_kept(store, tmp_path):
     clock = Clock()
     usage = Usage(store, clock)
-    usage.asked("key-1"), usage.spoke("key-1/api", 10, 1.5), usage.spoke("local/visit", 99, 9.0)
+    (
+        usage.count_request("key-1"),
+        usage.spoke("key-1/api", 10, 1.5),
+        usage.spoke("local/visit", 99, 9.0),
+    )
     assert (
         usage.of("key-1").requests == 1
         and usage.of("key-1").chars == 10
@@ -142,7 +146,7 @@ def test_use_is_counted_with_what_is_not_written_yet_and_kept(store, tmp_path):
     )
     usage.write()
     clock.now += 5
-    usage.asked("key-1"), usage.spoke("local/key-1", 5, 0.5)
+    usage.count_request("key-1"), usage.spoke("local/key-1", 5, 0.5)
     assert (
         usage.of("key-1").requests,
         usage.of("key-1").chars,
@@ -163,9 +167,9 @@ def test_use_that_cannot_be_written_is_written_later(store, monkeypatch):
         add(rows)
 
     monkeypatch.setattr(store, "add_usage", maybe)
-    usage.asked("key-1")
+    usage.count_request("key-1")
     usage.write()
-    usage.asked("key-1")
+    usage.count_request("key-1")
     assert usage.of("key-1").requests == 2
     full[0] = False
     usage.write()
@@ -177,7 +181,7 @@ def test_use_counted_from_many_threads_is_whole(store):
 
     def work():
         for n in range(200):
-            usage.asked("key-1")
+            usage.count_request("key-1")
             if n % 50 == 0:
                 usage.write()
 

@@ -212,7 +212,7 @@ def test_counting_use_outlives_whatever_the_disk_does(tmp_path, monkeypatch):
         written.set()
 
     monkeypatch.setattr(counts._store, "add_usage", once_in_vain)
-    counts.asked("key-1")
+    counts.count_request("key-1")
     counts.start()
     assert written.wait(20)
     counts.close()

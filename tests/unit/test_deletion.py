@@ -222,7 +222,7 @@ def test_a_restored_take_is_not_deleted_by_the_timer_that_was_already_on_its_way
     studio.takes.delete(ME, one)
     studio.takes.restore(ME, one)
     studio.takes._forget(one)
-    assert studio.takes.shown(ME, one).id == one
+    assert studio.takes.get_visible(ME, one).id == one
 
 
 def test_a_voice_that_cannot_be_removed_speaks_on(studio, fault):

@@ -53,7 +53,9 @@ class Told:
         self.text = TextSource(lambda clause, own: [clause], "en", [])
         self.job = job("text")
         self.job.written = self.text
-        self.text.listen(lambda waited: (self.job.fed() if waited else None, self.lanes.poke()))
+        self.text.listen(
+            lambda waited: (self.job.text_arrived() if waited else None, self.lanes.poke())
+        )
         self.job.move("running")
 
     def begin(self):

@@ -63,7 +63,7 @@ def test_after_a_full_day_nothing_in_the_data_folder_is_open_to_others(tmp_path,
         studio.keys.create(ME, "robot")
         studio.share_links.create(ME, voice.id, "Lin", {})
         studio.takes.keep(ME, 1)
-        studio.usage.asked("key-1")
+        studio.usage.count_request("key-1")
         studio.usage.write()
         remember(data, "CosyVoice2-0.5B")
         during = open_to_others(data)

@@ -67,7 +67,7 @@ def test_entries_are_kept_by_account(words, tmp_path):
 
 def test_reading_makes_no_file_and_compiles_once(words, tmp_path, monkeypatch):
     assert (
-        words.spoken("local/a")[0].entries == ()
+        words.as_read("local/a")[0].entries == ()
         and words.list("local/a") == []
         and list(tmp_path.iterdir()) == []
     )
@@ -78,19 +78,19 @@ def test_reading_makes_no_file_and_compiles_once(words, tmp_path, monkeypatch):
     )
     words.put("local/a", "GPU", "G P U")
     for _ in range(5):
-        assert words.spoken("local/b")[0].apply("GPU", "en") == "G P U"
+        assert words.as_read("local/b")[0].apply("GPU", "en") == "G P U"
     assert len(compiled) == 1
     words.put("local/a", "GPU", "jee")
-    assert words.spoken("local/b")[0].apply("GPU", "en") == "jee" and len(compiled) == 2
+    assert words.as_read("local/b")[0].apply("GPU", "en") == "jee" and len(compiled) == 2
 
 
 def test_another_process_is_heard(words, tmp_path):
     words.put("local/a", "GPU", "one")
-    assert words.spoken("local/a")[0].apply("GPU", "en") == "one"
+    assert words.as_read("local/a")[0].apply("GPU", "en") == "one"
     other = Pronunciations(PronunciationStore(tmp_path))
     other.put("local/a", "GPU", "two")
     other.close()
-    assert words.spoken("local/a")[0].apply("GPU", "en") == "two"
+    assert words.as_read("local/a")[0].apply("GPU", "en") == "two"
 
 
 def test_threads_that_write_and_speak_at_once(words):
@@ -101,7 +101,7 @@ def test_threads_that_write_and_speak_at_once(words):
             for i in range(20):
                 words.put(f"user-{n % 3}/x", f"term{n}x{i}", "a b")
                 if f"term{n}x{i}" not in {
-                    e.term for e in words.spoken(f"user-{n % 3}/y")[0].entries
+                    e.term for e in words.as_read(f"user-{n % 3}/y")[0].entries
                 }:
                     wrong.append((n, i))
         except KaikouError as error:
@@ -225,13 +225,13 @@ def test_what_can_still_be_read_is_brought_over(words, tmp_path):
     file = tmp_path / "pronunciations.sqlite"
     file.write_bytes(file.read_bytes().replace(b"term0300", b"term\xff\xfe00"))
     words = Pronunciations(PronunciationStore(tmp_path))
-    readings, notes = words.spoken("local/a")
+    readings, notes = words.as_read("local/a")
     assert readings.apply("term0007", "en").endswith(" 7") and 250 <= len(readings.entries) <= 599
-    assert "damaged" in notes[0][0] and "损坏" in notes[0][1] and words.spoken("user-bob/a")[1], (
+    assert "damaged" in notes[0][0] and "损坏" in notes[0][1] and words.as_read("user-bob/a")[1], (
         "everybody is told"
     )
     words.list("local/a")
-    assert words.spoken("local/b")[1] == [] and words.spoken("user-bob/a")[1], (
+    assert words.as_read("local/b")[1] == [] and words.as_read("user-bob/a")[1], (
         "until they have looked"
     )
     words.close()
@@ -245,10 +245,10 @@ def test_damage_that_comes_while_it_runs(words, tmp_path):
     words._store._db._drop(False)
     file = tmp_path / "pronunciations.sqlite"
     file.write_bytes(file.read_bytes()[:4096] + os.urandom(file.stat().st_size - 4096))
-    notes = words.spoken("local/a")[1]
+    notes = words.as_read("local/a")[1]
     assert notes and list(tmp_path.glob("pronunciations.damaged-*.sqlite"))
     words.put("local/a", "GPU", "G P U")
-    assert words.spoken("local/a")[0].apply("GPU", "en") == "G P U"
+    assert words.as_read("local/a")[0].apply("GPU", "en") == "G P U"
 
 
 def test_the_log_of_a_damaged_file_goes_with_it(words, tmp_path):
@@ -265,7 +265,7 @@ def test_the_log_of_a_damaged_file_goes_with_it(words, tmp_path):
     log = (killed / "pronunciations.sqlite-wal").read_bytes()
     (killed / "pronunciations.sqlite").write_bytes(b"broken " * 1000)
     after = Pronunciations(PronunciationStore(killed))
-    assert after.spoken("local/a")[1] and len(log) >= 4096
+    assert after.as_read("local/a")[1] and len(log) >= 4096
     assert [p.read_bytes() for p in killed.glob("pronunciations.damaged-*.sqlite-wal")] == [log]
     after.put("local/a", "new", "y")
     assert set(terms(again(after, killed))) == {"new"}
@@ -280,7 +280,7 @@ def test_a_newer_file_is_left_alone(words, tmp_path):
     with pytest.raises(KaikouError) as told:
         words.put("local/a", "GPU", "x")
     assert told.value.code == "dictionary_newer" and not list(tmp_path.glob("*damaged*"))
-    readings, notes = words.spoken("local/a")
+    readings, notes = words.as_read("local/a")
     assert readings.entries == () and "as it is written" in notes[0][0]
 
 
@@ -314,8 +314,8 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     with pytest.raises(StorageFull):
         words.put("local/a", "GPU", "x")
     assert (
-        words.spoken("local/a") == (text.NO_READINGS, [])
-        or words.spoken("local/a")[0].entries == ()
+        words.as_read("local/a") == (text.NO_READINGS, [])
+        or words.as_read("local/a")[0].entries == ()
     )
 
 

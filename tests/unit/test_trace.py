@@ -98,10 +98,10 @@ def test_the_parts_of_the_first_sound_add_up_to_it(monkeypatch):
     trace.add("text", 0.5)
     trace.engine({"flow": 1.0})
     now[0] += 4.0
-    trace.sounded()
+    trace.note_first_sound()
     now[0] += 0.25
-    trace.sent(0.125)  # the sending is part of what passed since the sound was there
-    trace.sent(2.0)
+    trace.add_sending(0.125)  # the sending is part of what passed since the sound was there
+    trace.add_sending(2.0)
     told = trace.to_dict()
     assert told["first_ms"] == 4000 and told["sent_ms"] == 4250
     assert told["first"] == {"text": 500, "wait": 2500, "flow": 1000, "socket": 250}
@@ -167,7 +167,7 @@ def test_a_take_carries_its_trace_and_the_last_of_it_is_added(studio):  # noqa: 
         take.first_sound_ms == round(1000 * one.trace.first_s, 1) > 0
     )  # of the measure itself: rounded a second time, 3.1501 would be 3.1
     studio.takes.star(ME, one.id, True)
-    one.trace.sent(0.5)
+    one.trace.add_sending(0.5)
     studio.takes.update_timings(one)
     again = TakeStore(studio.settings.paths.data_dir).get(one.id, ME)
     assert (
@@ -278,7 +278,7 @@ def test_every_count_rises_by_one_per_request(studio):  # noqa: F811
     before = scrape(studio.metrics)
     one, _ = speak(studio, text="Never said before, not even once.")
     one.listen(None)
-    one.trace.sent(0.01)
+    one.trace.add_sending(0.01)
     studio.job_runner.reader_done(one)
     up = risen(before, scrape(studio.metrics))
     sound, work = (
@@ -355,9 +355,9 @@ def test_no_name_from_outside_makes_a_series(monkeypatch):
         one = job()
         one.accept(chunk(0, last=True, **{f"stage_{i}": 0.1, 'x"} 1\nevil{a="': 0.1}), 0.1)
         one.fail(Busy("no", "不", code=f"code_{i}"))
-        one.trace.sent(0.01)  # some of it was sent before the engine was done, some after
+        one.trace.add_sending(0.01)  # some of it was sent before the engine was done, some after
         metrics.ended(one)
-        one.trace.sent(0.01)
+        one.trace.add_sending(0.01)
         metrics.read(one)
     told = scrape(metrics)
     assert len(told) == n, "series are all there from the start"

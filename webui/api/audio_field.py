@@ -84,7 +84,7 @@ def _bytes(text: str, param: str) -> bytes:
 
 
 @contextmanager
-def named(param: str) -> Iterator[None]:
+def with_param(param: str) -> Iterator[None]:
     """What is wrong with a recording is told of the field that it came in."""
     try:
         yield

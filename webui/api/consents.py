@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..studio import Studio
 from ..types import Consent
-from .audio_field import named
+from .audio_field import with_param
 from .fields import JsonBody
 from .openapi import answers, refusals
 from .voices import read
@@ -47,7 +47,7 @@ class Rename(JsonBody):
     name: str
 
 
-def told(consent: Consent) -> ConsentInfo:
+def consent_info(consent: Consent) -> ConsentInfo:
     return ConsentInfo(
         id=consent.id,
         name=consent.name,
@@ -67,14 +67,16 @@ def routes(studio: Studio) -> APIRouter:
         request: Request, recording: UploadFile = File(), name: str = Form(), language: str = Form()
     ):
         data = await read(recording, "recording")
-        with named("recording"):
-            return told(await run_in_threadpool(consents.add, owner(request), data, name, language))
+        with with_param("recording"):
+            return consent_info(
+                await run_in_threadpool(consents.add, owner(request), data, name, language)
+            )
 
     @router.get(PATH, responses={**answers(200, of=ConsentList), **refusals(404, 422)})
     def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):
         found, has_more = consents.list(owner(request), after, limit)
         return ConsentList(
-            data=[told(c) for c in found],
+            data=[consent_info(c) for c in found],
             first_id=found[0].id if found else None,
             last_id=found[-1].id if found else None,
             has_more=has_more,
@@ -84,14 +86,14 @@ def routes(studio: Studio) -> APIRouter:
         PATH + "/{consent_id}", responses={**answers(200, of=ConsentInfo), **refusals(404, 422)}
     )
     def one(consent_id: str, request: Request):
-        return told(consents.get(owner(request), consent_id))
+        return consent_info(consents.get(owner(request), consent_id))
 
     @router.post(
         PATH + "/{consent_id}",
         responses={**answers(200, of=ConsentInfo), **refusals(404, 422, 507)},
     )
     def rename(consent_id: str, body: Rename, request: Request):
-        return told(consents.rename(owner(request), consent_id, body.name))
+        return consent_info(consents.rename(owner(request), consent_id, body.name))
 
     @router.delete(
         PATH + "/{consent_id}",

@@ -25,7 +25,7 @@ class NewKey(JsonBody):
     per_minute: int = Field(600, ge=-(1 << 31), le=1 << 31)
 
 
-def used_told(used: Used) -> dict:
+def usage_info(used: Used) -> dict:
     return {
         "requests": used.requests,
         "characters": used.chars,
@@ -34,7 +34,7 @@ def used_told(used: Used) -> dict:
     }
 
 
-def told(key: Key, used: Used) -> dict:
+def key_info(key: Key, used: Used) -> dict:
     return {
         "id": key.id,
         "object": "key",
@@ -43,7 +43,7 @@ def told(key: Key, used: Used) -> dict:
         "per_minute": key.per_minute,
         "created_at": int(key.created_at),
         "revoked_at": None if key.revoked_at is None else int(key.revoked_at),
-        "usage": used_told(used),
+        "usage": usage_info(used),
     }
 
 
@@ -55,10 +55,10 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions) -> APIRouter:
 
     @router.get("/v1/keys", responses={**answers(200, of=schemas.KeyList), **refusals(503, 507)})
     def every(request: Request):
-        used = studio.usage.every()
+        used = studio.usage.totals()
         return {
             "object": "list",
-            "data": [told(k, used.get(k.id, Used())) for k in keys.list(owner(request))],
+            "data": [key_info(k, used.get(k.id, Used())) for k in keys.list(owner(request))],
             "scopes": SCOPES,
             "are_on": not sessions.is_open(),
         }
@@ -76,7 +76,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions) -> APIRouter:
         was_open = sessions.is_open()
         key, secret = keys.create(owner(request), body.name, body.scopes, body.per_minute)
         answer = JSONResponse(
-            {**told(key, Used()), "key": secret}, 201, {"Cache-Control": "no-store"}
+            {**key_info(key, Used()), "key": secret}, 201, {"Cache-Control": "no-store"}
         )
         if was_open:
             secure = (

@@ -292,7 +292,7 @@ class Connection:
                 await self._socket.send_bytes(
                     FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, sent) + job.pcm(sent, stop)
                 )
-                job.trace.sent(time.perf_counter() - began)
+                job.trace.add_sending(time.perf_counter() - began)
                 sent, frames, self._moved_s = stop, frames + 1, time.monotonic()
                 job.heard.reached(sent)
                 self._check_stream(sent)

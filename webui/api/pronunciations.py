@@ -29,7 +29,7 @@ class Entry(JsonBody):
     was: Was | None = None  # the entry whose place it takes
 
 
-def told(entry) -> dict:
+def term_info(entry) -> dict:
     return {"term": entry.term, "reading": entry.reading, "language": entry.language}
 
 
@@ -44,7 +44,7 @@ def routes(studio: Studio) -> APIRouter:
     )
     def every(request: Request):
         return {
-            "data": [told(e) for e in words.list(owner(request))],
+            "data": [term_info(e) for e in words.list(owner(request))],
             "limits": TERM_LIMITS,
             "notice": words.notice(),
         }
@@ -55,7 +55,7 @@ def routes(studio: Studio) -> APIRouter:
     )
     def put(body: Entry, request: Request):
         was = (body.was.term, body.was.language) if body.was else None
-        return told(words.put(owner(request), body.term, body.reading, body.language, was))
+        return term_info(words.put(owner(request), body.term, body.reading, body.language, was))
 
     @router.delete("/v1/pronunciations", status_code=204, responses=refusals(404, 422, 500, 507))
     def delete(request: Request, term: str | None = None, language: str = "", all: bool = False):

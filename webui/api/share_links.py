@@ -25,7 +25,7 @@ from . import schemas
 from .auth import Sessions
 from .fields import JsonBody
 from .health import Static
-from .keys import used_told
+from .keys import usage_info
 from .middleware.access import language_of, name_of_host
 from .openapi import answers, file_of, refusals
 
@@ -128,12 +128,12 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
             "uses": demo.uses,
             "characters": demo.chars,
             "settings": {k: v for k, v in demo.fixed.items() if k != "seed" or v >= 0},
-            "usage": used_told(used),
+            "usage": usage_info(used),
         }
 
     @router.get("/v1/demos", responses={**answers(200, of=schemas.DemoList), **refusals(503, 507)})
     def every(request: Request):
-        used = studio.usage.every()
+        used = studio.usage.totals()
         return {
             "object": "list",
             "data": [

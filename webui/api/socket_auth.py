@@ -57,7 +57,7 @@ class SocketAuth:
         if self._key is not None and self._n_asked > 1:
             if self._is_by_key:
                 self._studio.keys.count(self._key)
-            self._studio.usage.asked(self._key.id)
+            self._studio.usage.count_request(self._key.id)
 
     async def check(self) -> None:
         """Whether what came in may still be heeded.

@@ -26,7 +26,7 @@ from ..studio import (
 )
 from ..types import LANGUAGES, MAX_INSTRUCTION, MAX_TEXT, MAX_TRANSCRIPT
 from . import schemas
-from .audio_field import named, sound_in
+from .audio_field import sound_in, with_param
 from .audio_formats import (
     CODED,
     EVENT,
@@ -148,7 +148,7 @@ class Speech(JsonBody):
         if self.continue_from:
             return studio.synthesis.continue_take(owner, self.continue_from[:80])
         asked = self.asked()
-        with named("ref_audio"):
+        with with_param("ref_audio"):
             return studio.synthesis.open(owner, text_in=self.input, **asked)
 
     def asked(self) -> dict[str, Any]:

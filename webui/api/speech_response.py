@@ -224,7 +224,7 @@ async def _stream(
                 began_s = began_s if began_s is not None else time.monotonic()
                 began = time.perf_counter()
                 yield job.pcm(sent, stop)  # comes back when the socket has taken it
-                job.trace.sent(time.perf_counter() - began)
+                job.trace.add_sending(time.perf_counter() - began)
                 sent = stop
             elif told.error is not None and sent == told.n_samples:
                 log.warning("job %s ended after its first byte: %s", job.id, told.error.code)

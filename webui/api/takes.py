@@ -66,7 +66,7 @@ class Star(JsonBody):
     starred: bool
 
 
-def told(take: Take) -> TakeKept:
+def take_info(take: Take) -> TakeKept:
     asked = take.request
     return TakeKept(
         id=take.id,
@@ -104,7 +104,7 @@ def routes(studio: Studio) -> APIRouter:
     def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):
         found, has_more = takes.page(owner(request), after, limit)
         return TakeList(
-            data=[told(t) for t in found],
+            data=[take_info(t) for t in found],
             first_id=found[0].id if found else None,
             last_id=found[-1].id if found else None,
             has_more=has_more,
@@ -112,12 +112,12 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.get(PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422)})
     def one(take_id: str, request: Request):
-        return told(takes.shown(owner(request), take_id))
+        return take_info(takes.get_visible(owner(request), take_id))
 
     @router.patch(
         PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422, 507)}
     )
     def star(take_id: str, body: Star, request: Request):
-        return told(takes.star(owner(request), take_id, body.starred))
+        return take_info(takes.star(owner(request), take_id, body.starred))
 
     return router

@@ -100,7 +100,7 @@ class Change(JsonBody):
     language: str | None = None
 
 
-def told(voice: Voice, engines: list[str]) -> dict:
+def voice_info(voice: Voice, engines: list[str]) -> dict:
     return {
         "id": voice.id,
         "object": "audio.voice",
@@ -148,7 +148,7 @@ def routes(studio: Studio) -> APIRouter:
     def every(request: Request):
         return {
             "object": "list",
-            "data": [told(v, engines()) for v in studio.voices.list(owner(request))],
+            "data": [voice_info(v, engines()) for v in studio.voices.list(owner(request))],
         }
 
     @router.post("/v1/audio/voices/inspect", responses={**answers(200, of=Report), **refusals(422)})
@@ -194,7 +194,7 @@ def routes(studio: Studio) -> APIRouter:
                 window,
             )
             return {
-                **told(voice, engines()),
+                **voice_info(voice, engines()),
                 "report": draft.report.to_json(),
                 "used": {"start_s": draft.start_s, "end_s": draft.end_s},
                 "notes": [{"message": en, "message_zh": zh} for en, zh in draft.notes],
@@ -207,14 +207,14 @@ def routes(studio: Studio) -> APIRouter:
         responses={**answers(200, of=VoiceInfo), **refusals(404, 422)},
     )
     def one(voice_id: str, request: Request):
-        return told(studio.voices.get(owner(request), voice_id), engines())
+        return voice_info(studio.voices.get(owner(request), voice_id), engines())
 
     @router.patch(
         "/v1/audio/voices/{voice_id}",
         responses={**answers(200, of=VoiceInfo), **refusals(404, 422, 507)},
     )
     def change(voice_id: str, body: Change, request: Request):
-        return told(
+        return voice_info(
             studio.voices.change(
                 owner(request), voice_id, body.name, body.transcript, body.language
             ),

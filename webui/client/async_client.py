@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from .audio import Sound
-from .errors import is_unheard, named
+from .errors import as_client_error, is_unheard
 from .request import (
     SPEECH,
     VOICES,
@@ -32,7 +32,7 @@ def pool(
     transport: httpx.AsyncBaseTransport | None,
 ) -> httpx.AsyncClient:
     """An HTTP client with connections that are kept open."""
-    with named():
+    with as_client_error():
         return httpx.AsyncClient(
             base_url=base_url,
             headers=headers(api_key, language),
@@ -135,7 +135,7 @@ class AsyncTTS:
     ) -> AsyncIterator[bytes]:
         began, is_first = time.monotonic(), True
         async for attempt in self._retry.asynchronous():
-            with attempt, named():
+            with attempt, as_client_error():
                 async with self._http.stream(
                     "POST", SPEECH, json=hearing.body(), timeout=timeout(n_chars, self._timeout_s)
                 ) as answer:
@@ -174,7 +174,7 @@ class AsyncTTS:
         return (await self._retry.asynchronous()(self._told, "GET", {}))["data"]
 
     async def _told(self, method: str, form: dict) -> dict:
-        with named():
+        with as_client_error():
             async with self._http.stream(
                 method, VOICES, timeout=timeout(0, self._timeout_s), **form
             ) as answer:

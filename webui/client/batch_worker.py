@@ -17,7 +17,7 @@ from ..errors import EngineFault, KaikouError, LoginNeeded, StorageFull
 from .atomic_files import Unwritable
 from .audio import Sound, WavReader
 from .batch_input import Line
-from .errors import Broken, Unreachable, is_unheard, named
+from .errors import Broken, Unreachable, as_client_error, is_unheard
 from .request import BATCH, JOBS, SPEECH, SpeechParams, SpeechResponse, aread_error, timeout
 from .retry import Bucket, Retry
 from .zip_reader import ZipReader
@@ -135,7 +135,7 @@ class BatchRunner:
     ) -> AsyncIterator[tuple[int, Sound]]:
         ((i, item),) = asked.items()
         hearing = SpeechResponse(item.ask, is_paced=False, is_whole=True)
-        with named():
+        with as_client_error():
             async with self._http.stream(
                 "POST",
                 SPEECH,
@@ -162,7 +162,7 @@ class BatchRunner:
             "requests": [_request(asked[i].ask) for i in order],
             "model": asked[order[0]].ask.model,
         }
-        with named():
+        with as_client_error():
             async with self._http.stream(
                 "POST",
                 BATCH,

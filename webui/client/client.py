@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from .audio import Sound
-from .errors import is_unheard, named
+from .errors import as_client_error, is_unheard
 from .request import (
     SPEECH,
     VOICES,
@@ -80,7 +80,7 @@ class TTS:
         language: str = "en",
         transport: httpx.BaseTransport | None = None,
     ):
-        with named():
+        with as_client_error():
             self._http = httpx.Client(
                 base_url=base_url, headers=headers(api_key, language), transport=transport
             )
@@ -119,7 +119,7 @@ class TTS:
         for attempt in self._retry.sync():
             with (
                 attempt,
-                named(),
+                as_client_error(),
                 self._http.stream(
                     "POST", SPEECH, json=hearing.body(), timeout=timeout(n_chars, self._timeout_s)
                 ) as answer,
@@ -160,7 +160,7 @@ class TTS:
 
     def _told(self, method: str, form: dict) -> dict:
         with (
-            named(),
+            as_client_error(),
             self._http.stream(
                 method, VOICES, timeout=timeout(0, self._timeout_s), **form
             ) as answer,

@@ -124,7 +124,7 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
 
 
 @contextmanager
-def named() -> Iterator[None]:
+def as_client_error() -> Iterator[None]:
     """What httpx raises, as our errors."""
     try:
         yield

@@ -15,7 +15,7 @@ from ..types import Consent
 from .folder_store import Folder, record
 
 
-def gone() -> NotFound:
+def consent_gone() -> NotFound:
     return NotFound(
         "There is no such consent here.", "没有这份授权录音。", code="consent_gone", param="consent"
     )
@@ -46,7 +46,7 @@ class ConsentStore:
         """Raises NotFound, the same for another's as for none."""
         consent = self._kept.get(consent_id)
         if consent is None or consent.owner != account:
-            raise gone()
+            raise consent_gone()
         return consent
 
     def add(self, consent: Consent, recording: bytes) -> None:
@@ -60,7 +60,7 @@ class ConsentStore:
         """Raises StorageFull, NotFound."""
         with self._changing:
             if consent.id not in self._kept:
-                raise gone()
+                raise consent_gone()
             changed = replace(consent, name=name)
             self.folder.put(consent.id, "consent.json", _record(changed))
             self._kept[consent.id] = changed

@@ -238,7 +238,7 @@ class JobStore:
 
         found = self._db.read(work) if self._db.is_there else None
         if found is None:
-            raise gone()
+            raise job_gone()
         return found
 
     def open_jobs(self) -> list[tuple[str, str]]:
@@ -433,7 +433,7 @@ class JobStore:
 
         found = self._db.read(work) if self._db.is_there else None
         if found is None:
-            raise gone()
+            raise job_gone()
         return found
 
     def claim(self, job_id: str) -> Line | None:
@@ -595,7 +595,7 @@ def _job(row: Row, counts: Iterable[Row]) -> BatchJob:
     )
 
 
-def gone() -> NotFound:
+def job_gone() -> NotFound:
     return NotFound(
         "There is no such job, or it was deleted.", "没有这个任务，或者已经删除。", code="job_gone"
     )

@@ -104,7 +104,7 @@ class TakeStore:
         is_theirs = entry is not None and owner in (entry.owner, _account(entry.owner))
         take = self._whole(take_id) if is_theirs else None
         if take is None:
-            raise gone()
+            raise take_gone()
         return take
 
     def wav_path(self, take: Take) -> Path:
@@ -155,23 +155,23 @@ class TakeStore:
         with self._lock:
             for take_id, entry in self._entries.items():
                 by_scope[scope(entry.owner)].append((take_id, entry))
-        now, gone = self._clock(), []
+        now, take_gone = self._clock(), []
         for takes in by_scope.values():
             takes.sort(key=lambda t: (t[1].starred, t[1].created_at), reverse=True)
-            gone += [
+            take_gone += [
                 i
                 for n, (i, t) in enumerate(takes)
                 if not t.starred and (n >= max_each or now - t.created_at > max_age_s(t.owner))
             ]
         failures: list[StorageFull] = []
-        for take_id in gone:
+        for take_id in take_gone:
             try:
                 self.delete(take_id)
             except StorageFull as error:
                 failures.append(error)
         if failures:
             log.warning("%d takes could not be removed yet: %s", len(failures), failures[0])
-        return len(gone) - len(failures)
+        return len(take_gone) - len(failures)
 
     def _index(self, take: Take) -> None:
         owner = intern(take.owner)
@@ -224,7 +224,7 @@ def _account(owner: str) -> str:
     return intern(owner.partition("/")[0])
 
 
-def gone() -> NotFound:
+def take_gone() -> NotFound:
     return NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
 
 

@@ -13,7 +13,7 @@ from ..types import Prompt, Voice
 from .folder_store import Folder, record
 
 
-def gone() -> NotFound:
+def voice_gone() -> NotFound:
     return NotFound(
         "This voice was deleted. Choose another.",
         "这个音色已被删除，请另选一个。",
@@ -71,7 +71,7 @@ class VoiceStore:
             return self.starters[voice_id][0]
         voice = self._saved.get(voice_id)
         if voice is None or voice.owner != account:
-            raise gone()
+            raise voice_gone()
         return voice
 
     def natural_sample(self, voice: Voice) -> bytes | None:
@@ -96,7 +96,7 @@ class VoiceStore:
         """
         with self._changing:
             if voice.id not in self._saved:
-                raise gone()
+                raise voice_gone()
             changed = replace(self._saved[voice.id], **what)
             self.folder.put(voice.id, "voice.json", _record(changed))
             self._saved[voice.id] = changed

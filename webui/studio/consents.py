@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .. import audio
 from ..errors import BadInput, Conflict, NotFound
 from ..store import ConsentStore, VoiceStore
-from ..store.consents import gone
+from ..store.consents import consent_gone
 from ..store.folder_store import new_id
 from ..types import Consent, Voice
 from .drafts import account_of, wav
@@ -68,7 +68,7 @@ class Consents:
         every = self._store.list(account_of(owner))
         ids = [c.id for c in every]
         if after and after not in ids:
-            raise gone()
+            raise consent_gone()
         start = ids.index(after) + 1 if after else 0
         return every[start : start + limit], len(every) > start + limit
 

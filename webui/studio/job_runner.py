@@ -111,7 +111,7 @@ class JobRunner:
 
     def _fed(self, job: SpeechJob, was_waited_for: bool) -> None:
         if was_waited_for:
-            job.fed()
+            job.text_arrived()
         self._poke()
 
     def _poke(self) -> None:

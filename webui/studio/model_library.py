@@ -72,7 +72,7 @@ class ModelLibrary:
     def installed(self) -> list[Installed]:
         return [model for model in self._here() if model.is_whole]
 
-    def named(self, make: Maker | None) -> str:
+    def find(self, make: Maker | None) -> str:
         """The model that an engine comes of; "" for the built-in voice and for none."""
         with self._lock:
             return (
@@ -83,15 +83,15 @@ class ModelLibrary:
 
     @property
     def speaking(self) -> str:
-        return self.named(self._engine_manager.made_by())
+        return self.find(self._engine_manager.made_by())
 
     @property
     def coming(self) -> str:
-        return self.named(self._engine_manager.next_by())
+        return self.find(self._engine_manager.next_by())
 
     @property
     def failed(self) -> str:
-        return self.named(self._engine_manager.failed_by())
+        return self.find(self._engine_manager.failed_by())
 
     def list(self) -> list[dict]:
         """name, engine, state (speaks, loads, failed, here, or that of its download: none,

@@ -17,7 +17,7 @@ from ..engine.base import Engine
 from ..engine.manager import Lease
 from ..errors import NotFound, NotReady, StorageFull
 from ..store import VoiceStore
-from ..store.voices import gone
+from ..store.voices import voice_gone
 from ..types import Abilities, Prompt, Voice
 from .prompt_refs import PromptLease, PromptRefs
 
@@ -139,7 +139,7 @@ class PromptCache:
         for clip in clips:
             with suppress(NotFound):
                 return clip()
-        raise gone()
+        raise voice_gone()
 
     def _write(self, voice: Voice, made: PromptKey, prompt: Prompt) -> None:
         """Called with the lock held.

@@ -50,7 +50,7 @@ class Pronunciations:
                 self._ready.popitem(last=False)
         return made
 
-    def spoken(self, owner: str) -> tuple[text.Readings, list[tuple[str, str]]]:
+    def as_read(self, owner: str) -> tuple[text.Readings, list[tuple[str, str]]]:
         """What a request is spoken with, and what its listener must know of it, (English, Chinese):
         a dictionary that fails stops nobody from speaking.
         """

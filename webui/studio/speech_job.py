@@ -235,7 +235,7 @@ class SpeechJob:
         self.credit = upto
         return True
 
-    def fed(self) -> None:
+    def text_arrived(self) -> None:
         """Text came that was waited for: it is not the engine that was late."""
         with self._lock:
             self.dry_s = max(self.dry_s, time.monotonic() + RESTED_S)
@@ -267,7 +267,7 @@ class SpeechJob:
                     self._marks.append((chunk.segment, len(self._pcm) // 2))
                 if self.first_chunk_s is None:
                     self.first_chunk_s = now - self.born_s
-                    self.trace.sounded()
+                    self.trace.note_first_sound()
                 elif now > self.dry_s and self.credit < UNLIMITED:
                     self.underruns += 1
                 self._pcm += data

@@ -215,7 +215,7 @@ class Studio:
 
     def _warm_rooms(self) -> None:
         text.warm()
-        self.pronunciations.spoken("local")  # opens and checks the file
+        self.pronunciations.as_read("local")  # opens and checks the file
         audio.warm_decoder()
         audio.warm_coder()
 

@@ -275,7 +275,7 @@ class Synthesis:
         voice), Conflict (nothing to continue, or it would not be the same), Busy, NotReady.
         """
         self._rate.check(owner)
-        take = self._takes.shown(owner, take_id)
+        take = self._takes.get_visible(owner, take_id)
         request, trace = take.request, Timings()
         if take.state == "done" or request.mode == CONVERT:
             raise Conflict(

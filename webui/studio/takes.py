@@ -17,7 +17,7 @@ from pathlib import Path
 from .. import audio, text
 from ..errors import KaikouError, NotAllowed, NotFound
 from ..store import TakeStore
-from ..store.takes import gone
+from ..store.takes import take_gone
 from ..types import SpeechRequest, Take, finite
 from .batch.events import LineEvents
 from .choices import Choices
@@ -147,18 +147,18 @@ class Takes:
         """
         ids = [i for i in self._store.ids(self._scope(owner)) if i not in self._hidden]
         if after and after not in ids:
-            raise gone()
+            raise take_gone()
         start = ids.index(after) + 1 if after else 0
         return self._store.some(ids[start : start + limit]), len(ids) > start + limit
 
     def get(self, owner: str, take_id: str) -> Take:
         return self._store.get(take_id, self._scope(owner))
 
-    def shown(self, owner: str, take_id: str) -> Take:
+    def get_visible(self, owner: str, take_id: str) -> Take:
         """Raises NotFound, also for one that was deleted a moment ago, in another tab."""
         take = self.get(owner, take_id)
         if take_id in self._hidden:
-            raise gone()
+            raise take_gone()
         return take
 
     def wav_path(self, owner: str, take_id: str) -> Path:
@@ -168,7 +168,7 @@ class Takes:
         """Raises NotFound as `shown` does, and NotAllowed when there are as many favourites as
         takes may be kept.
         """
-        take = self.shown(owner, take_id)
+        take = self.get_visible(owner, take_id)
         if on and not take.starred:
             n, most = self._store.usage(self._scope(owner)).n_starred, self._max_each
             if n >= most:

@@ -75,7 +75,7 @@ class TextNormaliser:
         )
 
     def _readings(self, owner: str) -> tuple:
-        return self._pronunciations.spoken(
+        return self._pronunciations.as_read(
             self._share_links.host(owner) if is_guest(owner) else owner
         )
 

@@ -55,13 +55,13 @@ class Timings:
             if isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0:
                 self.add(stage if stage in ENGINE else "other", seconds)
 
-    def sounded(self) -> None:
+    def note_first_sound(self) -> None:
         """The first sound is there. Called once, after its stages were added."""
         self.first_s = time.monotonic() - self.began_s
         self._first = dict(self._whole)
         self._first["wait"] = max(0.0, self.first_s - sum(self._first.values()))
 
-    def sent(self, seconds: float) -> None:
+    def add_sending(self, seconds: float) -> None:
         """Sound was handed over to the socket, which took `seconds`."""
         if self.sent_s is None and self.first_s is not None:
             self.sent_s = time.monotonic() - self.began_s

@@ -34,7 +34,7 @@ class Usage:
         self._fresh: dict[str, Used] = {}
         self._closing = threading.Event()
 
-    def asked(self, who: str) -> None:
+    def count_request(self, who: str) -> None:
         """One request of a key or of a link's guest."""
         self._add(who, requests=1)
 
@@ -46,9 +46,9 @@ class Usage:
 
     def of(self, who: str) -> Used:
         """So far, with what is not written yet."""
-        return self.every().get(who, Used())
+        return self.totals().get(who, Used())
 
-    def every(self) -> dict[str, Used]:
+    def totals(self) -> dict[str, Used]:
         with self._writing:  # what is being written is in one of the two, never in both
             told = self._store.usage()
             with self._lock:

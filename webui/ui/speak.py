@@ -18,7 +18,7 @@ from .auth import owner_of
 from .html_part import as_json, number, part
 from .i18n import T
 from .uploads import Uploads
-from .voices import every
+from .voices import voice_list
 
 PROFILES = ("fast", "even", "smooth")
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
@@ -253,7 +253,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                     str(what.get("transcript") or ""),
                     consent,
                 )
-                saved = as_json({"saved": voice.id, "list": every(studio, owner)})
+                saved = as_json({"saved": voice.id, "list": voice_list(studio, owner)})
                 return gr.skip(), saved, gr.skip()
             raise BadInput("Unknown request.", "不认识的请求。")
         except KaikouError as error:
@@ -280,7 +280,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                 studio.voices.delete(owner, str(what["id"]))
         except KaikouError as error:
             return as_json({"fault": view_models.fault(error)})
-        return as_json(every(studio, owner))
+        return as_json(voice_list(studio, owner))
 
     def takes_of(owner: str) -> str:
         return as_json(view_models.takes(studio, owner))
@@ -391,6 +391,6 @@ def load(studio, request: gr.Request) -> tuple[str, str, str]:
     owner = owner_of(request)
     return (
         as_json(studio.status()),
-        as_json(every(studio, owner)),
+        as_json(voice_list(studio, owner)),
         as_json(view_models.takes(studio, owner)),
     )

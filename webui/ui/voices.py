@@ -9,7 +9,7 @@ from .html_part import part
 from .i18n import T
 
 
-def every(studio, owner: str) -> list[dict]:
+def voice_list(studio, owner: str) -> list[dict]:
     """All voices of a visitor, as the scripts draw them; of their own, with what is known of the
     consent.
     """

@@ -21,7 +21,7 @@ from ..recent_jobs import RecentJobs
 from ..speech_response import OutputOptions, reply
 from ..voices import read
 from . import voice_named
-from .fields import called
+from .fields import with_field_names
 
 # the speakers of the published CosyVoice-300M-SFT -> ours that come nearest, where no voice has
 # that name
@@ -140,7 +140,7 @@ async def _clip(sent: UploadFile | str | None) -> bytes:
 
 def _open(studio: Studio, owner: str, way: Way, asked: dict) -> SpeechJob:
     speaker = asked.get("spk_id", "")
-    with called(THEIRS):
+    with with_field_names(THEIRS):
         return studio.synthesis.open(
             owner,
             text_in=asked["tts_text"],

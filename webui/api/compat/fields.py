@@ -9,7 +9,7 @@ from ...errors import KaikouError
 
 
 @contextmanager
-def called(theirs: Mapping[str, str]) -> Iterator[None]:
+def with_field_names(theirs: Mapping[str, str]) -> Iterator[None]:
     """theirs: our name of a field -> the caller's."""
     try:
         yield

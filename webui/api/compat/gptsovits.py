@@ -25,7 +25,7 @@ from ..recent_jobs import RecentJobs
 from ..speech_response import OutputOptions, reply
 from ..voices import read
 from . import voice_named
-from .fields import called
+from .fields import with_field_names
 
 KINDS = {"wav": "wav", "raw": "pcm", "ogg": "opus", "aac": "aac"}  # their media_type -> our format
 LANGUAGES = {
@@ -234,7 +234,7 @@ def _open(studio: Studio, owner: str, asked: Asked, clip: bytes) -> SpeechJob:
         clip = sound_in(asked.ref_audio_path, "ref_audio_path")
     elif not clip:
         voice = _voice(studio, owner, asked.ref_audio_path)
-    with called(THEIRS):
+    with with_field_names(THEIRS):
         return studio.synthesis.open(
             owner,
             text_in=asked.text,

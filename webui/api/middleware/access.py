@@ -243,7 +243,7 @@ class AccessMiddleware:
             "path": rest,
             "raw_path": rest.encode(),
         }
-        self._studio.usage.asked(demo.id)
+        self._studio.usage.count_request(demo.id)
         return True
 
     def _let_in(self, scope, headers, path: str) -> str:
@@ -275,7 +275,7 @@ class AccessMiddleware:
                 permissions.check(caller.key.scopes, scope.get("method", "GET"), path)
                 if caller.is_by_key:
                     self._studio.keys.count(caller.key)
-            self._studio.usage.asked(caller.key.id)
+            self._studio.usage.count_request(caller.key.id)
         scope["kk_login"] = caller.login if caller is not None else ""
         if not visit and path in ("/", "/tts/session"):
             visit = fresh = self._sessions.new_visit()

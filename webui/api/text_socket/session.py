@@ -16,7 +16,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from ...errors import BadInput, KaikouError
 from ...studio import JobReader, Snapshot, SpeechJob, Studio, TextSource, open_job
-from ..audio_field import named
+from ..audio_field import with_param
 from ..audio_formats import usage
 from ..player_socket import FRAME, FRAME_S, MAGIC, unheard
 from ..recent_jobs import RecentJobs
@@ -157,7 +157,7 @@ class TextSession:
                 param="delta",
                 code="no_text",
             )
-        with named("ref_audio"):
+        with with_param("ref_audio"):
             return await open_job(
                 studio,
                 lambda: studio.synthesis.open(
@@ -238,7 +238,7 @@ class TextSession:
         else:
             is_last = now.state in ("saving", "done") and stop == now.n_samples
             await self._socket.send_bytes(FRAME.pack(MAGIC, is_last, self.number, start) + sound)
-        job.trace.sent(time.perf_counter() - began)
+        job.trace.add_sending(time.perf_counter() - began)
 
     # ---- what is told ----------------------------------------------------------------------------
     async def tell(self, kind: str, **told) -> None:

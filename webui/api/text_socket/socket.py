@@ -15,7 +15,7 @@ from starlette.websockets import WebSocketDisconnect
 from ...errors import BadInput, KaikouError
 from ...studio import Studio, TextSource
 from ...types import Abilities
-from ..audio_field import named
+from ..audio_field import with_param
 from ..error_handlers import wrong_field
 from ..recent_jobs import RecentJobs
 from .protocol import Close, JsonSocket
@@ -163,7 +163,7 @@ class TextConnection:
 
     def _expect(self, start: Start) -> tuple[dict, TextSource, Abilities]:
         asked = start.asked()
-        with named("ref_audio"):
+        with with_param("ref_audio"):
             return asked, *self._studio.synthesis.open_text_stream(self._owner, **asked)
 
     async def _stop(self, tell: bool = False) -> None:

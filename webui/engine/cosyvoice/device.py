@@ -57,7 +57,7 @@ class DeviceConfig:
         plain = "" if self.graphs or self.device != "cuda" else "-eager"
         return f"{lm}{self.precision}.{self.device}{plain}"
 
-    def words(self, title: str = "CosyVoice") -> str:
+    def describe(self, title: str = "CosyVoice") -> str:
         lm = "language model in int8, the rest in " if self.lm == INT8 else ""
         threads = f"; {self.threads} thread(s) per stage" if self.device == "cpu" else ""
         return f"{title} on {self.device}, {lm}{self.precision}{threads}: {self.why}"

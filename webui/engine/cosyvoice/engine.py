@@ -120,7 +120,7 @@ class CosyVoiceEngine:
         device_config = replace(choose(*self._asked), graphs=graphs == "auto")
         log.info(
             "%s; profile %s, %d steps, first hop %d",
-            device_config.words(model_spec.title),
+            device_config.describe(model_spec.title),
             pace.name,
             self._steps,
             self._first_hop,
@@ -131,7 +131,7 @@ class CosyVoiceEngine:
         self.plan = plan(
             model_spec, model_spec.read_spec(self._root, self._steps), self._root, device_config
         )
-        log.info("memory plan: %s", self.plan.words())
+        log.info("memory plan: %s", self.plan.describe())
         self.plan.check(model_spec.title)
         if self._locks:
             self._lock_memory(device_config)

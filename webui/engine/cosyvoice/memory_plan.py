@@ -69,7 +69,7 @@ class MemoryPlan:
         """What voices may take that wait there: it cannot be swapped out, so not much of it."""
         return self.host // HOST_SHARE
 
-    def words(self) -> str:
+    def describe(self) -> str:
         names = ("weights", "voice", "stream", "listening", "loading", "needed", "available")
         mb = {k: f"{getattr(self, k) / 2**20:.0f} MiB" for k in names}
         return (

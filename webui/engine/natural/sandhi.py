@@ -13,7 +13,7 @@ _DIGITS = "零〇一二三四五六七八九十"
 _COUNTED_IN_ORDER = "月号日楼级等班"  # 一月 is the first month: 一 keeps its tone
 
 
-def spoken(words: list[Word]) -> list[Word]:
+def with_sandhi(words: list[Word]) -> list[Word]:
     """The words of one stretch between two marks, with the tones they are said with."""
     letters = "".join(word.text for word in words)
     tones = [syllable[-1:] for word in words for syllable in word.syllables]

@@ -84,7 +84,7 @@ def _parts(stretch: str, speaker: EspeakLibrary) -> list[Part]:
     out: list[Part] = []
     for m in _RUNS.finditer(stretch):
         if HAN_CHAR.match(m[0]):
-            for word in sandhi.spoken(pinyin.read(m[0])):
+            for word in sandhi.with_sandhi(pinyin.read(m[0])):
                 _add_word(out, word)
         elif _SPOKEN.search(m[0]):
             for piece in _english_pieces(m[0]):

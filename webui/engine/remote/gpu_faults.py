@@ -63,7 +63,7 @@ def is_sticky(error: BaseException) -> bool:
     )
 
 
-def named(error: BaseException) -> EngineFault:
+def as_engine_error(error: BaseException) -> EngineFault:
     if is_memory(error):
         return EngineFault(
             "The memory ran out on this request. Try a shorter text, or wait until others have"

@@ -20,7 +20,7 @@ from ...errors import Cancelled, KaikouError, NotReady
 from ...types import Health, Prompt, SpeechRequest
 from ..base import Engine
 from .framing import Damaged, Ended, receive, send
-from .gpu_faults import is_sticky, named
+from .gpu_faults import as_engine_error, is_sticky
 from .protocol import (
     error_of,
     prompt_of,
@@ -104,10 +104,12 @@ class RpcServer:
                 error, KaikouError
             ):  # an engine's own bug fails its request, not the process
                 log.exception("a request failed in the engine")
-            told = words_of_error(error if isinstance(error, KaikouError) else named(error))
+            told = words_of_error(
+                error if isinstance(error, KaikouError) else as_engine_error(error)
+            )
             self._send({"re": call, "error": told})
             if is_sticky(error):
-                self._send({"op": "ill", "error": words_of_error(named(error))})
+                self._send({"op": "ill", "error": words_of_error(as_engine_error(error))})
 
     def _work(self, call: int, work: Work, stream: int = 0) -> None:
         with self._stir.working(stream):

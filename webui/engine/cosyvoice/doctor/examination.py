@@ -67,7 +67,7 @@ def examine(
         "model": root.name,
         "engine": model_spec.engine,
         "fingerprint": model.mark if model is not None else "",
-        "device": model.device_config.words(model_spec.title) if model is not None else "",
+        "device": model.device_config.describe(model_spec.title) if model is not None else "",
         "seconds": round(time.perf_counter() - began, 1),
         "results": [result.to_dict() for result in run.results],
         "recommended": run.recommended,

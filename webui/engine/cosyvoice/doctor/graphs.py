@@ -34,7 +34,7 @@ Note = tuple[str, str] | None
 
 
 @dataclass(frozen=True)
-class Spoken:
+class SpokenSample:
     """What a model says of the warm-up sentence: ids drawn with several seeds, and mel (frames, 80)
     and samples of fixed ids.
     """
@@ -44,7 +44,7 @@ class Spoken:
     wave: np.ndarray
 
 
-def spoken(model: Model) -> Spoken:
+def speak_sample(model: Model) -> SpokenSample:
     """As the engine speaks, hop by hop, behind the warm-up's prompt."""
     prompt = model.warm_prompt()
     voice, ids = CachedPrompt(model, prompt), []
@@ -65,10 +65,12 @@ def spoken(model: Model) -> Spoken:
             waves += model.vocode_batch([(wave, mels[-1], is_last)])
     finally:
         flow.close()
-    return Spoken(tuple(ids), torch.cat(mels).float().cpu(), torch.cat(waves).cpu().numpy())
+    return SpokenSample(tuple(ids), torch.cat(mels).float().cpu(), torch.cat(waves).cpu().numpy())
 
 
-def difference(model: Model, wanted: Spoken, found: Spoken) -> tuple[Note, Mapping[str, float]]:
+def difference(
+    model: Model, wanted: SpokenSample, found: SpokenSample
+) -> tuple[Note, Mapping[str, float]]:
     """Why the two are not alike, or None; and the figures."""
     rate = model.spec.sample_rate
     figures = {
@@ -104,9 +106,9 @@ def load_compared(
     if not device_config.graphs:
         return model, None
     try:
-        wanted = spoken(model)
+        wanted = speak_sample(model)
         fast = to_backend(replace(model, device_config=device_config), lambda share, en, zh: None)
-        why, figures = difference(model, wanted, spoken(fast))
+        why, figures = difference(model, wanted, speak_sample(fast))
         log.info("recorded networks beside plain ones: %s", figures)
     except Exception as error:  # of a driver, of a library, of ours: none of it may end the start
         log.exception("the networks could not be recorded for the GPU")

@@ -10,7 +10,7 @@ from ..llm.silence_filter import SilenceFilter
 from .instruction_formats import trained
 from .prompt_builder import PromptBuilder as SharedScript
 from .tokenizer import END_OF_PROMPT
-from .tokenizer_v3 import asked
+from .tokenizer_v3 import instruction_prompt
 
 TOLD = ("instruct", "zero_shot")  # modes that follow an instruction
 
@@ -23,7 +23,7 @@ class PromptBuilderV3(SharedScript):
         request = self.request
         told = request.instruction if request.mode in TOLD else ""
         text, speech = self.said()
-        return (*self.model.tokenizer.encode(asked(trained(told))), *text), speech
+        return (*self.model.tokenizer.encode(instruction_prompt(trained(told))), *text), speech
 
     def transcript(self) -> str:
         """As it was typed: the public code rewrites no prompt text that holds a mark, and here each

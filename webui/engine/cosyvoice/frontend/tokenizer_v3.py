@@ -60,7 +60,7 @@ class TokenizerV3(TextTokenizer):
         )
 
 
-def asked(instruction: str) -> str:
+def instruction_prompt(instruction: str) -> str:
     """The prompt text of an instruction, whether or not it brings the prefix and the mark
     itself.
     """

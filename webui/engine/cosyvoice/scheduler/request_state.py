@@ -23,7 +23,7 @@ from ..frontend.prompt_cache import CachedPrompt
 from ..llm.token_sources import TokenSource
 from ..vocoder.interface import WaveStream
 from .chunk_schedule import ChunkSchedule, LatencyProfile
-from .scheduler import Scheduler, named
+from .scheduler import Scheduler, as_engine_error
 
 SILENCE_S = 0.1  # what a segment gives for which the model found nothing to say
 
@@ -119,7 +119,7 @@ class RequestState:
         self.fail(Cancelled())
 
     def fail(self, error: Exception) -> None:
-        fault = named(error)  # may write to the log, which has a lock of its own
+        fault = as_engine_error(error)  # may write to the log, which has a lock of its own
         with self.scheduler.lock:
             self.end(fault)
 

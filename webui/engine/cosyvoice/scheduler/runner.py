@@ -22,7 +22,7 @@ from .audio_worker import AudioWorker
 from .chunk_schedule import LatencyProfile
 from .lm_worker import LMWorker
 from .request_state import RequestState
-from .scheduler import PREPARED_WITHIN_S, PrefillJob, Scheduler, named
+from .scheduler import PREPARED_WITHIN_S, PrefillJob, Scheduler, as_engine_error
 
 log = logging.getLogger(__name__)
 CLOSING_S = 30.0  # for the piece that is being made
@@ -141,7 +141,7 @@ class EngineRunner:
 
     def _failed(self, request_state: RequestState | None, error: Exception) -> KaikouError:
         """Ends the request alone. Raises where the device itself does not answer any more."""
-        fault = named(error)
+        fault = as_engine_error(error)
         if request_state is not None:
             with self.scheduler.lock:
                 request_state.end(fault)

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 PREPARED_WITHIN_S = 5.0  # a voice that nobody waits for yet
 
 
-def named(error: Exception) -> KaikouError:
+def as_engine_error(error: Exception) -> KaikouError:
     """What the reader is told of it."""
     if isinstance(error, KaikouError):
         return error
