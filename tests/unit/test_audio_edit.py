@@ -184,7 +184,7 @@ def test_neither_the_room_nor_its_cleaning_loads_torch():
     code = (
         "import sys, webui.audio as a; assert not {'torch', 'scipy.signal', 'noisereduce',"
         " 'soundfile', 'av'} & set(sys.modules), 'too much imported'; sys.argv = ['', 'clean', '0',"
-        " '0', '0']; sys.path.insert(0, 'webui/audio/worker'); import cleaning; assert 'torch' not"
+        " '0', '0']; sys.path.insert(0, 'webui/audio/worker'); import denoise; assert 'torch' not"
         " in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
