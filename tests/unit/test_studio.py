@@ -94,6 +94,20 @@ def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
     assert [take.id for take in studio.takes.list(ME)] == [job.id]
 
 
+def test_a_cancel_reaches_an_engine_that_is_in_the_midst_of_a_step(studio):
+    job = studio.synthesis.open(
+        ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=30", seed=4
+    )
+    studio.job_runner.credit(job, RATE)
+    studio.job_runner.cancel(job)
+    lease = studio.engine_manager.lease()
+    try:
+        assert job.request.id in lease.engine.cancelled, "it need not wait for the step's end"
+    finally:
+        lease.release()
+    assert finish(studio, job).state == "cancelled"
+
+
 def test_a_hot_swap_does_not_drop_the_running_stream(studio):
     job = studio.synthesis.open(
         ME, text_in="Hello.", voice_id="alloy", mode="instruct", instruction="seconds=3", seed=4
