@@ -82,7 +82,7 @@ class CosyVoice2:
     flow_kind, flow_dims, vocoder_kind = FlowModel, FlowDims, Vocoder
 
     @classmethod
-    def its_family(cls) -> ModelSpec:
+    def default_spec(cls) -> ModelSpec:
         return SPEC
 
     @classmethod
@@ -99,7 +99,7 @@ class CosyVoice2:
         Raises NotReady naming the first file or field that does not fit.
         """
         on_progress(0.02, "Checking model files", "正在校验模型文件")
-        model_spec = replace(cls.its_family(), components=parts or cls.its_family().components)
+        model_spec = replace(cls.default_spec(), components=parts or cls.default_spec().components)
         check_files(model_spec, root, device_config.precision)
         spec, parts = model_spec.read_spec(root, steps), model_spec.components
         tokenizer = cls.tokenizer_kind(root)
@@ -139,7 +139,7 @@ class CosyVoice2:
 
     @property
     def model_spec(self) -> ModelSpec:
-        return self.its_family()
+        return self.default_spec()
 
     @property
     def facts(self) -> Capabilities:

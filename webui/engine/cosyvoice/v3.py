@@ -60,7 +60,7 @@ class CosyVoice3(CosyVoice2):
     flow_kind, flow_dims, vocoder_kind = DitFlow, DitDims, CausalVocoder
 
     @classmethod
-    def its_family(cls) -> ModelSpec:
+    def default_spec(cls) -> ModelSpec:
         return SPEC
 
     @property
