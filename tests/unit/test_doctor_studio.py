@@ -28,6 +28,13 @@ REPORT = {
     "recommended": BEST,
 }
 WRITES = "import json, sys; print('A ok', flush=True); open(sys.argv[1], 'w').write(sys.argv[2])"
+WAITS = """
+import os, sys, time
+print("A ok", flush=True)
+while not os.path.exists(os.path.join(os.path.dirname(sys.argv[1]), "go")):
+    time.sleep(0.01)
+open(sys.argv[1], "w").write(sys.argv[2])
+"""
 HANGS = "import sys; print('A ok', flush=True); sys.stdin.read()"
 
 
@@ -111,6 +118,17 @@ def test_whoever_speaks_goes_first(place, doctor):
     doctor.offer(place.model)  # anything that wakes it; else it looks again by itself
     until(lambda: state(doctor, place) == "done")
     assert place.runs == 2
+
+
+def test_what_is_offered_while_it_is_examined_is_examined_once(place, doctor):
+    place.code = WAITS
+    doctor.offer(place.model)
+    until(lambda: doctor.status(place.model).get("line") == "A ok")
+    doctor.offer(place.model)
+    (place.path / "go").touch()
+    until(lambda: state(doctor, place) == "done")
+    until(lambda: not doctor._offered)  # looked at, and passed over
+    assert place.runs == 1
 
 
 def test_what_somebody_asked_for_goes_on_while_others_speak(place, doctor):

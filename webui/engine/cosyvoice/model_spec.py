@@ -88,14 +88,14 @@ class ModelSizes(Protocol):
 class ModelSpec:
     """One generation. engine: its name in prompts and in describe(). title: in sentences. code:
     raised when the same weights and seed give other samples. prompt_code: raised when prompts are
-    other ones, or are read otherwise. yaml: the file that tells it. required: files needed beside
-    the components; listening: those of them that hear a clip. reinforced: a language model that may
-    be chosen instead. steps, first_hops:
-    what may be asked for, the first is what it was trained for. ends_of_prompt: what may end a
-    description, the usual one first; the doctor may find another.
+    other ones, or are read otherwise. yaml: the file that says which generation it is. required:
+    files needed beside the components; clip_encoders: those of them that encode a clip. reinforced:
+    a language model that may be chosen instead. steps, first_hops: the values that are allowed, the
+    first is what it was trained for. ends_of_prompt: what may end a description, the usual one
+    first; the doctor may find another.
 
-    read_spec(root) and load(root, place, told, steps) raise NotReady naming file and field;
-    costs(spec, place) is for the memory plan.
+    read_spec(root, steps) and load(root, device_config, on_progress, steps) raise NotReady naming
+    file and field; costs(sizes, device_config) is for the memory plan.
     """
 
     engine: str

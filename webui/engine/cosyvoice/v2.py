@@ -66,7 +66,7 @@ FACTS = Capabilities((*MODES, CONVERT), LANGUAGES, STYLES, EVENT_TAGS, text_in=T
 @dataclass(frozen=True)
 class CosyVoice2:
     """Also the base of a generation whose networks are others in the same places: it overrides what
-    stands before `load`, and `placed`.
+    stands before `load`.
     """
 
     spec: ModelSizesV2
@@ -94,7 +94,7 @@ class CosyVoice2:
         steps: int = EULER_STEPS,
         parts: Parts | None = None,
     ) -> Self:
-        """steps: of the flow's solver. parts: its family's when None.
+        """steps: of the flow's solver. parts: its spec's when None.
 
         Raises NotReady naming the first file or field that does not fit.
         """

@@ -2,7 +2,7 @@
 sampler of its own.
 
 What a generation feeds otherwise it says by overriding `prompt`, `head`, `text`, `prefix` and
-`hears`.
+`token_filter`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PromptBuilder:
     def prefix(self) -> KVCache:
         """What all requests of this voice with this prompt text share.
 
-        Called in the token stage.
+        Called in the LM worker.
         """
         return self.voice.prefix(self.prompt_text)
 

@@ -32,8 +32,8 @@ class PromptModel(Protocol):
 
 
 class CachedPrompt:
-    """Made at once, and computed when it is first wanted: the flow's part by the sound stage
-    (`grow`), prefixes by the token stage.
+    """Made at once, and computed when it is first wanted: the flow's part by the audio worker
+    (`grow`), prefixes by the LM worker.
     """
 
     def __init__(self, model: PromptModel, prompt: PromptFeatures, first_hop: int | None = None):
@@ -67,7 +67,7 @@ class CachedPrompt:
         self._prefixes.move_to_end(key)
         return self._prefixes[key]
 
-    # ---- a device with memory of its own: for the sound stage ------------------------------------
+    # ---- a device with memory of its own: for the audio worker -----------------------------------
     @property
     def is_out(self) -> bool:
         return bool(self.host_bytes)
@@ -129,7 +129,7 @@ class PromptCache:
             return self._live[prompt.fingerprint]
 
     def grow(self, voice: CachedPrompt, used: Collection[CachedPrompt] = ()) -> None:
-        """For the sound stage: a piece of one voice, and others go when it takes more than there
+        """For the audio worker: a piece of one voice, and others go when it takes more than there
         is. used: of requests under way.
         """
         keep = {voice, *used}
@@ -142,7 +142,7 @@ class PromptCache:
     def settle(self, used: Callable[[], Collection[CachedPrompt]]) -> None:
         """Again, when voices that could not go may have been let go of since.
 
-        For the sound stage.
+        For the audio worker.
         """
         if self._is_over:
             self._make_room(used())

@@ -51,9 +51,9 @@ class KVCache(Protocol):
 
 
 class LanguageModel(Protocol):
-    """What `mark`, `text`, `speech` and `opening` give may be joined along dimension 1 and is for
-    this model's `step` only: a model that looks embeddings up itself gives row numbers, (1, n, 1),
-    in their place.
+    """What `special_embedding`, `text`, `speech` and `prefill_embeddings` give may be joined along
+    dimension 1 and is for this model's `step` only: a model that looks embeddings up itself gives
+    row numbers, (1, n, 1), in their place.
     """
 
     dims: SpeechDims

@@ -1,7 +1,7 @@
 """Where the speech ids of one segment come from: drawn from the language model, drawn while the
 text still arrives, or given.
 
-A source belongs to the token stage; only the reading of an arriving text runs elsewhere.
+A source belongs to the LM worker; only the reading of an arriving text runs elsewhere.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Hears = Callable[[int], bool]
 
 
 class TokenSource:
-    """ids: what the flow hears so far, appended to by the token stage only. is_row: its next step
+    """ids: what the flow hears so far, appended to by the LM worker only. is_row: its next step
     is a row of `step_many`.
     """
 
     ids: list[int]
     is_over = False
-    is_joining = False  # its opening has not been read yet: `go_on` does that
+    is_joining = False  # nothing was prefilled yet: `prefill_or_step` does that
     is_row = False
 
     @property
@@ -184,7 +184,7 @@ class StreamingTextTokens(TokenSource):
         on_text: Callable[[], None],
         hears: Hears | None = None,
     ):
-        """stream: called once, in the token stage. text: its ids; may block, and is read in a
+        """stream: called once, in the LM worker. text: its ids; may block, and is read in a
         thread of its own. lock: what the sources are read under. on_text: called with that lock
         held when text or its end has come.
         """

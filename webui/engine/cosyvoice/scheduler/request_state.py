@@ -29,7 +29,7 @@ SILENCE_S = 0.1  # what a segment gives for which the model found nothing to say
 
 
 class SegmentState:
-    """ids in at one end, sound out at the other. All but `source` is the sound stage's."""
+    """ids in at one end, sound out at the other. All but `source` is the audio worker's."""
 
     def __init__(self, index: int, source: TokenSource):
         self.index, self.source = index, source
@@ -172,7 +172,7 @@ class RequestState:
         return None, 0
 
     def can_run_audio(self) -> bool:
-        """There is a piece of work for the sound stage."""
+        """There is a piece of work for the audio worker."""
         if self.has_ended or not self.is_waited_for or self.sounding == len(self.segments):
             return False
         segment = self.segments[self.sounding]
