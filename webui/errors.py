@@ -48,6 +48,12 @@ class KaikouError(Exception):
         twin.__dict__.update(self.__dict__)
         return twin
 
+    def to_dict(self) -> dict:
+        """For another process. kind: the nearest class of this file."""
+        kind = next(k.__name__ for k in type(self).__mro__ if globals().get(k.__name__) is k)
+        names = ("en", "zh", "code", "param", "retry_after_s")
+        return {"kind": kind, **{name: getattr(self, name) for name in names}}
+
 
 class BadInput(KaikouError):
     """A field of the request cannot be used as it is."""
@@ -191,3 +197,14 @@ class StorageDamaged(KaikouError):
     """
 
     status, kind, code = 500, "storage_error", "damaged"
+
+
+def error_from_dict(words: dict) -> KaikouError:
+    """What `to_dict` gave in another process; a kind that is not of this file becomes
+    EngineFault.
+    """
+    kind = globals().get(words.get("kind", ""))
+    if not (isinstance(kind, type) and issubclass(kind, KaikouError)):
+        kind = EngineFault
+    more = {name: words.get(name) for name in ("code", "param", "retry_after_s")}
+    return kind(str(words.get("en", "")), str(words.get("zh", "")), **more)

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import socket
-import threading
 import weakref
 from collections import OrderedDict
 
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.engine import builtin_setup as setup
 from tests.engine.builtin_setup import clip
-from webui.engine.espeak import EspeakEngine, cannot_read, framing, understood
+from webui.engine.espeak import EspeakEngine, cannot_read, understood
 from webui.engine.espeak.instructions import STYLES, read
 from webui.engine.espeak.mandarin import contours, recolour
 from webui.engine.espeak.speech_analysis import _smooth as smooth
@@ -389,17 +387,3 @@ def test_what_was_said_before_leaves_no_trace_in_espeak(speaker):
             assert np.array_equal(speaker.say(*t).samples, once[t])
             cut = speaker.say(*t, limit_samples=9000)
             assert not cut.whole and np.array_equal(cut.samples, once[t][: len(cut.samples)])
-
-
-def test_frames_survive_the_wire_and_nonsense_ends_it():
-    a, b = socket.socketpair()
-    with a, b:
-        body = np.arange(300000, dtype=np.float32)
-        sender = threading.Thread(target=framing.send, args=(a, {"声": 1}, body.data))
-        sender.start()
-        header, got = framing.receive(b)
-        sender.join()
-        assert header == {"声": 1} and np.array_equal(np.frombuffer(got, np.float32), body)
-        a.sendall(b"\xff" * 64)
-        with pytest.raises(framing.Closed):
-            framing.receive(b)

@@ -74,31 +74,6 @@ def test_errors_arrive_as_they_are(engine, prompt):
         engine.encode(np.zeros(17 << 20, np.float32), 48000, "", "en")
 
 
-def test_every_named_error_crosses_with_all_it_says():
-    from webui.engine.remote.protocol import KINDS, error_of, words_of_error
-
-    class Ours(BadInput):
-        code = "ours"
-
-    for kind in KINDS.values():
-        error = kind(
-            "An English sentence.", "一句中文。", code="some_code", param="field", retry_after_s=7
-        )
-        back = error_of(words_of_error(error))
-        assert type(back) is kind and (
-            back.en,
-            back.zh,
-            back.code,
-            back.param,
-            back.retry_after_s,
-        ) == ("An English sentence.", "一句中文。", "some_code", "field", 7)
-    assert (
-        type(error_of(words_of_error(Ours("a", "b")))) is BadInput
-        and error_of(words_of_error(Ours("a", "b"))).code == "ours"
-    )
-    assert type(error_of({"kind": "SystemExit", "en": "a", "zh": "b"})) is EngineFault
-
-
 def test_one_question_per_step_and_nothing_runs_ahead(engine, prompt, tmp_path):
     """Rule 5: the child has made as many chunks as were asked for."""
     stream = engine.stream(ask(instruction=LONG), prompt)

@@ -18,6 +18,7 @@ from webui.audio import Clip, close_decoder, decode, decoder_children, inspect
 from webui.audio.decoder import TOO_LARGE
 from webui.audio.worker_process import WorkerLost, WorkerProcess
 from webui.errors import BadInput, KaikouError, TooLarge
+from webui.frames import pack
 
 RATE = 16000
 
@@ -174,7 +175,7 @@ def test_a_worker_that_does_not_answer_is_ended():
     child = WorkerProcess("read", memory_bytes=2**31, cpu_s=5)
     with pytest.raises(WorkerLost) as e:
         # a request that promises more bytes than it sends leaves the worker waiting for ever
-        child._process.stdin.write(struct.pack("<4sQ16s4d", b"KKq1", 10**9, b"wav", 60, 0, 0, 0))
+        child._process.stdin.write(pack({"kind": "wav", "numbers": [60]}, bytes(1 << 20))[0])
         child.ask("wav", (60.0,), b"", within_s=0.5)
     assert e.value.late
     child.end()

@@ -6,14 +6,13 @@ Knows frames and deadlines, not what they carry.
 from __future__ import annotations
 
 import signal
-import struct
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
-REQUEST = struct.Struct("<4sQ16s4d")  # as worker/protocol.py
-ANSWER = struct.Struct("<4sB3IQ")
+from ..frames import Closed, Damaged, receive, send
+
 WORKER = Path(__file__).parent / "worker"
 
 
@@ -41,6 +40,7 @@ class WorkerProcess:
             str(idle_s),
             str(cpu_s),
         ]
+        self._memory_bytes = memory_bytes
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -66,21 +66,15 @@ class WorkerProcess:
         clock.daemon = True
         clock.start()
         try:
-            padded = (*numbers, *([0.0] * (4 - len(numbers))))
-            self._process.stdin.write(
-                REQUEST.pack(b"KKq1", len(payload), kind.encode("ascii"), *padded)
-            )
-            self._process.stdin.write(payload)
+            asked = {"kind": kind, "numbers": list(map(float, numbers))}
+            send(self._process.stdin.write, asked, payload, self._memory_bytes)
             self._process.stdin.flush()
-            head = self._process.stdout.read(ANSWER.size)
-            if len(head) < ANSWER.size:
-                raise WorkerLost(late.is_set() or self._out_of_cpu())
-            magic, state, rate, source_hz, channels, size = ANSWER.unpack(head)
-            body = self._process.stdout.read(size)
-            if magic != b"KKa1" or len(body) < size:
-                raise WorkerLost(late.is_set())
-        except (BrokenPipeError, ValueError) as e:
+            header, body = receive(self._process.stdout.read, self._memory_bytes)
+            state, rate, source_hz, channels = map(_count, header["answer"])
+        except (Damaged, BrokenPipeError, KeyError, TypeError, ValueError) as e:
             raise WorkerLost(late.is_set()) from e
+        except Closed as e:
+            raise WorkerLost(late.is_set() or self._out_of_cpu()) from e
         finally:
             clock.cancel()
             clock.join()
@@ -112,3 +106,10 @@ class WorkerProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             pipe.raw.close() if hasattr(pipe, "raw") else pipe.close()
         self._process.returncode = 0
+
+
+def _count(number: object) -> int:
+    """A stranger's file may speak through the worker: only counts are taken from it."""
+    if type(number) is not int or not 0 <= number < 1 << 32:
+        raise ValueError("no count")
+    return number

@@ -2,12 +2,14 @@
 
 Speaks the framed protocol on stdin and stdout.
 
-Started by path, so it sees only its own folder: it never imports the studio. It ends at the end of
-its input.
+Started by path, so it sees its own folder first: of the studio it imports webui/frames.py, which
+imports nothing. It ends at the end of its input.
 """
 
 import os
+import select
 import sys
+from pathlib import Path
 
 # before numpy is loaded: one thread is all a limited process needs, and each further one would
 # reserve address space
@@ -16,8 +18,10 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 
 def main() -> None:
+    sys.path.append(str(Path(__file__).resolve().parents[3]))
     import limits
-    import protocol
+
+    from webui.frames import Closed, receive, send
 
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(
@@ -29,10 +33,21 @@ def main() -> None:
         import encode as task
     else:
         import denoise as task
-    limits.confine(int(sys.argv[2]))
-    while (job := protocol.receive(source, idle_s=float(sys.argv[3]))) is not None:
-        limits.allow_cpu(int(sys.argv[4]))
-        protocol.answer(sink, *task.run(*job))
+    memory_bytes, idle_s, cpu_s = int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+    limits.confine(memory_bytes)
+    while not idle_s or select.select([source], [], [], idle_s)[0]:
+        try:
+            header, payload = receive(source.read, memory_bytes)
+        except Closed:
+            return
+        limits.allow_cpu(cpu_s)
+        answer = task.run(header["kind"], header["numbers"], payload)
+        send(sink.write, *framed(*answer), memory_bytes)
+        sink.flush()
+
+
+def framed(state, rate=0, source_hz=0, channels=0, body=b""):
+    return {"answer": [state, rate, source_hz, channels]}, body
 
 
 main()

@@ -105,7 +105,7 @@ class Speech:
             else {"op": "step", "stream": self._number}
         )
 
-    def _open(self) -> tuple[dict, bytearray]:
+    def _open(self) -> tuple[dict, bytes]:
         r = self._request
         order = {
             "segments": r.segments or (r.text,),
@@ -236,7 +236,7 @@ class EspeakEngine:
             {"op": "encode", "rate": int(rate), "transcript": transcript, "language": language},
             memoryview(sound),
         )
-        prompt = Prompt(NAME, PROMPT_VERSION, fingerprint, bytes(data), tuple(header["notes"]))
+        prompt = Prompt(NAME, PROMPT_VERSION, fingerprint, data, tuple(header["notes"]))
         with self._guard:
             self._prompts[fingerprint] = prompt
             while len(self._prompts) > MAX_PROMPTS:

@@ -22,8 +22,8 @@ from contextlib import suppress
 import numpy as np
 
 from ...errors import EngineFault, KaikouError
+from ...frames import Closed, receive, send
 from .base_voices import STOCK, analyse, as_float, base_voice
-from .framing import Closed, receive, send
 from .library import EspeakLibrary
 from .mel_bands import SOURCE_HZ
 from .prompt_file import pack, unpack
@@ -54,17 +54,17 @@ class Worker:
         self._streams: dict[int, Steps] = {}
         self._bases: dict[str, tuple[Base, np.ndarray, np.ndarray]] = {}
 
-    def answer(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
+    def answer(self, question: dict, body: bytes) -> tuple[dict, bytes | memoryview]:
         for number in question.get("drop", ()):
             self._end(number)
         for name in question.get("forget", ()):
             self._voices.pop(name, None)
         return getattr(self, "_on_" + question["op"])(question, body)
 
-    def _on_drop(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+    def _on_drop(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         return {}, b""
 
-    def _on_count(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+    def _on_count(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         spoken = self._speaker.spoken_samples
         return {
@@ -74,13 +74,13 @@ class Worker:
             "peak_kib": peak_kib,
         }, b""
 
-    def _on_voice(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
-        self._voices[question["voice"]] = self._voice(*unpack(bytes(body)))
+    def _on_voice(self, question: dict, body: bytes) -> tuple[dict, bytes]:
+        self._voices[question["voice"]] = self._voice(*unpack(body))
         while len(self._voices) > MAX_VOICES:
             self._voices.popitem(last=False)
         return {}, b""
 
-    def _on_step(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
+    def _on_step(self, question: dict, body: bytes) -> tuple[dict, bytes | memoryview]:
         number, order, until = (
             question["stream"],
             question.get("open"),
@@ -128,7 +128,7 @@ class Worker:
         if stream is not None:
             stream.close()
 
-    def _on_warm(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+    def _on_warm(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         """Load the languages, speak once in each, and tell the seconds of work per second of
         sound.
         """
@@ -158,13 +158,13 @@ class Worker:
             self._bases[language] = base_voice(self._speaker, language)
         return self._bases[language]
 
-    def _on_stock(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+    def _on_stock(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         """Learn the base voice of every language, before the first reference comes."""
         for language in STOCK:
             self._base(language)
         return {}, b""
 
-    def _on_encode(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+    def _on_encode(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         from .voice_profile import listen
 
         profile = listen(np.frombuffer(body, np.float32), question["rate"])
@@ -217,33 +217,24 @@ def gain_of(profile: Profile, mapping: Mapping, f0: np.ndarray, log_power: np.nd
     return profile.rms / math.sqrt(float(power[active].mean()) + 1e-12)
 
 
-def told(error: KaikouError) -> dict:
-    return {
-        "kind": type(error).__name__,
-        "en": error.en,
-        "zh": error.zh,
-        "code": error.code,
-        "param": error.param,
-    }
-
-
 def serve(sock: socket.socket, worker: Worker) -> None:
+    source = sock.makefile("rb")
     while True:
         try:
-            question, body = receive(sock)
+            question, body = receive(source.read)
         except Closed:
             return
         try:
             header, answer = worker.answer(question, body)
         except KaikouError as e:
-            header, answer = {"error": told(e)}, b""
+            header, answer = {"error": e.to_dict()}, b""
         except Exception as e:
             print(
                 f"built-in voice: {question.get('op')} failed: {e!r}", file=sys.stderr, flush=True
             )
-            header, answer = {"error": {"kind": "EngineFault"}}, b""
+            header, answer = {"error": EngineFault().to_dict()}, b""
         try:
-            send(sock, header, answer)
+            send(sock.sendall, header, answer)
         except Closed:
             return
 
@@ -266,12 +257,12 @@ def run(make: Callable[[str, list[socket.socket]], list[Worker]]) -> None:
     except KaikouError as e:
         for sock, _ in lanes:
             with suppress(Closed):
-                send(sock, {"error": told(e)})
+                send(sock.sendall, {"error": e.to_dict()})
         return
     threads = []
     for (sock, _), worker in zip(lanes, workers, strict=True):
         with suppress(Closed):
-            send(sock, {"ready": True})
+            send(sock.sendall, {"ready": True})
         threads.append(threading.Thread(target=serve, args=(sock, worker)))
         threads[-1].start()
     for thread in threads:  # pools of threads take no work once the main one is over

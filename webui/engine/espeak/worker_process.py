@@ -12,11 +12,12 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
+from io import BufferedReader
 from queue import SimpleQueue
 
 from ... import errors
 from ...files import ROOT
-from .framing import RING, Closed, receive, send
+from ...frames import RING, Closed, receive, send
 
 START_S = 60.0
 ONE_THREAD = {
@@ -30,13 +31,6 @@ ONE_THREAD = {
 def _taken(queue: deque) -> list:
     """All that is in it now; any thread may add meanwhile."""
     return [queue.popleft() for _ in range(len(queue))]
-
-
-def _named(error: dict) -> errors.KaikouError:
-    kind = getattr(errors, error["kind"], errors.EngineFault)
-    if "en" not in error:
-        return kind()
-    return kind(error["en"], error["zh"], code=error.get("code"), param=error.get("param"))
 
 
 class WorkerProcess:
@@ -138,6 +132,7 @@ class WorkerConnection:
         self._sweeper = threading.Thread(target=self._sweep, name="builtin-sweep", daemon=True)
         self._sweeper.start()
         self._sock: socket.socket | None = None
+        self._source: BufferedReader | None = None  # of what comes from the socket
         self._bell: socket.socket | None = None
         self._closed = False
         self.life = 0
@@ -158,11 +153,12 @@ class WorkerConnection:
             raise errors.NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
         self._hang_up()
         self._sock, self._bell, self.life = self._home.connect(self._number, self.life)
+        self._source = self._sock.makefile("rb")
         self._drops.clear()
         self._forgets.clear()
         try:
             self._sock.settimeout(START_S)
-            header, _ = receive(self._sock)
+            header, _ = receive(self._source.read)
         except (Closed, OSError) as e:  # OSError: another lane has ended the process meanwhile
             self._kill()
             raise errors.NotReady(
@@ -172,7 +168,7 @@ class WorkerConnection:
             ) from e
         if "error" in header:
             self._kill()
-            raise _named(header["error"])
+            raise errors.error_from_dict(header["error"])
         self.trouble = None
         self._sock.settimeout(self._stall_s)
 
@@ -181,10 +177,10 @@ class WorkerConnection:
         self._hang_up()
 
     def _hang_up(self) -> None:
-        for end in (self._sock, self._bell):
+        for end in (self._source, self._sock, self._bell):
             if end is not None:
                 end.close()
-        self._sock = self._bell = None
+        self._sock = self._source = self._bell = None
 
     def ring(self, stream: int = 0) -> None:
         """What is being made ends with the block it is at, and is answered; or that stream ends at
@@ -201,7 +197,7 @@ class WorkerConnection:
         body: bytes = b"",
         life: int | None = None,
         limit_s: float | None = None,
-    ) -> tuple[dict, bytearray]:
+    ) -> tuple[dict, bytes]:
         """One question, one answer, within `limit_s` if that is not the usual time.
 
         Raises the worker's named error; EngineFault when it died or the stream's life is over,
@@ -231,7 +227,7 @@ class WorkerConnection:
         if header is None:
             return self.ask(question, body, life, limit_s)
         if "error" in header:
-            raise _named(header["error"])
+            raise errors.error_from_dict(header["error"])
         return header, answer
 
     def _again(self) -> None:
@@ -241,17 +237,17 @@ class WorkerConnection:
         except errors.KaikouError as e:
             self.trouble = e.copy()  # the next question tries again
 
-    def _exchange(self, question: dict, body: bytes) -> tuple[dict, bytearray]:
+    def _exchange(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         drops = [number for number, life in _taken(self._drops) if life == self.life]
         forgets = _taken(self._forgets)
         send(
-            self._sock,
+            self._sock.sendall,
             question
             | ({"drop": drops} if drops else {})
             | ({"forget": forgets} if forgets else {}),
             body,
         )
-        return receive(self._sock)
+        return receive(self._source.read)
 
     def drop(self, number: int, life: int) -> None:
         """Forget a stream, as soon as the worker is free.

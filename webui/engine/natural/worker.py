@@ -20,7 +20,7 @@ from pathlib import Path
 import onnxruntime
 
 from ...errors import Cancelled
-from ..espeak.framing import RING
+from ...frames import RING
 from ..espeak.library import EspeakLibrary
 from ..espeak.speech_stream import SpeechOrder
 from ..espeak.voice_mapping import Mapping, Profile, neutral
@@ -56,12 +56,9 @@ class NaturalWorker(Worker):
 
     def _hear(self, bell: socket.socket) -> None:
         bell.setblocking(True)
-        heard = b""
-        while more := bell.recv(RING.size - len(heard)):
-            heard += more
-            if len(heard) == RING.size:
-                self.stop(*RING.unpack(heard))
-                heard = b""
+        source = bell.makefile("rb")
+        while ring := source.read(RING.size):
+            self.stop(*RING.unpack(ring))
 
     def stop(self, stream: int) -> None:
         """Ends a step of that stream, now or when it begins; 0: a long step in the background ends
@@ -80,7 +77,7 @@ class NaturalWorker(Worker):
         self._is_rung.clear()
         return is_rung
 
-    def _on_step(self, question: dict, body: bytearray) -> tuple[dict, bytes | memoryview]:
+    def _on_step(self, question: dict, body: bytes) -> tuple[dict, bytes | memoryview]:
         number = question["stream"]
         with self._lock:
             if number in self._stopped:
@@ -103,7 +100,7 @@ class NaturalWorker(Worker):
             self._speaker, self._network, voice, order, self._run, self._ahead, self._scratch
         )
 
-    def _on_prepare(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+    def _on_prepare(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         """What the first request of a voice would have to find out: its base voices and how they
         are bent.
         """
@@ -115,7 +112,7 @@ class NaturalWorker(Worker):
             self._voices[question["voice"]].bend(language)
         return {}, b""
 
-    def _on_warm(self, question: dict, body: bytearray) -> tuple[dict, bytes]:
+    def _on_warm(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         """Speak once, and tell the seconds of work per second of sound."""
         base = next(v for v in self._base_voices if v.language == "zh").base
         stream = self._stream(

@@ -20,14 +20,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from ...errors import EngineFault, KaikouError
+from ...errors import EngineFault, KaikouError, TooLarge, error_from_dict
 from ...files import ROOT
+from ...frames import MAX_BODY, Closed, Damaged, Oversized, pack, put, receive
 from ...types import Prompt
-from .framing import Damaged, Ended, pack, put, receive
-from .protocol import error_of, key_of, words_of_prompt
+from .protocol import key_of, words_of_prompt
 
 MAX_VOICES_BYTES = 256 << 20  # prompts the child keeps, so that they need not be sent again
-Answer = tuple[dict, bytearray]
+Answer = tuple[dict, bytes]
 
 
 def lost() -> EngineFault:
@@ -35,6 +35,15 @@ def lost() -> EngineFault:
         "The voice engine ended unexpectedly and is being restarted. Please try again in a moment.",
         "语音引擎意外退出，正在重启，请稍后再试。",
         code="engine_lost",
+    )
+
+
+def unreadable(what: str) -> EngineFault:
+    return EngineFault(
+        f"The voice engine sent something that cannot be read ({what}) and is being restarted."
+        " Please try again.",
+        f"语音引擎发来了无法识别的数据（{what}），正在重启，请再试一次。",
+        code="bad_frame",
     )
 
 
@@ -51,7 +60,7 @@ class Call:
         if got is None:
             raise self._life.error()
         if "error" in got[0]:
-            raise error_of(got[0]["error"])
+            raise error_from_dict(got[0]["error"])
         return got
 
 
@@ -113,9 +122,17 @@ class ChildProcess:
         the question. Raises why the process ended, TooLarge.
         """
         call = Call(self, next(self._numbers))
-        parts = pack(
-            {**words, "call": call.number, **({"voice": key_of(prompt)} if prompt else {})}, body
-        )
+        try:
+            parts = pack(
+                {**words, "call": call.number, **({"voice": key_of(prompt)} if prompt else {})},
+                body,
+            )
+        except Oversized as error:
+            raise TooLarge(
+                f"This is more than the voice engine takes at once ({MAX_BODY >> 20} MB).",
+                f"一次交给语音引擎的数据不能超过 {MAX_BODY >> 20} MB。",
+                code="too_large_frame",
+            ) from error
         voice = (
             pack(
                 {"op": "voice", "key": key_of(prompt), "prompt": words_of_prompt(prompt)},
@@ -171,36 +188,37 @@ class ChildProcess:
     def _write(self) -> None:
         try:
             while (parts := self._outbox.get()) is not None:
-                put(self._sock, parts)
-        except Ended:
+                put(self._sock.sendall, parts)
+        except Closed:
             return  # the reader finds out too, and says why
 
     def _read(self) -> None:
         try:
-            while True:
-                words, body = receive(self._sock)
-                if "re" in words:
-                    self._answered(words, body)
-                elif words["op"] == "want":
-                    self.wanted.get(words["stream"], bool)(True)
-                else:
-                    self.beats += words["op"] == "beat"
-                    self._told(words)
-        except Ended:
-            self.end(lost)
+            with self._sock.makefile("rb") as source:
+                while True:
+                    words, body = receive(source.read)
+                    if "re" in words:
+                        self._answered(words, body)
+                    elif words["op"] == "want":
+                        self.wanted.get(words["stream"], bool)(True)
+                    else:
+                        self.beats += words["op"] == "beat"
+                        self._told(words)
         except Damaged as fault:
-            self._nonsense(fault.what)
+            self._nonsense(str(fault))
+        except Closed:
+            self.end(lost)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             self._nonsense(f"words without sense: {type(error).__name__}")
 
-    def _answered(self, words: dict, body: bytearray) -> None:
+    def _answered(self, words: dict, body: bytes) -> None:
         with self._lock:
             call = self._calls.pop(words["re"], None)
         if call is not None:
             call.slot.put((words, body))
 
     def _nonsense(self, what: str) -> None:
-        self.end(lambda: Damaged(what))
+        self.end(lambda: unreadable(what))
 
     # ---- the end ---------------------------------------------------------------------------------
     def end(self, why: Callable[[], KaikouError]) -> None:

@@ -56,7 +56,7 @@ class ClientStream:
             raise StopIteration
         return chunk
 
-    def _step(self) -> tuple[dict, bytearray]:
+    def _step(self) -> tuple[dict, bytes]:
         question = {"op": "next", "stream": self._number}
         if self._is_open:
             return self._life.ask(question)

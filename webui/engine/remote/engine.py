@@ -17,11 +17,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...errors import EngineFault, EngineStalled, KaikouError, NotReady
+from ...errors import EngineFault, EngineStalled, KaikouError, NotReady, error_from_dict
 from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
 from .child_process import ChildProcess, lost
 from .client_stream import ClientStream
-from .protocol import error_of, prompt_of, record_of, words_of
+from .protocol import prompt_of, record_of, words_of
 from .timeouts import Timeouts
 
 log = logging.getLogger(__name__)
@@ -281,11 +281,11 @@ class RemoteEngine:
         elif op == "failed":
             if not self._first.done():
                 self._refuse(
-                    lambda: error_of(words["error"])
+                    lambda: error_from_dict(words["error"])
                 )  # what cannot start the first time is told, not tried again
-            life.end(lambda: error_of(words["error"]))
+            life.end(lambda: error_from_dict(words["error"]))
         elif op == "ill":
-            life.end(lambda: error_of(words["error"]))
+            life.end(lambda: error_from_dict(words["error"]))
 
     def _heard_health(self, life: ChildProcess, told: Health) -> None:
         if self._is_ready and told.state == "broken":

@@ -1,4 +1,4 @@
-"""Errors, nouns and chunks as JSON words, and back.
+"""Nouns and chunks as JSON words, and back.
 
 Both processes use this file; it knows no sockets.
 """
@@ -11,38 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ... import errors
-from ...errors import EngineFault, KaikouError
 from ...types import Chunk, Prompt
 
-KINDS = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, KaikouError)
-}
 Record = TypeVar("Record")
-
-
-def words_of_error(error: KaikouError) -> dict:
-    kind = next(k.__name__ for k in type(error).__mro__ if KINDS.get(k.__name__) is k)
-    return {
-        "kind": kind,
-        "en": error.en,
-        "zh": error.zh,
-        "code": error.code,
-        "param": error.param,
-        "retry_after_s": error.retry_after_s,
-    }
-
-
-def error_of(words: dict) -> KaikouError:
-    """The same class, sentences and code on this side; a class that is not in the list becomes
-    EngineFault.
-    """
-    more = {k: words.get(k) for k in ("code", "param", "retry_after_s")}
-    return KINDS.get(words.get("kind", ""), EngineFault)(
-        str(words.get("en", "")), str(words.get("zh", "")), **more
-    )
 
 
 def words_of(record) -> dict:
@@ -74,7 +45,7 @@ def words_of_chunk(chunk: Chunk) -> tuple[dict, memoryview]:
     return words, memoryview(samples)
 
 
-def chunk_of(words: dict, body: bytearray) -> Chunk:
+def chunk_of(words: dict, body: bytes) -> Chunk:
     return record_of(Chunk, {**words, "samples": np.frombuffer(body, np.float32)})
 
 
@@ -83,8 +54,8 @@ def words_of_prompt(prompt: Prompt) -> dict:
     return {f.name: getattr(prompt, f.name) for f in fields(prompt) if f.name != "data"}
 
 
-def prompt_of(words: dict, body: bytearray) -> Prompt:
-    return record_of(Prompt, {**words, "data": bytes(body)})
+def prompt_of(words: dict, body: bytes) -> Prompt:
+    return record_of(Prompt, {**words, "data": body})
 
 
 def key_of(prompt: Prompt) -> str:

@@ -16,18 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ...errors import Cancelled, KaikouError, NotReady
+from ...errors import Cancelled, KaikouError, NotReady, error_from_dict
+from ...frames import Closed, Damaged, receive, send
 from ...types import Health, Prompt, SpeechRequest
 from ..base import Engine
-from .framing import Damaged, Ended, receive, send
 from .gpu_faults import as_engine_error, is_sticky
 from .protocol import (
-    error_of,
     prompt_of,
     record_of,
     words_of,
     words_of_chunk,
-    words_of_error,
     words_of_prompt,
 )
 from .server_stream import Stream, StreamThread
@@ -58,17 +56,18 @@ class RpcServer:
         """Until the studio says goodbye or is gone; the exit code."""
         self._stir.leave_out()
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        source = self._sock.makefile("rb")
         while True:
             try:
-                words, body = receive(self._sock)
+                words, body = receive(source.read)
                 if words["op"] == "bye":
                     return self._leave()
                 self._take(words, body)
-            except Ended:
-                return 0
             except (Damaged, KeyError, TypeError, ValueError) as fault:
                 log.error("what the studio sent has no sense", exc_info=fault)
                 return 1
+            except Closed:
+                return 0
 
     def _leave(self) -> int:
         if self._engine is not None:
@@ -79,8 +78,8 @@ class RpcServer:
     def _send(self, words: dict, body=b"") -> None:
         with self._sending:
             try:
-                send(self._sock, words, body)
-            except Ended:
+                send(self._sock.sendall, words, body)
+            except Closed:
                 return  # the main thread sees it too, and ends the process
 
     def _beat(self) -> None:
@@ -104,24 +103,22 @@ class RpcServer:
                 error, KaikouError
             ):  # an engine's own bug fails its request, not the process
                 log.exception("a request failed in the engine")
-            told = words_of_error(
-                error if isinstance(error, KaikouError) else as_engine_error(error)
-            )
-            self._send({"re": call, "error": told})
+            told = error if isinstance(error, KaikouError) else as_engine_error(error)
+            self._send({"re": call, "error": told.to_dict()})
             if is_sticky(error):
-                self._send({"op": "ill", "error": words_of_error(as_engine_error(error))})
+                self._send({"op": "ill", "error": as_engine_error(error).to_dict()})
 
     def _work(self, call: int, work: Work, stream: int = 0) -> None:
         with self._stir.working(stream):
             self._answer(call, work)
 
     # ---- taking ----------------------------------------------------------------------------------
-    def _take(self, words: dict, body: bytearray) -> None:
+    def _take(self, words: dict, body: bytes) -> None:
         op, call = words["op"], words.get("call", 0)
         if op == "next":
             stream = self._streams.get(words["stream"])
             if stream is None and "open" not in words:  # closed by another thread of its reader
-                return self._send({"re": call, "error": words_of_error(Cancelled())})
+                return self._send({"re": call, "error": Cancelled().to_dict()})
             stream = stream or self._open(words, body)
             stream.lane.put(lambda: self._work(call, lambda: self._next(stream), stream.number))
         elif op == "cancel":
@@ -131,7 +128,8 @@ class RpcServer:
         elif op == "piece":
             stream = self._streams.get(words["stream"])
             if stream is not None:
-                stream.pieces.put(error_of(words["error"]) if "error" in words else words["text"])
+                error = words.get("error")
+                stream.pieces.put(error_from_dict(error) if error else words["text"])
         elif op == "voice":
             self._voices[words["key"]] = prompt_of(words["prompt"], body)
         elif op == "forget":
@@ -185,30 +183,18 @@ class RpcServer:
             about = self._engine.describe()
             self._send({"op": "ready", "about": words_of(about)})
         except KaikouError as error:
-            self._send({"op": "failed", "error": words_of_error(error)})
+            self._send({"op": "failed", "error": error.to_dict()})
         except Exception as error:  # an engine's own bug must not leave the page waiting for ever
             log.exception("the engine failed to start")
-            self._send(
-                {
-                    "op": "failed",
-                    "error": words_of_error(
-                        NotReady(
-                            f"The engine could not start: {error}.",
-                            f"引擎无法启动：{error}。",
-                            code="broken",
-                        )
-                    ),
-                }
+            broken = NotReady(
+                f"The engine could not start: {error}.", f"引擎无法启动：{error}。", code="broken"
             )
+            self._send({"op": "failed", "error": broken.to_dict()})
 
-    def _encode(self, words: dict, body: bytearray) -> tuple[dict, bytes]:
+    def _encode(self, words: dict, body: bytes) -> tuple[dict, bytes]:
+        samples = np.frombuffer(bytearray(body), np.float32)  # torch wants what can be written to
         return _told(
-            self._engine.encode(
-                np.frombuffer(body, np.float32),
-                words["rate"],
-                words["transcript"],
-                words["language"],
-            )
+            self._engine.encode(samples, words["rate"], words["transcript"], words["language"])
         )
 
     def _erase(self, fingerprint: str) -> None:
@@ -222,7 +208,7 @@ class RpcServer:
             lane.put(lambda: self._engine.forget(fingerprint))
 
     # ---- streams ---------------------------------------------------------------------------------
-    def _open(self, words: dict, body: bytearray) -> Stream:
+    def _open(self, words: dict, body: bytes) -> Stream:
         """The engine itself is asked in the stream's lane, at its first step."""
         how, prompt = words["open"], self._voices[words["voice"]]
         request = record_of(SpeechRequest, how["request"])
@@ -237,8 +223,9 @@ class RpcServer:
         else:
             stream = Stream(words["stream"], request.id, self._lane(how["lane"]))
             if how["how"] == "convert":
+                samples = np.frombuffer(bytearray(body), np.float32)
                 stream.begin = lambda: self._engine.convert(
-                    request, prompt, np.frombuffer(body, np.float32), how["rate"], how["lane"]
+                    request, prompt, samples, how["rate"], how["lane"]
                 )
             else:
                 stream.begin = lambda: self._engine.stream(request, prompt, how["lane"])

@@ -11,7 +11,6 @@ from queue import SimpleQueue
 
 from ...errors import EngineFault, KaikouError
 from .child_process import ChildProcess
-from .protocol import words_of_error
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class TextFeeder:
         try:
             return {"text": next(self._pieces, None)}
         except KaikouError as error:
-            return {"error": words_of_error(error)}
+            return {"error": error.to_dict()}
         except Exception:  # of whoever writes the text
             log.exception("a text that was still arriving broke off")
-            return {"error": words_of_error(EngineFault())}
+            return {"error": EngineFault().to_dict()}
