@@ -5,8 +5,8 @@
     python scripts/house_table.py DIR        # another one, for instance an older commit
 
 Per room: files, lines, mean and longest file. Then lines over 100 columns, import circles
-(TYPE_CHECKING included), lines of the page in Python and JavaScript, and places where the page
-reaches into what Gradio draws (selectors of its classes and test ids).
+(TYPE_CHECKING included), lines of the page in JavaScript, and the places where the page names what
+Gradio draws: selectors of its classes and test ids, in the scripts and in the style.
 """
 
 from __future__ import annotations
@@ -14,18 +14,25 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_COLUMNS = 100
 ROOMS = ("webui", "scripts", "tests")
-# What Gradio's own components are known by in the page: their test ids, classes and tags.
-GRADIO = re.compile(
-    r"gradio-|data-testid|\.(?:block|wrap|prose|gallery|upload|tab-nav|tabs?|tabitem|form|gap|panel"
-    r"|container|label-wrap|toast-\w+|svelte-\w+|icon-button|component-wrapper|waveform-container"
-    r"|record-button|stop-button|settings-wrapper|timeago|mic-select)\b"
+# A comment, a string or a template of JavaScript: what stands outside of them is no selector.
+SCRIPT_TEXT = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*\""""
+    r"""|`(?:\\.|\$\{(?:[^{}`]|`[^`]*`|\{[^{}]*\})*\}|[^`\\])*`""",
+    re.S,
 )
+# Every character that a selector is made of; a sentence, a path or a piece of HTML has others.
+SELECTOR = re.compile(r"[\w\s#.:=()>+~,\"'*^$\[\]-]*")
+# The key of a sentence of the page, or the beginning of one, looks like a tag with a class.
+SENTENCE = re.compile(r"(?!(?:audio|button|div|fieldset|input|label|span)\.)[a-z]+\.[\w.]*")
+PART = re.compile(r"\.([a-zA-Z][\w-]+)|\[(data-(?:testid|tab-id))")
 
 
 def lines_of(path: Path) -> list[str]:
@@ -92,6 +99,40 @@ def _imported(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
                     yield full if full in known else stem
 
 
+def hooks(root: Path) -> Iterator[tuple[str, str]]:
+    """(file, name) of each place where the page names a class or a test id that Gradio draws.
+
+    A place is a rule of the style or a string of a script; a name counts once in each. Ids, classes
+    that begin with kk-, roles and native elements are the page's own or everybody's: no hooks. The
+    page of a shared link (demo) is drawn without Gradio.
+    """
+    drawn = classes_of_gradio()
+    for path in sorted((root / "assets").glob("p*/*.js")):
+        for text in SCRIPT_TEXT.findall(path.read_text("utf-8")) if path.stem != "demo" else ():
+            text = re.sub(r"\$\{[^{}]*\}", "", text[1:-1])
+            if SELECTOR.fullmatch(text) and not SENTENCE.fullmatch(text):
+                yield from ((path.name, name) for name in sorted(named(text) & drawn))
+    style = re.sub(
+        r"/\*.*?\*/", "", (root / "assets/style/page.css").read_text("utf-8"), flags=re.S
+    )
+    for selectors in re.findall(r"([^{};]*)\{", style):
+        if not selectors.lstrip().startswith("@"):
+            yield from (("page.css", name) for name in sorted(named(selectors)))
+
+
+def named(selectors: str) -> set[str]:
+    """Return the classes and test ids in them that are not the page's own."""
+    found = {a or b for a, b in PART.findall(selectors)}
+    return {name for name in found if not re.match("kk(-|$)", name)}
+
+
+def classes_of_gradio() -> set[str]:
+    """Return every class in the installed Gradio's own style sheets, and its two attributes."""
+    sheets = files("gradio") / "templates" / "frontend" / "assets"
+    text = "".join(f.read_text("utf-8") for f in sheets.iterdir() if f.name.endswith(".css"))
+    return {"data-testid", "data-tab-id", *re.findall(r"\.([a-zA-Z][\w-]*)", text)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -99,22 +140,23 @@ def main() -> None:
     parser.add_argument("root", nargs="?", type=Path, default=ROOT)
     root = parser.parse_args().root.resolve()
     print("| room | files | lines | mean | longest |\n|---|---|---|---|---|")
-    for name, files in rooms(root):
-        counts = {path: len(lines_of(path)) for path in files}
+    for name, modules in rooms(root):
+        counts = {path: len(lines_of(path)) for path in modules}
         longest = max(counts, key=lambda path: counts[path])
         total = sum(counts.values())
-        mean = total // len(files)
-        print(f"| {name} | {len(files)} | {total:,} | {mean} | {longest.name} {counts[longest]} |")
+        mean = total // len(modules)
+        print(
+            f"| {name} | {len(modules)} | {total:,} | {mean} | {longest.name} {counts[longest]} |"
+        )
     scripts = sorted((root / "assets").rglob("*.js"))
     wide = [
         sum(len(line) > MAX_COLUMNS for path in files for line in lines_of(path))
         for files in ([p for _, fs in rooms(root) if _ in ROOMS for p in fs], scripts)
     ]
-    page = [path for path in scripts if path.parent.name == "page"]
-    hooks = sum(len(GRADIO.findall(line)) for path in page for line in lines_of(path))
+    places = Counter(file for file, _ in hooks(root))
     print(f"\nlines over {MAX_COLUMNS} columns: Python {wide[0]}, JavaScript {wide[1]}")
     print(f"JavaScript: {len(scripts)} files, {sum(len(lines_of(p)) for p in scripts):,} lines")
-    print(f"places in assets/page that name what Gradio draws: {hooks}")
+    print(f"places that name what Gradio draws: {places.total()}, {dict(places)}")
     found = circles(root)
     print(f"import circles: {len(found)}" + "".join(f"\n  {len(c)}: {', '.join(c)}" for c in found))
 

@@ -13,7 +13,7 @@ from .i18n import T
 
 def tab() -> None:
     with (
-        gr.Tab(T("tab.batch"), id="batch"),
+        gr.Tab(T("tab.batch"), id="batch", elem_id="kk-tab-batch"),
         gr.Column(elem_classes="kk-page"),
         gr.Row(elem_classes=["kk-cols", "kk-batchcols"]),
     ):

@@ -22,7 +22,7 @@ QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 def tab() -> dict[str, gr.components.Component]:
     """Shown only while the engine converts: page.css hides it by what the engine's modes say."""
     with (
-        gr.Tab(T("tab.convert"), id="convert"),
+        gr.Tab(T("tab.convert"), id="convert", elem_id="kk-tab-convert"),
         gr.Column(elem_classes="kk-page"),
         gr.Row(elem_classes="kk-cols kk-halves"),
     ):

@@ -44,7 +44,7 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
         terms = {"most": most_days, **terms}
     days = [(T(f"set.priv.{name}"), str(n)) for name, n in terms.items() if n <= most_days]
     with (
-        gr.Tab(T("tab.settings"), id="settings"),
+        gr.Tab(T("tab.settings"), id="settings", elem_id="kk-tab-settings"),
         gr.Column(elem_classes=["kk-page", "kk-settings"]),
     ):
         with gr.Column(elem_classes="kk-card"):

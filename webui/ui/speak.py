@@ -47,6 +47,7 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
             placeholder=T("tr.place"),
             lines=2,
             elem_id="kk-transcript",
+            elem_classes="kk-entry",
             interactive=True,
         )
         part("fit", elem_id="kk-fit")
@@ -66,6 +67,7 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
                 show_label=False,
                 scale=3,
                 elem_id="kk-savename",
+                elem_classes="kk-entry",
                 container=False,
                 interactive=True,
                 max_length=60,
@@ -104,6 +106,7 @@ def text_card() -> dict[str, gr.components.Component]:
             lines=3,
             max_lines=14,
             elem_id="kk-text",
+            elem_classes="kk-entry",
             interactive=True,
         )
         part("under", elem_id="kk-under")
@@ -112,6 +115,7 @@ def text_card() -> dict[str, gr.components.Component]:
             label=T("style.instruct"),
             placeholder=T("style.instruct.place"),
             elem_id="kk-instruct",
+            elem_classes="kk-entry",
             max_lines=1,
             interactive=True,
         )
@@ -134,6 +138,7 @@ def text_card() -> dict[str, gr.components.Component]:
                     label=T("adv.speed"),
                     info=T("adv.speed.info"),
                     elem_id="kk-speed",
+                    elem_classes="kk-entry",
                     interactive=True,
                 )
                 with gr.Column(min_width=0):
@@ -143,6 +148,7 @@ def text_card() -> dict[str, gr.components.Component]:
                             label=T("adv.seed"),
                             info=T("adv.seed.info"),
                             elem_id="kk-seed",
+                            elem_classes="kk-entry",
                             scale=3,
                             min_width=80,
                             interactive=True,
@@ -170,6 +176,7 @@ def text_card() -> dict[str, gr.components.Component]:
                     value="auto",
                     label=T("adv.lang"),
                     elem_id="kk-language",
+                    elem_classes="kk-entry",
                     interactive=True,
                 )
             profile = gr.Radio(
@@ -200,7 +207,7 @@ def tab(studio) -> dict[str, gr.components.Component]:
         view_models.voice(v) for v in studio.voices.list("-")
     ]  # there from the first paint, so that nothing moves when the visitor's own arrive
     with (
-        gr.Tab(T("tab.speak"), id="speak"),
+        gr.Tab(T("tab.speak"), id="speak", elem_id="kk-tab-speak"),
         gr.Column(elem_classes="kk-page"),
         gr.Row(elem_classes="kk-cols"),
     ):

@@ -20,5 +20,8 @@ def voice_list(studio, owner: str) -> list[dict]:
 
 
 def tab() -> None:
-    with gr.Tab(T("tab.voices"), id="voices"), gr.Column(elem_classes="kk-page"):
+    with (
+        gr.Tab(T("tab.voices"), id="voices", elem_id="kk-tab-voices"),
+        gr.Column(elem_classes="kk-page"),
+    ):
         part("voices", elem_id="kk-library")
