@@ -15,13 +15,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 MARKS = """window.marks = {}; (() => {
+  let linked = false;
+  document.addEventListener("kk:link", () => (linked = true));
   const seen = q => document.querySelector(q)?.checkVisibility({visibilityProperty: true});
   const mark = (name, is) => { if (is) marks[name] ??= performance.now(); };
   const look = () => {
     mark("text is seen", seen("#kk-text textarea"));
     mark("Generate is seen", seen("#kk-player .kk-go"));
     mark("the first text is there", document.querySelector("#kk-text textarea")?.value);
-    mark("both work", document.documentElement?.dataset.kk && window.KK?.player?.linked);
+    mark("both work", document.documentElement?.dataset.kk && linked);
     setTimeout(look, 20);
   };
   look(); })();"""
@@ -84,10 +86,10 @@ def main() -> None:
         marks = page.evaluate("marks")
         browser.close()
     print("| request | bytes |\n|---|---:|")
-    for address, size in sorted(fetched.values(), key=lambda r: -r[1]):
-        if not address.startswith("data:"):
-            print(f"| `{address.removeprefix(url)[:70]}` | {size:.0f} |")
-    print(f"| {len(fetched)} requests | {sum(size for _, size in fetched.values()):.0f} |")
+    sent = [r for r in fetched.values() if not r[0].startswith(("data:", "blob:"))]
+    for address, size in sorted(sent, key=lambda r: -r[1]):
+        print(f"| `{address.removeprefix(url)[:70]}` | {size:.0f} |")
+    print(f"| {len(sent)} requests | {sum(size for _, size in sent):.0f} |")
     for name, ms in marks.items():
         print(f"{name}: {ms / 1000:.1f} s")
 

@@ -29,6 +29,8 @@ import httpx
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from tests.browser.modules import EXPORTS  # noqa: E402
+
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -109,6 +111,7 @@ def open_page(browser, url: str, without_socket: bool = False, text: str = TEXT)
             "**/transport.js",
             lambda route: route.fulfill(response=(r := route.fetch()), body=NO_SOCKET + r.body()),
         )
+    page.add_init_script(EXPORTS)
     page.goto(url + "/?lang=zh")
     page.wait_for_selector("html[data-kk=ready]", timeout=30000)
     page.wait_for_function("KK.live.picker?.data?.length > 0 && KK.voices().length > 0")

@@ -96,8 +96,8 @@ MUTATIONS = (
     ),
     Mutation(
         "the page forgets the language that was chosen",
-        "assets/page/core.js",
-        '      store.get("lang"),\n',
+        "assets/page/strings.js",
+        '    store.get("lang"),\n',
         "",
         "tests/browser/test_page_language.py tests/browser/test_page_strings.py",
     ),

@@ -25,6 +25,9 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from tests.browser.modules import EXPORTS  # noqa: E402
+
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -113,6 +116,7 @@ def opened(chrome, url: str, lang: str, theme: str, width: int, height: int, sca
         has_touch=width < 700,
         locale="zh-CN" if lang == "zh" else "en-US",
     ).new_page()
+    page.add_init_script(EXPORTS)
     page.goto(f"{url}/?lang={lang}&theme={theme}")
     page.wait_for_function(
         "document.documentElement.dataset.kk === 'ready' && KK.live.picker?.data?.length &&"

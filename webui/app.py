@@ -245,7 +245,8 @@ def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
     from . import ui
 
     uploads = ui.Uploads(folder)
-    blocks, page = ui.build(studio, settings, static.version, uploads)
+    modules = static.modules("page/main.js")
+    blocks, page, scripts = ui.build(studio, settings, static.version, modules, uploads)
     blocks._queue.sleep_when_free = QUEUE_LOOK_S
     gr.mount_gradio_app(
         app,
@@ -262,5 +263,7 @@ def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
     # Gradio checks paths only after launch(), which a mounted page never calls.
     blocks.has_launched = True
     mounted = next(route for route in app.routes if isinstance(route, Mount))
-    mounted.app = ui.PageMiddleware(mounted.app, blocks, uploads, settings.server.root_path)
+    mounted.app = ui.PageMiddleware(
+        mounted.app, blocks, uploads, settings.server.root_path, scripts
+    )
     return app, studio

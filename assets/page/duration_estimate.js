@@ -1,41 +1,42 @@
 // @ts-check
 /* How long a text will last as this voice speaks here: by its own newest takes, and by the speed
    that is set. Counts no words itself. */
-(() => {
-  const { live } = KK;
-  const TAKES = 12,
-    LEAST = 0.4,
-    MOST = 2.5; // how many takes tell; beyond these factors it was something else that was spoken
-  let known = {};
+import { live } from "./parts.js";
+import { remembered, voiceId } from "./speak_form.js";
+import { recount } from "./text_tools.js";
 
-  /* Seconds of sound for each second that the usual rates expect; 1 when this voice has not spoken
-     yet. */
-  function pace(voice) {
-    const takes = live.takes?.data || [];
-    if (known.voice === voice && known.takes === takes) return known.factor;
-    const own = takes
-      .filter(k => k.voice === voice && k.state === "done" && k.mode !== "convert")
-      .slice(0, TAKES);
-    const sum = f => own.reduce((all, k) => all + f(k), 0),
-      usual = sum(k => k.usual_s);
-    const factor = usual
-      ? Math.min(MOST, Math.max(LEAST, sum(k => (k.n_samples / k.sample_rate) * k.speed) / usual))
-      : 1;
-    known = { voice, takes, factor };
-    return factor;
-  }
-  function speed() {
-    // not drawn before its fold was opened
-    const el = document.querySelector("#kk-speed input[type=number]");
-    return +(el?.value || KK.remembered().speed) || 1;
-  }
-  /* Seconds that `usual_s` of the usual rates last as this voice speaks. */
-  KK.paced = (usual_s, voice) => Math.max(1, usual_s * pace(voice));
-  /* What KK.measure or the studio gave, with the seconds of a voice. */
-  KK.lasting = (m, voice = KK.voiceId(), at = speed()) => ({
-    ...m,
-    s: m.raw ? KK.paced(m.raw / at, voice) : 0
-  });
+const TAKES = 12,
+  LEAST = 0.4,
+  MOST = 2.5; // how many takes tell; beyond these factors it was something else that was spoken
+let known = {};
 
-  document.addEventListener("input", e => e.target.closest?.("#kk-speed") && KK.recount());
-})();
+/* Seconds of sound for each second that the usual rates expect; 1 when this voice has not spoken
+   yet. */
+function pace(voice) {
+  const takes = live.takes?.data || [];
+  if (known.voice === voice && known.takes === takes) return known.factor;
+  const own = takes
+    .filter(k => k.voice === voice && k.state === "done" && k.mode !== "convert")
+    .slice(0, TAKES);
+  const sum = f => own.reduce((all, k) => all + f(k), 0),
+    usual = sum(k => k.usual_s);
+  const factor = usual
+    ? Math.min(MOST, Math.max(LEAST, sum(k => (k.n_samples / k.sample_rate) * k.speed) / usual))
+    : 1;
+  known = { voice, takes, factor };
+  return factor;
+}
+function speed() {
+  // not drawn before its fold was opened
+  const el = document.querySelector("#kk-speed input[type=number]");
+  return +(el?.value || remembered().speed) || 1;
+}
+/* Seconds that `usual_s` of the usual rates last as this voice speaks. */
+export const paced = (usual_s, voice) => Math.max(1, usual_s * pace(voice));
+/* What `measure` or the studio gave, with the seconds of a voice. */
+export const lasting = (m, voice = voiceId(), at = speed()) => ({
+  ...m,
+  s: m.raw ? paced(m.raw / at, voice) : 0
+});
+
+document.addEventListener("input", e => e.target.closest?.("#kk-speed") && recount());

@@ -1,7 +1,4 @@
-/* What the page's scripts share, for the type checker (scripts/form/tsconfig.json). Not served. */
-
-type Strings = Record<string, string>;
-type Values = Record<string, string | number>;
+/* What the page's scripts find in the browser, for the type checker (scripts/form/tsconfig.json). Not served. */
 
 /** A part of the page that a script draws: its element, and the server's props for it. */
 interface Part {
@@ -12,38 +9,13 @@ interface Part {
   [name: string]: any;
 }
 
-/** The one name that the scripts of the page have in common. */
-interface Kaikou {
-  lang: string;
-  mac: boolean;
-  /** The sentence of a key in the page's language, its {names} filled in. */
-  t(key: string, values?: Values, language?: string): string;
-  /** Text as HTML. */
-  esc(text: unknown): string;
-  /** An icon as SVG. */
-  ico(name: string, size?: number): string;
-  /** Seconds as m:ss. */
-  clock(seconds: number): string;
-  /** Where the studio is served. */
-  root(): string;
-  /** The text field of a Gradio component by its id. */
-  field(id: string): any;
-  parts: Record<string, (root: HTMLElement, ...rest: any[]) => void>;
-  acts: Record<string, (button?: any, event?: any) => any>;
-  live: Record<string, Part>;
-  [name: string]: any;
-}
-
-declare var KK: Kaikou;
-declare var KK_STRINGS: any;
-declare var KK_PLAYER_HTML: any;
-declare var KK_FACTS: any;
 interface Window {
-  KK: Kaikou;
   gradio_config: any;
+  /** What assets/page/gradio_bridge.js gives to Gradio. */
+  kaikou: Record<string, any>;
 }
 
-// the audio thread and the worker's classic scripts
+// the audio thread
 declare class AudioWorkletProcessor {
   port: MessagePort;
 }
@@ -51,7 +23,6 @@ declare function registerProcessor(name: string, made: typeof AudioWorkletProces
 declare const sampleRate: number;
 declare const currentFrame: number;
 declare const currentTime: number;
-declare function importScripts(...urls: string[]): void;
 
 // What the page asks for by a selector, or what an event comes from, is an HTML element of the
 // page's own: what a field or a button has may be read without a cast.
@@ -72,6 +43,8 @@ interface Element {
   value: any;
   checked: boolean;
   disabled: boolean;
+  readOnly: boolean;
+  selectionEnd: number;
 }
 interface EventTarget {
   closest(selector: string): any;

@@ -1,13 +1,11 @@
 // @ts-check
 /* The samples of one take, as they came: s16 at the stream's rate. Gives floats at the
-   loudspeaker's rate, peaks, and a WAV. Blind to sockets and to time. Loaded into the worker. */
-"use strict";
+   loudspeaker's rate, peaks, and a WAV. Blind to sockets and to time. Imported by the worker. */
 const PEAK_HZ = 100; // one value per 10 ms
 const TAPS = 32,
   PHASES = 1024;
 
-// biome-ignore lint/correctness/noUnusedVariables: the worker makes one for each take
-class Samples {
+export class Samples {
   constructor(rate) {
     this.rate = rate;
     this.pcm = new Int16Array(rate * 16);

@@ -2,8 +2,7 @@
 /* The engine worker: socket (or fetch), framing, credit, holes and resuming; keeps the take and
    feeds the ring from it. The page is not in this path: a blocked main thread costs no sound. Blind
    to the DOM and to words; errors of its own are keys. */
-"use strict";
-importScripts("sample_buffer.js");
+import { Samples } from "./sample_buffer.js";
 
 const MAGIC = 0x4b01,
   VERSION = 1;

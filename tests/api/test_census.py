@@ -16,7 +16,7 @@ from webui import app as root
 from webui.api import permissions
 from webui.settings import Paths, Server, Settings
 
-EXAMPLE = {"version": "x", "name": "controller.js", "token": "x"}
+EXAMPLE = {"version": "x", "folder": "player", "name": "controller.js", "token": "x"}
 
 
 def routes_of(place, prefix: str = "") -> set[tuple[str, str]]:
@@ -171,7 +171,8 @@ def test_the_walk_finds_a_planted_route_and_the_census_one_that_is_let_through(a
         "/health/live/x",
         "/health/liveness",
         "/tts/static/x/../../../metrics",
-        "/tts/static/x/y/z",
+        "/tts/static/x/y/z/w",
+        "/tts/static/x/y",
         "/tts/static/../metrics",
         "/d",
         "/d//v1/models",

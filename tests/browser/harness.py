@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Playwright, sync_playwright
 
+from .modules import EXPORTS
+
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = [
     "--no-sandbox",
@@ -63,38 +65,40 @@ PATIENT = """{ const tell = Worker.prototype.postMessage;
     return tell.call(this, m?.op === "open" ? {...m, age_ms: -1e8} : m, ...rest);
   }; }"""
 
+MODULES = [
+    "player/controller",
+    "player/view",
+    "page/acts",
+    "page/facts",
+    "page/parts",
+    "page/strings",
+]
 PAGE = """<!doctype html><meta charset="utf-8"><title>player</title>
 <style>#bar .kk-canvas{position:relative;width:600px;height:44px} [hidden]{display:none}</style>
 <button id="say">say</button><button id="other">other</button>
-<textarea id="kk-text">%(text)s</textarea><div id="bar"></div>
+<div id="kk-text"><textarea id="text">%(text)s</textarea></div><div id="bar"></div>
+<script type="application/json" id="kk-data">%(data)s</script>
 <script>
-const KK_FACTS = {version: "%(version)s"}, KK_STRINGS = %(strings)s, KK_PLAYER_HTML = %(html)s;
-window.KK = (() => {
-  const t = (k, v = {}) =>
-    (KK_STRINGS[KK.lang][k] ?? k).replace(/\\{(\\w+)\\}/g, (_, x) => v[x] ?? "");
-  return {t, clock: s => `0:${String(Math.round(s)).padStart(2, "0")}`, esc: s => s,
-          ico: n => `<svg data-icon="${n}"></svg>`, parts: {}, acts: {}, live: {},
-          lang: "%(lang)s", mac: false, root: () => "%(root)s",
-          field: () => document.getElementById("kk-text"),
-          fields: {}, setField(k, v) { this.fields[k] = v; }};
-})();
-const done = [], states = [];
+window.gradio_config = {root: "%(root)s"};
+const files = "%(files)s", done = [], states = [], fields = {};
 let ask = {};
+document.addEventListener("kk:unseen", e => { fields[e.detail.id] = e.detail.value; });
+</script>
+<script type="module">
+const modules = await Promise.all(
+  %(modules)s.map(name => import(`${files}/${name}.js`))
+);
+window.KK = new Proxy({}, { get: (_, name) => modules.find(m => name in m)?.[name] });
 KK.live.player = {root: document.getElementById("bar"), trigger: (name, d) => {
   if (name === "done") done.push(d);
-  else KK.player.start({input: document.getElementById("kk-text").value, ...ask});
+  else KK.player.start({input: document.getElementById("text").value, ...ask});
 }};
-document.addEventListener("click", e => {
-  const b = e.target.closest("[data-do]");
-  if (b && !b.disabled) KK.acts[b.dataset.do]?.(b, e);
-});
-</script>
-%(scripts)s
-<script>
-KK.parts.player(KK.live.player.root);
+KK.draw("player");
 document.addEventListener("kk:player", () => {
   if (states.at(-1) !== KK.player.state) states.push(KK.player.state);
 });
+</script>
+<script>
 document.getElementById("say").addEventListener("click", () => KK.live.player.trigger("generate"));
 /* Everything the ring renders, from its first sound on. */
 async function record() {
@@ -172,16 +176,18 @@ def page_html(root: str, version: str, lang: str = "en") -> str:
     def strings(code):
         return json.loads((ROOT / "assets" / "lang" / f"{code}.json").read_text("utf-8"))
 
-    files = f"{root}/tts/static/{version}"
-    scripts = "".join(f'<script src="{files}/{n}.js"></script>' for n in ("controller", "view"))
     return PAGE % {
         "text": TEXT,
-        "version": version,
-        "strings": json.dumps({"zh": strings("zh"), "en": strings("en")}),
-        "lang": lang,
+        "data": json.dumps(
+            {
+                "facts": {"version": version, "lang": lang},
+                "strings": {"zh": strings("zh"), "en": strings("en")},
+                "bar": (ROOT / "assets" / "player" / "player.html").read_text("utf-8"),
+            }
+        ).replace("<", "\\u003c"),
         "root": root,
-        "scripts": scripts,
-        "html": json.dumps((ROOT / "assets" / "player" / "player.html").read_text("utf-8")),
+        "files": f"{root}/tts/static/{version}",
+        "modules": json.dumps(MODULES),
         "recorder": json.dumps(RECORDER),
     }
 
@@ -215,7 +221,7 @@ class Player:
         self.page.goto(f"{url}/player-test{query}")
         self._debugger = context.new_cdp_session(self.page)
         if is_touched:
-            self.page.wait_for_function("KK.player.linked")
+            self.page.wait_for_function("window.KK?.player?.linked")
         else:
             while not self.raw("!!(window.KK && KK.player && KK.player.linked)"):
                 self.page.wait_for_timeout(20)
@@ -291,13 +297,15 @@ class Studio(Player):
     def __init__(self, context, url: str, query: str = "?lang=en", voice: str | None = None):
         self.page, self.url, self.errors = context.new_page(), url, []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.page.add_init_script(EXPORTS)
         context.request.post(url + "/tts/session")
         self.voice = voice or make_voice(context, url)
         self.page.goto(f"{url}/{query}")
         self.page.wait_for_selector("html[data-kk=ready]", timeout=30000)
         self.page.wait_for_function("window.KK?.player?.linked")
         self.page.fill("#kk-text textarea", TEXT)
-        self.js("id => { KK.voiceNow = () => ({id, voice: {id}}) }", self.voice)
+        self.js("id => { KK.pick.saved = id; KK.choose('kk-source', 'saved'); }", self.voice)
+        self.page.wait_for_function("id => KK.voiceId() === id", arg=self.voice)
 
     def warm(self) -> None:
         self.page.mouse.click(700, 8)

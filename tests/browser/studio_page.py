@@ -13,6 +13,7 @@ import numpy as np
 from playwright.sync_api import TimeoutError
 
 from .harness import browser  # noqa: F401  (one place decides how Chromium is started)
+from .modules import EXPORTS
 from .visits import Visits
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
@@ -90,7 +91,7 @@ class StudioPage:
         self.requests: list[str] = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.page.on("request", lambda r: self.requests.append(r.url))
-        self.page.add_init_script(SHIFTS + RESTORED + init)
+        self.page.add_init_script(EXPORTS + SHIFTS + RESTORED + init)
         self.page.goto(f"{url}/?lang={lang}&theme={theme}{query}")
         self.ready()
         self.page.wait_for_timeout(150)  # what a page does when nobody wants anything of it
@@ -119,6 +120,20 @@ class StudioPage:
 
     def js(self, expression: str, arg=None):
         return self.page.evaluate(expression, arg)
+
+    def record_toasts(self) -> None:
+        """From now on the page's `said` is a list of the sentences that were shown."""
+        self.js(
+            """() => {
+              window.said = [];
+              new MutationObserver(list => {
+                for (const { target, addedNodes } of list)
+                  if (target.id === "kk-toast")
+                    for (const e of addedNodes)
+                      if (e.nodeName === "SPAN") said.push(e.textContent);
+              }).observe(document.getElementById("kk-app"), { childList: true, subtree: true });
+            }"""
+        )
 
     def until(self, *states: str, timeout_s: float = 30) -> None:
         self.page.wait_for_function(

@@ -17,6 +17,7 @@ import soundfile
 from tests.serve import running
 
 from .harness import ROOT
+from .modules import EXPORTS
 from .studio_page import StudioPage, browser
 from .visits import Visits
 
@@ -150,7 +151,7 @@ def recording(chrome, url):
         w.press("#kk-ref .stop-button")
         w.usable_clip()
         w.generate()
-        assert w.js("KK.said.voice").startswith("draft-")
+        assert w.js("KK.lastParams.voice").startswith("draft-")
         return w.end()
 
 
@@ -166,7 +167,7 @@ def odd_files(chrome, url):
         w.bring(odd.getvalue(), "phone call.flac")
         w.usable_clip()
         w.generate()
-        assert w.js("KK.said.voice").startswith("draft-")
+        assert w.js("KK.lastParams.voice").startswith("draft-")
         return w.end()
 
 
@@ -186,7 +187,7 @@ def styles(chrome, url):
         w.press("#kk-style [data-v=happy]")
         w.page.wait_for_function("KK.mode() === 'instruct'")
         w.generate()
-        assert w.js("KK.said.instructions")
+        assert w.js("KK.lastParams.instructions")
         return w.end()
 
 
@@ -229,9 +230,10 @@ def demo_links(chrome, url):
         bypass_csp=True
     ) as stranger:  # what is asked here is no script of the page's
         guest = stranger.new_page()
-        guest.add_init_script(COUNTED)
+        guest.add_init_script(EXPORTS + COUNTED)
         guest.goto(link)
         guest.wait_for_selector("html[data-demo=ready]")
+        guest.wait_for_function("window.KK")
         if not guest.input_value("#kk-guesttext"):
             guest.click("#kk-guesttext")
             guest.keyboard.type("Good morning.")

@@ -15,6 +15,7 @@ import pytest
 
 from tests.serve import running
 
+from .modules import EXPORTS
 from .studio_page import AXE, RULES, StudioPage
 
 pytestmark = pytest.mark.browser
@@ -106,9 +107,10 @@ def guest(chrome, url: str, size=(390, 844), lang: str = "en", init: str = HEARD
     page.errors = []
     page.on("pageerror", lambda e: page.errors.append(str(e)))
     page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)
-    page.add_init_script(init)
+    page.add_init_script(EXPORTS + init)
     page.goto(url)
     page.wait_for_selector("html[data-demo=ready]")
+    until(page, "!!window.KK")
     return context, page
 
 
@@ -279,12 +281,13 @@ def test_a_link_works_in_another_sites_frame_and_the_studio_does_not(chrome, lon
         threading.Thread(target=site.serve_forever, daemon=True).start()
         context = chrome.new_context()
         page = context.new_page()
-        page.add_init_script(HEARD)
+        page.add_init_script(EXPORTS + HEARD)
         page.goto(f"http://localhost:{site.server_port}/demo")
         frame = page.frame_locator("iframe")
         frame.locator("html[data-demo=ready]").wait_for(state="attached")
         frame.locator("[data-do=go]").click()
         inner = next(f for f in page.frames if "/d/" in f.url)
+        until(inner, "!!window.KK")
         until(inner, "KK.player.state === 'done' && window.heard > 0.01")
         blocked = []
         page.on("console", lambda m: blocked.append(m.text))

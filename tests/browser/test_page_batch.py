@@ -17,6 +17,7 @@ from .studio_page import StudioPage
 from .test_page_keys import walk
 
 pytestmark = pytest.mark.browser
+LINES = "id => fetch(`${KK.studioUrl()}/v2/jobs/${id}/lines`).then(r => r.json())"
 
 
 @pytest.fixture(scope="module")
@@ -177,9 +178,7 @@ def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
         put(p, csv)
         job = send(p)
         until(p, job, "done")
-        told = p.js("id => fetch(`${KK.root()}/v2/jobs/${id}/lines`).then(r => r.json())", job)[
-            "data"
-        ]
+        told = p.js(LINES, job)["data"]
         assert (told[0]["text"], told[0]["seed"], told[0]["mode"], told[0]["voice"]) == (
             'One, and "two"',
             5,
@@ -317,7 +316,7 @@ def test_lines_with_a_problem_are_left_out_when_that_is_agreed_to(chrome, own, l
         p.page.wait_for_function("n => document.querySelectorAll('.kk-job').length > n", arg=before)
         job = p.page.locator(".kk-job").first.get_attribute("data-job")
         until(p, job, "done")
-        told = p.js("id => fetch(`${KK.root()}/v2/jobs/${id}/lines`).then(r => r.json())", job)
+        told = p.js(LINES, job)
         assert [line["text"] for line in told["data"]] == [*good, "Last."]
         assert (
             p.page.input_value("#kk-batchtext")
@@ -335,10 +334,10 @@ def test_a_row_is_heard_alone_before_it_is_handed_in(chrome, own):
         second = p.page.locator("[data-do=batchtry][data-n='2']")
         second.click()
         p.page.wait_for_function(
-            "KK.player.sounding && KK.said.input.startsWith('Second') &&"
+            "KK.player.sounding && KK.lastParams.input.startsWith('Second') &&"
             " document.querySelector('[data-do=batchtry][data-n=\"2\"]').dataset.look === 'pause'"
         )
-        assert p.js("KK.said.voice") == p.page.input_value("#kk-batchvoice")
+        assert p.js("KK.lastParams.voice") == p.page.input_value("#kk-batchvoice")
         second.click()
         p.page.wait_for_function("!KK.player.sounding")
         assert p.page.locator(".kk-job").count() == jobs and not p.errors

@@ -39,7 +39,7 @@ def spoken(p: StudioPage, n: int) -> tuple[str, dict]:
     p.go()
     take = p.wait_takes(n)[0]  # the player may still show that the take before is done
     p.until("done")
-    return p.js("KK.said.transcript"), take
+    return p.js("KK.lastParams.transcript"), take
 
 
 def test_another_part_empties_the_tick_and_its_words_count_when_it_is_set_again(chrome, studio):

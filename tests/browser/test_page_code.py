@@ -81,7 +81,7 @@ def test_what_is_shown_gives_the_take_again(chrome, voice_studio, tmp_path, ask)
         with StudioPage(chrome, voice_studio.url, "en", storage_state=login.storage_state()) as p:
             body = json.dumps(ask | {"stream": False})
             job = p.js(
-                "body => fetch(KK.root() + '/v1/audio/speech', {method: 'POST', headers:"
+                "body => fetch(KK.studioUrl() + '/v1/audio/speech', {method: 'POST', headers:"
                 " {'Content-Type': 'application/json'}, body}).then(r =>"
                 " r.headers.get('x-job-id'))",
                 body,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from .modules import EXPORTS
 from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
@@ -107,6 +108,7 @@ def test_a_lost_engine_is_waited_for_and_the_stream_goes_on_by_itself(chrome, st
 def test_one_tab_sounds_and_takes_appear_in_both(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         other = p.context.new_page()
+        other.add_init_script(EXPORTS)
         other.goto(f"{studio.url}/?lang=zh")
         ready = (
             "document.documentElement.dataset.kk === 'ready' && KK.live.takes && KK.player.linked"

@@ -26,10 +26,7 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         running("--model-dir", str(models), engine="auto") as studio,
         StudioPage(chrome, studio.url, "zh") as p,
     ):
-        p.js(
-            "() => { window.said = []; const say = KK.toast; KK.toast = (...a) => {"
-            " said.push(a[0]); return say(...a); }; }"
-        )
+        p.record_toasts()
         p.js(
             "KK.askEngine()"
         )  # the page has heard who speaks: a change from now on is one that it tells

@@ -43,10 +43,8 @@ class Health:
     def __init__(self, page: StudioPage, told: dict):
         self.page, self.told, self.asked = page, told, 0
         page.page.route("**/tts/health", self._answer)
-        page.js(
-            "async () => { await KK.askEngine(); window.said = []; const say = KK.toast; KK.toast ="
-            " (...a) => { said.push(a[0]); return say(...a); }; }"
-        )
+        page.js("KK.askEngine()")
+        page.record_toasts()
 
     def _answer(self, route) -> None:
         self.asked += 1
@@ -132,7 +130,7 @@ def test_what_the_page_was_opened_with_changes_nothing_once_it_has_asked(chrome,
     with StudioPage(chrome, studio.url, "en") as p:
         p.js(
             """() =>
-              fetch(KK.root() + "/v1/audio/speech", {
+              fetch(KK.studioUrl() + "/v1/audio/speech", {
                 method: "POST",
                 headers: { "Content-Type": "application/json" },
                 body: JSON.stringify({ input: "One.", voice: KK.voices()[0].id, stream: false })

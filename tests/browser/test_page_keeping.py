@@ -56,7 +56,7 @@ def test_how_long_takes_stay_is_said_chosen_and_the_same_in_every_browser(chrome
         told = p.page.inner_text("#kk-storage")
         assert "同一账号" in told and "磁盘还剩" in told and p.violations() == []
         p.page.click("#kk-set-keep label:has(input[value='7'])")
-        p.page.wait_for_function("KK.storage().days === 7")
+        p.page.wait_for_function("KK.storageInfo().days === 7")
         p.page.click("[role=tab][data-tab-id=speak]")
         assert "保留 7 天，收藏的一直保留" in line(p)
         spoken(p, 2)

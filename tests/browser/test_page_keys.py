@@ -223,7 +223,7 @@ def test_shortcuts_and_their_switch(chrome, studio):
         p.page.click("#kk-set-theme label >> nth=2")
         p.page.wait_for_function("document.body.classList.contains('dark')")
         p.page.click("#kk-set-keep label:has(input[value='1'])")
-        p.page.wait_for_function("KK.storage().days === 1")
+        p.page.wait_for_function("KK.storageInfo().days === 1")
         p.page.reload()
         p.ready()
         p.page.click("[role=tab][data-tab-id=settings]")

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from .modules import EXPORTS
 from .studio_page import StudioPage
 
 pytestmark = pytest.mark.browser
@@ -86,7 +87,7 @@ def test_on_a_slow_line_what_is_seen_works_and_nothing_idle_is_fetched(chrome, s
         "Network.loadingFinished",
         lambda e: fetched.get(e["requestId"], [0, 0]).__setitem__(1, e["encodedDataLength"]),
     )
-    page.add_init_script(FIRST_SIGHT)
+    page.add_init_script(EXPORTS + FIRST_SIGHT)
     page.goto(f"{studio.url}/?lang=zh", wait_until="commit")
     page.wait_for_function("window.KK?.live?.player")
     assert not page.evaluate("window.firstSight || document.documentElement.dataset.kk")

@@ -13,6 +13,7 @@ from tests.serve import running
 from .studio_page import StudioPage, browser, clip
 
 pytestmark = pytest.mark.browser
+DENIED = "document.querySelector('#kk-mic [data-tone=warn]')"
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +46,16 @@ def test_server_gone_microphone_refused_page_shared(chrome, studio):
         p.page.wait_for_function("document.querySelector('.kk-eng').dataset.tone === 'bad'")
         assert "与服务器断开" in p.page.inner_text(".kk-eng")
         p.page.click("#kk-ref .source-selection button >> nth=1")
-        p.page.wait_for_function("KK.micDenied || document.querySelector('#kk-ref .record-button')")
+        p.page.wait_for_function(f"{DENIED} || document.querySelector('#kk-ref .record-button')")
         p.js(
-            "() => { if (!KK.micDenied) document.querySelector('#kk-ref .record-button').click(); }"
+            f"() => {{ if (!{DENIED}) document.querySelector('#kk-ref .record-button').click(); }}"
         )  # it may be refused, and the button gone, by the time a hand is there
         p.page.wait_for_function(
             "document.querySelector('#kk-mic').innerText.includes('麦克风被拒绝')"
         )
         assert p.violations() == []
         p.js(
-            "() => { KK_FACTS.share = true; KK.live.header.root.innerHTML = '';"
+            "() => { KK.facts.share = true; KK.live.header.root.innerHTML = '';"
             " KK.draw('header'); }"
         )
         assert "公网链接" in p.page.inner_text(".kk-banner")
@@ -80,7 +81,7 @@ def test_a_change_of_the_clip_is_heard_even_if_generate_comes_at_once(chrome, st
             }"""
         )
         p.until("done")
-        assert p.js("KK.said.voice") == p.js("KK.draft().id") != first
+        assert p.js("KK.lastParams.voice") == p.js("KK.draft().id") != first
         assert p.js("KK.draft().start_s") == 1.5
         p.js(
             "KK.send('health', {op: 'change', n: 99, id: 'draft-gone', clip: KK.draft().clip,"

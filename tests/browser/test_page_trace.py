@@ -53,7 +53,7 @@ def test_with_a_mouse(chrome, studio, lang, text, encode, total):
             0
         ].endswith("ms")
         record = p.js(
-            "job => fetch(`${KK.root()}/tts/result/${job}.json`).then(r => r.json())",
+            "job => fetch(`${KK.studioUrl()}/tts/result/${job}.json`).then(r => r.json())",
             p.js("KK.player.job"),
         )
         shown = record["trace"]["sent_ms"]

@@ -48,10 +48,7 @@ def test_the_pill_says_at_once_that_the_engine_died_what_follows_and_that_it_is_
         p.page.wait_for_function("KK.engine().coming")
         open_gate(gate)
         p.page.wait_for_function("!KK.engine().coming && KK.engine().state === 'ready'")
-        p.js(
-            "() => { window.said = []; const say = KK.toast; KK.toast = (...a) => {"
-            " said.push(a[0]); return say(...a); }; }"
-        )
+        p.record_toasts()
         p.page.evaluate("KK.askEngine()")  # from here on it looks again after half a minute only
         os.kill(studio.state()["engine_pid"], signal.SIGKILL)
         shows(p, "eng.restarting", "warn", e="fake")

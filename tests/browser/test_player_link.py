@@ -85,7 +85,7 @@ def test_a_socket_that_never_opens_means_fallback(chrome, proxy):
     p.say("seconds=1 first=1")
     p.until("done")
     assert p.counters["rendered"] == RATE and whole(p)
-    assert p.js("KK.fields['kk-seed']") == "1" and p.js("done.at(-1).job")
+    assert p.js("fields['kk-seed']") == "1" and p.js("done.at(-1).job")
     context.close()
     proxy.refuses_upgrades = False
 
@@ -180,17 +180,17 @@ def test_what_the_engine_cannot_do_is_said(player):
 def test_language_follows_in_mid_stream(player):
     player.say("chunk=0.2 seconds=40 fail=140")  # 15 s are made ahead, so that the 28th is far
     player.until("playing")
-    player.js("KK.lang = 'zh'; document.dispatchEvent(new CustomEvent('kk:lang'))")
+    player.js("KK.useLanguage('zh'); document.dispatchEvent(new CustomEvent('kk:lang'))")
     player.js("KK.player.seek(14.5)")
     player.until("failed")
     assert "换个种子" in player.page.text_content("[role=status]")
 
 
 def test_nothing_to_say_and_nobody_to_say_it(player):
-    player.page.fill("#kk-text", "  ")
+    player.page.fill("#kk-text textarea", "  ")
     player.say()
     assert player.js("KK.player.state") == "notext"
-    player.page.fill("#kk-text", "words")
+    player.page.fill("#kk-text textarea", "words")
     player.say(voice="")
     assert player.js("KK.player.state") == "novoice"
     assert player.js("done") == []
@@ -201,7 +201,7 @@ def test_slow_machine_says_so_and_can_wait(player):
     "play now" lets go.
     """
     player.page.fill(
-        "#kk-text", "One tone, two tones. " * 40
+        "#kk-text textarea", "One tone, two tones. " * 40
     )  # what is predicted: it waits for long enough to be looked at
     player.say("rtf=1.5 chunk=0.2 seconds=60")
     player.until("slow")

@@ -96,7 +96,7 @@ def test_the_file_is_what_was_played(player):
         and told["gaps"] == 0
         and told["first"] > 0
     )
-    assert player.js("KK.fields['kk-seed']") == "1"
+    assert player.js("fields['kk-seed']") == "1"
 
 
 def test_a_slow_engine_pauses_seldom_and_long(player):
@@ -125,7 +125,7 @@ def test_an_engine_at_four_fifths_of_real_time_is_heard_with_its_first_piece(pla
     needs = player.js(
         """() =>
           new Promise(done => {
-            const worker = new Worker(`${KK.root()}/tts/static/${KK_FACTS.version}/transport.js`),
+            const worker = new Worker(`${files}/player/transport.js`, { type: "module" }),
               { port1, port2 } = new MessageChannel(),
               needs = [];
             port1.onmessage = e => {
@@ -140,7 +140,7 @@ def test_an_engine_at_four_fifths_of_real_time_is_heard_with_its_first_piece(pla
             };
             worker.postMessage({
               op: "open",
-              root: KK.root(),
+              root: KK.studioUrl(),
               via: "fetch",
               locale: "en",
               age_ms: 0
@@ -156,8 +156,7 @@ def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
     """
     x, told = player.js("""async () => {
           const ctx = new OfflineAudioContext(1, 24000, 24000);
-          const files = `${KK.root()}/tts/static/${KK_FACTS.version}`;
-          await ctx.audioWorklet.addModule(`${files}/worklet.js`);
+          await ctx.audioWorklet.addModule(`${files}/player/worklet.js`);
           const node = new AudioWorkletNode(ctx, "kk-ring", {
               numberOfInputs: 0,
               outputChannelCount: [1]

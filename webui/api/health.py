@@ -4,8 +4,11 @@ login.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import html
+import posixpath
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -22,27 +25,47 @@ from .middleware.access import language_of
 from .openapi import answers, file_of, refusals
 from .sockets import address_of
 
+IMPORT = re.compile(r'^(import (?:[^"]* from )?)"(\.{1,2}/[^"]+)"', re.M)
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 class Static:
-    """Files of assets/player, /page and /style, read once, under an address that holds their hash.
+    """Files of assets/player, /page and /style, read and packed once, under an address that holds
+    their hash.
 
     Names are looked up, never joined to a path.
     """
 
     def __init__(self, assets: Path):
-        folders = [assets / name for name in ("player", "page", "style")]
         self.files = {
-            p.name: p.read_bytes()
-            for f in folders
-            if f.is_dir()
-            for p in sorted(f.iterdir())
+            f"{name}/{p.name}": p.read_bytes()
+            for name in ("player", "page", "style")
+            for p in sorted((assets / name).glob("*"))
             if p.suffix in TYPES
         }
+        self.packed = {name: gzip.compress(data, mtime=0) for name, data in self.files.items()}
         self.version = hashlib.sha256(
             b"".join(n.encode() + d for n, d in self.files.items())
         ).hexdigest()[:12]
+
+    def modules(self, entry: str) -> dict[str, str]:
+        """Name -> source of a script and of all that it imports; each import by its name."""
+        found: dict[str, str] = {}
+
+        def add(name: str) -> None:
+            if name in found:
+                return
+            folder, source = posixpath.dirname(name), self.files[name].decode()
+
+            def of(path: str) -> str:
+                return posixpath.normpath(f"{folder}/{path}")
+
+            found[name] = IMPORT.sub(lambda m: f'{m[1]}"{of(m[2])}"', source)
+            for _, path in IMPORT.findall(source):
+                add(of(path))
+
+        add(entry)
+        return found
 
 
 def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Static) -> APIRouter:
@@ -135,13 +158,16 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
             "application/zip",
         )
 
-    @router.get("/tts/static/{version}/{name}", include_in_schema=False)
-    def file(version: str, name: str):
-        data = static.files.get(name)
+    @router.get("/tts/static/{version}/{folder}/{name}", include_in_schema=False)
+    def file(version: str, folder: str, name: str, request: Request):
+        data = static.files.get(f"{folder}/{name}")
         if data is None:
             raise NotFound("There is nothing at this address.", "这个地址没有内容。")
         age = "public, max-age=31536000, immutable" if version == static.version else "no-cache"
-        return Response(data, 200, {"Cache-Control": age}, TYPES[Path(name).suffix])
+        headers = {"Cache-Control": age, "Vary": "Accept-Encoding"}
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            data, headers["Content-Encoding"] = static.packed[f"{folder}/{name}"], "gzip"
+        return Response(data, 200, headers, TYPES[Path(name).suffix])
 
     def page(request: Request, error: KaikouError | None = None) -> str:
         language = language_of(dict(request.headers.raw))

@@ -12,16 +12,8 @@ from ..studio import ADMIN
 
 # open to everyone, with or without a key: tests/api/test_census.py holds every route of the app
 # against these four
-NAMED = ("/login", "/health/live", "/tts/static/{version}/{name}", "/d/{token}")
-_FREE = re.compile(
-    "|".join(
-        re.escape(p)
-        .replace(r"\{version\}", "[^/]+")
-        .replace(r"\{name\}", "[^/]+")
-        .replace(r"\{token\}", "[^/]+")
-        for p in NAMED
-    )
-)
+NAMED = ("/login", "/health/live", "/tts/static/{version}/{folder}/{name}", "/d/{token}")
+_FREE = re.compile("|".join(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(p)) for p in NAMED))
 
 ANY = frozenset({"speak", "voices", "jobs"})
 RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple(

@@ -77,7 +77,10 @@ class NewDemo(JsonBody):
 
 def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Static) -> APIRouter:
     router, share_links, root = APIRouter(), studio.share_links, settings.server.root_path
+    modules = static.modules("page/demo.js") | static.modules("player/view.js")
+    preloads = "\n".join(f'<link rel="modulepreload" href="{{files}}/{name}">' for name in modules)
     page = (settings.paths.assets / "page" / "demo.html").read_text("utf-8")
+    page = page.replace("{preloads}", preloads)
 
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
@@ -197,14 +200,8 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
         Nothing of the voice is in it but its title.
         """
-        browser = language_of(dict(request.headers.raw))
-        facts: dict = {
-            "version": static.version,
-            "lang": "",
-            "root": root,
-            "link": "",
-            "browser": browser,
-        }
+        language = language_of(dict(request.headers.raw))
+        facts: dict = {"version": static.version, "lang": language, "root": root, "link": ""}
         try:
             demo, status = share_links.open(sessions.demo_of(token)), 200
             facts |= {
@@ -243,7 +240,7 @@ def _filled(page: str, facts: dict, assets: Path) -> str:
     files = f"{facts['root']}/tts/static/{facts['version']}"
     return (
         page.replace("{files}", html.escape(files))
-        .replace("{lang}", "zh-CN" if facts["browser"] == "zh" else "en")
+        .replace("{lang}", "zh-CN" if facts["lang"] == "zh" else "en")
         .replace("{data}", data)
     )
 

@@ -52,14 +52,14 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     w["recording"].stop_recording(
         source_in,
         inputs=[w["recording"]],
-        js="(x) => { KK.sourceIn(); return [x]; }",
+        js="(x) => { kaikou.sourceIn(); return [x]; }",
         **came,
     )
     w["source"].act(source_act, trigger_mode="multiple", **came)
     w["source"].place(
-        None, outputs=[w["recording"]], js="() => KK.placed('source')", api_visibility="private"
+        None, outputs=[w["recording"]], js="() => kaikou.placed('source')", api_visibility="private"
     )
     w["recording"].start_recording(
-        None, js="() => KK.tape.begun('#kk-src')", api_visibility="private"
+        None, js="() => kaikou.tape.begun('#kk-src')", api_visibility="private"
     )
-    w["recording"].clear(None, js="() => KK.sourceOut()", api_visibility="private")
+    w["recording"].clear(None, js="() => kaikou.sourceOut()", api_visibility="private")

@@ -23,8 +23,11 @@ EXPORTS = re.compile(r"export\{([\w$]+ as [\w$]+(?:,[\w$]+ as [\w$]+)*)\};?\s*(?
 
 
 class FirstLoad:
-    def __init__(self, app):
-        self._app = app
+    def __init__(self, app, scripts: str):
+        """`scripts`: HTML for <head>. What Gradio is given as `head=` is put there by its own
+        script, too late for modules that must run before it.
+        """
+        self._app, self._scripts = app, scripts.encode()
 
     async def __call__(self, scope, receive, send) -> None:
         path = scope["path"]
@@ -53,12 +56,13 @@ class FirstLoad:
             body.extend(message.get("body", b""))
 
         await self._app(scope, receive, collect)
+        body = bytes(body).replace(b"<base ", self._scripts + b"<base ", 1)
         headers = MutableHeaders(raw=[h for h in start["headers"] if h[0] != b"content-length"])
         asked = Request(scope).headers
         if start["status"] != 200 or "gzip" not in asked.get("accept-encoding", ""):
-            answer = Response(bytes(body), start["status"])
+            answer = Response(body, start["status"])
         else:
-            packed, tag = await run_in_threadpool(pack, bytes(body))
+            packed, tag = await run_in_threadpool(pack, body)
             is_known = asked.get("if-none-match") == tag
             answer = Response(b"" if is_known else packed, 304 if is_known else 200)
             headers.update({"Content-Encoding": "gzip", "Cache-Control": "no-cache", "ETag": tag})

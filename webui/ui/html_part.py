@@ -32,7 +32,7 @@ def number(value: object) -> float:
 
 
 def part(name: str, value: object = None, events: tuple[str, ...] = (), **kw) -> gr.HTML:
-    """`name` is the key of KK.parts that draws it.
+    """`name` is the key of `parts` in assets/page/parts.js that draws it.
 
     `events`: what the scripts may trigger; Gradio only offers `.act(...)` as a listener when the
     name stands in quotes inside js_on_load.
@@ -41,6 +41,6 @@ def part(name: str, value: object = None, events: tuple[str, ...] = (), **kw) ->
         value=None if value is None else as_json(value),
         html_template="<div></div>",
         apply_default_css=False,
-        js_on_load=f"KK.mount('{name}', element, props, watch, trigger, {list(events)})",
+        js_on_load=f"kaikou.mount('{name}', element, props, watch, trigger, {list(events)})",
         **kw,
     )

@@ -146,13 +146,14 @@ class EventLimit:
 
 class PageMiddleware:
     """Stands before the mounted Gradio app of the page `blocks`. `root_path`: as in the settings.
+    `scripts`: the HTML that loads the page's own scripts.
 
     Raises named errors; the app that Gradio is mounted into answers them.
     """
 
-    def __init__(self, app, blocks, uploads: Uploads, root_path: str):
+    def __init__(self, app, blocks, uploads: Uploads, root_path: str, scripts: str):
         self._app, self._blocks, self._uploads, self._root_path = app, blocks, uploads, root_path
-        self._first_load = FirstLoad(app)
+        self._first_load = FirstLoad(app, scripts)
         self._events = EventLimit(blocks._queue)
         self.routes = app.routes  # so that a list of all routes still finds Gradio's
 

@@ -17,44 +17,14 @@ from .i18n import i18n
 from .theme import theme
 from .uploads import Uploads
 
-SCRIPTS = (  # in this order: each reads what the ones before it put on KK
-    "core",
-    "address",
-    "theme",
-    "engine_status",
-    "diagnostics",
-    "speak_form",
-    "preferences",
-    "clip_report",
-    "clip_fixes",
-    "clip_upload",
-    "recorder",
-    "ab_preview",
-    "duration_estimate",
-    "text_tools",
-    "storage",
-    "style",
-    "history",
-    "code_export",
-    "audio_preview",
-    "voices",
-    "convert",
-    "timing_panel",
-    "dictionary",
-    "batch_parser",
-    "batch",
-    "batch_jobs",
-    "models",
-    "api_keys",
-    "share_dialog",
-)
-PLAYER = ("controller", "view")  # the other files of the player are loaded by these
 
+def build(
+    studio, settings, version: str, modules: dict[str, str], uploads: Uploads
+) -> tuple[gr.Blocks, dict, str]:
+    """Returns the page, the keywords for gr.mount_gradio_app, and what `PageMiddleware` adds to
+    <head>.
 
-def build(studio, settings, version: str, uploads: Uploads) -> tuple[gr.Blocks, dict]:
-    """Returns the page and the keywords for gr.mount_gradio_app.
-
-    `version`: what stands in /tts/static/{version}/.
+    `version`: what stands in /tts/static/{version}/. `modules`: name -> source of the scripts.
     """
     with gr.Blocks(title="开口 Kaikou", analytics_enabled=False) as blocks:
         with gr.Column(elem_id="kk-app"):
@@ -91,28 +61,32 @@ def build(studio, settings, version: str, uploads: Uploads) -> tuple[gr.Blocks, 
         "max_text": MAX_TEXT,
         **studio.limits(),
     }
+    assets = settings.paths.assets
+    style = (assets / "style" / "page.css").read_text("utf-8")
     page = {
         "theme": theme(),
-        "head": head(settings.paths.assets, facts),
+        "head": f"<style>{style}</style>",
         "i18n": i18n(),
         "footer_links": [],
         "run_history": False,
         "ssr_mode": False,
     }
-    return blocks, page
+    return blocks, page, scripts(assets, facts, modules)
 
 
-def head(assets: Path, facts: dict) -> str:
-    """Style and scripts in <head>, inline: no request of their own, and they are there before the
-    first part is drawn.
+def scripts(assets: Path, facts: dict, modules: dict[str, str]) -> str:
+    """What goes into <head> before Gradio's own script, so that ours run first: all modules in the
+    page itself, for a slow line pays for each request.
     """
-    data = f"const KK_FACTS={as_json(facts)},KK_STRINGS=window.gradio_config.i18n_translations;"
-    bar = assets / "player" / "player.html"
-    data += f"const KK_PLAYER_HTML={as_json(bar.read_text('utf-8') if bar.is_file() else '')};"
-    files = [assets / "page" / f"{n}.js" for n in SCRIPTS] + [
-        assets / "player" / f"{n}.js" for n in PLAYER
-    ]
-    script = "\n".join(f.read_text("utf-8") for f in files if f.is_file())
-    style = (assets / "style" / "page.css").read_text("utf-8")
-    code = (data + script).replace("</script", "<\\/script")
-    return f"<style>{style}</style><script>{code}</script>"
+    bar = (assets / "player" / "player.html").read_text("utf-8")
+    loader = (assets / "page" / "loader.js").read_text("utf-8")
+
+    def data(name: str, value: object) -> str:
+        text = as_json(value).replace("<", "\\u003c")
+        return f'<script type="application/json" id="{name}">{text}</script>'
+
+    return (
+        data("kk-data", {"facts": facts, "bar": bar})
+        + data("kk-modules", modules)
+        + f'<script>{loader}</script><script type="module">import "page/main.js";</script>'
+    )

@@ -75,11 +75,14 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
             part("keys", elem_id="kk-apikeys")
         with gr.Column(elem_classes="kk-card"):
             part("demos", elem_id="kk-demos")
-    lang.input(None, inputs=[lang], js="(v) => { KK.setLang(v); }", api_visibility="private")
-    theme.input(None, inputs=[theme], js="(v) => { KK.setTheme(v); }", api_visibility="private")
+    lang.input(None, inputs=[lang], js="(v) => { kaikou.setLang(v); }", api_visibility="private")
+    theme.input(None, inputs=[theme], js="(v) => { kaikou.setTheme(v); }", api_visibility="private")
     for box, what in ((autoplay, "autoplay"), (motion, "motion"), (keys, "keys")):
         box.input(
-            None, inputs=[box], js=f"(v) => {{ KK.set('{what}', v); }}", api_visibility="private"
+            None,
+            inputs=[box],
+            js=f"(v) => {{ kaikou.setPreference('{what}', v); }}",
+            api_visibility="private",
         )
     return {
         "set_lang": lang,
@@ -109,7 +112,7 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
         box.input(
             None,
             inputs=[box],
-            js=f"(v) => {{ KK.setPrivacy('{what}', v); }}",
+            js=f"(v) => {{ kaikou.setPrivacy('{what}', v); }}",
             api_visibility="private",
         )
     # what this browser remembers, put into the widgets: at start and whenever the header's own
@@ -122,6 +125,6 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
         None,
         inputs=own[-2:],
         outputs=own,
-        js="(...now) => KK.settingsNow(...now)",
+        js="(...now) => kaikou.settingsNow(...now)",
         api_visibility="private",
     )

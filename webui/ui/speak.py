@@ -188,7 +188,7 @@ def text_card() -> dict[str, gr.components.Component]:
                 elem_id="kk-hop",
                 interactive=True,
             )
-    dice.click(None, js="() => KK.acts.dice()", api_visibility="private")
+    dice.click(None, js="() => kaikou.dice()", api_visibility="private")
     return {
         "mode": mode,
         "text": text,
@@ -317,17 +317,19 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
 
     came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
     w["health"].place(
-        None, outputs=[w["ref"]], js="() => KK.placed('health')", api_visibility="private"
+        None, outputs=[w["ref"]], js="() => kaikou.placed('health')", api_visibility="private"
     )
-    w["ref"].start_recording(None, js="() => KK.tape.begun('#kk-ref')", api_visibility="private")
+    w["ref"].start_recording(
+        None, js="() => kaikou.tape.begun('#kk-ref')", api_visibility="private"
+    )
     w["ref"].stop_recording(
         recorded,
         inputs=[w["ref"], w["health"]],
-        js="(x) => { const after = KK.tape.after(); KK.checking(); KK.tape.isFresh = !after;"
-        " return [x, after]; }",
+        js="(x) => { const after = kaikou.tape.after(); kaikou.checking();"
+        " kaikou.tape.isFresh = !after; return [x, after]; }",
         **came,
     )
-    w["ref"].clear(None, js="() => KK.cleared()", api_visibility="private")
+    w["ref"].clear(None, js="() => kaikou.cleared()", api_visibility="private")
     w["health"].act(
         draft_act,
         outputs=[w["health"], w["picker"], w["consent"]],
@@ -346,7 +348,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     w["save"].click(
         None,
         inputs=[w["name"], w["transcript"], w["consent"]],
-        js="(...v) => KK.save(...v)",
+        js="(...v) => kaikou.saveVoice(...v)",
         api_visibility="private",
     )
     # No Python on the way to the first sound: the bar's own event gathers the widgets and hands
@@ -367,7 +369,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     w["player"].generate(
         None,
         inputs=[w[n] for n in names],
-        js=f"({', '.join(names)}) => KK.speak({{{', '.join(names)}}})",
+        js=f"({', '.join(names)}) => kaikou.speak({{{', '.join(names)}}})",
         api_visibility="private",
     )
     # After the last sample an ordinary Gradio event brings the take into the list: off the hot
@@ -380,7 +382,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         None,
         inputs=form,
         outputs=form,
-        js="(...now) => KK.restored(...now)",
+        js="(...now) => kaikou.restored(...now)",
         api_visibility="private",
     )
     kept = [x for x in form if x is not w["text"]]
@@ -388,7 +390,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         [x.change for x in kept],
         None,
         inputs=form,
-        js="(...now) => KK.keep(...now)",
+        js="(...now) => kaikou.rememberForm(...now)",
         api_visibility="private",
     )
 

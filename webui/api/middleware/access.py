@@ -45,7 +45,7 @@ MAX_HEADERS, MAX_HEADER_BYTES = 200, 64 << 10
 DEMO = "/d/"
 # what lies below /d/{token}: our own routes, by these alone
 GUESTS = re.compile(
-    r"GET /tts/static/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST"
+    r"GET /tts/static/[^/]+/[^/]+/[^/]+|POST /tts/session|POST /tts/cancel/[^/]+|POST"
     r" /v1/audio/speech|WEBSOCKET /tts/ws"
 )
 FOREIGN = (b"cross-site", b"same-site")  # values of Sec-Fetch-Site
@@ -61,7 +61,7 @@ CSP = (
     ),
 )
 QUIET = (
-    "/tts/static/{version}/{name}",
+    "/tts/static/{version}/{folder}/{name}",
     "/tts/health",
     "/health/live",
     "/health/ready",
