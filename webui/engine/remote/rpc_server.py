@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -28,11 +29,10 @@ from .protocol import (
     words_of_chunk,
     words_of_prompt,
 )
-from .server_stream import Stream, StreamThread
+from .server_stream import Stream
 from .watchdog import Watchdog
 
 log = logging.getLogger(__name__)
-TEXT = "text"  # name of the lanes that belong to one stream
 Work = Callable[[], tuple[dict, bytes | memoryview]]
 
 
@@ -45,7 +45,7 @@ class RpcServer:
         self._sending = threading.Lock()
         self._voices: dict[str, Prompt] = {}
         self._streams: dict[int, Stream] = {}
-        self._lanes: dict[int, StreamThread] = {}
+        self._lanes: dict[int, ThreadPoolExecutor] = {}
         self._slow = ThreadPoolExecutor(2, thread_name_prefix="slow")
         self._stir = Watchdog()
         self._quick = ThreadPoolExecutor(
@@ -120,7 +120,7 @@ class RpcServer:
             if stream is None and "open" not in words:  # closed by another thread of its reader
                 return self._send({"re": call, "error": Cancelled().to_dict()})
             stream = stream or self._open(words, body)
-            stream.lane.put(lambda: self._work(call, lambda: self._next(stream), stream.number))
+            stream.lane.submit(self._work, call, partial(self._next, stream), stream.number)
         elif op == "cancel":
             self._cancel(words["request"])
         elif op == "close":
@@ -205,7 +205,7 @@ class RpcServer:
             return
         self._quick.submit(self._engine.forget, fingerprint)
         for lane in {*self._lanes.values(), *(stream.lane for stream in self._streams.values())}:
-            lane.put(lambda: self._engine.forget(fingerprint))
+            lane.submit(self._engine.forget, fingerprint)
 
     # ---- streams ---------------------------------------------------------------------------------
     def _open(self, words: dict, body: bytes) -> Stream:
@@ -215,26 +215,26 @@ class RpcServer:
         if (
             how["how"] == "text"
         ):  # may wait for its writer: in a thread of its own, or it would hold a lane up
-            stream = Stream(words["stream"], request.id, StreamThread(TEXT))
+            stream = Stream(words["stream"], request.id, ThreadPoolExecutor(1, "text"))
             pieces = stream.arriving(
                 self._stir, lambda number: self._send({"op": "want", "stream": number})
             )
-            stream.begin = lambda: self._engine.stream_text(request, prompt, pieces)
+            stream.begin = partial(self._engine.stream_text, request, prompt, pieces)
         else:
             stream = Stream(words["stream"], request.id, self._lane(how["lane"]))
             if how["how"] == "convert":
                 samples = np.frombuffer(bytearray(body), np.float32)
-                stream.begin = lambda: self._engine.convert(
-                    request, prompt, samples, how["rate"], how["lane"]
+                stream.begin = partial(
+                    self._engine.convert, request, prompt, samples, how["rate"], how["lane"]
                 )
             else:
-                stream.begin = lambda: self._engine.stream(request, prompt, how["lane"])
+                stream.begin = partial(self._engine.stream, request, prompt, how["lane"])
         self._streams[stream.number] = stream
         return stream
 
-    def _lane(self, number: int) -> StreamThread:
+    def _lane(self, number: int) -> ThreadPoolExecutor:
         if number not in self._lanes:
-            self._lanes[number] = StreamThread(f"lane-{number}")
+            self._lanes[number] = ThreadPoolExecutor(1, f"lane-{number}")
         return self._lanes[number]
 
     def _next(self, stream: Stream) -> tuple[dict, bytes | memoryview]:
@@ -256,9 +256,9 @@ class RpcServer:
         if stream is not None:
             self._stir.must_end(number)
             stream.pieces.put(None)
-            stream.lane.put(stream.close)
-            if stream.lane.name == TEXT:
-                stream.lane.end()
+            stream.lane.submit(stream.close)
+            if stream.lane not in self._lanes.values():  # its own: its text was arriving
+                stream.lane.shutdown(wait=False)
 
 
 def _told(prompt: Prompt) -> tuple[dict, bytes]:

@@ -1,12 +1,10 @@
-"""What steps streams in the engine's process: one thread per lane, so that no stream is ever
-stepped by two threads at once.
-"""
+"""One request in the engine's process: its iterator, and its text while that arrives."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 from ...errors import Cancelled, KaikouError
@@ -16,36 +14,14 @@ from .watchdog import Watchdog
 log = logging.getLogger(__name__)
 
 
-class StreamThread:
-    """A thread that does what it is given, in order."""
-
-    def __init__(self, name: str):
-        self.name = name
-        self._work: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    def put(self, work: Callable[[], object]) -> None:
-        self._work.put(work)
-
-    def end(self) -> None:
-        """After what has been put before."""
-        self._work.put(None)
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            try:
-                work()
-            except Exception:  # closing somebody's stream failed: the lane must live
-                log.exception("a lane's work failed")
-
-
 class Stream:
     """One request's iterator, made by `begin` at its first step.
 
-    `pieces` takes its text when that is still arriving; all else is its lane's.
+    `pieces` takes its text when that is still arriving; all else is done in its lane, an executor
+    of one thread: no stream is ever stepped by two at once.
     """
 
-    def __init__(self, number: int, request_id: str, lane: StreamThread):
+    def __init__(self, number: int, request_id: str, lane: ThreadPoolExecutor):
         self.number, self.request_id, self.lane = number, request_id, lane
         self.begin: Callable[[], Iterator[Chunk]] = lambda: iter(())
         self.pieces: SimpleQueue[str | KaikouError | None] = SimpleQueue()
@@ -62,7 +38,10 @@ class Stream:
     def close(self) -> None:
         self._is_closed = True
         if self._iterator is not None:
-            self._iterator.close()
+            try:
+                self._iterator.close()
+            except Exception:  # nobody waits for it
+                log.exception("closing a stream failed")
 
     def arriving(self, stir: Watchdog, want: Callable[[int], None]) -> Iterator[str]:
         """Text from the studio, asked for one piece at a time, by whichever thread of the engine
