@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -306,6 +307,23 @@ def test_the_watch_wakes_for_streams_and_not_for_steps():
     j.move("running")
     lanes.add(j, None, lambda job: done.set())
     assert done.wait(10) and len(engine.steps) == 40 and len(waits) <= 2
+    lanes.close()
+
+
+def test_a_lane_without_a_stream_is_not_woken_for_those_of_others(monkeypatch):
+    class ManyLanes(Cranked):
+        def describe(self):
+            return SimpleNamespace(lanes=16, rtf=0.01, speed=0.0, streams=0)
+
+    looks = Counter()  # of a lane's thread, for something to step
+    pick = Scheduler._pick
+    monkeypatch.setattr(
+        Scheduler, "_pick", lambda self, lane: looks.update([lane]) or pick(self, lane)
+    )
+    engine = ManyLanes(chunks=40)
+    lanes, _, done = run(engine, [job("a")])
+    assert done.wait(10) and len(engine.steps) == 40
+    assert sum(looks.values()) <= 16 + 1 + 2 * 40
     lanes.close()
 
 

@@ -11,6 +11,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from ..engine.base import Engine
@@ -81,11 +82,10 @@ class Scheduler:
         # shrinks with every chunk that comes after its listener fell silent, recovers with every
         # one in time
         self.load_factor = 1.0
-        lock = threading.RLock()
-        self._change, self._watched = (
-            threading.Condition(lock),
-            threading.Condition(lock),
-        )  # the watch need not wake for every step
+        # nobody is woken by a change that gives him nothing to do: with many lanes that is most
+        self._lock = lock = threading.RLock()
+        self._change, self._watched = threading.Condition(lock), threading.Condition(lock)
+        self._idle: dict[int, threading.Condition] = {}  # lanes that wait, by number
         self._slots: list[Slot] = []
         self._closed = False
         self._generation = [0] * self.n_lanes
@@ -110,13 +110,30 @@ class Scheduler:
         with self._change:
             self._slots.append(slot)
             self._preempt_background()
-            self._change.notify_all()
+            self._wake()
             self._watched.notify()
 
     def poke(self) -> None:
         """Credit or a cancel came in."""
         with self._change:
             self._preempt_background()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake the lanes that may have something to step now, and streams with threads of their
+        own.
+        """
+        if self._idle:
+            carried = Counter(s.lane for s in self._slots)
+            idle = dict(self._idle)
+            for slot in self._ready():
+                lane = slot.lane
+                if lane is None:
+                    lane = min(idle, key=lambda n: carried[n], default=None)
+                    carried[lane] += 1
+                if condition := idle.pop(lane, None):
+                    condition.notify()
+        if any(s.lane == ALONE for s in self._slots):
             self._change.notify_all()
 
     def _preempt_background(self) -> None:
@@ -191,6 +208,8 @@ class Scheduler:
     def close(self) -> None:
         with self._change:
             self._closed = True
+            for has_work in self._idle.values():
+                has_work.notify()
             self._change.notify_all()
             self._watched.notify()
 
@@ -204,18 +223,7 @@ class Scheduler:
             count for n, count in enumerate(carried) if n == lane or n not in stepping
         )
         mine = (lane, None) if takes_new else (lane,)
-        waits = bool(
-            self.speed and self.n_wanting_audio
-        )  # on a device that all lanes share, background work would slow whoever is listened to
-        n_begun = self._n_begun
-        ready = [
-            s
-            for s in self._slots
-            if s.step_since_s is None
-            and s.lane in mine
-            and self._has_place(s, n_begun)
-            and (s.job.is_cancelled or (s.job.wants_audio and not (waits and s.job.is_background)))
-        ]
+        ready = [s for s in self._ready() if s.lane in mine]
         return min(
             ready,
             key=lambda s: (
@@ -227,19 +235,40 @@ class Scheduler:
             default=None,
         )
 
+    def _ready(self) -> list[Slot]:
+        """Streams that some lane may step now."""
+        waits = bool(
+            self.speed and self.n_wanting_audio
+        )  # on a device that all lanes share, background work would slow whoever is listened to
+        n_begun = self._n_begun
+        return [
+            s
+            for s in self._slots
+            if s.step_since_s is None
+            and s.lane != ALONE
+            and self._has_place(s, n_begun)
+            and (s.job.is_cancelled or (s.job.wants_audio and not (waits and s.job.is_background)))
+        ]
+
     def _run(self, lane: int, generation: int) -> None:
+        has_work = threading.Condition(self._lock)
         while True:
-            with self._change:
+            with self._lock:
                 while (
                     (slot := self._pick(lane)) is None
                     and not self._closed
                     and generation == self._generation[lane]
                 ):
-                    self._change.wait()
-                if slot is None or generation != self._generation[lane]:
+                    self._idle[lane] = has_work
+                    has_work.wait()
+                if generation != self._generation[lane]:
+                    return
+                self._idle.pop(lane, None)
+                if slot is None:
                     return
                 slot.lane = lane
                 slot.step_since_s = time.monotonic()
+                self._wake()  # what this lane has taken may be another's turn now
             self._step(slot)
 
     def _run_alone(self, slot: Slot) -> None:
@@ -291,7 +320,7 @@ class Scheduler:
             self._end(slot)
         with self._change:
             slot.step_since_s = None
-            self._change.notify_all()
+            self._wake()
 
     def _judge(self, job: SpeechJob, now_s: float) -> None:
         """Late chunks mean that more was let in than this machine carries just now."""
