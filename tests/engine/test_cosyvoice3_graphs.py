@@ -78,17 +78,6 @@ def test_what_else_the_flow_of_the_second_generation_is_asked(flow, static):
     second.test_streams_of_a_voice_share_its_rows_and_give_theirs_back(static)
 
 
-def test_a_voice_moved_out_and_in_again_speaks_on(flow, static):
-    """To the host's memory and back, into other rows."""
-    voice, ids = grown(static, *voice_of(53)), ids_of(60)
-    before = voice.begin().step(ids, True)
-    voice.move_out()
-    others = grown(static, *voice_of(30, seed=9))
-    while not voice.is_ready:
-        voice.grow()
-    assert torch.equal(voice.begin().step(ids, True), before) and others.is_ready
-
-
 def test_positions_count_from_the_start_of_the_prompt(static):
     """A turn of the first head by the wrong position shows."""
     voice, ids = grown(static, *voice_of(50)), ids_of(60)

@@ -188,10 +188,7 @@ def test_recording_is_told_in_order(both):
 def test_voices_may_take_half_of_the_pool(both):
     model = both[1].model
     rows = model.static_flow.buffers
-    assert model.voices_budget(MemoryPlan(0, 1 << 50, 0, 0, 100)) == (
-        400 * rows.bytes_per_unit(),
-        25,
-    )
+    assert model.voices_budget(MemoryPlan(0, 1 << 50, 0, 0, 100)) == 400 * rows.bytes_per_unit()
     voice = model.begun(*[(), torch.zeros(0, 80), torch.zeros(192)])
     assert voice.bytes == 80 * rows.bytes_per_unit(), (
         "one that takes a slot and no row still counts"

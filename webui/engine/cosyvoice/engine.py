@@ -138,7 +138,7 @@ class CosyVoiceEngine:
         model = self._load(model_spec, device_config)
         self._hops = model.hops(self._first_hop, pace)
         self._voices, self._model = (
-            PromptCache(model, *model.voices_budget(self.plan), first_hop=self._first_hop),
+            PromptCache(model, model.voices_budget(self.plan), self._first_hop),
             model,
         )
         self._runner = EngineRunner(model, self._voices, pace, self._break)

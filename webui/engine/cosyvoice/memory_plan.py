@@ -21,9 +21,6 @@ STREAM_TEXT_TOKENS = 250  # of the clip and of the segment
 WORKSPACE = 0.15  # activations of one call, as a share of the weights
 
 
-HOST_SHARE = 4
-
-
 @dataclass(frozen=True)
 class MemoryPlan:
     """Bytes: weights, one voice of VOICE_S, one stream of STREAM_S; `available` on the device now
@@ -63,11 +60,6 @@ class MemoryPlan:
     def voices_budget(self) -> int:
         """What kept voices may take: half of what one stream leaves over, at least one voice."""
         return max(self.voice, (self.available - self.speaking) // 2)
-
-    @property
-    def host_budget(self) -> int:
-        """What voices may take that wait there: it cannot be swapped out, so not much of it."""
-        return self.host // HOST_SHARE
 
     def describe(self) -> str:
         names = ("weights", "voice", "stream", "listening", "loading", "needed", "available")

@@ -77,8 +77,8 @@ class Model(Protocol):
     def vocode_batch(self, asked: Sequence[tuple[WaveStream, Tensor, bool]]) -> list[Tensor]:
         """`push` of different streams."""
 
-    def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
-        """Bytes that kept voices may take: where they are used, and where they wait."""
+    def voices_budget(self, plan: MemoryPlan) -> int:
+        """Bytes that kept voices may take."""
 
     def prompt_builder(self, voice: CachedPrompt, request: SpeechRequest) -> PromptBuilder: ...
 

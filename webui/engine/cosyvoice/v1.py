@@ -205,9 +205,9 @@ class CosyVoice1:
         """`push` of different streams."""
         return [wave.push(mel, final) for wave, mel, final in asked]
 
-    def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
-        """Where voices are used is where they wait."""
-        return plan.voices_budget, 0
+    def voices_budget(self, plan: MemoryPlan) -> int:
+        """Bytes that kept voices may take."""
+        return plan.voices_budget
 
 
 def language_model(

@@ -211,12 +211,9 @@ class CosyVoice2:
         """`push` of different streams."""
         return [wave.push(mel, final) for wave, mel, final in asked]
 
-    def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
-        """Bytes that kept voices may take: where they are used, and where they wait.
-
-        Here that is the same memory, so none waits.
-        """
-        return plan.voices_budget, 0
+    def voices_budget(self, plan: MemoryPlan) -> int:
+        """Bytes that kept voices may take."""
+        return plan.voices_budget
 
 
 def language_model(

@@ -128,14 +128,9 @@ class CapturedModelMixin(VocoderStreams):
     def flow_batch(self, asked) -> list[torch.Tensor]:
         return [mel.clone() for mel in self.static_flow.step_many(asked)]
 
-    def voices_budget(self, plan: MemoryPlan) -> tuple[int, int]:
-        """Half of the pool, the other half is for streams; and what the plan has of the host's
-        memory.
-        """
-        return (
-            self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2,
-            plan.host_budget,
-        )
+    def voices_budget(self, plan: MemoryPlan) -> int:
+        """Half of the pool, the other half is for streams."""
+        return self.static_flow.buffers.bytes_per_unit() * self.static_flow.sizes.units // 2
 
 
 @dataclass(frozen=True)

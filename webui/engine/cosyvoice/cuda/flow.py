@@ -17,7 +17,6 @@ from ..flow import Blocks, CausalFlow
 from ..flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS, MAX_FRAMES, MEL_BANDS
 from .capture import Capture, EagerCapture, Table, Work, fit
 from .flow_encoder import EncoderWork, Encoding
-from .flow_host import HostRows
 from .flow_rows import SCRATCH, UnitAllocator
 from .flow_work import FlowBuffers, FlowSizes, FlowWork
 from .staging import Upload
@@ -92,7 +91,6 @@ class StaticVoice:
         flow.clear_slot(self.line.slot, embedding.reshape(-1).to(like))
         self.head: Tensor | None = None
         self.computed_frames, self.is_ready = 0, False
-        self._out: HostRows | None = None
 
     @property
     def done(self) -> int:
@@ -101,47 +99,12 @@ class StaticVoice:
     @property
     def bytes(self) -> int:
         """At least a slot's share of the pool: voices end by bytes, before slots do."""
-        return 0 if self._out is not None else self._share(len(self.line.own))
-
-    @property
-    def out_bytes(self) -> int:
-        """What `grow` will take of the pool again."""
-        return 0 if self._out is None else self._share(self._out.count)
-
-    @property
-    def host_bytes(self) -> int:
-        return 0 if self._out is None else self._out.bytes
-
-    def _share(self, units: int) -> int:
         sizes = self.flow.sizes
-        return max(units, sizes.units // sizes.slots) * self.flow.buffers.bytes_per_unit()
-
-    def move_out(self) -> None:
-        """To the host's memory, until it is grown again.
-
-        For a voice that is ready and of which no stream goes on.
-        """
-        line = self.line
-        self._out, self.is_ready = HostRows(self.flow.buffers, line.own, line.slot), False
-        line.close()
-
-    def _move_in(self) -> None:
-        line, done = StaticPosition(self.flow, self.blocks), self.line.done
-        try:
-            line.own += self.flow.units.take(self._out.count)
-        except EngineFault:
-            line.close()
-            raise
-        self._out.back(self.flow.buffers, line.own, line.slot)
-        line.done, self.line, self._out, self.is_ready = done, line, None, True
+        units = max(len(self.line.own), sizes.units // sizes.slots)
+        return units * self.flow.buffers.bytes_per_unit()
 
     def grow(self) -> None:
-        """The next piece of the prompt, so that other work can go between; all of it at once where
-        it was moved out.
-        """
-        if self._out is not None:
-            self._move_in()
-            return
+        """The next piece of the prompt, so that other work can go between."""
         known = np.concatenate([self.prompt_ids, self.ahead])
         last = self.blocks.last_end(min(len(self.prompt_ids), len(known) - LOOKAHEAD_IDS))
         if last > self.done:

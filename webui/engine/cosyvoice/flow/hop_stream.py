@@ -43,7 +43,6 @@ class HopVoice:
     speaker: torch.Tensor
 
     is_ready = True
-    host_bytes = out_bytes = 0
 
     @classmethod
     @torch.inference_mode()
@@ -65,9 +64,6 @@ class HopVoice:
 
     def grow(self) -> None:
         """Nothing to do."""
-
-    def move_out(self) -> None:
-        """It is too small for that."""
 
     @property
     def bytes(self) -> int:

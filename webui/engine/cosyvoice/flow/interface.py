@@ -29,23 +29,15 @@ class FlowRequest(Protocol):
 
 
 class FlowVoice(Protocol):
-    """What a voice costs the flow once, shared read-only by its requests. bytes: kept where it is
-    used; host_bytes: where it waits, moved out; out_bytes: what it will take again. All but `bytes`
-    are 0 where the two are one memory.
-    """
+    """What a voice costs the flow once, shared read-only by its requests."""
 
     is_ready: bool
-    host_bytes: int
-    out_bytes: int
 
     def grow(self) -> None:
         """Its next piece, so that other work can go between."""
 
     @property
     def bytes(self) -> int: ...
-
-    def move_out(self) -> None:
-        """To the host's memory; `grow` brings it back."""
 
     def shape(self, known: int, final: bool = False) -> Hashable:
         """That of a new request's first step."""

@@ -128,8 +128,6 @@ class VoiceState:
                 past.store.freeze()
             self.is_ready = True
 
-    host_bytes = out_bytes = 0  # it stays where it is: nothing here has a memory of its own
-
     @property
     def bytes(self) -> int:
         """Memory of the kept K/V."""

@@ -1,12 +1,12 @@
 """What a voice costs once: its flow memory and its language-model prefixes, shared read-only by all
-its requests. LRU by bytes, in two places.
+its requests. LRU by bytes.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from ....types import Prompt
@@ -67,27 +67,6 @@ class CachedPrompt:
         self._prefixes.move_to_end(key)
         return self._prefixes[key]
 
-    # ---- a device with memory of its own: for the audio worker -----------------------------------
-    @property
-    def is_out(self) -> bool:
-        return bool(self.host_bytes)
-
-    @property
-    def can_move_out(self) -> bool:
-        return self.is_ready and bool(self.flow.bytes)
-
-    def move_out(self) -> None:
-        """To the host's memory; `grow` brings it back."""
-        self.flow.move_out()
-
-    @property
-    def host_bytes(self) -> int:
-        return self.flow.host_bytes if self.flow is not None else 0
-
-    @property
-    def out_bytes(self) -> int:
-        return self.flow.out_bytes if self.flow is not None else 0
-
     @property
     def bytes(self) -> int:
         return (self.flow.bytes if self.flow is not None else 0) + sum(
@@ -98,24 +77,14 @@ class CachedPrompt:
 class PromptCache:
     """Thread-safe.
 
-    The least used voice makes room: it waits in the host's memory, where that is another than the
-    device's, and is gone when that is full too. A voice that is let go lives on in the requests
-    that hold it; one that a request uses is never moved.
+    The least used voice makes room. A voice that is let go lives on in the requests that hold it.
     """
 
-    def __init__(
-        self, model: PromptModel, max_bytes: int, host_bytes: int = 0, first_hop: int | None = None
-    ):
-        self._model, self._max_bytes, self._host_bytes, self._first_hop = (
-            model,
-            max_bytes,
-            host_bytes,
-            first_hop,
-        )
+    def __init__(self, model: PromptModel, max_bytes: int, first_hop: int | None = None):
+        self._model, self._max_bytes, self._first_hop = model, max_bytes, first_hop
         self._lock = threading.Lock()
         self._live: OrderedDict[str, CachedPrompt] = OrderedDict()
-        self._is_over = False
-        self.made = self.moved_out = self.moved_in = 0
+        self.made = 0
 
     def get(self, prompt: Prompt) -> CachedPrompt:
         """Quick. Raises EngineFault when the prompt's bytes are no voice."""
@@ -128,49 +97,16 @@ class PromptCache:
             self._live.move_to_end(prompt.fingerprint)
             return self._live[prompt.fingerprint]
 
-    def grow(self, voice: CachedPrompt, used: Collection[CachedPrompt] = ()) -> None:
+    def grow(self, voice: CachedPrompt) -> None:
         """For the audio worker: a piece of one voice, and others go when it takes more than there
-        is. used: of requests under way.
+        is.
         """
-        keep = {voice, *used}
-        if voice.is_out:
-            self._make_room(keep, voice.out_bytes)
-            self.moved_in += 1
         voice.grow()
-        self._make_room(keep)
-
-    def settle(self, used: Callable[[], Collection[CachedPrompt]]) -> None:
-        """Again, when voices that could not go may have been let go of since.
-
-        For the audio worker.
-        """
-        if self._is_over:
-            self._make_room(used())
-
-    def _make_room(self, keep: Collection[CachedPrompt], more: int = 0) -> None:
         with self._lock:
-            self._is_over = False
             while (
-                len(self._live) > 1
-                and more + sum(v.bytes for v in self._live.values()) > self._max_bytes
+                len(self._live) > 1 and sum(v.bytes for v in self._live.values()) > self._max_bytes
             ):
-                if not self._host_bytes:
-                    self._live.popitem(last=False)
-                elif (
-                    least := next(
-                        (v for v in self._live.values() if v not in keep and v.can_move_out), None
-                    )
-                ) is not None:
-                    least.move_out()
-                    self.moved_out += 1
-                else:
-                    self._is_over = True
-                    break
-            waiting = (
-                [] if more else [key for key, v in self._live.items() if v.is_out and v not in keep]
-            )  # who comes back leaves room first
-            while waiting and sum(v.host_bytes for v in self._live.values()) > self._host_bytes:
-                del self._live[waiting.pop(0)]
+                self._live.popitem(last=False)
 
     def forget(self, fingerprint: str) -> None:
         """It lives on in the requests that hold it, and nowhere else."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ....types import part_seed
-from ..frontend.prompt_cache import CachedPrompt, PromptCache
+from ..frontend.prompt_cache import PromptCache
 from ..model import Model
 from .chunk_schedule import LatencyProfile
 from .request_state import RequestState, SegmentState
@@ -183,15 +183,9 @@ class AudioWorker:
         return there if is_over else needed, is_over
 
     # ---- work ------------------------------------------------------------------------------------
-    def _used(self) -> set[CachedPrompt]:
-        with self._scheduler.lock:
-            return {request_state.voice for request_state in self._scheduler.speaking} | {
-                order.voice for order in self._scheduler.orders
-            }
-
     def _prepare(self, order: PrefillJob) -> None:
         try:
-            self._voices.grow(order.voice, self._used())
+            self._voices.grow(order.voice)
         except Exception as error:
             order.error = self._fail(None, error)
         if order.error is not None or order.voice.is_ready:
@@ -204,7 +198,6 @@ class AudioWorker:
         if not jobs[0].voice.is_ready:
             self._grow(jobs[0])
             return
-        self._voices.settle(self._used)
         with self._scheduler.lock:
             pieces = [
                 self._piece(request_state) for request_state in jobs if not request_state.has_ended
@@ -227,7 +220,7 @@ class AudioWorker:
     def _grow(self, request_state: RequestState) -> None:
         began = time.perf_counter()
         try:
-            self._voices.grow(request_state.voice, self._used())
+            self._voices.grow(request_state.voice)
         except Exception as error:  # whatever it was, it is this request's
             self._fail(request_state, error)
             return
