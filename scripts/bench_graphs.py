@@ -32,37 +32,30 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scripts.engine_bench.build import random_model
 from scripts.make_small_model import make
 from scripts.small_model.sizes import FULL, SMALL
-from webui.engine.cosyvoice.cuda import assemble_v1 as first
-from webui.engine.cosyvoice.cuda import assemble_v3 as third
-from webui.engine.cosyvoice.cuda.assemble import Sizes, captured
-from webui.engine.cosyvoice.cuda.capture import CudaCapture, EagerCapture, Table
-from webui.engine.cosyvoice.cuda.flow import FlowSizes
-from webui.engine.cosyvoice.cuda.hop_flow import HopSizes
-from webui.engine.cosyvoice.cuda.lm import LmSizes
+from webui.engine.cosyvoice.cuda.assemble import Captured, Sizes, captured
+from webui.engine.cosyvoice.cuda.capture import CudaCapture, EagerCapture, Graphs
+from webui.engine.cosyvoice.cuda.flow import FlowSizes, HopSizes
+from webui.engine.cosyvoice.cuda.lm import CapturedLM, LmSizes
 from webui.engine.cosyvoice.cuda.vocoder import VocoderSizes
 from webui.engine.cosyvoice.device import DeviceConfig
+from webui.engine.cosyvoice.frontend.prompt_encoder import PromptFeatures
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
+from webui.engine.cosyvoice.llm.sampler import Sampler
 from webui.engine.cosyvoice.model import Model
 from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES
 from webui.engine.cosyvoice.v1 import CosyVoice1
 from webui.engine.cosyvoice.v3 import CosyVoice3
 
-FEW = Sizes(LmSizes(slots=(1, 4), reaches=(256,), run=8),
-    FlowSizes(ids=(28,), batches=(1,), reaches=(128,), units=200, slots=4),
-            VocoderSizes(lengths=(*range(1, 23), 24, 28, 36, 50, 70), batches=(1,),
-                slots=2))  # fmt: skip
-WAYS = {  # how a generation is captured, and a few buckets of it
-    "cosyvoice1": (
-        first.captured,
-        first.Sizes(FEW.lm, HopSizes(frames=(512,), batches=(1,)), FEW.vocoder),
-    ),
-    "cosyvoice2": (captured, FEW),
-    "cosyvoice3": (
-        third.replaying,
-        replace(
-            FEW,
-            vocoder=VocoderSizes(lengths=(*range(1, 38), 39, 43, 51, 67), batches=(1,), slots=2),
-        ),
-    ),
+FEW = Sizes(
+    LmSizes(slots=(1, 4), reaches=(256,), run=8),
+    FlowSizes(ids=(28, 76), batches=(1,), reaches=(128,), units=200, slots=4),
+    VocoderSizes(batches=(1,)),
+)
+IDS = 40  # drawn by each
+FAMILIES = {  # a few buckets of each
+    "cosyvoice1": replace(FEW, flow=HopSizes(frames=(512,), batches=(1,))),
+    "cosyvoice2": FEW,
+    "cosyvoice3": FEW,
 }
 
 
@@ -76,39 +69,59 @@ def plain(family: str, size: str, place: DeviceConfig) -> Model:
         return kind.load(root, place)
 
 
+def drawn(model: Model, voice: PromptFeatures) -> tuple[list[int], torch.Tensor]:
+    """Ids of one seed, and the scores behind each, (IDS, rows)"""
+    lm, ids, scores = model.lm, [], []
+    past, opening = (
+        lm.prefix(voice.text_ids).fork(IDS),
+        lm.prefill_embeddings([1, 2, 3], voice.speech_ids),
+    )
+    if isinstance(lm, CapturedLM):
+        lm.start(opening, past, SamplingRequest(1, IDS, IDS))
+        for _ in range(IDS):
+            ids += lm.run([past], 1)[0].ids
+            scores.append(lm.last[lm.rows[past].slot].clone())
+        return ids, torch.stack(scores)
+    sampler, last = Sampler(1, model.spec.rule, lm.dims.forbidden_ids()), lm.step(opening, past)
+    for _ in range(IDS):
+        ids.append(sampler(last[0], ids))
+        last = lm.step_many(ids[-1:], [past])
+        scores.append(last[0])
+    return ids, torch.stack(scores)
+
+
 def spoken(model: Model) -> dict[str, torch.Tensor]:
-    """What each network makes of the same input: scores behind forced ids, the mel of two hops, the
-    wave of that mel.
+    """What each network makes of the same input: ids and scores, the mel of two hops, the wave of
+    that mel.
     """
     voice, hop = model.warm_prompt(), model.model_spec.first_hops[0]
-    past = model.lm.prefix(voice.text_ids).fork(200)
-    scores = [model.lm.step(model.lm.prefill_embeddings([1, 2, 3], voice.speech_ids), past)]
-    scores += [model.lm.step_many([i], [past]) for i in voice.speech_ids]
+    ids, scores = drawn(model, voice)
     live = model.voice(voice, hop)
     while not live.is_ready:
         live.grow()
-    stream, ids = live.begin(seed=1), (voice.speech_ids * 4)[: 2 * hop + 10]
+    stream, known = live.begin(seed=1), (voice.speech_ids * 4)[: 2 * hop + 10]
     mel = torch.cat(
         [
-            stream.step(ids[: model.hops(hop, PROFILES["balanced"]).needed(0)]),
-            stream.step(ids, True),
+            stream.step(known[: model.hops(hop, PROFILES["balanced"]).needed(0)]),
+            stream.step(known, True),
         ]
     )
     fixed = torch.randn(50, 80, generator=torch.Generator().manual_seed(4)).to(mel) - 4
     wave = model.new_wave_stream(3)
     return {
-        "lm": torch.cat(scores),
+        "ids": torch.tensor(ids),
+        "lm": scores,
         "flow": mel,
         "vocoder": torch.cat([wave.push(fixed), wave.push(fixed[:0], True)]),
     }
 
 
-def times_ms(table: Table, key, device: str, times: int) -> tuple[float, float]:
+def times_ms(network: Graphs, size, device: str, times: int) -> tuple[float, float]:
     taken = []
     for _ in range(times + 1):
         _wait(device)
         began = time.perf_counter()
-        table.play(key)
+        network(*size)
         _wait(device)
         taken.append(1000 * (time.perf_counter() - began))
     return min(taken[1:]), statistics.median(taken[1:])
@@ -119,20 +132,19 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def tables(model: Model) -> dict[str, Table]:
-    flow = model.flow.table if model.model_spec.engine == "cosyvoice1" else model.static_flow.table
-    return {"lm": model.lm.table, "flow": flow, "vocoder": model.static_vocoder.table}
+def graphs(model: Captured) -> dict[str, Graphs]:
+    return {name: getattr(model, name).graphs for name in ("lm", "flow", "vocoder")}
 
 
-def rows(model: Model, device: str, times: int) -> list[dict]:
+def rows(model: Captured, device: str, times: int) -> list[dict]:
     out = []
-    for name, table in tables(model).items():
-        for key in table.keys():
-            best, middle = times_ms(table, key, device, times)
+    for name, network in graphs(model).items():
+        for size in network.sizes:
+            best, middle = times_ms(network, size, device, times)
             out.append(
                 {
                     "network": name,
-                    "bucket": [str(k) for k in key],
+                    "bucket": [str(k) for k in size],
                     "best_ms": round(best, 3),
                     "median_ms": round(middle, 3),
                 }
@@ -148,7 +160,7 @@ def main(given: list[str] | None = None) -> dict:
     asked.add_argument(
         "--precision", choices=("fp32", "bf16", "fp16"), help="bf16 on cuda, fp32 on cpu"
     )
-    asked.add_argument("--family", choices=sorted(WAYS), default="cosyvoice2")
+    asked.add_argument("--family", choices=sorted(FAMILIES), default="cosyvoice2")
     asked.add_argument("--size", choices=("small", "full"), default="full")
     asked.add_argument("--few", action="store_true", help="a few buckets only; always so on cpu")
     asked.add_argument("--times", type=int, default=20)
@@ -159,19 +171,22 @@ def main(given: list[str] | None = None) -> dict:
     )
     if args.device == "cpu":
         torch.set_num_threads(1)  # more only quarrel about memory
-    model, (way, few) = plain(args.family, args.size, place), WAYS[args.family]
+    model = plain(args.family, args.size, place)
     want = spoken(model)
     began = time.perf_counter()
-    fast = way(
+    fast = captured(
         model,
-        sizes=few if args.few or args.device == "cpu" else None,
+        sizes=FAMILIES[args.family] if args.few or args.device == "cpu" else None,
         capture=CudaCapture if args.device == "cuda" else EagerCapture,
     )
     _wait(args.device)
     report = {"family": args.family, "device": args.device, "precision": place.precision,
         "size": args.size, "capture_s": round(time.perf_counter() - began, 2),
-              "graphs": sum(len(table) for table in tables(fast).values())}  # fmt: skip
+              "graphs": sum(len(network.sizes) for network in graphs(fast).values())}  # fmt: skip
     got = spoken(fast)
+    same = (got.pop("ids") == want.pop("ids")).long().cumprod(0).sum()  # they part for good
+    report["same_ids"] = int(same)
+    got["lm"], want["lm"] = got["lm"][: max(1, same)], want["lm"][: max(1, same)]
     report["agreement"] = {
         name: float(
             (got[name].float() - want[name].float()).abs().max() / want[name].float().abs().max()

@@ -133,7 +133,7 @@ def test_the_next_hop_begins_with_the_same_noise_and_condition():
     assert torch.equal(work.noise[:, : before + OVERLAP_FRAMES].double(), noise.double()), (
         "noise belongs to frames of the utterance"
     )
-    begun = flow._begun(work)
+    begun = flow.begun(work)
     assert torch.equal(begun.mu[:, : before + OVERLAP_FRAMES], state.kept.mu)
 
 

@@ -14,7 +14,6 @@ from scripts.make_small_model import make
 from tests.engine.contract import ask, whole
 from tests.engine.cosyvoice1_small import (
     FLOW_DIMS,
-    LM_DIMS,
     hop_voice,
     small_flow,
     small_lm,
@@ -25,21 +24,19 @@ from tests.engine.test_cosyvoice_engine import reference  # noqa: F401
 from tests.engine.test_cosyvoice_graphs_lm import Outside, Recorder, to_the_end
 from tests.engine.test_cosyvoice_vocoder import pushed, relative_rms
 from webui.engine.cosyvoice import engine as engine_module
-from webui.engine.cosyvoice.cuda import lm as lm_module
-from webui.engine.cosyvoice.cuda.assemble_v1 import CapturedCosyVoice1, Sizes, SteppedWork, captured
+from webui.engine.cosyvoice.cuda.assemble import CapturedCosyVoice1, Sizes, captured
 from webui.engine.cosyvoice.cuda.capture import EagerCapture
-from webui.engine.cosyvoice.cuda.hop_flow import HopSizes, StaticHops, between
-from webui.engine.cosyvoice.cuda.lm import LmSizes
-from webui.engine.cosyvoice.cuda.relative_lm import StaticStackLm
-from webui.engine.cosyvoice.cuda.vocoder import StaticVocoder, VocoderSizes
-from webui.engine.cosyvoice.cuda.windows import check
+from webui.engine.cosyvoice.cuda.flow import CapturedHops, HopSizes
+from webui.engine.cosyvoice.cuda.lm import CapturedLM, LmSizes
+from webui.engine.cosyvoice.cuda.vocoder import CapturedVocoderV1, VocoderSizes
+from webui.engine.cosyvoice.dims_v1 import frames_of
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.flow.hop_stream import HopVoice, step_many
 from webui.engine.cosyvoice.llm.interface import SamplingRequest
 from webui.engine.cosyvoice.llm.qwen2 import generate
-from webui.engine.cosyvoice.llm.sampler import RasRule, Sampler, greedy
+from webui.engine.cosyvoice.llm.sampler import RasRule, Sampler
 from webui.engine.cosyvoice.v1 import SPEC, CosyVoice1
-from webui.engine.cosyvoice.vocoder import STEADY, VocoderState
+from webui.engine.cosyvoice.vocoder import VocoderState
 from webui.errors import NotReady
 
 torch.set_num_threads(1)
@@ -60,8 +57,8 @@ ON_HOST = {
 @pytest.fixture(scope="module")
 def pair():
     lm = small_lm(torch.float32)
-    fast = StaticStackLm(lm, RasRule(), LM_SIZES)
-    fast.prewarm()
+    fast = CapturedLM(lm, RasRule(), LM_SIZES)
+    fast.record()
     return lm, fast
 
 
@@ -70,28 +67,17 @@ def pair():
 def test_scores_of_every_step_are_the_dynamic_ones(pair, prompt_text, speaker):
     lm, fast = pair
     cache, past = lm.prefix(prompt_text, speaker).fork(), fast.prefix(prompt_text, speaker).fork(50)
-    got, want = (
-        fast.step(fast.prefill_embeddings(TEXT, PROMPT_SPEECH), past),
-        lm.step(lm.prefill_embeddings(TEXT, PROMPT_SPEECH), cache),
-    )
-    assert past.text is None, "all text is read"
-    for chosen in range(30):
-        assert torch.allclose(got, want, atol=1e-5), chosen
-        got, want = fast.step_many([chosen], [past]), lm.step_many([chosen], [cache])
-    assert past.length == cache.length and not torch.equal(got, fast.step(fast.speech([3]), past))
-
-
-def test_text_goes_on_behind_the_words_of_its_prefix(pair):
-    """What the text encoder has read of a prompt is part of the prefix, and no fork changes it."""
-    _, fast = pair
-    prefix = fast.prefix(PROMPT_TEXT, SPEAKER)
-    twice = [fast.step(fast.prefill_embeddings(TEXT), prefix.fork(50)) for _ in range(2)]
-    assert torch.equal(*twice)
-    assert not torch.allclose(
-        fast.step(fast.prefill_embeddings(TEXT), fast.prefix([], SPEAKER).fork(50)),
-        twice[0],
-        atol=1e-3,
-    )
+    opening = fast.prefill_embeddings(TEXT, PROMPT_SPEECH)
+    want = lm.step(opening, cache)
+    fast.start(opening, past, SamplingRequest(1, 10, 100))
+    row = fast.rows[past]
+    assert torch.equal(fast.last[row.slot], want[0]) and past.text is None and not past.length
+    for _ in range(30):
+        (spoken,) = fast.run([past], 1)
+        if spoken.ids:
+            want = lm.step_many(spoken.ids, [cache])
+            assert torch.allclose(fast.last[row.slot], want[0], atol=1e-5)
+    assert row.length == cache.length > len(TEXT) + 20
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -117,7 +103,7 @@ def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
             pasts[-1],
             SamplingRequest(seed + n, 2 * n, 20 * n),
         )
-    together = [spoken.ids for spoken in fast.run(pasts, 4).take()]
+    together = [spoken.ids for spoken in fast.run(pasts, 4)]
     got = [
         head + ([] if len(head) < 4 else to_the_end(fast, past))
         for head, past in zip(together, pasts)
@@ -125,28 +111,17 @@ def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
     assert got == want
 
 
-def test_greedy_through_the_seam_is_the_same_speech_and_long_inputs_are_fed_in_pieces(
-    pair, monkeypatch
-):
-    monkeypatch.setattr(lm_module, "MAX_PREFILL", 16)
-    lm, fast = pair
-    long = [i % LM_DIMS.speech_codes for i in range(53)]
-    assert list(
-        generate(fast, fast.prefix(PROMPT_TEXT, SPEAKER).fork(200), TEXT, long, greedy)
-    ) == list(generate(lm, lm.prefix(PROMPT_TEXT, SPEAKER).fork(), TEXT, long, greedy))
-    assert fast.table.refused == 0
-
-
 def test_drawing_is_replays_and_copies(pair):
     lm, _ = pair
     recorder = Recorder()
-    fast = StaticStackLm(lm, RasRule(), LM_SIZES, recorder)
-    fast.prewarm()
+    fast = CapturedLM(lm, RasRule(), LM_SIZES, recorder)
+    fast.record()
     past = fast.prefix(PROMPT_TEXT, SPEAKER).fork(0)
     fast.start(fast.prefill_embeddings(TEXT, PROMPT_SPEECH), past, SamplingRequest(1, 10, 100))
     with Outside(recorder) as outside:
-        fast.run([past], 4).take()
-    assert outside.seen <= {"select", "slice", "copy_", "zero_"}, outside.seen
+        fast.run([past], 4)
+    on_host = ON_HOST | {"_to_copy"}
+    assert outside.seen - on_host <= {"select", "slice", "copy_", "zero_"}, outside.seen
 
 
 # ---- flow ----------------------------------------------------------------------------------------
@@ -157,12 +132,12 @@ def flow():
 
 @pytest.fixture(scope="module")
 def hops(flow):
-    made = StaticHops(flow, HOPS)
-    made.prewarm()
+    made = CapturedHops(flow, HOPS)
+    made.record()
     return made
 
 
-def twin(voice: HopVoice, hops: StaticHops) -> HopVoice:
+def twin(voice: HopVoice, hops: CapturedHops) -> HopVoice:
     return HopVoice(hops, voice.prompt_ids, voice.prompt_mel, voice.speaker)
 
 
@@ -198,10 +173,8 @@ def test_every_length_of_a_rest(flow, hops, count):
 
 
 def test_hops_of_different_lengths_share_a_call(flow, hops):
-    voices, hops.table.played = (
-        [hop_voice(flow, prompt, seed=prompt) for prompt in (3, 60, 33)],
-        type(hops.table.played)(),
-    )
+    voices = [hop_voice(flow, prompt, seed=prompt) for prompt in (3, 60, 33)]
+    hops.graphs.replayed.clear()
     asked = [(voice.begin(n), drawn(30 + 25 * n, n), True) for n, voice in enumerate(voices)]
     want = [
         voice.begin(n).step(ids, True) for n, (voice, (_, ids, _)) in enumerate(zip(voices, asked))
@@ -210,84 +183,68 @@ def test_hops_of_different_lengths_share_a_call(flow, hops):
         [(twin(state.voice, hops).begin(state.seed), ids, final) for state, ids, final in asked]
     )
     assert all((mine - its).abs().max() < 2e-5 for mine, its in zip(got, want))
-    assert dict(hops.table.played) == {(256, 2): 1, (256, 1): 1}
+    assert dict(hops.graphs.replayed) == {(256, 2): 1, (256, 1): 1}
 
 
 def test_what_lies_behind_a_hop_is_not_heard(flow, hops):
     """Padding of another request is still in the buffers."""
     voice = hop_voice(flow, 20)
     first = twin(voice, hops).begin(1).step(drawn(30), True)
-    for buffer in (hops.buffers.noise, hops.buffers.earlier_mu, hops.buffers.cond):
+    for buffer in (hops.noise, hops.mu, hops.cond):
         buffer.fill_(7.0)
     assert torch.equal(twin(voice, hops).begin(1).step(drawn(30), True), first)
 
 
 def test_a_call_longer_than_any_is_computed_as_ever_and_counted(flow, hops):
-    voice, before = hop_voice(flow, 100), hops.passed_by
+    voice, before = hop_voice(flow, 100), hops.plain
     assert (
         twin(voice, hops).begin(1).step(drawn(200), True) - voice.begin(1).step(drawn(200), True)
     ).abs().max() < 2e-5
-    assert hops.passed_by == before + 1 and hops.table.refused == 0
+    assert hops.plain == before + 1 and not hops.graphs.plain
 
 
-def test_buckets_hold_ids_and_frames():
-    sizes = HopSizes()
-    assert [
-        sizes.bucket(ids, frames)
-        for ids, frames in ((120, 206), (164, 256), (165, 256), (500, 861), (120, 3073))
-    ] == [256, 256, 512, 1024, None]
-    assert (
-        all(size % 2 == 0 for size in sizes.frames) and sizes.bucket(1500 + 220, 2584 + 378) == 3072
-    ), "half a minute of prompt and the longest hop"
+def test_half_a_minute_of_prompt_and_the_longest_hop_have_a_graph():
+    frames = HopSizes().frames
+    assert frames[-1] >= 2584 + 378 and all(size % 2 == 0 for size in frames)
 
 
-def test_frames_lie_between_ids_as_torch_stretches_them():
-    x = torch.randn(1, 80, 63, generator=torch.Generator().manual_seed(1))
-    below, above, weights = between(21, 37, 42)
-    parts = [(x[..., :21], 37), (x[..., 21:41], 34), (x[..., 41:43], 4), (x[..., 43:], 34)]
-    want = torch.cat(
-        [torch.nn.functional.interpolate(part, size=count, mode="linear") for part, count in parts],
-        2,
-    )
-    weight = torch.from_numpy(weights)
-    assert (x[..., below] * (1 - weight) + x[..., above] * weight - want).abs().max() < 1e-5
-
-
-def test_the_flow_serves_by_replays_and_copies(flow):
-    recorder = Recorder()
-    made = StaticHops(flow, HopSizes(frames=(256,), batches=(1,)), recorder)
-    made.prewarm()
+def test_the_solver_is_only_replayed(flow):
+    recorder, seen = Recorder(), []
+    made = CapturedHops(flow, HopSizes(frames=(256,), batches=(1,)), recorder)
+    made.record()
     state, ids = twin(hop_voice(flow, 20), made).begin(1), drawn(60)
-    work = state.work(ids, True)
-    with Outside(recorder) as outside:
-        made.hops([work])
-    assert outside.seen <= {"select", "slice", "copy_", "zero_", "clone"} | ON_HOST, outside.seen
+    hook = flow.decoder.estimator.register_forward_pre_hook(lambda *_: seen.append(recorder.depth))
+    state.step(ids, True)
+    hook.remove()
+    assert len(seen) == flow.dims.euler_steps and all(seen) and not made.graphs.plain
 
 
 # ---- vocoder -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", [None, 3])
 def test_windows_are_the_wave_of_one_shot(seed):
     vocoder, mel = small_vocoder(), torch.randn(120, 80, generator=torch.Generator().manual_seed(4))
-    made = StaticVocoder(
-        vocoder,
-        VocoderSizes(lengths=SteppedWork.lengths[:-3], batches=(1, 2), slots=3),
-        work=SteppedWork,
-    )
-    made.prewarm()
+    made = CapturedVocoderV1(vocoder, VocoderSizes((50, 70, 120), (1, 2)))
+    made.record()
     want = vocoder.whole(mel, seed)
     for cut in ([50], [20, 30, 50]):
-        wave = torch.cat(pushed(made.begin(seed), mel, cut))
+        wave = torch.cat(pushed(made.stream(seed), mel, cut))
         assert wave.shape == want.shape and relative_rms(wave, want) < 4e-3
     plain = VocoderState(vocoder, seed).push(mel[:50])
-    assert (made.begin(seed).push(mel[:50]) - plain).abs().max() < 1e-4
-    assert seed is None or relative_rms(made.begin(None).push(mel, True), want) > 0.05, (
+    assert (made.stream(seed).push(mel[:50]) - plain).abs().max() < 1e-4
+    assert seed is None or relative_rms(made.stream(None).push(mel, True), want) > 0.05, (
         "phases are a request's own"
     )
 
 
-def test_windows_of_usual_hops_are_one_each():
-    check(SteppedWork.lengths, STEADY)
-    assert {172, 192, 364} < set(SteppedWork.lengths)
+@pytest.mark.parametrize("hops", [(50, 50, 100, 200), (100, 100, 200)], ids=str)
+def test_windows_of_usual_hops_are_replayed(hops):
+    """Which there are is noted, and nothing is computed."""
+    made, lengths = CapturedVocoderV1(small_vocoder(), VocoderSizes(batches=(1,))), []
+    made.graphs = lambda length, batch: lengths.append(length)
+    stream = made.stream(1)
+    for ids in hops:
+        stream.push(torch.zeros(frames_of(ids), 80))
+    assert len(lengths) == len(hops) and set(lengths) <= set(CapturedVocoderV1.lengths)
 
 
 # ---- the whole -----------------------------------------------------------------------------------
@@ -300,8 +257,7 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
     """Without one: the works run directly. Speech is that of the plain model."""
     sizes = Sizes(LmSizes(slots=(1, 2), reaches=(256, 1024), run=8),
         HopSizes(frames=(256, 768), batches=(1,)),
-                  VocoderSizes(lengths=SteppedWork.lengths[:-1], batches=(1,),
-                      slots=8))  # fmt: skip
+                  VocoderSizes(batches=(1,)))  # fmt: skip
 
     def spoken() -> np.ndarray:
         other = CosyVoiceEngine(root, precision="fp32", threads=1)
@@ -315,7 +271,7 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
                         id="static",
                         mode="zero_shot",
                         transcript="hello there",
-                        segments=("Hi there.",),
+                        segments=("Hi there, and a good morning to all of you. " * 3,),
                     ),
                     other.encode(*reference),
                 )
@@ -335,17 +291,11 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
     model = models[1]
     assert (
         isinstance(model, CapturedCosyVoice1)
-        and model.lm.table.played
-        and model.flow.table.played
-        and model.static_vocoder.table.played
+        and model.lm.graphs.replayed
+        and model.flow.graphs.replayed
+        and model.vocoder.graphs.replayed
     )
-    assert (
-        model.lm.table.refused
-        == model.flow.table.refused
-        == model.static_vocoder.table.refused
-        == model.flow.passed_by
-        == 0
-    )
+    assert model.flow.plain == 0 and not model.lm.graphs.plain and not model.flow.graphs.plain
 
 
 def test_sizes_follow_the_memory_that_is_free(root):
@@ -355,13 +305,13 @@ def test_sizes_follow_the_memory_that_is_free(root):
     model = SimpleNamespace(spec=spec, device_config=DeviceConfig("cpu", "fp32", "test"))
     of_slot = spec.lm.cache_bytes(4096, 4)
     assert [
-        Sizes.for_memory(model, int(n * of_slot / 0.4) + 9).lm.slots[-1] for n in (3, 9, 1000)
+        Sizes.for_memory_v1(model, int(n * of_slot / 0.4) + 9).lm.slots[-1] for n in (2, 8, 1000)
     ] == [2, 8, 32]
-    assert Sizes.for_memory(model, 80 << 30).flow.batches == (1, 2, 4) and Sizes.for_memory(
+    assert Sizes.for_memory_v1(model, 80 << 30).flow.batches == (1, 2, 4) and Sizes.for_memory_v1(
         model, 1 << 30
     ).vocoder.batches == (1,)
     with pytest.raises(NotReady) as caught:
-        Sizes.for_memory(model, 2 * of_slot)
+        Sizes.for_memory_v1(model, 2 * of_slot)
     assert caught.value.code == "no_memory"
 
 

@@ -15,7 +15,7 @@ from tests.engine.cosyvoice3_small import GOLDEN
 from tests.engine.cosyvoice_small import random_state
 from tests.engine.test_cosyvoice_flow import exceeded
 from webui.engine.cosyvoice.checkpoint_v3 import END, FILL, MARKS, START, TASK, as_speech_lm
-from webui.engine.cosyvoice.cuda.lm import LmSizes, StaticLm
+from webui.engine.cosyvoice.cuda.lm import CapturedLM, LmSizes
 from webui.engine.cosyvoice.int8 import weights
 from webui.engine.cosyvoice.int8.runtime import Int8Lm
 from webui.engine.cosyvoice.llm.dims import LmDims
@@ -184,8 +184,8 @@ def test_int8_is_near():
 def test_the_graphs_of_the_second_generation_draw_the_same_ids():
     """On static buffers, without a GPU."""
     lm = Qwen2LM.of(DIMS, as_speech_lm(published()))
-    static = StaticLm(lm, RasRule(), LmSizes((1, 2), (64, 128), 8))
-    static.prewarm()
+    static = CapturedLM(lm, RasRule(), LmSizes((1, 2), (64, 128), 8))
+    static.record()
     past = static.prefix(PROMPT_TEXT).fork(110)
     static.start(
         static.prefill_embeddings(TEXT, PROMPT_SPEECH),
@@ -194,7 +194,7 @@ def test_the_graphs_of_the_second_generation_draw_the_same_ids():
     )
     drawn, over = [], False
     while not over:
-        (spoken,) = static.run([past], 4).take()
+        (spoken,) = static.run([past], 4)
         drawn, over = drawn + spoken.ids, spoken.over
     assert drawn == speak(lm, 5)
 

@@ -5,19 +5,21 @@ of the host's, or draw at random.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.engine import cosyvoice1_small
 from tests.engine.cosyvoice_small import small_flow, small_vocoder
 from tests.engine.test_cosyvoice_graphs_lm import RULE, SIZES
 from tests.engine.test_cosyvoice_lm import tiny
-from webui.engine.cosyvoice.cuda.capture import WARM_RUNS, CudaCapture, Table
-from webui.engine.cosyvoice.cuda.flow import FlowSizes, StaticFlow
-from webui.engine.cosyvoice.cuda.lm import StaticLm
-from webui.engine.cosyvoice.cuda.vocoder import StaticVocoder, VocoderSizes
+from webui.engine.cosyvoice.cuda.capture import WARM_RUNS, CudaCapture, Graphs
+from webui.engine.cosyvoice.cuda.flow import CapturedFlow, CapturedHops, FlowSizes, HopSizes
+from webui.engine.cosyvoice.cuda.lm import CapturedLM
+from webui.engine.cosyvoice.cuda.vocoder import CapturedVocoder
 
 torch.set_num_threads(1)
 ASKS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose", "istft"}  # for a value
@@ -68,21 +70,29 @@ class Watched(TorchDispatchMode):
 
 
 def lm_works():
-    return StaticLm(tiny(dtype=torch.float32), RULE, SIZES).works()
+    made = CapturedLM(tiny(dtype=torch.float32), RULE, SIZES)
+    return {size: partial(made.decode, *size) for size in ((1, 24), (4, 160))}
 
 
 def flow_works():
-    return StaticFlow(
+    made = CapturedFlow(
         small_flow(torch.float32),
         FlowSizes(ids=(12, 28), batches=(1, 2), reaches=(64,), units=100, slots=4),
-    ).works()
+    )
+    return {size: partial(made.hop, *size) for size in ((12, 1, 64), (28, 2, 64))}
+
+
+def hop_works():
+    made = CapturedHops(cosyvoice1_small.small_flow(torch.float32), HopSizes((256,), (1, 2)))
+    return {size: partial(made.hop, *size) for size in ((256, 1), (256, 2))}
 
 
 def vocoder_works():
-    return StaticVocoder(small_vocoder(), VocoderSizes(batches=(1, 2), slots=2)).works()
+    made = CapturedVocoder(small_vocoder())
+    return {size: partial(made.windows, *size) for size in ((20, 1), (50, 2))}
 
 
-@pytest.mark.parametrize("works", [lm_works, flow_works, vocoder_works])
+@pytest.mark.parametrize("works", [lm_works, flow_works, hop_works, vocoder_works])
 def test_works_keep_to_the_rules_of_a_capture(works):
     for key, work in works().items():
         work()  # constant tables grow in warm-up runs
@@ -142,8 +152,8 @@ def test_the_order_of_a_capture(monkeypatch):
         graph=recording,
     )
     monkeypatch.setattr(torch, "cuda", fake)
-    table = Table(CudaCapture())
-    table.fill({"a": lambda: told.append("work")})
+    graphs = Graphs("test", lambda size: told.append("work"), CudaCapture())
+    graphs.record([(4,)])
     first = [
         "side waits for caller",
         "on side",
@@ -153,6 +163,8 @@ def test_the_order_of_a_capture(monkeypatch):
         "work",
     ]
     assert told == first
-    table.play("a")
-    table.play("a")
-    assert told == [*first, "replay", "replay"] and table.played["a"] == 2
+    graphs(4)
+    graphs(4)
+    assert told == [*first, "replay", "replay"] and graphs.replayed[(4,)] == 2
+    graphs(5)
+    assert told[-1] == "work" and graphs.plain[(5,)] == 1, "what was not recorded is computed"

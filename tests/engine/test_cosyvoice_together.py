@@ -327,16 +327,16 @@ def test_captured_networks_replay_once_for_all_of_them(prompt):
     voice = ready(told, prompt)
     alone = [hear(given(told, voice, seed))[1] for seed in range(3)]
     stages.audio_worker.most, stages.audio_worker.is_first_alone = 4, False
-    fast.static_flow.table.played.clear()
-    fast.static_vocoder.table.played.clear()
+    fast.flow.graphs.replayed.clear()
+    fast.vocoder.graphs.replayed.clear()
     out = together(told, [given(told, voice, seed) for seed in range(3)])
     stages.close(NotReady("The test is over.", "测试结束。"))
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
-    assert any(key[1] == 4 for key in fast.static_flow.table.played) and any(
-        key[1] == 4 for key in fast.static_vocoder.table.played
+    assert any(key[1] == 4 for key in fast.flow.graphs.replayed) and any(
+        key[1] == 4 for key in fast.vocoder.graphs.replayed
     )
-    assert stages.audio_worker.pieces > fast.static_flow.table.played.total()
-    assert fast.static_flow.table.refused == fast.static_vocoder.table.refused == 0
+    assert stages.audio_worker.pieces > fast.flow.graphs.replayed.total()
+    assert not fast.flow.graphs.plain
 
 
 class Clock:

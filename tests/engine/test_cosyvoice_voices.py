@@ -42,7 +42,7 @@ def prompt(seed: int) -> Prompt:
 
 def make(model, room: float) -> PromptCache:
     """Room for so many voices of two seconds."""
-    return PromptCache(model, int(room * 80 * model.static_flow.buffers.bytes_per_unit()))
+    return PromptCache(model, int(room * 80 * model.flow.bytes_per_unit))
 
 
 def taken(voices: PromptCache, seed: int):

@@ -15,7 +15,7 @@ import torch
 from tests.engine import doctor_small
 from tests.engine.test_cosyvoice_graphs_engine import PLACE, SIZES
 from webui import app, settings
-from webui.engine.cosyvoice.cuda.assemble import CapturedModel, captured
+from webui.engine.cosyvoice.cuda.assemble import CapturedCosyVoice2, captured
 from webui.engine.cosyvoice.cuda.capture import EagerCapture
 from webui.engine.cosyvoice.device import DeviceConfig
 from webui.engine.cosyvoice.doctor import graphs
@@ -56,7 +56,7 @@ def record(model):
 def test_networks_that_sound_the_same_are_used_recorded(loads, monkeypatch):
     recorded(monkeypatch, record)
     model, note = load_compared(loads, PLACE)
-    assert isinstance(model, CapturedModel) and model.device_config.graphs and note is None
+    assert isinstance(model, CapturedCosyVoice2) and model.device_config.graphs and note is None
     assert len(loads.places) == 1
 
 

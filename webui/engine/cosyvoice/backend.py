@@ -10,11 +10,7 @@ def to_backend(model: Model, on_progress: Progress) -> Model:
     """The model with its networks captured, where `device_config.graphs` asks for it on a GPU."""
     if model.device_config.device != "cuda" or not model.device_config.graphs:
         return model
-    # Late: the modules below define CUDA streams and buffers that a CPU never needs.
-    if model.model_spec.engine == "cosyvoice1":
-        from .cuda.assemble_v1 import captured
-    elif model.model_spec.engine == "cosyvoice2":
-        from .cuda.assemble import captured
-    else:
-        from .cuda.assemble_v3 import replaying as captured
+    # Late: it defines CUDA streams and buffers that a CPU never needs.
+    from .cuda.assemble import captured
+
     return captured(model, on_progress)

@@ -1,20 +1,24 @@
-"""Works in, replays out.
+"""Functions of static buffers in, replays out.
 
 `CudaCapture` is the only code here that needs a GPU, and it has not yet run on one:
-scripts/bench_engine.py --device cuda is its first run. Everything else (`Direct`, `Table`) is the
-same on every machine.
+scripts/bench_graphs.py --device cuda is its first run. All else is the same on every machine.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+import heapq
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from ....errors import EngineFault, NotReady
 
+log = logging.getLogger(__name__)
 Work = Callable[[], None]
 WARM_RUNS = 2  # before capture: libraries choose their kernels and make their workspaces then
 
@@ -59,51 +63,88 @@ class CudaCapture:
         return graph.replay
 
 
-class Table:
-    """The replays of one network by bucket.
+class Graphs:
+    """One function of static buffers, recorded at some sizes and replayed there. At any other size
+    it is computed as it is, and the log says so once.
 
-    Filled once; what is not in it afterwards is refused, never run eagerly.
+    replayed, plain: how often, by size.
     """
 
-    def __init__(self, capture: Capture):
-        self._capture = capture
-        self._replays: dict[Hashable, Work] = {}
-        self.played: Counter[Hashable] = Counter()
-        self.refused = 0
+    def __init__(self, name: str, function: Callable[..., None], capture: Capture):
+        self._name, self._function, self._capture = name, function, capture
+        self._replays: dict[tuple[int, ...], Work] = {}
+        self.replayed: Counter[tuple[int, ...]] = Counter()
+        self.plain: Counter[tuple[int, ...]] = Counter()
 
-    def fill(
+    def record(
         self,
-        works: Mapping[Hashable, Work],
+        sizes: Sequence[tuple[int, ...]],
         on_progress: Callable[[float], None] = lambda share: None,
     ) -> None:
         """In the order given: largest first, so that the smaller ones find room in the pool.
 
         Raises NotReady when memory ends.
         """
-        for done, (key, work) in enumerate(works.items()):
+        for done, size in enumerate(sizes):
             try:
-                self._replays[key] = self._capture.add(work)
+                self._replays[size] = self._capture.add(partial(self._function, *size))
             except RuntimeError as error:
                 if not ran_out(error):
                     raise
-                raise no_memory(key) from error
-            on_progress((done + 1) / len(works))
+                raise no_memory(f"{self._name} {size}") from error
+            on_progress((done + 1) / len(sizes))
 
-    def play(self, key: Hashable) -> None:
-        replay = self._replays.get(key)
-        if replay is None:
-            self.refused += 1
-            raise EngineFault(
-                f"No graph was captured for {key}.", f"没有为 {key} 录制计算图。", code="no_graph"
-            )
-        self.played[key] += 1
-        replay()
+    def __call__(self, *size: int) -> None:
+        if size in self._replays:
+            self.replayed[size] += 1
+            self._replays[size]()
+            return
+        if not self.plain[size]:
+            log.info("%s: no graph was recorded for %s, computed without", self._name, size)
+        self.plain[size] += 1
+        self._function(*size)
 
-    def keys(self) -> list[Hashable]:
+    @property
+    def sizes(self) -> list[tuple[int, ...]]:
         return list(self._replays)
 
-    def __len__(self) -> int:
-        return len(self._replays)
+
+class Allocator:
+    """Numbers from `first` up, the lowest that are free; given back in any thread, even from a
+    finaliser.
+    """
+
+    def __init__(self, count: int, what: tuple[str, str], first: int = 0):
+        """what: the memory is for, in English and Chinese."""
+        self.count, self._what = count, what
+        self._free = list(range(first, first + count))  # a heap
+        self._returned: deque[int] = deque()
+
+    def take(self, count: int) -> list[int]:
+        """Raises EngineFault `out_of_memory` when there are not so many."""
+        while self._returned:
+            heapq.heappush(self._free, self._returned.popleft())
+        if count > len(self._free):
+            raise EngineFault(
+                f"The GPU's memory for {self._what[0]} is used up. Try again in a moment.",
+                f"显存中{self._what[1]}的空间已用完，请稍后再试。",
+                code="out_of_memory",
+                retry_after_s=2.0,
+            )
+        return [heapq.heappop(self._free) for _ in range(count)]
+
+    def give_back(self, numbers: Iterable[int]) -> None:
+        self._returned.extend(numbers)
+
+    @property
+    def in_use(self) -> int:
+        return self.count - len(self._free) - len(self._returned)
+
+
+def upload(target: Tensor, values: Tensor | Sequence) -> None:
+    """Host values into a device buffer without waiting; the host may change them at once."""
+    source = torch.as_tensor(values)
+    target.copy_(source.pin_memory() if target.is_cuda else source, non_blocking=True)
 
 
 def ran_out(error: BaseException | None) -> bool:

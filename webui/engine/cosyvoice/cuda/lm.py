@@ -1,35 +1,33 @@
-"""The language model over static buffers: slots instead of caches, replays instead of calls, ids
-drawn on the device.
+"""The language model with its decode step recorded: one id for every row, drawn on the device.
 
-The decode step is captured; prefill, once for each segment and of any length, is not. What
-`text`, `speech`, `special_embedding` and `prefill_embeddings` give are row numbers of the one
-table, (1, n, 1) on the host: they join with torch.cat like embeddings and are good for `step` and
-`start` of this model only.
+Prefill, and all that a request does before it is started, is the plain model's; its keys and values
+are copied into a slot then. A slot is free again when its past is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from ....errors import EngineFault
 from ..llm.interface import DecodedTokens, SamplingRequest
-from ..llm.qwen2 import SOS, TASK, Qwen2LM
+from ..llm.kv_cache import TorchKVCache
+from ..llm.qwen2 import Qwen2LM, rotate
+from ..llm.relative_cache import TextKVCache
 from ..llm.sampler import RasRule
-from .capture import Capture, EagerCapture, Table, Work, fit
-from .lm_layers import PackedLm
-from .lm_slots import Place, SlotKVCache, Slots, StoredKVCache
+from ..llm.text_lm import RelativeLM
+from .capture import Allocator, Capture, EagerCapture, Graphs, fit, upload
 from .sampling import NONE, DeviceSampler
-from .staging import Arriving, Download, Upload
 
 # positions behind a slot's last: padding writes to the first of them, nobody reads it; eight,
 # because attention likes multiples
 SPARE = 8
-
-
-MAX_PREFILL = 512  # positions in one call: its mask grows with their square
 
 
 @dataclass(frozen=True)
@@ -48,253 +46,197 @@ class LmSizes:
         return self.reaches[-1]
 
 
-class PendingDecode:
-    """The ids of a run, on their way from the device."""
+class Rows(Protocol):
+    """A generation's layers over rows, one new position each."""
 
-    def __init__(
-        self, arriving: Arriving, columns: list[tuple[SlotKVCache, int]], steps: int, end: int
-    ):
-        self._arriving, self._columns, self._steps, self._end = arriving, columns, steps, end
-
-    def take(self) -> list[DecodedTokens]:
-        """Waits for the run. In the order of its pasts."""
-        log = self._arriving.take()
-        return [
-            self._spoken(past, log[: self._steps, column].tolist())
-            for past, column in self._columns
-        ]
-
-    def _spoken(self, past: SlotKVCache, row: list[int]) -> DecodedTokens:
-        ids = [i for i in row if i not in (NONE, self._end)]
-        past.left -= len(ids)
-        past.length += len(ids)
-        past.pending -= self._steps
-        return DecodedTokens(ids, len(ids) < len(row) or past.left == 0)
+    def scores(self, ids: Tensor, at: Tensor, store: Tensor, reach: int) -> Tensor:
+        """Speech ids (rows,) at positions `at` (rows,) of the first slots of store (layers, 2,
+        slots, kv_heads, positions, head), which is written, and read in place up to `reach`
+        positions -> log-probabilities (rows, V) fp32
+        """
 
 
-class StaticLm:
+class Qwen2Rows:
+    """With fused matrices: four products a layer instead of seven."""
+
+    @torch.no_grad()
+    def __init__(self, lm: Qwen2LM, positions: int):
+        self.lm = lm
+        self.fused = []
+        for layer in lm.body.layers:
+            attention, mlp = layer.self_attn, layer.mlp
+            parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+            biases = torch.cat([part.bias for part in parts])
+            self.fused.append((fuse(*parts), biases, fuse(mlp.gate_proj, mlp.up_proj)))
+        turn = lm._turn([0], positions + SPARE, lm.llm_decoder.weight)
+        self.cos, self.sin = (part[0, 0, :, None] for part in turn)  # (positions, 1, head)
+
+    def scores(self, ids: Tensor, at: Tensor, store: Tensor, reach: int) -> Tensor:
+        d, count = self.lm.dims, len(ids)
+        turned_heads = d.heads + d.kv_heads
+        rows, cos, sin = torch.arange(count, device=at.device), self.cos[at], self.sin[at]
+        x = self.lm.speech_embedding(ids)
+        mask = x.new_zeros(count, reach).masked_fill_(
+            torch.arange(reach, device=at.device) > at[:, None], -torch.inf
+        )[:, None, None]
+        for layer, (qkv, bias, gate_up), kept in zip(self.lm.body.layers, self.fused, store):
+            new = F.linear(layer.input_layernorm(x), qkv, bias).view(count, -1, d.head_size)
+            turned = rotate(new[:, :turned_heads], cos, sin)
+            kept[:, rows, :, at] = torch.stack((turned[:, d.heads :], new[:, turned_heads:]), 1)
+            keys, values = kept[:, :count, :, :reach]
+            q = turned[:, : d.heads].reshape(count, d.kv_heads, -1, d.head_size)
+            seen = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask).view(count, -1)
+            x = torch.addmm(x, seen, layer.self_attn.o_proj.weight.mT)
+            gate, up = F.linear(layer.post_attention_layernorm(x), gate_up).chunk(2, -1)
+            x = torch.addmm(x, F.silu(gate) * up, layer.mlp.down_proj.weight.mT)
+        return self.lm.scores(self.lm.body.norm(x))
+
+
+def fuse(*layers: nn.Linear) -> Tensor:
+    """One matrix of several; theirs are parts of it from now on."""
+    joined = torch.cat([layer.weight for layer in layers])
+    for layer, part in zip(layers, joined.split([len(layer.weight) for layer in layers])):
+        layer.weight = nn.Parameter(part, requires_grad=False)
+    return joined
+
+
+class RelativeRows:
+    """A position of the past is known by its distance."""
+
+    @torch.no_grad()
+    def __init__(self, lm: RelativeLM, positions: int):
+        self.lm = lm
+        lm.llm.reach(positions + 1)
+        self.distances = [
+            layer.self_attn.table.flip(1)[:, : positions + 1].contiguous()
+            for layer in lm.llm.encoders
+        ]  # from 0 on
+
+    def scores(self, ids: Tensor, at: Tensor, store: Tensor, reach: int) -> Tensor:
+        count, rows = len(ids), torch.arange(len(ids), device=at.device)
+        far = at[:, None] - torch.arange(reach, device=at.device)  # below 0: not seen
+        x = self.lm.table[ids]
+        for layer, distances, kept in zip(self.lm.llm.encoders, self.distances, store):
+            first, second = (getattr(layer, name) for name in layer.norms)
+            own = layer.self_attn
+            new = F.linear(first(x), own.qkv_weight, own.qkv_bias).view(
+                count, 3, own.heads, own.width
+            )
+            kept[:, rows, :, at] = new[:, 1:]
+            keys, values = kept[:, :count, :, :reach]
+            by_distance = ((new[:, 0] + own.pos_bias_v) * own.width**-0.5).transpose(0, 1)
+            bias = (by_distance @ distances.mT).gather(
+                2, far.clamp(min=0).expand(own.heads, -1, -1)
+            )
+            bias = bias.masked_fill(far < 0, -torch.inf).transpose(0, 1)[:, :, None]
+            q = (new[:, 0] + own.pos_bias_u)[:, :, None]
+            seen = F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
+            x = x + own.linear_out(seen.reshape(count, -1))
+            x = x + layer.feed_forward(second(x))
+        return self.lm.scores(x)
+
+
+@dataclass
+class Row:
+    """A started request. left: ids it may still draw."""
+
+    slot: int
+    length: int
+    left: int
+
+
+class CapturedLM:
     """A LanguageModel and a DeviceSamplingModel. Used from one thread, on one stream."""
-
-    packed = PackedLm  # how a generation's layers compute over rows
 
     def __init__(
         self,
-        lm: Qwen2LM,
+        lm: Qwen2LM | RelativeLM,
         rule: RasRule | None = None,
         sizes: LmSizes | None = None,
         capture: Capture | None = None,
     ):
-        """Takes copies of what it needs: `lm` may be dropped afterwards.
-
-        Call `prewarm` before the first request.
-        """
-        self.dims, self.sizes = lm.dims, sizes or LmSizes()
-        s = self.sizes
-        self.positions = s.positions
-        self._weights = self.packed(lm, s.positions + SPARE)
-        self.slots, self.table = Slots(s.slots[-1]), Table(capture or EagerCapture())
-        self._workshop = s.slots[-1]  # the slot where prefixes are made
-        count, device = s.slots[-1] + 1, self._weights.device
-        d = self._weights.dims
-        self.store = torch.zeros(
-            d.layers,
-            2,
-            count,
-            d.kv_heads,
-            s.positions + SPARE,
-            d.head_size,
-            dtype=self._weights.dtype,
-            device=device,
+        self.lm, self.dims, self.sizes = lm, lm.dims, sizes or LmSizes()
+        self.special_embedding, self.text, self.speech = lm.special_embedding, lm.text, lm.speech
+        self.prefill_embeddings, self.prefix = lm.prefill_embeddings, lm.prefix
+        self.new_cache, self.step, self.step_many = lm.new_cache, lm.step, lm.step_many
+        self.positions = self.sizes.positions
+        is_qwen2, count = isinstance(lm, Qwen2LM), self.sizes.slots[-1]
+        self.layers: Rows = (Qwen2Rows if is_qwen2 else RelativeRows)(lm, self.positions)
+        d, like = lm.dims if is_qwen2 else lm.dims.body, lm.llm_decoder.weight
+        self.store = like.new_zeros(
+            d.layers, 2, count, d.kv_heads, self.positions + SPARE, d.head_size
         )
-        self.bytes_per_position = self.store[:, :, 0, :, 0].nbytes
-        self.lengths = torch.zeros(count, dtype=torch.long, device=device)
-        self.scores = torch.zeros(count, lm.dims.rows, device=device)
-        self.draws = DeviceSampler(count, s.positions, rule or RasRule(), lm.dims, device)
-        self._wanted = torch.zeros(count, dtype=torch.bool, device=device)  # rows that a run steps
-        self._log = torch.full((s.run, count), NONE, dtype=torch.long, device=device)
-        self._at = torch.zeros(1, dtype=torch.long, device=device)
-        self._send_wanted = Upload(self._wanted)
-        self._download = Download(self._log)
-        self._selected: frozenset[int] | None = None
+        self.lengths = torch.zeros(count, dtype=torch.long, device=like.device)
+        self.last = torch.zeros(count, lm.dims.rows, device=like.device)  # scores of each slot
+        self.wanted = torch.zeros(count, dtype=torch.bool, device=like.device)
+        self.log = torch.full((self.sizes.run, count), NONE, device=like.device)
+        self.at = torch.zeros(1, dtype=torch.long, device=like.device)  # row of the log
+        self.draws = DeviceSampler(count, self.positions, rule or RasRule(), lm.dims, like.device)
+        self.slots = Allocator(count, ("requests of the language model", "语言模型请求"))
+        self.rows: weakref.WeakKeyDictionary[TorchKVCache | TextKVCache, Row] = (
+            weakref.WeakKeyDictionary()
+        )
+        self.graphs = Graphs("language model", self.decode, capture or EagerCapture())
 
-    # -- what is captured --------------------------------------------------------------------------
-
-    def works(self) -> dict[Hashable, Work]:
-        """Every work by its key, largest first.
-
-        With nothing wanted they leave all requests as they are.
-        """
-        s = self.sizes
-        pairs = [(count, reach) for count in reversed(s.slots) for reach in reversed(s.reaches)]
-        return {("tick", *pair): self._bound(self._tick, *pair) for pair in pairs}
-
-    def _bound(self, work: Callable[..., None], *sizes: int) -> Work:
-        def bound() -> None:
-            with torch.no_grad():
-                work(*sizes)
-
-        return bound
+    def record(self, on_progress: Callable[[float], None] = lambda share: None) -> None:
+        """With nothing wanted: no request is changed."""
+        self.wanted.zero_()
+        sizes = [(count, reach) for count in self.sizes.slots for reach in self.sizes.reaches]
+        self.graphs.record(sizes[::-1], on_progress)
 
     @torch.no_grad()
-    def prewarm(self, on_progress: Callable[[float], None] = lambda share: None) -> None:
-        self._wanted.zero_()
-        self.table.fill(self.works(), on_progress)
-
-    def _tick(self, count: int, reach: int) -> None:
+    def decode(self, count: int, reach: int) -> None:
         """One step of the first `count` slots: draw an id from the scores of each wanted one, note
         it, feed it, and keep its scores.
         """
-        ids = self.draws.next(self.scores[:count], self._wanted[:count])
-        self._log[:, :count].index_copy_(0, self._at, ids[None])
-        self._at.copy_((self._at + 1) % self.sizes.run)
+        lengths, last = self.lengths[:count], self.last[:count]
+        ids = self.draws.next(last, self.wanted[:count])
+        self.log[:, :count].index_copy_(0, self.at, ids[None])
+        self.at.copy_((self.at + 1) % self.sizes.run)
         goes_on = (ids >= 0) & (ids != self.dims.end)
-        lengths, scores = self.lengths[:count], self.scores[:count]
-        hidden = self._weights.run(
-            self._weights.table[ids.clamp(min=0) + self._weights.speech_at],
-            torch.arange(count, device=lengths.device),
-            lengths.clamp(max=self.sizes.positions),
-            self.store,
-            self._weights.each_its_own(count, reach, lengths),
-        )
-        scores.copy_(torch.where(goes_on[:, None], self._weights.scores(hidden), scores))
+        fed = ids.clamp(min=0, max=self.dims.speech_codes - 1)
+        scores = self.layers.scores(fed, lengths.clamp(max=self.positions), self.store, reach)
+        last.copy_(torch.where(goes_on[:, None], scores, last))
         lengths += goes_on
 
-    def _embedded(self, x: Tensor) -> Tensor:
-        """Row numbers (1, n, 1) on the host -> embeddings (n, hidden)."""
-        return self._weights.table[x[0, :, 0].to(self._weights.device, non_blocking=True)]
-
-    # -- LanguageModel -----------------------------------------------------------------------------
-
-    def _rows(self, ids: Sequence[int], offset: int) -> Tensor:
-        return (torch.as_tensor(ids, dtype=torch.long) + offset).reshape(1, -1, 1)
-
-    def special_embedding(self, which: int) -> Tensor:
-        return self._rows([which], self._weights.marks_at)
-
-    def text(self, ids: Sequence[int]) -> Tensor:
-        return self._rows(ids, 0)
-
-    def speech(self, ids: Sequence[int]) -> Tensor:
-        return self._rows(ids, self._weights.speech_at)
-
-    def prefill_embeddings(self, text: Sequence[int], prompt_speech: Sequence[int] = ()) -> Tensor:
-        return torch.cat(
-            (self.text(text), self.special_embedding(TASK), self.speech(prompt_speech)), 1
-        )
-
     @torch.no_grad()
-    def new_cache(self, capacity: int = 1) -> SlotKVCache:
-        """Raises Busy when all slots are taken. `capacity` is that of every slot."""
-        past = SlotKVCache(self, Place(self.slots))
-        self.lengths[past.slot].zero_()
-        return past
-
-    @torch.no_grad()
-    def prefix(self, prompt_text: Sequence[int]) -> StoredKVCache:
-        x = torch.cat((self.special_embedding(SOS), self.text(prompt_text)), 1)
-        self.lengths[self._workshop].zero_()
-        self._feed_rows(x, self._workshop)
-        return StoredKVCache(self, self.store[:, :, self._workshop, :, : x.shape[1]].clone())
-
-    @torch.no_grad()
-    def step(self, x: Tensor, past: SlotKVCache) -> Tensor:
-        past.claim(x.shape[1])
-        self._feed_rows(x, past.slot)
-        past.length += x.shape[1]
-        return self.scores[past.slot : past.slot + 1].clone()
-
-    def step_many(self, ids: Sequence[int], pasts: Sequence[SlotKVCache]) -> Tensor:
-        """One after the other: serving draws on the device, and asks for no scores."""
-        rows = zip(ids, pasts, strict=True)
-        return torch.cat([self.step(self.speech([one]), past) for one, past in rows])
-
-    # -- ids drawn on the device -------------------------------------------------------------------
-
-    @torch.no_grad()
-    def start(self, x: Tensor, past: SlotKVCache, draw: SamplingRequest) -> None:
-        """Feed (1, n, 1) behind `past` and get ready to draw; `draw.most` is cut to what the slot
-        holds. Waits for nothing.
+    def start(self, x: Tensor, past: TorchKVCache | TextKVCache, draw: SamplingRequest) -> None:
+        """Feed an opening behind `past` and get ready to draw; `draw.most` is cut to what a slot
+        holds. Raises EngineFault when a slot does not hold the least, or none is free.
         """
-        past.claim(x.shape[1] + draw.least)
-        self._feed_rows(x, past.slot)
-        past.length += x.shape[1]
-        past.left = min(draw.most, self.sizes.positions - past.length)
-        self.draws.begin(past.slot, replace(draw, most=past.left))
+        if past.length + x.shape[1] + draw.least > self.positions:
+            raise EngineFault(
+                "This is too long for the language model in one piece. Split it.",
+                "这一段超出语言模型的长度，请拆成几段。",
+                code="too_long",
+            )
+        (slot,) = self.slots.take(1)
+        weakref.finalize(past, self.slots.give_back, [slot])
+        self.last[slot].copy_(self.lm.step(x, past)[0])
+        length = past.length
+        self.store[:, :, slot, :, :length].copy_(past.release()[:, :, 0])
+        self.lengths[slot].fill_(length)
+        row = self.rows[past] = Row(slot, length, min(draw.most, self.positions - length))
+        self.draws.begin(slot, replace(draw, most=row.left))
 
     @torch.no_grad()
-    def run(self, pasts: Sequence[SlotKVCache], steps: int) -> PendingDecode:
-        """`steps` ids (fewer where a request ends) for each of `pasts`, all started.
-
-        Waits for nothing; `take` of the result waits.
-        """
+    def run(self, pasts: Sequence[TorchKVCache | TextKVCache], steps: int) -> list[DecodedTokens]:
+        """`steps` ids (fewer where a request ends) for each of `pasts`, all started."""
         if not 1 <= steps <= self.sizes.run:
             raise ValueError(f"a run has 1 to {self.sizes.run} steps, got {steps}")
-        self._gather()
-        self._select(frozenset(past.slot for past in pasts))
-        for past in pasts:
-            past.pending += steps
-        bucket = self._bucket(pasts)
-        self._at.zero_()
+        rows = [self.rows[past] for past in pasts]
+        wanted = {row.slot for row in rows}
+        upload(self.wanted, [slot in wanted for slot in range(len(self.wanted))])
+        self.at.zero_()
+        furthest = max(min(row.length + steps, self.positions) for row in rows)
+        size = fit(self.sizes.slots, max(wanted) + 1), fit(self.sizes.reaches, furthest)
         for _ in range(steps):
-            self.table.play(("tick", *bucket))
-        return PendingDecode(
-            self._download.start(), [(past, past.slot) for past in pasts], steps, self.dims.end
-        )
+            self.graphs(*size)
+        drawn = self.log[:steps].cpu()  # waits
+        return [self._drawn(row, drawn[:, row.slot].tolist()) for row in rows]
 
-    # -- slots -------------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def copy_slot(self, source: int, target: int, length: int) -> None:
-        """`length` positions, the scores and the draws."""
-        self.store[:, :, target, :, :length].copy_(self.store[:, :, source, :, :length])
-        for rows in (self.lengths, self.scores, *self.draws.rows):
-            rows[target].copy_(rows[source])
-
-    @torch.no_grad()
-    def fill_slot(self, slot: int, kept: Tensor) -> None:
-        """kept (layers, 2, kv_heads, n, head)"""
-        self.store[:, :, slot, :, : kept.shape[3]].copy_(kept)
-        self.lengths[slot].fill_(kept.shape[3])
-
-    def _feed_rows(self, x: Tensor, slot: int) -> None:
-        """New positions of one slot, and the scores after the last. Not captured: once for each
-        segment, in as many lengths as there are texts.
-        """
-        at = torch.full((1,), slot, dtype=torch.long, device=self._weights.device)
-        for piece in self._embedded(x).split(MAX_PREFILL):
-            count, start = len(piece), self.lengths[slot : slot + 1]
-            hidden = self._weights.run(
-                piece,
-                at.expand(count),
-                start + torch.arange(count, device=at.device),
-                self.store,
-                self._weights.all_one_slot(count, at, start.clone()),
-            )
-            self.scores[slot] = self._weights.scores(hidden[-1:])[0]
-            start += count
-
-    def _select(self, slots: frozenset[int]) -> None:
-        if slots == self._selected:
-            return
-        wanted = self._send_wanted.array()
-        wanted[:] = False
-        wanted[list(slots)] = True
-        self._send_wanted.send()
-        self._selected = slots
-
-    def _bucket(self, pasts: Sequence[SlotKVCache]) -> tuple[int, int]:
-        return fit(self.sizes.slots, 1 + max(past.slot for past in pasts)), fit(
-            self.sizes.reaches, max(past.reach for past in pasts)
-        )
-
-    def _gather(self) -> None:
-        """After others left: requests move down when that makes a smaller bucket do."""
-        users, used = self.slots.users, self.slots.in_use
-        target = fit(self.sizes.slots, max(used, 1))
-        for slot in sorted((slot for slot in users.keys() if slot >= target), reverse=True):
-            past = users.get(slot)
-            if past is None:
-                continue
-            to = self.slots.take()
-            self.copy_slot(slot, to, past.reach)
-            past.move(to)
+    def _drawn(self, row: Row, column: list[int]) -> DecodedTokens:
+        ids = [i for i in column if i not in (NONE, self.dims.end)]
+        row.left -= len(ids)
+        row.length += len(ids)
+        return DecodedTokens(ids, len(ids) < len(column) or row.left == 0)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..llm.interface import SamplingRequest, SpeechDims
 from ..llm.sampler import RasRule
-from .staging import Upload
+from .capture import upload
 
 NONE = -1  # in place of an id: nothing was drawn
 
@@ -72,8 +72,6 @@ class DeviceSampler:
     ):
         self.rule, self.codes, self.end = rule, dims.speech_codes, dims.end
         self.chances = torch.zeros(slots, 2 * max_ids, dtype=torch.float64, device=device)
-        self._incoming = torch.zeros(2 * max_ids, dtype=torch.float64, device=device)
-        self._numbers = Upload(self._incoming)
 
         def number(*shape: int) -> Tensor:
             return torch.zeros(slots, *shape, dtype=torch.long, device=device)
@@ -87,10 +85,8 @@ class DeviceSampler:
         return [self.chances, self.spent, self.drawn, self.least, self.most, self.recent, self.done]
 
     def begin(self, slot: int, draw: SamplingRequest) -> None:
-        count = min(2 * draw.most, len(self._incoming))
-        self._numbers.array()[:count] = chances(draw.seed, count)
-        self._numbers.send()
-        self.chances[slot].copy_(self._incoming)
+        count = min(2 * draw.most, self.chances.shape[1])
+        upload(self.chances[slot, :count], chances(draw.seed, count))
         self.spent[slot].zero_()
         self.drawn[slot].zero_()
         self.least[slot].fill_(draw.least)

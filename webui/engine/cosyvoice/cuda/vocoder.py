@@ -1,50 +1,51 @@
-"""Streams of the vocoder over static buffers: what vocoder/stream.py is for one stream, here for
-batches of equal windows, from replays alone.
+"""The vocoder's hop as one function of static buffers: windows of equal length of several streams,
+phases carried on the device. What vocoder/stream.py is for one stream, here for a batch.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..vocoder import ContextWindow
-from ..vocoder.dims import HARMONICS, MEL_BANDS
+from ..vocoder import STEADY, ContextWindow
+from ..vocoder.causal_hift import F0_AHEAD, MEL_AHEAD
+from ..vocoder.causal_stream import FADE_SAMPLES, risen
+from ..vocoder.conv_tails import Tails
+from ..vocoder.dims import FFT, FFT_HOP, HARMONICS, LIMIT, MEL_BANDS
+from ..vocoder.f0 import REACH_FRAMES, full_precision
+from ..vocoder.fixed_noise import fixed_noise
 from ..vocoder.hift import HiftLayers
-from .capture import Capture, EagerCapture, Table, Work, fit
-from .flow_rows import UnitAllocator
-from .staging import Download, Upload
-from .vocoder_work import SLOT, START, VocoderBuffers, VocoderWork
-from .windows import Window, check, cover
+from ..vocoder.source import noise_at
+from .capture import Capture, EagerCapture, Graphs, fit, upload
 
 
 @dataclass(frozen=True)
 class VocoderSizes:
-    """lengths: of windows in frames (see windows.check), those of the generation when empty.
-    batches: of streams; windows below `alone` only go one by
-    one: they are rare.
+    """lengths: of the windows that are recorded, in frames; the generation's when empty. batches:
+    of streams.
     """
 
     lengths: tuple[int, ...] = ()
     batches: tuple[int, ...] = (1, 2, 4, 8)
-    slots: int = 128
-    alone: int = 50
 
 
-class StaticWave:
-    """One stream, as VocoderState; `push` of several at once is StaticVocoder.push_many."""
+class CapturedWave:
+    """One stream, as VocoderState; `push` of several at once is CapturedVocoder.push_many."""
 
-    def __init__(self, vocoder: StaticVocoder, seed: int | None):
+    def __init__(self, vocoder: CapturedVocoder, seed: int | None):
         self.vocoder, self.seed = vocoder, seed
-        (self.slot,) = vocoder.slots.take(1)
-        self.close = weakref.finalize(self, vocoder.slots.give_back, [self.slot])
-        # given; played; sent through the decoder
-        self.frames = self.emitted = self.decoded_frames = 0
+        self.mel = vocoder.mels[0, :0]  # from frame `first` on
+        self.first = 0
+        self.start = 0  # of its last window
+        self.cycles = vocoder.phases.new_zeros(1, HARMONICS)  # moved before frame `start` and on
+        if (begun := vocoder.network.m_source.start(seed)) is not None:
+            self.cycles[0].copy_(begun)
+        self.emitted = self.decoded_frames = 0  # frames
         self.closed = False
 
     def push(self, mel: Tensor, final: bool = False) -> Tensor:
@@ -52,155 +53,203 @@ class StaticWave:
         return self.vocoder.push_many([(self, mel, final)])[0]
 
 
-class StaticVocoder:
-    """Used from one thread, on one stream. Call `prewarm` before the first stream."""
+class CapturedVocoder:
+    """In the place of a vocoder. Here CosyVoice2's; other generations override what stands before
+    `__init__`.
+
+    before: frames in front of a window that its pitch depends on. reach: what must be around the
+    frames that a window gives. lengths: of the windows of whole hops; others, of ends and of short
+    utterances, begin earlier or are computed without a graph. Used from one thread, on one stream.
+    """
+
+    before, reach, lengths = REACH_FRAMES, STEADY, (20, 50, 70, 120, 220)
+
+    def noise(self, seed: int, start: int, count: int) -> Tensor:
+        """Of the samples start..start+count, (count, 9)"""
+        return noise_at(seed, start, count)
+
+    def pitch(self, mel: Tensor, is_there: Tensor) -> Tensor:
+        """mel (batch, 80, n), is_there (batch, 1, n): not before the utterance -> f0 (batch, n)"""
+        return self.network.f0_predictor(mel, is_there)
+
+    def shaped(self, mel: Tensor, source: Tensor) -> Tensor:
+        """mel (batch, 80, n), source (batch, 1, n * each) -> complex spectrum (batch, 9, n * each /
+        4 + 1)
+        """
+        return self.network.shaped(mel, source)
+
+    def risen(self, samples: Tensor, start: int) -> Tensor:
+        """The wave from sample `start` on, as it is heard."""
+        return samples
 
     def __init__(
         self,
-        vocoder: HiftLayers,
+        network: HiftLayers,
         sizes: VocoderSizes | None = None,
-        reach: ContextWindow | None = None,
         capture: Capture | None = None,
-        work: type[VocoderWork] = VocoderWork,
+        reach: ContextWindow | None = None,
     ):
-        """reach: that of `work`, of the generation, when None."""
-        sizes = sizes or VocoderSizes()
-        self.sizes, self.reach = (
-            sizes if sizes.lengths else replace(sizes, lengths=work.lengths),
-            reach or work.reach,
-        )
-        check(self.sizes.lengths, self.reach)
-        longest = self.sizes.lengths[-1]
-        self._piece = longest - self.reach.left - self.reach.held  # frames taken in at once
-        self.buffers = VocoderBuffers(
-            vocoder,
-            self.sizes.slots,
+        """reach: the generation's when None."""
+        self.network, sizes = network, sizes or VocoderSizes()
+        self.sizes = sizes if sizes.lengths else replace(sizes, lengths=self.lengths)
+        self.reach, self.each = reach or self.reach, network.dims.frame_samples
+        weight, batch, longest = (
+            network.conv_pre.weight,
             self.sizes.batches[-1],
-            longest,
-            2 * longest + work.before + 1,
+            self.sizes.lengths[-1],
         )
-        self.slots = UnitAllocator(self.sizes.slots, ("sound under way", "进行中声音"))
-        self.table = Table(capture or EagerCapture())
-        self._work, self._each = work(vocoder, self.buffers), vocoder.dims.frame_samples
-        self._jobs, self._noise, self._waves = (
-            Upload(self.buffers.jobs),
-            Upload(self.buffers.noise),
-            Download(self.buffers.waves),
-        )
+        self._piece = longest - self.reach.left - self.reach.held  # frames taken in at once
+        if self._piece < 1:
+            raise ValueError(f"no window of {longest} frames holds {self.reach}")
 
-    def works(self) -> dict[Hashable, Work]:
-        s = self.sizes
-        keys = [
-            (n, b)
-            for n in reversed(s.lengths)
-            for b in reversed(s.batches)
-            if b == s.batches[0] or n >= s.alone
-        ]
-        return {key: partial(self._work, *key) for key in keys}
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(batch, *shape, dtype=dtype, device=weight.device)
 
-    @torch.inference_mode()
-    def prewarm(self, on_progress: Callable[[float], None] = lambda share: None) -> None:
-        self._jobs.array()[:] = 0
-        self._jobs.send()
-        self.table.fill(self.works(), on_progress)
+        self.mels = zeros(self.before + longest, MEL_BANDS, dtype=weight.dtype)
+        self.starts = zeros(dtype=torch.long)
+        self.noises = zeros(longest * self.each, HARMONICS)
+        self.phases = zeros(longest + 1, HARMONICS, dtype=torch.float64)  # before each frame
+        self.waves = zeros(longest * self.each)
+        self.graphs = Graphs("vocoder", self.windows, capture or EagerCapture())
+
+    def record(self, on_progress: Callable[[float], None] = lambda share: None) -> None:
+        sizes = [(n, b) for n in self.sizes.lengths for b in self.sizes.batches]
+        self.graphs.record(sizes[::-1], on_progress)
 
     @torch.inference_mode()
-    def begin(self, seed: int | None = 0) -> StaticWave:
-        """seed decides the noise (None: none).
+    def windows(self, length: int, batch: int) -> None:
+        """The first `batch` rows of the buffers -> their waves and phases."""
+        starts, all_frames = self.starts[:batch], self.before + length
+        ages = starts[:, None] - self.before + torch.arange(all_frames, device=starts.device)
+        is_there, mel = (ages >= 0)[:, None], self.mels[:batch, :all_frames].mT
+        with full_precision():
+            f0 = self.pitch(mel * is_there, is_there)[:, self.before :].float()
+        source, phases = self.network.m_source, self.phases[:batch]
+        begun = phases[:, 0].clone()
+        moved = source.moves(f0).cumsum(1) + begun[:, None]
+        phases[:, 1 : length + 1].copy_(moved % 1.0)
+        noise = self.noises[:batch, : length * self.each]
+        excitation = source.excite(f0, noise, begun, (starts == 0)[:, None, None])
+        spectrum = self.shaped(mel[..., self.before :].contiguous(), excitation.to(mel.dtype))
+        wave = overlapped(spectrum, self.network.window).clamp(-LIMIT, LIMIT)
+        self.waves[:batch, : length * self.each].copy_(wave)
 
-        Raises EngineFault `out_of_memory` when all places are taken.
-        """
-        wave = StaticWave(self, seed)
-        start = self._work.start(seed)
-        if start is None:
-            self.buffers.cycles[wave.slot].zero_()
-        else:
-            self.buffers.cycles[wave.slot].copy_(start)
-        return wave
+    def stream(self, seed: int | None = 0) -> CapturedWave:
+        """seed decides the noise (None: none)."""
+        return CapturedWave(self, seed)
 
     @torch.inference_mode()
-    def push_many(self, asked: Sequence[tuple[StaticWave, Tensor, bool]]) -> list[Tensor]:
+    def push_many(self, asked: Sequence[tuple[CapturedWave, Tensor, bool]]) -> list[Tensor]:
         """`push` of different streams: windows of one length share a replay."""
-        out: list[list[Tensor]] = [[] for _ in asked]
-        waiting = []
-        for number, (wave, mel, final) in enumerate(asked):
+        pieces = []
+        for wave, mel, final in asked:
             if wave.closed:
                 raise ValueError("this stream has had its last call")
             wave.closed = final
-            pieces = mel.reshape(-1, MEL_BANDS).split(self._piece)
-            waiting.append(
-                [
-                    (number, wave, piece, final and i == len(pieces) - 1)
-                    for i, piece in enumerate(pieces)
-                ]
-            )
-        while round_ := [queue.pop(0) for queue in waiting if queue]:
-            todo = [
-                (number, wave, self._taken_in(wave, piece, last))
-                for number, wave, piece, last in round_
-            ]
-            while windows := [
-                (number, wave, window)
-                for number, wave, left in todo
-                if (window := next(left, None)) is not None
-            ]:
-                for number, samples in self._decode(windows):
-                    out[number].append(samples)
-        return [
-            parts[0] if len(parts) == 1 else torch.cat([torch.zeros(0), *parts]) for parts in out
-        ]
+            pieces.append(mel.reshape(-1, MEL_BANDS).to(self.mels).split(self._piece))
+        out: list[list[Tensor]] = [[torch.zeros(0)] for _ in asked]
+        most = self.sizes.batches[-1]
+        for at in range(max(map(len, pieces))):
+            windows = defaultdict(list)
+            for (wave, _, final), parts, given in zip(asked, pieces, out, strict=True):
+                if at < len(parts):
+                    wave.mel = torch.cat([wave.mel, parts[at]])
+                    length, ready = self._window(wave, final and at == len(parts) - 1)
+                    if ready > wave.emitted:
+                        windows[length].append((wave, ready, given))
+            for length, group in windows.items():
+                for first in range(0, len(group), most):
+                    self._decode(length, group[first : first + most])
+        return [torch.cat(parts) for parts in out]
 
-    def _taken_in(self, wave: StaticWave, mel: Tensor, final: bool):
-        ring = self.buffers.mels[wave.slot]
-        ring_index = wave.frames % self.buffers.ring
-        fits = min(len(mel), self.buffers.ring - ring_index)
-        if fits:
-            ring[ring_index : ring_index + fits].copy_(mel[:fits])
-        if len(mel) > fits:
-            ring[: len(mel) - fits].copy_(mel[fits:])
-        wave.frames += len(mel)
-        return cover(wave.emitted, wave.frames, final, self.reach, self.sizes.lengths)
+    def _window(self, wave: CapturedWave, final: bool) -> tuple[int, int]:
+        """Frames of the next window, which ends where the mel does, and where its sound is final.
 
-    def _decode(self, windows: list[tuple[int, StaticWave, Window]]) -> list[tuple[int, Tensor]]:
-        by_length = defaultdict(list)
-        for one in windows:
-            by_length[one[2].length].append(one)
-        out = []
-        for length, group in by_length.items():
-            at_once = (
-                self.sizes.batches[-1] if length >= self.sizes.alone else self.sizes.batches[0]
-            )
-            for at in range(0, len(group), at_once):
-                out += self._replayed(length, group[at : at + at_once])
-        return out
+        A window is never padded, because the vocoder hears where its input ends: it begins earlier,
+        where a recorded length reaches no further back than the last window.
+        """
+        end = wave.first + len(wave.mel)
+        ready = end if final else end - (self.reach.held if wave.emitted else self.reach.first_held)
+        needed = end - max(0, wave.emitted - self.reach.left)
+        recorded = (n for n in self.sizes.lengths if needed <= n <= end - wave.start)
+        return next(recorded, needed), ready
 
-    def _replayed(
-        self, length: int, group: list[tuple[int, StaticWave, Window]]
-    ) -> list[tuple[int, Tensor]]:
-        batch, samples = fit(self.sizes.batches, len(group)), length * self._each
-        jobs, noise = (
-            self._jobs.array(),
-            self._noise.array()[: batch * samples * HARMONICS].reshape(batch, samples, HARMONICS),
+    def _decode(self, length: int, group: list[tuple[CapturedWave, int, list[Tensor]]]) -> None:
+        batch, samples = fit(self.sizes.batches, len(group)), length * self.each
+        starts = [wave.first + len(wave.mel) - length for wave, _, _ in group]
+        upload(self.starts[:batch], starts + [0] * (batch - len(group)))
+        for row, ((wave, _, _), start) in enumerate(zip(group, starts, strict=True)):
+            known = wave.mel[max(0, start - self.before - wave.first) :]
+            end = self.before + length
+            self.mels[row, end - len(known) : end].copy_(known)
+            self.phases[row, 0].copy_(wave.cycles[start - wave.start])
+            if wave.seed is None:
+                self.noises[row].zero_()
+            else:
+                noise = self.noise(wave.seed, start * self.each, samples)
+                upload(self.noises[row, :samples], noise)
+        self.graphs(length, batch)
+        waves = self.waves[: len(group), :samples].to("cpu", copy=True)
+        for (wave, ready, given), start, row, phases in zip(
+            group, starts, waves, self.phases, strict=False
+        ):
+            cut = slice((wave.emitted - start) * self.each, (ready - start) * self.each)
+            given.append(self.risen(row[cut], wave.emitted * self.each))
+            first = max(0, start - self.before)
+            wave.mel, wave.first = wave.mel[first - wave.first :], first
+            wave.cycles, wave.start = phases[: length + 1].clone(), start
+            wave.emitted, wave.decoded_frames = ready, wave.decoded_frames + length
+
+
+class CapturedVocoderV1(CapturedVocoder):
+    """The first generation's hops are longer; its phases are those of its source."""
+
+    lengths = (86, 106, 172, 192, 364)
+
+
+class CapturedCausalVocoder(CapturedVocoder):
+    """The third generation's. Every window as if the utterance began there: what its first frames
+    lack has died away before those that are given. That is more work than a past of every layer, by
+    30 frames a window, and no memory.
+    """
+
+    before = 8  # four layers look back on two frames each
+    reach = ContextWindow(
+        left=30, held=6, first_held=6
+    )  # the excitation is heard for 28.3 frames; of the wave half a window needs a frame more ahead
+    lengths = (20, 50, 86, 136, 236)
+
+    def noise(self, seed: int, start: int, count: int) -> Tensor:
+        """The same in every utterance."""
+        return fixed_noise().at(start, count)
+
+    def pitch(self, mel: Tensor, is_there: Tensor) -> Tensor:
+        return self.network.f0_predictor(F.pad(mel, (0, F0_AHEAD)), Tails(), is_there)
+
+    def shaped(self, mel: Tensor, source: Tensor) -> Tensor:
+        window = self.network.window
+        spectrum = torch.stft(
+            source[:, 0].to(window), FFT, FFT_HOP, window=window, return_complex=True
         )
-        jobs[:] = 0
-        for row, (_, wave, window) in enumerate(group):
-            jobs[row, [SLOT, START]] = wave.slot, window.start
-            drawn = self._work.noise(wave.seed, window.start * self._each, samples)
-            noise[row] = 0 if drawn is None else drawn.numpy()
-        noise[len(group) :] = 0
-        self._jobs.send()
-        self._noise.send(noise.size)
-        self.table.play((length, batch))
-        waves = torch.from_numpy(self._waves.start(batch * samples).take()).view(batch, samples)
-        return [
-            (number, self._given(wave, window, waves[row]))
-            for row, (number, wave, window) in enumerate(group)
+        columns = torch.cat([spectrum.real, spectrum.imag], 1).to(mel.dtype)
+        return self.network.shaped(F.pad(mel, (0, MEL_AHEAD)), columns, Tails())
+
+    def risen(self, samples: Tensor, start: int) -> Tensor:
+        return risen(samples, start, FADE_SAMPLES)
+
+
+def overlapped(spectrum: Tensor, window: Tensor) -> Tensor:
+    """The inverse of a centred STFT: complex (batch, 9, frames) -> (batch, 4 * (frames - 1)).
+    torch.istft looks at a value on the host.
+    """
+    frames = spectrum.shape[2]
+    length = FFT + FFT_HOP * (frames - 1)
+    pieces = torch.fft.irfft(spectrum, FFT, dim=1) * window[:, None]
+    weights = window.square()[None, :, None].expand(1, FFT, frames)
+
+    def added(x: Tensor) -> Tensor:
+        return F.fold(x, (1, length), (1, FFT), stride=(1, FFT_HOP))[
+            :, 0, 0, FFT // 2 : length - FFT // 2
         ]
 
-    def _given(self, wave: StaticWave, window: Window, samples: Tensor) -> Tensor:
-        wave.emitted = window.end
-        wave.decoded_frames += window.length
-        given = samples[
-            (window.begin - window.start) * self._each : (window.end - window.start) * self._each
-        ]
-        return self._work.risen(given, window.begin * self._each)
+    return added(pieces) / added(weights)

@@ -6,7 +6,7 @@ Weights only; every request's memory is in stream.py.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -73,6 +73,19 @@ class CausalFlow(FlowNetwork, ABC):
     @abstractmethod
     def new_past(self) -> EncoderCache | ConvCache:
         """What `encode` remembers, empty."""
+
+    def new_pasts(self, store: torch.dtype) -> list[EstimatorCache]:
+        """What the estimator remembers, empty: one for each Euler step. store: dtype of K/V."""
+        return [
+            EstimatorCache(self.dims, store, self.device, self.rooms)
+            for _ in range(self.dims.euler_steps)
+        ]
+
+    def batch_shape(self, done: int, ends: Sequence[int]) -> Hashable:
+        """Equal for works that can share a call, which share its weights and its mask: done, ids
+        behind them; ends, of their blocks, counted from there.
+        """
+        return (done == 0, *ends)
 
     @abstractmethod
     def encode(

@@ -12,7 +12,6 @@ from ..dims_v1 import OVERLAP_FRAMES, OVERLAP_IDS
 from ..relative_attention import Embed, Layer, NoKVBuffer
 from .dims import MEL_BANDS
 from .hop_dims import HopDims
-from .valid_frames import ALL, AllFrames
 
 
 class Encoder(nn.Module):
@@ -25,12 +24,11 @@ class Encoder(nn.Module):
         )
         self.after_norm = nn.LayerNorm(dims.encoder_dim)
 
-    def forward(self, x: torch.Tensor, real: AllFrames = ALL) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(rows, n, input_size) -> (rows, n, encoder_dim)"""
         x = self.embed(x)
-        mask = real.hidden(x)
         for index, layer in enumerate(self.encoders):
-            x = layer(x, NoKVBuffer(), index, mask)
+            x = layer(x, NoKVBuffer(), index, None)
         return self.after_norm(x)
 
 
@@ -58,21 +56,8 @@ class LengthRegulator(nn.Module):
             (prompt, prompt_frames),
             *((new[:, start:end], count) for start, end, count in pieces(new.shape[1], frames)),
         ]
-        return self.smoothed(
-            torch.cat([_stretched(part, count) for part, count in parts if count], 2).mT
-        )
-
-    def smoothed(self, x: torch.Tensor, real: AllFrames = ALL) -> torch.Tensor:
-        """(rows, frames, 80) -> the same"""
-        for layer in self.model:
-            x = (
-                real.norm(layer, x)
-                if isinstance(layer, nn.GroupNorm)
-                else layer(real.only(x).mT).mT
-                if isinstance(layer, nn.Conv1d)
-                else layer(x)
-            )
-        return x
+        x = torch.cat([_stretched(part, count) for part, count in parts if count], 2)
+        return self.model(x).mT
 
 
 def pieces(ids: int, frames: int) -> list[tuple[int, int, int]]:

@@ -78,7 +78,7 @@ class HopFlow(FlowNetwork):
                 "This is more than 170 seconds in one piece. Split it.",
                 "这一段超过 170 秒，请拆成几段。",
             )
-        begun = [self._begun(work) for work in works]
+        begun = [self.begun(work) for work in works]
         cond = begun[0].mu.new_zeros(len(works), works[0].frames, MEL_BANDS)
         for row, work in zip(cond, works, strict=True):
             row[: len(work.prompt_mel)] = work.prompt_mel
@@ -89,7 +89,7 @@ class HopFlow(FlowNetwork):
             for mel, work, one in zip(made, works, begun, strict=True)
         ]
 
-    def _begun(self, work: Work) -> HopCache:
+    def begun(self, work: Work) -> HopCache:
         """Noise and mu of the whole call, what is kept of the one before in its place."""
         mu = self.mu(work.prompt_ids, work.ids, len(work.prompt_mel))
         noise = work.noise.to(device=mu.device, dtype=torch.promote_types(mu.dtype, torch.float32))

@@ -63,10 +63,6 @@ class VoiceState:
         """Nothing computed yet: call `grow` until it is ready. Arguments as in `of`."""
         mel = prompt_mel.reshape(-1, MEL_BANDS).to(device=flow.device, dtype=flow.dtype)
         store = store or flow.dtype
-        pasts = [
-            EstimatorCache(flow.dims, store, flow.device, flow.rooms)
-            for _ in range(flow.dims.euler_steps)
-        ]
         return cls(
             flow,
             blocks or Blocks(flow.dims.chunk_size),
@@ -76,7 +72,7 @@ class VoiceState:
             flow.speaker(embedding),
             store,
             flow.new_past(),
-            pasts,
+            flow.new_pasts(store),
         )
 
     @classmethod
@@ -125,17 +121,17 @@ class VoiceState:
             self.done, self.computed_frames = end, self.computed_frames + len(out)
         if end >= last:
             for past in self.pasts:
-                past.store.freeze()
+                past.freeze()
             self.is_ready = True
 
     @property
     def bytes(self) -> int:
         """Memory of the kept K/V."""
-        return sum(past.store.prefix.nbytes for past in self.pasts if past.store.prefix is not None)
+        return sum(past.shared_bytes for past in self.pasts)
 
     def shape(self, known: int, final: bool = False) -> Hashable:
         """That of a new request's first step."""
-        return _shape(self.blocks, len(self.prompt_ids) + known, self.done, final)
+        return _shape(self.flow, self.blocks, len(self.prompt_ids) + known, self.done, final)
 
     def begin(self, blocks: Blocks | None = None, seed: int = 0) -> FlowState:
         """A new request behind this voice.
@@ -187,7 +183,8 @@ class FlowState:
 
         None: it goes alone.
         """
-        return _shape(self.blocks, len(self.voice.prompt_ids) + known, self.done, final)
+        known += len(self.voice.prompt_ids)
+        return _shape(self.voice.flow, self.blocks, known, self.done, final)
 
     def work(self, ids: Sequence[int] | torch.Tensor, final: bool) -> Work | None:
         """What a step computes, if anything."""
@@ -228,12 +225,12 @@ class FlowState:
     @property
     def bytes(self) -> int:
         """Memory of its own K/V; the voice's is shared."""
-        return sum(past.store.bytes for past in self.pasts)
+        return sum(past.bytes for past in self.pasts)
 
     def close(self) -> None:
         """Free the memory. Idempotent."""
         for past in self.pasts:
-            past.store.release()
+            past.release()
         self.closed, self.pasts, self.encoder_past = True, [], None
 
 
@@ -242,15 +239,13 @@ def _end(blocks: Blocks, known: int, final: bool) -> int:
     return known if final else blocks.last_end(known - LOOKAHEAD_IDS)
 
 
-def _shape(blocks: Blocks, known: int, done: int, final: bool) -> Hashable:
-    """Whether anything is behind it, and where its blocks end: requests share the weights of a
-    call, and its mask.
-    """
+def _shape(flow: CausalFlow, blocks: Blocks, known: int, done: int, final: bool) -> Hashable:
+    """None where there is nothing to compute."""
     end, at, ends = _end(blocks, known, final), done, []
     while at < end:
         at = min(end, blocks.end_after(at))
         ends.append(at - done)
-    return (done == 0, *ends) if ends else None
+    return flow.batch_shape(done, ends) if ends else None
 
 
 @torch.inference_mode()

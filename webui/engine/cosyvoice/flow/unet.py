@@ -48,6 +48,21 @@ class EstimatorCache:
         twin.store, twin.tails = self.store.fork(), self.tails.copy()
         return twin
 
+    def freeze(self) -> None:
+        self.store.freeze()
+
+    def release(self) -> None:
+        self.store.release()
+
+    @property
+    def bytes(self) -> int:
+        """Its own, without what it shares."""
+        return self.store.bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        return 0 if self.store.prefix is None else self.store.prefix.nbytes
+
     def row(self, index: int) -> EstimatorCache:
         """One guidance row of it, in the same memory.
 

@@ -106,11 +106,6 @@ class DecodedTokens:
     over: bool
 
 
-class PendingTokens(Protocol):
-    def take(self) -> list[DecodedTokens]:
-        """Waits. In the order of the pasts."""
-
-
 @runtime_checkable
 class DeviceSamplingModel(Protocol):
     """A LanguageModel that also draws, where it computes: ids come to the host, several steps at
@@ -122,8 +117,5 @@ class DeviceSamplingModel(Protocol):
     def start(self, x: Tensor, past: KVCache, draw: SamplingRequest) -> None:
         """Feed an opening, and get ready to draw behind it."""
 
-    def run(self, pasts: Sequence[KVCache], steps: int) -> PendingTokens:
-        """`steps` ids, or fewer at the end, for each of the requests, all started.
-
-        Does not wait for them.
-        """
+    def run(self, pasts: Sequence[KVCache], steps: int) -> list[DecodedTokens]:
+        """`steps` ids, or fewer at the end, for each of the requests, all started."""

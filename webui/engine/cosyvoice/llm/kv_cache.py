@@ -71,6 +71,14 @@ class TorchKVCache:
     def advance(self, new: int) -> None:
         self.length += new
 
+    def release(self) -> Tensor:
+        """The filled positions, (layers, 2, batch, kv_heads, length, head_size); the cache is empty
+        and small afterwards.
+        """
+        filled, self._store = self._store[..., : self.length, :], self._store[..., :1, :].clone()
+        self.length = 0
+        return filled
+
     def fork(self, room: int = GROWTH_TOKENS) -> TorchKVCache:
         """A cache of its own with the same past and `room` free positions.
 

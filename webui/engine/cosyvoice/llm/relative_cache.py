@@ -4,6 +4,8 @@ encoder before it.
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from .kv_cache import TorchKVCache
 
 
@@ -23,6 +25,11 @@ class TextKVCache:
 
     def reserve(self, new: int) -> None:
         self.body.reserve(new)
+
+    def release(self) -> Tensor:
+        """The body's, as TorchKVCache.release."""
+        self.text = None
+        return self.body.release()
 
     def fork(self, room: int = 0) -> TextKVCache:
         return TextKVCache(

@@ -149,11 +149,11 @@ class DeviceLMTokens(TokenSource):
         past = self.past
         if self.is_joining:
             opening = self._lm.prefill_embeddings(self._text, self._prompt_speech)
-            past = self._prefix().fork(opening.shape[1] + self._asked.most)
+            past = self._prefix().fork(opening.shape[1])
             self._lm.start(opening, past, self._asked)
             self.past, self.is_joining = past, False
         else:
-            self.draw(self._lm.run([past], 1).take()[0])
+            self.draw(self._lm.run([past], 1)[0])
 
     def draw(self, spoken: DecodedTokens) -> None:
         if self.is_over:

@@ -165,7 +165,7 @@ class LMWorker:
                     *(request_state.next_decode_segment()[1] for request_state, _ in rows),
                 ),
             )
-        return count, self._lm.run(pasts, count).take()
+        return count, self._lm.run(pasts, count)
 
     def _one_by_one(self, rows: Turn, error: Exception) -> None:
         """Together they failed: each steps alone, and only those fail that still do."""

@@ -42,14 +42,18 @@ class CausalF0(nn.Module):
         self.condnet = nn.ModuleList(layers)
         self.classifier = nn.Linear(channels, 1)
 
-    def forward(self, mel: torch.Tensor, tails: Tails) -> torch.Tensor:
-        """mel (1, 80, n + 3), the last 3 frames being context only -> (n,) in Hz"""
+    def forward(
+        self, mel: torch.Tensor, tails: Tails, is_there: torch.Tensor | float = 1.0
+    ) -> torch.Tensor:
+        """mel (batch, 80, n + 3), the last 3 frames being context only -> (batch, n) in Hz.
+        is_there (batch, 1, n): 0 before the utterance.
+        """
         ahead, *behind = self.condnet[::2]
         with full_precision():
-            x = F.elu(ahead(mel))
+            x = F.elu(ahead(mel)) * is_there
             for conv in behind:
-                x = F.elu(conv(tails.lead(conv, x)))
-            return self.classifier(x.mT)[0, :, 0].abs()
+                x = F.elu(conv(tails.lead(conv, x))) * is_there
+            return self.classifier(x.mT)[..., 0].abs()
 
 
 class CausalVocoder(HiftLayers):
@@ -75,7 +79,7 @@ class CausalVocoder(HiftLayers):
 
     def f0(self, mel: torch.Tensor, tails: Tails) -> torch.Tensor:
         """mel (1, 80, n + 3) -> (n,) on the CPU, Hz"""
-        f0 = self.f0_predictor(mel, tails)
+        f0 = self.f0_predictor(mel, tails)[0]
         return f0.to(torch.promote_types(f0.dtype, torch.float32)).cpu()
 
     def shaped(self, mel: torch.Tensor, spectrum: torch.Tensor, tails: Tails) -> torch.Tensor:

@@ -9,14 +9,16 @@ import math
 import torch
 
 from .dims import SINE_LEVEL
-from .source import Source, cycles_per_frame
+from .source import Source
 
 
 class StairSource(Source):
     """noise: uniform in 0..1, never negative."""
 
-    def waves(self, f0: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
-        cycles = cycles_per_frame(f0).cumsum(0) + (0.0 if before is None else before)
+    def waves(
+        self, f0: torch.Tensor, before: torch.Tensor, is_start: bool | torch.Tensor = False
+    ) -> torch.Tensor:
+        cycles = self.moves(f0).cumsum(-2) + before[..., None, :]
         return ((2 * math.pi * (cycles % 1.0)).sin() * SINE_LEVEL).repeat_interleave(
-            self.dims.frame_samples, 0
+            self.dims.frame_samples, -2
         )

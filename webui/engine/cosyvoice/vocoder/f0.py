@@ -40,8 +40,10 @@ class F0Predictor(nn.Module):
         self.condnet = nn.ModuleList(layers)
         self.classifier = nn.Linear(channels, 1)
 
-    def forward(self, mel: torch.Tensor) -> torch.Tensor:
-        """mel (1, 80, frames) -> (frames,) in Hz"""
+    def forward(self, mel: torch.Tensor, is_there: torch.Tensor | float = 1.0) -> torch.Tensor:
+        """mel (batch, 80, frames) -> (batch, frames) in Hz. is_there (batch, 1, frames): 0 before
+        the utterance, where every layer has zeros and not what it makes of zeros.
+        """
         for conv in self.condnet[::2]:
-            mel = F.elu(conv(mel))
-        return self.classifier(mel.mT)[0, :, 0].abs()
+            mel = F.elu(conv(mel)) * is_there
+        return self.classifier(mel.mT)[..., 0].abs()

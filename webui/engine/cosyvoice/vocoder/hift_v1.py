@@ -49,23 +49,23 @@ class SteppedSource(Source):
         return torch.from_numpy(drawn)
 
     def _steps(self, f0: torch.Tensor) -> torch.Tensor:
-        """(frames, 9) fp64: cycles from one sample to the next."""
-        return (
-            f0[:, None] * torch.arange(1, HARMONICS + 1, dtype=f0.dtype) / self.dims.rate_hz
-        ).double()
+        """(..., frames, 9) fp64: cycles from one sample to the next."""
+        harmonics = torch.arange(1, HARMONICS + 1, dtype=f0.dtype, device=f0.device)
+        return (f0[..., None] * harmonics / self.dims.rate_hz).double()
 
-    def waves(self, f0: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
+    def moves(self, f0: torch.Tensor) -> torch.Tensor:
+        return self._steps(f0) * self.dims.frame_samples
+
+    def waves(
+        self, f0: torch.Tensor, before: torch.Tensor, is_start: bool | torch.Tensor = False
+    ) -> torch.Tensor:
         steps, each = self._steps(f0), self.dims.frame_samples
-        begun = torch.zeros(HARMONICS, dtype=torch.float64) if before is None else before
-        ends = (steps * each).cumsum(0) + begun
-        starts = torch.cat([begun[None], ends[:-1]])
-        within = torch.arange(1, each + 1, dtype=torch.float64)
-        phase = starts[:, None] + within[None, :, None] * steps[:, None]
-        return (2 * math.pi * (phase.reshape(-1, HARMONICS) % 1.0)).sin() * SINE_LEVEL
-
-    def after(self, f0: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
-        moved = (self._steps(f0) * self.dims.frame_samples).sum(0)
-        return (moved if before is None else before + moved) % 1.0
+        before = before[..., None, :]
+        ends = (steps * each).cumsum(-2) + before
+        starts = torch.cat([before, ends[..., :-1, :]], -2)
+        within = torch.arange(1, each + 1, dtype=torch.float64, device=f0.device)
+        phase = starts[..., None, :] + within[:, None] * steps[..., None, :]
+        return (2 * math.pi * (phase.flatten(-3, -2) % 1.0)).sin() * SINE_LEVEL
 
 
 class VocoderV1(Vocoder):

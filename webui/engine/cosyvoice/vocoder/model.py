@@ -21,7 +21,7 @@ class Vocoder(WaveDecoder):
 
     def f0(self, mel: torch.Tensor) -> torch.Tensor:
         """mel (1, 80, frames) -> (frames,) on the CPU, Hz"""
-        f0 = self.f0_predictor(mel)
+        f0 = self.f0_predictor(mel)[0]
         return f0.to(torch.promote_types(f0.dtype, torch.float32)).cpu()
 
     @torch.inference_mode()
