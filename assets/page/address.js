@@ -2,7 +2,7 @@
 /* The page's address: each tab, a voice of the library and a job of the batches have one, behind
    the "#" of whatever the studio is served at; Back, Forward and a reload return there. Sets the
    page's title too. Blind to what a tab shows. */
-import { tab, tabNow } from "./fields.js";
+import { tab, tabButton, tabNow } from "./fields.js";
 import { t } from "./strings.js";
 
 const TABS = ["speak", "voices", "convert", "batch", "settings"];
@@ -53,7 +53,7 @@ function follow(is_step) {
   for (const name in places) places[name].show(name === at.tab ? at.id : "");
   arrived(before);
   if (!is_step || at.id) return;
-  document.querySelector(`[role=tab][data-tab-id=${at.tab}]`)?.focus({ preventScroll: true });
+  tabButton(at.tab)?.focus({ preventScroll: true });
 }
 addEventListener("popstate", () => follow(true)); // a press on a link with "#" says so too
 document.addEventListener("kk:lang", drawTitle);

@@ -6,7 +6,7 @@ import { acts } from "./acts.js";
 import { health } from "./clip_report.js";
 import { field } from "./fields.js";
 import { draw, live, send } from "./parts.js";
-import { tape } from "./recorder.js";
+import { recordAnew, recordMore } from "./recorder.js";
 import { draft } from "./speak_form.js";
 
 const { card, data, amountOf: amount } = health;
@@ -206,8 +206,8 @@ const CURES = {
         window: [d.start_s, gap(d, d.end_s, -1)]
       }
     ),
-  too_short: () => tape.more(),
-  clipped: () => tape.anew(),
+  too_short: () => recordMore(),
+  clipped: () => recordAnew(),
   narrow: () => acts.otherclip(),
   first_track: () => acts.otherclip(),
   no_speech: () => acts.otherclip(),

@@ -145,7 +145,6 @@ function arrived(part, d) {
     // a transcript that is there was typed for another clip, or ahead of this one
     part.ui = { fits: false };
     listen.stop();
-    if (d.placed) live.health.trigger("place", {});
   }
   part.refused = refused ? d.error : null;
   part.last = now;

@@ -4,11 +4,10 @@
    recorder.js, how it sounds ab_preview.js. */
 import { listen } from "./ab_preview.js";
 import { acts } from "./acts.js";
-import { sourceIn } from "./convert.js";
+import { sourceIn, sourceOut } from "./convert.js";
 import { facts, strings, studioUrl } from "./facts.js";
 import { choose, setMode, tab, tabNow } from "./fields.js";
 import { draw, live, send } from "./parts.js";
-import { tape } from "./recorder.js";
 import { noClip, source } from "./speak_form.js";
 import { lang } from "./strings.js";
 
@@ -32,8 +31,12 @@ const named = list => new RegExp(`\\.(${list.join("|")})$`, "i");
 const SOUND = named(SOUNDS),
   VIDEO = named(VIDEOS);
 export const accept = ["audio/*", "video/*", ...[...SOUNDS, ...VIDEOS].map(s => "." + s)].join();
-const CARDS = { "#kk-ref": "health", "#kk-src": "source" };
-const begin = { "#kk-ref": () => checking(true), "#kk-src": () => sourceIn(true) };
+// what belongs to each of the two places: its card, its recorder, what empties it
+export const CARDS = { "#kk-ref": "health", "#kk-src": "source" };
+export const RECORDERS = { "#kk-ref": "recorder", "#kk-src": "recorder_src" };
+const begin = { "#kk-ref": checking, "#kk-src": stays => sourceIn(stays) };
+const empty = { "#kk-ref": cleared, "#kk-src": () => sourceOut() };
+export const boxOf = el => Object.keys(CARDS).find(box => el.closest?.(box));
 const fault = key => ({
   error: { zh: strings.zh[key], en: strings.en[key], code: key }
 });
@@ -53,14 +56,17 @@ function refuse(box, why) {
   card.busy = false;
   card.data = why;
   draw(CARDS[box]);
+  draw(RECORDERS[box]);
 }
-/* Gradio's own upload would show the file before anybody has looked at it, and speak English:
-   this is the same route without its widget. */
-async function bring(box, file) {
+/* `after`: for a recording, the draft that it goes on from, "" for none. A file that was chosen
+   does not give up the clip that is there before it was read. */
+export async function bring(box, file, after) {
   const card = live[CARDS[box]],
     key = wrong(file);
   if (key) return refuse(box, fault(key));
-  begin[box]();
+  document.dispatchEvent(new CustomEvent("kk:bring"));
+  begin[box](after !== "");
+  draw(RECORDERS[box]);
   const n = (card.wish = (card.wish || 0) + 1),
     form = new FormData();
   form.append("files", file, file.name);
@@ -74,62 +80,41 @@ async function bring(box, file) {
     const told = await answer.json();
     const why = told.error?.message; // in the language of the page
     if (!answer.ok) return refuse(box, { error: { zh: why, en: why } });
-    send(CARDS[box], { op: "clip", path: told[0], n });
-    card.file = { path: told[0], orig_name: file.name, size: file.size };
+    send(CARDS[box], { op: "clip", path: told[0], n, after });
   } catch {
     if (n === card.wish) refuse(box, fault("err.upload"));
   }
 }
-/* The studio has read it: now Gradio's widget holds it too, and shows its row with the buttons.
- */
-export const placed = card => {
-  const { path, orig_name, size } = live[card].file;
-  const url = `${studioUrl()}/gradio_api/file=${encodeURIComponent(path)}`;
-  const meta = { _type: "gradio.FileData" };
-  return { path, url, orig_name, size, mime_type: "audio/wav", is_stream: false, meta };
-};
-
-const boxOf = el => Object.keys(CARDS).find(box => el.closest?.(box));
-const stop = e => {
-  e.preventDefault();
-  e.stopImmediatePropagation(); // before Gradio hears of it
-};
-document.addEventListener(
-  "change",
-  e => {
-    const box = e.target.matches?.("input[type=file]") && boxOf(e.target);
-    const file = box && e.target.files[0];
-    if (!file) return;
-    stop(e);
-    e.target.value = "";
-    bring(box, file);
-  },
-  true
-);
-const hasFile = e => e.dataTransfer?.types.includes("Files");
-document.addEventListener(
-  "drop",
-  e => {
-    const box = hasFile(e) && boxOf(e.target),
-      file = box && e.dataTransfer.files[0];
-    if (!box) return;
-    stop(e);
-    e.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true })); // it stays highlighted
-    if (file) bring(box, file);
-  },
-  true
-);
+document.addEventListener("change", e => {
+  const file = e.target.matches?.(".kk-drop input") && e.target.files[0];
+  if (!file) return;
+  bring(boxOf(e.target), file);
+  e.target.value = ""; // the same file may be chosen again
+});
 /* Let go beside the drop zone, a file would take the place of the page: it is the clip that was
-   meant. What a zone takes itself is left to it. */
-const beside = e => hasFile(e) && !e.defaultPrevented && !e.target.closest?.("input[type=file]");
-document.addEventListener("dragover", e => beside(e) && e.preventDefault());
-document.addEventListener("drop", e => {
-  if (!beside(e)) return;
+   meant. What takes files itself is left to it. */
+const isOurs = e =>
+  e.dataTransfer?.types.includes("Files") &&
+  !e.defaultPrevented &&
+  (boxOf(e.target) || !e.target.closest?.("input[type=file]"));
+const mark = zone =>
+  document
+    .querySelectorAll(".kk-recorder")
+    .forEach(e => e.toggleAttribute("data-over", e === zone));
+document.addEventListener("dragover", e => {
+  if (!isOurs(e)) return;
   e.preventDefault();
-  const file = e.dataTransfer.files[0];
-  const box = tabNow() === "convert" ? "#kk-src" : "#kk-ref";
+  mark(e.target.closest?.(".kk-recorder"));
+});
+document.addEventListener("dragleave", () => mark(null));
+document.addEventListener("drop", e => {
+  mark(null);
+  if (!isOurs(e)) return;
+  e.preventDefault();
+  const file = e.dataTransfer.files[0],
+    box = boxOf(e.target) ?? (tabNow() === "convert" ? "#kk-src" : "#kk-ref");
   if (!file || !["speak", "voices", "convert"].includes(tabNow())) return;
-  if (box === "#kk-src") bring(box, file);
+  if (boxOf(e.target) || box === "#kk-src") bring(box, file);
   else newClip(() => bring(box, file));
 });
 
@@ -138,42 +123,30 @@ picker.type = "file";
 picker.accept = accept;
 let picks = "#kk-ref";
 picker.addEventListener("change", () => picker.files[0] && bring(picks, picker.files[0]));
-function pick(box) {
+export function pick(box) {
   picks = box;
   picker.value = "";
   picker.click();
 }
-/* Beside a clip the button of the upload brings another one; what is there stays until then. */
-document.addEventListener(
-  "click",
-  e => {
-    const b = e.target.closest?.(".source-selection button"),
-      box = b && boxOf(b);
-    if (!box || b !== b.parentElement.querySelector("button")) return;
-    if (!document.querySelector(box + " audio.standard-player")) return;
-    stop(e);
-    pick(box);
-  },
-  true
-);
-
 /* `stays`: the clip that is there is not given up before the new one was read. */
-export const checking = stays => {
-  tape.after(); // whatever came in, nothing waits to go on any more
+function checking(stays) {
   listen.stop();
   live.health.busy = true;
   if (!stays) live.health.data = null;
   live.need.data = null;
   ["health", "need", "fit"].forEach(draw);
   document.documentElement.dataset.clip = "in";
-};
-export const cleared = () => {
-  if (tape.goesOn()) return; // only the recorder is made free: the clip stays
+}
+function cleared() {
   listen.stop();
   live.health.busy = false;
   live.health.data = null;
   live.need.data = null;
   ["health", "need", "title_voice", "fit"].forEach(draw);
+}
+export const clear = box => {
+  empty[box]();
+  draw(RECORDERS[box]);
 };
 
 export const newClip = then => {

@@ -62,7 +62,7 @@ function arrived(part, d) {
   part.refused = d.error && part.sure ? d.error : null;
   if (part.refused) return part.sure;
   part.sure = d.error ? null : d;
-  if (d.placed) part.trigger("place", {});
+  queueMicrotask(() => draw("recorder_src"));
   return d;
 }
 const bad = words =>
@@ -127,7 +127,7 @@ export const convert = () => {
   const d = source(),
     voice = chosenVoice();
   if (!d) {
-    document.querySelector("#kk-src .source-selection button")?.focus();
+    document.querySelector("#kk-src :is(input, button)")?.focus();
     return notice("nosource");
   }
   if (d.error || seconds(d) > MAX_S)

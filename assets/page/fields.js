@@ -28,9 +28,14 @@ export const when = (ready, then, left = 300) => {
 /* Whether it can take the focus: a page that was just shown is still hidden for a frame, where a
    theme fades. */
 export const isSeen = el => !!el?.offsetParent && getComputedStyle(el).visibility === "visible";
-export const tabNow = () =>
-  document.querySelector("#kk-tabs [role=tab][aria-selected=true]")?.dataset.tabId || "speak";
-export const tab = id => document.querySelector(`[role=tab][data-tab-id=${id}]`)?.click();
+/* Which tab a button of theirs opens: the panel that it controls has an elem_id of ours. */
+export const tabOf = button => button.getAttribute("aria-controls").replace("kk-tab-", "");
+export const tabButton = id => document.querySelector(`[role=tab][aria-controls=kk-tab-${id}]`);
+export const tabNow = () => {
+  const button = document.querySelector("#kk-tabs [role=tab][aria-selected=true]");
+  return button ? tabOf(button) : "speak";
+};
+export const tab = id => tabButton(id)?.click();
 export const toText = () => {
   if (!field("kk-text")?.offsetParent) tab("speak");
   when(

@@ -98,7 +98,7 @@ function card(k) {
       data-a="takes.seek"
         aria-valuemin="0" aria-valuemax="${Math.round(dur)}" aria-valuenow="0"
           style="--p:0%">${bars(k.peaks, 900, 34)}` +
-      `${bars(k.peaks, 900, 34, "on")}<time class="kk-num">${clock(dur)}</time></div>`
+      `${bars(k.peaks, 900, 34, "kk-on")}<time class="kk-num">${clock(dur)}</time></div>`
     : "";
   const name = esc(t(on ? "bar.pause" : "bar.play") + ": " + k.text),
     icon = bad && !k.n_samples ? "bad" : on ? "pause" : "play";

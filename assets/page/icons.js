@@ -13,6 +13,10 @@ const ICONS = {
     '<circle cx="6.5" cy="12" r="2.5"/><circle cx="17" cy="6" r="2.5"/>' +
     '<circle cx="17" cy="18" r="2.5"/>' +
     '<path d="m8.800 10.8 6-3.4M8.800 13.2l6 3.4"/>',
+  mic:
+    '<rect x="9" y="3.500" width="6" height="11" rx="3"/>' +
+    '<path d="M5.500 11.500a6.500 6.500 0 0 0 13 0M12 18v2.500"/>',
+  close: '<path d="m6.500 6.500 11 11M17.500 6.500l-11 11"/>',
   search: '<circle cx="11" cy="11" r="6"/><path d="m15.5 15.5 4.5 4.5"/>',
   warn: '<path d="M12 4 2.8 19.5h18.4zM12 10v4.5M12 17.2v.1"/>',
   bad: '<circle cx="12" cy="12" r="9"/><path d="M12 7.5v5.5M12 16.2v.1"/>',

@@ -1,208 +1,334 @@
 // @ts-check
-/* The recorder: when it may end and when it does by itself, how a take goes on after what is there,
-   and the words below it. Two of them: the reference's, and on the tab Convert the one of the
-   recording to convert. */
+/* Where a sound comes into the page: the drop zone, the recorder, and the row of a clip that is
+   there. Two of them: the reference's, and on the tab Convert the one of the recording to convert.
+   How a file travels is clip_upload.js. */
+import { Samples } from "../player/sample_buffer.js";
 import { acts } from "./acts.js";
 import { health } from "./clip_report.js";
-import { newClip } from "./clip_upload.js";
+import { accept, boxOf, bring, CARDS, clear, newClip, pick, RECORDERS } from "./clip_upload.js";
 import { facts } from "./facts.js";
-import { field, setField, tabNow, when } from "./fields.js";
-import { draw, parts } from "./parts.js";
+import { field, setField, tabNow } from "./fields.js";
+import { ico } from "./icons.js";
+import { draw, live, parts } from "./parts.js";
 import { draft } from "./speak_form.js";
 import { t } from "./strings.js";
 import { esc } from "./text.js";
-import { calm, nameGroups } from "./theme.js";
+import { calm, touch } from "./theme.js";
 
 const LEAST_S = 3,
   MOST_S = 30; // of one recording; what is converted may be shorter
+const NAMES = { "#kk-ref": "ref.label", "#kk-src": "cv.label" };
+const sources = { "#kk-ref": "upload", "#kk-src": "upload" };
 const home = () => (tabNow() === "convert" ? "#kk-src" : "#kk-ref");
-const within = q => document.querySelector(`${home()} ${q}`);
-const source = i => document.querySelectorAll(home() + " .source-selection button")[i];
+const redraw = box => draw(RECORDERS[box]);
+const hasClip = box => !!live[CARDS[box]]?.data?.id;
+
+// ---- the microphone ---------------------------------------------------------------------------
+let denied = ""; // the name of the error that the browser gave last
+let mics = [],
+  mic = ""; // the id of the one that was chosen
+
+/* The open microphone; null when the browser refuses, which the page says in words. */
+async function openMic() {
+  try {
+    const stream = await navigator.mediaDevices.getUserMedia({
+      audio: mic ? { deviceId: { exact: mic } } : true
+    });
+    denied = "";
+    await listMics();
+    return stream;
+  } catch (e) {
+    denied = e.name;
+    Object.keys(RECORDERS).forEach(redraw);
+    return null;
+  }
+}
+const closeMic = stream => stream?.getTracks().forEach(track => track.stop());
+/* A browser tells their names only after it gave leave to use one. */
+async function listMics() {
+  const all = await navigator.mediaDevices.enumerateDevices();
+  mics = all.filter(d => d.kind === "audioinput" && d.label);
+  if (!mics.some(d => d.deviceId === mic)) mic = "";
+  Object.keys(RECORDERS).forEach(redraw);
+}
+navigator.mediaDevices?.addEventListener?.("devicechange", listMics);
+document.addEventListener("change", e => {
+  if (e.target.matches?.("[data-mic]")) mic = e.target.value;
+});
 
 // ---- from the button to the end ---------------------------------------------------------------
-// { box, most_s, banked_s, since }: what is being recorded; since is 0 while it is paused
+// { box, most_s, banked_s, since, recorder, data, context, analyser }: what is being recorded;
+// since is 0 while it is paused, and there is no recorder until the browser gave its leave
 let now = null;
-let micDenied = ""; // the name of the error that the microphone gave
 let clock = 0,
-  onto = ""; // onto: the draft that the next recording goes on from
+  onto = ""; // the draft that this recording goes on from
 const seconds = () => now.banked_s + (now.since && (performance.now() - now.since) / 1000);
-const left = box => (now?.box === box && box === "#kk-ref" ? Math.max(0, LEAST_S - seconds()) : 0);
+const left = () => (now.box === "#kk-ref" ? Math.max(0, LEAST_S - seconds()) : 0);
+const room = () => Math.min(MOST_S, facts.max_clip_s - 0.5 - (draft()?.report.duration_s ?? 0));
 
-/* Gradio tells when sound comes in, which is not when the button was pressed: the browser may ask
-   first. */
-function begun(box) {
-  now = { box, most_s: onto ? room() : MOST_S, banked_s: 0, since: performance.now() };
+async function begin(box) {
+  discard();
+  if (!onto) clear(box);
+  sources[box] = "mic";
+  const mine = (now = {
+    box,
+    most_s: onto ? room() : MOST_S,
+    banked_s: 0,
+    since: 0,
+    recorder: null,
+    data: null,
+    context: null,
+    analyser: null
+  });
+  redraw(box);
+  const stream = await openMic();
+  if (now !== mine) return closeMic(stream); // given up while the browser asked
+  if (!stream) return discard();
+  mine.recorder = new MediaRecorder(stream);
+  mine.data = new Promise(done =>
+    mine.recorder.addEventListener("dataavailable", e => done(e.data))
+  );
+  mine.context = new AudioContext();
+  mine.analyser = mine.context.createAnalyser();
+  // and on to nowhere: nobody hears themselves
+  mine.context.createMediaStreamSource(stream).connect(mine.analyser);
+  mine.recorder.start();
+  mine.since = performance.now();
   line = t("ref.line");
+  redraw(box);
   tick();
-  mics();
-  listen();
+  level(mine);
 }
 /* Of words that change: once at each whole second until it may end, and then when it ends by
    itself. */
 function tick() {
   clearTimeout(clock);
-  if (!now) return;
-  const wait = left(now.box);
-  nameGroups();
+  const wait = left();
+  nameEnd();
   if (now.since)
-    clock = setTimeout(wait ? tick : end, 1000 * (wait ? wait % 1 || 1 : now.most_s - seconds()));
+    clock = setTimeout(
+      wait ? tick : finish,
+      1000 * (wait ? wait % 1 || 1 : now.most_s - seconds())
+    );
 }
-function end() {
-  document.querySelector(`${now.box} .stop-button`)?.click();
-}
-function over() {
+/* Gives up what is being recorded. */
+function discard() {
+  const { box, recorder, context } = now ?? {};
   clearTimeout(clock);
   now = null;
-  mics();
+  closeMic(recorder?.stream);
+  context?.close();
+  if (box) redraw(box);
 }
-function pause(is_on) {
-  if (!now || is_on === !now.since) return;
-  now.banked_s = seconds();
-  now.since = is_on ? 0 : performance.now();
+/* Sends the recording to the studio. */
+async function finish() {
+  if (!now?.recorder || left()) return;
+  const { box, data, context, recorder } = now,
+    after = onto,
+    read = line;
+  if (recorder.state !== "inactive") recorder.stop(); // it is when its microphone was unplugged
+  now.context = null; // what was heard is read with it
+  discard();
+  const file = await wavOf(await data, context);
+  context.close();
+  bring(box, file, after);
+  if (box === "#kk-ref" && !after) fresh = read;
+}
+/* A recording as a WAV file; as it is, for the studio to judge, when the browser cannot read it. */
+async function wavOf(recording, context) {
+  try {
+    const sound = await context.decodeAudioData(await recording.arrayBuffer());
+    const wave = new Samples(sound.sampleRate);
+    wave.append(sound.getChannelData(0).map(x => 32767 * Math.max(-1, Math.min(1, x))));
+    return new File([wave.wav("")], `${t("cv.mic")}.wav`, { type: "audio/wav" });
+  } catch {
+    return new File([recording], `${t("cv.mic")}.webm`, { type: recording.type });
+  }
+}
+function pause() {
+  if (!now?.recorder) return;
+  if (now.since) {
+    now.banked_s = seconds();
+    now.since = 0;
+    now.recorder.pause();
+  } else {
+    now.since = performance.now();
+    now.recorder.resume();
+  }
+  redraw(now.box);
   tick();
 }
-const boxOf = e => "#" + e.target.closest?.("#kk-ref, #kk-src")?.id;
-document.addEventListener(
-  "click",
-  e => {
-    const box = boxOf(e),
-      on = q => e.target.closest(q);
-    if (box === "#undefined") return;
-    if (on(".stop-button, .stop-button-paused")) {
-      if (!left(box)) return over();
-      e.preventDefault();
-      e.stopImmediatePropagation(); // before Gradio hears of it
-    } else if (on(".record-button")) {
-      // nothing is heard yet
-      now = { box, most_s: MOST_S, banked_s: 0, since: 0 };
-      nameGroups();
-    } else if (on(".pause-button")) pause(true);
-    else if (on(".resume-button")) pause(false);
-    else if (on(".source-selection button, .icon-button-wrapper button")) {
-      over();
-      if (e.isTrusted) onto = ""; // the visitor's own wish, not ours on the way to the recorder
-    }
-  },
-  true
-);
+/* Whatever came in, nothing waits to go on any more. */
+document.addEventListener("kk:bring", () => {
+  discard();
+  onto = fresh = "";
+});
 
-// ---- a take goes on ---------------------------------------------------------------------------
-const room = () => Math.min(MOST_S, facts.max_clip_s - 0.5 - (draft()?.report.duration_s ?? 0));
-export const tape = {
-  begun,
-  isFresh: false, // what is being looked at is a recording of its own
-  goesOn: () => !!onto,
-  /* What the end button says, and whether it may be pressed. */
-  end: box =>
-    left(box)
-      ? { words: t("ref.rec.wait", { n: Math.ceil(left(box)) }), early: true }
-      : { words: t("ref.stop"), early: false },
-  /* The draft to go on from, told once; "" for a recording that begins anew. */
-  after: () => {
-    const id = onto;
-    onto = "";
-    tape.isFresh = false;
-    return id;
-  },
-  more: () => {
-    // beside a clip without room for more it can only begin anew
-    onto = room() > LEAST_S ? draft().id : "";
-    acts.record();
-  },
-  anew: () => {
-    onto = "";
-    acts.record();
-  }
+// ---- presses ----------------------------------------------------------------------------------
+acts.record = () => {
+  if (now?.box === home() && now.recorder) return finish();
+  onto = "";
+  if (home() === "#kk-src") return begin("#kk-src");
+  newClip(() => begin("#kk-ref"));
 };
-acts.record = () => (home() === "#kk-src" ? record() : newClip(record));
-function record() {
-  const stop = within("button.stop-button") || within(".stop-button-paused");
-  if (stop?.offsetParent) return stop.click();
-  if (within("audio.standard-player")) within(".icon-button-wrapper button")?.click();
-  when(
-    () => source(1),
-    b => {
-      b.click();
-      when(
-        () => within(".record-button"),
-        r => r.click(),
-        60
-      );
-    }
-  );
-}
+/* A recording that goes on from the draft; beside a clip without room for more it begins anew. */
+export const recordMore = () => {
+  onto = room() > LEAST_S ? draft().id : "";
+  newClip(() => begin("#kk-ref"));
+};
+export const recordAnew = () => {
+  onto = "";
+  newClip(() => begin("#kk-ref"));
+};
+acts.recordclip = b => {
+  onto = "";
+  begin(boxOf(b));
+};
+acts.endclip = finish;
+acts.pauseclip = pause;
+acts.removeclip = b => {
+  const box = boxOf(b);
+  onto = "";
+  discard();
+  clear(box);
+};
+acts.soundsource = async b => {
+  const box = boxOf(b),
+    is_mic = b.dataset.v === "mic",
+    is_on = now?.box === box;
+  if (is_mic && is_on) return;
+  if (!is_mic && !is_on && hasClip(box)) return pick(box); // what is there stays until then
+  onto = "";
+  discard();
+  clear(box);
+  sources[box] = b.dataset.v;
+  redraw(box);
+  if (is_mic) closeMic(await openMic());
+};
 
-// ---- the sentence below it: something to read, or why the microphone does not work ------------
-parts.mic = root => {
+// ---- what is drawn ----------------------------------------------------------------------------
+parts.recorder = root => {
+  const box = boxOf(root),
+    part = live[RECORDERS[box]],
+    is_on = now?.box === box,
+    source = is_on ? "mic" : hasClip(box) ? "clip" : sources[box];
+  const from = (v, key, icon) =>
+    `<button type="button" data-do="soundsource" data-v="${v}"
+      aria-pressed="${sources[box] === v}">${ico(icon, 17)}${esc(t(key))}</button>`;
+  const remove = `<button type="button" class="kk-iconb" data-do="removeclip" title="${esc(
+    t("ref.clear")
+  )}" aria-label="${esc(t("ref.clear"))}">${ico("close")}</button>`;
+  const html = `<div class="kk kk-recorder" data-source="${source}">${
+    source === "upload"
+      ? zone()
+      : source === "clip"
+        ? `<b>${esc(t(NAMES[box]))}</b>`
+        : `<div class="kk-rec">${is_on ? controls() : recordButton()}${chooser()}</div>`
+  }<div class="kk-sources">${from("upload", "ref.upload", "up")}${from("mic", "ref.mic", "mic")}${
+    is_on || source === "clip" ? remove : ""
+  }</div></div>${source === "mic" ? lines(is_on) : ""}`;
+  if (part.html !== html) {
+    // else a list that is open stays open
+    const hadFocus = root.contains(document.activeElement);
+    root.innerHTML = part.html = html;
+    if (hadFocus) queueMicrotask(() => keepFocus(root)); // draw() goes first
+  }
+  nameEnd();
+};
+/* What was pressed may be gone: the focus goes to what takes its place. */
+function keepFocus(root) {
+  if (root.contains(document.activeElement)) return;
+  const to = ["[data-do=endclip]", "[data-do=recordclip]", "input", "button"];
+  root.querySelector(to.find(q => root.querySelector(q))).focus({ preventScroll: true });
+}
+/* Nobody drags a file with a finger. */
+const zone = () =>
+  `<label class="kk-drop"><input type="file" class="kk-vh" accept="${accept}"
+    aria-label="${esc(t("ref.upload"))}">${ico("up", 24)}<span>${
+      touch.matches
+        ? esc(t("ref.tap"))
+        : ["ref.drop", "ref.or", "ref.click"].map(key => esc(t(key))).join("<br>")
+    }</span></label>`;
+const recordButton = () =>
+  `<button type="button" class="kk-recgo" data-do="recordclip"><i class="kk-recdot"></i>${esc(
+    t("ref.rec")
+  )}</button>`;
+const is_paused = () => now.recorder?.state === "paused";
+const controls = () =>
+  `<button type="button" class="kk-b2" data-do="endclip" aria-disabled="true"><i></i><span></span>
+  </button><button type="button" class="kk-b2" data-do="pauseclip" aria-label="${esc(
+    t(is_paused() ? "ref.resume" : "ref.pause")
+  )}">${is_paused() ? esc(t("ref.resume")) : ico("pause", 16)}</button>`;
+const chooser = () =>
+  mics.length
+    ? `<select data-mic aria-label="${esc(t("ref.input"))}"${now ? " disabled" : ""}>${mics
+        .map(
+          d =>
+            `<option value="${esc(d.deviceId)}"${d.deviceId === mic ? " selected" : ""}>${esc(
+              d.label
+            )}</option>`
+        )
+        .join("")}</select>`
+    : "";
+/* Something to read and how loud it comes in, or why the microphone does not work. */
+function lines(is_on) {
   const why =
     !window.isSecureContext || !navigator.mediaDevices
       ? "ref.mic.insecure"
-      : micDenied === "NotFoundError"
+      : denied === "NotFoundError"
         ? "ref.mic.none"
-        : micDenied
+        : denied
           ? "ref.mic.denied"
           : "";
   const words = t(why || "ref.read", { line: t("ref.line") });
-  root.innerHTML = why
+  return why
     ? `<p class="kk kk-inline kk-micline" data-tone="warn" role="status">${esc(words)}</p>`
-    : `<div class="kk"><div class="kk-recrow" data-on="${!!now}"><i class="kk-recdot"></i><span
-      class="kk-num">0:00</span>
-      <span class="kk-level" role="img" aria-label="${esc(t("ref.level"))}"><i></i></span></div>
-    <p class="kk-inline kk-micline">${esc(words)}</p></div>`;
-};
-const mics = () => ["mic", "mic_src"].forEach(draw);
-
-// ---- red dot, seconds and level, while it records ---------------------------------------------
-let stream = null,
-  meter = null; // of the microphone; { context, analyser } while something is recorded
-function listen() {
-  meter?.context.close();
-  meter = null;
-  if (stream?.active) {
-    const context = new AudioContext(),
-      analyser = context.createAnalyser();
-    // and on to nowhere: nobody hears themselves
-    context.createMediaStreamSource(stream).connect(analyser);
-    meter = { context, analyser };
-  }
-  level();
+    : `<div class="kk kk-micline"><div class="kk-recrow" data-on="${is_on && !!now.recorder}"><i
+        class="kk-recdot"></i><span class="kk-num">0:00</span>
+        <span class="kk-level" role="img" aria-label="${esc(t("ref.level"))}"><i></i></span></div>
+      <p class="kk-inline">${esc(words)}</p></div>`;
+}
+/* What the end button says, and whether it may be pressed: in place, it may be under a finger. */
+function nameEnd() {
+  const b = now && live[RECORDERS[now.box]].root.querySelector("[data-do=endclip]");
+  if (!b) return;
+  const wait = left(),
+    words = wait ? t("ref.rec.wait", { n: Math.ceil(wait) }) : t("ref.stop");
+  b.ariaDisabled = String(wait > 0);
+  if (b.lastElementChild.textContent !== words) b.lastElementChild.textContent = words;
 }
 const samples = new Float32Array(2048);
 const FLOOR_DB = -55; // of a quiet room
-function level() {
-  const row = document.querySelector(
-    now?.box === "#kk-src" ? "#kk-micsrc .kk-recrow" : "#kk-mic .kk-recrow"
-  );
-  if (!now || !row) {
-    meter?.context.close();
-    meter = null;
-    return;
-  }
-  meter?.analyser.getFloatTimeDomainData(samples);
+/* Seconds and level, while it records. */
+function level(mine) {
+  if (now !== mine) return;
+  const row = live[RECORDERS[now.box]].root.querySelector(".kk-recrow");
+  now.analyser.getFloatTimeDomainData(samples);
   const power = samples.reduce((sum, x) => sum + x * x, 0) / samples.length,
     s = Math.floor(seconds());
-  const share =
-    meter && now.since ? Math.max(0, 1 - (10 * Math.log10(power + 1e-9)) / FLOOR_DB) : 0;
+  const share = now.since ? Math.max(0, 1 - (10 * Math.log10(power + 1e-9)) / FLOOR_DB) : 0;
   row.querySelector(".kk-level i").style.transform = `scaleX(${Math.min(1, share).toFixed(3)})`;
   const text = row.querySelector(".kk-num").firstChild,
     told = `0:${String(s).padStart(2, "0")}`;
   if (text.data !== told) text.data = told;
-  if (calm()) setTimeout(level, 250);
-  else requestAnimationFrame(level);
+  if (calm()) setTimeout(level, 250, mine);
+  else requestAnimationFrame(() => level(mine));
 }
 
 // ---- the line that was read aloud is the transcript, until somebody writes another ------------
 let line = "",
+  fresh = "", // the line, while what is being looked at is a recording of its own
   written = "",
   clip = "";
 document.addEventListener("kk:draft", () => {
+  redraw("#kk-ref");
   const d = draft(),
     words = field("kk-transcript");
   if (!d || !words || d.clip === clip) return;
   clip = d.clip;
   const is_ours = !!written && words.value === written;
   if (words.value.trim() && !is_ours) return;
-  written = tape.isFresh ? line : "";
+  written = fresh;
   if (written || is_ours) setField("kk-transcript", written);
   const ui = health.card().ui;
   ui.read = written;
@@ -210,29 +336,3 @@ document.addEventListener("kk:draft", () => {
   if (written) document.documentElement.dataset.voice = "open"; // what was written must be seen
   ["fit", "title_voice"].forEach(draw);
 });
-document.addEventListener("click", e => {
-  const b = e.target.closest?.(":is(#kk-ref, #kk-src) .source-selection button");
-  if (b)
-    document.documentElement.dataset[b.closest("#kk-src") ? "micsrc" : "mic"] =
-      b === source(1) ? "on" : "off";
-});
-if (navigator.mediaDevices?.getUserMedia) {
-  const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
-  navigator.mediaDevices.getUserMedia = async (...a) => {
-    try {
-      const s = await ask(...a);
-      stream = s;
-      if (micDenied) {
-        micDenied = "";
-        mics();
-      }
-      return s;
-    } catch (e) {
-      if (["NotAllowedError", "NotFoundError"].includes(e.name)) {
-        micDenied = e.name;
-        mics();
-      }
-      throw e;
-    }
-  };
-}

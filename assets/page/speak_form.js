@@ -207,7 +207,7 @@ function toVoice() {
       document.querySelector(
         source() === "saved"
           ? "#kk-picker [data-do=use], #kk-picker input"
-          : "#kk-ref .source-selection button"
+          : "#kk-ref :is(input, button)"
       ),
     el => el.focus()
   );
@@ -257,7 +257,7 @@ export const saveVoice = (name, transcript, consent) => {
   const d = draft();
   if (!d) {
     say("save.needclip", "bad");
-    return document.querySelector("#kk-ref .source-selection button")?.focus();
+    return document.querySelector("#kk-ref :is(input, button)")?.focus();
   }
   if (!name.trim()) {
     say("save.needname", "bad");

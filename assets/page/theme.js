@@ -2,10 +2,8 @@
 /* Language, theme, and the names Gradio leaves out. Both choices take effect at once and are
    remembered; ?lang= and ?theme= win for one visit. */
 import { acts } from "./acts.js";
-import { accept } from "./clip_upload.js";
-import { when } from "./fields.js";
+import { tabOf, when } from "./fields.js";
 import { booting, draw, live } from "./parts.js";
-import { tape } from "./recorder.js";
 import { query, store } from "./store.js";
 import { lang, t, useLanguage } from "./strings.js";
 import { firstOf } from "./text.js";
@@ -15,12 +13,7 @@ export const touch = matchMedia("(pointer: coarse)");
 const locale = l => (l === "zh" ? "zh-CN" : "en");
 // Gradio loads its widgets in pieces, each kind its own download: the page is shown when the last
 // of these is there
-const LATE = [
-  "#kk-text textarea",
-  "#kk-transcript textarea",
-  "#kk-mode input",
-  "#kk-ref .source-selection"
-];
+const LATE = ["#kk-text textarea", "#kk-transcript textarea", "#kk-mode input"];
 
 export const setLang = async next => {
   useLanguage(next);
@@ -95,75 +88,35 @@ export const calm = () =>
 
 /* Gradio 6.31 gives every radio its own name, its fieldset no legend and its accordion no
    aria-expanded: supply them. Names it leaves in English or in the language of the first load are
-   said again; CSS prints the two of the recorder as labels. */
+   said again. */
 export function nameGroups() {
-  document.querySelectorAll("fieldset.block").forEach(f => {
-    const s = f.querySelector("[data-testid=block-info]");
+  document.querySelectorAll("fieldset.kk-seg").forEach(f => {
+    const s = f.querySelector(":scope > span");
     if (s) put(f, "aria-label", s.textContent);
   });
-  ["#kk-ref", "#kk-src"].forEach(recorder);
-  name("#kk-speed .reset-button", "adv.reset");
+  name("#kk-speed button", "adv.reset");
   name("#kk-speed input[type=number]", "adv.speed");
   name("#kk-speed input[type=range]", "adv.speed");
   // labels of tabs that were never opened do not follow changeLocale: rewrite the text node
   // Svelte owns, never replace it
-  document.querySelectorAll("#kk-tabs [role=tab][data-tab-id]").forEach(b => {
-    const s = t("tab." + b.dataset.tabId);
+  document.querySelectorAll("#kk-tabs [role=tab][aria-controls]").forEach(b => {
+    const s = t("tab." + tabOf(b));
     if (b.firstChild && b.firstChild.data !== s) b.firstChild.data = s;
   });
-  document
-    .querySelectorAll(".kk-adv > button.label-wrap")
-    .forEach(b => put(b, "aria-expanded", String(b.classList.contains("open"))));
-}
-const name = (q, key, i = 0) => {
-  const el = document.querySelectorAll(q)[i];
-  if (el) put(el, "aria-label", t(key));
-};
-/* Upload and recorder of one gr.Audio, by its id. */
-function recorder(box) {
-  if (!document.querySelector(box)) return;
-  name(`${box} .source-selection button`, "ref.upload");
-  name(`${box} .source-selection button`, "ref.mic", 1);
-  name(`${box} .icon-button-wrapper button`, "ref.clear");
-  // its visible text is the better name
-  document.querySelector(`${box} .upload-container`)?.removeAttribute("aria-label");
-  name(`${box} .mic-select`, "ref.input");
-  name(`${box} .pause-button`, "ref.pause");
-  name(`${box} input[type=file]`, "ref.upload");
-  const file = document.querySelector(`${box} input[type=file]`);
-  if (file) put(file, "accept", accept);
-  for (const [q, key] of [
-    [".record-button", "ref.rec"],
-    [".resume-button", "ref.resume"]
-  ])
-    words(document.querySelector(`${box} ${q}`), t(key));
-  const ends = tape.end(box);
-  document.querySelectorAll(`${box} :is(.stop-button, .stop-button-paused)`).forEach(b => {
-    words(b, ends.words);
-    put(b, "aria-disabled", String(ends.early));
+  document.querySelectorAll(".kk-adv > button").forEach(b => {
+    const isOpen = getComputedStyle(b.nextElementSibling).display !== "none";
+    put(b, "aria-expanded", String(isOpen));
   });
-  const drop = document.querySelector(`${box} [data-testid=upload-text]`),
-    lines = drop ? [...drop.childNodes].filter(n => n.nodeType === 3 && n.data.trim()) : [];
-  if (lines[0]) node(lines[0], t(touch.matches ? "ref.tap" : "ref.drop"));
-  // nobody drags a file with a finger
-  if (lines[1]) node(lines[1], touch.matches ? "" : t("ref.click"));
-  words(drop?.querySelector(".or"), t("ref.or"));
-  document
-    .querySelectorAll(`${box} .icon-button-wrapper button`)
-    .forEach(b => put(b, "title", t("ref.clear")));
 }
-const node = (n, s) => {
-  if (n.data.trim() !== s) n.data = s;
-}; // the text node Svelte owns: rewritten, never replaced
-const words = (el, s) => {
-  const n = el && [...el.childNodes].find(c => c.nodeType === 3 && c.data.trim());
-  if (n) node(n, s);
+const name = (q, key) => {
+  const el = document.querySelector(q);
+  if (el) put(el, "aria-label", t(key));
 };
 const put = (el, k, v) => {
   if (el.getAttribute(k) !== v) el.setAttribute(k, v);
 };
 document.addEventListener("click", e => {
-  if (e.target.closest?.(".label-wrap, [role=tab]")) requestAnimationFrame(nameGroups);
+  if (e.target.closest?.(".kk-adv > button, [role=tab]")) requestAnimationFrame(nameGroups);
 });
 // Gradio mounts widgets late and again: name them whenever something arrives, but not for the
 // bar's own ticking
@@ -186,7 +139,7 @@ document.addEventListener("keydown", e => {
       ArrowLeft: -1,
       ArrowUp: -1
     }[e.key],
-    box = e.target.closest?.("fieldset.block");
+    box = e.target.closest?.("fieldset.kk-seg");
   if (!step || !box || e.target.type !== "radio") return;
   const all = [...box.querySelectorAll("input[type=radio]:not(:disabled)")].filter(
       r => r.offsetParent || r.closest("label")?.offsetParent

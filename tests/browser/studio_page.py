@@ -145,12 +145,12 @@ class StudioPage:
 
     def upload(self, data: bytes, name: str = "clip.wav", mime: str = "audio/wav") -> None:
         self.page.wait_for_selector(
-            "#kk-ref :is(input[type=file], .icon-button-wrapper button)", state="attached"
+            "#kk-ref :is(input[type=file], [data-do=removeclip])", state="attached"
         )
         if not self.page.locator(
             "#kk-ref input[type=file]"
         ).count():  # a clip is in: Gradio has taken its drop zone away
-            self.page.locator("#kk-ref .icon-button-wrapper button").first.click()
+            self.page.locator("#kk-ref [data-do=removeclip]").first.click()
         self.page.set_input_files(
             "#kk-ref input[type=file]", {"name": name, "mimeType": mime, "buffer": data}
         )

@@ -83,7 +83,7 @@ class Walk(StudioPage):
         self.page.locator(query).first.click()
 
     def tab(self, name: str) -> None:
-        self.press(f"[role=tab][data-tab-id={name}]")
+        self.press(f"[role=tab][aria-controls=kk-tab-{name}]")
 
     def generate(self, with_keys: bool = False) -> None:
         """And listen: what comes first, and that it is not silence."""
@@ -110,7 +110,7 @@ class Walk(StudioPage):
     def bring(self, data: bytes, name: str) -> None:
         """Through the file chooser, as a press on the drop zone opens it."""
         with self.page.expect_file_chooser() as chooser:
-            self.press("#kk-ref [data-testid=upload-text]")
+            self.press("#kk-ref .kk-drop")
         chooser.value.set_files({"name": name, "mimeType": "audio/wav", "buffer": data})
 
     def usable_clip(self) -> None:
@@ -145,10 +145,10 @@ def first_minute(chrome, url):
 
 def recording(chrome, url):
     with Walk(chrome, url, "zh") as w:
-        w.press("#kk-ref .source-selection button >> nth=1")
-        w.press("#kk-ref .record-button")
-        w.page.wait_for_selector("#kk-ref .stop-button[aria-disabled=false]")
-        w.press("#kk-ref .stop-button")
+        w.press("#kk-ref [data-do=soundsource][data-v=mic]")
+        w.press("#kk-ref [data-do=recordclip]")
+        w.page.wait_for_selector("#kk-ref [data-do=endclip][aria-disabled=false]")
+        w.press("#kk-ref [data-do=endclip]")
         w.usable_clip()
         w.generate()
         assert w.js("KK.lastParams.voice").startswith("draft-")
@@ -162,8 +162,8 @@ def odd_files(chrome, url):
     with Walk(chrome, url, "zh") as w:
         w.bring(b"not sound at all", "notes.wav")
         w.page.wait_for_selector("#kk-voice [role=alert], #kk-toast", state="visible")
-        if not w.page.locator("#kk-ref [data-testid=upload-text]").count():
-            w.press("#kk-ref .icon-button-wrapper button")
+        if not w.page.locator("#kk-ref .kk-drop").count():
+            w.press("#kk-ref [data-do=removeclip]")
         w.bring(odd.getvalue(), "phone call.flac")
         w.usable_clip()
         w.generate()

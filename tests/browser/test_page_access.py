@@ -50,7 +50,7 @@ def lone():
 
 def opened(chrome, lone, tab: str, **kw) -> StudioPage:
     p = StudioPage(chrome, lone.url, lang="en", **kw)
-    p.page.click(f"[role=tab][data-tab-id={tab}]")
+    p.page.click(f"[role=tab][aria-controls=kk-tab-{tab}]")
     return p
 
 
@@ -126,7 +126,7 @@ def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
         assert not p.page.locator(".kk-qr").count() and p.violations() == []
         p.page.click("[data-do=shareleave]")
         assert p.page.evaluate("document.activeElement.dataset.do") == "sharevoice"
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.locator("#kk-demos").scroll_into_view_if_needed()
         p.page.wait_for_selector("#kk-demos .kk-accrow")
         assert "0 of 20 uses" in p.page.inner_text(
@@ -148,7 +148,7 @@ def test_the_qr_code_leads_to_an_address_that_was_chosen_and_on_loopback_there_i
 ):
     """The studio listens on loopback; what one on the network would tell is put into its answer."""
     with StudioPage(chrome, lone.url, lang) as p:
-        p.page.click("[role=tab][data-tab-id=voices]")
+        p.page.click("[role=tab][aria-controls=kk-tab-voices]")
         share(p)
         assert p.page.inner_text(".kk-share").count(p.js("KK.t('dm.local')")) == 1
         assert "--host 0.0.0.0 --auth" in p.page.input_value("#kk-sharehow")
@@ -314,7 +314,7 @@ def test_a_list_that_was_asked_for_before_a_link_ended_does_not_bring_it_back(ch
                 else r.continue_()
             ),
         )
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.locator("#kk-demos").scroll_into_view_if_needed()
         for _ in range(400):
             if not held:
@@ -360,11 +360,11 @@ def test_a_key_is_made_by_keyboard_shown_once_and_revoked(chrome, lone):
         )
         p.page.reload()
         p.ready()
-        p.page.click("[role=tab][data-tab-id=speak]")
+        p.page.click("[role=tab][aria-controls=kk-tab-speak]")
         p.page.fill("#kk-text textarea", "Still at home.")
         p.go()
         p.until("done")
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.locator("#kk-apikeys").scroll_into_view_if_needed()
         p.page.wait_for_selector("#kk-apikeys .kk-accrow")
         assert (

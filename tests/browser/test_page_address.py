@@ -42,12 +42,12 @@ def test_every_tab_has_an_address_and_back_and_reload_return_there(chrome, below
         names = {tab: p.js("k => KK.t('tab.' + k)", tab) + " · 开口" for tab in ("speak", *TABS)}
         at(p, "speak", "", names["speak"])
         for tab in TABS:
-            p.page.click(f"[role=tab][data-tab-id={tab}]")
+            p.page.click(f"[role=tab][aria-controls=kk-tab-{tab}]")
             at(p, tab, f"#{tab}", names[tab])
         p.page.focus("#kk-lang, [data-do=lang]")
         p.page.go_back()
         at(p, "batch", "#batch", names["batch"])
-        focused(p, "[role=tab][data-tab-id=batch]")
+        focused(p, "[role=tab][aria-controls=kk-tab-batch]")
         p.page.reload()
         p.ready()
         at(p, "batch", "#batch", names["batch"])
@@ -72,7 +72,7 @@ def test_a_voice_and_a_job_have_addresses_and_what_is_gone_is_said(chrome, below
         voices, batch = p.js("KK.t('tab.voices')"), p.js("KK.t('tab.batch')")
         voice = p.js("KK.voices().find(v => v.starter).id")
         name = p.js("id => KK.voiceName(KK.voices().find(v => v.id === id))", voice)
-        p.page.click("[role=tab][data-tab-id=voices]")
+        p.page.click("[role=tab][aria-controls=kk-tab-voices]")
         p.page.click(f'.kk-voice a[href$="#voices/{voice}"]')
         at(p, "voices", f"#voices/{voice}", f"{name} · {voices} · {app}")
         assert p.page.locator(".kk-voice[aria-current=true]").count() == 1
@@ -84,7 +84,7 @@ def test_a_voice_and_a_job_have_addresses_and_what_is_gone_is_said(chrome, below
             { texts: ["One."], voice, name: "one", async: true })).id""",
             voice,
         )
-        p.page.click("[role=tab][data-tab-id=batch]")
+        p.page.click("[role=tab][aria-controls=kk-tab-batch]")
         p.page.click(f'.kk-job[data-job="{job}"] [data-do=joblines]')
         at(p, "batch", f"#batch/{job}", f"one · {batch} · {app}")
         p.page.reload()

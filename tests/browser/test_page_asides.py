@@ -107,7 +107,7 @@ def test_a_voice_is_edited_in_the_library_and_escape_leaves_the_stream_alone(chr
         p.instruct("seconds=60")
         p.go()
         p.until("playing", "draining")
-        p.page.click("[role=tab][data-tab-id=voices]")
+        p.page.click("[role=tab][aria-controls=kk-tab-voices]")
         mine = p.page.locator(".kk-voice", has_text="🐼 阿宝")
         assert mine.locator(".kk-face").inner_text() == "🐼"
         mine.locator("[data-do=editvoice]").click()
@@ -136,7 +136,7 @@ def test_a_file_let_go_anywhere_is_the_clip_and_the_page_stays(chrome, studio):
         assert let_go(p, "#kk-text textarea", clip())
         p.page.wait_for_selector(".kk-strip", state="attached")
         first = p.js("KK.draft().id")
-        p.page.click("[role=tab][data-tab-id=voices]")
+        p.page.click("[role=tab][aria-controls=kk-tab-voices]")
         assert let_go(p, "#kk-library h2", clip(6))  # one is in already, and another tab is shown
         p.page.wait_for_function(
             "id => KK.draft() && KK.draft().id !== id && KK.tabNow() === 'speak'", arg=first
@@ -146,12 +146,12 @@ def test_a_file_let_go_anywhere_is_the_clip_and_the_page_stays(chrome, studio):
         p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad] [data-do=dismiss]")
         assert "读不懂" in p.page.inner_text("#kk-health .kk-warn[data-tone=bad] span")
         assert p.js("Math.round(KK.draft().report.duration_s)") == 6, "the clip that is there stays"
-        p.page.click("#kk-ref .icon-button-wrapper button >> nth=0")
+        p.page.click("#kk-ref [data-do=removeclip] >> nth=0")
         p.page.wait_for_selector("#kk-health .kk-demo")
         assert let_go(p, "body", b"\x89PNG\r\n\x1a\n", "photo.png", "image/png")
         p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad]")
         assert "读不懂" in p.page.inner_text("#kk-health .kk-warn span")
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.wait_for_function("KK.tabNow() === 'settings'")
         assert let_go(p, "#kk-set-lang", clip()) and p.js("KK.tabNow()") == "settings"
         assert not p.errors
@@ -253,7 +253,7 @@ def test_a_spoken_notice_is_wished_for_in_the_settings_and_remembered(
     """The tone engine sounds 0.15 s for each character it is given."""
     with StudioPage(chrome, studio.url, lang) as p:
         p.page.fill("#kk-text textarea", text)
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         assert not p.page.is_checked("#kk-set-notice input")
         before = studio.state()["notices"]
         with p.page.expect_response(
@@ -276,7 +276,7 @@ def test_a_spoken_notice_is_wished_for_in_the_settings_and_remembered(
         p.page.wait_for_function(
             "document.documentElement.dataset.kk === 'ready' && KK.live.takes?.data?.length === 1"
         )
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.wait_for_function("document.querySelector('#kk-set-notice input').checked")
         assert not p.errors
 
@@ -296,6 +296,6 @@ def test_the_expected_length_follows_the_voice_and_the_speed(chrome, studio):
         p.wait_takes(1)
         p.page.fill("#kk-text textarea", text + text)
         p.page.wait_for_function("/约 0:16/.test(document.querySelector('.kk-count').innerText)")
-        p.page.click(".kk-adv button.label-wrap")
+        p.page.click(".kk-adv > button")
         p.page.fill("#kk-speed input[type=number]", "2")
         p.page.wait_for_function("/约 0:08/.test(document.querySelector('.kk-count').innerText)")

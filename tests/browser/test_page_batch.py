@@ -28,7 +28,7 @@ def own():
 
 
 def opened(p: StudioPage) -> None:
-    p.page.click("[role=tab][data-tab-id=batch]")
+    p.page.click("[role=tab][aria-controls=kk-tab-batch]")
     p.page.wait_for_selector("#kk-batchvoice option", state="attached")
     p.page.wait_for_selector(".kk-joblist li")
 
@@ -235,7 +235,7 @@ def test_a_list_that_was_asked_for_before_a_job_began_does_not_take_it_away(chro
         p.page.route(
             "**/v2/jobs?limit=*", lambda r: r.continue_() if held else held.append((r, r.fetch()))
         )
-        p.page.click("[role=tab][data-tab-id=batch]")
+        p.page.click("[role=tab][aria-controls=kk-tab-batch]")
         for _ in range(400):
             if not held:
                 p.page.wait_for_timeout(50)

@@ -27,7 +27,7 @@ DROP = """([q, name, type, data]) => {
           new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: bag })
         );
     }"""
-WITH_PLAYER = "#kk-ref audio.standard-player"
+WITH_PLAYER = "#kk-ref [data-source=clip]"
 
 
 def drop(p: StudioPage, to: str, data: bytes, name: str, mime: str) -> None:
@@ -37,17 +37,17 @@ def drop(p: StudioPage, to: str, data: bytes, name: str, mime: str) -> None:
 def pick(p: StudioPage, data: bytes, name: str, mime: str) -> None:
     """With the button of the upload, beside a clip that is there."""
     with p.page.expect_file_chooser() as chooser:
-        p.page.click("#kk-ref .source-selection button >> nth=0")
+        p.page.click("#kk-ref [data-do=soundsource][data-v=upload]")
     chooser.value.set_files({"name": name, "mimeType": mime, "buffer": data})
 
 
 def test_what_cannot_be_read_is_said_in_our_words_and_the_clip_stays(chrome, studio):
     silent = video_of("mp4", [])
     with StudioPage(chrome, studio.url, "zh") as p:
-        drop(p, "#kk-ref .upload-container, #kk-ref button", PNG, "photo.png", "image/png")
+        drop(p, "#kk-ref .kk-recorder", PNG, "photo.png", "image/png")
         p.page.wait_for_selector(NOTICE)
         assert "读不懂这个文件" in p.page.inner_text(NOTICE) and not p.js("KK.draft()")
-        drop(p, "#kk-ref .upload-container, #kk-ref button", clip(5), "voice.wav", "audio/wav")
+        drop(p, "#kk-ref .kk-recorder", clip(5), "voice.wav", "audio/wav")
         p.page.wait_for_function("KK.draft()")
         p.page.wait_for_selector(WITH_PLAYER, state="attached")
         p.consent()
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_said_in_our_words_and_the_clip_stays(chrome, stu
         p.page.wait_for_function("id => KK.draft() && KK.draft().id !== id", arg=first)
         assert "several sound tracks" in p.page.inner_text("#kk-health .kk-warns")
         assert not p.page.is_checked("#kk-consent input"), "another voice, another consent"
-        p.page.click("#kk-ref .icon-button-wrapper button")
+        p.page.click("#kk-ref [data-do=removeclip]")
         p.page.wait_for_selector("#kk-health .kk-demo")
         assert not p.errors
 

@@ -69,7 +69,7 @@ def test_when_and_by_whom_is_on_the_card(chrome, own, lang):
         p.page.fill("#kk-savename textarea, #kk-savename input", f"Page {lang}")
         p.page.click("#kk-save")
         p.page.wait_for_function("n => KK.voices().some(v => v.name === n)", arg=f"Page {lang}")
-        p.page.click("[role=tab][data-tab-id=voices]")
+        p.page.click("[role=tab][aria-controls=kk-tab-voices]")
         p.page.wait_for_selector(".kk-agreed")
 
         def line(name):
@@ -97,7 +97,7 @@ def test_one_from_before_consents_were_kept_says_so(chrome, own):
     with running(data_dir=data) as again:
         for lang in TOLD:
             with StudioPage(chrome, again.url, lang) as p:
-                p.page.click("[role=tab][data-tab-id=voices]")
+                p.page.click("[role=tab][aria-controls=kk-tab-voices]")
                 p.page.wait_for_selector(".kk-agreed")
                 assert (
                     p.page.locator(".kk-voice", has_text="Old").locator(".kk-agreed").inner_text()

@@ -139,7 +139,7 @@ def test_the_button_says_what_it_does_and_an_error_stays_on_its_tab(chrome, stud
         "en": ["Generate", "Convert", "Start batch", "Go to Speak", "What you generate plays here"],
     }[lang]
     with StudioPage(chrome, studio.url, lang) as p:
-        go, tab = "#kk-player .kk-golabel", "[role=tab][data-tab-id={}]".format
+        go, tab = "#kk-player .kk-golabel", "[role=tab][aria-controls=kk-tab-{}]".format
         p.page.fill("#kk-text textarea", "")
         p.go()
         p.until("notext")

@@ -13,18 +13,18 @@ pytestmark = pytest.mark.browser
 
 def put(p: StudioPage, data: bytes, name: str = "清晨.wav") -> None:
     p.page.wait_for_selector(
-        "#kk-src :is(input[type=file], .icon-button-wrapper button)", state="attached"
+        "#kk-src :is(input[type=file], [data-do=removeclip])", state="attached"
     )
     if not p.page.locator("#kk-src input[type=file]").count():
-        p.page.locator("#kk-src .icon-button-wrapper button").first.click()
+        p.page.locator("#kk-src [data-do=removeclip]").first.click()
     p.page.set_input_files(
         "#kk-src input[type=file]", {"name": name, "mimeType": "audio/wav", "buffer": data}
     )
 
 
 def opened(p: StudioPage) -> None:
-    p.page.click("[role=tab][data-tab-id=convert]")
-    p.page.wait_for_selector("#kk-src .source-selection button")
+    p.page.click("[role=tab][aria-controls=kk-tab-convert]")
+    p.page.wait_for_selector("#kk-src [data-do=soundsource]")
 
 
 def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
@@ -33,7 +33,7 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
         opened(p)
         p.page.wait_for_function("KK.player.state === 'convert'")
         assert p.status() == "放入录音、选好音色，点「转换声音」。"
-        p.page.click("[role=tab][data-tab-id=voices]")
+        p.page.click("[role=tab][aria-controls=kk-tab-voices]")
         p.page.wait_for_function(
             "document.querySelector('#kk-player [role=status]').innerText.startsWith('生成的声音')"
         )
@@ -67,7 +67,7 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
         p.page.keyboard.press("Control+Enter")
         assert p.wait_takes(2)[0]["voice"] == p.js("KK.voices()[1].id")
         p.until("done")
-        p.page.click("[role=tab][data-tab-id=speak]")
+        p.page.click("[role=tab][aria-controls=kk-tab-speak]")
         p.page.click(".kk-take [data-do=reroll] >> nth=1")
         again = p.wait_takes(3)[0]
         assert (again["mode"], again["voice"]) == ("convert", take["voice"])
@@ -115,7 +115,7 @@ def test_the_tab_goes_when_the_engine_cannot(chrome, studio):
             " KK.draw('header'); }"
         )
         p.page.wait_for_function("KK.tabNow() === 'speak'")
-        assert not p.page.locator("[role=tab][data-tab-id=convert]").is_visible()
+        assert not p.page.locator("[role=tab][aria-controls=kk-tab-convert]").is_visible()
         p.page.wait_for_function(
             "!document.querySelector('#kk-mode"
             " input[value=instruct]').closest('label').checkVisibility()"

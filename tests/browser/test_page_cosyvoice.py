@@ -32,7 +32,7 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         )  # the page has heard who speaks: a change from now on is one that it tells
         early, is_offered = p.js(
             "[KK.engine().engine === 'builtin',"
-            " document.querySelector('[role=tab][data-tab-id=convert]').checkVisibility()]"
+            " document.querySelector('[role=tab][aria-controls=kk-tab-convert]').checkVisibility()]"
         )
         if early:  # on a quick machine it has taken over before the page was up
             assert not is_offered
@@ -44,7 +44,7 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
             "document.querySelector('.kk-eng').innerText.includes('CosyVoice2 就绪')"
         )
         p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
-        assert p.page.locator("[role=tab][data-tab-id=convert]").is_visible()
+        assert p.page.locator("[role=tab][aria-controls=kk-tab-convert]").is_visible()
 
         p.clip_in(clip(4))
         p.page.fill("#kk-transcript textarea", "你好。")  # not more than twice the text
@@ -77,7 +77,7 @@ def test_every_mode_makes_a_take_after_the_takeover(chrome, models):
         take = p.speak(4, "cosyvoice2")
         modes.append(take["mode"])
         assert take["voice"].startswith("preset-")
-        p.page.click("[role=tab][data-tab-id=convert]")
+        p.page.click("[role=tab][aria-controls=kk-tab-convert]")
         p.page.wait_for_selector("#kk-src input[type=file]", state="attached")
         p.page.set_input_files(
             "#kk-src input[type=file]",

@@ -53,7 +53,7 @@ def test_a_model_is_examined_and_its_profile_agreed_to(chrome, studio, lang):
 
         p.page.route("**/tts/model/*", answer)
         health = Health(p, with_doctor(state="none"))
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         card = p.page.locator("#kk-models .kk-doctor")
 
         def says(words: str) -> None:

@@ -70,7 +70,7 @@ def test_takeover_is_seen_said_once_and_followed_without_a_reload(chrome, studio
             "s => document.querySelector('.kk-eng .kk-second')?.innerText === s", arg=LOADING[lang]
         )
         assert (
-            not shown(p, "[role=tab][data-tab-id=convert]")
+            not shown(p, "[role=tab][aria-controls=kk-tab-convert]")
             and not p.page.locator("[data-do=token]").count()
         )
         p.page.click(".kk-eng")
@@ -87,7 +87,7 @@ def test_takeover_is_seen_said_once_and_followed_without_a_reload(chrome, studio
         )
         p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
         assert (
-            shown(p, "[role=tab][data-tab-id=convert]")
+            shown(p, "[role=tab][aria-controls=kk-tab-convert]")
             and p.page.input_value("#kk-text textarea") == text
         )
         p.js("KK.askEngine()")
@@ -118,7 +118,7 @@ def test_an_answer_that_was_overtaken_changes_nothing(chrome, studio):
         p.page.wait_for_timeout(100)  # a draw would have come
         assert (
             LOADING["en"] in p.page.inner_text(".kk-eng")
-            and not shown(p, "[role=tab][data-tab-id=convert]")
+            and not shown(p, "[role=tab][aria-controls=kk-tab-convert]")
             and not p.errors
         )
 
@@ -153,7 +153,7 @@ def test_what_the_page_was_opened_with_changes_nothing_once_it_has_asked(chrome,
         p.wait_takes(1)  # what the page was opened with is there
         assert (
             LOADING["en"] in p.page.inner_text(".kk-eng")
-            and not shown(p, "[role=tab][data-tab-id=convert]")
+            and not shown(p, "[role=tab][aria-controls=kk-tab-convert]")
             and not p.errors
         )
 
@@ -341,7 +341,7 @@ def test_models_are_changed_and_fetched_from_the_settings_and_the_pill(chrome, s
         )
         two = {**BIG, "title": "CosyVoice2-0.5B", "models": MODELS}
         health = Health(p, two)
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.wait_for_selector("#kk-models .kk-model")
         assert p.page.locator("#kk-models .kk-model b").all_inner_texts() == [
             m["name"] for m in MODELS

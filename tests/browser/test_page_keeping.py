@@ -57,7 +57,7 @@ def test_how_long_takes_stay_is_said_chosen_and_the_same_in_every_browser(chrome
         assert "同一账号" in told and "磁盘还剩" in told and p.violations() == []
         p.page.click("#kk-set-keep label:has(input[value='7'])")
         p.page.wait_for_function("KK.storageInfo().days === 7")
-        p.page.click("[role=tab][data-tab-id=speak]")
+        p.page.click("[role=tab][aria-controls=kk-tab-speak]")
         assert "保留 7 天，收藏的一直保留" in line(p)
         spoken(p, 2)
         p.page.wait_for_function("KK.live.takes.data.length === 3")
@@ -70,7 +70,7 @@ def test_how_long_takes_stay_is_said_chosen_and_the_same_in_every_browser(chrome
             q.page.locator("[data-do=droptake]").first.click()
             q.wait_takes(2)
             assert "2 takes, " in line(q) and "after 1 more" in q.page.inner_text("#kk-takes")
-            q.page.click("[role=tab][data-tab-id=settings]")
+            q.page.click("[role=tab][aria-controls=kk-tab-settings]")
             q.page.wait_for_function("KK.chosen('kk-set-keep') === '7'")
             assert not q.errors
 

@@ -173,7 +173,7 @@ def test_keyboard_alone(chrome, studio):
         p.page.keyboard.press("Enter")
         p.page.wait_for_function("document.activeElement === KK.field('kk-text')")
         p.page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
-        walk(p, "#kk-ref .upload-container, #kk-ref .source-selection button")
+        walk(p, "#kk-ref :is(input, button)")
         p.clip_in(clip(5, noise=0.03, cut=True))
         p.page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
         walk(p, "#kk-consent input")
@@ -214,7 +214,7 @@ def test_shortcuts_and_their_switch(chrome, studio):
         assert p.js("document.querySelector('#kk-keys').matches(':popover-open')")
         p.page.keyboard.press("Escape")
         assert not p.js("document.querySelector('#kk-keys').matches(':popover-open')")
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.uncheck("#kk-set-keys input")
         p.page.wait_for_function("KK.store.get('keys') === 'off'")
         p.page.click("h1")
@@ -226,7 +226,7 @@ def test_shortcuts_and_their_switch(chrome, studio):
         p.page.wait_for_function("KK.storageInfo().days === 1")
         p.page.reload()
         p.ready()
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.wait_for_function(
             "document.querySelector('#kk-set-keep"
             " input[value=\"1\"]')?.getAttribute('aria-checked') === 'true' ||"

@@ -68,7 +68,7 @@ def switch(p: StudioPage, lang: str) -> None:
 
 
 def tab(p: StudioPage, name: str) -> None:
-    p.page.click(f"[role=tab][data-tab-id={name}]")
+    p.page.click(f"[role=tab][aria-controls=kk-tab-{name}]")
     p.page.wait_for_function("n => KK.tabNow() === n", arg=name)
 
 
@@ -96,7 +96,7 @@ def test_every_control_stays_while_a_sound_streams(chrome, studio):
         p.consent()
         p.page.fill("#kk-savename :is(input, textarea)", "小林")
         p.page.fill("#kk-text textarea", "换语言，不换声音。Nothing else.")
-        p.page.click(".kk-adv button.label-wrap")
+        p.page.click(".kk-adv > button")
         p.page.wait_for_selector("#kk-language input")
         wanted = {"speed": 1.25, "seed": "42", "random": False, "profile": "smooth"}
         p.js("v => KK.put(v)", wanted | {"language": "zh"})

@@ -23,11 +23,11 @@ def named(p: StudioPage) -> None:
     """Gradio mounts widgets late; the page gives them their names in the frame after."""
     p.page.wait_for_function(
         """() =>
-          [...document.querySelectorAll("#kk-app fieldset.block")].every(
-            f => f.ariaLabel || !f.querySelector("[data-testid=block-info]")
+          [...document.querySelectorAll("#kk-app fieldset.kk-seg")].every(
+            f => f.ariaLabel || !f.querySelector(":scope > span")
           ) &&
           [...document.querySelectorAll("#kk-speed input")].every(e => e.ariaLabel) &&
-          [...document.querySelectorAll(".kk-adv > button.label-wrap")].every(
+          [...document.querySelectorAll(".kk-adv > button")].every(
             b => b.ariaExpanded === String(b.classList.contains("open"))
           )"""
     )
@@ -59,7 +59,7 @@ def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
             " document.querySelector('.kk-details').open = true; }"
         )
         found["warnings"] = p.violations()
-        p.page.click(".kk-adv button.label-wrap")
+        p.page.click(".kk-adv > button")
         p.page.wait_for_selector("#kk-hop input", state="attached")
         named(p)
         found["advanced"] = p.violations()
@@ -82,7 +82,7 @@ def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
         found["engine"] = p.violations()
         p.page.keyboard.press("Escape")
         for tab in ("voices", "settings"):
-            p.page.click(f"[role=tab][data-tab-id={tab}]")
+            p.page.click(f"[role=tab][aria-controls=kk-tab-{tab}]")
             p.page.wait_for_selector(SHOWN[tab])
             named(p)
             found[tab] = p.violations()
@@ -145,7 +145,7 @@ SEEN = """() => {
         const e = n.parentElement;
         if (
           n.data.trim() &&
-          !e.closest("textarea, script, style, .kk-take p, .kk-take .kk-meta, .mic-select") &&
+          !e.closest("textarea, script, style, .kk-take p, .kk-take .kk-meta, [data-mic]") &&
           seen(e)
         )
           out.add(n.data.trim());
@@ -198,7 +198,7 @@ def test_language_and_theme_switch_in_mid_stream(chrome, studio, first, then):
         p.page.fill("#kk-text textarea", text)
         p.clip_in(clip(5, noise=0.03, cut=True))
         p.consent()
-        p.page.click(".kk-adv button.label-wrap")
+        p.page.click(".kk-adv > button")
         p.instruct("rtf=0.4 first=1 seconds=120")
         p.go()
         p.until("playing")
@@ -223,7 +223,7 @@ def test_language_and_theme_switch_in_mid_stream(chrome, studio, first, then):
         p.page.wait_for_timeout(300)
         left = {"speak": remaining(p, then)}
         for tab in ("voices", "settings"):
-            p.page.click(f"[role=tab][data-tab-id={tab}]")
+            p.page.click(f"[role=tab][aria-controls=kk-tab-{tab}]")
             p.page.wait_for_selector(SHOWN[tab])
             p.page.wait_for_timeout(500)
             left[tab] = remaining(p, then)
@@ -288,12 +288,14 @@ def test_gradio_still_has_what_the_page_leans_on(chrome, studio):
         )
         p.clip_in()
         for hook in (
-            "[role=tab][data-tab-id=speak]",
-            "fieldset.block",
-            "[data-testid=block-info]",
-            "audio.standard-player",
-            "#kk-ref .source-selection button",
+            "div > [role=tablist] [role=tab][aria-controls=kk-tab-speak][aria-selected=true]",
+            "#kk-tab-speak[role=tabpanel]",
+            "fieldset.kk-seg > span",
+            "fieldset.kk-seg > div > label",
             "#kk-mode input[aria-checked=true]",
-            "#kk-ref .icon-button-wrapper button",
+            ".kk-entry label > span",
+            "div:has(> .kk-entry)",
+            ".kk-adv > button > span + span",
+            ".kk-adv > button + div",
         ):
             p.page.wait_for_selector(hook, state="attached")

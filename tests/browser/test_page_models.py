@@ -46,10 +46,10 @@ def models(tmp_path_factory):
 
 def change(p: StudioPage, name: str, engine: str) -> None:
     """From the list in the settings."""
-    p.page.click("[role=tab][data-tab-id=settings]")
+    p.page.click("[role=tab][aria-controls=kk-tab-settings]")
     p.page.click(f"#kk-models [data-do=modeluse][data-v='{name}']")
     speaks(p, name, engine)
-    p.page.click("[role=tab][data-tab-id=speak]")
+    p.page.click("[role=tab][aria-controls=kk-tab-speak]")
 
 
 def speaks(p: StudioPage, name: str, engine: str) -> None:
@@ -87,7 +87,7 @@ def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
             p.page.click(f"#kk-style [data-v={CHIPS[engine]}]")
         made.append(p.speak(n := n + 1, engine))
     if "convert" in modes:
-        p.page.click("[role=tab][data-tab-id=convert]")
+        p.page.click("[role=tab][aria-controls=kk-tab-convert]")
         if not p.page.locator("#kk-sourcecard .kk-strip").count():
             p.page.wait_for_selector("#kk-src input[type=file]", state="attached")
             p.page.set_input_files(
@@ -98,7 +98,7 @@ def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
             p.page.check("#kk-cvconsent")
         p.page.click("#kk-target [data-id^=starter-]")
         made.append(p.speak(n + 1, engine))
-        p.page.click("[role=tab][data-tab-id=speak]")
+        p.page.click("[role=tab][aria-controls=kk-tab-speak]")
     assert [take["mode"] for take in made] == modes
     return made
 
@@ -202,6 +202,6 @@ def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_
                 == 200
             )
         assert studio.state()["encoded"] > encoded, "a voice is encoded anew for other weights"
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         assert p.violations() == [] and not p.errors
     assert (kept / "model").read_text().strip() == OTHER

@@ -133,7 +133,7 @@ def test_batches_follow_a_switch_of_their_own_and_lines_may_differ(chrome, studi
                 r.fulfill(status=422, body='{"error": {"message": "no"}}'),
             ),
         )
-        p.page.click("[role=tab][data-tab-id=batch]")
+        p.page.click("[role=tab][aria-controls=kk-tab-batch]")
         p.page.fill("#kk-batchtext", "text,model\nOne.,\nTwo.,builtin-instant\n")
         p.page.select_option("#kk-batchspeaks", "natural")
         p.page.click("#kk-batchgo")
@@ -150,7 +150,7 @@ def test_batches_follow_a_switch_of_their_own_and_lines_may_differ(chrome, studi
         assert [r.get("model") for r in posted[0]["requests"]] == [None, "builtin-instant"]
         p.page.reload()
         p.ready()
-        p.page.click("[role=tab][data-tab-id=batch]")
+        p.page.click("[role=tab][aria-controls=kk-tab-batch]")
         assert p.page.input_value("#kk-batchspeaks") == "natural", "remembered"
 
 

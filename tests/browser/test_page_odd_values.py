@@ -86,20 +86,20 @@ def test_a_memory_that_holds_anything_changes_nothing(chrome, studio, form):
         assert wishes["privacy"] == {"label": True, "notice": False}
         for other in (form, '"text"', "[[1], 2]", "7", "null", ""):
             assert p.js("f => { KK.store.set('form', f); return KK.remembered(); }", other) == {}
-        p.page.click(".kk-adv button.label-wrap")
+        p.page.click(".kk-adv > button")
         p.page.wait_for_selector("#kk-speed input[type=number]")
         assert p.page.input_value("#kk-speed input[type=number]") == "1"
         assert p.js("[KK.mode(), KK.chosen('kk-hop', 'none')]") == ["zero_shot", "fast"]
         assert p.page.input_value("#kk-language input") == p.js("KK.t('adv.lang.auto')")
         p.page.fill("#kk-text textarea", "Good evening.")
         assert p.js("KK.lasting(KK.measure('Good evening.')).s") >= 1
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.wait_for_selector("#kk-set-keep input[aria-checked=true]", state="attached")
         assert p.js(
             "['kk-set-theme', 'kk-set-lang', 'kk-set-keep'].map(id => KK.chosen(id, 'none'))"
         ) == ["light", "en", "36500"]
         assert odd(p) == [] and not p.errors
-        p.page.click("[role=tab][data-tab-id=speak]")
+        p.page.click("[role=tab][aria-controls=kk-tab-speak]")
         p.go()
         p.until("done", "failed")
         assert p.js("KK.player.state") == "done", p.status()

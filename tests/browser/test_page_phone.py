@@ -56,7 +56,7 @@ def test_a_phone_shows_text_and_generate_first_and_the_voice_in_one_line(chrome,
         assert p.violations() == []
         said = p.js(WORDS)
         fold.tap()
-        p.page.wait_for_selector("#kk-ref [data-testid=upload-text]")
+        p.page.wait_for_selector("#kk-ref .kk-drop")
         assert p.page.get_attribute("#kk-voice .kk-fold", "aria-expanded") == "true"
         assert p.js("document.activeElement.matches('.kk-fold')"), "the focus stays"
         said += p.js(WORDS)
@@ -99,7 +99,7 @@ def test_on_a_slow_line_what_is_seen_works_and_nothing_idle_is_fetched(chrome, s
     page.wait_for_function("KK.player.counters?.firstAudibleMs > 0")
     sizes = {url.rpartition("/")[2]: n for url, n in fetched.values() if "/gradio_api/" not in url}
     assert sum(sizes.values()) < 500_000, sizes
-    assert max(n for name, n in sizes.items() if "hls" in name) < 1000
+    assert not [name for name in sizes if "hls" in name], "no player of Gradio's is fetched"
     assert not context.pages[1:]
     # once more: the page is known, and so is each of its files
     fetched.clear()

@@ -70,7 +70,7 @@ def test_an_engine_that_hears_no_clip_offers_its_own_voices_only(chrome, studio)
         p.page.wait_for_function("KK.mode() === 'preset'")
         assert (
             p.js("KK.offered().filter(v => v.sample)") == []
-            and not shown(p, "[role=tab][data-tab-id=convert]")
+            and not shown(p, "[role=tab][aria-controls=kk-tab-convert]")
             and not p.errors
         )
 

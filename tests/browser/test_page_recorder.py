@@ -13,7 +13,7 @@ import pytest
 from .studio_page import StudioPage, browser, clip
 
 pytestmark = pytest.mark.browser
-END = "#kk-ref .stop-button"
+END = "#kk-ref [data-do=endclip]"
 # runs(s): the clock that the recorder counts with goes on for s seconds and stands then, so that
 # nothing is missed, however slow the machine; never faster than the sound
 CLOCK = """{
@@ -52,8 +52,8 @@ def page(chrome, studio):
 
 
 def began(p: StudioPage) -> None:
-    p.page.click("#kk-ref .source-selection button >> nth=1")
-    p.page.click("#kk-ref .record-button")
+    p.page.click("#kk-ref [data-do=soundsource][data-v=mic]")
+    p.page.click("#kk-ref [data-do=recordclip]")
     p.page.wait_for_selector(END + "[aria-disabled=true]")
 
 
@@ -84,8 +84,8 @@ def ended(p: StudioPage, before: str = "") -> dict:
 @pytest.mark.parametrize(("lang", "size"), [("zh", "wide"), ("en", "tablet"), ("zh", "phone")])
 def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studio, lang, size):
     places = """Object.fromEntries(
-          ["#kk-ref .stop-button", "#kk-ref .pause-button", "#kk-ref .mic-select"].map(s => {
-            const e = document.querySelector(s),
+          ["[data-do=endclip]", "[data-do=pauseclip]", "[data-mic]"].map(s => {
+            const e = document.querySelector("#kk-ref " + s),
               r = e.getBoundingClientRect(),
               box = document.querySelector("#kk-ref").getBoundingClientRect();
             return [
@@ -103,7 +103,7 @@ def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studi
         if size == "phone":
             p.page.click("[data-do=fold]")
         began(p)
-        p.page.wait_for_selector("#kk-ref .mic-select option", state="attached")
+        p.page.wait_for_selector("#kk-ref [data-mic] option", state="attached")
         early, before = p.js(places), None
         while early != before:  # what Gradio shows of the microphones comes a little later
             p.page.wait_for_timeout(300)
@@ -121,18 +121,18 @@ def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studi
 
 
 def test_a_recording_shows_that_it_runs_and_its_line_is_the_transcript(chrome, studio):
-    row = "#kk-mic .kk-recrow"
+    row = "#kk-ref .kk-recrow"
     line = "清晨的阳光照进窗子，新的一天就这样开始了。"
     with StudioPage(chrome, studio.url, "zh", init=CLOCK) as p:
         p.js("runs(0)")
-        p.page.click("#kk-ref .source-selection button >> nth=1")
+        p.page.click("#kk-ref [data-do=soundsource][data-v=mic]")
         p.page.wait_for_selector(row + "[data-on=false]")
-        p.page.wait_for_selector("#kk-ref .record-button")
-        p.js("""() => { window.loudest = 0; const mic = document.querySelector("#kk-mic");
+        p.page.wait_for_selector("#kk-ref [data-do=recordclip]")
+        p.js("""() => { window.loudest = 0; const mic = document.querySelector("#kk-ref");
             new MutationObserver(() => { const bar = mic.querySelector(".kk-level i");
               loudest = Math.max(loudest, parseFloat(bar?.style.transform.slice(7)) || 0); })
             .observe(mic, {subtree: true, childList: true, attributes: true}); }""")
-        first = p.js(f"""() => {{ document.querySelector("#kk-ref .record-button").click();
+        first = p.js(f"""() => {{ document.querySelector("#kk-ref [data-do=recordclip]").click();
             return document.querySelector("{END}").textContent; }}""")
         assert "结束" in first and "秒" in first, "before the browser has given its leave"
         p.page.wait_for_selector(row + "[data-on=true]")
@@ -153,9 +153,9 @@ def test_a_recording_shows_that_it_runs_and_its_line_is_the_transcript(chrome, s
         p.page.fill("#kk-transcript textarea", "我说的是别的话。")
         p.page.wait_for_function("!document.querySelector('#kk-fit').innerText.includes('朗读句')")
         p.page.fill("#kk-transcript textarea", line)
-        p.page.click("#kk-ref .icon-button-wrapper button")
+        p.page.click("#kk-ref [data-do=removeclip]")
         p.page.wait_for_function("!KK.draft()")
-        p.page.click("#kk-ref .source-selection button >> nth=0")
+        p.page.click("#kk-ref [data-do=soundsource][data-v=upload]")
         p.upload(clip(4.0))
         p.page.wait_for_function("KK.draft()")
         p.page.wait_for_function("KK.field('kk-transcript').value === ''")
@@ -177,7 +177,7 @@ def test_the_end_comes_after_three_seconds_and_a_short_take_goes_on(page):
     p.page.keyboard.press("r")
     p.js("runs(2.5)")
     p.page.wait_for_function(
-        "document.querySelector('#kk-ref .stop-button').textContent.includes('1 s to go')"
+        "document.querySelector('#kk-ref [data-do=endclip]').textContent.includes('1 s to go')"
     )
     p.js("runs(Infinity)")
     first = ended(p)
@@ -207,7 +207,7 @@ def test_whoever_begins_anew_or_brings_a_file_keeps_nothing(page):
     )
     p.page.click("[data-do=fix][data-code=too_short]")
     p.page.wait_for_selector(END + "[aria-disabled=true]")
-    p.page.click("#kk-ref .source-selection button >> nth=0")
+    p.page.click("#kk-ref [data-do=soundsource][data-v=upload]")
     p.page.wait_for_function("!KK.draft()")
     p.page.wait_for_selector("#kk-ref input[type=file]", state="attached")
     p.upload(clip(4.0))
@@ -221,15 +221,15 @@ def test_a_pause_does_not_count(page):
     began(p)
     p.js("runs(1.5)")
     p.page.wait_for_function(
-        "document.querySelector('#kk-ref .stop-button').textContent.includes('2 s to go')"
+        "document.querySelector('#kk-ref [data-do=endclip]').textContent.includes('2 s to go')"
     )
-    p.page.click("#kk-ref .pause-button")
+    p.page.click("#kk-ref [data-do=pauseclip]")
     p.js("runs(Infinity)")
     p.page.wait_for_timeout(3200)
-    paused = p.page.locator("#kk-ref .stop-button-paused:visible")
+    paused = p.page.locator("#kk-ref [data-do=endclip]")
     assert "to go" in paused.inner_text()
     paused.click(force=True)
-    p.page.click("#kk-ref .resume-button")
+    p.page.click("#kk-ref [data-do=pauseclip]")
     assert ended(p)["report"]["duration_s"] > 2.9
 
 
@@ -247,3 +247,65 @@ def test_a_recording_that_nobody_ends_ends_by_itself(page):
     p.page.wait_for_selector(END, state="hidden")
     p.page.clock.resume()
     p.page.wait_for_function("KK.draft()")
+
+
+def test_the_chosen_microphone_is_the_one_that_records(page):
+    p = page
+    p.js("""() => {
+        window.asked = [];
+        const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+        navigator.mediaDevices.getUserMedia = wish => { asked.push(wish.audio); return ask(wish); };
+    }""")
+    p.page.click("#kk-ref [data-do=soundsource][data-v=mic]")
+    chooser = p.page.locator("#kk-ref [data-mic]")
+    chooser.wait_for()
+    assert chooser.get_attribute("aria-label") == "Microphone"
+    chosen = chooser.locator("option").last.get_attribute("value")
+    chooser.select_option(chosen)
+    p.page.click("#kk-ref [data-do=recordclip]")
+    p.page.wait_for_selector("#kk-ref .kk-recrow[data-on=true]")
+    assert p.js("asked") == [True, {"deviceId": {"exact": chosen}}]
+    assert chooser.is_disabled() and chooser.input_value() == chosen
+
+
+def test_a_recording_is_made_by_the_keyboard_and_may_be_given_up(page):
+    p = page
+    p.page.focus("#kk-ref [data-do=soundsource][data-v=mic]")
+    p.page.keyboard.press("Enter")
+    p.page.wait_for_selector("#kk-ref [data-do=recordclip]")
+    p.page.focus("#kk-ref [data-do=recordclip]")
+    p.page.keyboard.press("Space")
+    p.page.wait_for_selector("#kk-ref .kk-recrow[data-on=true]")
+    assert p.js("document.activeElement.dataset.do") == "endclip"
+    assert p.violations() == []
+    p.page.click("#kk-ref [data-do=removeclip]")
+    p.page.wait_for_selector("#kk-ref .kk-recrow[data-on=false]")
+    assert p.js("document.activeElement.dataset.do") == "recordclip"
+    assert p.js("KK.draft()") is None
+    p.page.keyboard.press("Enter")
+    p.page.wait_for_selector(END + "[aria-disabled=false]")
+    p.page.keyboard.press("Enter")
+    p.page.wait_for_function("KK.draft()")
+    assert p.js("document.activeElement.closest('#kk-ref') !== null")
+
+
+def test_the_microphone_is_let_go_when_it_ends_or_is_given_up(page):
+    p = page
+    p.js("""() => {
+        window.streams = [];
+        const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+        navigator.mediaDevices.getUserMedia = async wish => {
+            const stream = await ask(wish);
+            streams.push(stream);
+            return stream;
+        };
+    }""")
+    began(p)
+    p.page.wait_for_function("streams.filter(s => s.active).length === 1")  # not the one that asked
+    ended(p)
+    assert p.js("streams.some(s => s.active)") is False
+    p.page.keyboard.press("r")
+    p.page.wait_for_selector("#kk-ref .kk-recrow[data-on=true]")
+    p.page.click("#kk-ref [data-do=soundsource][data-v=upload]")
+    p.page.wait_for_selector("#kk-ref .kk-drop")
+    assert p.js("streams.some(s => s.active)") is False

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.browser
 BROKEN = """() =>
       [
         ...document.querySelectorAll(
-          "#kk-app :is(button, .kk-tag, th, h2, h3, .kk-seg label, [data-testid=block-info])," +
+          "#kk-app :is(button, .kk-tag, th, h2, h3, .kk-seg label, .kk-seg > span)," +
+            "#kk-app .kk-entry label > span," +
             "#kk-player :is(button, .kk-time)"
         )
       ]
@@ -83,7 +84,7 @@ READY = {
 def test_short_text_stays_on_one_line_and_no_ring_is_cut(chrome, studio, lang):
     found = {}
     with StudioPage(chrome, studio.url, lang) as p:
-        p.page.click(".kk-adv button.label-wrap")
+        p.page.click(".kk-adv > button")
         p.js("KK.useVoice('starter-zh-low')")  # in use
         for tab, there in READY.items():
             p.js("t => KK.tab(t)", tab)

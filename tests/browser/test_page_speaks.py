@@ -52,7 +52,7 @@ def test_first_click_of_a_first_visit_speaks_and_the_take_is_the_sound(chrome, s
             p.js("KK.player.meter.first"), abs=1
         )
         assert max(take["peaks"]) > 0.3 and len(take["peaks"]) == 160
-        assert p.js("KK.live.takes.root.querySelectorAll('.kk-mini svg.on rect').length") == 160
+        assert p.js("KK.live.takes.root.querySelectorAll('.kk-mini svg.kk-on rect').length") == 160
         assert not p.errors
 
 
@@ -86,7 +86,7 @@ def test_clip_consent_save_and_saved_voice(chrome, studio):
         p.go()
         p.until("done")
         assert p.wait_takes(1)[0]["voice_name"] == "林晚 · 旁白"
-        p.page.click("[role=tab][data-tab-id=voices]")
+        p.page.click("[role=tab][aria-controls=kk-tab-voices]")
         p.page.click("[data-do=editvoice]")
         p.page.fill("#kk-rename", "晚晚")
         p.page.keyboard.press("Enter")
@@ -121,11 +121,11 @@ def test_a_bad_clip_is_a_sentence_in_the_language_of_the_page(chrome, studio):
             assert re.search(en, p.page.inner_text("#kk-health .kk-warn span")), case
             assert p.js("KK.voiceId()") is None
             p.js("KK.setLang('zh')")
-            clear = p.page.locator("#kk-ref .icon-button-wrapper button")
+            clear = p.page.locator("#kk-ref [data-do=removeclip]")
             if clear.count():
                 clear.first.click()
             else:
-                p.js("KK.cleared()")
+                p.js("KK.clear('#kk-ref')")
             p.page.wait_for_selector("#kk-health .kk-demo")
         p.upload(*BAD_CLIPS["png"][:2])
         p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad]")
@@ -222,11 +222,11 @@ def test_recording_makes_a_clip(chrome, studio):
               };
             }"""
         )
-        p.page.click("#kk-ref .source-selection button >> nth=1")
-        p.page.click("#kk-ref .record-button")
+        p.page.click("#kk-ref [data-do=soundsource][data-v=mic]")
+        p.page.click("#kk-ref [data-do=recordclip]")
         p.page.wait_for_timeout(1500)
-        p.page.wait_for_function("document.querySelector('#kk-mic').innerText.includes('照着读')")
-        p.page.click("#kk-ref .stop-button")
+        p.page.wait_for_function("document.querySelector('#kk-ref').innerText.includes('照着读')")
+        p.page.click("#kk-ref [data-do=endclip]")
         p.page.wait_for_function("KK.live.health.data && !KK.live.health.busy")
         told = p.js("KK.live.health.data")
         assert "report" in told or told["error"]["code"] in ("silent", "too_short"), told
@@ -261,7 +261,7 @@ def test_takes_star_delete_undo_restore_reroll(chrome, studio):
         p.page.wait_for_function(
             "KK.field('kk-text').value === '第一条记录。' && KK.mode() === 'instruct'"
         )
-        p.page.click(".kk-adv button.label-wrap")
+        p.page.click(".kk-adv > button")
         p.page.wait_for_selector("#kk-seed input, #kk-seed textarea")
         p.page.wait_for_function(
             "seed => KK.field('kk-seed').value === seed && document.querySelector('#kk-random"

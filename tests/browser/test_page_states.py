@@ -13,7 +13,7 @@ from tests.serve import running
 from .studio_page import StudioPage, browser, clip
 
 pytestmark = pytest.mark.browser
-DENIED = "document.querySelector('#kk-mic [data-tone=warn]')"
+DENIED = "document.querySelector('#kk-ref [data-tone=warn]')"
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +45,16 @@ def test_server_gone_microphone_refused_page_shared(chrome, studio):
         p.js("KK.askEngine()")
         p.page.wait_for_function("document.querySelector('.kk-eng').dataset.tone === 'bad'")
         assert "与服务器断开" in p.page.inner_text(".kk-eng")
-        p.page.click("#kk-ref .source-selection button >> nth=1")
-        p.page.wait_for_function(f"{DENIED} || document.querySelector('#kk-ref .record-button')")
+        p.page.click("#kk-ref [data-do=soundsource][data-v=mic]")
+        p.page.wait_for_function(
+            f"{DENIED} || document.querySelector('#kk-ref [data-do=recordclip]')"
+        )
         p.js(
-            f"() => {{ if (!{DENIED}) document.querySelector('#kk-ref .record-button').click(); }}"
+            f"() => {{ if (!{DENIED})"
+            " document.querySelector('#kk-ref [data-do=recordclip]').click(); }"
         )  # it may be refused, and the button gone, by the time a hand is there
         p.page.wait_for_function(
-            "document.querySelector('#kk-mic').innerText.includes('麦克风被拒绝')"
+            "document.querySelector('#kk-ref').innerText.includes('麦克风被拒绝')"
         )
         assert p.violations() == []
         p.js(

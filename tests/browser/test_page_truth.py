@@ -110,7 +110,7 @@ def test_a_model_that_was_copied_in_is_offered_when_somebody_looks_and_its_odd_f
         (root / "other").mkdir()
         for file in (root / NAME).iterdir():
             (root / "other" / file.name).write_text("x")
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         other = p.page.locator("#kk-models .kk-model").filter(has_text="other")
         other.locator("[data-do=modeluse]").wait_for()
         row = p.page.locator("#kk-models .kk-model").filter(has_text=NAME).inner_text()

@@ -45,7 +45,7 @@ def empty(lone):
 
 
 def opened(p: StudioPage) -> StudioPage:
-    p.page.click("[role=tab][data-tab-id=settings]")
+    p.page.click("[role=tab][aria-controls=kk-tab-settings]")
     p.page.wait_for_selector(".kk-wordfoot")
     p.page.locator(".kk-wordfoot").scroll_into_view_if_needed()  # asked for when it is seen
     p.page.wait_for_selector(
@@ -69,7 +69,7 @@ def rows(p: StudioPage) -> list[str]:
 
 def spoken(p: StudioPage, written: str) -> list[str]:
     """The sentences that the studio began to speak."""
-    p.page.click("[role=tab][data-tab-id=speak]")
+    p.page.click("[role=tab][aria-controls=kk-tab-speak]")
     p.page.fill("#kk-text textarea", written)
     n = p.js("begun.length")
     p.go()
@@ -90,7 +90,7 @@ def test_a_term_is_added_and_spoken_then_changed_and_deleted(chrome, lone, lang,
             and rows(p)[1].startswith("重庆 → 崇庆")
         )
         assert spoken(p, "重庆的GPU，GPUs。") == ["崇庆的G P U，GPUs。"]
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.click(".kk-word:first-child [data-do=wordedit]")
         assert (
             p.js("document.activeElement.id") == "kk-word-reading"
@@ -101,7 +101,7 @@ def test_a_term_is_added_and_spoken_then_changed_and_deleted(chrome, lone, lang,
         p.page.keyboard.press("Enter")
         p.page.wait_for_function("document.querySelector('.kk-wordterm').textContent === 'GPUs'")
         assert spoken(p, "重庆的GPU，GPUs。") == ["崇庆的GPU，jee。"]
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.click(".kk-word:first-child [data-do=worddrop]")
         p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 1")
         assert p.js("document.activeElement.dataset.do") == "worddrop", (
@@ -281,7 +281,7 @@ def test_what_the_studio_said_before_does_not_come_back(chrome, lone):
             held.append((route, route.fetch()))
 
         p.page.route("**/v1/pronunciations", hold)
-        p.page.click("[role=tab][data-tab-id=settings]")
+        p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.wait_for_selector(".kk-wordfoot")
         for _ in range(500):
             if held:
@@ -298,9 +298,9 @@ def test_what_the_studio_said_before_does_not_come_back(chrome, lone):
             and p.js("document.activeElement.dataset.do") == "wordedit"
         )
         p.js("() => { window.row = document.querySelector('.kk-word'); }")
-        p.page.click("[role=tab][data-tab-id=speak]")
+        p.page.click("[role=tab][aria-controls=kk-tab-speak]")
         with p.page.expect_response("**/v1/pronunciations"):
-            p.page.click("[role=tab][data-tab-id=settings]")
+            p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.wait_for_timeout(200)
         assert p.js("row.isConnected") and not p.errors, (
             "a look that brings nothing new touches nothing"

@@ -1,4 +1,4 @@
-"""A sound that comes into the page: the upload and recorder widget, and the draft of what it took.
+"""A sound that comes into the page: the part that takes it, and the draft of what it took.
 
 Blind to what it is for.
 """
@@ -7,34 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gradio as gr
-
 from ..errors import KaikouError
 from ..studio.drafts import Draft
 from . import view_models
 from .html_part import number
-from .i18n import T
 from .uploads import Uploads
-
-
-def recorder(label: str, elem_id: str) -> gr.Audio:
-    """`label`: key of its name.
-
-    Upload comes first: dropping works only while that source is shown.
-    """
-    return gr.Audio(
-        None,
-        sources=["upload", "microphone"],
-        type="filepath",
-        label=T(label),
-        elem_id=elem_id,
-        interactive=True,
-        buttons=[],
-        editable=False,
-        waveform_options=gr.WaveformOptions(
-            waveform_color="#b9b4a8", waveform_progress_color="#0a6b57"
-        ),
-    )
 
 
 def draft_of(studio, uploads: Uploads, owner: str, path: str | None, after: str = "") -> Draft:
@@ -54,12 +31,13 @@ def draft_of(studio, uploads: Uploads, owner: str, path: str | None, after: str 
 def clip_view(studio, uploads: Uploads, owner: str, what: dict) -> dict:
     """Return what the page draws of the upload that `what` names: its draft, or why there is none.
 
-    what: `path` as the answer to the upload gave it, `n` counts what the page asked for.
+    what: `path` as the answer to the upload gave it, `n` counts what the page asked for, `after` is
+      the id of the draft that a recording goes on from, if any.
     """
     n = int(number(what["n"]))
     try:
         path = str(what["path"])
-        draft = view_models.draft(draft_of(studio, uploads, owner, path))
-        return draft | {"n": n, "placed": True, "name": Path(path).stem[:40]}
+        draft = draft_of(studio, uploads, owner, path, str(what.get("after") or ""))
+        return view_models.draft(draft) | {"n": n, "name": Path(path).stem[:40]}
     except KaikouError as error:
         return {"error": view_models.fault(error), "n": n}

@@ -1,5 +1,5 @@
 """What a first visit has to fetch: the page packed, Gradio's hashed files kept by the browser, and
-nothing in place of those that no part of this page ever calls. Pure ASGI around Gradio's app.
+nothing in place of the one that no part of this page ever calls. Pure ASGI around Gradio's app.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import re
 from functools import lru_cache
-from importlib.resources import files
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
@@ -16,10 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 KEPT = "public, max-age=31536000, immutable"  # Vite names each of these files after its content
-# hls.js, half a megabyte, comes with every gr.Audio and is asked for streamed outputs only; the
-# resizer serves pages inside a frame of another site, which the page's own policy forbids
-UNUSED = re.compile(r"/assets/(hls-[\w-]+\.js)|/static/js/iframeResizer[\w.]*\.js")
-EXPORTS = re.compile(r"export\{([\w$]+ as [\w$]+(?:,[\w$]+ as [\w$]+)*)\};?\s*(?://.*)?$")
+# it serves pages inside a frame of another site, which the page's own policy forbids
+UNUSED = re.compile(r"/static/js/iframeResizer[\w.]*\.js")
 
 
 class FirstLoad:
@@ -33,9 +30,8 @@ class FirstLoad:
         path = scope["path"]
         if scope["method"] == "GET" and path == "/":
             return await self._page(scope, receive, send)
-        unused = UNUSED.fullmatch(path)
-        if unused and (script := without_use(unused[1] or "")) is not None:
-            answer = Response(script, 200, {"Cache-Control": KEPT}, "text/javascript")
+        if UNUSED.fullmatch(path):
+            answer = Response("", 200, {"Cache-Control": KEPT}, "text/javascript")
             return await answer(scope, receive, send)
 
         async def keep(message) -> None:
@@ -75,19 +71,3 @@ class FirstLoad:
 def pack(body: bytes) -> tuple[bytes, str]:
     """The page compressed, and the tag that a browser says it has it by."""
     return gzip.compress(body, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:24]}"'
-
-
-@lru_cache
-def without_use(name: str) -> str | None:
-    """A module with the exports of Gradio's file `name` that can do nothing, which hls.js calls
-    "not supported"; "" for a plain script. None: Gradio writes it in another way than we know, and
-    it has to be sent as it is.
-    """
-    if not name:
-        return ""
-    file = files("gradio") / "templates" / "frontend" / "assets" / name
-    exports = EXPORTS.search(file.read_text("utf-8")) if file.is_file() else None
-    if exports is None:
-        return None
-    names = [pair.split(" as ")[1] for pair in exports[1].split(",")]
-    return f"const none=()=>false;export{{{','.join(f'none as {n}' for n in names)}}};"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from ..errors import BadInput, Busy, NotAllowed, NotFound
 from ..studio import ADMIN
@@ -34,23 +34,9 @@ ROUTES = re.compile(
 )
 # Programs: the named endpoints outside the queue, and the same ones as tools of an MCP server.
 PROGRAMS = re.compile(rf"POST {API}/((api|run)/(predict|{'|'.join(endpoints.NAMES)})/?|mcp/?)")
-TAKE = re.compile(r"https?://[^?#]*/tts/result/(take-[0-9a-f]+\.wav)")
+TAKE = re.compile(rf"{API}/file=https?://[^?#]*/tts/result/(take-[0-9a-f]+\.wav)")
 MAX_EVENTS_EACH = 16  # events of one visitor that wait, run, or whose result was not fetched
 MAX_UNFETCHED_S = 600.0  # a page that was closed before it fetched a result never comes back for it
-SOUND_TYPES = {
-    "wav": "audio/wav",
-    "mp3": "audio/mpeg",
-    "m4a": "audio/mp4",
-    "mp4": "audio/mp4",
-    "flac": "audio/flac",
-    "ogg": "audio/ogg",
-    "oga": "audio/ogg",
-    "opus": "audio/ogg",
-    "webm": "audio/webm",
-    "aac": "audio/aac",
-    "aif": "audio/aiff",
-    "aiff": "audio/aiff",
-}
 
 
 def parse_event(body: bytes) -> dict:
@@ -161,12 +147,9 @@ class PageMiddleware:
         method, path = scope.get("method", "WEBSOCKET"), scope["path"]
         if method == "POST" and path == f"{API}/upload":
             answer = await self._upload(Request(scope, receive))
-        elif method == "GET" and path == f"{API}/upload_progress":
-            # Gradio's page waits for this; the answer to the upload itself says all there is to
-            # say.
-            answer = PlainTextResponse('data: {"msg": "done"}\n\n', media_type="text/event-stream")
-        elif method in ("GET", "HEAD") and path.startswith(f"{API}/file="):
-            answer = self._file(scope["kk_owner"], unquote(path.removeprefix(f"{API}/file=")))
+        elif method in ("GET", "HEAD") and (take := TAKE.fullmatch(unquote(path))):
+            # gradio_client asks for a take by the address that an endpoint gave it
+            answer = RedirectResponse(f"{self._root_path}/tts/result/{take[1]}")
         elif method == "POST" and path == f"{API}/queue/join":
             return await self._join(scope, receive, send)
         elif PROGRAMS.fullmatch(f"{method} {path}"):
@@ -189,21 +172,6 @@ class PageMiddleware:
                     self._uploads.add(request.scope["kk_owner"], file.filename or "", data)
                 )
         return JSONResponse(paths)
-
-    def _file(self, owner: str, path: str) -> Response:
-        """The sound of an upload, for the page's own waveform: the draft's once there is one. Or
-        that of a take, which gradio_client asks for by the address that an endpoint gave it.
-        """
-        if take := TAKE.fullmatch(path):
-            return RedirectResponse(f"{self._root_path}/tts/result/{take[1]}")
-        try:
-            upload = self._uploads.get(owner, path)
-        except NotAllowed:
-            raise NotFound("There is nothing at this address.", "这个地址没有内容。") from None
-        if upload.draft_id:
-            return RedirectResponse(f"{self._root_path}/tts/draft/{upload.draft_id}/audio?clean=0")
-        kind = SOUND_TYPES.get(path.rpartition(".")[2].lower(), "application/octet-stream")
-        return Response(upload.data, 200, {"Cache-Control": "no-store"}, kind)
 
     async def _program(self, scope, receive, send) -> None:
         """A call of a named endpoint, or a message to the MCP server. Neither may name a file."""

@@ -13,7 +13,7 @@ from ..errors import BadInput, KaikouError
 from ..studio import BY_PAGE
 from ..types import LANGUAGES, MODES, VOICE_ENGINES
 from . import view_models
-from .audio_input import clip_view, draft_of, recorder
+from .audio_input import clip_view
 from .auth import owner_of
 from .html_part import as_json, number, part
 from .i18n import T
@@ -38,9 +38,8 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
             elem_id="kk-source",
         )
         picker = part("picker", starters, events=("act",), elem_id="kk-picker")
-        ref = recorder("ref.label", "kk-ref")
-        part("mic", elem_id="kk-mic")
-        health = part("health", events=("act", "place"), elem_id="kk-health")
+        part("recorder", elem_id="kk-ref")
+        health = part("health", events=("act",), elem_id="kk-health")
         transcript = gr.Textbox(
             label=T("tr.label"),
             info=T("tr.info"),
@@ -78,7 +77,6 @@ def voice_card(starters: list[dict]) -> dict[str, gr.components.Component]:
         part("need", elem_id="kk-need")
     return {
         "picker": picker,
-        "ref": ref,
         "health": health,
         "transcript": transcript,
         "consent": consent,
@@ -226,16 +224,6 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     trace.
     """
 
-    def recorded(path: str | None, after: str, request: gr.Request):
-        """after: what the page says in the place of the card's own value, the draft that the
-        recording goes on from.
-        """
-        try:
-            made = draft_of(studio, uploads, owner_of(request), path, str(after or ""))
-            return as_json(view_models.draft(made)), False
-        except KaikouError as error:
-            return as_json({"error": view_models.fault(error)}), False
-
     def draft_act(event: gr.EventData, request: gr.Request):
         what, owner = event._data, owner_of(request)
         try:
@@ -268,7 +256,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
             return fault, gr.skip(), gr.skip()
 
     def clip_in(what: dict, owner: str):
-        """A file was brought.
+        """A file was brought or a recording made.
 
         Only one that can be read takes the place of the clip that is there, and asks for consent
         anew.
@@ -315,21 +303,6 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                 studio.takes.note_first_sound(owner, str(what["job"]), number(what["first"]))
         return takes_of(owner)
 
-    came = {"outputs": [w["health"], w["consent"]], "concurrency_limit": 4, **QUIET}
-    w["health"].place(
-        None, outputs=[w["ref"]], js="() => kaikou.placed('health')", api_visibility="private"
-    )
-    w["ref"].start_recording(
-        None, js="() => kaikou.tape.begun('#kk-ref')", api_visibility="private"
-    )
-    w["ref"].stop_recording(
-        recorded,
-        inputs=[w["ref"], w["health"]],
-        js="(x) => { const after = kaikou.tape.after(); kaikou.checking();"
-        " kaikou.tape.isFresh = !after; return [x, after]; }",
-        **came,
-    )
-    w["ref"].clear(None, js="() => kaikou.cleared()", api_visibility="private")
     w["health"].act(
         draft_act,
         outputs=[w["health"], w["picker"], w["consent"]],
