@@ -5,10 +5,8 @@ one active job per socket.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import struct
-import time
 from contextlib import ExitStack, suppress
 from functools import partial
 
@@ -17,14 +15,13 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from ..errors import BadInput, KaikouError
-from ..studio import ENGINE_CHANGE, JobReader, Snapshot, SpeechJob, Studio, is_guest, open_job
+from ..studio import ENGINE_CHANGE, Snapshot, SpeechJob, Studio, is_guest, job_reader, open_job
 from .auth import Sessions
 from .error_handlers import wrong_field
 from .recent_jobs import RecentJobs
 from .speech import Speech
-from .text_socket.protocol import PROTOCOL, Close, JsonSocket
+from .text_socket.protocol import PROTOCOL, Close, JsonSocket, report_errors
 
-log = logging.getLogger(__name__)
 MAGIC, FRAME = 0x4B01, struct.Struct("<HHIQ")
 FRAME_S = (0.04, 0.08, 0.16, 0.2)  # first frame small, then growing
 HELLO_S = 10.0
@@ -62,8 +59,7 @@ class Connection:
         self._socket, self._holder = JsonSocket(socket, silent_s), socket.scope["kk_holder"]
         self._account, self._owner = socket.scope["kk_owner"].partition("/")[0], ""
         self._sender: asyncio.Task | None = None
-        self._seq, self._credit, self._reader = -1, 0, None
-        self._moved_s = 0.0  # when a sample was sent or credited last
+        self._seq, self._pacing, self._reader = -1, job_reader.Pacing(), None
 
     async def serve(self) -> None:
         self._holder.listen(self._poke)
@@ -109,6 +105,7 @@ class Connection:
         return self._sender is None or self._sender.done()
 
     def _poke(self) -> None:
+        self._pacing.error = self._holder.error
         if self._reader is not None:
             self._reader.poke()
 
@@ -141,7 +138,8 @@ class Connection:
     async def _heed(self, told: dict) -> None:
         op = told.get("op")
         if op == "credit" and told.get("seq") == self._seq:
-            self._raise_credit(_whole(told, "upto"))
+            self._pacing.raise_credit(_whole(told, "upto"))
+            self._poke()
         elif op == "cancel" and told.get("seq") == self._seq:
             await self._stop(is_given_up=True, tell=True)
         elif op == "ping":
@@ -157,15 +155,11 @@ class Connection:
         """
         seq, credit = _whole(told, "seq"), _whole(told, "credit")
         await self._stop(is_given_up=True)
-        self._seq, self._credit, self._moved_s = seq, credit, time.monotonic()
+        self._seq = seq
+        self._pacing = job_reader.Pacing(
+            credit, piece_s=FRAME_S, patience_s=self._socket.idle_s, error=self._holder.error
+        )
         self._sender = asyncio.create_task(self._speak(seq, told))
-
-    def _raise_credit(self, upto: int) -> None:
-        if upto > self._credit:
-            self._credit, self._moved_s = upto, time.monotonic()
-        if self._reader is not None:
-            self._studio.job_runner.credit(self._reader.job, self._credit)
-            self._reader.poke()
 
     async def _stop(self, is_given_up: bool = False, tell: bool = False) -> None:
         """is_given_up: by the listener; else its socket went away."""
@@ -188,25 +182,14 @@ class Connection:
 
     # ---- the sender ------------------------------------------------------------------------------
     async def _speak(self, seq: int, told: dict) -> None:
-        try:
-            job, start = await self._job(told)
-            async with JobReader(self._studio, job) as self._reader:
-                self._recent.keep(job)
-                await self._pour(seq, self._reader, start)
-        except KaikouError as error:
-            await self._tell_error(seq, error)
-        except (WebSocketDisconnect, RuntimeError, OSError):
-            log.debug("the socket went away in mid-stream")
-        except Exception:
-            log.exception("stream %s failed", seq)
-            await self._tell_error(
-                seq,
-                KaikouError(
-                    "Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"
-                ),
-            )
-        finally:
-            self._reader = None
+        async with report_errors(partial(self._tell_error, seq)):
+            try:
+                job, self._pacing.n_sent = await self._job(told)
+                async with job_reader.JobReader(self._studio, job, self._pacing) as self._reader:
+                    self._recent.keep(job)
+                    await self._pour(seq, self._reader)
+            finally:
+                self._reader = None
 
     async def _tell_error(self, seq: int, error: KaikouError) -> None:
         retry = None if error.retry_after_s is None else math.ceil(error.retry_after_s)
@@ -245,72 +228,26 @@ class Connection:
             self._studio, lambda: self._studio.synthesis.resume(old, start)
         ), start
 
-    async def _pour(self, seq: int, reader: JobReader, sent: int) -> None:
-        job, frames, told_position, told_marks, is_begun = reader.job, 0, 0, 0, False
-        self._studio.job_runner.credit(job, self._credit)
-        while True:
-            now = await reader.change(self._patience_s() if sent >= self._credit else None)
-            self._check_stream(sent)
-            if now.state == "waiting":
-                if now.position and now.position != told_position:
-                    told_position = now.position
-                    await self._socket.tell(
-                        {
-                            "op": "queued",
-                            "seq": seq,
-                            "position": now.position,
-                            "eta_s": round(self._studio.job_runner.admission.eta_s(now.position)),
-                        }
-                    )
-                continue
-            if not is_begun:
-                is_begun = True
-                notes = [zh if self._socket.language == "zh" else en for en, zh in job.notes]
-                await self._socket.tell(
-                    {"op": "begin", "seq": seq, **self._studio.about(job), "notes": notes}
-                )
-            for segment, at in now.marks[told_marks:]:
-                await self._socket.tell(
-                    {
-                        "op": "info",
-                        "seq": seq,
-                        "sentence": segment,
-                        "from": at,
-                        "rtf": round(now.rtf, 4),
-                    }
-                )
-            told_marks = len(now.marks)
-            while sent < (
-                stop := min(
-                    now.n_samples,
-                    self._credit,
-                    sent + int(FRAME_S[min(frames, len(FRAME_S) - 1)] * job.rate),
-                )
-            ):
-                is_last = now.state in ("saving", "done") and stop == now.n_samples
-                began = time.perf_counter()
-                await self._socket.send_bytes(
-                    FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, sent) + job.pcm(sent, stop)
-                )
-                job.trace.add_sending(time.perf_counter() - began)
-                sent, frames, self._moved_s = stop, frames + 1, time.monotonic()
-                job.heard.reached(sent)
-                self._check_stream(sent)
-            if now.error is not None and (sent >= now.n_samples or sent >= self._credit):
-                raise now.error
-            if now.state == "done" and sent >= now.n_samples:
-                return await self._end(seq, job, now)
-
-    def _patience_s(self) -> float:
-        """How much longer a stream may wait for credit."""
-        return self._moved_s + self._socket.idle_s - time.monotonic()
-
-    def _check_stream(self, sent: int) -> None:
-        """Raises what ends it although there may be more to send."""
-        if self._holder.error is not None:
-            raise self._holder.error
-        if sent >= self._credit and self._patience_s() <= 0:
-            raise unheard()
+    async def _pour(self, seq: int, reader: job_reader.JobReader) -> None:
+        job, tell = reader.job, self._socket.tell
+        async for event in reader:
+            match event:
+                case job_reader.QueuePosition():
+                    await tell({"op": "queued", "seq": seq, **event._asdict()})
+                case job_reader.JobStart():
+                    notes = [zh if self._socket.language == "zh" else en for en, zh in job.notes]
+                    about = self._studio.about(job)
+                    await tell({"op": "begin", "seq": seq, **about, "notes": notes})
+                case job_reader.SentenceStart(index, start, rtf):
+                    place = {"sentence": index, "from": start, "rtf": round(rtf, 4)}
+                    await tell({"op": "info", "seq": seq, **place})
+                case job_reader.SampleRange(start, stop, is_last):
+                    head = FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, start)
+                    with job.trace.sending():
+                        await self._socket.send_bytes(head + job.pcm(start, stop))
+                    job.heard.reached(stop)
+                case Snapshot():
+                    await self._end(seq, job, event)
 
     async def _end(self, seq: int, job: SpeechJob, now: Snapshot) -> None:
         told = {
@@ -330,15 +267,6 @@ class Connection:
                 "text": now.save_error.sentence(self._socket.language),
             }
         await self._socket.tell(told)
-
-
-def unheard() -> BadInput:
-    """No credit came for what is still to be sent."""
-    return BadInput(
-        "Nobody listened any more, so this was ended. Generate it again.",
-        "太久没有继续收听，已停止。请重新生成。",
-        code="idle",
-    )
 
 
 def _bad(en: str, zh: str) -> Close:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +15,8 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from ..errors import EngineFault
-from ..studio import UNLIMITED, JobReader, Resampler, SpeechJob, Studio, coded_hz, collect
+from ..errors import EngineFault, KaikouError
+from ..studio import UNLIMITED, Resampler, SpeechJob, Studio, coded_hz, collect, job_reader
 from .audio_formats import CODED, SSE, TYPES, delta, done, failed, usage
 from .encoding import PIECE_BYTES, EncoderPool, Held
 from .middleware.access import language_of
@@ -65,8 +63,12 @@ async def reply(
     )
     headers = _headers(studio, job, kind, language, rate)
     if options.is_live:
-        lead_s = LEAD_S if options.is_paced else math.inf
-        sound, release = await _sound(studio, encoder_pool, job, kind, rate, lead_s)
+        pacing = (
+            job_reader.Pacing(lead_s=LEAD_S, min_piece_s=PIECE_S)
+            if options.is_paced
+            else job_reader.Pacing(UNLIMITED)
+        )
+        sound, release = await _sound(studio, encoder_pool, job, kind, rate, pacing)
     else:
         data = await _unless_left(request, _file(studio, encoder_pool, job, kind, rate))
         if not is_events:
@@ -154,7 +156,12 @@ async def _file(
 
 
 async def _sound(
-    studio: Studio, encoder_pool: EncoderPool, job: SpeechJob, kind: str, rate: int, lead_s: float
+    studio: Studio,
+    encoder_pool: EncoderPool,
+    job: SpeechJob,
+    kind: str,
+    rate: int,
+    pacing: job_reader.Pacing,
 ) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
     """The file's bytes while they are made, and what to call when nobody takes them any more.
 
@@ -166,14 +173,14 @@ async def _sound(
         studio.job_runner.reader_done(job)
 
     if kind not in CODED:
-        sound = _stream(studio, job, kind == "wav", lead_s)
+        sound = _stream(studio, job, kind == "wav", pacing)
         return sound if rate == job.rate else _at_rate(sound, Resampler(job.rate, rate)), let_go
     try:
         coder = await encoder_pool.open(job, kind)
     except BaseException:
         let_go()
         raise
-    return encoder_pool.pack(coder, _stream(studio, job, False, lead_s)), lambda: (
+    return encoder_pool.pack(coder, _stream(studio, job, False, pacing)), lambda: (
         let_go(),
         encoder_pool.close(coder),
     )
@@ -204,39 +211,23 @@ async def _events(
 
 
 async def _stream(
-    studio: Studio, job: SpeechJob, is_wav: bool, lead_s: float
+    studio: Studio, job: SpeechJob, is_wav: bool, pacing: job_reader.Pacing
 ) -> AsyncIterator[bytes]:
-    """Samples as they are made, never more than lead_s ahead of the wall clock.
+    """Samples as they are made. A slow reader holds this generator, and so the credit, back.
 
-    A slow reader holds this generator, and so the credit, back.
+    Saved before it ends: whoever has heard the end finds the take in the list.
     """
-    async with JobReader(studio, job) as reader:
+    async with job_reader.JobReader(studio, job, pacing) as reader:
         if is_wav:
             yield studio.header(job, None)
-        sent, began_s = 0, None
-        lead = UNLIMITED if math.isinf(lead_s) else job.n_begun + int(lead_s * job.rate)
-        while True:
-            played = int((time.monotonic() - began_s) * job.rate) if began_s is not None else 0
-            studio.job_runner.credit(job, min(UNLIMITED, played + lead))
-            told = job.snapshot()
-            stop = min(told.n_samples, played + lead)
-            if stop > sent and (stop == told.n_samples or stop - sent >= PIECE_S * job.rate):
-                began_s = began_s if began_s is not None else time.monotonic()
-                began = time.perf_counter()
-                yield job.pcm(sent, stop)  # comes back when the socket has taken it
-                job.trace.add_sending(time.perf_counter() - began)
-                sent = stop
-            elif told.error is not None and sent == told.n_samples:
-                log.warning("job %s ended after its first byte: %s", job.id, told.error.code)
-                raise BrokenStream(job.id)
-            elif (
-                told.state == "done" and sent == told.n_samples
-            ):  # saved: whoever has heard the end finds the take in the list
-                return
-            else:
-                await reader.change(
-                    PIECE_S if sent < told.n_samples or sent >= job.credit else None
-                )
+        try:
+            async for event in reader:
+                if isinstance(event, job_reader.SampleRange):
+                    with job.trace.sending():
+                        yield job.pcm(event.start, event.stop)  # until the socket has taken it
+        except KaikouError as error:
+            log.warning("job %s ended after its first byte: %s", job.id, error.code)
+            raise BrokenStream(job.id) from None
 
 
 class BrokenStream(Exception):

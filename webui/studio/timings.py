@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 ENGINE = (
     "prefill",
@@ -67,6 +68,13 @@ class Timings:
             self.sent_s = time.monotonic() - self.began_s
             seconds = self._first["socket"] = self.sent_s - self.first_s
         self.add("socket", seconds)
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Around the handing over of sound to the socket."""
+        began = time.perf_counter()
+        yield
+        self.add_sending(time.perf_counter() - began)
 
     def whole(self) -> dict[str, float]:
         """Seconds by stage, in the order of STAGES."""

@@ -8,7 +8,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect, WebSocketState
@@ -28,6 +29,24 @@ class Close(Exception):
     def __init__(self, code: int, error: KaikouError):
         super().__init__(error.code)
         self.code, self.error = code, error
+
+
+@asynccontextmanager
+async def report_errors(tell: Callable[[KaikouError], Awaitable[None]]) -> AsyncIterator[None]:
+    """Around what speaks on a socket: what goes wrong is told, unless the socket is gone."""
+    try:
+        yield
+    except KaikouError as error:
+        await tell(error)
+    except (WebSocketDisconnect, RuntimeError, OSError):
+        log.debug("the socket went away in mid-speech")
+    except Exception:
+        log.exception("speech on a socket failed")
+        await tell(
+            KaikouError(
+                "Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"
+            )
+        )
 
 
 class JsonSocket:

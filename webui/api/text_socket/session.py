@@ -6,29 +6,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
-import time
 from typing import Literal
 
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
-from starlette.websockets import WebSocketDisconnect
 
 from ...errors import BadInput, KaikouError
-from ...studio import JobReader, Snapshot, SpeechJob, Studio, TextSource, open_job
+from ...studio import Snapshot, SpeechJob, Studio, TextSource, job_reader, open_job
 from ..audio_field import with_param
 from ..audio_formats import usage
-from ..player_socket import FRAME, FRAME_S, MAGIC, unheard
+from ..player_socket import FRAME, FRAME_S, MAGIC
 from ..recent_jobs import RecentJobs
 from ..socket_auth import SocketAuth
 from ..speech import Speech
-from .protocol import JsonSocket
+from .protocol import JsonSocket, report_errors
 
-log = logging.getLogger(__name__)
 LEAD_S = 5.0  # a listener that gives no credit is served at most this far ahead of the wall clock
-# whether the clock has gone on; less than that is not sent by itself, or the clock's every step
-# would be a frame
-LOOK_AGAIN_S = 0.1
+MIN_PIECE_S = 0.1  # and then in pieces no shorter, or the clock's every step would be a frame
 INLINE_CHARS = 200  # a longer delta is normalised off the event loop
 
 
@@ -65,14 +59,15 @@ class TextSession:
         asked: dict,
         written: TextSource,
     ):
-        self.number, self.written, self.credit, self.sent = number, written, start.credit, 0
+        self.number, self.written = number, written
+        self.pacing = job_reader.Pacing(
+            start.credit, LEAD_S, MIN_PIECE_S, FRAME_S, socket.idle_s, holder.error
+        )
         self._studio, self._recent, self._socket, self._owner = studio, recent_jobs, socket, owner
         self._holder = holder
         self._asked, self._is_base64 = asked, start.audio == "base64"
         self._has_words = asyncio.Event()
-        self._reader: JobReader | None = None
-        self._moved_s = time.monotonic()  # when a sample was sent or credited last
-        self._frames, self._told_position, self._told_marks, self._began_s = 0, 0, 0, None
+        self._reader: job_reader.JobReader | None = None
         self.task = asyncio.create_task(self._run())
 
     # ---- the writer's side -----------------------------------------------------------------------
@@ -92,7 +87,8 @@ class TextSession:
         self.look()
 
     def poke(self) -> None:
-        """What the speaker's side goes by has changed."""
+        """The right to be here may have ended."""
+        self.pacing.error = self._holder.error
         self._has_words.set()
         if self._reader is not None:
             self._reader.poke()
@@ -102,16 +98,10 @@ class TextSession:
         if self.written.first or self.written.is_over:
             self._has_words.set()
 
-    @property
-    def is_held_back(self) -> bool:
-        """There is no more that may be sent."""
-        return self.credit is not None and self.sent >= self.credit
-
     def raise_credit(self, upto: int) -> None:
-        if self.credit is not None and upto > self.credit:
-            self.credit, self._moved_s = upto, time.monotonic()
-            if self._reader is not None:
-                self._reader.poke()
+        self.pacing.raise_credit(upto)
+        if self._reader is not None:
+            self._reader.poke()
 
     async def stop(self) -> bool:
         """True when it was not over yet. Nothing is sent of it afterwards."""
@@ -122,31 +112,16 @@ class TextSession:
 
     # ---- the speaker's side ----------------------------------------------------------------------
     async def _run(self) -> None:
-        try:
-            await self._has_words.wait()
-            self._check_talk()
-            job = await self._open()
-            async with JobReader(self._studio, job) as self._reader:
-                self._recent.keep(job)
-                await self._pour(job, self._reader)
-        except KaikouError as error:
-            await self.tell("speech.failed", samples=self.sent, **self._socket.words_of(error))
-        except (WebSocketDisconnect, RuntimeError, OSError):
-            log.debug("the socket went away in mid-speech")
-        except Exception:
-            log.exception("request %d of a socket failed", self.number)
-            await self.tell(
-                "speech.failed",
-                samples=self.sent,
-                **self._socket.words_of(
-                    KaikouError(
-                        "Something went wrong here. Please try again.",
-                        "这里出了点问题，请再试一次。",
-                    )
-                ),
-            )
-        finally:
-            self._reader = None
+        async with report_errors(self._tell_failed):
+            try:
+                await self._has_words.wait()
+                self.pacing.check()
+                job = await self._open()
+                async with job_reader.JobReader(self._studio, job, self.pacing) as self._reader:
+                    self._recent.keep(job)
+                    await self._pour(job, self._reader)
+            finally:
+                self._reader = None
 
     async def _open(self) -> SpeechJob:
         written, studio = self.written, self._studio
@@ -165,93 +140,39 @@ class TextSession:
                 ),
             )
 
-    async def _pour(self, job: SpeechJob, reader: JobReader) -> None:
-        studio, is_begun = self._studio, False
-        while True:
-            self._check_talk()
-            may = self._may_send(job.rate)
-            studio.job_runner.credit(job, may)
-            now = job.snapshot()
-            if now.state == "waiting":
-                await self._tell_position(now)
-                await reader.change()
-                continue
-            if not is_begun:
-                is_begun = True
-                await self._tell_begin(job)
-            await self._tell_sentences(now)
-            stop = min(
-                now.n_samples,
-                may,
-                self.sent + int(FRAME_S[min(self._frames, len(FRAME_S) - 1)] * job.rate),
-            )
-            is_crumb = (
-                self.credit is None
-                and stop == may < now.n_samples
-                and stop - self.sent < LOOK_AGAIN_S * job.rate
-            )
-            if stop > self.sent and not is_crumb:
-                await self._send(job, stop, now)
-            elif now.error is not None and not is_crumb:
-                raise now.error
-            elif now.state == "done" and self.sent == now.n_samples:
-                return await self._tell_done(job, now)
-            else:
-                await reader.change(
-                    self._patience_s()
-                    if self.is_held_back
-                    else LOOK_AGAIN_S
-                    if self.credit is None and now.n_samples > self.sent
-                    else None
-                )
+    async def _pour(self, job: SpeechJob, reader: job_reader.JobReader) -> None:
+        async for event in reader:
+            match event:
+                case job_reader.QueuePosition():
+                    await self.tell("speech.queued", **event._asdict())
+                case job_reader.JobStart():
+                    await self._tell_begin(job)
+                case job_reader.SentenceStart(index, start):
+                    text = self.written.pieces[index]
+                    await self.tell("speech.sentence", index=index, start=start, text=text)
+                case job_reader.SampleRange():
+                    with job.trace.sending():
+                        await self._send(job, event)
+                case Snapshot():
+                    await self._tell_done(job, event)
 
-    def _patience_s(self) -> float:
-        """How much longer it may wait for credit."""
-        return self._moved_s + self._socket.idle_s - time.monotonic()
-
-    def _check_talk(self) -> None:
-        """Raises what ends it although there may be more to send."""
-        if self._holder.error is not None:
-            raise self._holder.error
-        if self.is_held_back and self._patience_s() <= 0:
-            raise unheard()
-
-    def _may_send(self, rate: int) -> int:
-        if self.credit is not None:
-            return self.credit
-        played_s = time.monotonic() - self._began_s if self._began_s is not None else 0.0
-        return int((played_s + LEAD_S) * rate)
-
-    async def _send(self, job: SpeechJob, stop: int, now: Snapshot) -> None:
-        self._moved_s = time.monotonic()
-        self._began_s = self._began_s if self._began_s is not None else self._moved_s
-        start, self.sent, self._frames = (
-            self.sent,
-            stop,
-            self._frames + 1,
-        )  # counted as sent from here on: it may be, though this is cancelled
-        began, sound = time.perf_counter(), job.pcm(start, stop)
+    async def _send(self, job: SpeechJob, samples: job_reader.SampleRange) -> None:
+        start, stop, is_last = samples
+        sound = job.pcm(start, stop)
         if self._is_base64:
-            await self.tell(
-                "speech.audio.delta", start=start, audio=base64.b64encode(sound).decode()
-            )
+            audio = base64.b64encode(sound).decode()
+            await self.tell("speech.audio.delta", start=start, audio=audio)
         else:
-            is_last = now.state in ("saving", "done") and stop == now.n_samples
-            await self._socket.send_bytes(FRAME.pack(MAGIC, is_last, self.number, start) + sound)
-        job.trace.add_sending(time.perf_counter() - began)
+            head = FRAME.pack(MAGIC, is_last, self.number, start)
+            await self._socket.send_bytes(head + sound)
 
     # ---- what is told ----------------------------------------------------------------------------
     async def tell(self, kind: str, **told) -> None:
         await self._socket.tell({"type": kind, "request": self.number, **told})
 
-    async def _tell_position(self, now: Snapshot) -> None:
-        if now.position and now.position != self._told_position:
-            self._told_position = now.position
-            await self.tell(
-                "speech.queued",
-                position=now.position,
-                eta_s=round(self._studio.job_runner.admission.eta_s(now.position)),
-            )
+    async def _tell_failed(self, error: KaikouError) -> None:
+        words = self._socket.words_of(error)
+        await self.tell("speech.failed", samples=self.pacing.n_sent, **words)
 
     async def _tell_begin(self, job: SpeechJob) -> None:
         notes = [zh if self._socket.language == "zh" else en for en, zh in job.notes]
@@ -267,13 +188,6 @@ class TextSession:
             mode=job.request.mode,
             notes=notes,
         )
-
-    async def _tell_sentences(self, now: Snapshot) -> None:
-        for index, start in now.marks[self._told_marks :]:
-            await self.tell(
-                "speech.sentence", index=index, start=start, text=self.written.pieces[index]
-            )
-        self._told_marks = len(now.marks)
 
     async def _tell_done(self, job: SpeechJob, now: Snapshot) -> None:
         request = job.request

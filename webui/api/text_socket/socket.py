@@ -71,7 +71,7 @@ class TextConnection:
             session is None
             or session.task.done()
             or not session.written.is_over
-            or session.is_held_back
+            or session.pacing.is_held_back
         )
 
     async def _take(self, told: dict) -> None:
@@ -169,7 +169,7 @@ class TextConnection:
     async def _stop(self, tell: bool = False) -> None:
         session = self._session
         if session is not None and await session.stop() and tell:
-            await session.tell("speech.cancelled", samples=session.sent)
+            await session.tell("speech.cancelled", samples=session.pacing.n_sent)
 
 
 def _whole(told: dict, key: str) -> int:
