@@ -4,10 +4,10 @@
    Also what both and the share form have in common: `access`. */
 import { acts } from "./acts.js";
 import { toast } from "./engine_status.js";
-import { studioUrl } from "./facts.js";
 import { draw, live, parts } from "./parts.js";
 import { voiceName, voices } from "./speak_form.js";
 import { lang, t } from "./strings.js";
+import { askStudio } from "./studio_api.js";
 import { clock, esc } from "./text.js";
 
 const SCOPES = ["speak", "voices", "jobs", "admin"];
@@ -24,21 +24,9 @@ const ui = {
 // ---- the studio's side ------------------------------------------------------------------------
 /* The answer, or null after `fail(sentence, field)`. */
 async function ask(method, path, body, fail) {
-  try {
-    const r = await fetch(studioUrl() + path, {
-      method,
-      body: body && JSON.stringify(body),
-      headers: {
-        "Accept-Language": lang,
-        ...(body ? { "Content-Type": "application/json" } : {})
-      }
-    });
-    if (r.ok) return r.status === 204 ? {} : await r.json();
-    const told = (await r.json().catch(() => null))?.error;
-    fail(told?.message || t("err.net"), told?.param);
-  } catch {
-    fail(t("err.net"));
-  }
+  const told = await askStudio(method, path, body);
+  if (!told.error) return told;
+  fail(told.error, told.param);
   return null;
 }
 const refuse = part => (text, field) => {

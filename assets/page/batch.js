@@ -3,7 +3,7 @@
    in. Blind to jobs that are there already. */
 import { player } from "../player/controller.js";
 import { acts } from "./acts.js";
-import { askJobs, showJob } from "./batch_jobs.js";
+import { showJob } from "./batch_jobs.js";
 import { batchDecode, batchFields, batchRows, batchText } from "./batch_parser.js";
 import { hasNatural } from "./engine_status.js";
 import { strings } from "./facts.js";
@@ -13,6 +13,7 @@ import { live, parts } from "./parts.js";
 import { lastParams, modelOf, regenerate, voiceName, voices } from "./speak_form.js";
 import { store } from "./store.js";
 import { lang, t } from "./strings.js";
+import { askStudio } from "./studio_api.js";
 import { esc } from "./text.js";
 import { characters } from "./text_tools.js";
 import { touch } from "./theme.js";
@@ -278,7 +279,7 @@ export const startBatch = async (skips = false) => {
     good = ui.rows.filter((_, i) => !bads.has(i + 1)),
     rest = ui.rows.filter((_, i) => bads.has(i + 1));
   const name = ui.name || good[0].text.slice(0, 40);
-  const made = await askJobs("POST", "/v2/synthesize/batch", {
+  const made = await askStudio("POST", "/v2/synthesize/batch", {
     requests: good.map(wanted),
     seed: number(ui.seed),
     name,

@@ -8,7 +8,8 @@ import { studioUrl } from "./facts.js";
 import { ico } from "./icons.js";
 import { live, parts } from "./parts.js";
 import { formatMenu, isForever } from "./storage.js";
-import { lang, t } from "./strings.js";
+import { t } from "./strings.js";
+import { askStudio } from "./studio_api.js";
 import { clock, esc } from "./text.js";
 
 const PAGE = 50,
@@ -28,26 +29,7 @@ const ui = {
 const url = tail => `${studioUrl()}/v2/jobs${tail}`;
 const at = (id, tail = "") => `/${encodeURIComponent(id)}${tail}`;
 
-/* What the studio answered, or {error}: its sentence. */
-export const askJobs = async (method, path, body = null) => {
-  try {
-    const r = await fetch(studioUrl() + path, {
-      method,
-      body: body && JSON.stringify(body),
-      cache: "no-store",
-      headers: {
-        "Accept-Language": lang,
-        ...(body ? { "Content-Type": "application/json" } : {})
-      }
-    });
-    if (r.status === 204) return {};
-    const told = await r.json().catch(() => ({}));
-    return r.ok ? told : { error: told.error?.message || t("err.net") };
-  } catch {
-    return { error: t("err.net") };
-  }
-};
-const ask = (method, tail) => askJobs(method, "/v2/jobs" + tail);
+const ask = (method, tail) => askStudio(method, "/v2/jobs" + tail);
 
 // ---- asked for while somebody looks -----------------------------------------------------------
 let timer = 0,

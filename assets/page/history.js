@@ -15,13 +15,15 @@ import { draw, live, parts, send } from "./parts.js";
 import { lastParams, modelOf, pick, put, regenerate, voiceName, voices } from "./speak_form.js";
 import { formatMenu, setStorage, storageLine } from "./storage.js";
 import { lang, said, t } from "./strings.js";
+import { askStudio } from "./studio_api.js";
 import { unstyle } from "./style.js";
 import { clock, esc } from "./text.js";
 import { recount } from "./text_tools.js";
 
+let known = []; // what the studio keeps, newest first
 let failed = []; // attempts that never became a take: kept on this page only
 const local = id => failed.some(f => f.id === id);
-const list = () => [...failed, ...(live.takes?.data || [])];
+const list = () => [...failed, ...known];
 export const take = id => list().find(k => k.id === id);
 export const takeUrl = id => `${studioUrl()}/tts/result/${encodeURIComponent(id)}.wav`;
 const gone = new Set(); // deleted, still undoable
@@ -113,10 +115,13 @@ function card(k) {
 }
 parts.takes = (root, data) => {
   if (data?.fault) toast(said(data.fault));
-  if (data?.list) {
-    live.takes.data = data.list;
+  if (data?.ids) {
+    const all = new Map([...known, ...data.takes].map(k => [k.id, k]));
+    known = data.ids.flatMap(id => all.get(id) ?? []);
     setStorage(data.storage);
+    if (known.length < data.ids.length) reloadTakes(); // another tab made one
   }
+  live.takes.data = known;
   const takes = list().filter(k => !gone.has(k.id));
   root.innerHTML = `<section class="kk" aria-labelledby="kk-takes-h"><div class="kk-secthead"><h2
     class="kk-h2"
@@ -242,18 +247,37 @@ acts.copyseed = async el => {
     setField("kk-seed", String(take(el.dataset.id).seed));
   }
 };
+/* One request at a time for each take: a delete must not overtake the star before it. The studio's
+   answer, or null after its sentence was shown; then the list is asked for anew. */
+const turns = new Map();
+function change(method, id, tail = "", body = null) {
+  const turn = Promise.resolve(turns.get(id)).then(async () => {
+    const path = `/v1/audio/takes/${encodeURIComponent(id)}${tail}`;
+    const told = await askStudio(method, path, body);
+    if (!told.error) return told;
+    toast(told.error);
+    reloadTakes();
+    return null;
+  });
+  turns.set(id, turn);
+  return turn;
+}
+/* takes: what the studio keeps now, in any order. */
+function setTakes(takes, storage) {
+  known = takes.sort((a, b) => b.created_at - a.created_at);
+  setStorage(storage);
+  draw("takes");
+}
 acts.star = el => {
   const k = take(el.dataset.id);
   k.starred = !k.starred;
   el.setAttribute("aria-pressed", String(k.starred));
-  send("takes", {
-    op: "star",
-    id: k.id,
-    on: k.starred
-  });
+  change("PATCH", k.id, "", { starred: k.starred });
 };
 acts.droptake = el => {
-  const id = el.dataset.id;
+  const id = el.dataset.id,
+    k = take(id),
+    others = () => known.filter(x => x.id !== id);
   gone.add(id);
   if (sounding(id, "take")) stopPreview();
   const next = el.closest("li").nextElementSibling || el.closest("li").previousElementSibling;
@@ -267,19 +291,17 @@ acts.droptake = el => {
     live.takes.root.querySelector(`[data-do=droptake][data-id="${CSS.escape(to)}"]`)?.focus({
       preventScroll: true
     });
-  send("takes", {
-    op: "delete",
-    id
+  change("DELETE", id).then(told => {
+    if (told) setTakes(others(), told.storage);
+    else gone.delete(id);
   });
   toast(
     t("takes.deleted"),
     t("sys.undo"),
     () => {
-      gone.delete(id);
-      draw("takes");
-      send("takes", {
-        op: "restore",
-        id
+      change("POST", id, "/restore").then(told => {
+        gone.delete(id);
+        if (told) setTakes([...others(), k], told.storage);
       });
     },
     8000

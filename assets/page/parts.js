@@ -20,9 +20,12 @@ export function mount(name, element, props, watch, trigger) {
       return null;
     }
   };
+  const last = live[name];
   live[name] = {
     root: element,
-    data: read(),
+    value: props.value,
+    // a re-render brings nothing new: what was changed here since stays
+    data: last && last.value === props.value ? last.data : read(),
     trigger
   };
   if (!booted) {
@@ -32,6 +35,7 @@ export function mount(name, element, props, watch, trigger) {
   draw(name);
   watch?.("value", () => {
     if (live[name].is_own) return; // the part has asked the studio itself since
+    live[name].value = props.value;
     live[name].data = read();
     draw(name);
   }); // fires after Gradio redrew the template

@@ -9,7 +9,7 @@ import { toast } from "./engine_status.js";
 import { studioUrl } from "./facts.js";
 import { choose, isSeen, setField, setMode, tab, when } from "./fields.js";
 import { ico } from "./icons.js";
-import { draw, live, parts, send } from "./parts.js";
+import { draw, live, parts } from "./parts.js";
 import { shareCard } from "./share_dialog.js";
 import {
   noClip,
@@ -22,7 +22,8 @@ import {
   voices
 } from "./speak_form.js";
 import { store } from "./store.js";
-import { lang, said, t } from "./strings.js";
+import { lang, t } from "./strings.js";
+import { askStudio } from "./studio_api.js";
 import { esc } from "./text.js";
 
 const query = {
@@ -85,13 +86,8 @@ const search = (where, n) =>
 const none = q => `<p class="kk-empty">${esc(q ? t("vo.none", { q }) : t("vo.empty"))}</p>`;
 
 parts.picker = (root, data) => {
-  if (data?.fault) {
-    toast(said(data.fault));
-    live.picker.data = live.picker.last || [];
-  }
-  live.picker.last = live.picker.data;
   if (data?.saved) {
-    live.picker.data = live.picker.last = data.list;
+    live.picker.data = data.list;
     saved(data.saved);
     return;
   }
@@ -275,6 +271,17 @@ const redraw = focus => {
   draw("voices");
   if (focus) live.voices.root.querySelector(focus)?.focus();
 };
+/* The studio's answer, or null after its sentence was shown. */
+async function change(method, id, body = null) {
+  const told = await askStudio(method, `/v1/audio/voices/${encodeURIComponent(id)}`, body);
+  if (!told.error) return told;
+  toast(told.error);
+  return null;
+}
+function setVoices(list) {
+  live.picker.data = list;
+  draw("picker");
+}
 acts.editvoice = b => {
   ui.edit = b.dataset.id;
   ui.ask = "";
@@ -299,10 +306,9 @@ acts.dropvoice = b => {
     ui.at = "";
     setAddress("voices", "", true);
   }
-  send("picker", {
-    op: "delete",
-    id: b.dataset.id
-  });
+  change("DELETE", b.dataset.id).then(
+    told => told && setVoices(voices().filter(v => v.id !== told.id))
+  );
   redraw("[data-do=import]");
 };
 document.addEventListener("submit", e => {
@@ -312,12 +318,17 @@ document.addEventListener("submit", e => {
   const name = f.querySelector("input").value.trim(),
     id = f.dataset.rename;
   if (name)
-    send("picker", {
-      op: "rename",
-      id,
-      name,
-      transcript: f.querySelector("textarea").value
-    });
+    change("PATCH", id, { name, transcript: f.querySelector("textarea").value }).then(
+      told =>
+        told &&
+        setVoices(
+          voices().map(v =>
+            v.id === id
+              ? { ...v, name: told.name, transcript: told.transcript, language: told.language }
+              : v
+          )
+        )
+    );
   acts.leavevoice({ dataset: { id } });
 });
 window.addEventListener(

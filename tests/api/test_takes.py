@@ -131,6 +131,22 @@ def test_a_star_is_put_and_taken_off(http):
     )
 
 
+def test_a_take_is_deleted_and_brought_back(own, http):
+    """As the page does it: what is deleted is gone from the list at once, and for good later."""
+    first, second = spoken(http, [say(http, 1), say(http, 2)])
+    deleted = http.delete(f"{PATH}/{first}").json()
+    assert deleted["deleted"] and deleted["storage"]["n_takes"] == 1
+    assert [t["id"] for t in http.get(PATH).json()["data"]] == [second]
+    assert error(http.patch(f"{PATH}/{first}", json={"starred": True}))["code"] == "take_gone"
+    assert http.delete(f"{PATH}/{first}").status_code == 200, "twice is once"
+    back = http.post(f"{PATH}/{first}/restore").json()
+    assert not back["deleted"] and back["storage"]["n_takes"] == 2
+    assert [t["id"] for t in http.get(PATH).json()["data"]] == [first, second]
+    assert http.post(f"{PATH}/{NEVER}/restore").status_code == 404
+    _, bob, _ = own
+    assert bob.delete(f"{PATH}/{first}").status_code == 404, "nobody else's"
+
+
 def test_anothers_takes_are_as_unknown_as_none(own, http):
     told, bob, (_, other, voices) = own
     mine = say(http, 1)

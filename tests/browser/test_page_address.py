@@ -80,7 +80,7 @@ def test_a_voice_and_a_job_have_addresses_and_what_is_gone_is_said(chrome, below
         assert p.violations() == []
         # ---- a job -------------------------------------------------------------------------------
         job = p.js(
-            """async voice => (await KK.askJobs("POST", "/v2/synthesize/batch",
+            """async voice => (await KK.askStudio("POST", "/v2/synthesize/batch",
             { texts: ["One."], voice, name: "one", async: true })).id""",
             voice,
         )

@@ -235,6 +235,49 @@ def test_recording_makes_a_clip(chrome, studio):
         assert head.startswith("RIFF") and head.endswith("WAVE") and mime == "audio/wav"
 
 
+def test_a_take_comes_alone_and_a_press_brings_nothing_but_itself(chrome, studio):
+    """However many takes there are: what Python sends is counted as it is read."""
+    with StudioPage(chrome, studio.url, "zh") as p:
+        p.page.fill("#kk-text textarea", "好的。")
+        for n in range(3):
+            p.go()
+            p.wait_takes(n + 1)
+            p.until("done")
+        p.js(
+            "() => { const read = JSON.parse; window.sent = []; JSON.parse = (...given) => {"
+            " const told = read(...given); if (told?.ids) sent.push(told.takes.length);"
+            " return told; }; }"
+        )
+        p.go()
+        newest, *others = p.wait_takes(4)
+        p.page.wait_for_function("() => KK.live.takes.data[0].first_sound_ms != null")
+        assert p.js("sent") == [1] and len({newest["id"], *(k["id"] for k in others)}) == 4
+        asked = []
+        p.page.on("request", lambda r: asked.append((r.method, r.url.partition("/takes/")[2])))
+        # without waiting for one before the next
+        p.js(
+            "id => ['star', 'star', 'star', 'droptake'].forEach(what =>"
+            " document.querySelector(`[data-do=${what}][data-id=${id}]`).click())",
+            others[0]["id"],
+        )
+        p.wait_takes(3)
+        p.page.click("#kk-toast button")
+        p.wait_takes(4)
+        path = others[0]["id"]
+        assert asked == [
+            *[("PATCH", path)] * 3,
+            ("DELETE", path),
+            ("POST", path + "/restore"),
+        ]
+        assert p.js("sent") == [1], "no list was sent again"
+        assert [k["id"] for k in p.takes()] == [newest["id"], *(k["id"] for k in others)]
+        p.page.reload()
+        p.page.wait_for_function(
+            "document.documentElement.dataset.kk === 'ready' && KK.live.takes?.data?.length === 4"
+        )
+        assert [k["starred"] for k in p.takes()] == [False, True, False, False]
+
+
 def test_takes_star_delete_undo_restore_reroll(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         p.page.fill("#kk-text textarea", "第一条记录。")

@@ -120,4 +120,15 @@ def routes(studio: Studio) -> APIRouter:
     def star(take_id: str, body: Star, request: Request):
         return take_info(takes.star(owner(request), take_id, body.starred))
 
+    # of the page, which may take it back for some seconds
+    @router.delete(PATH + "/{take_id}", include_in_schema=False)
+    def delete(take_id: str, request: Request):
+        takes.delete(owner(request), take_id)
+        return {"id": take_id, "deleted": True, "storage": takes.storage(owner(request))}
+
+    @router.post(PATH + "/{take_id}/restore", include_in_schema=False)
+    def restore(take_id: str, request: Request):
+        takes.restore(owner(request), take_id)
+        return {"id": take_id, "deleted": False, "storage": takes.storage(owner(request))}
+
     return router

@@ -126,6 +126,10 @@ class Takes:
     def list(self, owner: str) -> list[Take]:
         return [t for t in self._store.list(self._scope(owner)) if t.id not in self._hidden]
 
+    def ids(self, owner: str) -> list[str]:
+        """Newest first; no take is read."""
+        return [i for i in self._store.ids(self._scope(owner)) if i not in self._hidden]
+
     def storage(self, owner: str) -> dict:
         """What is kept for them, for how many days (0: for some minutes, FOREVER_DAYS: until
         deleted) and how many takes at most, starred ones included; is_account: in every browser of
@@ -145,7 +149,7 @@ class Takes:
 
         Only these are read. Raises NotFound when there is no `after`.
         """
-        ids = [i for i in self._store.ids(self._scope(owner)) if i not in self._hidden]
+        ids = self.ids(owner)
         if after and after not in ids:
             raise take_gone()
         start = ids.index(after) + 1 if after else 0
@@ -268,8 +272,7 @@ class Takes:
         cannot be written in this format is there as WAV, and its row says why.
         """
         made, rows = ZipStream(), []
-        ids = [i for i in reversed(self._store.ids(self._scope(owner))) if i not in self._hidden]
-        for n, take_id in enumerate(ids, 1):
+        for n, take_id in enumerate(reversed(self.ids(owner)), 1):
             for take in self._store.some([take_id]):
                 with suppress(NotFound, FileNotFoundError):
                     path = self._store.wav_path(take)

@@ -264,44 +264,29 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         made = clip_view(studio, uploads, owner, what)
         return as_json(made), gr.skip(), gr.skip() if "error" in made else False
 
-    def voice_act(event: gr.EventData, request: gr.Request):
-        what, owner = event._data, owner_of(request)
-        try:
-            if what["op"] == "rename":
-                studio.voices.change(
-                    owner, str(what["id"]), str(what["name"]), str(what["transcript"])
-                )
-            elif what["op"] == "delete":
-                studio.voices.delete(owner, str(what["id"]))
-        except KaikouError as error:
-            return as_json({"fault": view_models.fault(error)})
-        return as_json(voice_list(studio, owner))
-
-    def takes_of(owner: str) -> str:
-        return as_json(view_models.takes(studio, owner))
+    def voices_now(request: gr.Request):
+        """Another engine brings voices of its own."""
+        return as_json(voice_list(studio, owner_of(request)))
 
     def take_act(event: gr.EventData, request: gr.Request):
         what, owner = event._data, owner_of(request)
+        fault = {}
         try:
-            if what["op"] == "star":
-                studio.takes.star(owner, str(what["id"]), what["on"] is True)
-            elif what["op"] == "delete":
-                studio.takes.delete(owner, str(what["id"]))
-            elif what["op"] == "restore":
-                studio.takes.restore(owner, str(what["id"]))
-            elif what["op"] == "keep":
+            if what["op"] == "keep":
                 studio.takes.keep(owner, int(number(what["days"])))
         except KaikouError as error:
-            return as_json({"fault": view_models.fault(error), **view_models.takes(studio, owner)})
-        return takes_of(owner)
+            fault = {"fault": view_models.fault(error)}
+        return as_json(fault | view_models.takes(studio, owner, studio.takes.list(owner)))
 
     def done(event: gr.EventData, request: gr.Request):
-        what, owner = event._data or {}, owner_of(request)
-        if what.get("first") is not None and what.get("job"):
-            # stopped before there was a take, or no number: nothing to note
-            with contextlib.suppress(KaikouError):
-                studio.takes.note_first_sound(owner, str(what["job"]), number(what["first"]))
-        return takes_of(owner)
+        """The take that was just made, without those that the page has."""
+        what, owner, made = event._data or {}, owner_of(request), []
+        with contextlib.suppress(KaikouError):  # stopped before there was a take
+            made = [studio.takes.get_visible(owner, str(what.get("job")))]
+            if what.get("first") is not None:
+                first_sound_ms = number(what["first"])
+                made = [studio.takes.note_first_sound(owner, made[0].id, first_sound_ms)]
+        return as_json(view_models.takes(studio, owner, made))
 
     w["health"].act(
         draft_act,
@@ -311,10 +296,8 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         **QUIET,
     )
     w["picker"].act(
-        voice_act, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET
+        voices_now, outputs=[w["picker"]], trigger_mode="multiple", concurrency_limit=4, **QUIET
     )
-    # one at a time: a star's answer that overtook the delete after it would bring the take back
-    # into the list
     w["takes"].act(
         take_act, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=1, **QUIET
     )
@@ -374,5 +357,5 @@ def load(studio, request: gr.Request) -> tuple[str, str, str]:
     return (
         as_json(studio.status()),
         as_json(voice_list(studio, owner)),
-        as_json(view_models.takes(studio, owner)),
+        as_json(view_models.takes(studio, owner, studio.takes.list(owner))),
     )

@@ -6,6 +6,7 @@ Sentences of failures go out in both languages: the page picks.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from ..errors import KaikouError
@@ -56,11 +57,15 @@ def voice(it: Voice, given: ConsentInfo | None = None) -> dict:
     }
 
 
-def takes(studio: Studio, owner: str) -> dict:
-    """The list, and how much of it is kept for how long."""
+def takes(studio: Studio, owner: str, changed: Sequence[Take]) -> dict:
+    """The takes that the page does not have yet as they are, the ids of all, newest first, and how
+    much is kept for how long. `at` as in `fault`.
+    """
     return {
-        "list": [take(t) for t in studio.takes.list(owner)],
+        "takes": [take(t) for t in changed],
+        "ids": studio.takes.ids(owner),
         "storage": studio.takes.storage(owner),
+        "at": time.monotonic_ns(),
     }
 
 
