@@ -33,7 +33,7 @@ from webui.engine.cosyvoice.registry import model_spec_of
 from webui.engine.cosyvoice.v1 import SPEC, CosyVoice1
 from webui.engine.cosyvoice.vocoder import STEADY
 from webui.errors import BadInput, Cancelled, NotReady
-from webui.studio.request_builder import build_request
+from webui.studio.request_builder import build_request, choose_mode
 from webui.types import Abilities, Voice
 
 
@@ -430,7 +430,8 @@ def test_the_transcript_is_rewritten_as_the_text_is_unless_it_holds_a_mark(words
     about = Abilities("e", "1", 24000, ("zero_shot",), ("en",))
     for typed, read in ((marked, "I paid 5 dollars"), ("I paid 5<endofprompt>", "I paid five")):
         voice = Voice("v", "V", "en", typed, "", 3.0, 0.0)
-        request = build_request(about, "Hello.", voice, "zero_shot", "", "en", 1.0, 0)
+        request = build_request(about, "Hello.", voice, "en", 1.0, 0)
+        request, _, _ = choose_mode(about, request, voice, "zero_shot", "")
         assert heard(request.transcript)["prompt_text"] == tuple(words.typed(read)), (
             "as the page asks"
         )

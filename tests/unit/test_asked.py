@@ -10,15 +10,22 @@ import pytest
 
 from webui.errors import BadInput
 from webui.studio.request_builder import (
+    SHORT_ARRIVED,
     SHORT_TEXT,
     build_request,
+    choose_mode,
     known_language,
-    with_fitting_mode,
+    late_notes,
 )
 from webui.studio.share_links import _settings
 from webui.types import LANGUAGES, MODES, Abilities, Segmentation, SpeechRequest, Voice
 
 VOICE = Voice("v", "V", "en", "Hello there.", "f", 3.0, 0.0)
+
+
+def asked_in(about, typed, voice, mode, instruction="", language="auto") -> SpeechRequest:
+    request = build_request(about, typed, voice, language, 1.0, 0)
+    return choose_mode(about, request, voice, mode, instruction)[0]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +41,7 @@ VOICE = Voice("v", "V", "en", "Hello there.", "f", 3.0, 0.0)
 )
 def test_an_instruction_goes_to_those_who_follow_it(mode, follows, told):
     about = Abilities("e", "1", 24000, ("zero_shot", "instruct"), ("en",), told_clones=follows)
-    request = build_request(about, "Hello.", VOICE, mode, "happily", "en", 1.0, 0)
+    request = asked_in(about, "Hello.", VOICE, mode, "happily", "en")
     assert request.instruction == told and request.mode == ("instruct" if mode == "auto" else mode)
     assert request.transcript == ("Hello there." if mode == "zero_shot" else "")
 
@@ -54,7 +61,7 @@ def test_an_instruction_goes_to_those_who_follow_it(mode, follows, told):
 def test_a_language_is_known_by_its_first_part(asked, known):
     about = Abilities("e", "1", 24000, ("zero_shot",), ("en",))
     assert (
-        build_request(about, "Hello.", VOICE, "zero_shot", "", asked, 1.0, 0).language
+        build_request(about, "Hello.", VOICE, asked, 1.0, 0).language
         == known
         == _settings({"language": asked})["language"]
     )
@@ -81,7 +88,7 @@ def test_an_unknown_language_is_refused_with_those_that_are_known(asked):
 )  # fmt: skip
 def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, known):
     about = Abilities("e", "1", 24000, MODES, ("en",))
-    assert build_request(about, typed, VOICE, "zero_shot", "", language, 1.0, 0).language == known
+    assert build_request(about, typed, VOICE, language, 1.0, 0).language == known
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,7 @@ def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, known
 )  # fmt: skip
 def test_the_marked_language_decides_whether_the_clip_speaks_another(typed, mode):
     about = Abilities("e", "1", 24000, MODES, ("en",))
-    request = build_request(about, typed, VOICE, "auto", "", "auto", 1.0, 0)
+    request = asked_in(about, typed, VOICE, "auto")
     assert request.mode == mode and request.text == typed
 
 
@@ -102,14 +109,11 @@ def test_marks_are_no_part_of_an_instruction_and_reach_an_engine_with_a_transcri
     marked = f"{prefix}<|endofprompt|>Hello there."
     voice = replace(VOICE, transcript=marked)
     for told in (f"{prefix} Slowly.<|endofprompt|>", "Slowly.<endofprompt>", "<|zh|>Slowly. "):
-        request = build_request(about, "Hello.", voice, "zero_shot", told, "en", 1.0, 0)
+        request = asked_in(about, "Hello.", voice, "zero_shot", told, "en")
         assert (request.instruction, request.transcript) == ("Slowly.", marked)
     only = replace(VOICE, transcript="<|en|> <|endofprompt|>")
-    assert build_request(about, "a", only, "zero_shot", "", "en", 1.0, 0).transcript == ""
-    assert (
-        build_request(about, "a", VOICE, "auto", "<|endofprompt|>", "en", 1.0, 0).mode
-        == "zero_shot"
-    )
+    assert asked_in(about, "a", only, "zero_shot").transcript == ""
+    assert asked_in(about, "Hello.", VOICE, "auto", "<|endofprompt|>").mode == "zero_shot"
 
 
 @pytest.mark.parametrize(
@@ -123,15 +127,40 @@ def test_marks_are_no_part_of_an_instruction_and_reach_an_engine_with_a_transcri
     ],
 )  # fmt: skip
 def test_a_text_shorter_than_half_of_the_transcript_is_spoken_without_it(said, more, mode):
-    about = Abilities("e", "1", 24000, MODES, ("zh",), segmentation=Segmentation(80, 60, 20))
-    fields = {"mode": "zero_shot", "transcript": "稿" * 20, "segments": (said,)} | more
-    request = SpeechRequest("r", said, "v", **fields)
-    fitting, notes = with_fitting_mode(about, request)
-    assert fitting.mode == mode
-    assert notes == ([SHORT_TEXT] if mode != request.mode else [])
-    assert fitting.transcript == ("" if notes else request.transcript)
-    longer = replace(request, transcript=request.transcript and f"<|zh|>{request.transcript}")
-    assert with_fitting_mode(about, longer)[0].mode == mode, "marks do not count"
-    assert with_fitting_mode(replace(about, segmentation=None), request) == (request, [])
-    deaf = replace(about, modes=("zero_shot", "preset"))
-    assert with_fitting_mode(deaf, request) == (request, [])
+    rule = Segmentation(80, 60, 20)
+    about = Abilities("e", "1", 24000, MODES, ("zh",), segmentation=rule, told_clones=True)
+    asked = {"mode": "zero_shot", "instruction": "", "transcript": "稿" * 20} | more
+
+    def fitted(about, transcript):
+        voice = replace(VOICE, transcript=transcript)
+        request = SpeechRequest("r", said, "v", segments=(said,))
+        given = (asked["mode"], asked["instruction"])
+        chosen, left_out, notes = choose_mode(
+            about, request, voice, *given, reads_transcripts=False
+        )
+        assert not left_out
+        return chosen, notes
+
+    request, notes = fitted(about, asked["transcript"])
+    assert request.mode == mode
+    assert notes == ([SHORT_TEXT] if mode != asked["mode"] else [])
+    kept = "" if notes or asked["mode"] == "preset" else asked["transcript"]
+    assert request.transcript == kept and request.instruction == asked["instruction"]
+    assert fitted(about, asked["transcript"] and f"<|zh|>{asked['transcript']}")[0].mode == mode, (
+        "marks do not count"
+    )
+    unread = replace(about, segmentation=None), replace(about, modes=("zero_shot", "preset"))
+    for other in unread:
+        assert fitted(other, asked["transcript"])[0].mode == asked["mode"]
+
+
+def test_a_text_that_is_still_written_keeps_its_transcript_and_the_caller_is_told_in_the_end():
+    rule = Segmentation(80, 60, 20)
+    about = Abilities("e", "1", 24000, MODES, ("zh",), segmentation=rule)
+    voice = replace(VOICE, transcript="稿" * 20)
+    request = SpeechRequest("r", "字", "v", segments=("字",))
+    chosen, _, notes = choose_mode(about, request, voice, "zero_shot", "", is_text_whole=False)
+    assert (chosen.mode, chosen.transcript, notes) == ("zero_shot", voice.transcript, [])
+    assert late_notes(about, chosen) == [SHORT_ARRIVED]
+    assert late_notes(about, replace(chosen, segments=("字" * 10,))) == []
+    assert late_notes(replace(about, modes=("zero_shot",)), chosen) == []

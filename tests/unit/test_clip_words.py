@@ -15,8 +15,8 @@ from webui import audio
 from webui.errors import BadInput
 from webui.settings import Paths, Settings
 from webui.studio import Studio
-from webui.studio.request_builder import NO_TRANSCRIPT, with_known_words
-from webui.types import MODES, Abilities, SpeechRequest
+from webui.studio.request_builder import NO_TRANSCRIPT, choose_mode
+from webui.types import MODES, Abilities, SpeechRequest, Voice
 
 ME = "local/me"
 WORDS = "大家好，这是一段用来测试的录音，希望你喜欢这个声音。"
@@ -127,10 +127,17 @@ def test_an_engine_that_finds_a_transcript_odd_speaks_and_says_so(studio):
 
 
 def test_what_needs_no_transcript_is_left_as_it_was():
-    about = Abilities("e", "1", 24000, MODES, ("zh",))
-    own = SpeechRequest("t", "你好", "preset-1", "zero_shot")
-    assert with_known_words(about, own) == (own, []), "an engine's own voices bring their words"
-    told = SpeechRequest("t", "你好", "v", "zero_shot", instruction="开心")
-    assert with_known_words(about, told)[0].mode == "instruct", "an instruction is not lost"
-    known = replace(own, voice="v", transcript=WORDS)
-    assert with_known_words(about, known) == (known, [])
+    about = Abilities("e", "1", 24000, MODES, ("zh",), told_clones=True)
+
+    def mode_of(voice_id, transcript="", instruction="", **more):
+        voice = Voice(voice_id, "V", "zh", transcript, "f", 3.0, 0.0)
+        request = SpeechRequest("t", "你好", voice_id, segments=("你好",))
+        request, _, notes = choose_mode(about, request, voice, "zero_shot", instruction, **more)
+        return request.mode, notes
+
+    assert mode_of("preset-1") == ("zero_shot", []), "an engine's own voices bring their words"
+    assert mode_of("v", instruction="开心") == ("instruct", [NO_TRANSCRIPT]), "nothing is lost"
+    assert mode_of("v", WORDS) == ("zero_shot", [])
+    assert mode_of("v", reads_transcripts=False) == ("zero_shot", [])
+    why = ("Left out.", "未使用。")
+    assert mode_of("v", notes=[why]) == ("cross_lingual", [why]), "said once"

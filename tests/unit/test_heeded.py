@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from webui.studio.request_builder import LEFT_OUT, drop_unsupported_instruction
-from webui.types import CONVERT, MODES, Abilities, Voice
+from webui.studio.request_builder import LEFT_OUT, choose_mode
+from webui.types import CONVERT, MODES, Abilities, SpeechRequest, Voice
 
 CLONE, READY = (
     Voice("voice-1", "Lin", "zh", "你好。", "f", 4.0, 0.0),
@@ -19,15 +19,22 @@ DEAF = replace(
 )  # a model that follows no instructions
 
 
+def asked_in(about, voice, mode, how):
+    """(mode, instruction), and what the caller must know."""
+    request = SpeechRequest("r", "你好。", voice.id, segments=("你好。",))
+    request, left_out, _ = choose_mode(about, request, voice, mode, how)
+    return (request.mode, request.instruction), left_out
+
+
 @pytest.mark.parametrize(
     ("voice", "how", "about", "meant"),
     [
-        (CLONE, "", ALL, ("auto", "")),
-        (CLONE, "开心", ALL, ("auto", "开心")),
+        (CLONE, "", ALL, ("zero_shot", "")),
+        (CLONE, "开心", ALL, ("instruct", "开心")),
         (READY, "", ALL, ("preset", "")),
-        (READY, "开心", ALL, ("auto", "开心")),
-        (READY, "", replace(ALL, modes=("zero_shot",)), ("auto", "")),
-        (CLONE, "开心", DEAF, ("auto", "")),
+        (READY, "开心", ALL, ("instruct", "开心")),
+        (READY, "", replace(ALL, modes=("zero_shot",)), ("cross_lingual", "")),
+        (CLONE, "开心", DEAF, ("zero_shot", "")),
         (READY, "开心", DEAF, ("preset", "")),
     ],
 )
@@ -35,12 +42,11 @@ def test_auto_is_what_the_engine_can_and_the_voice_was_made_for(voice, how, abou
     """What is no instruction for this engine never reaches it, so nobody reads it aloud; and
     whoever gave it is told.
     """
-    assert drop_unsupported_instruction(about, voice, "auto", how) == (
-        *meant,
-        [LEFT_OUT] if how and not meant[1] else [],
-    )
+    left_out = [LEFT_OUT] if how and not meant[1] else []
+    assert asked_in(about, voice, "auto", how) == (meant, left_out)
 
 
 def test_what_was_named_stays():
     for mode in MODES:
-        assert drop_unsupported_instruction(DEAF, READY, mode, "开心") == (mode, "开心", [])
+        told = "开心" if mode == "instruct" else ""
+        assert asked_in(DEAF, READY, mode, "开心") == ((mode, told), [])

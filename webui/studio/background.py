@@ -8,13 +8,7 @@ from collections.abc import Callable
 
 from ..errors import NotAllowed
 from .job_runner import JobRunner, PreparedJob
-from .request_builder import (
-    BACKGROUND,
-    build_request,
-    check_mode,
-    drop_unsupported_instruction,
-    with_fitting_mode,
-)
+from .request_builder import BACKGROUND, build_request, check_mode, choose_mode
 from .speech_job import UNLIMITED
 from .text_normaliser import TextNormaliser
 from .timings import Timings
@@ -68,17 +62,17 @@ class Background:
                 code="draft_voice",
                 param="voice",
             )
-        mode, instruction, left_out = drop_unsupported_instruction(about, voice, mode, instruction)
         request, notes = self._normaliser.normalise(
             owner,
-            build_request(
-                about, text_in, voice, mode, instruction, language, speed, seed, BACKGROUND, model
-            ),
+            build_request(about, text_in, voice, language, speed, seed, BACKGROUND, model),
             about,
             trace,
         )
-        request, fitting = with_fitting_mode(about, request)
-        ready = self._voice_resolver.job(owner, voice, request, trace, kept_notes=fitting)
+        reads_transcripts = self._voice_resolver.reads_transcripts()
+        request, left_out, kept_notes = choose_mode(
+            about, request, voice, mode, instruction, reads_transcripts
+        )
+        ready = self._voice_resolver.job(owner, voice, request, trace, kept_notes=kept_notes)
         ready.job.notes = [*left_out, *notes, *ready.job.notes]
         return ready
 

@@ -5,6 +5,7 @@ Knows voices and abilities, not jobs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .. import text
@@ -12,6 +13,7 @@ from ..errors import BadInput
 from ..store.folder_store import new_id
 from ..types import LANGUAGES, VOICE_ENGINES, Abilities, SpeechRequest, Voice, model_of
 
+Note = tuple[str, str]  # (English, Chinese)
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 # the names OpenAI gives its voices -> ours that come nearest; fixed, so that a script sounds the
 # same for ever
@@ -88,18 +90,6 @@ def known_language(language: str) -> str:
     return tag
 
 
-def with_known_words(
-    about: Abilities, request: SpeechRequest
-) -> tuple[SpeechRequest, list[tuple[str, str]]]:
-    """Of an engine that reads transcripts: a zero-shot request without one as a cross-lingual one,
-    and a note that says so. An engine's own voices bring their words with them.
-    """
-    mode = "instruct" if request.instruction else "cross_lingual"
-    if request.transcript or request.voice.startswith(PRESET) or mode not in about.modes:
-        return request, []
-    return replace(request, mode=mode), [NO_TRANSCRIPT]
-
-
 def requested_language(text_in: str, language: str) -> str:
     """That of the mark which a text begins with, else `language` as `known_language` has it.
 
@@ -108,83 +98,97 @@ def requested_language(text_in: str, language: str) -> str:
     return text.marked_language(text_in) or known_language(language)
 
 
-def with_fitting_mode(
-    about: Abilities, request: SpeechRequest
-) -> tuple[SpeechRequest, list[tuple[str, str]]]:
-    """Without the transcript where the text is shorter than half of it, and a note that says so: a
-    language model of CosyVoice that has read much more than it shall speak tends to garble it
-    (specification "First contact", section 2).
-    """
-    rule, mode = about.segmentation, "instruct" if request.instruction else "cross_lingual"
-    if rule is None or request.mode != "zero_shot" or mode not in about.modes:
-        return request, []
-    length = text.units("".join(request.segments), rule)
-    known = text.without_marks(request.transcript)
-    if not known or length >= text.units(known, rule) / 2:
-        return request, []
-    return replace(request, mode=mode, transcript=""), [SHORT_TEXT]
-
-
-def late_notes(about: Abilities, request: SpeechRequest) -> list[tuple[str, str]]:
-    """As `with_fitting_mode`, of a text that was known as a whole only after it was spoken."""
-    return [SHORT_ARRIVED] if with_fitting_mode(about, request)[1] else []
-
-
-def drop_unsupported_instruction(
-    about: Abilities, voice: Voice, mode: str, instruction: str
-) -> tuple[str, str, list[tuple[str, str]]]:
-    """mode and instruction where the choice was left to us, and what the caller must know: an
-    engine that follows no instruction would read it aloud, and its own voices speak in the mode
-    that they were made for.
-    """
-    notes = []
-    if mode == "auto" and instruction.strip() and "instruct" not in about.modes:
-        instruction, notes = "", [LEFT_OUT]
-    if (
-        mode == "auto"
-        and not instruction.strip()
-        and voice.id.startswith(PRESET)
-        and "preset" in about.modes
-    ):
-        mode = "preset"
-    return mode, instruction, notes
-
-
 def build_request(
     about: Abilities,
     text_in: str,
     voice: Voice,
-    mode: str,
-    instruction: str,
     language: str,
     speed: float,
     seed: int,
     priority: int = 0,
     model: str = "",
 ) -> SpeechRequest:
-    """about: of the engine, which may not follow an instruction in every mode. model: as the caller
-    names it. Raises BadInput.
+    """The request in no mode yet: choose_mode follows when its text was normalised. model: as the
+    caller names it. Raises BadInput.
     """
-    language, instruction = (
-        requested_language(text_in, language),
-        text.without_prompt_marks(instruction),
-    )
-    chosen = _mode(mode, instruction, text_in, voice)
-    has_words = bool(text.without_marks(voice.transcript).strip())  # an engine must see its marks
-    is_told = chosen == "instruct" or (chosen == "zero_shot" and about.told_clones)
     return SpeechRequest(
         new_id("take"),
         text_in,
         voice.id,
-        chosen,
-        instruction if is_told else "",
-        language,
-        speed,
-        seed,
-        priority,
-        transcript=voice.transcript if chosen == "zero_shot" and has_words else "",
+        language=requested_language(text_in, language),
+        speed=speed,
+        seed=seed,
+        priority=priority,
         voice_engine=voice_engine_of(about, model),
     )
+
+
+def choose_mode(
+    about: Abilities,
+    request: SpeechRequest,
+    voice: Voice,
+    mode: str,
+    instruction: str,
+    reads_transcripts: bool = True,
+    is_text_whole: bool = True,
+    notes: Sequence[Note] = (),
+) -> tuple[SpeechRequest, list[Note], list[Note]]:
+    """Decides in which mode a request is spoken, and what its engine is given for that; everything
+    after this only reads it.
+
+    `auto` is preset for an engine's own voices, instruct when told how, cross-lingual when the
+    languages differ or nothing is known of the clip, else zero-shot. Zero-shot needs a transcript
+    where an engine reads one, and one that is not longer than twice the text: a language model of
+    CosyVoice that has read much more than it shall speak tends to garble it (specification "First
+    contact", section 2). Without, it is instruct or cross-lingual.
+
+    request: its segments are known. voice: with the transcript that counts. is_text_whole: else
+    nobody knows yet how long the text will be, and the same text must sound the same whenever it
+    ends. notes: why the transcript was left out, where that was said. Returns the request, what
+    the caller must know, and what its take keeps of it, `notes` first. Raises BadInput.
+    """
+    left_out: list[Note] = []
+    if mode == "auto" and instruction.strip() and "instruct" not in about.modes:
+        instruction, left_out = "", [LEFT_OUT]  # else it would be read aloud
+    is_own_voice = voice.id.startswith(PRESET)
+    if mode == "auto" and not instruction.strip() and is_own_voice and "preset" in about.modes:
+        mode = "preset"
+    instruction = text.without_prompt_marks(instruction)
+    if mode == "auto":
+        spoken = text.marked_language(request.text) or text.detect(text.without_marks(request.text))
+        is_foreign = not voice.transcript or (voice.language and voice.language != spoken)
+        is_told = bool(instruction.strip())
+        mode = "instruct" if is_told else "cross_lingual" if is_foreign else "zero_shot"
+    if not (mode == "instruct" or (mode == "zero_shot" and about.told_clones)):
+        instruction = ""
+    has_words = bool(text.without_marks(voice.transcript).strip())
+    transcript = voice.transcript if mode == "zero_shot" and has_words else ""
+    chosen = replace(request, mode=mode, instruction=instruction, transcript=transcript)
+    other = _mode_without_transcript(chosen)
+    if mode == "zero_shot" and other in about.modes:
+        if is_text_whole and _is_short(about, chosen):
+            chosen, notes = replace(chosen, mode=other, transcript=""), [*notes, SHORT_TEXT]
+        elif reads_transcripts and not transcript and not is_own_voice:
+            chosen, notes = replace(chosen, mode=other), notes or [NO_TRANSCRIPT]
+    return chosen, left_out, list(notes)
+
+
+def late_notes(about: Abilities, request: SpeechRequest) -> list[Note]:
+    """What the caller must know of a text that was known as a whole only after it was spoken."""
+    is_late = request.mode == "zero_shot" and _mode_without_transcript(request) in about.modes
+    return [SHORT_ARRIVED] if is_late and _is_short(about, request) else []
+
+
+def _mode_without_transcript(request: SpeechRequest) -> str:
+    return "instruct" if request.instruction else "cross_lingual"
+
+
+def _is_short(about: Abilities, request: SpeechRequest) -> bool:
+    """The text is shorter than half of the transcript."""
+    rule, known = about.segmentation, text.without_marks(request.transcript)
+    if rule is None or not known:
+        return False
+    return text.units("".join(request.segments), rule) < text.units(known, rule) / 2
 
 
 def voice_engine_of(about: Abilities, model: str) -> str:
@@ -206,17 +210,3 @@ def listed_names(about: Abilities) -> dict[str, bool]:
     if about.natural not in ("starting", "ready", "slow"):
         return {}
     return {model_names(about, kind)[0]: kind in about.voice_engines for kind in VOICE_ENGINES}
-
-
-def _mode(mode: str, instruction: str, text_in: str, voice: Voice) -> str:
-    """`auto` of the API: instruct when told how, cross-lingual when languages differ or nothing is
-    known of the clip, else zero-shot.
-    """
-    if mode != "auto":
-        return mode
-    if instruction.strip():
-        return "instruct"
-    spoken = text.marked_language(text_in) or text.detect(text.without_marks(text_in))
-    if not voice.transcript or (voice.language and voice.language != spoken):
-        return "cross_lingual"
-    return "zero_shot"

@@ -19,12 +19,7 @@ from .conversion import source_of
 from .drafts import Drafts
 from .job_runner import JobRunner
 from .metrics import Metrics
-from .request_builder import (
-    build_request,
-    drop_unsupported_instruction,
-    late_notes,
-    with_fitting_mode,
-)
+from .request_builder import build_request, choose_mode, late_notes
 from .share_links import ShareLinks, is_guest
 from .speech_job import SpeechJob
 from .takes import Takes
@@ -128,7 +123,6 @@ class Synthesis:
         about, voice = self._voice_resolver.resolve(
             owner, voice_id, mode, model, consent, reference
         )
-        mode, instruction, left_out = drop_unsupported_instruction(about, voice, mode, instruction)
         seed = secrets.randbelow(2**31) if seed < 0 else seed
         transcript, dropped = self._words(owner, voice, transcript.strip())
         if mode == CONVERT:
@@ -147,28 +141,26 @@ class Synthesis:
                 trace,
                 source_of(self._drafts, owner, source, recording, consent),
             )
-        request = build_request(
+        language = language if written is None else written.language
+        request = build_request(about, text_in, voice, language, speed, seed, model=model)
+        if written is None:
+            request, notes = self._normaliser.normalise(owner, request, about, trace)
+        else:
+            request, notes = replace(request, segments=tuple(written.pieces)), written.notes
+            written.late_notes = partial(late_notes, about)
+        request, left_out, kept_notes = choose_mode(
             about,
-            text_in,
+            request,
             replace(voice, transcript=transcript),
             mode,
             instruction,
-            language if written is None else written.language,
-            speed,
-            seed,
-            model=model,
+            self._voice_resolver.reads_transcripts(),
+            is_text_whole=written is None,
+            notes=dropped,
         )
-        fitting: list[tuple[str, str]] = []
         if written is None:
-            request, notes = self._normaliser.normalise(owner, request, about, trace)
-            request, fitting = with_fitting_mode(about, request)
             request = self._takes.with_notice(owner, request)
-        else:
-            # nobody knows yet how long it will be, and the same text must sound the same whenever
-            # it ends
-            request, notes = replace(request, segments=tuple(written.pieces)), written.notes
-            written.late_notes = partial(late_notes, about)
-        job = self._admit(owner, voice, request, trace, written=written, notes=[*dropped, *fitting])
+        job = self._admit(owner, voice, request, trace, written=written, notes=kept_notes)
         job.notes = [] if is_guest(owner) else [*left_out, *notes, *job.notes]
         return job
 
@@ -208,7 +200,6 @@ class Synthesis:
         about, voice = self._voice_resolver.resolve(
             owner, voice_id, mode, model, consent, reference
         )
-        mode, instruction, _ = drop_unsupported_instruction(about, voice, mode, instruction)
         if mode == CONVERT:
             raise BadInput(
                 "A text that is still being written cannot be a conversion.",
@@ -216,16 +207,8 @@ class Synthesis:
                 param="mode",
                 code="bad_mode",
             )
-        build_request(
-            about,
-            "a",
-            replace(voice, transcript=transcript),
-            mode,
-            instruction,
-            language,
-            speed,
-            max(seed, 0),
-        )
+        request = build_request(about, "a", voice, language, speed, max(seed, 0))
+        choose_mode(about, request, replace(voice, transcript=transcript), mode, instruction)
         self._voice_resolver.warm(owner, voice)
         return self._normaliser.arriving(owner, language, about), about
 

@@ -27,7 +27,6 @@ from .request_builder import (
     check_mode,
     listed_names,
     model_names,
-    with_known_words,
 )
 from .scheduler_pool import SchedulerPool
 from .share_links import ShareLinks, is_guest, share_link_settings
@@ -90,6 +89,14 @@ class VoiceResolver:
         ):
             raise self._not_speaking(model, (name, *listed_names(about)))
         return about
+
+    def reads_transcripts(self) -> bool:
+        """Whether the engine makes use of what is said in a clip. Raises NotReady."""
+        lease = self._engine_manager.lease()
+        try:
+            return hasattr(lease.engine, "check")
+        finally:
+            lease.release()
 
     def _not_speaking(self, model: str, names: Sequence[str]) -> KaikouError:
         if (absent := self._engine_manager.absent(model)) is not None:
@@ -159,11 +166,7 @@ class VoiceResolver:
             self._still_there(voice, owner)
             notes = list(kept_notes)
             if request.mode == "zero_shot" and hasattr(engine, "check"):
-                request, missing = with_known_words(about, request)
-                if missing:
-                    notes = notes or missing  # why there is none may have been said already
-                else:
-                    notes += engine.check(request, prompt)
+                notes += engine.check(request, prompt)
             if about.voice_engines:
                 request, more = engine.settle(request)
                 notes += more

@@ -359,19 +359,15 @@ def _line(n: int, ask: LineRequest, job_seed: int, seen: Counter[tuple]) -> Line
         seed = int.from_bytes(hashlib.sha256(made_from).digest()[:4]) >> 1
     else:
         seed = ask.seed
-    mode, language = (
-        "instruct" if ask.mode == "auto" and ask.instruction.strip() else ask.mode,
-        known_language(ask.language),
-    )
+    language = known_language(ask.language)
     SpeechRequest(
         "line",
         ask.text,
         ask.voice,
-        "zero_shot" if mode == "auto" else mode,
-        ask.instruction,
-        language,
-        ask.speed,
-        seed,
+        instruction=ask.instruction,
+        language=language,
+        speed=ask.speed,
+        seed=seed,
     )  # raises BadInput
     return Line(
         n,
