@@ -84,7 +84,8 @@ def ended(p: StudioPage, before: str = "") -> dict:
 @pytest.mark.parametrize(("lang", "size"), [("zh", "wide"), ("en", "tablet"), ("zh", "phone")])
 def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studio, lang, size):
     places = """Object.fromEntries(
-          ["[data-do=endclip]", "[data-do=pauseclip]", "[data-mic]"].map(s => {
+          ["[data-do=endclip]", "[data-do=pauseclip]", "[data-mic]", "[data-v=upload]",
+           "[data-v=mic]", "[data-do=removeclip]"].map(s => {
             const e = document.querySelector("#kk-ref " + s),
               r = e.getBoundingClientRect(),
               box = document.querySelector("#kk-ref").getBoundingClientRect();
